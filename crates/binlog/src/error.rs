@@ -1,0 +1,105 @@
+//! What can be wrong with bytes, and where.
+
+use std::fmt;
+
+/// Bytes that are not what the format says they must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    /// Where, in bytes from the start of what was handed in: usually the event, header included.
+    pub offset: usize,
+    /// What was found there, and what was wanted.
+    pub reason: Reason,
+}
+
+/// What was found, and what was wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The bytes stop before the field does.
+    Short {
+        /// How many bytes the field needs.
+        wanted: u64,
+        /// How many are left.
+        found: usize,
+    },
+    /// Bytes are left over behind the last field.
+    Trailing {
+        /// How many.
+        count: usize,
+    },
+    /// A length-encoded integer starts with 0xfb or 0xff, which start none.
+    LengthEncoding {
+        /// The byte found.
+        byte: u8,
+    },
+    /// The CRC32 stored behind the event is not that of its bytes.
+    Checksum {
+        /// As stored, little-endian, in the event's last four bytes.
+        stored: u32,
+        /// As computed over the bytes before them.
+        computed: u32,
+    },
+    /// A number outside the range that the format gives it.
+    OutOfRange {
+        /// The field's name.
+        field: &'static str,
+        /// What was found.
+        found: u64,
+        /// The largest value there is.
+        max: u64,
+    },
+    /// A field that must have one of a few values has another.
+    Unexpected {
+        /// The field's name.
+        field: &'static str,
+        /// What was found.
+        found: u64,
+        /// What was wanted, in words.
+        wanted: &'static str,
+    },
+    /// Right, but not something this build or this crate reads.
+    Unsupported {
+        /// What it is.
+        what: &'static str,
+    },
+}
+
+impl DecodeError {
+    /// An error at `offset`.
+    pub const fn new(offset: usize, reason: Reason) -> Self {
+        Self { offset, reason }
+    }
+
+    /// The same error, seen from `base` bytes further out.
+    #[must_use]
+    pub const fn within(mut self, base: usize) -> Self {
+        self.offset += base;
+        self
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "byte {}: {}", self.offset, self.reason)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short { wanted, found } => write!(out, "wanted {wanted} more bytes, found {found}"),
+            Self::Trailing { count } => write!(out, "wanted the end, found {count} more bytes"),
+            Self::LengthEncoding { byte } => {
+                write!(out, "wanted a length-encoded integer, found 0x{byte:02x}, which starts none")
+            }
+            Self::Checksum { stored, computed } => {
+                write!(out, "checksum is 0x{stored:08x}, should be 0x{computed:08x}")
+            }
+            Self::OutOfRange { field, found, max } => write!(out, "{field} is {found}, must be at most {max}"),
+            Self::Unexpected { field, found, wanted } => write!(out, "{field} is {found}, wanted {wanted}"),
+            Self::Unsupported { what } => write!(out, "{what} cannot be read"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}

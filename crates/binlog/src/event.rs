@@ -1,0 +1,163 @@
+//! The table of event types: one line each, and everything that depends on the type follows from it.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::events;
+use crate::format::Format;
+use crate::header::HEADER_SIZE;
+use crate::raw::RawEvent;
+
+/// What a body's decoder and encoder may need to know from outside the body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context<'f> {
+    pub(crate) event_type: EventType,
+    pub(crate) format: &'f Format,
+}
+
+/// A body that can be read and written. `encode` gives back exactly what `decode` was given.
+pub(crate) trait Body<'a>: Sized {
+    fn decode(cursor: &mut Cursor<'a>, context: Context<'_>) -> Result<Self, DecodeError>;
+    fn encode(&self, context: Context<'_>, out: &mut Vec<u8>);
+}
+
+macro_rules! events {
+    ($($code:literal $name:ident $shown:literal $view:ty;)*) => {
+        /// What an event's body holds: the fifth byte of its header.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+        #[non_exhaustive]
+        pub enum EventType {
+            $(#[doc = concat!("Code ", stringify!($code), ", shown as `", $shown, "`.")] $name,)*
+            /// A code that this crate does not know.
+            Unknown(u8),
+        }
+
+        impl EventType {
+            /// Every type that this crate knows, by code.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The type with this code.
+            pub const fn from_code(code: u8) -> Self {
+                match code {
+                    $($code => Self::$name,)*
+                    unknown => Self::Unknown(unknown),
+                }
+            }
+
+            /// Its code.
+            pub const fn code(self) -> u8 {
+                match self {
+                    $(Self::$name => $code,)*
+                    Self::Unknown(code) => code,
+                }
+            }
+
+            /// Its name in `SHOW BINLOG EVENTS`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $shown,)*
+                    Self::Unknown(_) => "Unknown",
+                }
+            }
+        }
+
+        /// One event's body, decoded: a view of the bytes it came from.
+        #[derive(Clone, Debug, PartialEq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+        #[non_exhaustive]
+        pub enum Event<'a> {
+            $(#[doc = concat!("See [`EventType::", stringify!($name), "`].")] $name($view),)*
+            /// An event of a type that this crate does not know.
+            Unknown(events::Opaque<'a>),
+        }
+
+        impl<'a> Event<'a> {
+            /// Decodes a raw event's body. Offsets in errors count from the event's first byte.
+            pub(crate) fn decode(raw: &RawEvent<'a>, format: &Format) -> Result<Self, DecodeError> {
+                let event_type = raw.event_type();
+                let context = Context { event_type, format };
+                let mut cursor = Cursor::at(raw.body(), HEADER_SIZE);
+                let event = match event_type {
+                    $(EventType::$name => Self::$name(Body::decode(&mut cursor, context)?),)*
+                    EventType::Unknown(_) => Self::Unknown(Body::decode(&mut cursor, context)?),
+                };
+                cursor.finish()?;
+                Ok(event)
+            }
+
+            /// Appends the body: what stands between header and checksum.
+            ///
+            /// Decoding and encoding under the same format is the identity, byte for byte. An
+            /// [`Event::Unknown`] is written under whatever code its header gets.
+            pub fn encode(&self, format: &Format, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$name(body) => {
+                        Body::encode(body, Context { event_type: EventType::$name, format }, out)
+                    })*
+                    Self::Unknown(body) => {
+                        Body::encode(body, Context { event_type: EventType::Unknown(0), format }, out)
+                    }
+                }
+            }
+        }
+    };
+}
+
+// The names in quotes are those of `SHOW BINLOG EVENTS`.
+events! {
+    1   StartV3              "Start_v3"             events::Opaque<'a>;
+    2   Query                "Query"                events::Query<'a>;
+    3   Stop                 "Stop"                 events::Stop;
+    4   Rotate               "Rotate"               events::Rotate<'a>;
+    5   Intvar               "Intvar"               events::Intvar;
+    6   Load                 "Load"                 events::Opaque<'a>;
+    7   Slave                "Slave"                events::Opaque<'a>;
+    8   CreateFile           "Create_file"          events::Opaque<'a>;
+    9   AppendBlock          "Append_block"         events::LoadBlock<'a>;
+    10  ExecLoad             "Exec_load"            events::Opaque<'a>;
+    11  DeleteFile           "Delete_file"          events::DeleteFile;
+    12  NewLoad              "New_load"             events::Opaque<'a>;
+    13  Rand                 "RAND"                 events::Rand;
+    14  UserVar              "User var"             events::UserVar<'a>;
+    15  FormatDescription    "Format_desc"          events::FormatDescription<'a>;
+    16  Xid                  "Xid"                  events::Xid;
+    17  BeginLoadQuery       "Begin_load_query"     events::LoadBlock<'a>;
+    18  ExecuteLoadQuery     "Execute_load_query"   events::ExecuteLoadQuery<'a>;
+    19  TableMap             "Table_map"            events::TableMap<'a>;
+    20  PreGaWriteRows       "Write_rows_event_old" events::Opaque<'a>;
+    21  PreGaUpdateRows      "Update_rows_event_old" events::Opaque<'a>;
+    22  PreGaDeleteRows      "Delete_rows_event_old" events::Opaque<'a>;
+    23  WriteRowsV1          "Write_rows_v1"        events::Rows<'a>;
+    24  UpdateRowsV1         "Update_rows_v1"       events::Rows<'a>;
+    25  DeleteRowsV1         "Delete_rows_v1"       events::Rows<'a>;
+    26  Incident             "Incident"             events::Incident<'a>;
+    27  Heartbeat            "Heartbeat"            events::Heartbeat<'a>;
+    28  Ignorable            "Ignorable"            events::Opaque<'a>;
+    29  RowsQuery            "Rows_query"           events::RowsQuery<'a>;
+    30  WriteRows            "Write_rows"           events::Rows<'a>;
+    31  UpdateRows           "Update_rows"          events::Rows<'a>;
+    32  DeleteRows           "Delete_rows"          events::Rows<'a>;
+    33  Gtid                 "Gtid"                 events::GtidEvent<'a>;
+    34  AnonymousGtid        "Anonymous_Gtid"       events::GtidEvent<'a>;
+    35  PreviousGtids        "Previous_gtids"       events::PreviousGtids<'a>;
+    36  TransactionContext   "Transaction_context"  events::TransactionContext<'a>;
+    37  ViewChange           "View_change"          events::ViewChange<'a>;
+    38  XaPrepare            "XA_prepare"           events::XaPrepare<'a>;
+    39  PartialUpdateRows    "Update_rows_partial"  events::Rows<'a>;
+    40  TransactionPayload   "Transaction_payload"  events::TransactionPayload<'a>;
+    41  HeartbeatV2          "Heartbeat"            events::HeartbeatV2<'a>;
+    42  GtidTagged           "Gtid_tagged"          events::GtidTagged<'a>;
+    43  LargeTransactionHeader "Large_transaction_header" events::Opaque<'a>;
+    160 MariadbAnnotateRows  "Annotate_rows"        events::Opaque<'a>;
+    161 MariadbBinlogCheckpoint "Binlog_checkpoint" events::MariadbBinlogCheckpoint<'a>;
+    162 MariadbGtid          "Gtid"                 events::MariadbGtidEvent<'a>;
+    163 MariadbGtidList      "Gtid_list"            events::MariadbGtidList<'a>;
+    164 MariadbStartEncryption "Start_encryption"   events::MariadbStartEncryption<'a>;
+    165 MariadbQueryCompressed "Query_compressed"   events::MariadbQueryCompressed<'a>;
+    166 MariadbWriteRowsCompressedV1  "Write_rows_compressed_v1"  events::MariadbRowsCompressed<'a>;
+    167 MariadbUpdateRowsCompressedV1 "Update_rows_compressed_v1" events::MariadbRowsCompressed<'a>;
+    168 MariadbDeleteRowsCompressedV1 "Delete_rows_compressed_v1" events::MariadbRowsCompressed<'a>;
+    169 MariadbWriteRowsCompressed    "Write_rows_compressed"     events::MariadbRowsCompressed<'a>;
+    170 MariadbUpdateRowsCompressed   "Update_rows_compressed"    events::MariadbRowsCompressed<'a>;
+    171 MariadbDeleteRowsCompressed   "Delete_rows_compressed"    events::MariadbRowsCompressed<'a>;
+}

@@ -1,0 +1,34 @@
+//! MySQL and MariaDB binary logs: bytes in, meaning out, and back.
+//!
+//! This crate never does I/O, never reads a clock, never spawns a thread. It takes slices and gives views of
+//! them; whoever has a file, a socket or a test vector can call it.
+//!
+//! # From bytes to values
+//!
+//! | step | from | to |
+//! |---|---|---|
+//! | [`Framer`] | the bytes of a log, in pieces of any size | [`RawEvent`]: header, body, checksum |
+//! | [`RawEvent::decode`] | one raw event and the log's [`Format`] | [`Event`]: a view with named fields |
+//! | [`Event::encode`] | an event | the body it came from, byte for byte |
+//!
+//! What it never does: allocate by a size that a header claims, skip bytes that it does not understand without
+//! saying so, or panic on any input.
+#![forbid(unsafe_code)]
+
+mod cursor;
+mod error;
+mod event;
+pub mod events;
+mod format;
+mod framer;
+pub mod gtid;
+mod header;
+mod raw;
+
+pub use crate::cursor::Cursor;
+pub use crate::error::{DecodeError, Reason};
+pub use crate::event::{Event, EventType};
+pub use crate::format::{ChecksumAlgorithm, Flavour, Format};
+pub use crate::framer::{EVENT_SIZE_MAX, Framed, Framer, MAGIC, MAGIC_ENCRYPTED};
+pub use crate::header::{Flags, HEADER_SIZE, Header};
+pub use crate::raw::{CHECKSUM_SIZE, Checksum, RawEvent, RawEventBuf};
