@@ -1,0 +1,161 @@
+//! Debian packages unpacked into a folder of their own, whatever release the machine itself runs.
+//!
+//! `apt-get` resolves and downloads them with a private state: the wanted suite as its only source, and an
+//! empty list of installed packages, so that everything needed comes along, the C library included. The mirror
+//! is the one that the machine's own apt uses.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::cache::remove_dir;
+
+/// Where apt keeps the machine's sources.
+const SOURCES: &str = "/etc/apt";
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// Fetches `packages` of a Debian `suite` with all they depend on, and `extra` packages without, and unpacks
+/// them into `target`.
+pub(crate) fn unpack(suite: &str, packages: &[&str], extra: &[&str], target: &Path) -> Result<()> {
+    let mirror = debian_mirror(&read_sources(Path::new(SOURCES)))
+        .context("no Debian mirror in the machine's apt sources")?;
+    let work = target.join("apt");
+    let apt = Apt::new(&work, suite, &mirror)?;
+    apt.run(&["update"])?;
+    let mut install = vec!["install", "--download-only", "--yes", "--no-install-recommends"];
+    install.extend(packages);
+    apt.run(&install)?;
+    if !extra.is_empty() {
+        let mut download = vec!["download"];
+        download.extend(extra);
+        apt.run(&download)?;
+    }
+    let mut names: Vec<String> = Vec::new();
+    for entry in fs::read_dir(apt.archives())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            names.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+            run(Command::new("dpkg-deb").arg("-x").arg(&path).arg(target))?;
+        }
+    }
+    ensure!(!names.is_empty(), "apt-get downloaded nothing");
+    names.sort();
+    fs::write(target.join("packages.txt"), names.join("\n") + "\n")?;
+    remove_dir(&work)
+}
+
+/// An apt with a state of its own in a folder.
+struct Apt {
+    folder: PathBuf,
+}
+
+impl Apt {
+    fn new(folder: &Path, suite: &str, mirror: &str) -> Result<Self> {
+        for name in ["lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(folder.join(name))?;
+        }
+        let signed =
+            if Path::new(KEYRING).exists() { format!("[signed-by={KEYRING}] ") } else { String::new() };
+        fs::write(folder.join("sources.list"), format!("deb {signed}{mirror} {suite} main\n"))?;
+        fs::write(folder.join("status"), "")?;
+        Ok(Self { folder: folder.to_path_buf() })
+    }
+
+    fn archives(&self) -> PathBuf {
+        self.folder.join("cache/archives")
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<()> {
+        let at = |name: &str| self.folder.join(name).display().to_string();
+        let mut command = Command::new("apt-get");
+        command.arg("--quiet=2").current_dir(self.archives()).env("DEBIAN_FRONTEND", "noninteractive");
+        for setting in [
+            format!("Dir::Etc::sourcelist={}", at("sources.list")),
+            "Dir::Etc::sourceparts=/dev/null".to_owned(),
+            format!("Dir::State::Lists={}", at("lists")),
+            format!("Dir::State::status={}", at("status")),
+            format!("Dir::State::extended_states={}", at("extended_states")),
+            format!("Dir::Cache={}", at("cache")),
+            // The folder belongs to whoever runs this, so apt need not become another user to write there.
+            "APT::Sandbox::User=".to_owned(),
+            "Acquire::Languages=none".to_owned(),
+            "Acquire::Retries=3".to_owned(),
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".to_owned(),
+            "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false".to_owned(),
+            "Debug::NoLocking=1".to_owned(),
+        ] {
+            command.arg("-o").arg(setting);
+        }
+        run(command.args(arguments))
+    }
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("could not run {program}"))?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        bail!("{program} failed: {}", text.trim());
+    }
+    Ok(())
+}
+
+/// All the text of `sources.list` and of the files in `sources.list.d`.
+fn read_sources(folder: &Path) -> String {
+    let mut files = vec![folder.join("sources.list")];
+    let parts = fs::read_dir(folder.join("sources.list.d")).into_iter().flatten().flatten();
+    let mut parts: Vec<PathBuf> = parts.map(|entry| entry.path()).collect();
+    parts.retain(|path| path.extension().is_some_and(|name| name == "list" || name == "sources"));
+    parts.sort();
+    files.extend(parts);
+    files.iter().filter_map(|path| fs::read_to_string(path).ok()).collect::<Vec<_>>().join("\n")
+}
+
+/// The first address in the sources whose last folder is `debian`, or a list of mirrors of that name; both
+/// spellings of sources are understood, since in both an address stands alone between blanks.
+fn debian_mirror(sources: &str) -> Option<String> {
+    let lines = sources.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let mut words = lines.flat_map(str::split_whitespace);
+    words.find(|word| is_debian_mirror(word)).map(str::to_owned)
+}
+
+fn is_debian_mirror(word: &str) -> bool {
+    let Some((scheme, rest)) = word.split_once(':') else { return false };
+    let last = rest.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    match scheme {
+        "http" | "https" | "file" | "copy" => last == "debian",
+        _ => scheme.starts_with("mirror") && matches!(last, "debian" | "debian.list"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::debian_mirror;
+
+    fn check(sources: &str, wanted: Option<&str>) {
+        assert_eq!(debian_mirror(sources).as_deref(), wanted, "{sources}");
+    }
+
+    #[test]
+    fn mirror_is_found_in_either_spelling() {
+        check("deb http://mirror.example/debian bookworm main", Some("http://mirror.example/debian"));
+        check("deb [arch=amd64] https://m.example/debian/ sid main", Some("https://m.example/debian/"));
+        check(
+            "# deb http://old.example/debian x main\ndeb http://m.example/debian x main",
+            Some("http://m.example/debian"),
+        );
+        check("Types: deb\nURIs: http://m.example/debian\nSuites: sid", Some("http://m.example/debian"));
+        check(
+            "URIs: http://m.example/debian-security\nURIs: http://m.example/debian",
+            Some("http://m.example/debian"),
+        );
+        check(
+            "URIs: mirror+file:/etc/apt/mirrors/debian.list",
+            Some("mirror+file:/etc/apt/mirrors/debian.list"),
+        );
+        check("deb http://m.example/ubuntu noble main", None);
+        check("", None);
+    }
+}

@@ -1,0 +1,95 @@
+//! The folder that everything fetched or made is kept in, and how two processes share it.
+
+use std::env;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+use nix::fcntl::{Flock, FlockArg};
+
+/// The workspace's target directory: what `CARGO_TARGET_DIR` says, else the one that the running program was
+/// built into, else `target` at the root of the workspace.
+pub fn target_dir() -> PathBuf {
+    let named = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    named.or_else(target_dir_of_this_program).unwrap_or_else(|| workspace_dir().join("target"))
+}
+
+/// Cargo marks its target directory with a `CACHEDIR.TAG`; a test program lies a few folders below it.
+fn target_dir_of_this_program() -> Option<PathBuf> {
+    let program = env::current_exe().ok()?;
+    program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()).map(Path::to_path_buf)
+}
+
+fn workspace_dir() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+}
+
+/// The folder of all server files: programs, templates, running servers.
+pub(crate) fn servers_dir() -> PathBuf {
+    target_dir().join("servers")
+}
+
+/// Gives the folder `name` under the cache, making it first if it is not there: `make` fills a temporary
+/// folder, which takes its name only when whole. Processes that want the same folder wait for one another.
+pub(crate) fn folder(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    let parent = servers_dir();
+    let whole = parent.join(name);
+    if whole.exists() {
+        return Ok(whole);
+    }
+    fs::create_dir_all(&parent).with_context(|| format!("could not create {}", parent.display()))?;
+    let _lock = lock(&parent.join(format!("{name}.lock")))?;
+    if whole.exists() {
+        return Ok(whole); // Another process made it while this one waited.
+    }
+    let part = parent.join(format!("{name}.part"));
+    remove_dir(&part)?;
+    fs::create_dir_all(&part)?;
+    make(&part)?;
+    fs::rename(&part, &whole).with_context(|| format!("could not name {}", whole.display()))?;
+    Ok(whole)
+}
+
+fn lock(path: &Path) -> Result<Flock<File>> {
+    let file = File::create(path).with_context(|| format!("could not create {}", path.display()))?;
+    Flock::lock(file, FlockArg::LockExclusive)
+        .map_err(|(_, errno)| anyhow!("could not lock {}: {errno}", path.display()))
+}
+
+/// Removes a folder and what is in it; that it is not there is success.
+pub(crate) fn remove_dir(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+            Err(cause).with_context(|| format!("could not remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes a file; that it is not there is success.
+pub(crate) fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+            Err(cause).with_context(|| format!("could not remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Copies a folder of plain files and folders; anything else in it (sockets) is left out.
+pub(crate) fn copy_dir(source: &Path, target: &Path) -> Result<()> {
+    fs::create_dir_all(target).with_context(|| format!("could not create {}", target.display()))?;
+    for entry in fs::read_dir(source).with_context(|| format!("could not read {}", source.display()))? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        let copy = target.join(entry.file_name());
+        if kind.is_dir() {
+            copy_dir(&entry.path(), &copy)?;
+        } else if kind.is_file() {
+            fs::copy(entry.path(), &copy).with_context(|| format!("could not copy to {}", copy.display()))?;
+        }
+    }
+    Ok(())
+}

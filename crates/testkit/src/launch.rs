@@ -1,0 +1,285 @@
+//! How to start a server.
+
+use std::env;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cache;
+use crate::home::{Home, Package, run_with_input};
+use crate::server::{Client, Server};
+
+/// Whose server it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Flavour {
+    /// Oracle's.
+    Mysql,
+    /// MariaDB's.
+    MariaDb,
+}
+
+/// A server to be started: a fresh one each time, with an empty binary log, `root` without a password, GTIDs on
+/// (MySQL), UTC, and settings that favour speed over durability. Options given here come after those and win.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    flavour: Flavour,
+    options: Vec<String>,
+    init_options: Vec<String>,
+    uuid: Option<String>,
+    keyring: bool,
+    lasting: Option<PathBuf>,
+}
+
+impl Launch {
+    /// A MySQL server.
+    pub fn mysql() -> Self {
+        Self::new(Flavour::Mysql)
+    }
+
+    /// A MariaDB server.
+    pub fn mariadb() -> Self {
+        Self::new(Flavour::MariaDb)
+    }
+
+    /// A server of the given flavour.
+    pub fn new(flavour: Flavour) -> Self {
+        let (options, init_options) = (Vec::new(), Vec::new());
+        Self { flavour, options, init_options, uuid: None, keyring: false, lasting: None }
+    }
+
+    /// Adds a server option, as on the command line: `--binlog-format=STATEMENT`.
+    #[must_use]
+    pub fn option(mut self, option: impl Into<String>) -> Self {
+        self.options.push(option.into());
+        self
+    }
+
+    /// Adds several options.
+    #[must_use]
+    pub fn options<O: Into<String>>(mut self, options: impl IntoIterator<Item = O>) -> Self {
+        self.options.extend(options.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds an option that the data directory must be made with, such as `--lower-case-table-names=1`; the
+    /// server is started with it too.
+    #[must_use]
+    pub fn init_option(mut self, option: impl Into<String>) -> Self {
+        self.init_options.push(option.into());
+        self
+    }
+
+    /// Gives the server a known UUID, so that its GTIDs are the same each time (MySQL).
+    #[must_use]
+    pub fn uuid(mut self, uuid: impl Into<String>) -> Self {
+        self.uuid = Some(uuid.into());
+        self
+    }
+
+    /// Loads `component_keyring_file` (MySQL), its data in the file `keyring` of the data directory: what
+    /// `--binlog-encryption=ON` needs.
+    #[must_use]
+    pub fn keyring(mut self) -> Self {
+        self.keyring = true;
+        self
+    }
+
+    /// Keeps the server running after this process, with its files in `folder`.
+    #[must_use]
+    pub fn lasting(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.lasting = Some(folder.into());
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Errors
+    /// When the programs cannot be had, or the server does not come up; the end of its error log is told.
+    pub fn start(&self) -> Result<Server> {
+        let home = Home::find(self.flavour.package())?;
+        let template = self.template(&home)?;
+        let port = free_port()?;
+        let folder = self.folder()?;
+        let datadir = folder.join("data");
+        cache::copy_dir(&template, &datadir)?;
+        if let Some(uuid) = &self.uuid {
+            fs::write(datadir.join("auto.cnf"), format!("[auto]\nserver-uuid={uuid}\n"))?;
+        }
+        if self.keyring {
+            write_keyring_settings(&datadir)?;
+        }
+        let client = Client::new(home, socket_path(&folder));
+        let options = self.server_options(&client, &folder, port);
+        Server::start(self.flavour, client, folder, port, options, self.lasting.is_some())
+    }
+
+    fn folder(&self) -> Result<PathBuf> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        if let Some(folder) = &self.lasting {
+            ensure!(!folder.exists(), "{} exists already", folder.display());
+            return Ok(folder.clone());
+        }
+        let running = cache::servers_dir().join("running");
+        sweep(&running);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        Ok(running.join(format!("{}-{count}", process::id())))
+    }
+
+    /// A data directory of this flavour, version and initial options, made once and copied for each server.
+    fn template(&self, home: &Home) -> Result<PathBuf> {
+        let mut hasher = DefaultHasher::new();
+        (self.flavour, &self.init_options, home.version()?, TEMPLATE_REVISION).hash(&mut hasher);
+        let name = format!("template-{}-{:016x}", home.package().name(), hasher.finish());
+        cache::folder(&name, |folder| match self.flavour {
+            Flavour::Mysql => self.initialise_mysql(home, folder),
+            Flavour::MariaDb => self.initialise_mariadb(home, folder),
+        })
+    }
+
+    fn initialise_mysql(&self, home: &Home, folder: &Path) -> Result<()> {
+        // mysqld wants to create the data directory itself, or to find it empty.
+        let datadir = folder.join("data");
+        let script = folder.join("init.sql");
+        fs::write(&script, INIT_MYSQL)?;
+        let mut command = home.server_command("mysqld")?;
+        command.args(["--no-defaults", "--initialize-insecure", "--innodb-use-native-aio=OFF"]);
+        command.arg("--innodb-redo-log-capacity=16M").args(run_as_root()).args(self.base_options(home));
+        command
+            .arg(format!("--datadir={}", datadir.display()))
+            .arg(format!("--init-file={}", script.display()));
+        let output = run_with_input(command.args(&self.init_options), b"")?;
+        let text = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "mysqld --initialize-insecure failed: {}", last_lines(&text));
+        fs::remove_file(&script)?;
+        for entry in fs::read_dir(&datadir)? {
+            let entry = entry?;
+            fs::rename(entry.path(), folder.join(entry.file_name()))?;
+        }
+        fs::remove_dir(&datadir)?;
+        cache::remove_file(&folder.join("auto.cnf"))
+    }
+
+    fn initialise_mariadb(&self, home: &Home, folder: &Path) -> Result<()> {
+        fs::create_dir(folder.join("mysql"))?;
+        let mut sql = b"use mysql;\nset @auth_root_socket=null;\nset @skip_auth_anonymous=1;\n".to_vec();
+        for name in
+            ["mysql_system_tables.sql", "mysql_system_tables_data.sql", "maria_add_gis_sp_bootstrap.sql"]
+        {
+            let text = fs::read_to_string(home.share().join(name)).with_context(|| format!("no {name}"))?;
+            let lines = text.lines().filter(|line| !line.contains("@current_hostname"));
+            lines.for_each(|line| sql.extend([line.as_bytes(), b"\n"].concat()));
+        }
+        sql.extend(INIT_MARIADB.as_bytes());
+        let mut command = home.server_command("mariadbd")?;
+        command.args([
+            "--no-defaults",
+            "--bootstrap",
+            "--enforce-storage-engine=",
+            "--innodb-log-file-size=16M",
+        ]);
+        command
+            .args(run_as_root())
+            .args(self.base_options(home))
+            .arg(format!("--datadir={}", folder.display()));
+        let output = run_with_input(command.args(&self.init_options), &sql)?;
+        let text = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "mariadbd --bootstrap failed: {}", last_lines(&text));
+        Ok(())
+    }
+
+    fn base_options(&self, home: &Home) -> Vec<String> {
+        let share = home.share().display().to_string();
+        let basedir = format!("--basedir={}", home.prefix().display());
+        vec![basedir, format!("--lc-messages-dir={share}"), format!("--character-sets-dir={share}/charsets")]
+    }
+
+    fn server_options(&self, client: &Client, folder: &Path, port: u16) -> Vec<String> {
+        let common = include_str!("options/common.txt");
+        let own = match self.flavour {
+            Flavour::Mysql => include_str!("options/mysql.txt"),
+            Flavour::MariaDb => include_str!("options/mariadb.txt"),
+        };
+        let mut options = vec!["--no-defaults".to_owned()];
+        options.extend(run_as_root().map(str::to_owned));
+        options.extend(self.base_options(client.home()));
+        options.extend([
+            format!("--plugin-dir={}", client.home().plugins().display()),
+            format!("--datadir={}", folder.join("data").display()),
+            format!("--socket={}", client.socket().display()),
+            format!("--pid-file={}", folder.join("pid").display()),
+            format!("--log-error={}", folder.join("error.log").display()),
+            format!("--port={port}"),
+        ]);
+        options.extend(common.lines().chain(own.lines()).map(str::to_owned));
+        options.extend(self.init_options.iter().chain(&self.options).cloned());
+        options
+    }
+}
+
+impl Flavour {
+    pub(crate) fn package(self) -> Package {
+        match self {
+            Self::Mysql => Package::Mysql,
+            Self::MariaDb => Package::MariaDb,
+        }
+    }
+}
+
+/// To be raised when what goes into a template changes.
+const TEMPLATE_REVISION: u32 = 1;
+
+/// Lets replicas and tests in by TCP.
+const INIT_MYSQL: &str =
+    "create user root@'%' identified by '';\ngrant all on *.* to root@'%' with grant option;\n";
+const INIT_MARIADB: &str = "\ninsert into global_priv values ('%', 'root', json_object('access', ~0));\n";
+
+/// A server refuses to run as root unless told that it is meant.
+fn run_as_root() -> Option<&'static str> {
+    nix::unistd::Uid::effective().is_root().then_some("--user=root")
+}
+
+fn write_keyring_settings(datadir: &Path) -> Result<()> {
+    let keyring = datadir.join("keyring");
+    let path = keyring.display();
+    fs::write(datadir.join("mysqld.my"), "{\"components\": \"file://component_keyring_file\"}\n")?;
+    let settings = format!("{{\"path\": \"{path}\", \"read_only\": false}}\n");
+    fs::write(datadir.join("component_keyring_file.cnf"), settings)?;
+    Ok(())
+}
+
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).context("could not find a free port")?;
+    Ok(listener.local_addr()?.port())
+}
+
+/// A socket's path may be 107 bytes at most, and the target directory may be deep: sockets live elsewhere.
+fn socket_path(folder: &Path) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    folder.hash(&mut hasher);
+    env::temp_dir().join(format!("bintide-{:016x}.sock", hasher.finish()))
+}
+
+/// Removes what processes that ended without cleaning up have left.
+fn sweep(running: &Path) {
+    for entry in fs::read_dir(running).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.split('-').next().unwrap_or_default();
+        if !Path::new("/proc").join(owner).exists() {
+            let socket = socket_path(&entry.path());
+            // Another process may be sweeping the same.
+            let _ = fs::remove_file(socket.with_extension("sock.lock"));
+            let _ = fs::remove_file(socket);
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+pub(crate) fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(5)..].join("\n")
+}

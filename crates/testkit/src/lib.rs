@@ -1,0 +1,36 @@
+//! Real servers for tests and benches: fetched once, cached under the target directory, started in about a
+//! second, and gone when the test is.
+//!
+//! ```no_run
+//! # fn main() -> anyhow::Result<()> {
+//! let server = testkit::Launch::mysql().option("--binlog-transaction-compression=ON").start()?;
+//! server.sql("create database shop; create table shop.t (id int primary key); insert into shop.t values (1)")?;
+//! for log in server.binlogs()? {
+//!     println!("{}", log.display());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`home`] | where a server's programs are, and how to run one: [`Home`] |
+//! | [`launch`] | how to start a server: [`Launch`] |
+//! | [`server`] | a server that runs: [`Server`], [`Client`] |
+//!
+//! What this crate never does: install anything on the machine, touch a server that it did not start, leave a
+//! server running after the process that started it (unless told to, [`Launch::lasting`]), or find its way
+//! into the `bintide` command: it serves tests, benches and chores only.
+#![forbid(unsafe_code)]
+
+mod apt;
+mod cache;
+pub mod home;
+pub mod launch;
+pub mod server;
+mod spawner;
+
+pub use crate::cache::target_dir;
+pub use crate::home::{Home, Package};
+pub use crate::launch::{Flavour, Launch};
+pub use crate::server::{Client, Server};

@@ -1,0 +1,48 @@
+//! Starts children that die with this process, however it ends.
+//!
+//! The kernel can send a signal to a child when its parent is gone, but it takes the *thread* that started the
+//! child for the parent. So one thread that lives as long as the process starts them all.
+
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{LazyLock, Mutex};
+use std::thread;
+
+/// Runs a program with a signal arranged for its parent's death (of the package util-linux).
+const SETPRIV: &str = "/usr/bin/setpriv";
+
+type Request = (Command, Sender<io::Result<Child>>);
+
+static SPAWNER: LazyLock<Mutex<Sender<Request>>> = LazyLock::new(|| {
+    let (sender, receiver) = mpsc::channel::<Request>();
+    thread::spawn(move || {
+        for (mut command, answer) in receiver {
+            // Whoever asked may be gone; then the child is nobody's, and its handle is dropped.
+            let _ = answer.send(command.spawn());
+        }
+    });
+    Mutex::new(sender)
+});
+
+/// Starts a command, silent and without input, that is killed when this process ends.
+pub(crate) fn spawn_bound(command: &Command) -> io::Result<Child> {
+    let (answer, child) = mpsc::channel();
+    let gone = || io::Error::other("the thread that starts servers is gone");
+    let sender = SPAWNER.lock().map_err(|_| gone())?.clone();
+    sender.send((bound(command), answer)).map_err(|_| gone())?;
+    child.recv().map_err(|_| gone())?
+}
+
+fn bound(command: &Command) -> Command {
+    let mut bound = if Path::new(SETPRIV).exists() {
+        let mut bound = Command::new(SETPRIV);
+        bound.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program());
+        bound
+    } else {
+        Command::new(command.get_program())
+    };
+    bound.args(command.get_args()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    bound
+}
