@@ -95,7 +95,9 @@ impl fmt::Display for Reason {
             Self::Checksum { stored, computed } => {
                 write!(out, "checksum is 0x{stored:08x}, should be 0x{computed:08x}")
             }
-            Self::OutOfRange { field, found, max } => write!(out, "{field} is {found}, must be at most {max}"),
+            Self::OutOfRange { field, found, max } => {
+                write!(out, "{field} is {found}, must be at most {max}")
+            }
             Self::Unexpected { field, found, wanted } => write!(out, "{field} is {found}, wanted {wanted}"),
             Self::Unsupported { what } => write!(out, "{what} cannot be read"),
         }

@@ -108,8 +108,11 @@ fn size_checked(header: &Header) -> Result<usize, DecodeError> {
         return Err(DecodeError::new(9, reason));
     }
     if size > EVENT_SIZE_MAX {
-        let reason =
-            Reason::OutOfRange { field: "event size", found: u64::from(size), max: u64::from(EVENT_SIZE_MAX) };
+        let reason = Reason::OutOfRange {
+            field: "event size",
+            found: u64::from(size),
+            max: u64::from(EVENT_SIZE_MAX),
+        };
         return Err(DecodeError::new(9, reason));
     }
     Ok(size as usize)

@@ -1,0 +1,25 @@
+//! A file of `LOAD DATA` that is no longer wanted.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// A file of `LOAD DATA` that is no longer wanted: the statement failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct DeleteFile {
+    /// Which file.
+    pub file_id: u32,
+}
+
+// size  field
+//    4  file_id
+impl<'a> Body<'a> for DeleteFile {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { file_id: cursor.u32()? })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.file_id.to_le_bytes());
+    }
+}

@@ -1,0 +1,75 @@
+//! A `LOAD DATA` statement whose file came in pieces before it.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+use crate::events::query::{Query, QueryHead};
+
+/// A `LOAD DATA` statement whose file came in pieces before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct ExecuteLoadQuery<'a> {
+    /// The statement.
+    pub query: Query<'a>,
+    /// Which file it reads.
+    pub file_id: u32,
+    /// Where the file's name starts in the statement: in front of ` LOCAL INFILE` or ` INFILE`.
+    pub name_start: u32,
+    /// Where the statement goes on behind the file's name, `REPLACE` and `INTO`.
+    pub name_end: u32,
+    /// What to do with rows whose key is there already.
+    pub duplicates: DuplicateHandling,
+}
+
+/// What `LOAD DATA` does with rows whose key is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub enum DuplicateHandling {
+    /// 0: stop.
+    Error,
+    /// 1: leave the old row.
+    Ignore,
+    /// 2: take the new row.
+    Replace,
+    /// Any other code.
+    Unknown(u8),
+}
+
+// size  field
+//   13  as a query's
+//    4  file_id
+//    4  name_start
+//    4  name_end
+//    1  duplicates
+//    *  as a query's
+impl<'a> Body<'a> for ExecuteLoadQuery<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        let head = QueryHead::decode(cursor)?;
+        let file_id = cursor.u32()?;
+        let name_start = cursor.u32()?;
+        let name_end = cursor.u32()?;
+        let duplicates = match cursor.u8()? {
+            0 => DuplicateHandling::Error,
+            1 => DuplicateHandling::Ignore,
+            2 => DuplicateHandling::Replace,
+            code => DuplicateHandling::Unknown(code),
+        };
+        let query = Query::decode_after(&head, cursor)?;
+        Ok(Self { query, file_id, name_start, name_end, duplicates })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        self.query.encode_head(out);
+        out.extend_from_slice(&self.file_id.to_le_bytes());
+        out.extend_from_slice(&self.name_start.to_le_bytes());
+        out.extend_from_slice(&self.name_end.to_le_bytes());
+        out.push(match self.duplicates {
+            DuplicateHandling::Error => 0,
+            DuplicateHandling::Ignore => 1,
+            DuplicateHandling::Replace => 2,
+            DuplicateHandling::Unknown(code) => code,
+        });
+        self.query.encode_after(out);
+    }
+}

@@ -1,0 +1,148 @@
+//! The first event of every log: who wrote it, and how.
+
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Reason};
+use crate::event::{Body, Context};
+use crate::format::{ChecksumAlgorithm, Flavour, Format};
+use crate::header::HEADER_SIZE;
+use crate::raw::Checksum;
+
+/// The first event of every log: who wrote it, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct FormatDescription<'a> {
+    /// 4 for every log since MySQL 5.0.
+    pub binlog_version: u16,
+    /// Fifty bytes, zeros at the end.
+    pub server_version: &'a [u8],
+    /// When the server started, if this is its first log since then; else 0. Seconds since 1970.
+    pub created: u32,
+    /// Bytes in an event's header: 19.
+    pub header_size: u8,
+    /// Of the bytes in front of each body: entry i belongs to event type i + 1.
+    pub post_header_sizes: &'a [u8],
+    /// The checksum algorithm's number, absent before MySQL 5.6.1.
+    pub checksum_algorithm: Option<u8>,
+}
+
+/// Bytes in front of the post-header sizes.
+const FIXED_SIZE: usize = 2 + SERVER_VERSION_SIZE + 4 + 1;
+const SERVER_VERSION_SIZE: usize = 50;
+
+/// The first server that writes checksums.
+const CHECKSUMS_SINCE: (u32, u32, u32) = (5, 6, 1);
+
+// size  field
+//    2  binlog_version
+//   50  server_version
+//    4  created
+//    1  header_size
+//    *  post_header_sizes
+//  0-1  checksum_algorithm
+impl<'a> FormatDescription<'a> {
+    pub(crate) fn decode_body(body: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut cursor = Cursor::at(body, HEADER_SIZE);
+        let binlog_version = cursor.u16()?;
+        let server_version = cursor.bytes(SERVER_VERSION_SIZE)?;
+        let created = cursor.u32()?;
+        let header_size = cursor.u8()?;
+        let rest = cursor.rest();
+        let (post_header_sizes, checksum_algorithm) = match rest.split_last() {
+            Some((algorithm, sizes)) if has_checksum(server_version) => (sizes, Some(*algorithm)),
+            _ => (rest, None),
+        };
+        Ok(Self {
+            binlog_version,
+            server_version,
+            created,
+            header_size,
+            post_header_sizes,
+            checksum_algorithm,
+        })
+    }
+
+    /// The server's version, without the zeros.
+    pub fn version(&self) -> &'a [u8] {
+        version_text(self.server_version)
+    }
+
+    /// Whether a CRC32 stands behind the format description in `bytes`: since MySQL 5.6.1 always, even if the
+    /// other events have none.
+    pub(crate) fn checksum(bytes: &[u8]) -> Checksum {
+        let version = bytes.get(HEADER_SIZE + 2..HEADER_SIZE + 2 + SERVER_VERSION_SIZE);
+        match version {
+            Some(version) if has_checksum(version) && bytes.len() > HEADER_SIZE + FIXED_SIZE + 4 => {
+                Checksum::Crc32
+            }
+            _ => Checksum::Absent,
+        }
+    }
+
+    /// What it promises of the events behind it.
+    ///
+    /// # Errors
+    ///
+    /// When it is of another binary log version than 4, has headers of other than 19 bytes, or an unknown checksum
+    /// algorithm.
+    pub fn format(&self) -> Result<Format, DecodeError> {
+        if self.binlog_version != 4 {
+            let (field, found) = ("binary log version", u64::from(self.binlog_version));
+            return Err(DecodeError::new(HEADER_SIZE, Reason::Unexpected { field, found, wanted: "4" }));
+        }
+        if usize::from(self.header_size) != HEADER_SIZE {
+            let (field, found) = ("header size", u64::from(self.header_size));
+            let offset = HEADER_SIZE + FIXED_SIZE - 1;
+            return Err(DecodeError::new(offset, Reason::Unexpected { field, found, wanted: "19" }));
+        }
+        let checksum = match self.checksum_algorithm {
+            Some(0) => ChecksumAlgorithm::Off,
+            Some(1) => ChecksumAlgorithm::Crc32,
+            Some(255) | None => ChecksumAlgorithm::Undefined,
+            Some(code) => {
+                let (field, found) = ("checksum algorithm", u64::from(code));
+                let offset = HEADER_SIZE + FIXED_SIZE + self.post_header_sizes.len();
+                return Err(DecodeError::new(
+                    offset,
+                    Reason::Unexpected { field, found, wanted: "0, 1 or 255" },
+                ));
+            }
+        };
+        let server_version = self.version().to_vec();
+        let flavour = match server_version.windows(7).any(|part| part.eq_ignore_ascii_case(b"mariadb")) {
+            true => Flavour::MariaDb,
+            false => Flavour::MySql,
+        };
+        Ok(Format { server_version, post_header_sizes: self.post_header_sizes.to_vec(), checksum, flavour })
+    }
+}
+
+impl<'a> Body<'a> for FormatDescription<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        Self::decode_body(cursor.take_rest())
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.binlog_version.to_le_bytes());
+        out.extend_from_slice(self.server_version);
+        out.extend_from_slice(&self.created.to_le_bytes());
+        out.push(self.header_size);
+        out.extend_from_slice(self.post_header_sizes);
+        out.extend(self.checksum_algorithm);
+    }
+}
+
+fn version_text(padded: &[u8]) -> &[u8] {
+    let end = padded.iter().position(|byte| *byte == 0).unwrap_or(padded.len());
+    &padded[..end]
+}
+
+fn has_checksum(server_version: &[u8]) -> bool {
+    let mut parts = version_text(server_version).splitn(3, |byte| *byte == b'.').map(leading_number);
+    let mut part = || parts.next().unwrap_or(0);
+    (part(), part(), part()) >= CHECKSUMS_SINCE
+}
+
+fn leading_number(text: &[u8]) -> u32 {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |number: u32, digit| number.saturating_mul(10).saturating_add(u32::from(digit - b'0')))
+}

@@ -1,0 +1,64 @@
+//! Signs of life from a source with nothing to send. Never in a file.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// A sign of life from a source with nothing to send; the position is the header's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Heartbeat<'a> {
+    /// The source's current file.
+    pub file: &'a [u8],
+}
+
+// size  field
+//    *  file: to the end of the body
+impl<'a> Body<'a> for Heartbeat<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { file: cursor.take_rest() })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.file);
+    }
+}
+
+/// The same with a position of 64 bits, from 8.0.26 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct HeartbeatV2<'a> {
+    /// Type, size and value of each field, as written.
+    pub fields: &'a [u8],
+    /// The source's current file.
+    pub file: &'a [u8],
+    /// Where its next event will start.
+    pub position: u64,
+}
+
+// size  field
+//    *  any number of: type, size, value (lenenc, lenenc, size); 1 the file, 2 the position (lenenc)
+//    1  0: the end
+impl<'a> Body<'a> for HeartbeatV2<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        let mut heartbeat = Self { fields: cursor.rest(), file: &[], position: 0 };
+        loop {
+            let field = cursor.lenenc()?;
+            if field == 0 {
+                cursor.take_rest();
+                return Ok(heartbeat);
+            }
+            let start = cursor.offset();
+            let value = cursor.lenenc_bytes()?;
+            match field {
+                1 => heartbeat.file = value,
+                2 => heartbeat.position = Cursor::at(value, start).lenenc()?,
+                _ => {}
+            }
+        }
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.fields);
+    }
+}

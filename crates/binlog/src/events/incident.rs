@@ -1,0 +1,44 @@
+//! Something happened on the source that its log cannot tell.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// Something happened on the source that its log cannot tell: replicas must stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Incident<'a> {
+    /// 1: events were lost.
+    pub incident: u16,
+    /// What the source says of it.
+    pub message: &'a [u8],
+}
+
+impl Incident<'_> {
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        match self.incident {
+            0 => "NOTHING",
+            1 => "LOST_EVENTS",
+            _ => "UNKNOWN",
+        }
+    }
+}
+
+// size  field
+//    2  incident
+//    1  size of message
+//    *  message
+impl<'a> Body<'a> for Incident<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        let incident = cursor.u16()?;
+        let size = usize::from(cursor.u8()?);
+        Ok(Self { incident, message: cursor.bytes(size)? })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.incident.to_le_bytes());
+        out.push(self.message.len() as u8);
+        out.extend_from_slice(self.message);
+    }
+}

@@ -1,0 +1,51 @@
+//! An integer that the next statement depends on.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// An integer that the next statement depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Intvar {
+    /// Which one.
+    pub kind: IntvarKind,
+    /// Its value.
+    pub value: u64,
+}
+
+/// Which integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub enum IntvarKind {
+    /// 1: what `LAST_INSERT_ID()` returns.
+    LastInsertId,
+    /// 2: the first value for an `AUTO_INCREMENT` column.
+    InsertId,
+    /// Any other code.
+    Unknown(u8),
+}
+
+// size  field
+//    1  kind
+//    8  value
+impl<'a> Body<'a> for Intvar {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        let kind = match cursor.u8()? {
+            1 => IntvarKind::LastInsertId,
+            2 => IntvarKind::InsertId,
+            code => IntvarKind::Unknown(code),
+        };
+        Ok(Self { kind, value: cursor.u64()? })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.push(match self.kind {
+            IntvarKind::LastInsertId => 1,
+            IntvarKind::InsertId => 2,
+            IntvarKind::Unknown(code) => code,
+        });
+        out.extend_from_slice(&self.value.to_le_bytes());
+    }
+}

@@ -1,0 +1,29 @@
+//! A piece of a file that `LOAD DATA` reads.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// A piece of a file that `LOAD DATA` reads: the first (Begin_load_query) or a later one (Append_block).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct LoadBlock<'a> {
+    /// Which file: the same number in all events that speak of it.
+    pub file_id: u32,
+    /// The piece.
+    pub block: &'a [u8],
+}
+
+// size  field
+//    4  file_id
+//    *  block: to the end of the body
+impl<'a> Body<'a> for LoadBlock<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { file_id: cursor.u32()?, block: cursor.take_rest() })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.file_id.to_le_bytes());
+        out.extend_from_slice(self.block);
+    }
+}

@@ -1,0 +1,23 @@
+//! Which transactions all earlier files hold.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// Which transactions all earlier files hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct PreviousGtids<'a> {
+    /// An encoded GTID set: see [`crate::gtid::GtidSet::decode`].
+    pub set: &'a [u8],
+}
+
+impl<'a> Body<'a> for PreviousGtids<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { set: cursor.take_rest() })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.set);
+    }
+}

@@ -1,0 +1,271 @@
+//! A statement, with the session variables it depends on.
+
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Reason};
+use crate::event::{Body, Context};
+
+/// A statement, with the session variables it depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Query<'a> {
+    /// The connection that ran it.
+    pub thread_id: u32,
+    /// How long it ran, in seconds.
+    pub exec_time: u32,
+    /// The error it ended with; 0 for none.
+    pub error_code: u16,
+    /// The session variables it depends on.
+    pub status: StatusVars<'a>,
+    /// The default database; may be empty.
+    pub database: &'a [u8],
+    /// As sent. Not always UTF-8.
+    pub sql: &'a [u8],
+}
+
+/// The fixed part of a query's body, in front of the status variables.
+pub(crate) struct QueryHead {
+    pub(crate) thread_id: u32,
+    pub(crate) exec_time: u32,
+    pub(crate) database_size: u8,
+    pub(crate) error_code: u16,
+    pub(crate) status_size: u16,
+}
+
+// size  field
+//    4  thread_id
+//    4  exec_time
+//    1  size of database
+//    2  error_code
+//    2  size of status variables
+impl QueryHead {
+    pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            thread_id: cursor.u32()?,
+            exec_time: cursor.u32()?,
+            database_size: cursor.u8()?,
+            error_code: cursor.u16()?,
+            status_size: cursor.u16()?,
+        })
+    }
+}
+
+// size  field
+//    *  status variables
+//    *  database
+//    1  0
+//    *  sql: to the end of the body
+impl<'a> Query<'a> {
+    pub(crate) fn decode_after(head: &QueryHead, cursor: &mut Cursor<'a>) -> Result<Self, DecodeError> {
+        let status = StatusVars { bytes: cursor.bytes(usize::from(head.status_size))? };
+        let database = cursor.bytes(usize::from(head.database_size))?;
+        let end = cursor.offset();
+        match cursor.u8()? {
+            0 => {}
+            byte => {
+                let (field, found) = ("end of the database's name", u64::from(byte));
+                return Err(DecodeError::new(end, Reason::Unexpected { field, found, wanted: "0" }));
+            }
+        }
+        Ok(Self {
+            thread_id: head.thread_id,
+            exec_time: head.exec_time,
+            error_code: head.error_code,
+            status,
+            database,
+            sql: cursor.take_rest(),
+        })
+    }
+
+    pub(crate) fn encode_head(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.thread_id.to_le_bytes());
+        out.extend_from_slice(&self.exec_time.to_le_bytes());
+        out.push(self.database.len() as u8);
+        out.extend_from_slice(&self.error_code.to_le_bytes());
+        out.extend_from_slice(&(self.status.bytes.len() as u16).to_le_bytes());
+    }
+
+    pub(crate) fn encode_after(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.status.bytes);
+        out.extend_from_slice(self.database);
+        out.push(0);
+        out.extend_from_slice(self.sql);
+    }
+}
+
+impl<'a> Body<'a> for Query<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        let head = QueryHead::decode(cursor)?;
+        Self::decode_after(&head, cursor)
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        self.encode_head(out);
+        self.encode_after(out);
+    }
+}
+
+/// The session variables of a [`Query`], as written: [`StatusVars::iter`] decodes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct StatusVars<'a> {
+    /// Code, value, code, value, to the end.
+    pub bytes: &'a [u8],
+}
+
+/// One session variable of a [`Query`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub enum StatusVar<'a> {
+    /// 0: bits of the session's options: 0x4000 `sql_auto_is_null`, 0x80000 autocommit off, 0x4000000 foreign key
+    /// checks off, 0x8000000 unique checks off.
+    Flags2(u32),
+    /// 1: `sql_mode`'s bits.
+    SqlMode(u64),
+    /// 2: the catalog, with a zero behind it; old servers only.
+    Catalog(&'a [u8]),
+    /// 3: `auto_increment_increment` and `auto_increment_offset`.
+    AutoIncrement {
+        /// The step.
+        increment: u16,
+        /// The first value.
+        offset: u16,
+    },
+    /// 4: collation numbers of client, connection and server.
+    Charset {
+        /// `character_set_client`.
+        client: u16,
+        /// `collation_connection`.
+        connection: u16,
+        /// `collation_server`.
+        server: u16,
+    },
+    /// 5: `time_zone`.
+    TimeZone(&'a [u8]),
+    /// 6: the catalog: `std`.
+    CatalogNz(&'a [u8]),
+    /// 7: `lc_time_names`, by number.
+    LcTimeNames(u16),
+    /// 8: `collation_database`.
+    CharsetDatabase(u16),
+    /// 9: which tables a multi-table update changes, as bits.
+    TableMapForUpdate(u64),
+    /// 10: obsolete.
+    MasterDataWritten(u32),
+    /// 11: who runs it.
+    Invoker {
+        /// The account's user name.
+        user: &'a [u8],
+        /// The account's host name.
+        host: &'a [u8],
+    },
+    /// 12: the databases it changes; `None` when there are more than 16.
+    UpdatedDatabases(Option<DatabaseNames<'a>>),
+    /// 13: the fraction of its start time, in microseconds.
+    Microseconds(u32),
+    /// 14: obsolete.
+    CommitTs(u64),
+    /// 15: obsolete.
+    CommitTs2(u64),
+    /// 16: `explicit_defaults_for_timestamp`.
+    ExplicitDefaultsForTimestamp(u8),
+    /// 17: the transaction number of a statement that commits by itself.
+    DdlXid(u64),
+    /// 18: `default_collation_for_utf8mb4`.
+    DefaultCollationForUtf8mb4(u16),
+    /// 19: `sql_require_primary_key`.
+    SqlRequirePrimaryKey(u8),
+    /// 20: `default_table_encryption`.
+    DefaultTableEncryption(u8),
+    /// A code that this crate does not know, and all bytes behind it: nothing says where it ends.
+    Unknown {
+        /// Its code.
+        code: u8,
+        /// All that follows the code.
+        rest: &'a [u8],
+    },
+}
+
+/// Names with a zero behind each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct DatabaseNames<'a> {
+    /// The names, a zero behind each.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> DatabaseNames<'a> {
+    /// The names, one by one.
+    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.bytes.split_inclusive(|byte| *byte == 0).map(|name| name.strip_suffix(&[0]).unwrap_or(name))
+    }
+}
+
+impl<'a> StatusVars<'a> {
+    /// Decodes them one by one, in the order written; an error ends the walk.
+    pub fn iter(&self) -> impl Iterator<Item = Result<StatusVar<'a>, DecodeError>> + use<'a> {
+        let mut cursor = Cursor::new(self.bytes);
+        let mut failed = false;
+        std::iter::from_fn(move || {
+            if failed || cursor.is_empty() {
+                return None;
+            }
+            let next = StatusVar::decode(&mut cursor);
+            failed = next.is_err();
+            Some(next)
+        })
+    }
+}
+
+/// Names in one event at most; more, and the server writes [`DATABASES_TOO_MANY`] alone.
+const DATABASES_TOO_MANY: u8 = 254;
+
+impl<'a> StatusVar<'a> {
+    fn decode(cursor: &mut Cursor<'a>) -> Result<Self, DecodeError> {
+        Ok(match cursor.u8()? {
+            0 => Self::Flags2(cursor.u32()?),
+            1 => Self::SqlMode(cursor.u64()?),
+            2 => {
+                let catalog = short_bytes(cursor)?;
+                cursor.u8()?;
+                Self::Catalog(catalog)
+            }
+            3 => Self::AutoIncrement { increment: cursor.u16()?, offset: cursor.u16()? },
+            4 => Self::Charset { client: cursor.u16()?, connection: cursor.u16()?, server: cursor.u16()? },
+            5 => Self::TimeZone(short_bytes(cursor)?),
+            6 => Self::CatalogNz(short_bytes(cursor)?),
+            7 => Self::LcTimeNames(cursor.u16()?),
+            8 => Self::CharsetDatabase(cursor.u16()?),
+            9 => Self::TableMapForUpdate(cursor.u64()?),
+            10 => Self::MasterDataWritten(cursor.u32()?),
+            11 => Self::Invoker { user: short_bytes(cursor)?, host: short_bytes(cursor)? },
+            12 => Self::UpdatedDatabases(database_names(cursor)?),
+            13 => Self::Microseconds(cursor.u24()?),
+            14 => Self::CommitTs(cursor.u64()?),
+            15 => Self::CommitTs2(cursor.u64()?),
+            16 => Self::ExplicitDefaultsForTimestamp(cursor.u8()?),
+            17 => Self::DdlXid(cursor.u64()?),
+            18 => Self::DefaultCollationForUtf8mb4(cursor.u16()?),
+            19 => Self::SqlRequirePrimaryKey(cursor.u8()?),
+            20 => Self::DefaultTableEncryption(cursor.u8()?),
+            code => Self::Unknown { code, rest: cursor.take_rest() },
+        })
+    }
+}
+
+fn short_bytes<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], DecodeError> {
+    let size = usize::from(cursor.u8()?);
+    cursor.bytes(size)
+}
+
+fn database_names<'a>(cursor: &mut Cursor<'a>) -> Result<Option<DatabaseNames<'a>>, DecodeError> {
+    let count = cursor.u8()?;
+    if count == DATABASES_TOO_MANY {
+        return Ok(None);
+    }
+    let all = cursor.rest();
+    for _ in 0..count {
+        while cursor.u8()? != 0 {}
+    }
+    Ok(Some(DatabaseNames { bytes: &all[..all.len() - cursor.rest().len()] }))
+}

@@ -1,0 +1,29 @@
+//! The seeds of `RAND()` in the next statement.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// The seeds of `RAND()` in the next statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Rand {
+    /// `@@rand_seed1`.
+    pub seed1: u64,
+    /// `@@rand_seed2`.
+    pub seed2: u64,
+}
+
+// size  field
+//    8  seed1
+//    8  seed2
+impl<'a> Body<'a> for Rand {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { seed1: cursor.u64()?, seed2: cursor.u64()? })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.seed1.to_le_bytes());
+        out.extend_from_slice(&self.seed2.to_le_bytes());
+    }
+}

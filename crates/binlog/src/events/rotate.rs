@@ -1,0 +1,29 @@
+//! The log goes on in another file.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// The log goes on in another file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Rotate<'a> {
+    /// Where to start in the next file: 4 but for made-up rotations.
+    pub position: u64,
+    /// The next file's name, without a folder.
+    pub file: &'a [u8],
+}
+
+// size  field
+//    8  position
+//    *  file: to the end of the body
+impl<'a> Body<'a> for Rotate<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { position: cursor.u64()?, file: cursor.take_rest() })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.position.to_le_bytes());
+        out.extend_from_slice(self.file);
+    }
+}

@@ -1,0 +1,153 @@
+//! Changed rows of one table.
+
+use crate::cursor::{Cursor, put_lenenc};
+use crate::error::DecodeError;
+use crate::event::{Body, Context, EventType};
+
+/// Changed rows of one table. The rows themselves stay undecoded here: a row decoder, made from the table's map,
+/// reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Rows<'a> {
+    /// What was done to them.
+    pub kind: RowsKind,
+    /// The number that a table map gave the table.
+    pub table_id: u64,
+    /// See [`RowsFlags`].
+    pub flags: RowsFlags,
+    /// Extra fields of version 2 events (partitions, NDB), as written; `None` in version 1.
+    pub extra: Option<&'a [u8]>,
+    /// How many columns the table has.
+    pub column_count: u64,
+    /// The columns in the first image: after an insert, before an update or delete.
+    pub columns: ColumnSet<'a>,
+    /// The columns in an update's image after.
+    pub columns_after: Option<ColumnSet<'a>>,
+    /// The rows, one after the other.
+    pub rows: &'a [u8],
+}
+
+/// What was done to the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub enum RowsKind {
+    /// Inserted: one image a row.
+    Write,
+    /// Updated: two images a row.
+    Update,
+    /// Deleted: one image a row.
+    Delete,
+    /// Updated, with JSON columns given as changes: two images a row.
+    PartialUpdate,
+}
+
+/// A rows event's flags. Unknown ones are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct RowsFlags(pub u16);
+
+impl RowsFlags {
+    /// The statement's last rows event.
+    pub const STATEMENT_END: Self = Self(0x1);
+    /// `foreign_key_checks` was off.
+    pub const NO_FOREIGN_KEY_CHECKS: Self = Self(0x2);
+    /// `unique_checks` was off.
+    pub const RELAXED_UNIQUE_CHECKS: Self = Self(0x4);
+    /// Every row has every column.
+    pub const COMPLETE_ROWS: Self = Self(0x8);
+
+    /// Are all of `flags` set?
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+}
+
+/// Which columns an image has: a bit a column, low bit first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct ColumnSet<'a> {
+    /// The bits.
+    pub bits: &'a [u8],
+}
+
+impl ColumnSet<'_> {
+    /// Is this column there?
+    pub fn contains(&self, column: usize) -> bool {
+        self.bits.get(column / 8).is_some_and(|byte| byte >> (column % 8) & 1 == 1)
+    }
+}
+
+// size  field
+//    6  table_id (4 if the format says that 6 bytes stand in front of the body)
+//    2  flags
+//    *  extra: its size with these two bytes (2), then so many; version 2 only
+//    *  column_count: lenenc
+//    *  columns
+//    *  columns_after: updates only
+//    *  rows: to the end of the body
+impl<'a> Body<'a> for Rows<'a> {
+    fn decode(cursor: &mut Cursor<'a>, context: Context<'_>) -> Result<Self, DecodeError> {
+        let shape = Shape::of(context.event_type);
+        let table_id = match context.format.post_header_size(context.event_type) {
+            Some(6) => u64::from(cursor.u32()?),
+            _ => cursor.u48()?,
+        };
+        let flags = RowsFlags(cursor.u16()?);
+        let extra = match shape.has_extra {
+            true => {
+                let size = usize::from(cursor.u16()?);
+                Some(cursor.bytes(size.saturating_sub(2))?)
+            }
+            false => None,
+        };
+        let column_count = cursor.lenenc()?;
+        let set_size = usize::try_from(column_count.div_ceil(8)).unwrap_or(usize::MAX);
+        let columns = ColumnSet { bits: cursor.bytes(set_size)? };
+        let columns_after = match shape.kind {
+            RowsKind::Update | RowsKind::PartialUpdate => Some(ColumnSet { bits: cursor.bytes(set_size)? }),
+            RowsKind::Write | RowsKind::Delete => None,
+        };
+        let rows = cursor.take_rest();
+        Ok(Self { kind: shape.kind, table_id, flags, extra, column_count, columns, columns_after, rows })
+    }
+
+    fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) {
+        let id_size = match context.format.post_header_size(context.event_type) {
+            Some(6) => 4,
+            _ => 6,
+        };
+        out.extend_from_slice(&self.table_id.to_le_bytes()[..id_size]);
+        out.extend_from_slice(&self.flags.0.to_le_bytes());
+        if let Some(extra) = self.extra {
+            out.extend_from_slice(&(extra.len() as u16 + 2).to_le_bytes());
+            out.extend_from_slice(extra);
+        }
+        put_lenenc(out, self.column_count);
+        out.extend_from_slice(self.columns.bits);
+        if let Some(after) = self.columns_after {
+            out.extend_from_slice(after.bits);
+        }
+        out.extend_from_slice(self.rows);
+    }
+}
+
+/// What depends on the type code alone.
+struct Shape {
+    kind: RowsKind,
+    has_extra: bool,
+}
+
+impl Shape {
+    fn of(event_type: EventType) -> Self {
+        let (kind, has_extra) = match event_type {
+            EventType::WriteRowsV1 | EventType::MariadbWriteRowsCompressedV1 => (RowsKind::Write, false),
+            EventType::UpdateRowsV1 | EventType::MariadbUpdateRowsCompressedV1 => (RowsKind::Update, false),
+            EventType::DeleteRowsV1 | EventType::MariadbDeleteRowsCompressedV1 => (RowsKind::Delete, false),
+            EventType::UpdateRows | EventType::MariadbUpdateRowsCompressed => (RowsKind::Update, true),
+            EventType::DeleteRows | EventType::MariadbDeleteRowsCompressed => (RowsKind::Delete, true),
+            EventType::PartialUpdateRows => (RowsKind::PartialUpdate, true),
+            _ => (RowsKind::Write, true),
+        };
+        Self { kind, has_extra }
+    }
+}

@@ -1,0 +1,29 @@
+//! The statement whose rows follow.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// The statement whose rows follow, for people to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct RowsQuery<'a> {
+    /// The low byte of the text's size: readers ignore it.
+    pub size_low: u8,
+    /// The statement.
+    pub sql: &'a [u8],
+}
+
+// size  field
+//    1  size_low
+//    *  sql: to the end of the body
+impl<'a> Body<'a> for RowsQuery<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { size_low: cursor.u8()?, sql: cursor.take_rest() })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.push(self.size_low);
+        out.extend_from_slice(self.sql);
+    }
+}

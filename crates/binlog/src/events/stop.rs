@@ -1,0 +1,18 @@
+//! The server stopped here.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// The server stopped here. No body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Stop;
+
+impl<'a> Body<'a> for Stop {
+    fn decode(_: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        Ok(Self)
+    }
+
+    fn encode(&self, _: Context<'_>, _: &mut Vec<u8>) {}
+}

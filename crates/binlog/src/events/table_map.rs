@@ -1,0 +1,89 @@
+//! Which table the rows that follow belong to, and what its columns are.
+
+use crate::cursor::{Cursor, put_lenenc};
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// Which table the rows that follow belong to, and what its columns are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct TableMap<'a> {
+    /// The number that rows events name the table by, until the statement's end.
+    pub table_id: u64,
+    /// See the constants of this type.
+    pub flags: u16,
+    /// The database.
+    pub database: &'a [u8],
+    /// The table.
+    pub table: &'a [u8],
+    /// The type code of each column.
+    pub column_types: &'a [u8],
+    /// Type-dependent bytes of each column, one after the other.
+    pub metadata: &'a [u8],
+    /// A bit a column, low bit first: may it be NULL?
+    pub nullable: &'a [u8],
+    /// Fields of type, size, value (1, lenenc, size): signedness, collations, names, keys.
+    pub optional: &'a [u8],
+}
+
+impl TableMap<'_> {
+    /// Flag: BIT columns' sizes are exact. Always set.
+    pub const BIT_SIZE_EXACT: u16 = 1;
+    /// Flag: a foreign key leads to a table in another database.
+    pub const REFERRED_FOREIGN_KEY_DATABASE: u16 = 2;
+    /// Flag: the first column is a generated invisible primary key.
+    pub const GENERATED_INVISIBLE_PRIMARY_KEY: u16 = 4;
+}
+
+// size  field
+//    6  table_id (4 if the format says that 6 bytes stand in front of the body)
+//    2  flags
+//    1  size of database, then database, then 0
+//    1  size of table, then table, then 0
+//    *  number of columns: lenenc
+//    *  column_types
+//    *  size of metadata: lenenc, then metadata
+//    *  nullable
+//    *  optional: to the end of the body
+impl<'a> Body<'a> for TableMap<'a> {
+    fn decode(cursor: &mut Cursor<'a>, context: Context<'_>) -> Result<Self, DecodeError> {
+        let table_id = match context.format.post_header_size(context.event_type) {
+            Some(6) => u64::from(cursor.u32()?),
+            _ => cursor.u48()?,
+        };
+        let flags = cursor.u16()?;
+        let database = name(cursor)?;
+        let table = name(cursor)?;
+        let column_types = cursor.lenenc_bytes()?;
+        let metadata = cursor.lenenc_bytes()?;
+        let nullable = cursor.bytes(column_types.len().div_ceil(8))?;
+        let optional = cursor.take_rest();
+        Ok(Self { table_id, flags, database, table, column_types, metadata, nullable, optional })
+    }
+
+    fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) {
+        let id_size = match context.format.post_header_size(context.event_type) {
+            Some(6) => 4,
+            _ => 6,
+        };
+        out.extend_from_slice(&self.table_id.to_le_bytes()[..id_size]);
+        out.extend_from_slice(&self.flags.to_le_bytes());
+        for name in [self.database, self.table] {
+            put_lenenc(out, name.len() as u64);
+            out.extend_from_slice(name);
+            out.push(0);
+        }
+        put_lenenc(out, self.column_types.len() as u64);
+        out.extend_from_slice(self.column_types);
+        put_lenenc(out, self.metadata.len() as u64);
+        out.extend_from_slice(self.metadata);
+        out.extend_from_slice(self.nullable);
+        out.extend_from_slice(self.optional);
+    }
+}
+
+fn name<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], DecodeError> {
+    let name = cursor.lenenc_bytes()?;
+    cursor.u8()?;
+    Ok(name)
+}

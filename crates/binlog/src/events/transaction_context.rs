@@ -1,0 +1,67 @@
+//! What a replication group needs to certify a transaction.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// What a replication group needs to certify a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct TransactionContext<'a> {
+    /// The member it ran on, as text.
+    pub server_uuid: &'a [u8],
+    /// The connection it ran on.
+    pub thread_id: u32,
+    /// Not 0: its GTID was given, not made.
+    pub gtid_specified: u8,
+    /// The GTID set it saw, encoded.
+    pub snapshot_version: &'a [u8],
+    /// How many items were written.
+    pub write_set_count: u32,
+    /// How many items were read.
+    pub read_set_count: u32,
+    /// The items written, then those read, the size of each in front (2 bytes).
+    pub items: &'a [u8],
+}
+
+// size  field
+//    1  size of server_uuid
+//    4  thread_id
+//    1  gtid_specified
+//    4  size of snapshot_version
+//    4  write_set_count
+//    4  read_set_count
+//    *  server_uuid
+//    *  snapshot_version
+//    *  items: to the end of the body
+impl<'a> Body<'a> for TransactionContext<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        let uuid_size = usize::from(cursor.u8()?);
+        let thread_id = cursor.u32()?;
+        let gtid_specified = cursor.u8()?;
+        let snapshot_size = cursor.u32()? as usize;
+        let write_set_count = cursor.u32()?;
+        let read_set_count = cursor.u32()?;
+        Ok(Self {
+            server_uuid: cursor.bytes(uuid_size)?,
+            thread_id,
+            gtid_specified,
+            snapshot_version: cursor.bytes(snapshot_size)?,
+            write_set_count,
+            read_set_count,
+            items: cursor.take_rest(),
+        })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.push(self.server_uuid.len() as u8);
+        out.extend_from_slice(&self.thread_id.to_le_bytes());
+        out.push(self.gtid_specified);
+        out.extend_from_slice(&(self.snapshot_version.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.write_set_count.to_le_bytes());
+        out.extend_from_slice(&self.read_set_count.to_le_bytes());
+        out.extend_from_slice(self.server_uuid);
+        out.extend_from_slice(self.snapshot_version);
+        out.extend_from_slice(self.items);
+    }
+}

@@ -1,0 +1,91 @@
+//! A whole transaction in one event, compressed.
+
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Reason};
+use crate::event::{Body, Context};
+
+/// A whole transaction in one event, compressed: everything behind its GTID event, up to and with its commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct TransactionPayload<'a> {
+    /// How.
+    pub compression: PayloadCompression,
+    /// The size of the events inside, in bytes, as the writer says. Not to be trusted: nothing is allocated by it.
+    pub uncompressed_size: Option<u64>,
+    /// The fields in front of the payload, as written, end mark included.
+    pub fields: &'a [u8],
+    /// The payload.
+    pub payload: &'a [u8],
+    /// Bytes behind the payload: no server writes any.
+    pub rest: &'a [u8],
+}
+
+/// How a payload is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub enum PayloadCompression {
+    /// 0: zstd frames.
+    Zstd,
+    /// 255: not at all. Legal, written by no server.
+    None,
+    /// Any other code.
+    Unknown(u64),
+}
+
+impl PayloadCompression {
+    /// Its name as MySQL shows it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Zstd => "ZSTD",
+            Self::None => "NONE",
+            Self::Unknown(_) => "N/A",
+        }
+    }
+}
+
+// size  field
+//    *  any number of: type, size, value (lenenc, lenenc, size); the values here are lenenc too:
+//       1 payload size, 2 compression, 3 uncompressed size
+//    1  0: the end of the fields
+//    *  payload
+impl<'a> Body<'a> for TransactionPayload<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        let start = cursor.clone();
+        let (mut payload_size, mut compression, mut uncompressed_size) = (None, None, None);
+        loop {
+            let field = cursor.lenenc()?;
+            if field == 0 {
+                break;
+            }
+            let value_start = cursor.offset();
+            let value = cursor.lenenc_bytes()?;
+            let number = || Cursor::at(value, value_start).lenenc();
+            match field {
+                1 => payload_size = Some(number()?),
+                2 => compression = Some(number()?),
+                3 => uncompressed_size = Some(number()?),
+                _ => {}
+            }
+        }
+        let fields = &start.rest()[..start.rest().len() - cursor.rest().len()];
+        let payload_size = payload_size.ok_or_else(|| missing(&start, "payload size"))?;
+        let compression = match compression.ok_or_else(|| missing(&start, "payload compression"))? {
+            0 => PayloadCompression::Zstd,
+            255 => PayloadCompression::None,
+            code => PayloadCompression::Unknown(code),
+        };
+        let payload = cursor.bytes(usize::try_from(payload_size).unwrap_or(usize::MAX))?;
+        Ok(Self { compression, uncompressed_size, fields, payload, rest: cursor.take_rest() })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.fields);
+        out.extend_from_slice(self.payload);
+        out.extend_from_slice(self.rest);
+    }
+}
+
+fn missing(at: &Cursor<'_>, field: &'static str) -> DecodeError {
+    at.error(Reason::Unexpected { field, found: 0, wanted: "a field of that name" })
+}

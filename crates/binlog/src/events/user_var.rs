@@ -1,0 +1,66 @@
+//! A user variable that the next statement reads.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// A user variable that the next statement reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct UserVar<'a> {
+    /// Without the `@`.
+    pub name: &'a [u8],
+    /// `None` for NULL.
+    pub value: Option<UserValue<'a>>,
+}
+
+/// A user variable's value as written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct UserValue<'a> {
+    /// 0 string, 1 real (8 bytes), 2 integer (8 bytes), 3 row, 4 decimal (precision, scale, then the column's
+    /// binary form).
+    pub kind: u8,
+    /// The collation's number.
+    pub collation: u32,
+    /// The value's bytes.
+    pub bytes: &'a [u8],
+    /// Bit 0: unsigned. Written behind integers only; any further bytes are kept.
+    pub flags: &'a [u8],
+}
+
+// size  field
+//    4  size of name
+//    *  name
+//    1  is it NULL? if so, the end
+//    1  kind
+//    4  collation
+//    4  size of value
+//    *  value
+//  0-1  flags
+impl<'a> Body<'a> for UserVar<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        let name_size = cursor.u32()? as usize;
+        let name = cursor.bytes(name_size)?;
+        if cursor.u8()? != 0 {
+            return Ok(Self { name, value: None });
+        }
+        let kind = cursor.u8()?;
+        let collation = cursor.u32()?;
+        let value_size = cursor.u32()? as usize;
+        let bytes = cursor.bytes(value_size)?;
+        let flags = cursor.take_rest();
+        Ok(Self { name, value: Some(UserValue { kind, collation, bytes, flags }) })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(&(self.name.len() as u32).to_le_bytes());
+        out.extend_from_slice(self.name);
+        let Some(value) = self.value else { return out.push(1) };
+        out.extend_from_slice(&[0, value.kind]);
+        out.extend_from_slice(&value.collation.to_le_bytes());
+        out.extend_from_slice(&(value.bytes.len() as u32).to_le_bytes());
+        out.extend_from_slice(value.bytes);
+        out.extend_from_slice(value.flags);
+    }
+}

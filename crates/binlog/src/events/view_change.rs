@@ -1,0 +1,50 @@
+//! The members of a replication group changed.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// The members of a replication group changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct ViewChange<'a> {
+    /// Forty bytes, zeros at the end.
+    pub view_id: &'a [u8],
+    /// The view's number.
+    pub sequence_number: u64,
+    /// How many entries follow.
+    pub certification_count: u32,
+    /// Key and value of each entry, the size of each in front (2 and 4 bytes).
+    pub certification: &'a [u8],
+}
+
+impl<'a> ViewChange<'a> {
+    /// The view's name, without the zeros.
+    pub fn view_name(&self) -> &'a [u8] {
+        let end = self.view_id.iter().position(|byte| *byte == 0).unwrap_or(self.view_id.len());
+        &self.view_id[..end]
+    }
+}
+
+// size  field
+//   40  view_id
+//    8  sequence_number
+//    4  certification_count
+//    *  certification: to the end of the body
+impl<'a> Body<'a> for ViewChange<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            view_id: cursor.bytes(40)?,
+            sequence_number: cursor.u64()?,
+            certification_count: cursor.u32()?,
+            certification: cursor.take_rest(),
+        })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.view_id);
+        out.extend_from_slice(&self.sequence_number.to_le_bytes());
+        out.extend_from_slice(&self.certification_count.to_le_bytes());
+        out.extend_from_slice(self.certification);
+    }
+}

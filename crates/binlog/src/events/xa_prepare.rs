@@ -1,0 +1,88 @@
+//! The end of an XA transaction's first phase.
+
+use std::fmt;
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// The end of an XA transaction's first phase, or of the whole in one phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct XaPrepare<'a> {
+    /// Not 0: `XA COMMIT … ONE PHASE`.
+    pub one_phase: u8,
+    /// Which transaction.
+    pub xid: Xid128<'a>,
+    /// Anything behind the identifier: no server writes any.
+    pub rest: &'a [u8],
+}
+
+/// An XA transaction's identifier; shown as MySQL writes it: `X'67',X'62',1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Xid128<'a> {
+    /// The format's number.
+    pub format_id: i32,
+    /// The global part, 64 bytes at most.
+    pub gtrid: &'a [u8],
+    /// The branch, 64 bytes at most.
+    pub bqual: &'a [u8],
+}
+
+impl fmt::Display for Xid128<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in [self.gtrid, self.bqual] {
+            out.write_str("X'")?;
+            part.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
+            out.write_str("',")?;
+        }
+        write!(out, "{}", self.format_id)
+    }
+}
+
+// size  field
+//    1  one_phase
+//    4  format_id
+//    4  size of gtrid
+//    4  size of bqual
+//    *  gtrid
+//    *  bqual
+impl<'a> Body<'a> for XaPrepare<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        let one_phase = cursor.u8()?;
+        let format_id = cursor.u32()?.cast_signed();
+        let gtrid_size = part_size(cursor)?;
+        let bqual_size = part_size(cursor)?;
+        let gtrid = cursor.bytes(gtrid_size)?;
+        let bqual = cursor.bytes(bqual_size)?;
+        Ok(Self { one_phase, xid: Xid128 { format_id, gtrid, bqual }, rest: cursor.take_rest() })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.push(self.one_phase);
+        out.extend_from_slice(&self.xid.format_id.to_le_bytes());
+        out.extend_from_slice(&(self.xid.gtrid.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(self.xid.bqual.len() as u32).to_le_bytes());
+        out.extend_from_slice(self.xid.gtrid);
+        out.extend_from_slice(self.xid.bqual);
+        out.extend_from_slice(self.rest);
+    }
+}
+
+/// Bytes in each part of an identifier at most: the XA standard's limit.
+const PART_SIZE_MAX: u32 = 64;
+
+fn part_size(cursor: &mut Cursor<'_>) -> Result<usize, DecodeError> {
+    let here = cursor.clone();
+    let size = cursor.u32()?;
+    if size > PART_SIZE_MAX {
+        let (found, max) = (u64::from(size), u64::from(PART_SIZE_MAX));
+        return Err(here.error(crate::error::Reason::OutOfRange {
+            field: "size of an XID's part",
+            found,
+            max,
+        }));
+    }
+    Ok(size as usize)
+}

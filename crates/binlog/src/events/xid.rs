@@ -1,0 +1,25 @@
+//! The commit of a transaction that touched only transactional tables.
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Body, Context};
+
+/// The commit of a transaction that touched only transactional tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Xid {
+    /// The server's own number for the transaction.
+    pub xid: u64,
+}
+
+// size  field
+//    8  xid
+impl<'a> Body<'a> for Xid {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { xid: cursor.u64()? })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.xid.to_le_bytes());
+    }
+}

@@ -1,0 +1,124 @@
+//! Global transaction identifiers, one and in sets.
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+pub use uuid::Uuid;
+
+/// A transaction's number on its source: 1 to 2^63 - 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Gno(NonZeroU64);
+
+impl Gno {
+    /// The largest: one less than the end of the last interval, which is 2^63 - 1.
+    pub const MAX: u64 = (1 << 63) - 2;
+
+    /// Checks the range.
+    pub fn new(raw: u64) -> Option<Self> {
+        NonZeroU64::new(raw).filter(|raw| raw.get() <= Self::MAX).map(Self)
+    }
+
+    /// As a plain number.
+    pub const fn get(self) -> u64 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for Gno {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+/// A tag: a letter or underscore, then letters, digits, underscores; 32 bytes at most, lower case.
+///
+/// The empty tag stands for none.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Tag {
+    bytes: [u8; Self::SIZE_MAX],
+    size: u8,
+}
+
+impl Tag {
+    /// Bytes at most.
+    pub const SIZE_MAX: usize = 32;
+
+    /// No tag.
+    pub const NONE: Self = Self { bytes: [0; Self::SIZE_MAX], size: 0 };
+
+    /// Checks grammar and folds case; the empty text is [`Tag::NONE`].
+    pub fn new(text: &[u8]) -> Option<Self> {
+        let mut bytes = [0; Self::SIZE_MAX];
+        let place = bytes.get_mut(..text.len())?;
+        place.copy_from_slice(text);
+        place.make_ascii_lowercase();
+        let word = place.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+        let starts = !place.first().is_some_and(u8::is_ascii_digit);
+        (word && starts).then_some(Self { bytes, size: text.len() as u8 })
+    }
+
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..usize::from(self.size)]).unwrap_or_default()
+    }
+
+    /// Is there none?
+    pub const fn is_none(&self) -> bool {
+        self.size == 0
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Tag({:?})", self.as_str())
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.as_str())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Tag {
+    fn serialize<S: serde::Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(self.as_str())
+    }
+}
+
+/// Who numbered a transaction: a server's UUID and perhaps a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Tsid {
+    /// The source's UUID.
+    pub uuid: Uuid,
+    /// [`Tag::NONE`] for most.
+    pub tag: Tag,
+}
+
+impl fmt::Display for Tsid {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tag.is_none() {
+            true => write!(out, "{}", self.uuid),
+            false => write!(out, "{}:{}", self.uuid, self.tag),
+        }
+    }
+}
+
+/// One transaction: `uuid:number` or `uuid:tag:number`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Gtid {
+    /// Who numbered it.
+    pub tsid: Tsid,
+    /// Its number.
+    pub gno: Gno,
+}
+
+impl fmt::Display for Gtid {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}", self.tsid, self.gno)
+    }
+}
