@@ -1,0 +1,4 @@
+//! Binary logs as text: mysqlbinlog's output byte for byte, and JSON.
+//!
+//! This crate never talks to a server, and never changes a log.
+#![forbid(unsafe_code)]
