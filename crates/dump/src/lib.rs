@@ -2,3 +2,5 @@
 //!
 //! This crate never talks to a server, and never changes a log.
 #![forbid(unsafe_code)]
+
+pub mod base64;

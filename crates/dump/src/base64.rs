@@ -1,0 +1,47 @@
+//! `BINLOG` blocks: an event's bytes in lines of base64.
+
+use base64_simd::{Out, STANDARD};
+
+/// Characters in a line, as mysqlbinlog breaks them.
+const LINE_SIZE: usize = 76;
+
+/// Bytes that fill a line.
+const LINE_BYTES: usize = LINE_SIZE / 4 * 3;
+
+/// Lines are encoded many at a time, then set apart.
+const LINES_AT_ONCE: usize = 64;
+
+/// Appends `bytes` in base64, in lines of 76 characters, each with its line break.
+pub fn put_lines(out: &mut Vec<u8>, bytes: &[u8]) {
+    let lines = bytes.len().div_ceil(LINE_BYTES);
+    out.reserve(lines * (LINE_SIZE + 1));
+    let mut text = [0; LINE_SIZE * LINES_AT_ONCE];
+    for block in bytes.chunks(LINE_BYTES * LINES_AT_ONCE) {
+        let encoded = STANDARD.encode(block, Out::from_slice(&mut text));
+        for line in encoded.chunks(LINE_SIZE) {
+            out.extend_from_slice(line);
+            out.push(b'\n');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::put_lines;
+
+    #[test]
+    fn lines_have_seventy_six_characters() {
+        check(b"", "");
+        check(b"a", "YQ==\n");
+        check(&[0; 57], &format!("{}\n", "A".repeat(76)));
+        check(&[0; 58], &format!("{}\nAA==\n", "A".repeat(76)));
+        check(&[0; 57 * 64 + 3], &format!("{}AAAA\n", format!("{}\n", "A".repeat(76)).repeat(64)));
+    }
+
+    #[track_caller]
+    fn check(bytes: &[u8], wanted: &str) {
+        let mut out = Vec::new();
+        put_lines(&mut out, bytes);
+        assert_eq!(String::from_utf8(out).unwrap(), wanted);
+    }
+}
