@@ -1,0 +1,87 @@
+//! What can be asked for on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+use crate::commands::{completions, man};
+use crate::screen::When;
+
+/// Reads, measures and checks MySQL binary logs.
+///
+/// A log is given as a file, as a directory (whose index file says which logs there are, and in which order), or
+/// as `-` for standard input. Plain and encrypted logs, compressed transactions, relay logs and logs still being
+/// written are all read.
+#[derive(Debug, Parser)]
+#[command(name = "bintide", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(disable_help_subcommand = true, after_long_help = AFTER_HELP)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  What is in these logs, and who wrote so much?
+      bintide stats /var/lib/mysql/binlog.0000*
+  Are they sound, every one of them?
+      bintide verify /var/lib/mysql
+  Completions for the shell at hand:
+      source <(bintide completions bash)
+
+Settings:
+  Every long option can also be set in the environment or in a file. The
+  command line wins over the environment, the environment over the file.
+      bintide stats --top 20 …     on the command line
+      BINTIDE_STATS_TOP=20         in the environment: the command, the option
+      [stats]                      in ~/.config/bintide/bintide.toml, or the file
+      top = 20                     that --config or BINTIDE_CONFIG names
+  Options of every command stand alone: BINTIDE_QUIET=true, quiet = true.
+  NO_COLOR is obeyed.
+
+Exit codes:
+  0    done; nothing wrong was found
+  1    faults were found, or the work failed on the way
+  2    not begun: wrong usage or settings, or a file that cannot be read
+  130  interrupted";
+
+/// Options of every command.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Options of every command")]
+pub(crate) struct Global {
+    /// When to use colour.
+    #[arg(long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    pub(crate) color: When,
+    /// Read settings from this file instead of bintide/bintide.toml in the user's configuration directory.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// No progress bar, no remarks on standard error: only errors.
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Print completions for a shell.
+    #[command(after_long_help = completions::EXAMPLES)]
+    Completions(completions::Completions),
+    /// Print manual pages, or write them to a directory.
+    #[command(after_long_help = man::EXAMPLES)]
+    Man(man::Man),
+}
+
+/// The whole command, before settings are laid under it.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn arguments_are_consistent() {
+        super::command().debug_assert();
+    }
+}

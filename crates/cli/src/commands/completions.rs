@@ -1,0 +1,32 @@
+//! `bintide completions`: what a shell needs to complete our arguments.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use clap_complete::Shell;
+
+use crate::args;
+use crate::exit::{Outcome, Verdict};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  bintide completions bash > ~/.local/share/bash-completion/completions/bintide
+  bintide completions zsh > \"${fpath[1]}/_bintide\"
+  bintide completions fish > ~/.config/fish/completions/bintide.fish";
+
+/// Arguments of `bintide completions`.
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    /// Which shell.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Prints the completions to standard output.
+pub(crate) fn run(command: &Completions) -> Outcome {
+    // Built in memory: the generator would panic on a closed pipe.
+    let mut script = Vec::new();
+    clap_complete::generate(command.shell, &mut args::command(), "bintide", &mut script);
+    io::stdout().write_all(&script)?;
+    Ok(Verdict::Fine)
+}

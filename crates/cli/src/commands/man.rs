@@ -1,0 +1,77 @@
+//! `bintide man`: manual pages, made from the same texts as `--help`.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use clap::{Args, Command};
+use clap_mangen::Man as Page;
+
+use crate::args;
+use crate::exit::{Failure, Outcome, Verdict};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  Read the page of one command:
+      bintide man stats | man -l -
+  Install all pages:
+      bintide man --out ~/.local/share/man/man1";
+
+/// Arguments of `bintide man`.
+#[derive(Args, Debug)]
+pub(crate) struct Man {
+    /// The command whose page to print; without it, the page of bintide itself.
+    command: Option<String>,
+    /// Write all pages into this directory instead of printing one.
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    out: Option<PathBuf>,
+}
+
+/// Prints one page, or writes them all.
+pub(crate) fn run(command: &Man) -> Outcome {
+    match &command.out {
+        Some(directory) => write_all(directory)?,
+        None => io::stdout().write_all(&page(find(command.command.as_deref())?)?)?,
+    }
+    Ok(Verdict::Fine)
+}
+
+fn write_all(directory: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(directory).with_context(|| format!("make {}", directory.display()))?;
+    let whole = built();
+    let commands = whole.get_subcommands().map(|inner| named(&whole, inner));
+    for command in commands.chain([whole.clone()]) {
+        let path = directory.join(format!("{}.1", command.get_name()));
+        fs::write(&path, page(command)?).with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn find(name: Option<&str>) -> Result<Command, Failure> {
+    let whole = built();
+    let Some(name) = name else { return Ok(whole) };
+    let found = whole.get_subcommands().find(|inner| inner.get_name() == name);
+    found.map(|inner| named(&whole, inner)).ok_or_else(|| {
+        let names: Vec<&str> = whole.get_subcommands().map(Command::get_name).collect();
+        Failure::NotBegun(anyhow!("there is no command `{name}`; there are {}", names.join(", ")))
+    })
+}
+
+/// With the options of every command pushed down into the commands.
+fn built() -> Command {
+    let mut command = args::command();
+    command.build();
+    command
+}
+
+/// As its page calls it: `bintide-stats`.
+fn named(whole: &Command, inner: &Command) -> Command {
+    inner.clone().name(format!("{}-{}", whole.get_name(), inner.get_name()))
+}
+
+fn page(command: Command) -> anyhow::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    Page::new(command).render(&mut text).context("lay out the page")?;
+    Ok(text)
+}

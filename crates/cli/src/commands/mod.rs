@@ -1,0 +1,15 @@
+//! One file a command: its arguments, and what it does with them.
+
+pub(crate) mod completions;
+pub(crate) mod man;
+
+use crate::args::{Cli, Command};
+use crate::exit::Outcome;
+
+/// Does what was asked for.
+pub(crate) fn run(cli: Cli) -> Outcome {
+    match cli.command {
+        Command::Completions(command) => completions::run(&command),
+        Command::Man(command) => man::run(&command),
+    }
+}

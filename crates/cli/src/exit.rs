@@ -1,0 +1,139 @@
+//! How a run ends: its exit code, and one line about what went wrong.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use crate::interrupt;
+
+/// What a command comes to.
+pub(crate) type Outcome = Result<Verdict, Failure>;
+
+/// Work that was done, and what it found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing wrong: exit code 0.
+    Fine,
+}
+
+/// Work that was not done: one line, and perhaps what to do about it.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Wrong usage, help or version: clap prints these itself. Exit code 2, or 0 for what was asked for.
+    Usage(Box<clap::Error>),
+    /// It was not begun: exit code 2.
+    NotBegun(anyhow::Error),
+    /// It failed on the way: exit code 1.
+    Failed(anyhow::Error),
+}
+
+/// What the user can do about an error, as its last words. Attach with [`anyhow::Context::context`].
+#[derive(Debug)]
+pub(crate) struct Advice(pub(crate) &'static str);
+
+impl fmt::Display for Advice {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.0)
+    }
+}
+
+impl From<clap::Error> for Failure {
+    fn from(error: clap::Error) -> Self {
+        Self::Usage(Box::new(error))
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Prints what went wrong, if anything did, and gives the exit code.
+pub(crate) fn report(outcome: Outcome) -> ExitCode {
+    if interrupt::requested() {
+        return ExitCode::from(INTERRUPTED);
+    }
+    match outcome {
+        Ok(Verdict::Fine) => ExitCode::SUCCESS,
+        Err(Failure::Usage(error)) => {
+            // Nothing is left to do about a closed terminal.
+            let _ = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(NOT_BEGUN))
+        }
+        Err(Failure::NotBegun(error)) => complain(&error, NOT_BEGUN),
+        Err(Failure::Failed(error)) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(Failure::Failed(error)) => complain(&error, FAILED),
+    }
+}
+
+const FAILED: u8 = 1;
+const NOT_BEGUN: u8 = 2;
+/// 128 and the number of SIGINT, as shells say it.
+const INTERRUPTED: u8 = 130;
+
+fn complain(error: &anyhow::Error, code: u8) -> ExitCode {
+    let _ = writeln!(io::stderr(), "bintide: {}", sentence(error));
+    ExitCode::from(code)
+}
+
+/// The error and its causes, outermost first, on one line; advice comes last wherever it was attached.
+fn sentence(error: &anyhow::Error) -> String {
+    let advice = error.downcast_ref::<Advice>().map(ToString::to_string);
+    let mut parts: Vec<String> = Vec::new();
+    for cause in error.chain().map(ToString::to_string) {
+        let repeats = parts.last().is_some_and(|last| last.ends_with(&cause));
+        if !repeats && Some(&cause) != advice.as_ref() {
+            parts.push(cause.replace('\n', " "));
+        }
+    }
+    let line = parts.join(": ");
+    match advice {
+        Some(advice) => format!("{line}; {advice}"),
+        None => line,
+    }
+}
+
+/// Whoever read our output had enough: that is success.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use anyhow::{Context, anyhow};
+
+    use super::{Advice, is_broken_pipe, sentence};
+
+    #[test]
+    fn one_line_that_ends_in_advice() {
+        let error = Err::<(), _>(anyhow!("permission denied"))
+            .context("open /x")
+            .context(Advice("run it as the user mysql"))
+            .context("could not read the log");
+        let line = sentence(&error.expect_err("an error"));
+        assert_eq!(line, "could not read the log: open /x: permission denied; run it as the user mysql");
+    }
+
+    #[test]
+    fn a_cause_that_its_parent_quotes_is_said_once() {
+        let line = sentence(&anyhow!("b").context("a: b"));
+        assert_eq!(line, "a: b");
+    }
+
+    #[test]
+    fn closed_pipes_are_seen_through_context() {
+        let pipe = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)).context("write the report");
+        assert!(is_broken_pipe(&pipe));
+        assert!(!is_broken_pipe(&anyhow!("else")));
+    }
+}

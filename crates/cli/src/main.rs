@@ -1,0 +1,31 @@
+//! The `bintide` command: arguments, settings, progress, tables. What it reports is worked out elsewhere.
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod exit;
+mod interrupt;
+mod screen;
+mod settings;
+
+use std::env;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::FromArgMatches;
+
+use crate::args::Cli;
+use crate::exit::Outcome;
+
+fn main() -> ExitCode {
+    exit::report(run(env::args_os().collect()))
+}
+
+fn run(args: Vec<OsString>) -> Outcome {
+    let command = settings::layer(args::command(), &settings::load(&args)?)?;
+    let command = command.color(screen::color_of_help(&args));
+    let mut matches = command.try_get_matches_from(&args)?;
+    let cli = Cli::from_arg_matches_mut(&mut matches)?;
+    interrupt::install()?;
+    commands::run(cli)
+}
