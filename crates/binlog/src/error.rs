@@ -57,6 +57,11 @@ pub enum Reason {
         /// What was wanted, in words.
         wanted: &'static str,
     },
+    /// zstd refuses what stands there.
+    Zstd {
+        /// Its own words.
+        message: &'static str,
+    },
     /// Right, but not something this build or this crate reads.
     Unsupported {
         /// What it is.
@@ -99,6 +104,7 @@ impl fmt::Display for Reason {
                 write!(out, "{field} is {found}, must be at most {max}")
             }
             Self::Unexpected { field, found, wanted } => write!(out, "{field} is {found}, wanted {wanted}"),
+            Self::Zstd { message } => write!(out, "zstd refuses it: {message}"),
             Self::Unsupported { what } => write!(out, "{what} cannot be read"),
         }
     }

@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | [`Framer`] | the bytes of a log, in pieces of any size | [`RawEvent`]: header, body, checksum |
 //! | [`RawEvent::decode`] | one raw event and the log's [`Format`] | [`Event`]: a view with named fields |
+//! | [`PayloadOpener`] | a compressed transaction | the events inside, one at a time |
 //! | [`Event::encode`] | an event | the body it came from, byte for byte |
 //!
 //! What it never does: allocate by a size that a header claims, skip bytes that it does not understand without
@@ -23,6 +24,7 @@ mod format;
 mod framer;
 pub mod gtid;
 mod header;
+mod payload;
 mod raw;
 
 pub use crate::cursor::Cursor;
@@ -31,4 +33,5 @@ pub use crate::event::{Event, EventType};
 pub use crate::format::{ChecksumAlgorithm, Flavour, Format};
 pub use crate::framer::{EVENT_SIZE_MAX, Framed, Framer, MAGIC, MAGIC_ENCRYPTED};
 pub use crate::header::{Flags, HEADER_SIZE, Header};
+pub use crate::payload::{InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadSummary};
 pub use crate::raw::{CHECKSUM_SIZE, Checksum, RawEvent, RawEventBuf};
