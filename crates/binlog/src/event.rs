@@ -146,7 +146,7 @@ events! {
     39  PartialUpdateRows    "Update_rows_partial"  events::Rows<'a>;
     40  TransactionPayload   "Transaction_payload"  events::TransactionPayload<'a>;
     41  HeartbeatV2          "Heartbeat"            events::HeartbeatV2<'a>;
-    42  GtidTagged           "Gtid_tagged"          events::GtidTagged<'a>;
+    42  GtidTagged           "Gtid_tagged_log_event"        events::GtidTagged<'a>;
     43  LargeTransactionHeader "Large_transaction_header" events::Opaque<'a>;
     160 MariadbAnnotateRows  "Annotate_rows"        events::Opaque<'a>;
     161 MariadbBinlogCheckpoint "Binlog_checkpoint" events::MariadbBinlogCheckpoint<'a>;

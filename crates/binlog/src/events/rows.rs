@@ -1,7 +1,7 @@
 //! Changed rows of one table.
 
 use crate::cursor::{Cursor, put_lenenc};
-use crate::error::DecodeError;
+use crate::error::{DecodeError, Reason};
 use crate::event::{Body, Context, EventType};
 
 /// Changed rows of one table. The rows themselves stay undecoded here: a row decoder, made from the table's map,
@@ -55,6 +55,8 @@ impl RowsFlags {
     pub const RELAXED_UNIQUE_CHECKS: Self = Self(0x4);
     /// Every row has every column.
     pub const COMPLETE_ROWS: Self = Self(0x8);
+    /// Foreign keys act in SQL, not in the engine: the rows that a cascade changes are in the log. Since 9.6.
+    pub const USE_SQL_FOREIGN_KEY: Self = Self(0x10);
 
     /// Are all of `flags` set?
     pub const fn contains(self, flags: Self) -> bool {
@@ -94,10 +96,7 @@ impl<'a> Body<'a> for Rows<'a> {
         };
         let flags = RowsFlags(cursor.u16()?);
         let extra = match shape.has_extra {
-            true => {
-                let size = usize::from(cursor.u16()?);
-                Some(cursor.bytes(size.saturating_sub(2))?)
-            }
+            true => Some(extra(cursor)?),
             false => None,
         };
         let column_count = cursor.lenenc()?;
@@ -128,6 +127,19 @@ impl<'a> Body<'a> for Rows<'a> {
             out.extend_from_slice(after.bits);
         }
         out.extend_from_slice(self.rows);
+    }
+}
+
+/// The extra fields: their size counts its own two bytes.
+fn extra<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], DecodeError> {
+    let here = cursor.clone();
+    let size = cursor.u16()?;
+    match size.checked_sub(2) {
+        Some(size) => cursor.bytes(usize::from(size)),
+        None => {
+            let (field, found) = ("size of the extra fields", u64::from(size));
+            Err(here.error(Reason::Unexpected { field, found, wanted: "2 or more" }))
+        }
     }
 }
 

@@ -1,0 +1,54 @@
+//! Framing: the same events however the bytes arrive, and never a byte lost or made up.
+
+use binlog::{Framed, Framer, MAGIC};
+
+use crate::seeds::Sample;
+
+/// Bytes of a seed at most: framing has no more to show behind a dozen events.
+const SEED_SIZE_MAX: usize = 2048;
+
+pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
+    let log = sample.bytes.strip_prefix(&MAGIC).unwrap_or(&sample.bytes);
+    vec![log[..log.len().min(SEED_SIZE_MAX)].to_vec()]
+}
+
+/// `bytes` is a log without its magic.
+pub(super) fn check(bytes: &[u8]) {
+    let whole = frame(bytes, usize::MAX);
+    for piece in [1, 7, 19, 1000] {
+        assert_eq!(frame(bytes, piece), whole, "in pieces of {piece} bytes");
+    }
+}
+
+/// How framing ended.
+#[derive(Debug, PartialEq)]
+enum End {
+    /// With this error.
+    Error(String),
+    /// With an event of which so many bytes are wanted.
+    NeedMore { wanted: usize },
+}
+
+/// The sizes of all events, when `piece` more bytes arrive each time that more are needed.
+fn frame(bytes: &[u8], piece: usize) -> (Vec<usize>, End) {
+    let mut framer = Framer::new();
+    let (mut sizes, mut start, mut end) = (Vec::new(), 0, 0);
+    loop {
+        match framer.next(&bytes[start..end]) {
+            Ok(Framed::Event(raw)) => {
+                assert_eq!(raw.bytes(), &bytes[start..start + raw.header().size as usize]);
+                let _ = raw.verify();
+                sizes.push(raw.bytes().len());
+                start += raw.bytes().len();
+            }
+            Ok(Framed::NeedMore { wanted }) => {
+                assert!(wanted > end - start, "wants {wanted}, has {}", end - start);
+                if end == bytes.len() {
+                    return (sizes, End::NeedMore { wanted });
+                }
+                end = end.saturating_add(piece).min(bytes.len());
+            }
+            Err(error) => return (sizes, End::Error(error.to_string())),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The targets: one line each.
+
+mod events;
+mod framer;
+
+use crate::seeds::Sample;
+
+/// One thing to throw bytes at.
+pub struct Target {
+    /// As `cargo xtask fuzz` calls it; also the folder of its findings.
+    pub name: &'static str,
+    /// Panics if what must hold does not.
+    pub check: fn(&[u8]),
+    /// Inputs to start from, cut out of a real log.
+    pub seeds: fn(&Sample) -> Vec<Vec<u8>>,
+}
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "framer", check: framer::check, seeds: framer::seeds },
+    Target { name: "events", check: events::check, seeds: events::seeds },
+];
+
+impl Target {
+    /// The target of this name.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        TARGETS.iter().find(|target| target.name == name)
+    }
+}

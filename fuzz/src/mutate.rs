@@ -1,0 +1,115 @@
+//! Small damage to real bytes, the same each time for the same seed.
+
+/// A stream of numbers that look random: SplitMix64, by Guy Steele, Doug Lea and Christine Flood.
+#[derive(Clone, Debug)]
+pub struct Dice {
+    state: u64,
+}
+
+impl Dice {
+    /// The same numbers for the same seed.
+    pub const fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// Any number.
+    pub const fn roll(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`; 0 if there is none.
+    pub const fn below(&mut self, end: usize) -> usize {
+        match end {
+            0 => 0,
+            end => (self.roll() % end as u64) as usize,
+        }
+    }
+}
+
+/// Numbers at the edge of what fields hold.
+const EDGES: [u64; 16] = [
+    0,
+    1,
+    0x7f,
+    0x80,
+    0xfa,
+    0xfb,
+    0xfc,
+    0xff,
+    0x100,
+    0x7fff,
+    0xffff,
+    0xff_ffff,
+    0x7fff_ffff,
+    0xffff_ffff,
+    i64::MAX as u64,
+    u64::MAX,
+];
+
+/// A damaged copy of one of `seeds`: one to four changes, each of a byte, a number or a stretch.
+pub fn mutate(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
+    let Some(seed) = seeds.get(dice.below(seeds.len())) else { return Vec::new() };
+    let mut bytes = seed.clone();
+    for _ in 0..=dice.below(4) {
+        change(&mut bytes, seeds, dice);
+    }
+    bytes
+}
+
+fn change(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dice: &mut Dice) {
+    let at = dice.below(bytes.len());
+    match dice.below(9) {
+        0 => xor(bytes, at, 1 << dice.below(8)),
+        1 => xor(bytes, at, dice.roll() as u8),
+        2 => put_edge(bytes, at, dice),
+        3 => add(bytes, at, dice.below(35) as u8),
+        4 => bytes.truncate(at),
+        5 => drop(bytes.drain(at..stretch_end(bytes, at, dice))),
+        6 => {
+            let copy = bytes[at..stretch_end(bytes, at, dice)].to_vec();
+            bytes.splice(at..at, copy);
+        }
+        7 => {
+            let other = &seeds[dice.below(seeds.len())];
+            let from = dice.below(other.len());
+            let copy = &other[from..stretch_end(other, from, dice)];
+            let end = bytes.len().min(at + copy.len());
+            bytes.splice(at..end, copy.iter().copied());
+        }
+        _ => bytes.insert(at, dice.roll() as u8),
+    }
+}
+
+fn xor(bytes: &mut [u8], at: usize, mask: u8) {
+    if let Some(byte) = bytes.get_mut(at) {
+        *byte ^= mask;
+    }
+}
+
+/// Adds between -17 and 17.
+fn add(bytes: &mut [u8], at: usize, amount: u8) {
+    if let Some(byte) = bytes.get_mut(at) {
+        *byte = byte.wrapping_add(amount).wrapping_sub(17);
+    }
+}
+
+fn put_edge(bytes: &mut [u8], at: usize, dice: &mut Dice) {
+    let size = 1 << dice.below(4);
+    let edge = EDGES[dice.below(EDGES.len())].to_le_bytes();
+    for (byte, edge) in bytes.iter_mut().skip(at).zip(edge.into_iter().take(size)) {
+        *byte = edge;
+    }
+}
+
+/// Stretches are short, mostly.
+fn stretch_end(bytes: &[u8], at: usize, dice: &mut Dice) -> usize {
+    let size = match dice.below(4) {
+        0 => dice.below(bytes.len() - at),
+        _ => dice.below(16),
+    };
+    bytes.len().min(at + size)
+}

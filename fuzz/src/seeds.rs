@@ -1,0 +1,108 @@
+//! Where inputs come from: real logs, and what once broke something.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use binlog::{ChecksumAlgorithm, EventType, Flavour, Format, Framed, Framer, MAGIC, RawEvent};
+
+use crate::checks::Target;
+
+/// One real log, whole.
+pub struct Sample {
+    /// Its path below `logs/`.
+    pub name: String,
+    /// Its bytes, magic included.
+    pub bytes: Vec<u8>,
+}
+
+/// Larger samples show nothing that smaller ones do not, at this job.
+const SAMPLE_SIZE_MAX: u64 = 1 << 20;
+
+/// Inputs for one target, each once, the smallest first.
+pub fn seeds(target: &Target, samples: &[Sample]) -> Vec<Vec<u8>> {
+    let mut seeds: Vec<Vec<u8>> = samples.iter().flat_map(target.seeds).collect();
+    seeds.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+    seeds.dedup();
+    seeds
+}
+
+/// The real logs of `logs/`.
+///
+/// # Errors
+///
+/// When the folder cannot be read.
+pub fn samples() -> io::Result<Vec<Sample>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("logs");
+    let mut samples = Vec::new();
+    for path in files_below(&folder)? {
+        if fs::metadata(&path)?.len() > SAMPLE_SIZE_MAX {
+            continue;
+        }
+        let bytes = fs::read(&path)?;
+        if bytes.starts_with(&MAGIC) {
+            let name = path.strip_prefix(&folder).unwrap_or(&path).display().to_string();
+            samples.push(Sample { name, bytes });
+        }
+    }
+    Ok(samples)
+}
+
+/// What once broke this target: file name and bytes.
+///
+/// # Errors
+///
+/// When a file cannot be read.
+pub fn findings(target: &Target) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings").join(target.name);
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    files_below(&folder)?.into_iter().map(|path| fs::read(&path).map(|bytes| (path, bytes))).collect()
+}
+
+/// All files in a folder and its folders, by name.
+fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for found in fs::read_dir(folder)? {
+        let path = found?.path();
+        match path.is_dir() {
+            true => paths.extend(files_below(&path)?),
+            false => paths.push(path),
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// The events of a log, as far as it can be framed.
+pub(crate) fn raw_events(sample: &Sample) -> impl Iterator<Item = RawEvent<'_>> {
+    let mut framer = Framer::new();
+    let mut rest = sample.bytes.strip_prefix(&MAGIC).unwrap_or(&sample.bytes);
+    std::iter::from_fn(move || match framer.next(rest) {
+        Ok(Framed::Event(raw)) => {
+            rest = &rest[raw.bytes().len()..];
+            Some(raw)
+        }
+        _ => None,
+    })
+}
+
+/// A format description's promises: `rows_head` bytes in front of the bodies of table maps and rows.
+pub(crate) fn format_of(server_version: &str, rows_head: u8) -> Format {
+    let head = |code: u8| match EventType::from_code(code) {
+        EventType::TableMap => rows_head,
+        EventType::WriteRowsV1 | EventType::UpdateRowsV1 | EventType::DeleteRowsV1 => rows_head,
+        EventType::WriteRows | EventType::UpdateRows | EventType::DeleteRows => rows_head + 2,
+        _ => 0,
+    };
+    Format {
+        server_version: server_version.into(),
+        post_header_sizes: (1..=171).map(head).collect(),
+        checksum: ChecksumAlgorithm::Off,
+        flavour: match server_version.contains("MariaDB") {
+            true => Flavour::MariaDb,
+            false => Flavour::MySql,
+        },
+    }
+}

@@ -1,0 +1,43 @@
+//! A slice of fuzzing that is the same each time: what once broke something, and a fixed number of damaged seeds.
+
+use std::panic::catch_unwind;
+
+use fuzz::{Dice, TARGETS, Target, findings, mutate, samples, seeds};
+
+/// Damaged inputs for each target.
+const ROUNDS: u64 = 20_000;
+
+#[test]
+fn nothing_that_was_found_breaks_again() {
+    for target in TARGETS {
+        for (path, bytes) in findings(target).unwrap() {
+            run(target, &bytes, &path.display().to_string());
+        }
+    }
+}
+
+#[test]
+fn nothing_breaks_under_fixed_seeds() {
+    let samples = samples().unwrap();
+    for target in TARGETS {
+        let seeds = seeds(target, &samples);
+        assert!(!seeds.is_empty(), "no seeds for {}", target.name);
+        for (number, seed) in seeds.iter().enumerate() {
+            run(target, seed, &format!("seed {number} itself"));
+        }
+        for round in 0..ROUNDS {
+            let bytes = mutate(&seeds, &mut Dice::new(round));
+            run(target, &bytes, &format!("round {round}"));
+        }
+    }
+}
+
+/// A failure names the input, so that it can be kept as a finding.
+fn run(target: &Target, bytes: &[u8], what: &str) {
+    let broke = catch_unwind(|| (target.check)(bytes)).is_err();
+    assert!(!broke, "{}, {what}: {}", target.name, hex(bytes));
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
