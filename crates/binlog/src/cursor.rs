@@ -147,6 +147,29 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// A variable-length integer, as MySQL 8.3 and later write tagged GTIDs.
+    ///
+    /// The one bits at the low end of the first byte count the bytes behind it, up to eight; the bits above them
+    /// and those bytes are the value, low bits first.
+    #[inline]
+    pub fn varlen(&mut self) -> Result<u64, DecodeError> {
+        let first = self.u8()?;
+        let more = first.trailing_ones();
+        let mut high = [0; 8];
+        high[..more as usize].copy_from_slice(self.bytes(more as usize)?);
+        let high = u64::from_le_bytes(high);
+        let low = u64::from(first) >> (more + 1);
+        Ok(low | high << 7_u32.saturating_sub(more))
+    }
+
+    /// A variable-length signed integer: the sign in the lowest bit, negative values inverted.
+    #[inline]
+    pub fn varlen_signed(&mut self) -> Result<i64, DecodeError> {
+        let folded = self.varlen()?;
+        let magnitude = (folded >> 1).cast_signed();
+        Ok(if folded & 1 == 0 { magnitude } else { !magnitude })
+    }
+
     /// Nothing may be left.
     pub fn finish(&self) -> Result<(), DecodeError> {
         match self.rest.len() {
@@ -185,9 +208,31 @@ pub(crate) fn put_lenenc(out: &mut Vec<u8>, value: u64) {
     }
 }
 
+/// Appends `value` as [`Cursor::varlen`] reads it, in the fewest bytes.
+pub(crate) fn put_varlen(out: &mut Vec<u8>, value: u64) {
+    // Seven bits a byte: the eighth goes into the count.
+    match u64::BITS.saturating_sub(value.leading_zeros() + 1) / 7 {
+        more @ 0..=7 => {
+            let ones = (1 << more) - 1;
+            let bytes = (value << more << 1 | ones).to_le_bytes();
+            out.extend_from_slice(&bytes[..=more as usize]);
+        }
+        _ => {
+            out.push(0xff);
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+}
+
+/// Appends `value` as [`Cursor::varlen_signed`] reads it, in the fewest bytes.
+pub(crate) fn put_varlen_signed(out: &mut Vec<u8>, value: i64) {
+    let sign = (value >> 63).cast_unsigned();
+    put_varlen(out, (value.cast_unsigned() ^ sign) << 1 | sign & 1);
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Cursor, put_lenenc};
+    use super::{Cursor, put_lenenc, put_varlen, put_varlen_signed};
     use crate::error::{DecodeError, Reason};
 
     fn check(bytes: &[u8], wanted: Result<u64, DecodeError>) {
@@ -212,5 +257,43 @@ mod tests {
         check(&[0xfc, 1], Err(DecodeError::new(1, Reason::Short { wanted: 2, found: 1 })));
         check(&[0xfb], Err(DecodeError::new(0, Reason::LengthEncoding { byte: 0xfb })));
         check(&[0xff], Err(DecodeError::new(0, Reason::LengthEncoding { byte: 0xff })));
+    }
+
+    fn check_varlen(bytes: &[u8], wanted: u64) {
+        let mut cursor = Cursor::new(bytes);
+        assert_eq!((cursor.varlen(), cursor.is_empty()), (Ok(wanted), true), "{bytes:02x?}");
+        let mut out = Vec::new();
+        put_varlen(&mut out, wanted);
+        assert_eq!(out, bytes, "{wanted}");
+    }
+
+    #[test]
+    fn variable_length_integers() {
+        check_varlen(&[0x00], 0);
+        check_varlen(&[0xfe], 127);
+        check_varlen(&[0x01, 0x02], 128);
+        check_varlen(&[0xfd, 0xff], 0x3fff);
+        check_varlen(&[0x03, 0x00, 0x02], 0x4000);
+        check_varlen(&[0x83, 0x12, 0x0b], 90704);
+        check_varlen(&[0x7f, 0x15, 0x83, 0x22, 0x2d, 0x5c, 0x2e, 0x06], 1739823289369365);
+        check_varlen(&[0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], (1 << 56) - 1);
+        check_varlen(&[0xff, 0, 0, 0, 0, 0, 0, 0, 1], 1 << 56);
+        check_varlen(&[0xff, 255, 255, 255, 255, 255, 255, 255, 255], u64::MAX);
+        let short = Cursor::new(&[0x03, 0]).varlen();
+        assert_eq!(short, Err(DecodeError::new(1, Reason::Short { wanted: 2, found: 1 })));
+    }
+
+    #[test]
+    fn variable_length_signed_integers() {
+        for (value, first) in [(0, 0x00), (-1, 0x02), (1, 0x04), (-2, 0x06), (63, 0xfc), (-64, 0xfe)] {
+            let mut out = Vec::new();
+            put_varlen_signed(&mut out, value);
+            assert_eq!(out, [first], "{value}");
+        }
+        for value in [64, -65, i64::MAX, i64::MIN, 1 << 40] {
+            let mut out = Vec::new();
+            put_varlen_signed(&mut out, value);
+            assert_eq!(Cursor::new(&out).varlen_signed(), Ok(value));
+        }
     }
 }

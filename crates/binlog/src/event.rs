@@ -4,6 +4,7 @@ use crate::cursor::Cursor;
 use crate::error::DecodeError;
 use crate::events;
 use crate::format::Format;
+use crate::gtid::Gtid;
 use crate::header::HEADER_SIZE;
 use crate::raw::RawEvent;
 
@@ -160,4 +161,15 @@ events! {
     169 MariadbWriteRowsCompressed    "Write_rows_compressed"     events::MariadbRowsCompressed<'a>;
     170 MariadbUpdateRowsCompressed   "Update_rows_compressed"    events::MariadbRowsCompressed<'a>;
     171 MariadbDeleteRowsCompressed   "Delete_rows_compressed"    events::MariadbRowsCompressed<'a>;
+}
+
+impl Event<'_> {
+    /// The identifier in the three events that start a transaction; `None` in all others, and when anonymous.
+    pub fn gtid(&self) -> Option<Gtid> {
+        match self {
+            Self::Gtid(event) | Self::AnonymousGtid(event) => event.gtid(),
+            Self::GtidTagged(event) => event.gtid(),
+            _ => None,
+        }
+    }
 }
