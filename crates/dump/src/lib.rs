@@ -4,3 +4,4 @@
 #![forbid(unsafe_code)]
 
 pub mod base64;
+pub mod numbers;
