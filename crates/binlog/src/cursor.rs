@@ -188,6 +188,16 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// Bytes that [`put_lenenc`] appends.
+pub(crate) const fn lenenc_size(value: u64) -> usize {
+    match value {
+        0..=250 => 1,
+        251..=0xffff => 3,
+        0x1_0000..=0xff_ffff => 4,
+        _ => 9,
+    }
+}
+
 /// Appends `value` as [`Cursor::lenenc`] reads it, in the fewest bytes.
 pub(crate) fn put_lenenc(out: &mut Vec<u8>, value: u64) {
     let bytes = value.to_le_bytes();

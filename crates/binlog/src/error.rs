@@ -62,6 +62,15 @@ pub enum Reason {
         /// Its own words.
         message: &'static str,
     },
+    /// A number that two places give, and they do not agree.
+    Differs {
+        /// The field's name.
+        field: &'static str,
+        /// What was found here.
+        found: u64,
+        /// What the other place says.
+        wanted: u64,
+    },
     /// Right, but not something this build or this crate reads.
     Unsupported {
         /// What it is.
@@ -105,6 +114,7 @@ impl fmt::Display for Reason {
             }
             Self::Unexpected { field, found, wanted } => write!(out, "{field} is {found}, wanted {wanted}"),
             Self::Zstd { message } => write!(out, "zstd refuses it: {message}"),
+            Self::Differs { field, found, wanted } => write!(out, "{field} is {found}, wanted {wanted}"),
             Self::Unsupported { what } => write!(out, "{what} cannot be read"),
         }
     }

@@ -16,7 +16,9 @@
 //! saying so, or panic on any input.
 #![forbid(unsafe_code)]
 
+mod column;
 mod cursor;
+mod decimal;
 mod error;
 mod event;
 pub mod events;
@@ -24,14 +26,26 @@ mod format;
 mod framer;
 pub mod gtid;
 mod header;
+mod json;
 mod payload;
 mod raw;
+mod row;
+mod table;
+mod temporal;
+mod value;
 
+pub use crate::column::{Column, ColumnType, GeometryType};
 pub use crate::cursor::Cursor;
+pub use crate::decimal::Decimal;
 pub use crate::error::{DecodeError, Reason};
 pub use crate::event::{Event, EventType};
 pub use crate::format::{ChecksumAlgorithm, Flavour, Format};
 pub use crate::framer::{EVENT_SIZE_MAX, Framed, Framer, MAGIC, MAGIC_ENCRYPTED};
 pub use crate::header::{Flags, HEADER_SIZE, Header};
+pub use crate::json::{Json, JsonChanges};
 pub use crate::payload::{InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadSummary};
 pub use crate::raw::{CHECKSUM_SIZE, Checksum, RawEvent, RawEventBuf};
+pub use crate::row::{Field, FieldIter, Image, ImageDecoder, Row, RowDecoder, RowIter};
+pub use crate::table::{KeyPart, Table, UnknownField};
+pub use crate::temporal::{Date, DateTime, Time, Timestamp};
+pub use crate::value::{Bit, Bytes, Compressed, Geometry, Text, Value, Vector};

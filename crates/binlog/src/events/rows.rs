@@ -1,8 +1,9 @@
 //! Changed rows of one table.
 
-use crate::cursor::{Cursor, put_lenenc};
+use crate::cursor::{Cursor, lenenc_size, put_lenenc};
 use crate::error::{DecodeError, Reason};
 use crate::event::{Body, Context, EventType};
+use crate::header::HEADER_SIZE;
 
 /// Changed rows of one table. The rows themselves stay undecoded here: a row decoder, made from the table's map,
 /// reads them.
@@ -25,6 +26,19 @@ pub struct Rows<'a> {
     pub columns_after: Option<ColumnSet<'a>>,
     /// The rows, one after the other.
     pub rows: &'a [u8],
+}
+
+impl Rows<'_> {
+    /// Where `column_count` stands, in bytes from the event's first byte, as servers since 5.1.4 lay it out.
+    pub fn columns_offset(&self) -> usize {
+        HEADER_SIZE + 8 + self.extra.map_or(0, |extra| 2 + extra.len())
+    }
+
+    /// Where `rows` starts, in bytes from the event's first byte, as servers since 5.1.4 lay it out.
+    pub fn rows_offset(&self) -> usize {
+        let after = self.columns_after.map_or(0, |after| after.bits.len());
+        self.columns_offset() + lenenc_size(self.column_count) + self.columns.bits.len() + after
+    }
 }
 
 /// What was done to the rows.

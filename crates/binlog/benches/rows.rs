@@ -1,0 +1,147 @@
+//! How fast rows are decoded, walked and counted, on one core.
+//!
+//! Usage: `cargo bench -p bintide-binlog --bench rows -- LOG...`. A line a log and way of reading:
+//! `NAME WAY ROWS ROWS/S MB/S`, where MB are of the rows alone (null bits and values), and the time is the median
+//! of several runs over rows events held in memory. Without a log it measures nothing and says so.
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bintide_binlog::events::Rows;
+use bintide_binlog::{
+    DecodeError, Event, Format, Framed, Framer, MAGIC, RawEvent, RawEventBuf, RowDecoder, Table,
+};
+
+/// Runs of each way of reading; the median counts.
+const RUNS: usize = 9;
+
+/// One event, and what decodes it.
+struct Prepared {
+    event: RawEventBuf,
+    decoder: Arc<RowDecoder>,
+}
+
+fn main() {
+    let logs: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    if logs.is_empty() {
+        println!("no log given: nothing to measure");
+    }
+    for log in logs {
+        let bytes = std::fs::read(&log).expect("the log can be read");
+        measure(&log, &bytes).expect("the log can be decoded");
+    }
+}
+
+fn measure(name: &str, log: &[u8]) -> Result<(), DecodeError> {
+    let (prepared, format) = prepare(log)?;
+    let mut events = Vec::new();
+    for prepared in &prepared {
+        if let Some(rows) = rows_of(prepared.event.as_raw(), &format)? {
+            events.push((rows, &*prepared.decoder));
+        }
+    }
+    let bytes: usize = events.iter().map(|(rows, _)| rows.rows.len()).sum();
+    for (way, read) in [("values", values as Read), ("fields", fields), ("rows", split), ("count", count)] {
+        let mut times = Vec::new();
+        let mut rows = 0;
+        for _ in 0..RUNS {
+            let start = Instant::now();
+            rows = read(&events)?;
+            times.push(start.elapsed());
+        }
+        times.sort();
+        report(name, way, rows, bytes, times[RUNS / 2]);
+    }
+    Ok(())
+}
+
+fn report(name: &str, way: &str, rows: u64, bytes: usize, time: Duration) {
+    let seconds = time.as_secs_f64();
+    let rate = |count: f64| count / seconds / 1e6;
+    println!("{name} {way}: {rows} rows, {:.1} M rows/s, {:.0} MB/s", rate(rows as f64), rate(bytes as f64));
+}
+
+type Read = fn(&[(Rows<'_>, &RowDecoder)]) -> Result<u64, DecodeError>;
+
+fn values(events: &[(Rows<'_>, &RowDecoder)]) -> Result<u64, DecodeError> {
+    let mut count = 0;
+    for (rows, decoder) in events {
+        for row in decoder.rows(rows) {
+            let row = row?;
+            for image in [row.before, row.after].into_iter().flatten() {
+                for field in image.fields() {
+                    black_box(field.value()?);
+                }
+            }
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+fn fields(events: &[(Rows<'_>, &RowDecoder)]) -> Result<u64, DecodeError> {
+    let mut count = 0;
+    for (rows, decoder) in events {
+        for row in decoder.rows(rows) {
+            let row = row?;
+            for image in [row.before, row.after].into_iter().flatten() {
+                for field in image.fields() {
+                    black_box(field.bytes());
+                }
+            }
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+fn split(events: &[(Rows<'_>, &RowDecoder)]) -> Result<u64, DecodeError> {
+    let mut count = 0;
+    for (rows, decoder) in events {
+        for row in decoder.rows(rows) {
+            black_box(row?);
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+fn count(events: &[(Rows<'_>, &RowDecoder)]) -> Result<u64, DecodeError> {
+    events.iter().map(|(rows, decoder)| decoder.count(rows)).sum()
+}
+
+fn prepare(log: &[u8]) -> Result<(Vec<Prepared>, Format), DecodeError> {
+    let mut rest = log.strip_prefix(&MAGIC).expect("a plain log");
+    let mut framer = Framer::new();
+    let mut tables = HashMap::new();
+    let mut decoders: HashMap<u64, Arc<RowDecoder>> = HashMap::new();
+    let mut prepared = Vec::new();
+    while let Framed::Event(raw) = framer.next(rest)? {
+        rest = &rest[raw.bytes().len()..];
+        let format = framer.format().expect("the first event is a format description");
+        if let Event::TableMap(map) = raw.decode(format)? {
+            tables.insert(map.table_id, Arc::new(Table::new(&map)?));
+            decoders.remove(&map.table_id);
+        }
+        let Some(rows) = rows_of(raw, format)? else { continue };
+        let decoder = match decoders.get(&rows.table_id).filter(|decoder| decoder.fits(&rows)) {
+            Some(decoder) => Arc::clone(decoder),
+            None => Arc::new(RowDecoder::new(Arc::clone(&tables[&rows.table_id]), &rows)?),
+        };
+        decoders.insert(rows.table_id, Arc::clone(&decoder));
+        prepared.push(Prepared { event: raw.to_buf(), decoder });
+    }
+    Ok((prepared, framer.format().expect("the log has events").clone()))
+}
+
+fn rows_of<'a>(raw: RawEvent<'a>, format: &Format) -> Result<Option<Rows<'a>>, DecodeError> {
+    Ok(match raw.decode(format)? {
+        Event::WriteRows(rows)
+        | Event::UpdateRows(rows)
+        | Event::DeleteRows(rows)
+        | Event::PartialUpdateRows(rows) => Some(rows),
+        _ => None,
+    })
+}

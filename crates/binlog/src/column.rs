@@ -1,0 +1,430 @@
+//! One column of a table map: what type its values have, and how they are stored.
+
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Reason};
+
+/// One column of a table, as its table map tells it.
+///
+/// What the server leaves out at `binlog_row_metadata=MINIMAL` (names, keys, texts) is `None` or empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Column {
+    /// What its values are, sizes included.
+    pub column_type: ColumnType,
+    /// The type code as written: 254 for CHAR, ENUM and SET alike.
+    pub type_code: u8,
+    /// The type's metadata as one number, as `mysqlbinlog -vv` shows it (`meta=`).
+    pub metadata: u32,
+    /// May it be NULL?
+    pub nullable: bool,
+    /// Numeric columns only, and not in logs older than 8.0.1.
+    pub unsigned: Option<bool>,
+    /// Character columns, ENUM and SET only: the collation's number.
+    pub collation: Option<u16>,
+    /// Its name.
+    pub name: Option<Box<[u8]>>,
+    /// The texts of an ENUM or SET, in the column's character set; index 0 is value 1 (ENUM), bit 0 (SET).
+    pub texts: Box<[Box<[u8]>]>,
+    /// Does `SELECT *` show it?
+    pub visible: Option<bool>,
+    /// Geometry columns only.
+    pub geometry_type: Option<GeometryType>,
+    /// Vector columns only: how many numbers a value may hold.
+    pub dimension: Option<u32>,
+}
+
+/// What a column's values are, and how they are stored.
+///
+/// Fractions are digits behind the second, 0 to 6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ColumnType {
+    /// TINYINT, BOOL: one byte.
+    TinyInt,
+    /// SMALLINT: two bytes.
+    SmallInt,
+    /// MEDIUMINT: three bytes.
+    MediumInt,
+    /// INT: four bytes.
+    Int,
+    /// BIGINT: eight bytes.
+    BigInt,
+    /// FLOAT: four bytes.
+    Float,
+    /// DOUBLE: eight bytes.
+    Double,
+    /// DECIMAL.
+    Decimal {
+        /// Digits in all, 1 to 65.
+        precision: u8,
+        /// Digits behind the point.
+        scale: u8,
+    },
+    /// Always NULL: no bytes.
+    Null,
+    /// TIMESTAMP since 5.6.
+    Timestamp {
+        /// Digits behind the second.
+        fraction: u8,
+    },
+    /// DATETIME since 5.6.
+    DateTime {
+        /// Digits behind the second.
+        fraction: u8,
+    },
+    /// TIME since 5.6.
+    Time {
+        /// Digits behind the second.
+        fraction: u8,
+    },
+    /// TIMESTAMP before 5.6: four bytes of seconds.
+    OldTimestamp,
+    /// DATETIME before 5.6: eight bytes, the digits YYYYMMDDhhmmss as a number.
+    OldDateTime,
+    /// TIME before 5.6: three bytes, the digits hhmmss as a number.
+    OldTime,
+    /// DATE: three bytes.
+    Date,
+    /// YEAR: one byte.
+    Year,
+    /// VARCHAR, VARBINARY.
+    Varchar {
+        /// Bytes a value may have.
+        size_max: u16,
+    },
+    /// CHAR, BINARY.
+    Char {
+        /// Bytes a value may have.
+        size_max: u16,
+    },
+    /// ENUM.
+    Enum {
+        /// Bytes a value has: 1 or 2.
+        size: u8,
+    },
+    /// SET.
+    Set {
+        /// Bytes a value has: 1 to 8.
+        size: u8,
+    },
+    /// BIT.
+    Bit {
+        /// Bits a value has: 0 to 64.
+        bits: u8,
+    },
+    /// TEXT, BLOB and their kin.
+    Blob {
+        /// Bytes in a value's size: 1 to 4.
+        prefix: u8,
+    },
+    /// JSON.
+    Json {
+        /// Bytes in a value's size: 1 to 4.
+        prefix: u8,
+    },
+    /// GEOMETRY and its kin.
+    Geometry {
+        /// Bytes in a value's size: 1 to 4.
+        prefix: u8,
+    },
+    /// VECTOR.
+    Vector {
+        /// Bytes in a value's size: 1 to 4.
+        prefix: u8,
+    },
+    /// The keys of a multi-valued index; no server logs it.
+    TypedArray,
+    /// MariaDB's VARCHAR … COMPRESSED.
+    CompressedVarchar {
+        /// Bytes a value may have.
+        size_max: u16,
+    },
+    /// MariaDB's BLOB … COMPRESSED.
+    CompressedBlob {
+        /// Bytes in a value's size: 1 to 4.
+        prefix: u8,
+    },
+    /// A type whose values cannot be told apart: an unknown code, or DECIMAL before 5.0.
+    Unknown,
+}
+
+/// What a geometry column may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub enum GeometryType {
+    /// GEOMETRY: any.
+    Geometry,
+    /// POINT.
+    Point,
+    /// LINESTRING.
+    LineString,
+    /// POLYGON.
+    Polygon,
+    /// MULTIPOINT.
+    MultiPoint,
+    /// MULTILINESTRING.
+    MultiLineString,
+    /// MULTIPOLYGON.
+    MultiPolygon,
+    /// GEOMETRYCOLLECTION.
+    GeometryCollection,
+    /// Another code.
+    Unknown(u64),
+}
+
+impl GeometryType {
+    pub(crate) const fn from_code(code: u64) -> Self {
+        match code {
+            0 => Self::Geometry,
+            1 => Self::Point,
+            2 => Self::LineString,
+            3 => Self::Polygon,
+            4 => Self::MultiPoint,
+            5 => Self::MultiLineString,
+            6 => Self::MultiPolygon,
+            7 => Self::GeometryCollection,
+            unknown => Self::Unknown(unknown),
+        }
+    }
+}
+
+/// How many bytes a value takes in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// Always so many.
+    Fixed(u8),
+    /// So many bytes of size, little-endian, then as many bytes as it says.
+    Sized(u8),
+    /// Cannot be told.
+    Unknown,
+}
+
+impl ColumnType {
+    /// Is it one of the types that the signedness field has a bit for?
+    pub const fn is_numeric(self) -> bool {
+        matches!(
+            self,
+            Self::TinyInt
+                | Self::SmallInt
+                | Self::MediumInt
+                | Self::Int
+                | Self::BigInt
+                | Self::Float
+                | Self::Double
+                | Self::Decimal { .. }
+                | Self::Year
+        )
+    }
+
+    /// Is it one of the types that the character set fields have an entry for?
+    pub const fn is_character(self) -> bool {
+        matches!(
+            self,
+            Self::Char { .. }
+                | Self::Varchar { .. }
+                | Self::Blob { .. }
+                | Self::CompressedVarchar { .. }
+                | Self::CompressedBlob { .. }
+        )
+    }
+
+    pub(crate) const fn storage(self) -> Storage {
+        match self {
+            Self::Null => Storage::Fixed(0),
+            Self::TinyInt | Self::Year => Storage::Fixed(1),
+            Self::SmallInt => Storage::Fixed(2),
+            Self::MediumInt | Self::Date | Self::OldTime => Storage::Fixed(3),
+            Self::Int | Self::Float | Self::OldTimestamp => Storage::Fixed(4),
+            Self::BigInt | Self::Double | Self::OldDateTime => Storage::Fixed(8),
+            Self::Decimal { precision, scale } => Storage::Fixed(decimal_size(precision, scale)),
+            Self::Timestamp { fraction } => Storage::Fixed(4 + fraction_size(fraction)),
+            Self::DateTime { fraction } => Storage::Fixed(5 + fraction_size(fraction)),
+            Self::Time { fraction } => Storage::Fixed(3 + fraction_size(fraction)),
+            Self::Enum { size } | Self::Set { size } => Storage::Fixed(size),
+            Self::Bit { bits } => Storage::Fixed(bits.div_ceil(8)),
+            Self::Char { size_max } | Self::Varchar { size_max } | Self::CompressedVarchar { size_max } => {
+                Storage::Sized(if size_max > 255 { 2 } else { 1 })
+            }
+            Self::Blob { prefix }
+            | Self::Json { prefix }
+            | Self::Geometry { prefix }
+            | Self::Vector { prefix }
+            | Self::CompressedBlob { prefix } => Storage::Sized(prefix),
+            Self::TypedArray => Storage::Sized(4),
+            Self::Unknown => Storage::Unknown,
+        }
+    }
+}
+
+const fn fraction_size(digits: u8) -> u8 {
+    digits.div_ceil(2)
+}
+
+/// Bytes of a stored DECIMAL: nine digits make four bytes, what is left over on either side fewer.
+pub(crate) const fn decimal_size(precision: u8, scale: u8) -> u8 {
+    const LEFT_OVER: [u8; 9] = [0, 1, 1, 2, 2, 3, 3, 4, 4];
+    let whole = precision - scale;
+    whole / 9 * 4 + LEFT_OVER[(whole % 9) as usize] + scale / 9 * 4 + LEFT_OVER[(scale % 9) as usize]
+}
+
+/// A column's type, resolved from its code and the front of the metadata.
+pub(crate) struct Resolved {
+    pub(crate) column_type: ColumnType,
+    pub(crate) metadata: u32,
+}
+
+/// Takes one column's metadata.
+// code  bytes  metadata
+// 0-3, 6-14  0
+//  4,5      1  bytes of a value
+//  15       2  size_max, little-endian
+//  16       2  bits beyond whole bytes, whole bytes
+//  17-19    1  fraction
+//   20      *  element's type code, then its metadata (three bytes if it is 15)
+//  140      1  prefix (MariaDB)
+//  141      2  size_max, little-endian (MariaDB)
+//  242      1  prefix
+//  245      1  prefix
+//  246      2  precision, scale
+//  247,248  2  real type, size
+//  249-252  1  prefix
+//  253,254  2  real type and size_max, see `string`
+//  255      1  prefix
+pub(crate) fn resolve(type_code: u8, cursor: &mut Cursor<'_>) -> Result<Resolved, DecodeError> {
+    let plain = |column_type| Ok(Resolved { column_type, metadata: 0 });
+    match type_code {
+        1 => plain(ColumnType::TinyInt),
+        2 => plain(ColumnType::SmallInt),
+        3 => plain(ColumnType::Int),
+        4 => small(cursor, "size of FLOAT", 4..=4, |_| ColumnType::Float),
+        5 => small(cursor, "size of DOUBLE", 8..=8, |_| ColumnType::Double),
+        6 => plain(ColumnType::Null),
+        7 => plain(ColumnType::OldTimestamp),
+        8 => plain(ColumnType::BigInt),
+        9 => plain(ColumnType::MediumInt),
+        10 | 14 => plain(ColumnType::Date),
+        11 => plain(ColumnType::OldTime),
+        12 => plain(ColumnType::OldDateTime),
+        13 => plain(ColumnType::Year),
+        15 => varchar(cursor, |size_max| ColumnType::Varchar { size_max }),
+        16 => bit(cursor),
+        17 => small(cursor, "digits of TIMESTAMP", 0..=6, |fraction| ColumnType::Timestamp { fraction }),
+        18 => small(cursor, "digits of DATETIME", 0..=6, |fraction| ColumnType::DateTime { fraction }),
+        19 => small(cursor, "digits of TIME", 0..=6, |fraction| ColumnType::Time { fraction }),
+        20 => typed_array(cursor),
+        140 => small(cursor, "prefix of BLOB", 1..=4, |prefix| ColumnType::CompressedBlob { prefix }),
+        141 => varchar(cursor, |size_max| ColumnType::CompressedVarchar { size_max }),
+        242 => small(cursor, "prefix of VECTOR", 1..=4, |prefix| ColumnType::Vector { prefix }),
+        245 => small(cursor, "prefix of JSON", 1..=4, |prefix| ColumnType::Json { prefix }),
+        246 => decimal(cursor),
+        247 | 248 | 253 | 254 => string(cursor),
+        249..=252 => small(cursor, "prefix of BLOB", 1..=4, |prefix| ColumnType::Blob { prefix }),
+        255 => small(cursor, "prefix of GEOMETRY", 1..=4, |prefix| ColumnType::Geometry { prefix }),
+        _ => plain(ColumnType::Unknown),
+    }
+}
+
+fn small(
+    cursor: &mut Cursor<'_>,
+    field: &'static str,
+    range: std::ops::RangeInclusive<u8>,
+    make: impl FnOnce(u8) -> ColumnType,
+) -> Result<Resolved, DecodeError> {
+    let offset = cursor.offset();
+    let byte = cursor.u8()?;
+    if !range.contains(&byte) {
+        let found = u64::from(byte);
+        let reason = match byte > *range.end() {
+            true => Reason::OutOfRange { field, found, max: u64::from(*range.end()) },
+            false => Reason::Differs { field, found, wanted: u64::from(*range.start()) },
+        };
+        return Err(DecodeError::new(offset, reason));
+    }
+    Ok(Resolved { column_type: make(byte), metadata: u32::from(byte) })
+}
+
+fn varchar(cursor: &mut Cursor<'_>, make: impl FnOnce(u16) -> ColumnType) -> Result<Resolved, DecodeError> {
+    let size_max = cursor.u16()?;
+    Ok(Resolved { column_type: make(size_max), metadata: u32::from(size_max) })
+}
+
+fn bit(cursor: &mut Cursor<'_>) -> Result<Resolved, DecodeError> {
+    let offset = cursor.offset();
+    let metadata = cursor.u16()?;
+    let [bits, bytes] = metadata.to_le_bytes();
+    let total = u64::from(bytes) * 8 + u64::from(bits);
+    match u8::try_from(total) {
+        Ok(total @ 0..=64) if bits < 8 => {
+            Ok(Resolved { column_type: ColumnType::Bit { bits: total }, metadata: u32::from(metadata) })
+        }
+        _ => {
+            Err(DecodeError::new(offset, Reason::OutOfRange { field: "bits of BIT", found: total, max: 64 }))
+        }
+    }
+}
+
+fn typed_array(cursor: &mut Cursor<'_>) -> Result<Resolved, DecodeError> {
+    match cursor.u8()? {
+        15 => {
+            cursor.u24()?;
+        }
+        // An array of arrays does not exist, and must not recurse.
+        20 => return Ok(Resolved { column_type: ColumnType::Unknown, metadata: 0 }),
+        element => {
+            resolve(element, cursor)?;
+        }
+    }
+    Ok(Resolved { column_type: ColumnType::TypedArray, metadata: 0 })
+}
+
+fn decimal(cursor: &mut Cursor<'_>) -> Result<Resolved, DecodeError> {
+    let offset = cursor.offset();
+    let [precision, scale] = cursor.array()?;
+    if precision > 65 {
+        let reason =
+            Reason::OutOfRange { field: "precision of DECIMAL", found: u64::from(precision), max: 65 };
+        return Err(DecodeError::new(offset, reason));
+    }
+    if scale > precision {
+        let max = u64::from(precision);
+        let reason = Reason::OutOfRange { field: "scale of DECIMAL", found: u64::from(scale), max };
+        return Err(DecodeError::new(offset + 1, reason));
+    }
+    let metadata = u32::from(u16::from_be_bytes([precision, scale]));
+    Ok(Resolved { column_type: ColumnType::Decimal { precision, scale }, metadata })
+}
+
+/// CHAR, BINARY, ENUM and SET. The first byte is the real type. Sizes over 255 would not fit into the second: two
+/// bits of such a size stand, inverted, where every one of these types has two ones.
+fn string(cursor: &mut Cursor<'_>) -> Result<Resolved, DecodeError> {
+    const SHARED: u8 = 0x30;
+    let offset = cursor.offset();
+    let [first, second] = cursor.array()?;
+    let metadata = u32::from(u16::from_be_bytes([first, second]));
+    // Before 5.0.3 the map's own code stood here for all of them, with no size above 255.
+    let (real_type, size) = match first & SHARED == SHARED {
+        true => (first, u16::from(second)),
+        false => (first | SHARED, u16::from(second) | u16::from((first & SHARED) ^ SHARED) << 4),
+    };
+    let column_type = match (real_type, size) {
+        (247, 1 | 2) => ColumnType::Enum { size: second },
+        (248, 1..=8) => ColumnType::Set { size: second },
+        (247 | 248, _) => {
+            let found = u64::from(size);
+            let max = if real_type == 247 { 2 } else { 8 };
+            let reason = Reason::OutOfRange { field: "size of ENUM or SET", found, max };
+            return Err(DecodeError::new(offset + 1, reason));
+        }
+        (253 | 254, size_max) => ColumnType::Char { size_max },
+        _ => {
+            let reason = Reason::Unexpected {
+                field: "real type of a column",
+                found: u64::from(real_type),
+                wanted: "247, 248, 253 or 254",
+            };
+            return Err(DecodeError::new(offset, reason));
+        }
+    };
+    Ok(Resolved { column_type, metadata })
+}

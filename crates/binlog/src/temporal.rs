@@ -1,0 +1,317 @@
+//! Dates and times as rows store them.
+
+use std::fmt;
+
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Reason};
+
+/// A day, or part of one: month and day may be 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Date {
+    /// 0 to 9999; corrupt values more.
+    pub year: u16,
+    /// 0 to 12; corrupt values up to 15.
+    pub month: u8,
+    /// 0 to 31.
+    pub day: u8,
+}
+
+/// A length of time, -838:59:59 to 838:59:59.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Time {
+    /// Is it less than nothing?
+    pub negative: bool,
+    /// 0 to 838; corrupt values up to 1023.
+    pub hours: u16,
+    /// 0 to 59; corrupt values up to 63.
+    pub minutes: u8,
+    /// 0 to 59; corrupt values up to 63.
+    pub seconds: u8,
+    /// Millionths of a second, below 1,000,000.
+    pub micros: u32,
+    /// Digits shown behind the second.
+    pub fraction: u8,
+}
+
+/// A day and a time of day, in no particular time zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct DateTime {
+    /// The day.
+    pub date: Date,
+    /// 0 to 23; corrupt values more.
+    pub hour: u8,
+    /// 0 to 59; corrupt values more.
+    pub minute: u8,
+    /// 0 to 59; corrupt values more.
+    pub second: u8,
+    /// Millionths of a second, below 1,000,000.
+    pub micros: u32,
+    /// Digits shown behind the second.
+    pub fraction: u8,
+}
+
+/// A point in time; 0 stands for the zero date.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Timestamp {
+    /// Since 1970, UTC.
+    pub seconds: u32,
+    /// Millionths of a second, below 1,000,000.
+    pub micros: u32,
+    /// Digits shown behind the second.
+    pub fraction: u8,
+}
+
+impl Date {
+    // bits  field, high bits first
+    //   15  year
+    //    4  month
+    //    5  day
+    pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        let packed = cursor.u24()?;
+        let year = (packed >> 9) as u16;
+        Ok(Self { year, month: (packed >> 5 & 0xf) as u8, day: (packed & 0x1f) as u8 })
+    }
+
+    /// Appends `YYYY-MM-DD`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let [year, month, day] = [u32::from(self.year), u32::from(self.month), u32::from(self.day)];
+        put_digits(out, year, 4);
+        out.push(b'-');
+        put_digits(out, month, 2);
+        out.push(b'-');
+        put_digits(out, day, 2);
+    }
+}
+
+impl Time {
+    // size  field
+    //    3  bits, high bits first: 1 set unless negative, 1 unused, 10 hours, 6 minutes, 6 seconds
+    //  0-3  fraction
+    // All of it is one big-endian number, the two's complement of what it would be without the sign.
+    pub(crate) fn decode(cursor: &mut Cursor<'_>, fraction: u8) -> Result<Self, DecodeError> {
+        let offset = cursor.offset();
+        let size = 3 + usize::from(fraction.div_ceil(2));
+        let packed = big_endian(cursor.bytes(size)?) as i64 - (1 << (8 * size - 1));
+        let fraction_bits = 8 * (size - 3);
+        let absolute = packed.unsigned_abs();
+        let micros = micros(absolute & ((1 << fraction_bits) - 1), fraction, offset + 3)?;
+        let whole = absolute >> fraction_bits;
+        Ok(Self {
+            negative: packed < 0,
+            hours: (whole >> 12 & 0x3ff) as u16,
+            minutes: (whole >> 6 & 0x3f) as u8,
+            seconds: (whole & 0x3f) as u8,
+            micros,
+            fraction,
+        })
+    }
+
+    /// As servers before 5.6 store it: the digits hhmmss as a signed number of three bytes.
+    pub(crate) fn decode_old(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        let packed = (cursor.u24()? << 8) as i32 >> 8;
+        let absolute = packed.unsigned_abs();
+        Ok(Self {
+            negative: packed < 0,
+            hours: (absolute / 10_000) as u16,
+            minutes: (absolute / 100 % 100) as u8,
+            seconds: (absolute % 100) as u8,
+            micros: 0,
+            fraction: 0,
+        })
+    }
+
+    /// Appends `[-]hh:mm:ss[.fraction]`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        if self.negative {
+            out.push(b'-');
+        }
+        put_digits(out, u32::from(self.hours), 2);
+        put_clock(out, self.minutes, self.seconds);
+        put_fraction(out, self.micros, self.fraction);
+    }
+}
+
+impl DateTime {
+    // size  field
+    //    5  bits, high bits first: 1 set, 17 year * 13 + month, 5 day, 5 hour, 6 minute, 6 second
+    //  0-3  fraction
+    pub(crate) fn decode(cursor: &mut Cursor<'_>, fraction: u8) -> Result<Self, DecodeError> {
+        const SET: u64 = 1 << 39;
+        let offset = cursor.offset();
+        let packed = big_endian(&cursor.array::<5>()?);
+        if packed & SET == 0 {
+            let reason = Reason::Unexpected {
+                field: "first bit of DATETIME",
+                found: 0,
+                wanted: "1, not a negative one",
+            };
+            return Err(DecodeError::new(offset, reason));
+        }
+        let stored = big_endian(cursor.bytes(usize::from(fraction.div_ceil(2)))?);
+        let micros = micros(stored, fraction, offset + 5)?;
+        Ok(Self::from_whole(packed & !SET, micros, fraction))
+    }
+
+    fn from_whole(whole: u64, micros: u32, fraction: u8) -> Self {
+        let months = whole >> 22;
+        Self {
+            date: Date {
+                year: (months / 13) as u16,
+                month: (months % 13) as u8,
+                day: (whole >> 17 & 0x1f) as u8,
+            },
+            hour: (whole >> 12 & 0x1f) as u8,
+            minute: (whole >> 6 & 0x3f) as u8,
+            second: (whole & 0x3f) as u8,
+            micros,
+            fraction,
+        }
+    }
+
+    /// As servers before 5.6 store it: the digits YYYYMMDDhhmmss as a number of eight bytes.
+    pub(crate) fn decode_old(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        let packed = cursor.u64()?;
+        let two = |divisor: u64| (packed / divisor % 100) as u8;
+        Ok(Self {
+            date: Date {
+                year: (packed / 10_000_000_000) as u16,
+                month: two(100_000_000),
+                day: two(1_000_000),
+            },
+            hour: two(10_000),
+            minute: two(100),
+            second: two(1),
+            micros: 0,
+            fraction: 0,
+        })
+    }
+
+    /// Appends `YYYY-MM-DD hh:mm:ss[.fraction]`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        self.date.write(out);
+        out.push(b' ');
+        put_digits(out, u32::from(self.hour), 2);
+        put_clock(out, self.minute, self.second);
+        put_fraction(out, self.micros, self.fraction);
+    }
+}
+
+impl Timestamp {
+    // size  field
+    //    4  seconds: big-endian
+    //  0-3  fraction
+    pub(crate) fn decode(cursor: &mut Cursor<'_>, fraction: u8) -> Result<Self, DecodeError> {
+        let seconds = u32::from_be_bytes(cursor.array()?);
+        let offset = cursor.offset();
+        let stored = big_endian(cursor.bytes(usize::from(fraction.div_ceil(2)))?);
+        Ok(Self { seconds, micros: micros(stored, fraction, offset)?, fraction })
+    }
+
+    /// As servers before 5.6 store it: seconds, little-endian.
+    pub(crate) fn decode_old(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { seconds: cursor.u32()?, micros: 0, fraction: 0 })
+    }
+
+    /// Appends `seconds[.fraction]`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        put_digits(out, self.seconds, 1);
+        put_fraction(out, self.micros, self.fraction);
+    }
+
+    /// The same moment as a calendar shows it in UTC.
+    pub fn to_utc(&self) -> DateTime {
+        if self.seconds == 0 && self.micros == 0 {
+            return DateTime { fraction: self.fraction, ..DateTime::default() };
+        }
+        let (days, second) = (self.seconds / 86_400, self.seconds % 86_400);
+        DateTime {
+            date: date_of_day(days),
+            hour: (second / 3600) as u8,
+            minute: (second / 60 % 60) as u8,
+            second: (second % 60) as u8,
+            micros: self.micros,
+            fraction: self.fraction,
+        }
+    }
+}
+
+/// The Gregorian date so many days behind 1970-01-01.
+fn date_of_day(days: u32) -> Date {
+    // Years that start in March have their leap day last, which makes months a matter of one formula.
+    let days = days + 719_468;
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, year) = match month < 10 {
+        true => (month + 3, year_of_era + era * 400),
+        false => (month - 9, year_of_era + era * 400 + 1),
+    };
+    Date { year: year as u16, month: month as u8, day: day as u8 }
+}
+
+fn big_endian(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// Stored fractions are hundredths, ten-thousandths or millionths.
+fn micros(stored: u64, fraction: u8, offset: usize) -> Result<u32, DecodeError> {
+    let (unit, max) = match fraction {
+        0 => return Ok(0),
+        1 | 2 => (10_000, 99),
+        3 | 4 => (100, 9999),
+        _ => (1, 999_999),
+    };
+    if stored > max {
+        let reason = Reason::OutOfRange { field: "fraction of a second", found: stored, max };
+        return Err(DecodeError::new(offset, reason));
+    }
+    Ok((stored * unit) as u32)
+}
+
+/// Appends at least `width` digits (1 to 10).
+pub(crate) fn put_digits(out: &mut Vec<u8>, mut number: u32, width: usize) {
+    let mut digits = [b'0'; 10];
+    let mut start = digits.len();
+    while number > 0 {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    out.extend_from_slice(&digits[start.min(digits.len() - width)..]);
+}
+
+fn put_clock(out: &mut Vec<u8>, minute: u8, second: u8) {
+    out.push(b':');
+    put_digits(out, u32::from(minute), 2);
+    out.push(b':');
+    put_digits(out, u32::from(second), 2);
+}
+
+fn put_fraction(out: &mut Vec<u8>, micros: u32, fraction: u8) {
+    let width = usize::from(fraction.min(6));
+    if width > 0 {
+        out.push(b'.');
+        put_digits(out, micros / 10_u32.pow(6 - width as u32), width);
+    }
+}
+
+macro_rules! display {
+    ($($name:ident)*) => {
+        $(impl fmt::Display for $name {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut text = Vec::with_capacity(32);
+                self.write(&mut text);
+                out.pad(&String::from_utf8_lossy(&text))
+            }
+        })*
+    };
+}
+
+display!(Date Time DateTime Timestamp);
