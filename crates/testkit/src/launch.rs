@@ -252,7 +252,11 @@ fn write_keyring_settings(datadir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn free_port() -> Result<u16> {
+/// A TCP port of 127.0.0.1 that nobody listens on.
+///
+/// # Errors
+/// When there is none.
+pub fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("could not find a free port")?;
     Ok(listener.local_addr()?.port())
 }

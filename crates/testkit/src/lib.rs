@@ -32,5 +32,5 @@ mod spawner;
 
 pub use crate::cache::target_dir;
 pub use crate::home::{Home, Package};
-pub use crate::launch::{Flavour, Launch};
+pub use crate::launch::{Flavour, Launch, free_port};
 pub use crate::server::{Client, Server};

@@ -1,0 +1,43 @@
+//! The workspace's chores, in Rust: `cargo xtask help`.
+#![forbid(unsafe_code)]
+
+mod samples;
+mod servers;
+mod workspace;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Chores of the bintide workspace")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Fetch the real servers that tests and benches use
+    Servers {
+        #[command(subcommand)]
+        command: servers::Fetching,
+    },
+    /// Start, use and stop a real server by hand
+    Server {
+        #[command(subcommand)]
+        command: servers::ByHand,
+    },
+    /// Record the sample logs from real servers again
+    Samples {
+        /// Only these, by the name of their SQL file without `.sql`; all if none is named
+        names: Vec<String>,
+    },
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().chore {
+        Chore::Servers { command } => servers::fetch(command),
+        Chore::Server { command } => servers::by_hand(command),
+        Chore::Samples { names } => samples::record(&names),
+    }
+}

@@ -1,0 +1,88 @@
+//! Records the sample logs: each `samples/NAME.sql` says in its head which logs it makes and how, and its text
+//! is run on a real server.
+//!
+//! ```sql
+//! -- What is in it, in one line.
+//! --
+//! -- log plain.binlog
+//! -- log compressed.binlog --binlog-transaction-compression=ON
+//! ```
+//!
+//! Each line of the head's second part makes one sample: how it comes about ([`Kind`]), its name, and options
+//! of the server. In the text, `-- new session` closes the session and opens another, and `-- fails` stands
+//! before a statement that must fail.
+
+mod script;
+mod take;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::samples::script::Script;
+use crate::workspace;
+
+/// What all samples may take: every clone carries them.
+const BYTES_MAX: u64 = 4 << 20;
+
+/// Between these lines of the README of the samples is the table that this module writes.
+const TABLE_BEGIN: &str = "<!-- table: cargo xtask samples -->";
+const TABLE_END: &str = "<!-- end of table -->";
+
+/// Records the samples of the named scripts, or of all, and writes the table of the README.
+pub(crate) fn record(names: &[String]) -> Result<()> {
+    let folder = workspace::root().join("samples");
+    let scripts = Script::read_all(&folder)?;
+    for name in names {
+        ensure!(scripts.iter().any(|script| script.name == *name), "there is no samples/{name}.sql");
+    }
+    for script in scripts.iter().filter(|script| names.is_empty() || names.contains(&script.name)) {
+        for recipe in &script.recipes {
+            take::take(script, recipe, &folder)
+                .with_context(|| format!("could not record {}", recipe.name))?;
+            println!("{:8} {}", size(&folder.join(&recipe.name))?, recipe.name);
+        }
+    }
+    write_table(&folder, &scripts)?;
+    let bytes = fs::read_dir(&folder)?.map(|entry| size(&entry?.path())).sum::<Result<u64>>()?;
+    ensure!(bytes < BYTES_MAX, "the samples take {bytes} bytes; {BYTES_MAX} are allowed");
+    Ok(())
+}
+
+fn write_table(folder: &Path, scripts: &[Script]) -> Result<()> {
+    let path = folder.join("README.md");
+    let readme = fs::read_to_string(&path).context("could not read samples/README.md")?;
+    let marks =
+        readme.split_once(TABLE_BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(TABLE_END)?.1)));
+    let (head, tail) = marks.context("samples/README.md has no marks for its table")?;
+    let mut table = String::from("| sample | made by | bytes | how |\n|---|---|---|---|\n");
+    for script in scripts {
+        for recipe in script.recipes.iter().filter(|recipe| folder.join(&recipe.name).exists()) {
+            let (name, made_by, bytes) = (&recipe.name, &script.name, size(&folder.join(&recipe.name))?);
+            let options = recipe.options.iter().map(|option| format!(" `{option}`")).collect::<String>();
+            let how = format!("{}{options}", recipe.kind.words());
+            writeln!(table, "| [{name}]({name}) | [{made_by}.sql]({made_by}.sql) | {bytes} | {how} |")?;
+        }
+    }
+    let mut contents = String::from("| script | what is in its logs |\n|---|---|\n");
+    for script in scripts {
+        writeln!(contents, "| [{0}.sql]({0}.sql) | {1} |", script.name, script.title)?;
+    }
+    fs::write(&path, format!("{head}{TABLE_BEGIN}\n\n{contents}\n{table}\n{TABLE_END}{tail}"))?;
+    Ok(())
+}
+
+/// The bytes of a file, or of all files of a folder.
+fn size(path: &Path) -> Result<u64> {
+    let metadata = fs::metadata(path).with_context(|| format!("no {}", path.display()))?;
+    if !metadata.is_dir() {
+        return Ok(metadata.len());
+    }
+    let mut sum = 0;
+    for entry in fs::read_dir(path)? {
+        sum += entry?.metadata()?.len();
+    }
+    Ok(sum)
+}

@@ -1,0 +1,127 @@
+//! Makes one sample.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use testkit::{Flavour, Launch, Server};
+
+use crate::samples::script::{Kind, Recipe, Script};
+
+/// The servers' UUIDs, the same each time so that a new recording differs little from the last.
+const UUID_SOURCE: &str = "5ea5ca5e-0001-4000-8000-000000000001";
+const UUID_REPLICA: &str = "5ea5ca5e-0002-4000-8000-000000000002";
+
+/// Runs the script on a new server as the recipe says, and puts what it leaves into the samples' folder.
+pub(crate) fn take(script: &Script, recipe: &Recipe, folder: &Path) -> Result<()> {
+    let target = folder.join(&recipe.name);
+    match recipe.kind {
+        Kind::Log(flavour) => {
+            let mut server = launch(recipe, flavour).start()?;
+            run(script, &server, folder)?;
+            server.stop()?;
+            copy_one(&server, &target)
+        }
+        Kind::Folder(flavour) => {
+            let mut server = launch(recipe, flavour).start()?;
+            run(script, &server, folder)?;
+            server.stop()?;
+            copy_all(&server, "binlog.index", &target)
+        }
+        Kind::Killed => killed(script, recipe, folder, &target),
+        Kind::Torn => {
+            killed(script, recipe, folder, &target)?;
+            let bytes = fs::read(&target)?;
+            Ok(fs::write(&target, &bytes[..bytes.len() - 7])?)
+        }
+        Kind::Relay => relay(script, recipe, folder, &target),
+        Kind::Encrypted => {
+            let mut server = launch(recipe, Flavour::Mysql).keyring().start()?;
+            run(script, &server, folder)?;
+            server.stop()?;
+            copy_all(&server, "binlog.index", &target)?;
+            fs::copy(server.datadir().join("keyring"), target.join("keyring"))?;
+            Ok(())
+        }
+    }
+}
+
+fn launch(recipe: &Recipe, flavour: Flavour) -> Launch {
+    Launch::new(flavour).uuid(UUID_SOURCE).options(recipe.options.iter().cloned())
+}
+
+fn killed(script: &Script, recipe: &Recipe, folder: &Path, target: &Path) -> Result<()> {
+    let mut server = launch(recipe, Flavour::Mysql).start()?;
+    run(script, &server, folder)?;
+    server.kill()?;
+    copy_one(&server, target)
+}
+
+fn relay(script: &Script, recipe: &Recipe, folder: &Path, target: &Path) -> Result<()> {
+    let source = launch(recipe, Flavour::Mysql).start()?;
+    let options = ["--server-id=2", "--relay-log=relay", "--relay-log-purge=OFF", "--skip-replica-start"];
+    let mut replica = Launch::mysql().uuid(UUID_REPLICA).options(options).start()?;
+    run(script, &source, folder)?;
+    let executed = source.sql("select replace(@@global.gtid_executed, '\\n', '')")?;
+    let (port, executed) = (source.port(), executed.trim());
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {port}, source_user = 'root',
+           source_auto_position = 1;
+         start replica;
+         select wait_for_executed_gtid_set('{executed}', 60);
+         flush relay logs;
+         stop replica;"
+    ))?;
+    let behind = replica.sql(&format!("select gtid_subtract('{executed}', @@global.gtid_executed)"))?;
+    ensure!(behind.trim().is_empty(), "the replica did not apply {behind}");
+    replica.stop()?;
+    copy_all(&replica, "relay.index", target)
+}
+
+/// Runs the script in the samples' folder, where its data files are; as many statements fail as it says.
+fn run(script: &Script, server: &Server, folder: &Path) -> Result<()> {
+    for (text, failing) in script.sessions() {
+        let output = client(server, folder, text)?;
+        let messages = String::from_utf8_lossy(&output.stderr);
+        let failed = messages.lines().filter(|line| line.starts_with("ERROR")).count();
+        ensure!(failed == failing, "{failed} statements failed instead of {failing}:\n{messages}");
+    }
+    Ok(())
+}
+
+fn client(server: &Server, folder: &Path, text: &str) -> Result<Output> {
+    let mut command = server.client().command()?;
+    command.args(["--batch", "--force", "--binary-mode", "--local-infile=1"]).current_dir(folder);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("could not run the client")?;
+    let mut stdin = child.stdin.take().context("the client has no standard input")?;
+    thread::scope(|scope| {
+        // That the client stops reading shows in what it printed.
+        scope.spawn(move || stdin.write_all(text.as_bytes()));
+        Ok(child.wait_with_output()?)
+    })
+}
+
+fn copy_one(server: &Server, target: &Path) -> Result<()> {
+    let logs = server.binlogs()?;
+    ensure!(logs.len() == 1, "the server wrote {} logs where one was wanted", logs.len());
+    fs::copy(&logs[0], target)?;
+    Ok(())
+}
+
+fn copy_all(server: &Server, index: &str, target: &Path) -> Result<()> {
+    if target.exists() {
+        fs::remove_dir_all(target)?;
+    }
+    fs::create_dir_all(target)?;
+    let mut files: Vec<PathBuf> = server.indexed(index)?;
+    files.push(server.datadir().join(index));
+    for file in files {
+        let name = file.file_name().context("a log without a name")?;
+        fs::copy(&file, target.join(name)).with_context(|| format!("could not copy {}", file.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! Where things are in the workspace.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// The root of the workspace: where cargo says that this package is, one up.
+pub(crate) fn root() -> PathBuf {
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let here = manifest.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    here.parent().map(Path::to_path_buf).unwrap_or(here)
+}
