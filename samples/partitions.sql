@@ -1,0 +1,18 @@
+-- Row changes in partitioned tables: the rows events say in which partition, and which it came from.
+--
+-- log partitions.binlog
+SET timestamp = 1700001400;
+CREATE DATABASE parts;
+USE parts;
+CREATE TABLE ranges (id INT PRIMARY KEY, a INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20), PARTITION p2 VALUES LESS THAN MAXVALUE);
+INSERT INTO ranges VALUES (1, 1), (11, 1), (21, 1);
+UPDATE ranges SET id = id + 10 WHERE id = 1 + 20;
+UPDATE ranges SET id = 12 WHERE id = 1;
+UPDATE ranges SET a = 5;
+DELETE FROM ranges WHERE id > 15;
+CREATE TABLE hashed (id INT, d DATE) PARTITION BY LIST (id) SUBPARTITION BY HASH (YEAR(d)) SUBPARTITIONS 3 (PARTITION a VALUES IN (1, 2, NULL), PARTITION b VALUES IN (3));
+INSERT INTO hashed VALUES (1, '2020-01-01'), (2, '2021-01-01'), (3, '2022-01-01'), (NULL, '2023-01-01');
+UPDATE hashed SET id = 3 WHERE id = 1;
+CREATE TABLE keys_1000 (id INT PRIMARY KEY) PARTITION BY KEY () PARTITIONS 300;
+INSERT INTO keys_1000 WITH RECURSIVE r (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 50) SELECT n FROM r;
+DELETE FROM keys_1000 WHERE id < 25;
