@@ -1,0 +1,82 @@
+//! What can go wrong with a log, and where.
+
+use std::io;
+
+use binlog::DecodeError;
+
+use crate::reader::Torn;
+
+/// What can go wrong with a log.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refuses.
+    #[error("could not {verb} {name}: {cause}")]
+    Io {
+        /// What was tried.
+        verb: &'static str,
+        /// The file, or what else it is.
+        name: String,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// It starts like no log.
+    #[error("{name} is no binary log: it starts with {}, and a binary log with fe 62 69 6e", hex(found))]
+    NotALog {
+        /// The file, or what else it is.
+        name: String,
+        /// Its first bytes.
+        found: [u8; 4],
+    },
+    /// Something in it is not as it must be.
+    #[error("{name} at {offset}: {error}")]
+    Corrupt {
+        /// The file, or what else it is.
+        name: String,
+        /// Where the event starts: bytes from the start of the log.
+        offset: u64,
+        /// What is wrong, with a place counted from the event's first byte.
+        #[source]
+        error: DecodeError,
+    },
+    /// It stops within an event.
+    #[error("{name} {torn}")]
+    Torn {
+        /// The file, or what else it is.
+        name: String,
+        /// Where, and what is missing.
+        torn: Torn,
+    },
+    /// It ends before the place that was asked for.
+    #[error("{name} has {size} bytes: nothing starts at {offset}")]
+    Beyond {
+        /// The file, or what else it is.
+        name: String,
+        /// The place, in bytes from the start of the log.
+        offset: u64,
+        /// Where the log ends.
+        size: u64,
+    },
+    /// It was cut off while it was being read.
+    #[error("{name} was cut off while it was read: {offset} bytes are read, and it has {size} bytes now")]
+    Shrunk {
+        /// The file.
+        name: String,
+        /// How far it had been read.
+        offset: u64,
+        /// Its size now.
+        size: u64,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(verb: &'static str, name: &str, cause: io::Error) -> Self {
+        Self::Io { verb, name: name.to_owned(), cause }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.join(" ")
+}

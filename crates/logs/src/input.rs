@@ -1,0 +1,100 @@
+//! Where a log's bytes come from.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Stdin, copy, sink};
+use std::path::Path;
+
+use crate::error::Error;
+
+/// How much is read at a time when nobody wants more.
+const READ_SIZE: usize = 64 << 10;
+
+/// A file or a stream, read from front to back.
+#[derive(Debug)]
+pub(crate) struct Input {
+    source: Source,
+    /// Bytes read so far.
+    position: u64,
+}
+
+#[derive(Debug)]
+enum Source {
+    File(File),
+    Stdin(Stdin),
+}
+
+/// How long a read may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Until all that is wanted is there, or the end.
+    Full,
+    /// Until something is there, or the end.
+    Some,
+}
+
+impl Input {
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path).map_err(|cause| Error::io("open", &path.display().to_string(), cause))?;
+        Ok(Self { source: Source::File(file), position: 0 })
+    }
+
+    pub(crate) fn stdin() -> Self {
+        Self { source: Source::Stdin(io::stdin()), position: 0 }
+    }
+
+    /// Appends up to `count` bytes; fewer only at the end, or if patience allows. Gives how many.
+    pub(crate) fn read(&mut self, count: usize, patience: Patience, out: &mut Vec<u8>) -> io::Result<usize> {
+        let old = out.len();
+        let result = match (&mut self.source, patience) {
+            (Source::File(file), _) => file.take(count as u64).read_to_end(out),
+            (Source::Stdin(stdin), Patience::Full) => stdin.lock().take(count as u64).read_to_end(out),
+            (Source::Stdin(stdin), Patience::Some) => read_some(stdin, count.min(READ_SIZE), out),
+        };
+        let read = out.len() - old;
+        self.position += read as u64;
+        result.map(|_| read)
+    }
+
+    /// Passes over `count` bytes. Gives how many there were.
+    pub(crate) fn skip(&mut self, count: u64) -> io::Result<u64> {
+        let skipped = match &mut self.source {
+            Source::File(file) => match file.metadata()? {
+                metadata if metadata.is_file() => {
+                    let skipped = count.min(metadata.len().saturating_sub(self.position));
+                    file.seek(SeekFrom::Start(self.position + skipped))?;
+                    skipped
+                }
+                // A named pipe.
+                _ => copy(&mut file.take(count), &mut sink())?,
+            },
+            Source::Stdin(stdin) => copy(&mut stdin.lock().take(count), &mut sink())?,
+        };
+        self.position += skipped;
+        Ok(skipped)
+    }
+
+    /// The size of a file that has become shorter than what has been read of it.
+    pub(crate) fn shrunk_to(&self) -> io::Result<Option<u64>> {
+        let Source::File(file) = &self.source else { return Ok(None) };
+        let metadata = file.metadata()?;
+        Ok((metadata.is_file() && metadata.len() < self.position).then_some(metadata.len()))
+    }
+
+    /// Bytes read so far.
+    pub(crate) const fn position(&self) -> u64 {
+        self.position
+    }
+}
+
+fn read_some(stdin: &mut Stdin, count: usize, out: &mut Vec<u8>) -> io::Result<usize> {
+    let old = out.len();
+    out.resize(old + count, 0);
+    let result = loop {
+        match stdin.read(&mut out[old..]) {
+            Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+            result => break result,
+        }
+    };
+    out.truncate(old + *result.as_ref().unwrap_or(&0));
+    result
+}

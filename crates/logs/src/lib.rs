@@ -1,0 +1,22 @@
+//! Binary logs where they rest, and work on them in parallel.
+//!
+//! | to | use |
+//! |---|---|
+//! | read one log, event by event or in chunks for other threads | [`LogReader`] |
+//!
+//! Logs are read with plain reads into memory that grows only as bytes arrive: a file that is cut off under its
+//! reader is an error, never a crash. Positions are 64 bits wide and counted, never taken from an event's header,
+//! where they wrap at 4 GiB.
+//!
+//! What this crate never does: talk to a server, decode what is inside an event (but for what tells where logs
+//! start and end), or wait for a log to grow: it says that nothing more is there, and its caller decides.
+#![forbid(unsafe_code)]
+
+mod chunk;
+mod error;
+mod input;
+mod reader;
+
+pub use crate::chunk::{Chunk, LogEvent};
+pub use crate::error::Error;
+pub use crate::reader::{End, LogKind, LogReader, Next, Torn};

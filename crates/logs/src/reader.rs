@@ -1,0 +1,496 @@
+//! Reads one log from front to back.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use binlog::{
+    Checksum, Cursor, EventType, Flags, Format, Framed, Framer, HEADER_SIZE, Header, MAGIC, RawEvent,
+};
+
+use crate::chunk::{Chunk, LogEvent, LogPlace};
+use crate::error::Error;
+use crate::input::{Input, Patience};
+
+/// Reads one log from front to back, or several copied one behind the other.
+///
+/// At the end it says how the log ends, and when asked again it looks again: a log that is still being written is
+/// followed by asking from time to time.
+#[derive(Debug)]
+pub struct LogReader {
+    name: String,
+    input: Input,
+    framer: Framer,
+    format: Option<Arc<Format>>,
+    /// Read, but not part of a chunk yet.
+    tail: Vec<u8>,
+    /// Where the tail starts.
+    place: LogPlace,
+    /// Is the magic read?
+    begun: bool,
+    kind: LogKind,
+    in_use: bool,
+    closed: bool,
+    /// What [`LogReader::next_event`] takes from.
+    current: Option<Chunk>,
+    current_index: usize,
+    recycler: Recycler,
+}
+
+/// What came, or how the log ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next<T> {
+    /// This came.
+    Some(T),
+    /// Nothing more is there, for now at least.
+    End(End),
+}
+
+/// How a log ends. Only the caller knows whether more may come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With a Rotate or Stop event: its server has closed it.
+    Closed,
+    /// Behind a whole event that is neither: its server still writes to it, or crashed, or the log was cut.
+    Open {
+        /// Does its format description say that it is in use? Relay logs never do.
+        in_use: bool,
+    },
+    /// Within an event: not yet written, or torn.
+    Torn(Torn),
+}
+
+/// Where a log stops within an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Torn {
+    /// Where the event starts: up to here the log is whole.
+    pub offset: u64,
+    /// How much of it is there, in bytes.
+    pub found: usize,
+    /// How much of it there should be, as far as can be told.
+    pub wanted: usize,
+    /// Does the log's format description say that it is in use?
+    pub in_use: bool,
+}
+
+impl fmt::Display for Torn {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offset, found, wanted, in_use } = self;
+        match offset {
+            0 => write!(out, "is torn at its start: it has {found} bytes")?,
+            _ => write!(out, "is torn at {offset}: of an event of {wanted} bytes or more it has {found}")?,
+        }
+        match in_use {
+            true => out.write_str("; its server is still writing to it, or has crashed"),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Who wrote a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogKind {
+    /// A server, of its own transactions.
+    Binary,
+    /// A replica, of what it received.
+    Relay,
+}
+
+impl LogReader {
+    /// Opens a file.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses. Whether it is a log shows with the first event.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        Ok(Self::new(path.display().to_string(), Input::open(path)?))
+    }
+
+    /// Reads standard input.
+    pub fn stdin() -> Self {
+        Self::new("standard input".to_owned(), Input::stdin())
+    }
+
+    fn new(name: String, input: Input) -> Self {
+        Self {
+            name,
+            input,
+            framer: Framer::new(),
+            format: None,
+            tail: Vec::new(),
+            place: LogPlace { number: 0, offset: 0 },
+            begun: false,
+            kind: LogKind::Binary,
+            in_use: false,
+            closed: false,
+            current: None,
+            current_index: 0,
+            recycler: Recycler::default(),
+        }
+    }
+
+    /// The next event, lent until the next call.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses, when this is no log, or when there is no sane event at this place. Events in front
+    /// of the fault have been given by then.
+    pub fn next_event(&mut self) -> Result<Next<LogEvent<'_>>, Error> {
+        if self.current.as_ref().is_none_or(|chunk| self.current_index == chunk.len()) {
+            self.current = None;
+            match self.read_chunk(EVENTS_SIZE, Patience::Some)? {
+                Next::Some(chunk) => (self.current, self.current_index) = (Some(chunk), 0),
+                Next::End(end) => return Ok(Next::End(end)),
+            }
+        }
+        let index = self.current_index;
+        self.current_index += 1;
+        match self.current.as_ref().and_then(|chunk| chunk.get(index)) {
+            Some(event) => Ok(Next::Some(event)),
+            None => unreachable!("a chunk with events left was seen to"),
+        }
+    }
+
+    /// As many whole events as fit in `size` bytes, at least one.
+    ///
+    /// # Errors
+    ///
+    /// As [`LogReader::next_event`].
+    pub fn next_chunk(&mut self, size: usize) -> Result<Next<Chunk>, Error> {
+        match self.current.take() {
+            Some(chunk) if self.current_index < chunk.len() => {
+                Ok(Next::Some(chunk.part(self.current_index..chunk.len())))
+            }
+            _ => self.read_chunk(size, Patience::Full),
+        }
+    }
+
+    /// Goes on at `offset` of the same log, which must not lie behind; an event must start there.
+    ///
+    /// The log's format must be known: read its first event before.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses, or the log ends before.
+    ///
+    /// # Panics
+    ///
+    /// When `offset` lies behind [`LogReader::position`].
+    pub fn skip_to(&mut self, offset: u64) -> Result<(), Error> {
+        assert!(offset >= self.position(), "ours: {offset} lies behind {}", self.position());
+        if let Some(chunk) = self.current.take() {
+            // What was read but not given out goes back.
+            let rest = chunk.part(self.current_index..chunk.len());
+            self.place.offset = rest.offset();
+            self.tail.splice(..0, rest.bytes().iter().copied());
+        }
+        let ahead = offset - self.place.offset;
+        let kept = self.tail.len() as u64;
+        if ahead <= kept {
+            self.tail.drain(..ahead as usize);
+        } else {
+            self.tail.clear();
+            let skipped = self.input.skip(ahead - kept);
+            let skipped = skipped.map_err(|cause| Error::io("skip within", &self.name, cause))?;
+            if skipped < ahead - kept {
+                let size = self.place.offset + kept + skipped;
+                return Err(Error::Beyond { name: self.name.clone(), offset, size });
+            }
+        }
+        self.place.offset = offset;
+        Ok(())
+    }
+
+    /// Where the next event starts, in bytes from the start of its log.
+    pub fn position(&self) -> u64 {
+        match &self.current {
+            Some(chunk) => chunk.part(self.current_index..chunk.len()).offset(),
+            None => self.place.offset,
+        }
+    }
+
+    /// The file's name as it was given, or `standard input`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What holds for the event given last, once there was one.
+    pub fn format(&self) -> Option<&Arc<Format>> {
+        self.current.as_ref().map(Chunk::format).or(self.format.as_ref())
+    }
+
+    /// Who wrote the log, once its first event has been read.
+    pub const fn kind(&self) -> LogKind {
+        self.kind
+    }
+
+    /// Does the log's format description say that it is in use: still open, or left behind by a crash?
+    pub const fn in_use(&self) -> bool {
+        self.in_use
+    }
+
+    /// An error that says that the log is torn, for callers that know that nothing more is coming.
+    pub fn torn(&self, torn: Torn) -> Error {
+        Error::Torn { name: self.name.clone(), torn }
+    }
+
+    fn read_chunk(&mut self, size: usize, patience: Patience) -> Result<Next<Chunk>, Error> {
+        if !self.begun && !self.begin()? {
+            return Ok(Next::End(self.end(MAGIC.len())));
+        }
+        let mut run = Run::new(self.recycler.buffer(&mut self.tail, size), size.min(CHUNK_SIZE_MAX));
+        match self.fill(&mut run, patience) {
+            Ok(_) if !run.bounds.is_empty() => Ok(Next::Some(self.finish(run))),
+            Ok(wanted) => {
+                self.tail = run.bytes;
+                Ok(Next::End(self.end(wanted)))
+            }
+            Err(error) => {
+                self.tail = run.bytes;
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads the magic; is it there yet?
+    fn begin(&mut self) -> Result<bool, Error> {
+        while self.tail.len() < MAGIC.len() {
+            let wanted = MAGIC.len() - self.tail.len();
+            let read = self.input.read(wanted, Patience::Full, &mut self.tail);
+            if read.map_err(|cause| Error::io("read", &self.name, cause))? == 0 {
+                return Ok(false);
+            }
+        }
+        match self.tail.first_chunk() {
+            Some(&MAGIC) => {}
+            found => {
+                let found = found.copied().unwrap_or_default();
+                return Err(Error::NotALog { name: self.name.clone(), found });
+            }
+        }
+        self.tail.drain(..MAGIC.len());
+        self.place.offset = MAGIC.len() as u64;
+        self.begun = true;
+        Ok(true)
+    }
+
+    /// Fills the run with whole events. Gives how many bytes the first one takes that is not whole.
+    fn fill(&mut self, run: &mut Run, patience: Patience) -> Result<usize, Error> {
+        loop {
+            match self.step(run)? {
+                Step::Event => {}
+                Step::Full => return Ok(0),
+                Step::NextLog => self.begin_next_log(run),
+                Step::NeedMore(wanted) => {
+                    let is_enough = patience == Patience::Some && !run.bounds.is_empty();
+                    if is_enough || self.read_more(run, wanted, patience)? == 0 {
+                        return Ok(wanted);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes one event into the run, if it is whole and belongs there.
+    fn step(&mut self, run: &mut Run) -> Result<Step, Error> {
+        let rest = &run.bytes[run.end..];
+        if rest.starts_with(&MAGIC) {
+            match starts_log(rest) {
+                None => return Ok(Step::NeedMore(LOG_START_SIZE)),
+                Some(true) => return Ok(if run.bounds.is_empty() { Step::NextLog } else { Step::Full }),
+                Some(false) => {}
+            }
+        }
+        let is_format = rest.get(4) == Some(&EventType::FormatDescription.code());
+        if is_format && !run.bounds.is_empty() {
+            return Ok(Step::Full);
+        }
+        match self.framer.next(rest) {
+            Ok(Framed::NeedMore { wanted }) => Ok(Step::NeedMore(wanted)),
+            Ok(Framed::Event(raw)) if !run.has_room_for(&raw) => Ok(Step::Full),
+            Ok(Framed::Event(raw)) => {
+                if is_format {
+                    self.note_format(&raw);
+                }
+                run.first_checksum.get_or_insert(raw.checksum());
+                run.last = *raw.header();
+                let size = raw.bytes().len();
+                run.push(size);
+                Ok(Step::Event)
+            }
+            // Events in front of the fault are given out first.
+            Err(_) if !run.bounds.is_empty() => Ok(Step::Full),
+            Err(error) => {
+                let (name, offset) = (self.name.clone(), self.place.offset);
+                Err(Error::Corrupt { name, offset, error })
+            }
+        }
+    }
+
+    fn note_format(&mut self, raw: &RawEvent<'_>) {
+        self.format = self.framer.format().cloned().map(Arc::new);
+        // A relay log holds its source's format description too, behind its own.
+        if self.place.offset == MAGIC.len() as u64 {
+            let flags = raw.header().flags;
+            self.in_use = flags.contains(Flags::IN_USE);
+            self.kind = if flags.contains(Flags::RELAY_LOG) { LogKind::Relay } else { LogKind::Binary };
+        }
+    }
+
+    fn begin_next_log(&mut self, run: &mut Run) {
+        run.bytes.drain(..MAGIC.len());
+        self.place = LogPlace { number: self.place.number + 1, offset: MAGIC.len() as u64 };
+        self.framer = Framer::new();
+        self.closed = false;
+    }
+
+    fn read_more(&mut self, run: &mut Run, wanted: usize, patience: Patience) -> Result<usize, Error> {
+        let (have, wanted) = (run.bytes.len(), run.end + wanted);
+        // The size of a large event is a claim: room for it grows only as fast as it comes.
+        let target = if wanted <= run.size { run.size } else { wanted.min(run.size.max(2 * have)) };
+        run.bytes.reserve_exact(target - have);
+        let read = self.input.read(target - have, patience, &mut run.bytes);
+        let read = read.map_err(|cause| Error::io("read", &self.name, cause))?;
+        if read == 0 {
+            self.check_size()?;
+        }
+        Ok(read)
+    }
+
+    fn check_size(&self) -> Result<(), Error> {
+        let shrunk_to = self.input.shrunk_to().map_err(|cause| Error::io("look at", &self.name, cause))?;
+        let (name, offset) = (self.name.clone(), self.input.position());
+        match shrunk_to {
+            Some(size) => Err(Error::Shrunk { name, offset, size }),
+            None => Ok(()),
+        }
+    }
+
+    fn end(&self, wanted: usize) -> End {
+        let (offset, found, in_use) = (self.place.offset, self.tail.len(), self.in_use);
+        match found {
+            0 if self.closed => End::Closed,
+            0 if self.begun => End::Open { in_use },
+            _ => End::Torn(Torn { offset, found, wanted, in_use }),
+        }
+    }
+
+    /// Makes a chunk of the run; what is left over waits for the next one.
+    fn finish(&mut self, mut run: Run) -> Chunk {
+        self.tail.clear();
+        self.tail.extend_from_slice(&run.bytes[run.end..]);
+        run.bytes.truncate(run.end);
+        self.closed = match run.last.event_type {
+            EventType::Stop => true,
+            // A relay log holds its source's rotations too, made up and real ones.
+            EventType::Rotate if self.kind == LogKind::Relay => run.last.flags.contains(Flags::RELAY_LOG),
+            EventType::Rotate => !run.last.flags.contains(Flags::ARTIFICIAL),
+            _ => false,
+        };
+        let Some(format) = self.format.clone() else { unreachable!("the framer wants a format first") };
+        let log = self.place;
+        self.place.offset += run.end as u64;
+        let range = 0..run.bounds.len() - 1;
+        let first_checksum = run.first_checksum.unwrap_or(Checksum::Absent);
+        let bytes = self.recycler.share(run.bytes);
+        Chunk { bytes, bounds: Arc::new(run.bounds), range, log, format, first_checksum }
+    }
+}
+
+/// How much [`LogReader::next_event`] reads at a time.
+const EVENTS_SIZE: usize = 256 << 10;
+
+/// The largest chunk: places in it are 32 bits wide.
+const CHUNK_SIZE_MAX: usize = 1 << 30;
+
+/// What tells that another log starts: the magic, and the header of a format description.
+const LOG_START_SIZE: usize = MAGIC.len() + HEADER_SIZE;
+
+/// The sizes that a format description can have.
+const FORMAT_SIZES: std::ops::RangeInclusive<u32> = 76..=1024;
+
+/// Does another log start here, or just an event of 13 September 2028, whose time has the bytes of the magic?
+/// `None` if there is not enough to tell.
+fn starts_log(bytes: &[u8]) -> Option<bool> {
+    let head = bytes.get(MAGIC.len()..LOG_START_SIZE)?;
+    let header = Header::decode(&mut Cursor::new(head)).ok()?;
+    let is_format = header.event_type == EventType::FormatDescription && FORMAT_SIZES.contains(&header.size);
+    Some(is_format && (header.next_position == header.size + 4 || header.next_position == 0))
+}
+
+/// Events being gathered for a chunk.
+#[derive(Debug)]
+struct Run {
+    bytes: Vec<u8>,
+    /// Where whole events end.
+    end: usize,
+    /// As in [`Chunk`]; empty without events.
+    bounds: Vec<u32>,
+    first_checksum: Option<Checksum>,
+    last: Header,
+    size: usize,
+}
+
+impl Run {
+    fn new(bytes: Vec<u8>, size: usize) -> Self {
+        let (event_type, flags) = (EventType::Unknown(0), Flags::default());
+        let last = Header { timestamp: 0, event_type, server_id: 0, size: 0, next_position: 0, flags };
+        Self { bytes, end: 0, bounds: Vec::new(), first_checksum: None, last, size }
+    }
+
+    fn has_room_for(&self, raw: &RawEvent<'_>) -> bool {
+        self.bounds.is_empty() || self.end + raw.bytes().len() <= self.size
+    }
+
+    fn push(&mut self, size: usize) {
+        if self.bounds.is_empty() {
+            self.bounds.push(0);
+        }
+        self.end += size;
+        self.bounds.push(self.end as u32);
+    }
+}
+
+enum Step {
+    Event,
+    Full,
+    NextLog,
+    NeedMore(usize),
+}
+
+/// Uses buffers of chunks that everyone is done with again: fresh memory costs more than reading into it.
+#[derive(Debug, Default)]
+struct Recycler {
+    shared: Vec<Arc<Vec<u8>>>,
+}
+
+/// How many buffers are watched.
+const RECYCLER_MAX: usize = 64;
+
+impl Recycler {
+    /// A buffer with the tail in it, and room for `size` bytes in all.
+    fn buffer(&mut self, tail: &mut Vec<u8>, size: usize) -> Vec<u8> {
+        if tail.len() >= size {
+            return std::mem::take(tail);
+        }
+        let free = self.shared.iter().position(|shared| Arc::strong_count(shared) == 1);
+        let mut buffer = match free.map(|index| Arc::try_unwrap(self.shared.swap_remove(index))) {
+            // One huge event must not cost its size for good.
+            Some(Ok(buffer)) if buffer.capacity() <= 2 * size => buffer,
+            _ => Vec::with_capacity(size),
+        };
+        buffer.clear();
+        buffer.append(tail);
+        buffer
+    }
+
+    fn share(&mut self, buffer: Vec<u8>) -> Arc<Vec<u8>> {
+        let shared = Arc::new(buffer);
+        if self.shared.len() == RECYCLER_MAX {
+            self.shared.swap_remove(0);
+        }
+        self.shared.push(Arc::clone(&shared));
+        shared
+    }
+}

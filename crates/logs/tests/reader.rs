@@ -1,0 +1,346 @@
+//! Logs of every shape, read event by event, in chunks, and while they grow.
+#![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
+
+use std::fs::{self, File};
+use std::io::Write;
+
+use logs::{Chunk, End, Error, LogKind, LogReader, Next, Torn};
+use proptest::prelude::{any, prop_assert_eq, proptest};
+use tempfile::TempDir;
+
+const MAGIC: &[u8] = b"\xfebin";
+const QUERY: u8 = 2;
+const STOP: u8 = 3;
+const ROTATE: u8 = 4;
+const FORMAT: u8 = 15;
+const IN_USE: u16 = 1;
+const ARTIFICIAL: u16 = 0x20;
+const RELAY_LOG: u16 = 0x40;
+
+fn event(code: u8, flags: u16, body: &[u8]) -> Vec<u8> {
+    let size = 19 + body.len() as u32;
+    // The next position is wrong on purpose: nobody may go by it.
+    let mut bytes = vec![1, 2, 3, 4, code, 9, 0, 0, 0];
+    bytes.extend(size.to_le_bytes());
+    bytes.extend(if code == FORMAT { size + 4 } else { 77 }.to_le_bytes());
+    bytes.extend(flags.to_le_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+/// A format description of a log without checksums.
+fn format(flags: u16) -> Vec<u8> {
+    let mut body = vec![4, 0];
+    let mut version = b"8.0.43".to_vec();
+    version.resize(50, 0);
+    body.extend(version);
+    body.extend([0, 0, 0, 0, 19]);
+    body.extend([0; 41]);
+    body.push(0);
+    body.extend([0; 4]);
+    event(FORMAT, flags, &body)
+}
+
+fn log(events: &[Vec<u8>]) -> Vec<u8> {
+    [MAGIC.to_vec(), events.concat()].concat()
+}
+
+struct Logs(TempDir);
+
+impl Logs {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn write(&self, bytes: &[u8]) -> File {
+        let mut file = File::create(self.0.path().join("binlog.000001")).unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    fn open(&self) -> LogReader {
+        LogReader::open(self.0.path().join("binlog.000001")).unwrap()
+    }
+}
+
+/// What a log gives: the events with their places, and its end in words.
+type Given = (Vec<(u64, u64, Vec<u8>)>, String);
+
+fn read_events(mut reader: LogReader) -> Given {
+    let mut events = Vec::new();
+    loop {
+        match reader.next_event() {
+            Ok(Next::Some(event)) => events.push((0, event.offset, event.raw.bytes().to_vec())),
+            Ok(Next::End(end)) => return (events, format!("{end:?}")),
+            Err(error) => return (events, name_only(&error)),
+        }
+    }
+}
+
+fn read_chunks(mut reader: LogReader, size: usize) -> Given {
+    let mut events = Vec::new();
+    loop {
+        match reader.next_chunk(size) {
+            Ok(Next::Some(chunk)) => {
+                check_chunk(&chunk, size);
+                let number = chunk.log_number();
+                events.extend(chunk.iter().map(|event| (number, event.offset, event.raw.bytes().to_vec())));
+            }
+            Ok(Next::End(end)) => return (events, format!("{end:?}")),
+            Err(error) => return (events, name_only(&error)),
+        }
+    }
+}
+
+fn check_chunk(chunk: &Chunk, size: usize) {
+    assert!(!chunk.is_empty() && (chunk.bytes().len() <= size || chunk.len() == 1));
+    assert_eq!(chunk.iter().flat_map(|event| event.raw.bytes().to_vec()).collect::<Vec<u8>>(), chunk.bytes());
+    assert_eq!(chunk.offset(), chunk.get(0).unwrap().offset);
+    assert_eq!(chunk.end(), chunk.get(chunk.len() - 1).unwrap().end());
+    assert!(chunk.get(chunk.len()).is_none());
+    let codes = chunk.iter().skip(1).map(|event| event.raw.event_type().code());
+    assert!(codes.into_iter().all(|code| code != FORMAT));
+}
+
+/// The message, without the folder's name, which is another one each time.
+fn name_only(error: &Error) -> String {
+    let text = error.to_string();
+    let end = text.find("binlog.0").unwrap();
+    let start = text[..end].rfind(' ').map_or(0, |space| space + 1);
+    format!("{}{}", &text[..start], &text[end..])
+}
+
+fn check(bytes: &[u8], events: &[&[u8]], end: &str) {
+    let logs = Logs::new();
+    logs.write(bytes);
+    let mut offset = 4;
+    let mut wanted = Vec::new();
+    for event in events {
+        wanted.push((0, offset, event.to_vec()));
+        offset += event.len() as u64;
+    }
+    let wanted = (wanted, end.to_owned());
+    assert_eq!(read_events(logs.open()), wanted);
+    for size in [1, 19, 100, 200, 1 << 20] {
+        assert_eq!(read_chunks(logs.open(), size), wanted, "in chunks of {size}");
+    }
+}
+
+#[test]
+fn ends() {
+    let (format_open, format_closed) = (format(IN_USE), format(0));
+    let (query, stop, rotate) = (event(QUERY, 0, b"x"), event(STOP, 0, b""), event(ROTATE, 0, b"12345678n"));
+    let made_up = event(ROTATE, ARTIFICIAL, b"12345678n");
+    check(
+        &log(&[format_closed.clone(), query.clone(), stop.clone()]),
+        &[&format_closed, &query, &stop],
+        "Closed",
+    );
+    check(&log(&[format_closed.clone(), rotate.clone()]), &[&format_closed, &rotate], "Closed");
+    check(
+        &log(&[format_closed.clone(), made_up.clone()]),
+        &[&format_closed, &made_up],
+        "Open { in_use: false }",
+    );
+    check(&log(&[format_open.clone(), query.clone()]), &[&format_open, &query], "Open { in_use: true }");
+    check(
+        &log(&[format_open.clone(), query[..19].to_vec()]),
+        &[&format_open],
+        "Torn(Torn { offset: 126, found: 19, wanted: 20, in_use: true })",
+    );
+    check(
+        &log(&[format_closed.clone(), query[..18].to_vec()]),
+        &[&format_closed],
+        "Torn(Torn { offset: 126, found: 18, wanted: 19, in_use: false })",
+    );
+    check(MAGIC, &[], "Open { in_use: false }");
+    check(&MAGIC[..3], &[], "Torn(Torn { offset: 0, found: 3, wanted: 4, in_use: false })");
+    check(&[], &[], "Torn(Torn { offset: 0, found: 0, wanted: 4, in_use: false })");
+}
+
+#[test]
+fn ends_of_relay_logs() {
+    let own = format(RELAY_LOG);
+    let of_source = format(ARTIFICIAL);
+    let rotate_of_source = event(ROTATE, 0, b"12345678n");
+    let rotate = event(ROTATE, RELAY_LOG, b"12345678n");
+    let events = [own, of_source, rotate_of_source, rotate].map(|event| event);
+    let slices: Vec<&[u8]> = events.iter().map(Vec::as_slice).collect();
+    check(&log(&events), &slices, "Closed");
+    check(&log(&events[..3]), &slices[..3], "Open { in_use: false }");
+    let logs = Logs::new();
+    logs.write(&log(&events));
+    let mut reader = logs.open();
+    reader.next_event().unwrap();
+    assert_eq!(reader.kind(), LogKind::Relay);
+}
+
+#[test]
+fn faults() {
+    let (format, query) = (format(0), event(QUERY, 0, b"x"));
+    let mut small = query.clone();
+    small[9] = 18;
+    let message = "binlog.000001 at 146: byte 9: event size is 18, wanted 19 bytes or more";
+    check(&log(&[format.clone(), query.clone(), small]), &[&format, &query], message);
+    let mut large = query.clone();
+    large[12] = 0x41;
+    let message = "binlog.000001 at 126: byte 9: event size is 1090519060, must be at most 1073741824";
+    check(&log(&[format.clone(), large]), &[&format], message);
+    let message =
+        "binlog.000001 at 4: byte 4: event type is 2, wanted 15, a format description, as the first event";
+    check(&log(&[query]), &[], message);
+    let message =
+        "binlog.000001 is no binary log: it starts with 23 20 61 74, and a binary log with fe 62 69 6e";
+    check(b"# at 4\n", &[], message);
+}
+
+#[test]
+fn logs_one_behind_the_other() {
+    let logs = Logs::new();
+    let one = log(&[format(0), event(QUERY, 0, b"one"), event(STOP, 0, b"")]);
+    let two = log(&[format(IN_USE), event(QUERY, 0, b"two")]);
+    // An event of 13 September 2028 looks like a magic at first.
+    let mut disguised = event(QUERY, 0, b"three");
+    disguised[..4].copy_from_slice(MAGIC);
+    let three = log(&[format(0), disguised, event(QUERY, 0, b"")]);
+    logs.write(&[one, two, three].concat());
+    let wanted = [
+        (0, 4, 122),
+        (0, 126, 22),
+        (0, 148, 19),
+        (1, 4, 122),
+        (1, 126, 22),
+        (2, 4, 122),
+        (2, 126, 24),
+        (2, 150, 19),
+    ];
+    for size in [1, 100, 160, 250, 1 << 20] {
+        let (events, end) = read_chunks(logs.open(), size);
+        let places: Vec<_> = events.iter().map(|(log, offset, bytes)| (*log, *offset, bytes.len())).collect();
+        assert_eq!((&places[..], end.as_str()), (&wanted[..], "Open { in_use: false }"));
+    }
+}
+
+#[test]
+fn growing_log() {
+    let logs = Logs::new();
+    let mut file = logs.write(&[]);
+    let mut reader = logs.open();
+    let whole = log(&[format(IN_USE), event(QUERY, 0, b"one"), event(STOP, 0, b"")]);
+    let mut events = 0;
+    for (count, byte) in whole.iter().enumerate() {
+        match reader.next_event().unwrap() {
+            Next::Some(_) => events += 1,
+            Next::End(End::Open { in_use }) => assert_eq!(in_use, events > 0),
+            Next::End(End::Torn(Torn { offset, found, .. })) => assert_eq!(offset as usize + found, count),
+            Next::End(End::Closed) => panic!("closed at {count}"),
+        }
+        file.write_all(&[*byte]).unwrap();
+    }
+    assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
+    assert_eq!(events, 2);
+    assert!(matches!(reader.next_event(), Ok(Next::End(End::Closed))));
+    assert_eq!(reader.position(), whole.len() as u64);
+}
+
+#[test]
+fn log_cut_off_while_read() {
+    let logs = Logs::new();
+    let file = logs.write(&log(&[format(0), event(QUERY, 0, b"one"), event(QUERY, 0, b"two")]));
+    let mut reader = logs.open();
+    while let Ok(Next::Some(_)) = reader.next_event() {}
+    file.set_len(130).unwrap();
+    let message = name_only(&reader.next_event().unwrap_err());
+    assert_eq!(
+        message,
+        "binlog.000001 was cut off while it was read: 170 bytes are read, and it has 130 bytes now"
+    );
+}
+
+#[test]
+fn skips() {
+    let logs = Logs::new();
+    let tail = event(QUERY, 0, &vec![b'x'; 1 << 20]);
+    logs.write(&log(&[
+        format(0),
+        event(QUERY, 0, b"one"),
+        event(QUERY, 0, b"two"),
+        tail,
+        event(STOP, 0, b""),
+    ]));
+    for (offset, size) in [(126, 22), (148, 22), (170, (1 << 20) + 19), (170 + (1 << 20) + 19, 19)] {
+        let mut reader = logs.open();
+        assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
+        reader.skip_to(offset).unwrap();
+        assert_eq!(reader.position(), offset);
+        let Next::Some(event) = reader.next_event().unwrap() else { panic!("no event at {offset}") };
+        assert_eq!((event.offset, event.raw.bytes().len()), (offset, size));
+    }
+    let mut reader = logs.open();
+    assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
+    let message = name_only(&reader.skip_to(2_000_000).unwrap_err());
+    assert_eq!(message, "binlog.000001 has 1048784 bytes: nothing starts at 2000000");
+}
+
+#[test]
+fn events_then_chunks() {
+    let logs = Logs::new();
+    logs.write(&log(&[format(0), event(QUERY, 0, b"one"), event(QUERY, 0, b"two"), event(STOP, 0, b"")]));
+    let mut reader = logs.open();
+    assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
+    assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
+    let Next::Some(chunk) = reader.next_chunk(1 << 20).unwrap() else { panic!("no chunk") };
+    assert_eq!((chunk.offset(), chunk.len(), reader.position()), (148, 2, 189));
+    assert!(matches!(reader.next_chunk(1 << 20), Ok(Next::End(End::Closed))));
+}
+
+/// A log of 5 GiB, most of it a hole: positions go on beyond 32 bits.
+#[test]
+fn positions_beyond_four_gib() {
+    let logs = Logs::new();
+    let mut file = logs.write(&log(&[format(0)]));
+    let large = event(QUERY, 0, &[0; 100_000]);
+    let mut head = large[..19].to_vec();
+    let size = 1_u32 << 30;
+    head[9..13].copy_from_slice(&size.to_le_bytes());
+    let mut offset = 126_u64;
+    for _ in 0..5 {
+        std::os::unix::fs::FileExt::write_all_at(&file, &head, offset).unwrap();
+        offset += u64::from(size);
+    }
+    file.set_len(offset).unwrap();
+    std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).unwrap();
+    file.write_all(&event(STOP, 0, b"")).unwrap();
+    let mut reader = logs.open();
+    assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
+    reader.skip_to(126 + 5 * u64::from(size)).unwrap();
+    let Next::Some(event) = reader.next_event().unwrap() else { panic!("no event") };
+    assert_eq!((event.offset, event.raw.event_type().code()), (5_368_709_246, STOP));
+    assert!(matches!(reader.next_event(), Ok(Next::End(End::Closed))));
+}
+
+#[test]
+fn missing_file() {
+    let folder = TempDir::new().unwrap();
+    let error = LogReader::open(folder.path().join("binlog.000009")).unwrap_err();
+    assert_eq!(name_only(&error), "could not open binlog.000009: No such file or directory (os error 2)");
+}
+
+proptest! {
+    #[test]
+    fn any_cut_and_any_chunk_size(
+        sizes in proptest::collection::vec(0_usize..300, 0..20),
+        cut in any::<proptest::sample::Index>(),
+        size in 1_usize..2000,
+    ) {
+        let mut events = vec![format(0)];
+        events.extend(sizes.iter().map(|size| event(QUERY, 0, &vec![7; *size])));
+        let whole = log(&events);
+        let logs = Logs::new();
+        fs::write(logs.0.path().join("binlog.000001"), &whole[..cut.index(whole.len() + 1)]).unwrap();
+        let (events, end) = read_events(logs.open());
+        prop_assert_eq!(read_chunks(logs.open(), size), (events.clone(), end));
+        let given: Vec<u8> = events.iter().flat_map(|(_, _, bytes)| bytes.clone()).collect();
+        prop_assert_eq!(given.as_slice(), &whole[4..][..given.len()]);
+    }
+}
