@@ -50,15 +50,21 @@ impl<'a> Cursor<'a> {
 
     /// The next `N` bytes.
     #[inline]
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+    pub fn array_ref<const N: usize>(&mut self) -> Result<&'a [u8; N], DecodeError> {
         match self.rest.split_first_chunk::<N>() {
             Some((bytes, rest)) => {
                 self.rest = rest;
                 self.offset += N;
-                Ok(*bytes)
+                Ok(bytes)
             }
             None => Err(self.short(N as u64)),
         }
+    }
+
+    /// A copy of the next `N` bytes.
+    #[inline]
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        self.array_ref().copied()
     }
 
     /// All that is left.

@@ -121,3 +121,81 @@ impl fmt::Display for Reason {
 }
 
 impl std::error::Error for DecodeError {}
+
+/// A value that the format has no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// A number, or a size, larger than its field can hold.
+    TooLarge {
+        /// The field's name.
+        field: &'static str,
+        /// What it should have held.
+        found: u64,
+        /// The most that it can hold.
+        max: u64,
+    },
+    /// A part whose size follows from another field has a different size.
+    Mismatch {
+        /// The part's name.
+        field: &'static str,
+        /// Its size in bytes.
+        found: u64,
+        /// The size that the other field asks for.
+        wanted: u64,
+    },
+    /// A field is absent although one that must stand behind it is there.
+    Missing {
+        /// The absent field's name.
+        field: &'static str,
+        /// The name of the one behind it.
+        behind: &'static str,
+    },
+}
+
+impl fmt::Display for EncodeError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { field, found, max } => {
+                write!(out, "{field} is {found}, there is room for at most {max}")
+            }
+            Self::Mismatch { field, found, wanted } => {
+                write!(out, "{field} is of {found} bytes, must be of {wanted}")
+            }
+            Self::Missing { field, behind } => {
+                write!(out, "{field} is absent, must stand in front of {behind}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for EncodeError {}
+
+/// `found` as a number of at most `max`.
+pub(crate) fn narrow<T>(field: &'static str, found: u64, max: T) -> Result<T, EncodeError>
+where
+    T: TryFrom<u64> + Into<u64>,
+{
+    let max = max.into();
+    match T::try_from(found) {
+        Ok(narrow) if found <= max => Ok(narrow),
+        _ => Err(EncodeError::TooLarge { field, found, max }),
+    }
+}
+
+/// A part of `found` bytes must be of `wanted`.
+pub(crate) fn same_size(field: &'static str, found: usize, wanted: usize) -> Result<(), EncodeError> {
+    match found == wanted {
+        true => Ok(()),
+        false => Err(EncodeError::Mismatch { field, found: found as u64, wanted: wanted as u64 }),
+    }
+}
+
+/// A field must be there when `behind`, the one behind it, is.
+pub(crate) fn present<T>(
+    field: &'static str,
+    value: Option<T>,
+    behind: &'static str,
+) -> Result<T, EncodeError> {
+    value.ok_or(EncodeError::Missing { field, behind })
+}

@@ -1,7 +1,7 @@
 //! The table of event types: one line each, and everything that depends on the type follows from it.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError};
 use crate::events;
 use crate::format::Format;
 use crate::gtid::Gtid;
@@ -15,10 +15,10 @@ pub(crate) struct Context<'f> {
     pub(crate) format: &'f Format,
 }
 
-/// A body that can be read and written. `encode` gives back exactly what `decode` was given.
+/// A body that can be read and written. `encode` gives back what `decode` was given.
 pub(crate) trait Body<'a>: Sized {
     fn decode(cursor: &mut Cursor<'a>, context: Context<'_>) -> Result<Self, DecodeError>;
-    fn encode(&self, context: Context<'_>, out: &mut Vec<u8>);
+    fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError>;
 }
 
 macro_rules! events {
@@ -69,7 +69,7 @@ macro_rules! events {
         pub enum Event<'a> {
             $(#[doc = concat!("See [`EventType::", stringify!($name), "`].")] $name($view),)*
             /// An event of a type that this crate does not know.
-            Unknown(events::Opaque<'a>),
+            Unknown(events::Unknown<'a>),
         }
 
         impl<'a> Event<'a> {
@@ -86,18 +86,28 @@ macro_rules! events {
                 Ok(event)
             }
 
-            /// Appends the body: what stands between header and checksum.
-            ///
-            /// Decoding and encoding under the same format is the identity, byte for byte. An
-            /// [`Event::Unknown`] is written under whatever code its header gets.
-            pub fn encode(&self, format: &Format, out: &mut Vec<u8>) {
+            /// What the body holds.
+            pub const fn event_type(&self) -> EventType {
                 match self {
-                    $(Self::$name(body) => {
-                        Body::encode(body, Context { event_type: EventType::$name, format }, out)
-                    })*
-                    Self::Unknown(body) => {
-                        Body::encode(body, Context { event_type: EventType::Unknown(0), format }, out)
-                    }
+                    $(Self::$name(_) => EventType::$name,)*
+                    Self::Unknown(unknown) => EventType::from_code(unknown.code),
+                }
+            }
+
+            /// Appends the body: what stands between header and checksum. [`Event::write`] appends the whole.
+            ///
+            /// Encoding what was decoded under the same format gives the same bytes, as long as every number was
+            /// written in the fewest bytes, as all servers do.
+            ///
+            /// # Errors
+            ///
+            /// When a field is too large for its place, or two fields contradict each other. What was decoded
+            /// can always be encoded.
+            pub fn encode(&self, format: &Format, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+                let context = Context { event_type: self.event_type(), format };
+                match self {
+                    $(Self::$name(body) => Body::encode(body, context, out),)*
+                    Self::Unknown(body) => Body::encode(body, context, out),
                 }
             }
         }

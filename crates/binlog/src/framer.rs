@@ -78,7 +78,7 @@ impl Framer {
     }
 
     fn take_format<'a>(&mut self, bytes: &'a [u8]) -> Result<RawEvent<'a>, DecodeError> {
-        let raw = RawEvent::new(bytes, FormatDescription::checksum(bytes))?;
+        let raw = RawEvent::new(bytes, FormatDescription::checksum_in(bytes))?;
         let description = FormatDescription::decode_body(raw.body())?;
         self.format = Some(description.format()?);
         Ok(raw)

@@ -60,6 +60,25 @@ impl Header {
     }
 }
 
+/// Who made an event, when, and how it is marked: what its header says beside what follows from the body and from
+/// its place in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// When the statement started, in seconds since 1970.
+    pub timestamp: u32,
+    /// The server that made the event first.
+    pub server_id: u32,
+    /// See [`Flags`].
+    pub flags: Flags,
+}
+
+impl Header {
+    /// Who made the event, when, and how it is marked.
+    pub const fn origin(&self) -> Origin {
+        Origin { timestamp: self.timestamp, server_id: self.server_id, flags: self.flags }
+    }
+}
+
 /// The header's sixteen flags. Unknown ones are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

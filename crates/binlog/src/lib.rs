@@ -11,6 +11,8 @@
 //! | [`RawEvent::decode`] | one raw event and the log's [`Format`] | [`Event`]: a view with named fields |
 //! | [`PayloadOpener`] | a compressed transaction | the events inside, one at a time |
 //! | [`Event::encode`] | an event | the body it came from, byte for byte |
+//! | [`Event::write`] | an event and who made it | the whole event: header, body, checksum |
+//! | [`RawEvent::rewrite`] | a raw event | the same in another place |
 //!
 //! What it never does: allocate by a size that a header claims, skip bytes that it does not understand without
 //! saying so, or panic on any input.
@@ -33,15 +35,16 @@ mod row;
 mod table;
 mod temporal;
 mod value;
+mod write;
 
 pub use crate::column::{Column, ColumnType, GeometryType};
 pub use crate::cursor::Cursor;
 pub use crate::decimal::Decimal;
-pub use crate::error::{DecodeError, Reason};
+pub use crate::error::{DecodeError, EncodeError, Reason};
 pub use crate::event::{Event, EventType};
 pub use crate::format::{ChecksumAlgorithm, Flavour, Format};
 pub use crate::framer::{EVENT_SIZE_MAX, Framed, Framer, MAGIC, MAGIC_ENCRYPTED};
-pub use crate::header::{Flags, HEADER_SIZE, Header};
+pub use crate::header::{Flags, HEADER_SIZE, Header, Origin};
 pub use crate::json::{Json, JsonChanges};
 pub use crate::payload::{InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadSummary};
 pub use crate::raw::{CHECKSUM_SIZE, Checksum, RawEvent, RawEventBuf};
@@ -49,3 +52,4 @@ pub use crate::row::{Field, FieldIter, Image, ImageDecoder, Row, RowDecoder, Row
 pub use crate::table::{KeyPart, Table, UnknownField};
 pub use crate::temporal::{Date, DateTime, Time, Timestamp};
 pub use crate::value::{Bit, Bytes, Compressed, Geometry, Text, Value, Vector};
+pub use crate::write::NextPosition;

@@ -36,7 +36,7 @@ fn check_as(raw: &RawEvent<'_>, format: &Format) {
 /// The event with this body, under the header of `raw`.
 fn encode(event: &Event<'_>, raw: &RawEvent<'_>, format: &Format) -> Vec<u8> {
     let mut bytes = raw.bytes()[..HEADER_SIZE].to_vec();
-    event.encode(format, &mut bytes);
+    event.encode(format, &mut bytes).expect("what was decoded can be encoded");
     with_size(&bytes).expect("an event has a header")
 }
 

@@ -1,7 +1,7 @@
 //! A file of `LOAD DATA` that is no longer wanted.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
 /// A file of `LOAD DATA` that is no longer wanted: the statement failed.
@@ -19,7 +19,8 @@ impl<'a> Body<'a> for DeleteFile {
         Ok(Self { file_id: cursor.u32()? })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(&self.file_id.to_le_bytes());
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! A `LOAD DATA` statement whose file came in pieces before it.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 use crate::events::query::{Query, QueryHead};
 
@@ -59,8 +59,8 @@ impl<'a> Body<'a> for ExecuteLoadQuery<'a> {
         Ok(Self { query, file_id, name_start, name_end, duplicates })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
-        self.query.encode_head(out);
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.query.encode_head(out)?;
         out.extend_from_slice(&self.file_id.to_le_bytes());
         out.extend_from_slice(&self.name_start.to_le_bytes());
         out.extend_from_slice(&self.name_end.to_le_bytes());
@@ -71,5 +71,6 @@ impl<'a> Body<'a> for ExecuteLoadQuery<'a> {
             DuplicateHandling::Unknown(code) => code,
         });
         self.query.encode_after(out);
+        Ok(())
     }
 }

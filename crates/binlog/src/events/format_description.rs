@@ -1,7 +1,7 @@
 //! The first event of every log: who wrote it, and how.
 
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, EncodeError, Reason, same_size};
 use crate::event::{Body, Context};
 use crate::format::{ChecksumAlgorithm, Flavour, Format};
 use crate::header::HEADER_SIZE;
@@ -14,7 +14,7 @@ pub struct FormatDescription<'a> {
     /// 4 for every log since MySQL 5.0.
     pub binlog_version: u16,
     /// Fifty bytes, zeros at the end.
-    pub server_version: &'a [u8],
+    pub server_version: &'a [u8; SERVER_VERSION_SIZE],
     /// When the server started, if this is its first log since then; else 0. Seconds since 1970.
     pub created: u32,
     /// Bytes in an event's header: 19.
@@ -43,13 +43,14 @@ impl<'a> FormatDescription<'a> {
     pub(crate) fn decode_body(body: &'a [u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::at(body, HEADER_SIZE);
         let binlog_version = cursor.u16()?;
-        let server_version = cursor.bytes(SERVER_VERSION_SIZE)?;
+        let server_version = cursor.array_ref()?;
         let created = cursor.u32()?;
         let header_size = cursor.u8()?;
         let rest = cursor.rest();
         let (post_header_sizes, checksum_algorithm) = match rest.split_last() {
-            Some((algorithm, sizes)) if has_checksum(server_version) => (sizes, Some(*algorithm)),
-            _ => (rest, None),
+            _ if !has_checksum(server_version) => (rest, None),
+            Some((algorithm, sizes)) => (sizes, Some(*algorithm)),
+            None => return Err(cursor.error(Reason::Short { wanted: 1, found: 0 })),
         };
         Ok(Self {
             binlog_version,
@@ -66,9 +67,16 @@ impl<'a> FormatDescription<'a> {
         version_text(self.server_version)
     }
 
-    /// Whether a CRC32 stands behind the format description in `bytes`: since MySQL 5.6.1 always, even if the
-    /// other events have none.
-    pub(crate) fn checksum(bytes: &[u8]) -> Checksum {
+    /// Whether a CRC32 stands behind this event: since MySQL 5.6.1 always, even if the other events have none.
+    pub const fn checksum(&self) -> Checksum {
+        match self.checksum_algorithm {
+            Some(_) => Checksum::Crc32,
+            None => Checksum::Absent,
+        }
+    }
+
+    /// The same for the format description in `bytes`, not yet decoded.
+    pub(crate) fn checksum_in(bytes: &[u8]) -> Checksum {
         let version = bytes.get(HEADER_SIZE + 2..HEADER_SIZE + 2 + SERVER_VERSION_SIZE);
         match version {
             Some(version) if has_checksum(version) && bytes.len() > HEADER_SIZE + FIXED_SIZE + 4 => {
@@ -121,13 +129,22 @@ impl<'a> Body<'a> for FormatDescription<'a> {
         Self::decode_body(cursor.take_rest())
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match self.checksum_algorithm {
+            None if has_checksum(self.server_version) => {
+                let (field, behind) = ("checksum_algorithm", "the end, since server version 5.6.1");
+                return Err(EncodeError::Missing { field, behind });
+            }
+            Some(_) if !has_checksum(self.server_version) => same_size("checksum_algorithm", 1, 0)?,
+            _ => {}
+        }
         out.extend_from_slice(&self.binlog_version.to_le_bytes());
         out.extend_from_slice(self.server_version);
         out.extend_from_slice(&self.created.to_le_bytes());
         out.push(self.header_size);
         out.extend_from_slice(self.post_header_sizes);
         out.extend(self.checksum_algorithm);
+        Ok(())
     }
 }
 

@@ -1,9 +1,11 @@
 //! The start of a transaction: its identifier, its place in the logical clock, its times and its size.
 
 use crate::cursor::{Cursor, put_lenenc};
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError, narrow, present};
 use crate::event::{Body, Context};
 use crate::gtid::{Gno, Gtid, Tag, Tsid, Uuid};
+use crate::header::HEADER_SIZE;
+use crate::raw::Checksum;
 
 /// The start of a transaction, with its identifier or (type Anonymous_Gtid) without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub struct GtidEvent<'a> {
     pub stamps: Option<CommitStamps>,
     /// Which fields were written.
     pub layout: GtidLayout,
-    /// Bytes behind the known fields.
+    /// Bytes behind the known fields; also all of them behind a clock of an unknown kind.
     pub rest: &'a [u8],
 }
 
@@ -57,8 +59,6 @@ pub struct CommitStamps {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GtidLayout {
-    /// The byte in front of the clock; 2 when there is one.
-    pub clock_typecode: Option<u8>,
     /// Was the original commit time written though equal?
     pub original_commit_written: bool,
     /// Was the original server version written though equal?
@@ -69,10 +69,50 @@ impl GtidEvent<'_> {
     /// Flag: the transaction may hold statements, not only rows.
     pub const MAY_HAVE_STATEMENTS: u8 = 1;
 
+    /// Sets the transaction's size to this event's own plus `behind`: the bytes of all events behind it, as they
+    /// stand in the log. An event without that field, from before MySQL 8.0.2, stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// When the event cannot be encoded.
+    pub fn settle_transaction_size(&mut self, behind: u64, checksum: Checksum) -> Result<(), EncodeError> {
+        let mut event = *self;
+        if event.stamps.is_none_or(|stamps| stamps.transaction_size.is_none()) {
+            return Ok(());
+        }
+        settle_transaction_size(behind, checksum, |size, out| {
+            event.stamps = event.stamps.map(|stamps| CommitStamps { transaction_size: Some(size), ..stamps });
+            event.put(out)
+        })?;
+        *self = event;
+        Ok(())
+    }
+
     /// The identifier; `None` when anonymous or out of range.
     pub fn gtid(&self) -> Option<Gtid> {
         let gno = Gno::new(u64::try_from(self.gno).ok()?)?;
         Some(Gtid { tsid: Tsid { uuid: self.uuid, tag: Tag::NONE }, gno })
+    }
+}
+
+/// Lets `put` write an event's body with the size of the whole transaction in it, until that size is true.
+///
+/// It is a number of variable length that counts the event it stands in: a larger number makes a larger event, and
+/// so a still larger number. Counting up from 0 ends at the smallest that is true.
+pub(crate) fn settle_transaction_size(
+    behind: u64,
+    checksum: Checksum,
+    mut put: impl FnMut(u64, &mut Vec<u8>) -> Result<(), EncodeError>,
+) -> Result<(), EncodeError> {
+    let (mut said, mut body) = (0, Vec::new());
+    loop {
+        body.clear();
+        put(said, &mut body)?;
+        let found = behind.saturating_add((HEADER_SIZE + body.len() + checksum.size()) as u64);
+        if found == said {
+            return Ok(());
+        }
+        said = found;
     }
 }
 
@@ -89,7 +129,7 @@ const VERSION_FOLLOWS: u32 = 1 << 31;
 //    1  flags
 //   16  uuid
 //    8  gno
-//    1  clock_typecode: 2 (from here on since 5.7)
+//    1  2: a clock follows (from here on since 5.7)
 //    8  last_committed
 //    8  sequence_number
 //    7  immediate_commit_us; bit 55: another follows (from here on since 8.0.1)
@@ -105,12 +145,8 @@ impl<'a> Body<'a> for GtidEvent<'a> {
         let gno = cursor.i64()?;
         let mut event =
             Self { flags, uuid, gno, clock: None, stamps: None, layout: GtidLayout::default(), rest: &[] };
-        if cursor.is_empty() {
-            return Ok(event);
-        }
-        let typecode = cursor.u8()?;
-        event.layout.clock_typecode = Some(typecode);
-        if typecode == CLOCK_TYPECODE {
+        if cursor.rest().first() == Some(&CLOCK_TYPECODE) {
+            cursor.u8()?;
             let (last_committed, sequence_number) = (cursor.i64()?, cursor.i64()?);
             event.clock = Some(LogicalClock { last_committed, sequence_number });
             if !cursor.is_empty() {
@@ -121,19 +157,27 @@ impl<'a> Body<'a> for GtidEvent<'a> {
         Ok(event)
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.put(out)
+    }
+}
+
+impl GtidEvent<'_> {
+    fn put(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.push(self.flags);
         out.extend_from_slice(self.uuid.as_bytes());
         out.extend_from_slice(&self.gno.to_le_bytes());
-        out.extend(self.layout.clock_typecode);
         if let Some(clock) = self.clock {
+            out.push(CLOCK_TYPECODE);
             out.extend_from_slice(&clock.last_committed.to_le_bytes());
             out.extend_from_slice(&clock.sequence_number.to_le_bytes());
         }
         if let Some(stamps) = self.stamps {
-            encode_stamps(&stamps, self.layout, out);
+            present("clock", self.clock, "stamps")?;
+            encode_stamps(&stamps, self.layout, out)?;
         }
         out.extend_from_slice(self.rest);
+        Ok(())
     }
 }
 
@@ -166,24 +210,106 @@ fn decode_stamps(cursor: &mut Cursor<'_>, layout: &mut GtidLayout) -> Result<Com
     Ok(stamps)
 }
 
-fn encode_stamps(stamps: &CommitStamps, layout: GtidLayout, out: &mut Vec<u8>) {
-    let twice = layout.original_commit_written || stamps.original_commit_us != stamps.immediate_commit_us;
-    let first = stamps.immediate_commit_us | if twice { COMMIT_TIME_FOLLOWS } else { 0 };
-    out.extend_from_slice(&first.to_le_bytes()[..7]);
-    if twice {
-        out.extend_from_slice(&stamps.original_commit_us.to_le_bytes()[..7]);
+fn encode_stamps(stamps: &CommitStamps, layout: GtidLayout, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    put_commit_times(stamps, layout, out)?;
+    if let Some(size) = stamps.transaction_size {
+        put_lenenc(out, size);
     }
-    let Some(size) = stamps.transaction_size else { return };
-    put_lenenc(out, size);
-    let Some(immediate) = stamps.immediate_server_version else { return };
-    let original = stamps.original_server_version.unwrap_or(immediate);
-    let twice = layout.original_version_written || original != immediate;
-    let first = immediate | if twice { VERSION_FOLLOWS } else { 0 };
-    out.extend_from_slice(&first.to_le_bytes());
-    if twice {
-        out.extend_from_slice(&original.to_le_bytes());
+    if let Some(immediate) = stamps.immediate_server_version {
+        present("transaction_size", stamps.transaction_size, "immediate_server_version")?;
+        put_versions(immediate, stamps.original_server_version.unwrap_or(immediate), layout, out)?;
     }
     if let Some(ticket) = stamps.commit_group_ticket {
+        present("immediate_server_version", stamps.immediate_server_version, "commit_group_ticket")?;
         out.extend_from_slice(&ticket.to_le_bytes());
+    }
+    Ok(())
+}
+
+fn put_commit_times(stamps: &CommitStamps, layout: GtidLayout, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let immediate = narrow("immediate_commit_us", stamps.immediate_commit_us, COMMIT_TIME_FOLLOWS - 1)?;
+    let original = narrow("original_commit_us", stamps.original_commit_us, (1_u64 << 56) - 1)?;
+    if original == immediate && !layout.original_commit_written {
+        out.extend_from_slice(&immediate.to_le_bytes()[..7]);
+    } else {
+        out.extend_from_slice(&(immediate | COMMIT_TIME_FOLLOWS).to_le_bytes()[..7]);
+        out.extend_from_slice(&original.to_le_bytes()[..7]);
+    }
+    Ok(())
+}
+
+fn put_versions(
+    immediate: u32,
+    original: u32,
+    layout: GtidLayout,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    narrow("immediate_server_version", u64::from(immediate), VERSION_FOLLOWS - 1)?;
+    if original == immediate && !layout.original_version_written {
+        out.extend_from_slice(&immediate.to_le_bytes());
+    } else {
+        out.extend_from_slice(&(immediate | VERSION_FOLLOWS).to_le_bytes());
+        out.extend_from_slice(&original.to_le_bytes());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CommitStamps, GtidEvent, GtidLayout, LogicalClock};
+    use crate::gtid::Uuid;
+    use crate::header::HEADER_SIZE;
+    use crate::raw::Checksum;
+
+    /// The first transaction of a log by 8.0.29, with all fields.
+    fn event() -> GtidEvent<'static> {
+        GtidEvent {
+            flags: 0,
+            uuid: Uuid::from_u128(0x2d6e_8214_9918_11ec_ac13_0010_e0dc_39c0),
+            gno: 1,
+            clock: Some(LogicalClock { last_committed: 0, sequence_number: 1 }),
+            stamps: Some(CommitStamps {
+                immediate_commit_us: 0x05_d920_9c91_262a,
+                original_commit_us: 0x05_d920_9c91_262a,
+                transaction_size: Some(407),
+                immediate_server_version: Some(80_029),
+                original_server_version: Some(80_029),
+                commit_group_ticket: None,
+            }),
+            layout: GtidLayout::default(),
+            rest: &[],
+        }
+    }
+
+    fn size_said(event: &GtidEvent<'_>) -> Option<u64> {
+        event.stamps.and_then(|stamps| stamps.transaction_size)
+    }
+
+    #[test]
+    fn a_servers_transaction_size_is_ours() {
+        let mut again = event();
+        again.settle_transaction_size(407 - 79, Checksum::Crc32).unwrap();
+        assert_eq!(again, event());
+    }
+
+    #[test]
+    fn transaction_sizes_count_themselves() {
+        for checksum in [Checksum::Absent, Checksum::Crc32] {
+            for behind in (0..700).chain(65_000..66_000).chain(16_776_900..16_777_300).chain([1 << 50]) {
+                let (mut event, mut body) = (event(), Vec::new());
+                event.settle_transaction_size(behind, checksum).unwrap();
+                event.put(&mut body).unwrap();
+                let size = (HEADER_SIZE + body.len() + checksum.size()) as u64 + behind;
+                assert_eq!(size_said(&event), Some(size));
+            }
+        }
+    }
+
+    #[test]
+    fn an_event_without_a_transaction_size_gets_none() {
+        let old = GtidEvent { stamps: None, ..event() };
+        let mut again = old;
+        again.settle_transaction_size(1000, Checksum::Crc32).unwrap();
+        assert_eq!(again, old);
     }
 }

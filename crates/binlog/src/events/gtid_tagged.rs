@@ -1,10 +1,11 @@
 //! The start of a transaction whose identifier has a tag: MySQL 8.3 and later.
 
 use crate::cursor::{Cursor, put_varlen, put_varlen_signed};
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, EncodeError, Reason, present};
 use crate::event::{Body, Context};
-use crate::events::gtid::{CommitStamps, LogicalClock};
+use crate::events::gtid::{CommitStamps, LogicalClock, settle_transaction_size};
 use crate::gtid::{Gno, Gtid, Tag, Tsid, Uuid};
+use crate::raw::Checksum;
 
 /// The start of a transaction whose identifier has a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,22 @@ pub struct GtidTagged<'a> {
 }
 
 impl GtidTagged<'_> {
+    /// Sets the transaction's size to this event's own plus `behind`: the bytes of all events behind it, as they
+    /// stand in the log.
+    ///
+    /// # Errors
+    ///
+    /// When the event cannot be encoded.
+    pub fn settle_transaction_size(&mut self, behind: u64, checksum: Checksum) -> Result<(), EncodeError> {
+        let mut event = *self;
+        settle_transaction_size(behind, checksum, |size, out| {
+            event.stamps.transaction_size = Some(size);
+            event.put(out)
+        })?;
+        *self = event;
+        Ok(())
+    }
+
     /// The identifier; `None` when the number is out of range.
     pub fn gtid(&self) -> Option<Gtid> {
         let gno = Gno::new(u64::try_from(self.gno).ok()?)?;
@@ -101,8 +118,14 @@ impl<'a> Body<'a> for GtidTagged<'a> {
         Ok(Self { flags, uuid, gno, tag, clock, stamps, fields_needed, rest: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
-        let fields = self.encode_fields();
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.put(out)
+    }
+}
+
+impl GtidTagged<'_> {
+    fn put(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let fields = self.encode_fields()?;
         let mut head = Vec::with_capacity(4);
         put_varlen(&mut head, self.fields_needed);
         put_varlen(&mut head, fields.len() as u64);
@@ -112,11 +135,10 @@ impl<'a> Body<'a> for GtidTagged<'a> {
         put_varlen(out, (1 + head.len() + fields.len()) as u64);
         put_varlen(out, self.fields_needed);
         out.extend_from_slice(&fields);
+        Ok(())
     }
-}
 
-impl GtidTagged<'_> {
-    fn encode_fields(&self) -> Vec<u8> {
+    fn encode_fields(&self) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::with_capacity(128);
         let stamps = &self.stamps;
         put_field(&mut out, 0, self.flags);
@@ -131,16 +153,19 @@ impl GtidTagged<'_> {
         if stamps.original_commit_us != stamps.immediate_commit_us {
             put_field(&mut out, 7, stamps.original_commit_us);
         }
-        put_field(&mut out, 8, stamps.transaction_size.unwrap_or(0));
-        put_field(&mut out, 9, u64::from(stamps.immediate_server_version.unwrap_or(0)));
-        if stamps.original_server_version != stamps.immediate_server_version {
-            put_field(&mut out, 10, u64::from(stamps.original_server_version.unwrap_or(0)));
+        let transaction_size = stamps.transaction_size;
+        put_field(&mut out, 8, present("transaction_size", transaction_size, "immediate_server_version")?);
+        let version = stamps.immediate_server_version;
+        let version = present("immediate_server_version", version, "the end of a tagged GTID")?;
+        put_field(&mut out, 9, u64::from(version));
+        if let Some(original) = stamps.original_server_version.filter(|original| *original != version) {
+            put_field(&mut out, 10, u64::from(original));
         }
         if let Some(ticket) = stamps.commit_group_ticket {
             put_field(&mut out, 11, ticket);
         }
         out.extend_from_slice(self.rest);
-        out
+        Ok(out)
     }
 }
 
@@ -240,6 +265,8 @@ mod tests {
     use crate::events::{CommitStamps, LogicalClock};
     use crate::format::{ChecksumAlgorithm, Flavour, Format};
     use crate::gtid::{Tag, Uuid};
+    use crate::header::HEADER_SIZE;
+    use crate::raw::Checksum;
 
     /// As MySQL 9.2 wrote it.
     const BODY: [u8; 59] = [
@@ -286,7 +313,7 @@ mod tests {
 
     fn encode(event: &GtidTagged<'_>) -> Vec<u8> {
         let (mut out, format) = (Vec::new(), format());
-        event.encode(Context { event_type: EventType::GtidTagged, format: &format }, &mut out);
+        event.encode(Context { event_type: EventType::GtidTagged, format: &format }, &mut out).unwrap();
         out
     }
 
@@ -309,6 +336,18 @@ mod tests {
             let short = u64::from((125..=127).contains(&fields));
             assert_eq!(declared + short, body.len() as u64);
             assert_eq!(decode(&body), Ok(event));
+        }
+    }
+
+    #[test]
+    fn transaction_sizes_count_themselves() {
+        for checksum in [Checksum::Absent, Checksum::Crc32] {
+            for behind in (0..700).chain(16_000..17_000).chain(2_097_000..2_097_200).chain([1 << 50]) {
+                let mut event = event();
+                event.settle_transaction_size(behind, checksum).unwrap();
+                let size = (HEADER_SIZE + encode(&event).len() + checksum.size()) as u64 + behind;
+                assert_eq!(event.stamps.transaction_size, Some(size));
+            }
         }
     }
 

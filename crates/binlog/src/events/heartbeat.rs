@@ -1,7 +1,7 @@
 //! Signs of life from a source with nothing to send. Never in a file.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
 /// A sign of life from a source with nothing to send; the position is the header's.
@@ -19,8 +19,9 @@ impl<'a> Body<'a> for Heartbeat<'a> {
         Ok(Self { file: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(self.file);
+        Ok(())
     }
 }
 
@@ -58,7 +59,8 @@ impl<'a> Body<'a> for HeartbeatV2<'a> {
         }
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(self.fields);
+        Ok(())
     }
 }

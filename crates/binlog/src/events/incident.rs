@@ -1,7 +1,7 @@
 //! Something happened on the source that its log cannot tell.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError, narrow};
 use crate::event::{Body, Context};
 
 /// Something happened on the source that its log cannot tell: replicas must stop.
@@ -36,9 +36,10 @@ impl<'a> Body<'a> for Incident<'a> {
         Ok(Self { incident, message: cursor.bytes(size)? })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(&self.incident.to_le_bytes());
-        out.push(self.message.len() as u8);
+        out.push(narrow("size of the message", self.message.len() as u64, u8::MAX)?);
         out.extend_from_slice(self.message);
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! An integer that the next statement depends on.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
 /// An integer that the next statement depends on.
@@ -40,12 +40,13 @@ impl<'a> Body<'a> for Intvar {
         Ok(Self { kind, value: cursor.u64()? })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.push(match self.kind {
             IntvarKind::LastInsertId => 1,
             IntvarKind::InsertId => 2,
             IntvarKind::Unknown(code) => code,
         });
         out.extend_from_slice(&self.value.to_le_bytes());
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! A piece of a file that `LOAD DATA` reads.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
 /// A piece of a file that `LOAD DATA` reads: the first (Begin_load_query) or a later one (Append_block).
@@ -22,8 +22,9 @@ impl<'a> Body<'a> for LoadBlock<'a> {
         Ok(Self { file_id: cursor.u32()?, block: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(&self.file_id.to_le_bytes());
         out.extend_from_slice(self.block);
+        Ok(())
     }
 }

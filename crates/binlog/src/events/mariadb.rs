@@ -1,7 +1,7 @@
 //! What only MariaDB writes.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError, narrow};
 use crate::event::{Body, Context};
 use crate::events::query::{Query, QueryHead};
 use crate::events::rows::Rows;
@@ -51,11 +51,12 @@ impl<'a> Body<'a> for MariadbGtidEvent<'a> {
         })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(&self.sequence_number.to_le_bytes());
         out.extend_from_slice(&self.domain_id.to_le_bytes());
         out.push(self.flags);
         out.extend_from_slice(self.rest);
+        Ok(())
     }
 }
 
@@ -90,9 +91,10 @@ impl<'a> Body<'a> for MariadbGtidList<'a> {
         Ok(Self { count_and_flags: cursor.u32()?, entries: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(&self.count_and_flags.to_le_bytes());
         out.extend_from_slice(self.entries);
+        Ok(())
     }
 }
 
@@ -115,10 +117,12 @@ impl<'a> Body<'a> for MariadbBinlogCheckpoint<'a> {
         Ok(Self { file: cursor.bytes(size)?, rest: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
-        out.extend_from_slice(&(self.file.len() as u32).to_le_bytes());
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let size = narrow("size of the file's name", self.file.len() as u64, u32::MAX)?;
+        out.extend_from_slice(&size.to_le_bytes());
         out.extend_from_slice(self.file);
         out.extend_from_slice(self.rest);
+        Ok(())
     }
 }
 
@@ -143,10 +147,11 @@ impl<'a> Body<'a> for MariadbStartEncryption<'a> {
         Ok(Self { scheme: cursor.u8()?, key_version: cursor.u32()?, nonce: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.push(self.scheme);
         out.extend_from_slice(&self.key_version.to_le_bytes());
         out.extend_from_slice(self.nonce);
+        Ok(())
     }
 }
 
@@ -164,9 +169,10 @@ impl<'a> Body<'a> for MariadbQueryCompressed<'a> {
         Ok(Self { query: Query::decode_after(&head, cursor)? })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
-        self.query.encode_head(out);
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.query.encode_head(out)?;
         self.query.encode_after(out);
+        Ok(())
     }
 }
 
@@ -183,7 +189,7 @@ impl<'a> Body<'a> for MariadbRowsCompressed<'a> {
         Ok(Self { rows: Rows::decode(cursor, context)? })
     }
 
-    fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) {
-        self.rows.encode(context, out);
+    fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.rows.encode(context, out)
     }
 }

@@ -42,7 +42,7 @@ pub use self::mariadb::{
     MariadbBinlogCheckpoint, MariadbGtidEvent, MariadbGtidList, MariadbQueryCompressed,
     MariadbRowsCompressed, MariadbStartEncryption,
 };
-pub use self::opaque::Opaque;
+pub use self::opaque::{Opaque, Unknown};
 pub use self::previous_gtids::PreviousGtids;
 pub use self::query::{Query, StatusVar, StatusVars};
 pub use self::rand::Rand;

@@ -1,7 +1,7 @@
 //! Which transactions all earlier files hold.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
 /// Which transactions all earlier files hold.
@@ -17,7 +17,8 @@ impl<'a> Body<'a> for PreviousGtids<'a> {
         Ok(Self { set: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(self.set);
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! A statement, with the session variables it depends on.
 
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, EncodeError, Reason, narrow};
 use crate::event::{Body, Context};
 
 /// A statement, with the session variables it depends on.
@@ -76,12 +76,15 @@ impl<'a> Query<'a> {
         })
     }
 
-    pub(crate) fn encode_head(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode_head(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let database_size = narrow("size of the database's name", self.database.len() as u64, u8::MAX)?;
+        let status_size = narrow("size of the session variables", self.status.bytes.len() as u64, u16::MAX)?;
         out.extend_from_slice(&self.thread_id.to_le_bytes());
         out.extend_from_slice(&self.exec_time.to_le_bytes());
-        out.push(self.database.len() as u8);
+        out.push(database_size);
         out.extend_from_slice(&self.error_code.to_le_bytes());
-        out.extend_from_slice(&(self.status.bytes.len() as u16).to_le_bytes());
+        out.extend_from_slice(&status_size.to_le_bytes());
+        Ok(())
     }
 
     pub(crate) fn encode_after(&self, out: &mut Vec<u8>) {
@@ -98,9 +101,10 @@ impl<'a> Body<'a> for Query<'a> {
         Self::decode_after(&head, cursor)
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
-        self.encode_head(out);
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.encode_head(out)?;
         self.encode_after(out);
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The seeds of `RAND()` in the next statement.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
 /// The seeds of `RAND()` in the next statement.
@@ -22,8 +22,9 @@ impl<'a> Body<'a> for Rand {
         Ok(Self { seed1: cursor.u64()?, seed2: cursor.u64()? })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(&self.seed1.to_le_bytes());
         out.extend_from_slice(&self.seed2.to_le_bytes());
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The log goes on in another file.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
 /// The log goes on in another file.
@@ -22,8 +22,9 @@ impl<'a> Body<'a> for Rotate<'a> {
         Ok(Self { position: cursor.u64()?, file: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(&self.position.to_le_bytes());
         out.extend_from_slice(self.file);
+        Ok(())
     }
 }

@@ -1,8 +1,9 @@
 //! Changed rows of one table.
 
 use crate::cursor::{Cursor, lenenc_size, put_lenenc};
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, EncodeError, Reason, narrow, same_size};
 use crate::event::{Body, Context, EventType};
+use crate::events::table_map::{put_table_id, table_id};
 use crate::header::HEADER_SIZE;
 
 /// Changed rows of one table. The rows themselves stay undecoded here: a row decoder, made from the table's map,
@@ -55,6 +56,13 @@ pub enum RowsKind {
     PartialUpdate,
 }
 
+impl RowsKind {
+    /// Does each row have an image after the change, behind the one before it?
+    pub const fn has_after(self) -> bool {
+        matches!(self, Self::Update | Self::PartialUpdate)
+    }
+}
+
 /// A rows event's flags. Unknown ones are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -104,43 +112,37 @@ impl ColumnSet<'_> {
 impl<'a> Body<'a> for Rows<'a> {
     fn decode(cursor: &mut Cursor<'a>, context: Context<'_>) -> Result<Self, DecodeError> {
         let shape = Shape::of(context.event_type);
-        let table_id = match context.format.post_header_size(context.event_type) {
-            Some(6) => u64::from(cursor.u32()?),
-            _ => cursor.u48()?,
-        };
+        let table_id = table_id(cursor, context)?;
         let flags = RowsFlags(cursor.u16()?);
         let extra = match shape.has_extra {
             true => Some(extra(cursor)?),
             false => None,
         };
         let column_count = cursor.lenenc()?;
-        let set_size = usize::try_from(column_count.div_ceil(8)).unwrap_or(usize::MAX);
+        let set_size = set_size(column_count);
         let columns = ColumnSet { bits: cursor.bytes(set_size)? };
-        let columns_after = match shape.kind {
-            RowsKind::Update | RowsKind::PartialUpdate => Some(ColumnSet { bits: cursor.bytes(set_size)? }),
-            RowsKind::Write | RowsKind::Delete => None,
+        let columns_after = match shape.kind.has_after() {
+            true => Some(ColumnSet { bits: cursor.bytes(set_size)? }),
+            false => None,
         };
         let rows = cursor.take_rest();
         Ok(Self { kind: shape.kind, table_id, flags, extra, column_count, columns, columns_after, rows })
     }
 
-    fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) {
-        let id_size = match context.format.post_header_size(context.event_type) {
-            Some(6) => 4,
-            _ => 6,
-        };
-        out.extend_from_slice(&self.table_id.to_le_bytes()[..id_size]);
+    fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let shape = Shape::of(context.event_type);
+        put_table_id(out, self.table_id, context)?;
         out.extend_from_slice(&self.flags.0.to_le_bytes());
-        if let Some(extra) = self.extra {
-            out.extend_from_slice(&(extra.len() as u16 + 2).to_le_bytes());
-            out.extend_from_slice(extra);
-        }
+        put_extra(out, self.extra.unwrap_or_default(), shape.has_extra)?;
         put_lenenc(out, self.column_count);
+        let set_size = set_size(self.column_count);
+        let after = self.columns_after.map_or(&[][..], |columns| columns.bits);
+        same_size("columns", self.columns.bits.len(), set_size)?;
+        same_size("columns_after", after.len(), if shape.kind.has_after() { set_size } else { 0 })?;
         out.extend_from_slice(self.columns.bits);
-        if let Some(after) = self.columns_after {
-            out.extend_from_slice(after.bits);
-        }
+        out.extend_from_slice(after);
         out.extend_from_slice(self.rows);
+        Ok(())
     }
 }
 
@@ -155,6 +157,21 @@ fn extra<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], DecodeError> {
             Err(here.error(Reason::Unexpected { field, found, wanted: "2 or more" }))
         }
     }
+}
+
+fn put_extra(out: &mut Vec<u8>, extra: &[u8], has_extra: bool) -> Result<(), EncodeError> {
+    if !has_extra {
+        return same_size("extra", extra.len(), 0);
+    }
+    let size = narrow("size of the extra fields", extra.len() as u64 + 2, u16::MAX)?;
+    out.extend_from_slice(&size.to_le_bytes());
+    out.extend_from_slice(extra);
+    Ok(())
+}
+
+/// Bytes in a [`ColumnSet`] of so many columns.
+fn set_size(column_count: u64) -> usize {
+    usize::try_from(column_count.div_ceil(8)).unwrap_or(usize::MAX)
 }
 
 /// What depends on the type code alone.

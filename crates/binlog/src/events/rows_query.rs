@@ -1,7 +1,7 @@
 //! The statement whose rows follow.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
 /// The statement whose rows follow, for people to read.
@@ -22,8 +22,9 @@ impl<'a> Body<'a> for RowsQuery<'a> {
         Ok(Self { size_low: cursor.u8()?, sql: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.push(self.size_low);
         out.extend_from_slice(self.sql);
+        Ok(())
     }
 }

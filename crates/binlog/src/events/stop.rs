@@ -1,7 +1,7 @@
 //! The server stopped here.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
 /// The server stopped here. No body.
@@ -14,5 +14,7 @@ impl<'a> Body<'a> for Stop {
         Ok(Self)
     }
 
-    fn encode(&self, _: Context<'_>, _: &mut Vec<u8>) {}
+    fn encode(&self, _: Context<'_>, _: &mut Vec<u8>) -> Result<(), EncodeError> {
+        Ok(())
+    }
 }

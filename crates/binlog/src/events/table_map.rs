@@ -1,7 +1,7 @@
 //! Which table the rows that follow belong to, and what its columns are.
 
 use crate::cursor::{Cursor, lenenc_size, put_lenenc};
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError, narrow, same_size};
 use crate::event::{Body, Context};
 use crate::header::HEADER_SIZE;
 
@@ -60,10 +60,7 @@ impl TableMap<'_> {
 //    *  optional: to the end of the body
 impl<'a> Body<'a> for TableMap<'a> {
     fn decode(cursor: &mut Cursor<'a>, context: Context<'_>) -> Result<Self, DecodeError> {
-        let table_id = match context.format.post_header_size(context.event_type) {
-            Some(6) => u64::from(cursor.u32()?),
-            _ => cursor.u48()?,
-        };
+        let table_id = table_id(cursor, context)?;
         let flags = cursor.u16()?;
         let database = name(cursor)?;
         let table = name(cursor)?;
@@ -74,12 +71,9 @@ impl<'a> Body<'a> for TableMap<'a> {
         Ok(Self { table_id, flags, database, table, column_types, metadata, nullable, optional })
     }
 
-    fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) {
-        let id_size = match context.format.post_header_size(context.event_type) {
-            Some(6) => 4,
-            _ => 6,
-        };
-        out.extend_from_slice(&self.table_id.to_le_bytes()[..id_size]);
+    fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        same_size("nullable", self.nullable.len(), self.column_types.len().div_ceil(8))?;
+        put_table_id(out, self.table_id, context)?;
         out.extend_from_slice(&self.flags.to_le_bytes());
         for name in [self.database, self.table] {
             put_lenenc(out, name.len() as u64);
@@ -92,6 +86,30 @@ impl<'a> Body<'a> for TableMap<'a> {
         out.extend_from_slice(self.metadata);
         out.extend_from_slice(self.nullable);
         out.extend_from_slice(self.optional);
+        Ok(())
+    }
+}
+
+/// A table's number: of 6 bytes, or of 4 if the format says that 6 bytes stand in front of the body.
+pub(crate) fn table_id(cursor: &mut Cursor<'_>, context: Context<'_>) -> Result<u64, DecodeError> {
+    match table_id_size(context) {
+        4 => cursor.u32().map(u64::from),
+        _ => cursor.u48(),
+    }
+}
+
+/// Appends what [`table_id`] reads.
+pub(crate) fn put_table_id(out: &mut Vec<u8>, id: u64, context: Context<'_>) -> Result<(), EncodeError> {
+    let size = table_id_size(context);
+    narrow("table_id", id, (1_u64 << (8 * size)) - 1)?;
+    out.extend_from_slice(&id.to_le_bytes()[..size]);
+    Ok(())
+}
+
+fn table_id_size(context: Context<'_>) -> usize {
+    match context.format.post_header_size(context.event_type) {
+        Some(6) => 4,
+        _ => 6,
     }
 }
 

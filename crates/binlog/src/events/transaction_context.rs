@@ -1,7 +1,7 @@
 //! What a replication group needs to certify a transaction.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError, narrow};
 use crate::event::{Body, Context};
 
 /// What a replication group needs to certify a transaction.
@@ -53,15 +53,17 @@ impl<'a> Body<'a> for TransactionContext<'a> {
         })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
-        out.push(self.server_uuid.len() as u8);
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        out.push(narrow("size of the server's UUID", self.server_uuid.len() as u64, u8::MAX)?);
         out.extend_from_slice(&self.thread_id.to_le_bytes());
         out.push(self.gtid_specified);
-        out.extend_from_slice(&(self.snapshot_version.len() as u32).to_le_bytes());
+        let size = narrow("size of the snapshot version", self.snapshot_version.len() as u64, u32::MAX)?;
+        out.extend_from_slice(&size.to_le_bytes());
         out.extend_from_slice(&self.write_set_count.to_le_bytes());
         out.extend_from_slice(&self.read_set_count.to_le_bytes());
         out.extend_from_slice(self.server_uuid);
         out.extend_from_slice(self.snapshot_version);
         out.extend_from_slice(self.items);
+        Ok(())
     }
 }

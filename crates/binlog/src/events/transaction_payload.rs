@@ -1,7 +1,7 @@
 //! A whole transaction in one event, compressed.
 
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, EncodeError, Reason};
 use crate::event::{Body, Context};
 
 /// A whole transaction in one event, compressed: everything behind its GTID event, up to and with its commit.
@@ -79,10 +79,11 @@ impl<'a> Body<'a> for TransactionPayload<'a> {
         Ok(Self { compression, uncompressed_size, fields, payload, rest: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(self.fields);
         out.extend_from_slice(self.payload);
         out.extend_from_slice(self.rest);
+        Ok(())
     }
 }
 

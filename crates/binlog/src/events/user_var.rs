@@ -1,7 +1,7 @@
 //! A user variable that the next statement reads.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError, narrow};
 use crate::event::{Body, Context};
 
 /// A user variable that the next statement reads.
@@ -53,14 +53,20 @@ impl<'a> Body<'a> for UserVar<'a> {
         Ok(Self { name, value: Some(UserValue { kind, collation, bytes, flags }) })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
-        out.extend_from_slice(&(self.name.len() as u32).to_le_bytes());
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let name_size = narrow("size of a variable's name", self.name.len() as u64, u32::MAX)?;
+        out.extend_from_slice(&name_size.to_le_bytes());
         out.extend_from_slice(self.name);
-        let Some(value) = self.value else { return out.push(1) };
+        let Some(value) = self.value else {
+            out.push(1);
+            return Ok(());
+        };
         out.extend_from_slice(&[0, value.kind]);
         out.extend_from_slice(&value.collation.to_le_bytes());
-        out.extend_from_slice(&(value.bytes.len() as u32).to_le_bytes());
+        let value_size = narrow("size of a variable's value", value.bytes.len() as u64, u32::MAX)?;
+        out.extend_from_slice(&value_size.to_le_bytes());
         out.extend_from_slice(value.bytes);
         out.extend_from_slice(value.flags);
+        Ok(())
     }
 }

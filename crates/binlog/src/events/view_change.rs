@@ -1,7 +1,7 @@
 //! The members of a replication group changed.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
 /// The members of a replication group changed.
@@ -9,7 +9,7 @@ use crate::event::{Body, Context};
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ViewChange<'a> {
     /// Forty bytes, zeros at the end.
-    pub view_id: &'a [u8],
+    pub view_id: &'a [u8; 40],
     /// The view's number.
     pub sequence_number: u64,
     /// How many entries follow.
@@ -34,17 +34,18 @@ impl<'a> ViewChange<'a> {
 impl<'a> Body<'a> for ViewChange<'a> {
     fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
-            view_id: cursor.bytes(40)?,
+            view_id: cursor.array_ref()?,
             sequence_number: cursor.u64()?,
             certification_count: cursor.u32()?,
             certification: cursor.take_rest(),
         })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(self.view_id);
         out.extend_from_slice(&self.sequence_number.to_le_bytes());
         out.extend_from_slice(&self.certification_count.to_le_bytes());
         out.extend_from_slice(self.certification);
+        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError, Reason, narrow};
 use crate::event::{Body, Context};
 
 /// The end of an XA transaction's first phase, or of the whole in one phase.
@@ -59,16 +59,21 @@ impl<'a> Body<'a> for XaPrepare<'a> {
         Ok(Self { one_phase, xid: Xid128 { format_id, gtrid, bqual }, rest: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.push(self.one_phase);
         out.extend_from_slice(&self.xid.format_id.to_le_bytes());
-        out.extend_from_slice(&(self.xid.gtrid.len() as u32).to_le_bytes());
-        out.extend_from_slice(&(self.xid.bqual.len() as u32).to_le_bytes());
+        for part in [self.xid.gtrid, self.xid.bqual] {
+            let size = narrow(PART_SIZE, part.len() as u64, PART_SIZE_MAX)?;
+            out.extend_from_slice(&size.to_le_bytes());
+        }
         out.extend_from_slice(self.xid.gtrid);
         out.extend_from_slice(self.xid.bqual);
         out.extend_from_slice(self.rest);
+        Ok(())
     }
 }
+
+const PART_SIZE: &str = "size of an XID's part";
 
 /// Bytes in each part of an identifier at most: the XA standard's limit.
 const PART_SIZE_MAX: u32 = 64;
@@ -78,11 +83,7 @@ fn part_size(cursor: &mut Cursor<'_>) -> Result<usize, DecodeError> {
     let size = cursor.u32()?;
     if size > PART_SIZE_MAX {
         let (found, max) = (u64::from(size), u64::from(PART_SIZE_MAX));
-        return Err(here.error(crate::error::Reason::OutOfRange {
-            field: "size of an XID's part",
-            found,
-            max,
-        }));
+        return Err(here.error(Reason::OutOfRange { field: PART_SIZE, found, max }));
     }
     Ok(size as usize)
 }

@@ -1,7 +1,7 @@
 //! The commit of a transaction that touched only transactional tables.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
 /// The commit of a transaction that touched only transactional tables.
@@ -19,7 +19,8 @@ impl<'a> Body<'a> for Xid {
         Ok(Self { xid: cursor.u64()? })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) {
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(&self.xid.to_le_bytes());
+        Ok(())
     }
 }
