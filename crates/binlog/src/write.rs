@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_written_leaves_nothing_behind() {
-        let event = Event::Incident(Incident { incident: 1, message: &[b'x'; 256] });
+        let event = Event::Incident(Incident { incident: 1, message: &[b'x'; 256], rest: &[] });
         let mut out = b"before".to_vec();
         let result = event.write(ORIGIN, NextPosition::Is(0), &format(ChecksumAlgorithm::Off), &mut out);
         let wanted = EncodeError::TooLarge { field: "size of the message", found: 256, max: 255 };

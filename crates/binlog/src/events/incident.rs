@@ -12,6 +12,8 @@ pub struct Incident<'a> {
     pub incident: u16,
     /// What the source says of it.
     pub message: &'a [u8],
+    /// Bytes behind it: where events carry checksums, MySQL writes this one's twice.
+    pub rest: &'a [u8],
 }
 
 impl Incident<'_> {
@@ -29,17 +31,19 @@ impl Incident<'_> {
 //    2  incident
 //    1  size of message
 //    *  message
+//    *  rest: to the end of the body
 impl<'a> Body<'a> for Incident<'a> {
     fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
         let incident = cursor.u16()?;
         let size = usize::from(cursor.u8()?);
-        Ok(Self { incident, message: cursor.bytes(size)? })
+        Ok(Self { incident, message: cursor.bytes(size)?, rest: cursor.take_rest() })
     }
 
     fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(&self.incident.to_le_bytes());
         out.push(narrow("size of the message", self.message.len() as u64, u8::MAX)?);
         out.extend_from_slice(self.message);
+        out.extend_from_slice(self.rest);
         Ok(())
     }
 }

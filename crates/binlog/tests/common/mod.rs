@@ -1,0 +1,73 @@
+//! The sample logs, and a walk over their events.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bintide_binlog::{Checksum, Event, EventType, Format, Framed, Framer, MAGIC, PayloadOpener, RawEvent};
+
+/// One real log.
+pub struct Sample {
+    /// Its path below the samples' folder.
+    pub name: String,
+    /// Its bytes, magic included.
+    pub bytes: Vec<u8>,
+}
+
+impl Sample {
+    /// Was it cut on purpose?
+    pub fn is_torn(&self) -> bool {
+        self.name == "torn.binlog"
+    }
+}
+
+/// Every plain (not encrypted) sample log.
+pub fn samples() -> Vec<Sample> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+    let mut samples = Vec::new();
+    for path in files_below(&folder) {
+        let bytes = fs::read(&path).unwrap();
+        if bytes.starts_with(&MAGIC) {
+            let name = path.strip_prefix(&folder).unwrap().display().to_string();
+            samples.push(Sample { name, bytes });
+        }
+    }
+    assert!(samples.len() > 60, "only {} samples", samples.len());
+    samples
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    let below = |path: PathBuf| if path.is_dir() { files_below(&path) } else { vec![path] };
+    entries.into_iter().flat_map(below).collect()
+}
+
+/// Calls `see` with each whole event of a log: where it starts, the event, and the format it is of. Gives the
+/// number of bytes behind the last whole event.
+pub fn for_each_event(bytes: &[u8], mut see: impl FnMut(usize, &RawEvent<'_>, &Format)) -> usize {
+    let mut framer = Framer::new();
+    let mut position = MAGIC.len();
+    while let Framed::Event(raw) = framer.next(&bytes[position..]).unwrap() {
+        see(position, &raw, framer.format().unwrap());
+        position += raw.bytes().len();
+    }
+    bytes.len() - position
+}
+
+/// The same with the events inside compressed transactions, behind the event that holds them.
+pub fn for_each_event_deep(bytes: &[u8], mut see: impl FnMut(usize, &RawEvent<'_>, &Format)) -> usize {
+    let mut opener = PayloadOpener::new();
+    for_each_event(bytes, |position, raw, format| {
+        see(position, raw, format);
+        if raw.event_type() != EventType::TransactionPayload {
+            return;
+        }
+        let Event::TransactionPayload(payload) = raw.decode(format).unwrap() else { unreachable!() };
+        let mut inner = opener.open(&payload).unwrap();
+        while let Some(raw) = inner.next_event().unwrap() {
+            assert_eq!(raw.checksum(), Checksum::Absent);
+            see(position, &raw, &format.inside_payload());
+        }
+    })
+}
