@@ -1,8 +1,10 @@
 //! The workspace's chores, in Rust: `cargo xtask help`.
 #![forbid(unsafe_code)]
 
+mod checks;
 mod samples;
 mod servers;
+mod tidy;
 mod workspace;
 
 use anyhow::Result;
@@ -32,6 +34,13 @@ enum Chore {
         /// Only these, by the name of their SQL file without `.sql`; all if none is named
         names: Vec<String>,
     },
+    /// Run every test of the workspace, the ones against real servers included
+    Test {
+        /// Arguments of the tests, such as a part of a test's name
+        filters: Vec<String>,
+    },
+    /// Check what neither the compiler nor clippy checks
+    Tidy,
 }
 
 fn main() -> Result<()> {
@@ -39,5 +48,7 @@ fn main() -> Result<()> {
         Chore::Servers { command } => servers::fetch(command),
         Chore::Server { command } => servers::by_hand(command),
         Chore::Samples { names } => samples::record(&names),
+        Chore::Test { filters } => checks::test(&filters),
+        Chore::Tidy => tidy::check(),
     }
 }

@@ -140,22 +140,22 @@ mod tests {
 
     #[test]
     fn mirror_is_found_in_either_spelling() {
-        check("deb http://mirror.example/debian bookworm main", Some("http://mirror.example/debian"));
-        check("deb [arch=amd64] https://m.example/debian/ sid main", Some("https://m.example/debian/"));
+        check("deb http://example.org/debian bookworm main", Some("http://example.org/debian"));
+        check("deb [arch=amd64] https://example.org/debian/ sid main", Some("https://example.org/debian/"));
         check(
-            "# deb http://old.example/debian x main\ndeb http://m.example/debian x main",
-            Some("http://m.example/debian"),
+            "# deb http://example.com/debian x main\ndeb http://example.org/debian x main",
+            Some("http://example.org/debian"),
         );
-        check("Types: deb\nURIs: http://m.example/debian\nSuites: sid", Some("http://m.example/debian"));
+        check("Types: deb\nURIs: http://example.org/debian\nSuites: sid", Some("http://example.org/debian"));
         check(
-            "URIs: http://m.example/debian-security\nURIs: http://m.example/debian",
-            Some("http://m.example/debian"),
+            "URIs: http://example.org/debian-security\nURIs: http://example.org/debian",
+            Some("http://example.org/debian"),
         );
         check(
             "URIs: mirror+file:/etc/apt/mirrors/debian.list",
             Some("mirror+file:/etc/apt/mirrors/debian.list"),
         );
-        check("deb http://m.example/ubuntu noble main", None);
+        check("deb http://example.org/ubuntu noble main", None);
         check("", None);
     }
 }

@@ -1,0 +1,70 @@
+//! Imports go one way: which crate may use which.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::Finding;
+
+/// What each crate may use of the others, as ARCHITECTURE.md has it. Crates not named here may use all.
+const MAY_USE: [(&str, &[&str]); 6] = [
+    ("bintide-binlog", &[]),
+    ("bintide-logs", &["bintide-binlog"]),
+    ("bintide-dump", &["bintide-binlog", "bintide-logs"]),
+    ("bintide-inspect", &["bintide-binlog", "bintide-logs"]),
+    ("bintide-testkit", &[]),
+    ("bintide", &["bintide-binlog", "bintide-logs", "bintide-dump", "bintide-inspect"]),
+];
+
+/// What tests of any crate may use besides.
+const TESTS_MAY_USE: [&str; 1] = ["bintide-testkit"];
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: PathBuf,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    /// `dev`, `build`, or nothing for what the crate itself uses.
+    kind: Option<String>,
+}
+
+pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
+    let metadata = metadata(root)?;
+    let ours: Vec<&str> = metadata.packages.iter().map(|package| package.name.as_str()).collect();
+    let mut findings = Vec::new();
+    for package in &metadata.packages {
+        let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| *name == package.name) else { continue };
+        for dependency in package.dependencies.iter().filter(|used| ours.contains(&used.name.as_str())) {
+            let name = dependency.name.as_str();
+            let in_tests = dependency.kind.as_deref() == Some("dev") && TESTS_MAY_USE.contains(&name);
+            if !allowed.contains(&name) && !in_tests {
+                let path = package.manifest_path.strip_prefix(root).unwrap_or(&package.manifest_path);
+                let what = format!("{} may not use {name}", package.name);
+                findings.push(Finding { path: path.to_path_buf(), line: 0, what });
+            }
+        }
+    }
+    Ok(findings)
+}
+
+fn metadata(root: &Path) -> Result<Metadata> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root);
+    let output = command.output().context("could not run cargo metadata")?;
+    ensure!(output.status.success(), "cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).context("could not read what cargo metadata printed")
+}
