@@ -3,6 +3,7 @@
 //! | to | use |
 //! |---|---|
 //! | read one log, event by event or in chunks for other threads | [`LogReader`] |
+//! | read in order, work in parallel, hand on in order, bounded in bytes | [`ordered`](ordered::ordered) |
 //!
 //! Logs are read with plain reads into memory that grows only as bytes arrive: a file that is cut off under its
 //! reader is an error, never a crash. Positions are 64 bits wide and counted, never taken from an event's header,
@@ -15,6 +16,7 @@
 mod chunk;
 mod error;
 mod input;
+pub mod ordered;
 mod reader;
 
 pub use crate::chunk::{Chunk, LogEvent};

@@ -1,0 +1,548 @@
+//! Read in order, work in parallel, leave in order, bounded in bytes.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// How much of the machine [`ordered`] may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Threads that work, besides the one that feeds and the caller's own.
+    pub workers: NonZeroUsize,
+    /// Items and parts together, in bytes, as their makers count them: one item and one part a worker may come on
+    /// top.
+    pub bytes: usize,
+}
+
+impl Bounds {
+    /// As many workers as the machine has cores for this process.
+    pub fn with_bytes(bytes: usize) -> Self {
+        Self { workers: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN), bytes }
+    }
+}
+
+/// Reads in order, works in parallel, hands on in order.
+///
+/// `feed` runs in a thread of its own and pushes items; workers turn each item into any number of parts; `take` gets
+/// the parts, in the order of the items that they come from, in the caller's thread. Each worker thread makes itself
+/// one `worker` and keeps it: contexts and buffers that are used again and again.
+///
+/// Whoever runs ahead waits: the feeder when items fill their half of [`Bounds::bytes`], a worker when parts fill the
+/// other half, unless its item is the next to leave. So one item may grow into any amount of parts.
+///
+/// It ends early, without an error, when `take` says `Break`.
+///
+/// # Errors
+///
+/// The first error in the order of the items: everything in front of it has been taken by then. An error of `feed`
+/// comes behind all that was fed, one of `take` at once.
+///
+/// # Panics
+///
+/// When one of the closures does.
+pub fn ordered<Item, Part, Worker, E>(
+    bounds: Bounds,
+    feed: impl FnOnce(&Feed<'_, Item>) -> Result<(), E> + Send,
+    worker: impl Fn() -> Worker + Sync,
+    work: impl Fn(&mut Worker, Item, &Outlet<'_, Part>) -> Result<(), E> + Sync,
+    mut take: impl FnMut(Part) -> Result<ControlFlow<()>, E>,
+) -> Result<(), E>
+where
+    Item: Send,
+    Part: Send,
+    E: Send + From<Stopped>,
+{
+    let line = Line::new(bounds);
+    let outcome = thread::scope(|scope| {
+        // Whatever ends this scope, a panic too, must end the threads, or it would wait for them forever.
+        let _stop = StopOnDrop(&line);
+        scope.spawn(|| {
+            let _stop = StopOnPanic(&line);
+            line.feed_ended(feed(&Feed(&line)));
+        });
+        for _ in 0..bounds.workers.get() {
+            scope.spawn(|| {
+                let _stop = StopOnPanic(&line);
+                let mut worker = worker();
+                while let Some((number, item, bytes)) = line.next_item() {
+                    let result = work(&mut worker, item, &Outlet { line: &line, number });
+                    line.item_done(number, bytes, result);
+                }
+            });
+        }
+        loop {
+            match line.next_part() {
+                Left::Part(part) => match take(part) {
+                    Ok(ControlFlow::Continue(())) => {}
+                    Ok(ControlFlow::Break(())) => return Some(Ok(())),
+                    Err(error) => return Some(Err(error)),
+                },
+                Left::End(result) => return Some(result),
+                Left::Panic => return None,
+            }
+        }
+    });
+    match outcome {
+        Some(result) => result,
+        None => unreachable!("the scope panics when one of its threads did"),
+    }
+}
+
+/// Nobody wants what comes: an error or a `Break` has ended the work. To be passed on; it never gets out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped;
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("nobody wants more")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+/// Takes items to be worked on.
+pub struct Feed<'l, Item>(&'l (dyn TakeItem<Item> + 'l));
+
+impl<Item> Feed<'_, Item> {
+    /// Hands on one item, which takes so many bytes; waits for room.
+    ///
+    /// # Errors
+    ///
+    /// When nobody wants more.
+    pub fn push(&self, item: Item, bytes: usize) -> Result<(), Stopped> {
+        self.0.take_item(item, bytes)
+    }
+}
+
+/// Takes the parts that one item turns into.
+pub struct Outlet<'l, Part> {
+    line: &'l (dyn TakePart<Part> + 'l),
+    number: u64,
+}
+
+impl<Part> Outlet<'_, Part> {
+    /// Hands on one part, which takes so many bytes; waits for room, or for all items in front to leave.
+    ///
+    /// # Errors
+    ///
+    /// When nobody wants more.
+    pub fn push(&self, part: Part, bytes: usize) -> Result<(), Stopped> {
+        self.line.take_part(self.number, part, bytes)
+    }
+}
+
+/// Keeps parts and errors out of [`Feed`]'s type.
+trait TakeItem<Item>: Sync {
+    fn take_item(&self, item: Item, bytes: usize) -> Result<(), Stopped>;
+}
+
+/// Keeps items and errors out of [`Outlet`]'s type.
+trait TakePart<Part>: Sync {
+    fn take_part(&self, number: u64, part: Part, bytes: usize) -> Result<(), Stopped>;
+}
+
+impl<Item: Send, Part: Send, E: Send> TakeItem<Item> for Line<Item, Part, E> {
+    fn take_item(&self, item: Item, bytes: usize) -> Result<(), Stopped> {
+        let bytes = bytes + OVERHEAD;
+        let mut state = self.lock();
+        while !state.stopped && state.item_bytes > 0 && state.item_bytes + bytes > self.half {
+            state = wait(&self.feed_room, state);
+        }
+        if state.stopped {
+            return Err(Stopped);
+        }
+        let number = state.first + state.open.len() as u64;
+        state.open.push_back(Open { parts: VecDeque::new(), result: None });
+        state.items.push_back((number, item, bytes));
+        state.item_bytes += bytes;
+        self.has_item.notify_one();
+        Ok(())
+    }
+}
+
+impl<Item: Send, Part: Send, E: Send> TakePart<Part> for Line<Item, Part, E> {
+    fn take_part(&self, number: u64, part: Part, bytes: usize) -> Result<(), Stopped> {
+        let bytes = bytes + OVERHEAD;
+        let mut state = self.lock();
+        while !state.stopped {
+            let index = (number - state.first) as usize;
+            let fits = state.part_bytes + bytes <= self.half;
+            // The next to leave may always have one part waiting, or everyone would wait for it forever.
+            if fits || (index == 0 && state.open[0].parts.is_empty()) {
+                state.open[index].parts.push_back((part, bytes));
+                state.part_bytes += bytes;
+                if index == 0 {
+                    self.has_part.notify_one();
+                }
+                return Ok(());
+            }
+            state = wait(&self.part_room, state);
+        }
+        Err(Stopped)
+    }
+}
+
+/// What an item or a part costs besides its own bytes: so many small ones are bounded too.
+const OVERHEAD: usize = 128;
+
+/// What the threads share.
+struct Line<Item, Part, E> {
+    half: usize,
+    state: Mutex<State<Item, Part, E>>,
+    feed_room: Condvar,
+    has_item: Condvar,
+    part_room: Condvar,
+    has_part: Condvar,
+}
+
+struct State<Item, Part, E> {
+    /// Not yet taken by a worker: number, item, bytes.
+    items: VecDeque<(u64, Item, usize)>,
+    /// Items whose parts have not all left, from the one whose number is `first` on.
+    open: VecDeque<Open<Part, E>>,
+    first: u64,
+    /// Of the items that are queued or being worked on.
+    item_bytes: usize,
+    /// Of the parts that wait to leave.
+    part_bytes: usize,
+    /// How feeding ended, once it has.
+    fed: Option<Result<(), E>>,
+    stopped: bool,
+    panicked: bool,
+}
+
+struct Open<Part, E> {
+    parts: VecDeque<(Part, usize)>,
+    /// Once its worker is done.
+    result: Option<Result<(), E>>,
+}
+
+enum Left<Part, E> {
+    Part(Part),
+    End(Result<(), E>),
+    Panic,
+}
+
+impl<Item, Part, E> Line<Item, Part, E> {
+    fn new(bounds: Bounds) -> Self {
+        let state = State {
+            items: VecDeque::new(),
+            open: VecDeque::new(),
+            first: 0,
+            item_bytes: 0,
+            part_bytes: 0,
+            fed: None,
+            stopped: false,
+            panicked: false,
+        };
+        Self {
+            half: bounds.bytes / 2,
+            state: Mutex::new(state),
+            feed_room: Condvar::new(),
+            has_item: Condvar::new(),
+            part_room: Condvar::new(),
+            has_part: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<Item, Part, E>> {
+        // No closure of a caller runs under the lock, so a panic elsewhere leaves the state whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn feed_ended(&self, result: Result<(), E>) {
+        let mut state = self.lock();
+        state.fed = Some(result);
+        self.has_item.notify_all();
+        self.has_part.notify_one();
+    }
+
+    fn next_item(&self) -> Option<(u64, Item, usize)> {
+        let mut state = self.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            if let Some(item) = state.items.pop_front() {
+                return Some(item);
+            }
+            if state.fed.is_some() {
+                return None;
+            }
+            state = wait(&self.has_item, state);
+        }
+    }
+
+    fn item_done(&self, number: u64, bytes: usize, result: Result<(), E>) {
+        let mut state = self.lock();
+        let index = (number - state.first) as usize;
+        state.item_bytes -= bytes;
+        state.open[index].result = Some(result);
+        self.feed_room.notify_one();
+        if index == 0 {
+            self.has_part.notify_one();
+        }
+    }
+
+    fn next_part(&self) -> Left<Part, E> {
+        let mut state = self.lock();
+        loop {
+            if state.panicked {
+                return Left::Panic;
+            }
+            match state.open.front_mut() {
+                Some(open) => {
+                    if let Some((part, bytes)) = open.parts.pop_front() {
+                        state.part_bytes -= bytes;
+                        self.part_room.notify_all();
+                        return Left::Part(part);
+                    }
+                    match open.result.take() {
+                        Some(Ok(())) => {
+                            state.open.pop_front();
+                            state.first += 1;
+                            self.part_room.notify_all();
+                            continue;
+                        }
+                        Some(Err(error)) => return Left::End(Err(error)),
+                        None => {}
+                    }
+                }
+                None => {
+                    if let Some(result) = state.fed.take() {
+                        return Left::End(result);
+                    }
+                }
+            }
+            state = wait(&self.has_part, state);
+        }
+    }
+
+    fn stop(&self, why: Why) {
+        let mut state = self.lock();
+        state.stopped = true;
+        state.panicked |= why == Why::Panic;
+        self.feed_room.notify_all();
+        self.has_item.notify_all();
+        self.part_room.notify_all();
+        self.has_part.notify_all();
+    }
+}
+
+fn wait<'g, T>(condvar: &Condvar, guard: MutexGuard<'g, T>) -> MutexGuard<'g, T> {
+    condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Why {
+    Enough,
+    Panic,
+}
+
+struct StopOnDrop<'l, Item, Part, E>(&'l Line<Item, Part, E>);
+
+impl<Item, Part, E> Drop for StopOnDrop<'_, Item, Part, E> {
+    fn drop(&mut self) {
+        self.0.stop(Why::Enough);
+    }
+}
+
+struct StopOnPanic<'l, Item, Part, E>(&'l Line<Item, Part, E>);
+
+impl<Item, Part, E> Drop for StopOnPanic<'_, Item, Part, E> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.stop(Why::Panic);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::num::NonZeroUsize;
+    use std::ops::ControlFlow;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicIsize, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    use proptest::collection::vec;
+    use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
+
+    use super::{Bounds, OVERHEAD, Stopped, ordered};
+
+    #[derive(Debug, PartialEq)]
+    enum Error {
+        Stopped,
+        At(&'static str, u64),
+    }
+
+    impl From<Stopped> for Error {
+        fn from(_: Stopped) -> Self {
+            Self::Stopped
+        }
+    }
+
+    /// What happens to one item, by its number.
+    #[derive(Clone, Copy, Default)]
+    struct Fault {
+        feed: Option<u64>,
+        work: Option<u64>,
+        take: Option<u64>,
+        enough: Option<u64>,
+    }
+
+    /// Feeds items from 0 on, each of which becomes so many parts as `parts` says; gives what came out.
+    fn run(parts: &[u64], bytes: usize, fault: Fault) -> (String, Result<(), Error>) {
+        let mut out = String::new();
+        let bounds = Bounds { workers: NonZeroUsize::new(3).unwrap(), bytes };
+        let at =
+            |kind, number, fault| if Some(number) == fault { Err(Error::At(kind, number)) } else { Ok(()) };
+        let result = ordered(
+            bounds,
+            |feed| {
+                for (number, parts) in (0..).zip(parts) {
+                    at("feed", number, fault.feed)?;
+                    feed.push((number, *parts), 100)?;
+                }
+                Ok(())
+            },
+            || 0_u64,
+            |worked, (number, parts), outlet| {
+                *worked += 1;
+                if number % 3 == 0 {
+                    thread::sleep(Duration::from_micros(number % 7 * 50));
+                }
+                for part in 0..parts {
+                    outlet.push((number, part), 70)?;
+                }
+                at("work", number, fault.work)
+            },
+            |(number, part)| {
+                at("take", number, fault.take)?;
+                write!(out, "{number}.{part} ").unwrap();
+                Ok(if Some(number) == fault.enough {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                })
+            },
+        );
+        (out, result)
+    }
+
+    fn wanted(parts: &[u64]) -> String {
+        let mut out = String::new();
+        for (number, parts) in parts.iter().enumerate() {
+            (0..*parts).for_each(|part| write!(out, "{number}.{part} ").unwrap());
+        }
+        out
+    }
+
+    /// Forty items of two parts each: what comes out are those of the first `items` and then `more`.
+    fn check(fault: Fault, items: usize, more: &str, result: Result<(), (&'static str, u64)>) {
+        let parts = [2; 40];
+        for bytes in [0, 1000, 1 << 20] {
+            let (out, found) = run(&parts, bytes, fault);
+            assert_eq!(out, wanted(&parts[..items]) + more, "{bytes}");
+            assert_eq!(found, result.map_err(|(kind, number)| Error::At(kind, number)), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn faults_come_in_order() {
+        let none = Fault::default();
+        check(none, 40, "", Ok(()));
+        check(Fault { feed: Some(30), ..none }, 30, "", Err(("feed", 30)));
+        check(Fault { feed: Some(30), work: Some(20), ..none }, 21, "", Err(("work", 20)));
+        check(Fault { work: Some(20), take: Some(9), ..none }, 9, "", Err(("take", 9)));
+        check(Fault { work: Some(6), enough: Some(5), ..none }, 5, "5.0 ", Ok(()));
+    }
+
+    #[test]
+    fn panics_end_it() {
+        for guilty in 0..4 {
+            let run = || {
+                ordered(
+                    Bounds { workers: NonZeroUsize::new(2).unwrap(), bytes: 500 },
+                    |feed| loop {
+                        feed.push(1_u8, 100)?;
+                        assert!(guilty != 0);
+                    },
+                    || assert!(guilty != 1),
+                    |(), item, outlet| {
+                        assert!(guilty != 2);
+                        Ok(outlet.push(item, 100)?)
+                    },
+                    |_| -> Result<_, Error> {
+                        assert!(guilty != 3);
+                        Ok(ControlFlow::Continue(()))
+                    },
+                )
+            };
+            assert!(catch_unwind(AssertUnwindSafe(run)).is_err(), "{guilty}");
+        }
+    }
+
+    #[test]
+    fn nothing_to_do() {
+        assert_eq!(run(&[], 0, Fault::default()), (String::new(), Ok(())));
+        assert_eq!(run(&[0, 0, 0], 0, Fault::default()), (String::new(), Ok(())));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn order_and_bounds(sizes in vec(0_usize..300, 0..80), bytes in 0_usize..4000, slow in 0_usize..80) {
+            let (held, held_max) = (AtomicIsize::new(0), AtomicIsize::new(0));
+            let hold = |bytes: usize| {
+                let more = (bytes + OVERHEAD) as isize;
+                held_max.fetch_max(held.fetch_add(more, Ordering::SeqCst) + more, Ordering::SeqCst);
+            };
+            let free = |bytes: usize| held.fetch_sub((bytes + OVERHEAD) as isize, Ordering::SeqCst);
+            let mut out = Vec::new();
+            let result = ordered(
+                Bounds { workers: NonZeroUsize::new(3).unwrap(), bytes },
+                |feed| {
+                    for (number, size) in sizes.iter().enumerate() {
+                        feed.push((number, *size), *size)?;
+                        // Counted behind the push: what waits to get in is not in.
+                        hold(*size);
+                    }
+                    Ok::<(), Error>(())
+                },
+                || (),
+                |(), (number, size), outlet| {
+                    if number == slow {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    for part in 0..size / 50 {
+                        outlet.push((number, part, size), size)?;
+                        hold(size);
+                    }
+                    free(size);
+                    Ok(())
+                },
+                |(number, part, size)| {
+                    free(size);
+                    out.push((number, part));
+                    Ok(ControlFlow::Continue(()))
+                },
+            );
+            prop_assert_eq!(result, Ok(()));
+            let wanted: Vec<(usize, usize)> = sizes
+                .iter()
+                .enumerate()
+                .flat_map(|(number, size)| (0..size / 50).map(move |part| (number, part)))
+                .collect();
+            prop_assert_eq!(out, wanted);
+            // One item on top, and one part for each of three workers and one more being taken.
+            let most = (bytes + 5 * (300 + OVERHEAD)) as isize;
+            prop_assert!(held_max.load(Ordering::SeqCst) <= most, "{:?} of {}", held_max, most);
+        }
+    }
+}
