@@ -1,27 +1,29 @@
 //! The sample logs, and a walk over their events.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use bintide_binlog::{Checksum, Event, EventType, Format, Framed, Framer, MAGIC, PayloadOpener, RawEvent};
 
 /// One real log.
-pub struct Sample {
+pub(crate) struct Sample {
     /// Its path below the samples' folder.
-    pub name: String,
+    pub(crate) name: String,
     /// Its bytes, magic included.
-    pub bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Sample {
     /// Was it cut on purpose?
-    pub fn is_torn(&self) -> bool {
+    pub(crate) fn is_torn(&self) -> bool {
         self.name == "torn.binlog"
     }
 }
 
 /// Every plain (not encrypted) sample log.
-pub fn samples() -> Vec<Sample> {
+pub(crate) fn samples() -> Vec<Sample> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
     let mut samples = Vec::new();
     for path in files_below(&folder) {
@@ -45,7 +47,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 
 /// Calls `see` with each whole event of a log: where it starts, the event, and the format it is of. Gives the
 /// number of bytes behind the last whole event.
-pub fn for_each_event(bytes: &[u8], mut see: impl FnMut(usize, &RawEvent<'_>, &Format)) -> usize {
+pub(crate) fn for_each_event(bytes: &[u8], mut see: impl FnMut(usize, &RawEvent<'_>, &Format)) -> usize {
     let mut framer = Framer::new();
     let mut position = MAGIC.len();
     while let Framed::Event(raw) = framer.next(&bytes[position..]).unwrap() {
@@ -56,7 +58,7 @@ pub fn for_each_event(bytes: &[u8], mut see: impl FnMut(usize, &RawEvent<'_>, &F
 }
 
 /// The same with the events inside compressed transactions, behind the event that holds them.
-pub fn for_each_event_deep(bytes: &[u8], mut see: impl FnMut(usize, &RawEvent<'_>, &Format)) -> usize {
+pub(crate) fn for_each_event_deep(bytes: &[u8], mut see: impl FnMut(usize, &RawEvent<'_>, &Format)) -> usize {
     let mut opener = PayloadOpener::new();
     for_each_event(bytes, |position, raw, format| {
         see(position, raw, format);
