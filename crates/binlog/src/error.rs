@@ -71,6 +71,13 @@ pub enum Reason {
         /// What the other place says.
         wanted: u64,
     },
+    /// A byte that starts no character.
+    Character {
+        /// The character set's name.
+        charset: &'static str,
+        /// The byte.
+        byte: u8,
+    },
     /// Right, but not something this build or this crate reads.
     Unsupported {
         /// What it is.
@@ -115,6 +122,9 @@ impl fmt::Display for Reason {
             Self::Unexpected { field, found, wanted } => write!(out, "{field} is {found}, wanted {wanted}"),
             Self::Zstd { message } => write!(out, "zstd refuses it: {message}"),
             Self::Differs { field, found, wanted } => write!(out, "{field} is {found}, wanted {wanted}"),
+            Self::Character { charset, byte } => {
+                write!(out, "wanted a character of {charset}, found byte 0x{byte:02x}")
+            }
             Self::Unsupported { what } => write!(out, "{what} cannot be read"),
         }
     }

@@ -18,6 +18,8 @@
 //! saying so, or panic on any input.
 #![forbid(unsafe_code)]
 
+mod charset;
+mod collation;
 mod column;
 mod cursor;
 mod decimal;
@@ -37,6 +39,8 @@ mod temporal;
 mod value;
 mod write;
 
+pub use crate::charset::Charset;
+pub use crate::collation::Collation;
 pub use crate::column::{Column, ColumnType, GeometryType};
 pub use crate::cursor::Cursor;
 pub use crate::decimal::Decimal;
