@@ -10,6 +10,7 @@
 //! | [`Framer`] | the bytes of a log, in pieces of any size | [`RawEvent`]: header, body, checksum |
 //! | [`RawEvent::decode`] | one raw event and the log's [`Format`] | [`Event`]: a view with named fields |
 //! | [`PayloadOpener`] | a compressed transaction | the events inside, one at a time |
+//! | [`Tables`] | table maps and rows events | [`RowDecoder`]: rows, fields, [`Value`]s |
 //! | [`Event::encode`] | an event | the body it came from, byte for byte |
 //! | [`Event::write`] | an event and who made it | the whole event: header, body, checksum |
 //! | [`RawEvent::rewrite`] | a raw event | the same in another place |
@@ -35,6 +36,7 @@ mod payload;
 mod raw;
 mod row;
 mod table;
+mod tables;
 mod temporal;
 mod value;
 mod write;
@@ -54,6 +56,7 @@ pub use crate::payload::{InnerEvents, PayloadError, PayloadLimits, PayloadOpener
 pub use crate::raw::{CHECKSUM_SIZE, Checksum, RawEvent, RawEventBuf};
 pub use crate::row::{Field, FieldIter, Image, ImageDecoder, Row, RowDecoder, RowIter};
 pub use crate::table::{KeyPart, Table, UnknownField};
+pub use crate::tables::Tables;
 pub use crate::temporal::{Date, DateTime, Time, Timestamp};
 pub use crate::value::{Bit, Bytes, Compressed, Geometry, Text, Value, Vector};
 pub use crate::write::NextPosition;

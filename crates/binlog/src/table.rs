@@ -119,6 +119,19 @@ impl Table {
         })
     }
 
+    /// A table without columns, for events that do nothing but end a statement.
+    pub(crate) fn nameless(table_id: u64) -> Self {
+        Self {
+            table_id,
+            flags: 0,
+            database: Box::default(),
+            name: Box::default(),
+            columns: Box::default(),
+            primary_key: None,
+            unknown: Box::default(),
+        }
+    }
+
     /// Does the first column hold a primary key that the server made up (`my_row_id`)?
     pub const fn has_generated_key(&self) -> bool {
         self.flags & TableMap::GENERATED_INVISIBLE_PRIMARY_KEY != 0

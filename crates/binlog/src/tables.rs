@@ -1,0 +1,234 @@
+//! Which table each rows event belongs to.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::error::{DecodeError, Reason};
+use crate::events::{Rows, TableMap};
+use crate::header::HEADER_SIZE;
+use crate::row::RowDecoder;
+use crate::table::Table;
+
+/// Tables kept at least; as many again may be. Bounds memory: numbers are never used again, so a long log has any
+/// number of them, while a statement has as many as it names tables.
+const TABLES_KEPT: usize = 4096;
+
+/// Which table each rows event belongs to: remembers table maps, and the decoders made from them.
+///
+/// A server writes the map anew for every statement. One that says the same as before costs a comparison.
+///
+/// ```
+/// # use bintide_binlog::{DecodeError, Event, Tables};
+/// # fn show(tables: &mut Tables, event: &Event<'_>) -> Result<(), DecodeError> {
+/// match event {
+///     Event::TableMap(map) => drop(tables.map(map)?),
+///     Event::WriteRows(rows) => {
+///         for row in tables.decoder(rows)?.rows(rows) {
+///             println!("{:?}", row?.after);
+///         }
+///     }
+///     _ => {}
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    /// Used since `older` was last replaced.
+    newer: HashMap<u64, Known>,
+    /// Not used since then, yet.
+    older: HashMap<u64, Known>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    table: Arc<Table>,
+    /// The parts of the map that the table does not hold, as written, one after the other.
+    written: Box<[u8]>,
+    /// How much of that is columns' metadata.
+    metadata_size: usize,
+    /// One for each kind of event and column set seen.
+    decoders: Vec<Arc<RowDecoder>>,
+}
+
+/// Decoders kept a table. MINIMAL images have a column set for each set of columns that some statement changes.
+const DECODERS_KEPT: usize = 32;
+
+impl Tables {
+    /// Without any table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a table map: rows events behind it that have its number belong to its table.
+    ///
+    /// # Errors
+    ///
+    /// When the map cannot be what it says; the number then stands for no table.
+    pub fn map(&mut self, map: &TableMap<'_>) -> Result<Arc<Table>, DecodeError> {
+        if let Some(known) = self.known(map.table_id).filter(|known| known.says(map)) {
+            return Ok(Arc::clone(&known.table));
+        }
+        // A map that cannot be read must not leave an older one behind for its rows.
+        self.newer.remove(&map.table_id);
+        let table = Arc::new(Table::new(map)?);
+        let written = written(map).concat().into();
+        let metadata_size = map.metadata.len();
+        let known = Known { table: Arc::clone(&table), written, metadata_size, decoders: Vec::new() };
+        self.keep(map.table_id, known);
+        Ok(table)
+    }
+
+    /// The table that this number stands for.
+    pub fn table(&mut self, table_id: u64) -> Option<Arc<Table>> {
+        self.known(table_id).map(|known| Arc::clone(&known.table))
+    }
+
+    /// What reads the event's rows. An event without columns, as servers write to do nothing but end a statement,
+    /// needs no table.
+    ///
+    /// # Errors
+    ///
+    /// When no map with its number came before, or the event does not fit the map.
+    pub fn decoder(&mut self, rows: &Rows<'_>) -> Result<Arc<RowDecoder>, DecodeError> {
+        let Some(known) = self.known(rows.table_id) else {
+            return match rows.column_count {
+                0 => Ok(Arc::new(RowDecoder::new(Arc::new(Table::nameless(rows.table_id)), rows)?)),
+                _ => Err(unknown(rows.table_id)),
+            };
+        };
+        if let Some(decoder) = known.decoders.iter().find(|decoder| decoder.fits(rows)) {
+            return Ok(Arc::clone(decoder));
+        }
+        let decoder = Arc::new(RowDecoder::new(Arc::clone(&known.table), rows)?);
+        if known.decoders.len() == DECODERS_KEPT {
+            known.decoders.clear();
+        }
+        known.decoders.push(Arc::clone(&decoder));
+        Ok(decoder)
+    }
+
+    fn known(&mut self, table_id: u64) -> Option<&mut Known> {
+        if !self.older.is_empty()
+            && let Some(known) = self.older.remove(&table_id)
+        {
+            self.keep(table_id, known);
+        }
+        self.newer.get_mut(&table_id)
+    }
+
+    fn keep(&mut self, table_id: u64, known: Known) {
+        if self.newer.len() >= TABLES_KEPT {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        self.newer.insert(table_id, known);
+    }
+}
+
+impl Known {
+    fn says(&self, map: &TableMap<'_>) -> bool {
+        let mut rest = &*self.written;
+        let same = written(map).iter().all(|part| match rest.strip_prefix(*part) {
+            Some(behind) => {
+                rest = behind;
+                true
+            }
+            None => false,
+        });
+        same && rest.is_empty()
+            && self.metadata_size == map.metadata.len()
+            && self.table.columns.len() == map.column_types.len()
+            && self.table.flags == map.flags
+            && *self.table.database == *map.database
+            && *self.table.name == *map.table
+    }
+}
+
+fn written<'a>(map: &TableMap<'a>) -> [&'a [u8]; 4] {
+    [map.column_types, map.metadata, map.nullable, map.optional]
+}
+
+fn unknown(table_id: u64) -> DecodeError {
+    let wanted = "that of a table map before it";
+    DecodeError::new(HEADER_SIZE, Reason::Unexpected { field: "table id", found: table_id, wanted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TABLES_KEPT, Tables};
+    use crate::error::{DecodeError, Reason};
+    use crate::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
+
+    fn map(table_id: u64, column_types: &'static [u8]) -> TableMap<'static> {
+        TableMap {
+            table_id,
+            flags: 1,
+            database: b"d",
+            table: b"t",
+            column_types,
+            metadata: &[],
+            nullable: &[0],
+            optional: &[],
+        }
+    }
+
+    fn rows(table_id: u64, column_count: u64, rows: &'static [u8]) -> Rows<'static> {
+        Rows {
+            kind: RowsKind::Write,
+            table_id,
+            flags: RowsFlags::STATEMENT_END,
+            extra: Some(&[]),
+            column_count,
+            columns: ColumnSet { bits: if column_count == 0 { &[] } else { &[0xff] } },
+            columns_after: None,
+            rows,
+        }
+    }
+
+    fn check(tables: &mut Tables, event: &Rows<'_>, wanted: Result<u64, DecodeError>) {
+        assert_eq!(tables.decoder(event).and_then(|decoder| decoder.count(event)), wanted, "{event:?}");
+    }
+
+    #[test]
+    fn number_used_again_for_another_table() {
+        let mut tables = Tables::new();
+        tables.map(&map(7, &[1])).unwrap();
+        check(&mut tables, &rows(7, 1, &[0, 5, 0, 6]), Ok(2));
+        tables.map(&map(7, &[1])).unwrap();
+        check(&mut tables, &rows(7, 1, &[0, 5, 0, 6]), Ok(2));
+        tables.map(&map(7, &[2])).unwrap();
+        check(&mut tables, &rows(7, 1, &[0, 5, 5]), Ok(1));
+        // VARCHAR without its metadata: no map at all.
+        assert!(tables.map(&map(7, &[15])).is_err());
+        let unknown =
+            Reason::Unexpected { field: "table id", found: 7, wanted: "that of a table map before it" };
+        check(&mut tables, &rows(7, 1, &[0, 5, 5]), Err(DecodeError::new(19, unknown)));
+    }
+
+    #[test]
+    fn event_that_only_ends_a_statement_needs_no_table() {
+        check(&mut Tables::new(), &rows(0xff_ffff, 0, &[]), Ok(0));
+        let trailing = Reason::Trailing { count: 1 };
+        check(&mut Tables::new(), &rows(0xff_ffff, 0, &[1]), Err(DecodeError::new(30, trailing)));
+    }
+
+    #[test]
+    fn column_count_must_be_the_tables() {
+        let mut tables = Tables::new();
+        tables.map(&map(7, &[1, 1])).unwrap();
+        let differs = Reason::Differs { field: "column count", found: 1, wanted: 2 };
+        check(&mut tables, &rows(7, 1, &[0, 5]), Err(DecodeError::new(29, differs)));
+    }
+
+    #[test]
+    fn tables_in_use_outlive_a_flood_of_others() {
+        let mut tables = Tables::new();
+        for table_id in 0..10 * TABLES_KEPT as u64 {
+            tables.map(&map(table_id + 1, &[1])).unwrap();
+            tables.map(&map(0, &[1])).unwrap();
+            assert!(tables.newer.len() + tables.older.len() <= 2 * TABLES_KEPT + 1);
+        }
+        check(&mut tables, &rows(0, 1, &[0, 5]), Ok(1));
+        assert!(tables.table(1).is_none());
+    }
+}
