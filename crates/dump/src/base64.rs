@@ -25,9 +25,25 @@ pub fn put_lines(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
+/// Appends `bytes` in base64, a line break between every 76 characters, but none at the end.
+pub fn put_broken(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_lines(out, bytes);
+    if !bytes.is_empty() {
+        out.pop();
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::put_lines;
+    use super::{put_broken, put_lines};
+
+    #[test]
+    fn broken_lines_end_without_a_break() {
+        let mut out = b"front:".to_vec();
+        put_broken(&mut out, b"");
+        put_broken(&mut out, &[0; 57]);
+        assert_eq!(String::from_utf8(out).unwrap(), format!("front:{}", "A".repeat(76)));
+    }
 
     #[test]
     fn lines_have_seventy_six_characters() {

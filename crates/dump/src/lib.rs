@@ -4,4 +4,8 @@
 #![forbid(unsafe_code)]
 
 pub mod base64;
+mod json_text;
 pub mod numbers;
+mod quote;
+pub mod rows_text;
+mod value_text;

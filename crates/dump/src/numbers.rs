@@ -90,6 +90,26 @@ pub fn put_general(out: &mut Vec<u8>, value: f64, precision: usize) {
     }
 }
 
+/// Appends `value` in as few digits as tell it from its neighbours, the way MySQL shows a DOUBLE: with an exponent
+/// if the point would stand further than fifteen digits from the first one.
+pub fn put_shortest(out: &mut Vec<u8>, value: f64) {
+    /// `DBL_DIG`, behind which MySQL writes an exponent.
+    const PLAIN_MAX: i32 = 15;
+    if !value.is_finite() {
+        return out.push(b'0');
+    }
+    if value.is_sign_negative() {
+        out.push(b'-');
+    }
+    let (digits, exponent) = Digits::shortest(value.abs());
+    if (-PLAIN_MAX..PLAIN_MAX).contains(&exponent) {
+        return put_plain(out, digits.as_slice(), exponent);
+    }
+    put_mantissa(out, digits.as_slice());
+    out.push(b'e');
+    put_i64(out, i64::from(exponent));
+}
+
 /// Appends `value` as `%.Pe` does: one digit, a point, `decimals` digits, the exponent.
 pub fn put_exponential(out: &mut Vec<u8>, value: f64, decimals: usize) {
     if !value.is_finite() {
@@ -149,12 +169,21 @@ impl Digits {
 
     /// The first `count` significant digits, correctly rounded (ties to even), and the power of ten of the first.
     fn of(value: f64, count: usize) -> (Self, i32) {
-        // One digit, a point, the others, `e`, the exponent.
+        let decimals = count.min(Self::SIZE_MAX) - 1;
+        Self::parse(format_args!("{value:.decimals$e}"))
+    }
+
+    /// As few digits as tell the number from its neighbours, and the power of ten of the first.
+    fn shortest(value: f64) -> (Self, i32) {
+        Self::parse(format_args!("{value:e}"))
+    }
+
+    /// One digit, a point, the others, `e`, the exponent.
+    fn parse(formatted: std::fmt::Arguments<'_>) -> (Self, i32) {
         let mut text = [0; Self::SIZE_MAX + 16];
         let mut rest = &mut text[..];
-        let decimals = count.min(Self::SIZE_MAX) - 1;
         // What is written is shorter than the space, always.
-        let _ = write!(rest, "{value:.decimals$e}");
+        let _ = rest.write_fmt(formatted);
         let unused = rest.len();
         let text = &text[..text.len() - unused];
         let (mantissa, exponent) = match text.iter().position(|byte| *byte == b'e') {
@@ -189,13 +218,17 @@ fn put_not_finite(out: &mut Vec<u8>, value: f64) {
 
 /// `1.25e+07`: at least two digits of exponent.
 fn put_with_exponent(out: &mut Vec<u8>, digits: &[u8], exponent: i32) {
+    put_mantissa(out, digits);
+    out.extend_from_slice(if exponent < 0 { b"e-" } else { b"e+" });
+    put_padded(out, u64::from(exponent.unsigned_abs()), 2);
+}
+
+fn put_mantissa(out: &mut Vec<u8>, digits: &[u8]) {
     out.push(digits[0]);
     if digits.len() > 1 {
         out.push(b'.');
         out.extend_from_slice(&digits[1..]);
     }
-    out.extend_from_slice(if exponent < 0 { b"e-" } else { b"e+" });
-    put_padded(out, u64::from(exponent.unsigned_abs()), 2);
 }
 
 /// `0.00125`, `12.5`, `1250`.
@@ -220,7 +253,8 @@ fn put_plain(out: &mut Vec<u8>, digits: &[u8], exponent: i32) {
 #[cfg(test)]
 mod tests {
     use super::{
-        put_eight, put_exponential, put_four, put_general, put_i64, put_padded, put_two, put_u32, put_u64,
+        put_eight, put_exponential, put_four, put_general, put_i64, put_padded, put_shortest, put_two,
+        put_u32, put_u64,
     };
 
     #[test]
@@ -279,6 +313,26 @@ mod tests {
             (-f64::NAN, 6, "-nan"),
         ] {
             check(|out| put_general(out, value, precision), wanted);
+        }
+    }
+
+    #[test]
+    fn shortest_numbers_are_mysql_s() {
+        for (value, wanted) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (100.0, "100"),
+            (0.1, "0.1"),
+            (-12_345.678_901_234_567, "-12345.678901234567"),
+            (1e14, "100000000000000"),
+            (1e15, "1e15"),
+            (1e100, "1e100"),
+            (1e-15, "0.000000000000001"),
+            (1e-16, "1e-16"),
+            (5e-324, "5e-324"),
+            (f64::MAX, "1.7976931348623157e308"),
+        ] {
+            check(|out| put_shortest(out, value), wanted);
         }
     }
 
