@@ -10,7 +10,7 @@ use crate::checks::Target;
 
 /// One real log, whole.
 pub struct Sample {
-    /// Its path below `logs/`.
+    /// Its path below `samples/`.
     pub name: String,
     /// Its bytes, magic included.
     pub bytes: Vec<u8>,
@@ -27,13 +27,13 @@ pub fn seeds(target: &Target, samples: &[Sample]) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// The real logs of `logs/`.
+/// The real logs of `samples/`.
 ///
 /// # Errors
 ///
 /// When the folder cannot be read.
 pub fn samples() -> io::Result<Vec<Sample>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("logs");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
     let mut samples = Vec::new();
     for path in files_below(&folder)? {
         if fs::metadata(&path)?.len() > SAMPLE_SIZE_MAX {

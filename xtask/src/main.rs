@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod checks;
+mod fuzz;
 mod samples;
 mod servers;
 mod tidy;
@@ -29,6 +30,8 @@ enum Chore {
         #[command(subcommand)]
         command: servers::ByHand,
     },
+    /// Throw bytes at whatever reads bytes, guided by coverage (needs cargo-fuzz)
+    Fuzz(fuzz::Fuzzing),
     /// Record the sample logs from real servers again
     Samples {
         /// Only these, by the name of their SQL file without `.sql`; all if none is named
@@ -47,6 +50,7 @@ fn main() -> Result<()> {
     match Arguments::parse().chore {
         Chore::Servers { command } => servers::fetch(command),
         Chore::Server { command } => servers::by_hand(command),
+        Chore::Fuzz(fuzzing) => fuzz::fuzz(&fuzzing),
         Chore::Samples { names } => samples::record(&names),
         Chore::Test { filters } => checks::test(&filters),
         Chore::Tidy => tidy::check(),

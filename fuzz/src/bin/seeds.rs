@@ -1,0 +1,25 @@
+//! Writes what fuzzing starts from: `seeds FOLDER` makes a folder a target, a file a seed or finding, and prints
+//! the targets.
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::{env, fs, io};
+
+use fuzz::{TARGETS, findings, samples, seeds};
+
+fn main() -> io::Result<()> {
+    let folder = PathBuf::from(env::args_os().nth(1).unwrap_or_else(|| "target/fuzz/corpus".into()));
+    let samples = samples()?;
+    for target in TARGETS {
+        let folder = folder.join(target.name);
+        fs::create_dir_all(&folder)?;
+        for (number, seed) in seeds(target, &samples).iter().enumerate() {
+            fs::write(folder.join(format!("seed-{number:05}")), seed)?;
+        }
+        for (number, (_, bytes)) in findings(target)?.iter().enumerate() {
+            fs::write(folder.join(format!("finding-{number:05}")), bytes)?;
+        }
+        println!("{}", target.name);
+    }
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Coverage-guided fuzzing, by cargo-fuzz.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+use crate::workspace::root;
+
+#[derive(Args)]
+pub(crate) struct Fuzzing {
+    /// Only this target; all, one after the other, if none is named
+    target: Option<String>,
+    /// How long, for each target
+    #[arg(long, default_value_t = 10)]
+    minutes: u32,
+}
+
+/// Fuzzes, and fails with the name of the input that broke something.
+pub(crate) fn fuzz(fuzzing: &Fuzzing) -> Result<()> {
+    ensure_cargo_fuzz()?;
+    let all = write_seeds()?;
+    let targets = match &fuzzing.target {
+        None => all,
+        Some(target) if all.contains(target) => vec![target.clone()],
+        Some(target) => bail!("there is no target `{target}`; there are {}", all.join(", ")),
+    };
+    for target in &targets {
+        println!("fuzzing {target} for {} minutes", fuzzing.minutes);
+        run(target, fuzzing.minutes)?;
+    }
+    Ok(())
+}
+
+fn run(target: &str, minutes: u32) -> Result<()> {
+    let artifacts = home().join("artifacts").join(target);
+    fs::create_dir_all(&artifacts).with_context(|| format!("create {}", artifacts.display()))?;
+    let status = cargo()
+        // Instrumentation is behind unstable options. This lets the stable compiler take them, instead of whichever
+        // nightly there is.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .args(["fuzz", "run", "--fuzz-dir", "fuzz/libfuzzer", "--target-dir"])
+        .args([&home().join("build"), Path::new(target), &corpus().join(target)])
+        .arg("--")
+        .arg(format!("-max_total_time={}", minutes * 60))
+        .arg(format!("-artifact_prefix={}/", artifacts.display()))
+        .args(["-timeout=20", "-rss_limit_mb=2048", "-max_len=16384", "-print_final_stats=1"])
+        .status()
+        .context("run cargo fuzz")?;
+    ensure!(
+        status.success(),
+        "{target} broke; copy the input from {} to fuzz/findings/{target}/ and mend what it broke",
+        artifacts.display()
+    );
+    Ok(())
+}
+
+/// Writes the seeds of all targets, and gives the targets' names.
+fn write_seeds() -> Result<Vec<String>> {
+    let output = cargo()
+        .args(["run", "--quiet", "--package", "bintide-fuzz", "--bin", "seeds", "--"])
+        .arg(corpus())
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("write the seeds")?;
+    ensure!(output.status.success(), "the seeds could not be written");
+    Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
+}
+
+fn ensure_cargo_fuzz() -> Result<()> {
+    let output = cargo().args(["fuzz", "--version"]).output().context("look for cargo-fuzz")?;
+    ensure!(output.status.success(), "cargo-fuzz is missing: `cargo install cargo-fuzz`");
+    Ok(())
+}
+
+fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root());
+    cargo
+}
+
+fn corpus() -> PathBuf {
+    home().join("corpus")
+}
+
+/// Where all that fuzzing makes is kept: inputs that reach new code are worth keeping from run to run.
+fn home() -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    target.join("fuzz")
+}
