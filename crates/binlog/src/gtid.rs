@@ -5,6 +5,8 @@ use std::num::NonZeroU64;
 
 pub use uuid::Uuid;
 
+pub use crate::gtid_set::{Commented, GtidSet, GtidSetFormat, GtidTextError, Interval};
+
 /// A transaction's number on its source: 1 to 2^63 - 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

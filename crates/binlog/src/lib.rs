@@ -30,6 +30,7 @@ pub mod events;
 mod format;
 mod framer;
 pub mod gtid;
+mod gtid_set;
 mod header;
 mod json;
 mod payload;

@@ -1,0 +1,236 @@
+//! Sets of global transaction identifiers as bytes: in Previous_gtids events, and in the protocol.
+
+use crate::cursor::{Cursor, put_varlen};
+use crate::error::{DecodeError, Reason};
+use crate::gtid::{Gno, Tag, Tsid, Uuid};
+use crate::gtid_set::{GtidSet, Interval};
+
+/// How a set is written in events and in the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GtidSetFormat {
+    /// Every server's form; it has no place for tags.
+    Untagged,
+    /// The form of MySQL 8.3 and later, written as soon as there are tags.
+    Tagged,
+}
+
+/// In front of a tagged set: its number of sources, between two bytes of 1.
+const TAGGED: u64 = 1 << 56 | 1;
+/// Where the number of sources stands in a tagged set's first eight bytes.
+const TAGGED_COUNT_SHIFT: u32 = 8;
+const TAGGED_COUNT_MAX: u64 = (1 << 48) - 1;
+
+// size  field
+//    8  number of sources; tagged: 1 << 56 | number << 8 | 1
+//       for each source, in order:
+//   16  its UUID
+//    *  tagged only: the tag's size (variable-length integer) and the tag
+//    8  number of intervals
+//       for each interval, in order:
+//    8  its first number
+//    8  the first number behind it
+impl GtidSet {
+    /// Reads a set as it stands in a Previous_gtids event, in either format.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes stop short or go on, when intervals are empty, out of range, or not in order, or when the
+    /// format is newer than those known here.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut cursor = Cursor::new(bytes);
+        let head = cursor.u64()?;
+        let (format, count) = match head.to_be_bytes()[0] {
+            0 => (GtidSetFormat::Untagged, head),
+            1 if head & 0xff == 1 => (GtidSetFormat::Tagged, head >> TAGGED_COUNT_SHIFT & TAGGED_COUNT_MAX),
+            1 => {
+                let reason = Reason::Differs { field: "GTID set format", found: head & 0xff, wanted: 1 };
+                return Err(DecodeError::new(0, reason));
+            }
+            _ => {
+                return Err(DecodeError::new(
+                    7,
+                    Reason::Unsupported { what: "a GTID set of a newer format" },
+                ));
+            }
+        };
+        let mut set = Self::new();
+        for _ in 0..count {
+            let tsid = decode_tsid(&mut cursor, format)?;
+            let list = decode_intervals(&mut cursor)?;
+            set.add_all(&Self {
+                lists: [(tsid, list)].into_iter().filter(|(_, list)| !list.is_empty()).collect(),
+            });
+        }
+        cursor.finish()?;
+        Ok(set)
+    }
+
+    /// Appends the set as it stands in a Previous_gtids event. The untagged format leaves sources with tags out.
+    pub fn encode(&self, format: GtidSetFormat, out: &mut Vec<u8>) {
+        let is_written = |tsid: &Tsid| format == GtidSetFormat::Tagged || tsid.tag.is_none();
+        let count = self.lists.keys().filter(|tsid| is_written(tsid)).count() as u64;
+        let head = match format {
+            GtidSetFormat::Untagged => count,
+            GtidSetFormat::Tagged => TAGGED | count << TAGGED_COUNT_SHIFT,
+        };
+        out.extend_from_slice(&head.to_le_bytes());
+        for (tsid, list) in self.lists.iter().filter(|(tsid, _)| is_written(tsid)) {
+            out.extend_from_slice(tsid.uuid.as_bytes());
+            if format == GtidSetFormat::Tagged {
+                put_varlen(out, tsid.tag.as_str().len() as u64);
+                out.extend_from_slice(tsid.tag.as_str().as_bytes());
+            }
+            out.extend_from_slice(&(list.len() as u64).to_le_bytes());
+            for interval in list {
+                out.extend_from_slice(&interval.start.to_le_bytes());
+                out.extend_from_slice(&interval.end.to_le_bytes());
+            }
+        }
+    }
+
+    /// The format that leaves nothing out.
+    pub fn format(&self) -> GtidSetFormat {
+        match self.lists.keys().all(|tsid| tsid.tag.is_none()) {
+            true => GtidSetFormat::Untagged,
+            false => GtidSetFormat::Tagged,
+        }
+    }
+}
+
+fn decode_tsid(cursor: &mut Cursor<'_>, format: GtidSetFormat) -> Result<Tsid, DecodeError> {
+    let uuid = Uuid::from_bytes(cursor.array()?);
+    if format == GtidSetFormat::Untagged {
+        return Ok(Tsid { uuid, tag: Tag::NONE });
+    }
+    let start = cursor.clone();
+    let size = cursor.varlen()?;
+    let tag = cursor.bytes(usize::try_from(size).unwrap_or(usize::MAX))?;
+    let wanted = "a letter or underscore, then letters, digits, underscores, 32 at most";
+    let tag =
+        Tag::new(tag).ok_or_else(|| start.error(Reason::Unexpected { field: "tag", found: size, wanted }))?;
+    Ok(Tsid { uuid, tag })
+}
+
+fn decode_intervals(cursor: &mut Cursor<'_>) -> Result<Vec<Interval>, DecodeError> {
+    let count = cursor.u64()?;
+    // The count is a claim: room is made for what is there.
+    let room = usize::try_from(count).unwrap_or(usize::MAX).min(cursor.rest().len() / 16);
+    let mut list: Vec<Interval> = Vec::with_capacity(room);
+    for _ in 0..count {
+        let at = cursor.clone();
+        let (start, end) = (cursor.u64()?, cursor.u64()?);
+        let after = list.last().map_or(0, |last| last.end);
+        if start <= after {
+            let wanted = "more than the end of the interval before";
+            return Err(at.error(Reason::Unexpected { field: "interval start", found: start, wanted }));
+        }
+        if end <= start || end > Gno::MAX + 1 {
+            let wanted = "more than its start, and less than 2^63";
+            return Err(at.error(Reason::Unexpected { field: "interval end", found: end, wanted }));
+        }
+        list.push(Interval { start, end });
+    }
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+
+    use super::{GtidSet, GtidSetFormat};
+    use crate::error::Reason;
+
+    fn check(text: &str, format: GtidSetFormat, bytes: &[u8]) {
+        let set: GtidSet = text.parse().unwrap();
+        assert_eq!(set.format(), format);
+        let mut out = Vec::new();
+        set.encode(format, &mut out);
+        assert_eq!(out, bytes, "{text}");
+        assert_eq!(GtidSet::decode(bytes), Ok(set.clone()));
+        out.clear();
+        set.encode(GtidSetFormat::Tagged, &mut out);
+        assert_eq!(GtidSet::decode(&out), Ok(set));
+    }
+
+    const A: [u8; 16] = [0xaa; 16];
+
+    fn tagged_with(tag: &[u8], intervals: &[[u64; 2]]) -> Vec<u8> {
+        let mut bytes = vec![1, 1, 0, 0, 0, 0, 0, 1];
+        bytes.extend(A);
+        bytes.extend(tag);
+        bytes.extend((intervals.len() as u64).to_le_bytes());
+        intervals.as_flattened().iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+        bytes
+    }
+
+    #[test]
+    fn both_formats() {
+        let uuid = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa";
+        check("", GtidSetFormat::Untagged, &[0; 8]);
+        let mut bytes = vec![1, 0, 0, 0, 0, 0, 0, 0];
+        bytes.extend(A);
+        bytes.extend([2, 0, 0, 0, 0, 0, 0, 0]);
+        bytes.extend([1, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0]);
+        bytes.extend([7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
+        check(&format!("{uuid}:1-5:7"), GtidSetFormat::Untagged, &bytes);
+        let bytes = tagged_with(&[6, b't', b'a', b'g'], &[[1, 4]]);
+        check(&format!("{uuid}:tag:1-3"), GtidSetFormat::Tagged, &bytes);
+    }
+
+    #[test]
+    fn untagged_format_leaves_tags_out() {
+        let set: GtidSet = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa:1-3:tag:5".parse().unwrap();
+        let mut out = Vec::new();
+        set.encode(GtidSetFormat::Untagged, &mut out);
+        assert_eq!(
+            GtidSet::decode(&out),
+            "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa:1-3".parse().map_err(|_| unreachable!())
+        );
+    }
+
+    #[test]
+    fn faults() {
+        let check = |bytes: &[u8], offset, is_right: fn(&Reason) -> bool| {
+            let error = GtidSet::decode(bytes).unwrap_err();
+            assert!(error.offset == offset && is_right(&error.reason), "{error}");
+        };
+        let none = [0_u8].as_slice();
+        let good = tagged_with(none, &[[1, 4]]);
+        check(&good[..7], 0, |reason| matches!(reason, Reason::Short { .. }));
+        check(&good[..good.len() - 1], good.len() - 8, |reason| matches!(reason, Reason::Short { .. }));
+        check(&[&good[..], none].concat(), good.len(), |reason| {
+            matches!(reason, Reason::Trailing { count: 1 })
+        });
+        check(&[2, 0, 0, 0, 0, 0, 0, 2], 7, |reason| matches!(reason, Reason::Unsupported { .. }));
+        check(&[2, 0, 0, 0, 0, 0, 0, 1], 0, |reason| matches!(reason, Reason::Differs { found: 2, .. }));
+        // A set of 2^48 - 1 sources, and an interval list of 2^64 - 1: claims, and no more.
+        check(&[1, 255, 255, 255, 255, 255, 255, 1], 8, |reason| matches!(reason, Reason::Short { .. }));
+        let mut large = good.clone();
+        large[25..33].fill(255);
+        check(&large, good.len(), |reason| matches!(reason, Reason::Short { .. }));
+        let start = |reason: &Reason| matches!(reason, Reason::Unexpected { field: "interval start", .. });
+        let end = |reason: &Reason| matches!(reason, Reason::Unexpected { field: "interval end", .. });
+        check(&tagged_with(none, &[[0, 4]]), 33, start);
+        check(&tagged_with(none, &[[1, 4], [4, 5]]), 49, start);
+        check(&tagged_with(none, &[[1, 4], [2, 9]]), 49, start);
+        check(&tagged_with(none, &[[4, 4]]), 33, end);
+        check(&tagged_with(none, &[[4, 1 << 63]]), 33, end);
+        check(&tagged_with(&[2, b'1'], &[[1, 4]]), 24, |reason| {
+            matches!(reason, Reason::Unexpected { field: "tag", .. })
+        });
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes(bytes in vec(any::<u8>(), 0..100), head in 0_usize..3) {
+            let heads: [&[u8]; 3] = [&[], &[1, 0, 0, 0, 0, 0, 0, 0], &[1, 2, 0, 0, 0, 0, 0, 1]];
+            let bytes = [heads[head], &bytes].concat();
+            if let Ok(set) = GtidSet::decode(&bytes) {
+                let mut out = Vec::new();
+                set.encode(GtidSetFormat::Tagged, &mut out);
+                prop_assert_eq!(GtidSet::decode(&out), Ok(set));
+            }
+        }
+    }
+}
