@@ -4,8 +4,10 @@
 #![forbid(unsafe_code)]
 
 pub mod base64;
+pub mod hexdump;
 mod json_text;
 pub mod numbers;
 mod quote;
 pub mod rows_text;
+pub mod table_metadata;
 mod value_text;

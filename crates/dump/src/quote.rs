@@ -1,4 +1,4 @@
-//! Strings in quotes, as `mysqlbinlog -v` writes them.
+//! Strings and names in quotes, as `mysqlbinlog -v` writes them.
 
 /// Appends `bytes` between single quotes.
 ///
@@ -12,6 +12,18 @@ pub(crate) fn put_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
         false => put_escaped(out, bytes),
     }
     out.push(b'\'');
+}
+
+/// Appends a name in backticks, its own backticks doubled.
+pub(crate) fn put_identifier(out: &mut Vec<u8>, name: &[u8]) {
+    out.push(b'`');
+    for &byte in name {
+        if byte == b'`' {
+            out.push(b'`');
+        }
+        out.push(byte);
+    }
+    out.push(b'`');
 }
 
 /// Puts what stands in `out` from `start` on between single quotes, as [`put_quoted`] does.
@@ -39,17 +51,18 @@ fn put_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
             0x0c => out.extend_from_slice(b"\\f"),
             b'\r' => out.extend_from_slice(b"\\r"),
             control if control < b' ' => {
-                out.extend_from_slice(&[b'\\', b'x', hex(control >> 4), hex(control & 15)]);
+                out.extend_from_slice(b"\\x");
+                put_hex(out, &[control]);
             }
             plain => out.push(plain),
         }
     }
 }
 
-/// Appends two upper-case hexadecimal digits a byte.
+/// Appends two lower-case hexadecimal digits a byte.
 pub(crate) fn put_hex(out: &mut Vec<u8>, bytes: &[u8]) {
     for byte in bytes {
-        out.extend_from_slice(&[hex(byte >> 4), hex(byte & 15)].map(|digit| digit.to_ascii_uppercase()));
+        out.extend_from_slice(&[hex(byte >> 4), hex(byte & 15)]);
     }
 }
 

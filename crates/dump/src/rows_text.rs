@@ -13,7 +13,7 @@ use binlog::{Column, Cursor, Table};
 
 use crate::json_text;
 use crate::numbers::{put_u32, put_u64};
-use crate::quote::put_hex;
+use crate::quote::{put_hex, put_identifier};
 use crate::value_text::{Abandoned, Shape, put_type, put_unknown, take_sized};
 
 /// How much stands behind each value.
@@ -274,17 +274,6 @@ impl<const N: usize> Constant<N> {
     }
 }
 
-fn put_identifier(out: &mut Vec<u8>, name: &[u8]) {
-    out.push(b'`');
-    for &byte in name {
-        if byte == b'`' {
-            out.push(b'`');
-        }
-        out.push(byte);
-    }
-    out.push(b'`');
-}
-
 /// A version 2 event's extra fields, each on a line of its own. An unknown field hides those behind it.
 // size  field
 //    1  type: 0 NDB, 1 partitions
@@ -312,7 +301,9 @@ fn put_extra(out: &mut Vec<u8>, rows: &Rows<'_>) {
         put_u64(out, data.len() as u64);
         if !data.is_empty() {
             out.extend_from_slice(b", data: 0x");
+            let start = out.len();
             put_hex(out, data);
+            out[start..].make_ascii_uppercase();
         }
         out.push(b'\n');
     }

@@ -1,0 +1,92 @@
+//! `--hexdump`: an event's bytes behind its header line, in comments.
+
+use std::io::Write;
+
+use binlog::HEADER_SIZE;
+
+use crate::quote::put_hex;
+
+/// Bytes in a line.
+const LINE_BYTES: usize = 16;
+
+/// Appends the bytes of an event that stands at `position` in its file, from behind the header line's last space
+/// to the `# ` that the event's own text follows.
+pub fn put_hexdump(out: &mut Vec<u8>, position: u64, event: &[u8]) {
+    out.extend_from_slice(
+        b"\n# Position  Timestamp   Type   Source ID        Size      Source Pos    Flags \n",
+    );
+    let (header, body) = event.split_at(event.len().min(HEADER_SIZE));
+    put_position(out, position);
+    put_header(out, header);
+    for (index, line) in body.chunks(LINE_BYTES).enumerate() {
+        put_position(out, position + (HEADER_SIZE + index * LINE_BYTES) as u64);
+        put_line(out, line);
+    }
+    out.extend_from_slice(b"# ");
+}
+
+/// `# 00000017 `
+fn put_position(out: &mut Vec<u8>, position: u64) {
+    // Writing to memory does not fail.
+    let _ = write!(out, "# {position:08x} ");
+}
+
+/// The fields apart: timestamp, type, server, size, next position, flags.
+fn put_header(out: &mut Vec<u8>, header: &[u8]) {
+    for (index, byte) in header.iter().enumerate() {
+        match index {
+            0 => {}
+            4 | 5 | 9 | 13 | 17 => out.extend_from_slice(b"   "),
+            _ => out.push(b' '),
+        }
+        put_hex(out, &[*byte]);
+    }
+    out.push(b'\n');
+}
+
+/// Two groups of eight bytes, then letters and digits as they are, dots for all others.
+fn put_line(out: &mut Vec<u8>, bytes: &[u8]) {
+    const WIDTH: usize = 3 * LINE_BYTES;
+    let start = out.len();
+    for (index, byte) in bytes.iter().enumerate() {
+        if index >= LINE_BYTES / 2 {
+            out.push(b' ');
+        }
+        put_hex(out, &[*byte]);
+        if index < LINE_BYTES / 2 {
+            out.push(b' ');
+        }
+    }
+    out.resize(start + WIDTH, b' ');
+    out.extend_from_slice(b" |");
+    out.extend(bytes.iter().map(|byte| if byte.is_ascii_alphanumeric() { *byte } else { b'.' }));
+    out.extend_from_slice(b"|\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::put_hexdump;
+
+    #[test]
+    fn an_event_in_hexadecimal() {
+        let header = [0x80, 0x0a, 2, 0x6b, 0x23, 1, 0, 0, 0, 0x47, 0, 0, 0, 0xc6, 0, 0, 0, 0x80, 0];
+        let front = "\n# Position  Timestamp   Type   Source ID        Size      Source Pos    Flags \n\
+                     # 0000007f 80 0a 02 6b   23   01 00 00 00   47 00 00 00   c6 00 00 00   80 00\n";
+        let full = "# 00000092 00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00 |................|\n";
+        let some = "# 000000a2 41 7a 39 ff                                      |Az9.|\n";
+        let nine = "# 000000a2 30 30 30 30 30 30 30 30  30                      |000000000|\n";
+        check(0x7f, &header, &[], &format!("{front}# "));
+        check(0x7f, &header, &[0; 16], &format!("{front}{full}# "));
+        check(0x7f, &header, &[&[0; 16][..], b"Az9\xff"].concat(), &format!("{front}{full}{some}# "));
+        check(0x7f, &header, &[&[0; 16][..], b"000000000"].concat(), &format!("{front}{full}{nine}# "));
+        let far = front.replace("0000007f", "10000007f");
+        check(0x1_0000_007f, &header, &[], &format!("{far}# "));
+    }
+
+    #[track_caller]
+    fn check(position: u64, header: &[u8], body: &[u8], wanted: &str) {
+        let mut out = Vec::new();
+        put_hexdump(&mut out, position, &[header, body].concat());
+        assert_eq!(String::from_utf8(out).unwrap(), wanted);
+    }
+}
