@@ -25,12 +25,14 @@
 
 mod apt;
 mod cache;
+mod dice;
 pub mod home;
 pub mod launch;
 pub mod server;
 mod spawner;
 
 pub use crate::cache::target_dir;
+pub use crate::dice::{Dice, seed};
 pub use crate::home::{Home, Package};
 pub use crate::launch::{Flavour, Launch, free_port};
 pub use crate::server::{Client, Server};

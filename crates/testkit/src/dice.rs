@@ -1,0 +1,55 @@
+//! Chance that can be repeated.
+
+use std::env;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A stream of numbers that look random, the same for the same seed: SplitMix64, by Guy Steele, Doug Lea and
+/// Christine Flood.
+#[derive(Clone, Debug)]
+pub struct Dice {
+    state: u64,
+}
+
+impl Dice {
+    /// The same numbers for the same seed.
+    pub const fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// Any number.
+    pub const fn roll(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`; 0 if there is none.
+    pub const fn below(&mut self, end: usize) -> usize {
+        match end {
+            0 => 0,
+            end => (self.roll() % end as u64) as usize,
+        }
+    }
+
+    /// Yes, once in `times`.
+    pub const fn once_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    /// One of several.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn pick<'a, T>(&mut self, several: &'a [T]) -> &'a T {
+        assert!(!several.is_empty(), "nothing to pick from");
+        &several[self.below(several.len())]
+    }
+}
+
+/// The seed of this run: what the environment variable says, so that a run can be repeated, else the time.
+pub fn seed(variable: &str) -> u64 {
+    let named = env::var(variable).ok().and_then(|text| text.parse().ok());
+    named.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}

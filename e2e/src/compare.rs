@@ -1,0 +1,171 @@
+//! One run of both programs, and the first difference.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use crate::program::{Outcome, Program, Surroundings};
+
+/// Under this name the programs find the logs in the folder that they run in.
+pub const LOGS: &str = "logs";
+
+/// How much of a long line is shown.
+const SHOWN_MAX: usize = 300;
+
+/// One run: what both programs are given.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// The command line; logs are under [`LOGS`].
+    pub arguments: Vec<String>,
+    /// The log that comes on standard input, under [`LOGS`].
+    pub stdin: Option<String>,
+    /// The time zone; none is UTC.
+    pub time_zone: Option<&'static str>,
+    /// Files to be there before, such as option files: name and text.
+    pub files: Vec<(String, String)>,
+}
+
+/// A difference between the two, told in a few lines.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// What was run.
+    pub run: Run,
+    /// Where they part.
+    pub what: String,
+    /// What the real one did.
+    pub real: Outcome,
+    /// What ours did.
+    pub ours: Outcome,
+}
+
+impl Run {
+    /// A run with these arguments.
+    pub fn new<A: Into<String>>(arguments: impl IntoIterator<Item = A>) -> Self {
+        Self { arguments: arguments.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// Runs the real program, then `other`, in a folder of the same name with `logs` in it, and compares what
+    /// they print, what they complain about, their exit codes and the files that they leave.
+    ///
+    /// # Errors
+    /// When a program cannot be started.
+    pub fn compare(&self, other: Program, logs: &Path) -> Result<Option<Difference>> {
+        let scratch = TempDir::new()?;
+        let (real, real_files) = self.outcome(Program::Real, logs, scratch.path())?;
+        if real.code.is_none() {
+            return Ok(None); // It crashed: nothing to be like.
+        }
+        let (ours, our_files) = self.outcome(other, logs, scratch.path())?;
+        let what = difference(&real, &ours).or_else(|| files_difference(&real_files, &our_files));
+        Ok(what.map(|what| Difference { run: self.clone(), what, real, ours }))
+    }
+
+    fn outcome(&self, program: Program, logs: &Path, scratch: &Path) -> Result<(Outcome, Files)> {
+        let folder = scratch.join("run");
+        fs::create_dir(&folder)?;
+        symlink(logs, folder.join(LOGS)).context("could not link the logs")?;
+        for (name, text) in &self.files {
+            fs::write(folder.join(name), text)?;
+        }
+        let stdin = match &self.stdin {
+            Some(name) => fs::read(folder.join(name)).with_context(|| format!("could not read {name}"))?,
+            None => Vec::new(),
+        };
+        let time_zone = self.time_zone.unwrap_or("UTC");
+        let surroundings = Surroundings { folder: &folder, time_zone, stdin: &stdin };
+        let mut outcome = program.run(&self.arguments, &surroundings)?;
+        forget_version(&mut outcome.stdout);
+        let files = files_left(&folder)?;
+        fs::remove_dir_all(&folder)?;
+        Ok((outcome, files))
+    }
+}
+
+/// The line that names the program's version is the one line that is not the same.
+fn forget_version(stdout: &mut Vec<u8>) {
+    if stdout.starts_with(b"mysqlbinlog  Ver ") {
+        let end = stdout.iter().position(|byte| *byte == b'\n').unwrap_or(stdout.len());
+        stdout.drain(..end);
+    }
+}
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+fn files_left(folder: &Path) -> Result<Files> {
+    let mut files = Files::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            files.insert(entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path())?);
+        }
+    }
+    Ok(files)
+}
+
+/// Where two outcomes part; the complaints first, since they tell most.
+pub fn difference(real: &Outcome, ours: &Outcome) -> Option<String> {
+    text_difference("stderr", &real.stderr, &ours.stderr)
+        .or_else(|| text_difference("stdout", &real.stdout, &ours.stdout))
+        .or_else(|| {
+            (real.code != ours.code).then(|| format!("exit code: real {:?}, ours {:?}", real.code, ours.code))
+        })
+}
+
+fn files_difference(real: &Files, ours: &Files) -> Option<String> {
+    let (real_names, our_names): (Vec<_>, Vec<_>) = (real.keys().collect(), ours.keys().collect());
+    if real_names != our_names {
+        return Some(format!("files left: real {real_names:?}, ours {our_names:?}"));
+    }
+    real.iter().find_map(|(name, bytes)| text_difference(name, bytes, ours.get(name)?))
+}
+
+/// The first line that differs, with the line before.
+fn text_difference(name: &str, real: &[u8], ours: &[u8]) -> Option<String> {
+    if real == ours {
+        return None;
+    }
+    let mut before: &[u8] = b"";
+    let mut real_lines = real.split_inclusive(|byte| *byte == b'\n');
+    let mut our_lines = ours.split_inclusive(|byte| *byte == b'\n');
+    let mut number = 1;
+    loop {
+        let (real_line, our_line) = (real_lines.next(), our_lines.next());
+        if real_line != our_line {
+            let mut text = format!("{name}, line {number}:\n");
+            let _ = writeln!(text, "  before  {}", shown(Some(before)));
+            let _ = writeln!(text, "  real    {}", shown(real_line));
+            let _ = write!(text, "  ours    {}", shown(our_line));
+            return Some(text);
+        }
+        before = real_line.unwrap_or_default();
+        number += 1;
+    }
+}
+
+fn shown(line: Option<&[u8]>) -> String {
+    let Some(line) = line else { return "(ends here)".to_owned() };
+    let text = line.escape_ascii().to_string();
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], line.len()),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text_difference;
+
+    #[test]
+    fn first_difference_is_told() {
+        assert_eq!(text_difference("x", b"same\n", b"same\n"), None);
+        let told = text_difference("out", b"a\nb\nc\n", b"a\nB\nc\n").unwrap();
+        assert_eq!(told, "out, line 2:\n  before  a\\n\n  real    b\\n\n  ours    B\\n");
+        let told = text_difference("out", b"a\n", b"a\nb\n").unwrap();
+        assert!(told.contains("real    (ends here)"), "{told}");
+    }
+}

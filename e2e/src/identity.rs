@@ -1,0 +1,233 @@
+//! Many runs with arguments drawn at random: whatever is asked, bintide answers as `mysqlbinlog` does.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use anyhow::{Result, ensure};
+use testkit::Dice;
+
+use crate::compare::{Difference, Run};
+use crate::logs::{LogSet, Logs};
+use crate::options::{self, Choice, NOT_DRAWN};
+use crate::program::Program;
+
+/// The environment variable that repeats a run.
+pub const SEED: &str = "BINTIDE_SEED";
+/// The environment variable that says how many runs to draw.
+pub const DRAWS: &str = "BINTIDE_DRAWS";
+
+/// Time zones to run in: none, whole hours, half hours, daylight saving on either half of the world.
+const TIME_ZONES: [&str; 6] =
+    ["UTC", "UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Australia/Sydney"];
+/// How many differences are told in full.
+const TOLD_MAX: usize = 12;
+
+/// Draws runs over the logs and compares each; all differences are told together at the end.
+///
+/// # Errors
+/// When one differs, or a program cannot be run.
+pub fn check_random(name: &str, logs: &Logs, seed: u64, draws: usize) -> Result<()> {
+    let choices = options::all()?;
+    let drawn: Vec<Choice> =
+        choices.into_iter().filter(|choice| NOT_DRAWN.iter().all(|(long, _)| *long != choice.long)).collect();
+    let draws = env::var(DRAWS).ok().and_then(|text| text.parse().ok()).unwrap_or(draws);
+    println!("{name}: {draws} runs, {SEED}={seed}");
+    let mut dice = Dice::new(seed);
+    let mut used = BTreeSet::new();
+    let runs: Vec<Run> = (0..draws).map(|_| draw(&mut dice, logs, &drawn, &mut used)).collect();
+    let unused: Vec<&str> =
+        drawn.iter().map(|c| c.long.as_str()).filter(|long| !used.contains(*long)).collect();
+    println!(
+        "{name}: options that no run drew: {}",
+        if unused.is_empty() { "none".into() } else { unused.join(" ") }
+    );
+    for (long, why) in NOT_DRAWN {
+        println!("{name}: not drawn: --{long}: {why}");
+    }
+    check_all(name, logs, &runs)
+}
+
+/// Compares each of the runs, on all cores; the differences are told together.
+///
+/// # Errors
+/// When one differs, or a program cannot be run.
+pub fn check_all(name: &str, logs: &Logs, runs: &[Run]) -> Result<()> {
+    check_program(Program::Ours, name, logs, runs)
+}
+
+fn check_program(program: Program, name: &str, logs: &Logs, runs: &[Run]) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let differences = Mutex::new(Vec::new());
+    let threads = thread::available_parallelism()?.get();
+    thread::scope(|scope| {
+        let work = || -> Result<()> {
+            while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Some(difference) = run.compare(program, &logs.folder)? {
+                    let mut found = differences.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    found.push(difference);
+                }
+            }
+            Ok(())
+        };
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| match worker.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })?;
+    let differences = differences.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let told = tell(name, &differences)?;
+    ensure!(differences.is_empty(), "{} of {} runs differ\n{told}", differences.len(), runs.len());
+    println!("{name}: {} runs, no difference", runs.len());
+    Ok(())
+}
+
+/// One run: two to four options over one log, a folder of them, standard input, or several.
+fn draw(dice: &mut Dice, logs: &Logs, choices: &[Choice], used: &mut BTreeSet<String>) -> Run {
+    let set = dice.pick(&logs.sets);
+    let mut arguments = Vec::new();
+    let mut wanted = 2 + dice.below(3);
+    while wanted > 0 {
+        let choice = pick_choice(dice, choices);
+        if !choice.first || arguments.is_empty() {
+            used.insert(choice.long.clone());
+            arguments.extend(choice.draw(dice, set));
+            wanted -= 1;
+        }
+    }
+    let mut run = Run { time_zone: Some(*dice.pick(&TIME_ZONES)), ..Run::default() };
+    run.files.push(("options.cnf".to_owned(), option_file(dice)));
+    add_logs(dice, logs, set, &mut run, &mut arguments);
+    run.arguments = arguments;
+    run
+}
+
+/// Options about what is printed are drawn more often than those about a connection that is never made.
+fn pick_choice<'a>(dice: &mut Dice, choices: &'a [Choice]) -> &'a Choice {
+    const OFTEN: [&str; 12] = [
+        "verbose",
+        "base64-output",
+        "hexdump",
+        "database",
+        "rewrite-db",
+        "start-position",
+        "stop-position",
+        "start-datetime",
+        "include-gtids",
+        "exclude-gtids",
+        "skip-gtids",
+        "print-table-metadata",
+    ];
+    if dice.once_in(2) {
+        let wanted = *dice.pick(&OFTEN);
+        if let Some(choice) = choices.iter().find(|choice| choice.long == wanted) {
+            return choice;
+        }
+    }
+    dice.pick(choices)
+}
+
+fn option_file(dice: &mut Dice) -> String {
+    let lines =
+        ["verbose", "short-form", "hexdump", "skip-gtids", "database=docs", "loose-bogus=1", "offset = 2"];
+    let groups = ["mysqlbinlog", "client", "mysqlbinlog_two", "mysqld"];
+    let mut text = String::new();
+    for _ in 0..1 + dice.below(3) {
+        let _ = writeln!(text, "[{}]\n{}", dice.pick(&groups), dice.pick(&lines));
+    }
+    text
+}
+
+fn add_logs(dice: &mut Dice, logs: &Logs, set: &LogSet, run: &mut Run, arguments: &mut Vec<String>) {
+    match dice.below(12) {
+        0 => {
+            run.stdin = Some(dice.pick(&set.files).clone());
+            arguments.push("-".to_owned());
+        }
+        1 => {
+            arguments.extend(set.files.iter().cloned());
+            arguments.extend(dice.pick(&logs.sets).files.iter().cloned());
+        }
+        2 => arguments.push(dice.pick(&set.files).clone()),
+        3 if dice.once_in(3) => arguments.push("logs/no-such.binlog".to_owned()),
+        4 if dice.once_in(3) => {} // No log at all.
+        5 => {
+            // Options may follow the logs.
+            let after = arguments.split_off(arguments.len().min(1));
+            arguments.extend(set.files.iter().cloned());
+            arguments.extend(after);
+        }
+        _ => arguments.extend(set.files.iter().cloned()),
+    }
+}
+
+/// The differences in words, the shortest command lines first, and the outputs kept beside the build.
+fn tell(name: &str, differences: &[Difference]) -> Result<String> {
+    let mut sorted: Vec<&Difference> = differences.iter().collect();
+    sorted.sort_by_key(|difference| difference.run.arguments.len());
+    let folder = testkit::target_dir().join("e2e").join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    let mut told = String::new();
+    for (index, difference) in sorted.into_iter().take(TOLD_MAX).enumerate() {
+        let run = &difference.run;
+        let kept = keep(&folder.join(index.to_string()), difference)?;
+        let arguments: Vec<String> = run.arguments.iter().map(|argument| quoted(argument)).collect();
+        let stdin = run.stdin.as_ref().map(|file| format!(" < {file}")).unwrap_or_default();
+        let time_zone = run.time_zone.unwrap_or("UTC");
+        writeln!(told, "\nTZ={time_zone} mysqlbinlog {}{stdin}", arguments.join(" "))?;
+        writeln!(told, "{}\n  kept in {}", difference.what, kept.display())?;
+    }
+    Ok(told)
+}
+
+fn keep(folder: &std::path::Path, difference: &Difference) -> Result<PathBuf> {
+    fs::create_dir_all(folder)?;
+    for (name, outcome) in [("real", &difference.real), ("ours", &difference.ours)] {
+        fs::write(folder.join(format!("{name}.out")), &outcome.stdout)?;
+        fs::write(folder.join(format!("{name}.err")), &outcome.stderr)?;
+    }
+    for (name, text) in &difference.run.files {
+        fs::write(folder.join(name), text)?;
+    }
+    Ok(folder.to_path_buf())
+}
+
+/// An argument as a shell wants it.
+fn quoted(argument: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=./,:+".contains(&byte);
+    if !argument.is_empty() && argument.bytes().all(plain) {
+        return argument.to_owned();
+    }
+    format!("'{}'", argument.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use anyhow::Result;
+    use testkit::Dice;
+
+    use super::{check_program, draw};
+    use crate::logs::Logs;
+    use crate::options;
+    use crate::program::Program;
+
+    /// The comparison itself finds nothing where there is nothing to find.
+    #[test]
+    fn real_program_is_like_itself() -> Result<()> {
+        let (logs, choices) = (Logs::samples()?, options::all()?);
+        let mut dice = Dice::new(1);
+        let mut used = BTreeSet::new();
+        let runs: Vec<_> = (0..100).map(|_| draw(&mut dice, &logs, &choices, &mut used)).collect();
+        check_program(Program::Real, "self", &logs, &runs)
+    }
+}

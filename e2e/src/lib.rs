@@ -1,0 +1,19 @@
+//! bintide beside the real thing. The real server and the real `mysqlbinlog` are asked each time; nothing that
+//! they once said is kept here.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`program`] | a program under comparison: the real `mysqlbinlog`, or `bintide` under that name |
+//! | [`compare`] | one run of both, and the first difference |
+//! | [`logs`] | the logs to run on: the samples, and what a server just wrote |
+//! | [`options`] | every option that `mysqlbinlog --help` lists, and arguments drawn from them |
+//! | [`identity`] | many runs with arguments drawn at random |
+//! | [`workload`] | SQL drawn at random, run on a real server |
+#![forbid(unsafe_code)]
+
+pub mod compare;
+pub mod identity;
+pub mod logs;
+pub mod options;
+pub mod program;
+pub mod workload;

@@ -1,0 +1,120 @@
+//! The logs to run on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::compare::LOGS;
+
+/// The size of an event's header.
+const HEADER_SIZE: usize = 19;
+/// What a plain log begins with.
+const MAGIC: &[u8] = b"\xfebin";
+
+/// A folder of logs, and what is to be known of them to draw sensible arguments.
+#[derive(Clone, Debug)]
+pub struct Logs {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The logs, each a file or the files of one server in order; paths as the programs see them.
+    pub sets: Vec<LogSet>,
+}
+
+/// Files that belong together.
+#[derive(Clone, Debug)]
+pub struct LogSet {
+    /// Paths as the programs see them: under [`LOGS`].
+    pub files: Vec<String>,
+    /// Where events begin in the first and in the last file.
+    pub positions: Vec<u64>,
+    /// When events happened, in seconds since 1970.
+    pub times: Vec<u32>,
+    /// Databases that are named in them.
+    pub databases: Vec<String>,
+}
+
+impl Logs {
+    /// The samples of the repository.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn samples() -> Result<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
+        Self::read(&root.join("samples"))
+    }
+
+    /// The logs of a folder: each `*.binlog` is one, each folder with an index is one.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let mut sets = Vec::new();
+        let entries = fs::read_dir(folder).with_context(|| format!("could not read {}", folder.display()))?;
+        let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        paths.sort();
+        for path in paths {
+            if path.is_dir() {
+                sets.extend(index_of(&path)?.map(|files| LogSet::read(folder, files)).transpose()?);
+            } else if path.extension().is_some_and(|extension| extension == "binlog") {
+                sets.push(LogSet::read(folder, vec![path])?);
+            }
+        }
+        Ok(Self { folder: folder.to_path_buf(), sets })
+    }
+}
+
+/// The files that a folder's index lists.
+fn index_of(folder: &Path) -> Result<Option<Vec<PathBuf>>> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "index") {
+            let text = fs::read_to_string(path)?;
+            return Ok(Some(text.lines().map(|line| folder.join(line.trim_start_matches("./"))).collect()));
+        }
+    }
+    Ok(None)
+}
+
+impl LogSet {
+    fn read(folder: &Path, files: Vec<PathBuf>) -> Result<Self> {
+        let mut set =
+            Self { files: Vec::new(), positions: Vec::new(), times: Vec::new(), databases: Vec::new() };
+        let last = files.len() - 1;
+        for (index, path) in files.iter().enumerate() {
+            let bytes = fs::read(path).with_context(|| format!("could not read {}", path.display()))?;
+            set.read_headers(&bytes, index == 0 || index == last);
+            set.read_databases(&bytes);
+            let path = path.strip_prefix(folder).context("a log outside its folder")?;
+            set.files.push(format!("{LOGS}/{}", path.display()));
+        }
+        Ok(set)
+    }
+
+    fn read_headers(&mut self, bytes: &[u8], keep_positions: bool) {
+        let mut at = MAGIC.len();
+        while bytes.starts_with(MAGIC) && at + HEADER_SIZE <= bytes.len() {
+            let number = |from: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + from + i]));
+            if keep_positions {
+                self.positions.push(at as u64);
+            }
+            self.times.push(number(0));
+            at += (number(9) as usize).max(HEADER_SIZE);
+        }
+    }
+
+    /// Names after `CREATE DATABASE`, which every sample begins with.
+    fn read_databases(&mut self, bytes: &[u8]) {
+        const BEFORE: &[u8] = b"CREATE DATABASE ";
+        for (at, window) in bytes.windows(BEFORE.len()).enumerate() {
+            if window.eq_ignore_ascii_case(BEFORE) {
+                let rest = &bytes[at + BEFORE.len()..];
+                let end = rest.iter().position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+                let name = String::from_utf8_lossy(&rest[..end.unwrap_or(rest.len())]).into_owned();
+                if !name.is_empty() && !self.databases.contains(&name) {
+                    self.databases.push(name);
+                }
+            }
+        }
+    }
+}

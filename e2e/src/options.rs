@@ -1,0 +1,264 @@
+//! Every option that `mysqlbinlog --help` lists, and arguments drawn from them.
+
+use anyhow::{Context, Result, ensure};
+use regex::Regex;
+use testkit::{Dice, Home, Package};
+
+use crate::logs::LogSet;
+
+/// An option, as the help lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The long name, without dashes.
+    pub long: String,
+    /// The letter, if it has one.
+    pub short: Option<char>,
+    /// Whether it takes a value.
+    pub value: Takes,
+    /// Whether it is only understood as the first argument.
+    pub first: bool,
+}
+
+/// Whether an option takes a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Never: it is on or off.
+    Nothing,
+    /// One, if it is written with an equals sign.
+    Maybe,
+    /// Always.
+    Value,
+}
+
+/// Options that are not drawn, and why.
+pub const NOT_DRAWN: [(&str, &str); 3] = [
+    ("read-from-remote-server", "reads from a server"),
+    ("read-from-remote-master", "reads from a server"),
+    ("read-from-remote-source", "reads from a server"),
+];
+
+/// Asks the real program for its options.
+///
+/// # Errors
+/// When it cannot be run, or its help is not understood.
+pub fn all() -> Result<Vec<Choice>> {
+    let output = Home::find(Package::Mysql)?.mysqlbinlog(&["--no-defaults", "--help"], b"")?;
+    let choices = parse(&String::from_utf8_lossy(&output.stdout))?;
+    ensure!(choices.len() > 60, "only {} options found in the help", choices.len());
+    Ok(choices)
+}
+
+/// Reads the options out of the text of the help.
+fn parse(help: &str) -> Result<Vec<Choice>> {
+    let listed = Regex::new(r"^  (?:-(.), )?--([a-z0-9-]+)(\[?)(=?)")?;
+    let first = Regex::new(r"^--([a-z0-9-]+)(=?)")?;
+    let (options, rest) = help.split_once("Default options are read").context("no such place in the help")?;
+    let (firsts, _) = rest.split_once("Variables (").context("no such place in the help")?;
+    let mut choices = Vec::new();
+    for found in options.lines().filter_map(|line| listed.captures(line)) {
+        let value = match (&found[3], &found[4]) {
+            ("[", _) => Takes::Maybe,
+            (_, "=") => Takes::Value,
+            _ => Takes::Nothing,
+        };
+        let short = found.get(1).and_then(|letter| letter.as_str().chars().next());
+        choices.push(Choice { long: found[2].to_owned(), short, value, first: false });
+    }
+    for found in firsts.lines().filter_map(|line| first.captures(line)) {
+        let value = if &found[2] == "=" { Takes::Value } else { Takes::Nothing };
+        choices.push(Choice { long: found[1].to_owned(), short: None, value, first: true });
+    }
+    Ok(choices)
+}
+
+impl Choice {
+    /// The option as an argument or two, with a value fit for the logs, in one of the ways it can be written.
+    pub fn draw(&self, dice: &mut Dice, set: &LogSet) -> Vec<String> {
+        let dashes = self.long.as_str();
+        match self.value {
+            Takes::Nothing => vec![self.draw_switch(dice)],
+            Takes::Maybe => match self.short {
+                Some(short) if dice.once_in(2) => {
+                    vec![format!("-{short}{}", value_of(&self.long, dice, set))]
+                }
+                _ => vec![format!("--{dashes}={}", value_of(&self.long, dice, set))],
+            },
+            Takes::Value => {
+                let value = value_of(&self.long, dice, set);
+                match (self.short, dice.below(6)) {
+                    (Some(short), 0) => vec![format!("-{short}{value}")],
+                    (Some(short), 1) => vec![format!("-{short}"), value],
+                    (_, 2) if !self.first => vec![format!("--{dashes}"), value],
+                    (_, 3) if !self.first => vec![format!("--{}={value}", dashes.replace('-', "_"))],
+                    _ => vec![format!("--{dashes}={value}")],
+                }
+            }
+        }
+    }
+
+    fn draw_switch(&self, dice: &mut Dice) -> String {
+        let long = &self.long;
+        if self.long == "verbose" {
+            return (*dice.pick(&["-v", "-vv", "-vvv", "--verbose"])).to_owned();
+        }
+        if self.first {
+            return format!("--{long}");
+        }
+        match (self.short, dice.below(8)) {
+            (Some(short), 0..4) => format!("-{short}"),
+            (_, 4) => format!("--skip-{long}"),
+            (_, 5) => format!("--{long}={}", dice.pick(&["0", "1", "ON", "off", "true", "maybe"])),
+            (_, 6) => format!("--{}", long.replace('-', "_")),
+            _ => format!("--{long}"),
+        }
+    }
+}
+
+/// A value for the option: mostly one that makes sense for the logs, now and then one that does not.
+fn value_of(long: &str, dice: &mut Dice, set: &LogSet) -> String {
+    let listed: &[&str] = match long {
+        "base64-output" => &["never", "decode-rows", "auto", "always", "dec", "NEVER", "", "unspec"],
+        "bind-address" => &["127.0.0.1", "::1"],
+        "character-sets-dir" | "plugin-dir" | "ssl-capath" | "ssl-crlpath" => &[".", "no/such/folder"],
+        "compression-algorithms" => &["zstd", "zlib,uncompressed", "bogus"],
+        "database" => return database(dice, set),
+        "debug" => &["", "d:t"],
+        "default-auth" => &["caching_sha2_password", "bogus"],
+        "host" => &["localhost", "127.0.0.1"],
+        "local-load" => &[".", "./", "no/such/folder"],
+        "password" => &["secret", ""],
+        "port" | "connection-server-id" | "stop-never-slave-server-id" => {
+            &["0", "3307", "65536", "-1", "12x"]
+        }
+        "protocol" => &["tcp", "socket", "memory", "bogus"],
+        "result-file" => &["result.sql", "no/such/folder/result.sql"],
+        "rewrite-db" => return rewrite(dice, set),
+        "server-id" => &["1", "2", "4294967295", "0", "42", "77", "99999999999"],
+        "server-id-bits" => &["32", "7", "0", "31", "33", "1"],
+        "set-charset" => &["utf8mb4", "latin1", "binary", "no_such", "gbk", ""],
+        "socket" => &["no.sock"],
+        "ssl-mode" => &["DISABLED", "REQUIRED", "PREFERRED", "bogus"],
+        "ssl-fips-mode" => &["OFF", "ON", "bogus"],
+        "tls-version" => &["TLSv1.2", "TLSv1.3", "bogus"],
+        "user" => &["root", ""],
+        "open-files-limit" => &["64", "1000", "0", "1K"],
+        "binlog-row-event-max-size" => &["256", "1024", "8192", "1000", "4294967040", "0"],
+        "zstd-compression-level" => &["3", "22", "0", "23"],
+        "offset" => &["0", "1", "2", "5", "17", "100", "100000", "-1"],
+        "start-datetime" | "stop-datetime" => return datetime(dice, set),
+        "start-position" | "stop-position" => return position(dice, set),
+        "include-gtids" | "exclude-gtids" => return gtids(dice),
+        "defaults-file" | "defaults-extra-file" => &["options.cnf", "no-such.cnf"],
+        "defaults-group-suffix" => &["_two", "-none"],
+        "login-path" => &["bogus"],
+        _ => &["x", "", "1"],
+    };
+    (*dice.pick(listed)).to_owned()
+}
+
+fn database(dice: &mut Dice, set: &LogSet) -> String {
+    if set.databases.is_empty() || dice.once_in(5) {
+        return (*dice.pick(&["no_such", "mysql", ""])).to_owned();
+    }
+    dice.pick(&set.databases).clone()
+}
+
+fn rewrite(dice: &mut Dice, set: &LogSet) -> String {
+    let from = database(dice, set);
+    match dice.below(8) {
+        0 => from,
+        1 => format!("{from}->"),
+        2 => format!(" {from} -> other"),
+        _ => format!("{from}->a_name_that_is_longer"),
+    }
+}
+
+fn position(dice: &mut Dice, set: &LogSet) -> String {
+    if set.positions.is_empty() || dice.once_in(8) {
+        let odd = ["0", "1", "4", "120", "4294967296", "18446744073709551615", "1K", "-5", "abc"];
+        return (*dice.pick(&odd)).to_owned();
+    }
+    let at = *dice.pick(&set.positions);
+    let shifted = if dice.once_in(6) { at + dice.below(30) as u64 } else { at };
+    shifted.to_string()
+}
+
+/// A moment near the events of the log, in one of the ways a DATETIME can be written.
+fn datetime(dice: &mut Dice, set: &LogSet) -> String {
+    if set.times.is_empty() || dice.once_in(8) {
+        let odd =
+            ["", "bogus", "0000-00-00 00:00:00", "2023-02-30 00:00:00", "1969-12-31", "9999-12-31 23:59:59"];
+        return (*dice.pick(&odd)).to_owned();
+    }
+    let time = i64::from(*dice.pick(&set.times)) + dice.below(3) as i64 - 1;
+    let (year, month, day) = date(time.div_euclid(86_400));
+    let second = time.rem_euclid(86_400);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    match dice.below(7) {
+        0 => format!("{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}"),
+        1 => format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"),
+        2 => format!("{year:04}-{month}-{day} {hour}:{minute}:{second}"),
+        3 => format!("{year:04}-{month:02}-{day:02}"),
+        4 => format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.600"),
+        5 => format!("{:02}-{month:02}-{day:02} {hour:02}:{minute:02}", year % 100),
+        _ => format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"),
+    }
+}
+
+/// Year, month and day of a day since 1970, by Howard Hinnant's counting of days from March.
+fn date(day: i64) -> (i64, i64, i64) {
+    let day = day + 719_468;
+    let era = day.div_euclid(146_097);
+    let of_era = day.rem_euclid(146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let (day, month) = (of_year - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    (year + era * 400 + i64::from(month <= 2), month, day)
+}
+
+fn gtids(dice: &mut Dice) -> String {
+    const SOURCE: &str = "5ea5ca5e-0001-4000-8000-000000000001";
+    let from = 1 + dice.below(12);
+    let to = from + dice.below(9);
+    match dice.below(12) {
+        0 => String::new(),
+        1 => "bogus".to_owned(),
+        2 => format!("{SOURCE}:{from}-"),
+        3 => format!("{SOURCE}:tag:1-9"),
+        4 => format!("{SOURCE}:{from}:tag:1:by_hand:77"),
+        5 => "bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb:1-9223372036854775806".to_owned(),
+        6 => format!("{}:{from}-{to} ,\n{SOURCE}:30-40", SOURCE.to_uppercase()),
+        7 => format!("{SOURCE}:{to}-{from}"),
+        8 => format!("{SOURCE}:{from}"),
+        _ => format!("{SOURCE}:{from}-{to}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Choice, Takes, date, parse};
+
+    #[test]
+    fn help_is_read() {
+        let help = "Usage: x\n  -?, --help          Display.\n  --base64-output=name \n                      Text --not-one=1\n\
+                    \x20 -#, --debug[=#]     Catch.\nDefault options are read from\n--no-defaults           Do.\n\
+                    --defaults-file=#       Only.\nVariables (--variable-name=value)\nraw  FALSE\n";
+        let choice = |long: &str, short, value, first| Choice { long: long.to_owned(), short, value, first };
+        let wanted = vec![
+            choice("help", Some('?'), Takes::Nothing, false),
+            choice("base64-output", None, Takes::Value, false),
+            choice("debug", Some('#'), Takes::Maybe, false),
+            choice("no-defaults", None, Takes::Nothing, true),
+            choice("defaults-file", None, Takes::Value, true),
+        ];
+        assert_eq!(parse(help).unwrap(), wanted);
+    }
+
+    #[test]
+    fn days_become_dates() {
+        assert_eq!(date(0), (1970, 1, 1));
+        assert_eq!(date(19_675), (2023, 11, 14));
+        assert_eq!(date(11_016), (2000, 2, 29));
+    }
+}

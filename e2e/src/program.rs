@@ -1,0 +1,105 @@
+//! A program under comparison.
+
+use std::env;
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use testkit::{Home, Package};
+
+/// The program that both pretend to be.
+const NAME: &str = "mysqlbinlog";
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// MySQL's own.
+    Real,
+    /// `bintide`, called by the name `mysqlbinlog`.
+    Ours,
+}
+
+/// What a program left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Its exit code; none if a signal ended it.
+    pub code: Option<i32>,
+    /// What it printed.
+    pub stdout: Vec<u8>,
+    /// What it complained about.
+    pub stderr: Vec<u8>,
+}
+
+/// Where and how a program runs.
+#[derive(Clone, Debug)]
+pub struct Surroundings<'a> {
+    /// The folder that it runs in.
+    pub folder: &'a Path,
+    /// The time zone, as `TZ` has it.
+    pub time_zone: &'a str,
+    /// What it reads from standard input.
+    pub stdin: &'a [u8],
+}
+
+impl Program {
+    /// Runs the program to its end.
+    ///
+    /// # Errors
+    /// When it cannot be had or started.
+    pub fn run(self, arguments: &[String], surroundings: &Surroundings<'_>) -> Result<Outcome> {
+        let mut command = self.command(surroundings.folder)?;
+        command.args(arguments).current_dir(surroundings.folder);
+        command.env_clear().env("TZ", surroundings.time_zone).env("HOME", surroundings.folder);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("could not start {self:?}"))?;
+        let mut stdin = child.stdin.take().context("the program has no standard input")?;
+        let input = surroundings.stdin;
+        let output = thread::scope(|scope| {
+            // A program may stop reading before the end: it was told where to stop.
+            scope.spawn(move || stdin.write_all(input));
+            child.wait_with_output()
+        })?;
+        Ok(Outcome { code: output.status.code(), stdout: output.stdout, stderr: output.stderr })
+    }
+
+    fn command(self, folder: &Path) -> Result<Command> {
+        match self {
+            Self::Real => Home::find(Package::Mysql)?.command(NAME),
+            Self::Ours => {
+                let link = folder.with_extension("bin").join(NAME);
+                if !link.exists() {
+                    std::fs::create_dir_all(folder.with_extension("bin"))?;
+                    symlink(bintide()?, &link).context("could not link the program")?;
+                }
+                let mut command = Command::new(link);
+                command.arg0(NAME);
+                Ok(command)
+            }
+        }
+    }
+}
+
+/// The `bintide` under test, built now from the sources as they are.
+///
+/// # Errors
+/// When it does not build.
+pub fn bintide() -> Result<&'static Path> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
+    built.as_deref().map_err(|message| anyhow!("{message}"))
+}
+
+fn build() -> Result<PathBuf> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet", "--package", "bintide"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.env("CARGO_TARGET_DIR", testkit::target_dir());
+    let output = command.output().context("could not run cargo")?;
+    ensure!(output.status.success(), "bintide does not build: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(testkit::target_dir().join("debug/bintide"))
+}

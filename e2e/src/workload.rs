@@ -1,0 +1,93 @@
+//! SQL drawn at random, run on a real server: tables of all types, changes, transactions with savepoints, XA,
+//! definitions, triggers, temporary tables, loads, tagged GTIDs, session settings, character sets, time zones.
+//!
+//! A statement may fail (a table is gone, a value does not fit): what the server then logs is part of the game.
+
+mod literal;
+mod statement;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use testkit::{Dice, Launch, Server};
+
+use crate::workload::statement::Session;
+
+/// Sessions of one workload, one after the other.
+const SESSIONS: usize = 4;
+/// Steps of one session; a step is a statement or a transaction.
+const STEPS: usize = 120;
+/// Of statements at most this share may fail, in percent; more means that the generator has gone astray.
+const FAILURES_MAX: usize = 20;
+
+/// The same each time, so that arguments drawn for the samples fit these logs too.
+const UUID: &str = "5ea5ca5e-0001-4000-8000-000000000001";
+
+/// Server options, one drawn from each line.
+const OPTIONS: [&[&str]; 9] = [
+    &["--binlog-format=ROW", "--binlog-format=ROW", "--binlog-format=MIXED", "--binlog-format=STATEMENT"],
+    &["--binlog-transaction-compression=OFF", "--binlog-transaction-compression=ON"],
+    &["--binlog-row-metadata=MINIMAL", "--binlog-row-metadata=FULL"],
+    &[
+        "--binlog-row-image=FULL",
+        "--binlog-row-image=FULL",
+        "--binlog-row-image=MINIMAL",
+        "--binlog-row-image=NOBLOB",
+    ],
+    &["--binlog-row-value-options=", "--binlog-row-value-options=PARTIAL_JSON"],
+    &["--binlog-rows-query-log-events=OFF", "--binlog-rows-query-log-events=ON"],
+    &["--binlog-checksum=CRC32", "--binlog-checksum=CRC32", "--binlog-checksum=NONE"],
+    &["--gtid-mode=ON", "--gtid-mode=ON", "--gtid-mode=ON", "--gtid-mode=OFF"],
+    &["--binlog-row-event-max-size=8192", "--binlog-row-event-max-size=256"],
+];
+
+/// Runs a workload on a server of its own and leaves its logs, and the SQL, in `folder/NAME`.
+///
+/// # Errors
+/// When the server cannot be had, or nearly everything failed on it.
+pub fn record(seed: u64, name: &str, folder: &Path) -> Result<()> {
+    let mut dice = Dice::new(seed);
+    let options: Vec<&str> = OPTIONS.iter().map(|several| *dice.pick(several)).collect();
+    let mut server = Launch::mysql().uuid(UUID).options(options.iter().copied()).start()?;
+    let target = folder.join(name);
+    fs::create_dir_all(&target)?;
+    fs::write(target.join("load.tsv"), "1\tone\tx\n2\ttwo\ty\n\\N\t\\N\tit's \"quoted\"\n")?;
+    let (mut statements, mut failures) = (0, 0);
+    for number in 0..SESSIONS {
+        let sql = Session::new(number).script(&mut dice, STEPS);
+        fs::write(target.join(format!("session-{number}.sql")), &sql)?;
+        statements += sql.lines().count();
+        failures += run(&server, &target, &sql)?;
+    }
+    println!("workload {name}: {}: {statements} statements, {failures} failed", options.join(" "));
+    ensure!(failures * 100 < statements * FAILURES_MAX, "too many statements fail");
+    server.stop()?;
+    let mut files = server.binlogs()?;
+    files.push(server.datadir().join("binlog.index"));
+    for file in files {
+        fs::copy(&file, target.join(file.file_name().context("a log without a name")?))?;
+    }
+    Ok(())
+}
+
+/// Runs the script to its end whatever fails, and counts what did.
+fn run(server: &Server, folder: &Path, sql: &str) -> Result<usize> {
+    let mut command = server.client().command()?;
+    command.args(["--batch", "--force", "--binary-mode", "--local-infile=1"]).current_dir(folder);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("could not run the client")?;
+    let mut stdin = child.stdin.take().context("the client has no standard input")?;
+    let output = thread::scope(|scope| {
+        // That the client ends early shows in what it said.
+        scope.spawn(move || stdin.write_all(sql.as_bytes()));
+        child.wait_with_output()
+    })?;
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+    fs::write(folder.join("errors.txt"), &messages)?;
+    ensure!(!messages.contains("ERROR 2013"), "the server went away: {messages}");
+    Ok(messages.lines().filter(|line| line.starts_with("ERROR")).count())
+}

@@ -1,0 +1,455 @@
+//! Statements and transactions, drawn for the tables that there are.
+
+use std::fmt::Write as _;
+
+use testkit::Dice;
+
+use super::literal::{KINDS, text};
+
+/// Tables of one session at most; older ones are dropped.
+const TABLES_MAX: usize = 6;
+
+/// A session's view of what there is: it works in a database of its own.
+pub(super) struct Session {
+    database: String,
+    tables: Vec<Table>,
+    made: usize,
+    out: String,
+}
+
+struct Table {
+    name: String,
+    /// Places in [`KINDS`]; the columns are `c0`, `c1`, …, behind a key `id`.
+    columns: Vec<usize>,
+}
+
+type Step = fn(&mut Session, &mut Dice);
+
+/// How often each kind of step is drawn.
+const STEPS: [(usize, Step); 24] = [
+    (20, Session::insert),
+    (12, Session::update),
+    (8, Session::delete),
+    (4, Session::replace),
+    (4, Session::insert_select),
+    (3, Session::update_two),
+    (14, Session::transaction),
+    (4, Session::xa),
+    (5, Session::create),
+    (5, Session::alter),
+    (2, Session::rename),
+    (2, Session::truncate),
+    (2, Session::drop_table),
+    (3, Session::index),
+    (2, Session::view),
+    (3, Session::trigger),
+    (3, Session::temporary),
+    (3, Session::load),
+    (4, Session::gtid),
+    (8, Session::setting),
+    (4, Session::user_variable),
+    (2, Session::account),
+    (2, Session::create_select),
+    (1, Session::flush),
+];
+
+/// Session settings, one drawn at a time.
+const SETTINGS: [&str; 44] = [
+    "SET NAMES utf8mb4",
+    "SET NAMES latin1",
+    "SET NAMES gbk",
+    "SET NAMES binary",
+    "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
+    "SET time_zone = '+00:00'",
+    "SET time_zone = '+05:45'",
+    "SET time_zone = 'SYSTEM'",
+    "SET time_zone = '-11:00'",
+    "SET sql_mode = DEFAULT",
+    "SET sql_mode = ''",
+    "SET sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT'",
+    "SET sql_mode = 'TRADITIONAL'",
+    "SET timestamp = DEFAULT",
+    "SET timestamp = 1700000000",
+    "SET timestamp = 1700000001.234567",
+    "SET timestamp = 1",
+    "SET foreign_key_checks = 0",
+    "SET foreign_key_checks = 1",
+    "SET unique_checks = 0",
+    "SET unique_checks = 1",
+    "SET auto_increment_increment = 5, auto_increment_offset = 2",
+    "SET auto_increment_increment = 1, auto_increment_offset = 1",
+    "SET lc_time_names = 'fr_FR'",
+    "SET lc_time_names = 'en_US'",
+    "SET collation_connection = 'latin2_general_ci'",
+    "SET collation_database = 'utf8mb4_bin'",
+    "SET collation_server = 'latin1_swedish_ci'",
+    "SET sql_auto_is_null = 1",
+    "SET sql_auto_is_null = 0",
+    "SET binlog_format = ROW",
+    "SET binlog_format = STATEMENT",
+    "SET binlog_format = MIXED",
+    "SET binlog_row_image = FULL",
+    "SET binlog_row_image = MINIMAL",
+    "SET binlog_row_image = NOBLOB",
+    "SET binlog_row_value_options = PARTIAL_JSON",
+    "SET binlog_row_value_options = ''",
+    "SET binlog_rows_query_log_events = ON",
+    "SET binlog_transaction_compression = ON",
+    "SET binlog_transaction_compression = OFF",
+    "SET sql_generate_invisible_primary_key = ON",
+    "SET sql_generate_invisible_primary_key = OFF",
+    "SET rand_seed1 = 7, rand_seed2 = 11",
+];
+
+impl Session {
+    pub(super) fn new(number: usize) -> Self {
+        Self { database: format!("random_{number}"), tables: Vec::new(), made: 0, out: String::new() }
+    }
+
+    /// The SQL of a session, a statement a line.
+    pub(super) fn script(mut self, dice: &mut Dice, steps: usize) -> String {
+        let charset = *dice.pick(&["utf8mb4", "latin1", "utf8mb4 COLLATE utf8mb4_bin", "koi8r"]);
+        self.say(format!("CREATE DATABASE {} CHARACTER SET {charset}", self.database));
+        self.say(format!("USE {}", self.database));
+        (0..2).for_each(|_| self.create(dice));
+        let weights: usize = STEPS.iter().map(|(weight, _)| weight).sum();
+        for _ in 0..steps {
+            let mut at = dice.below(weights);
+            for (weight, step) in STEPS {
+                if at < weight {
+                    step(&mut self, dice);
+                    break;
+                }
+                at -= weight;
+            }
+        }
+        self.out
+    }
+
+    fn say(&mut self, statement: impl AsRef<str>) {
+        self.out.push_str(statement.as_ref());
+        self.out.push_str(";\n");
+    }
+
+    fn new_name(&mut self) -> String {
+        self.made += 1;
+        match self.made % 7 {
+            0 => format!("`odd ``name; {}`", self.made),
+            3 => format!("`é漢{}`", self.made),
+            made => format!("t{made}_{}", self.made),
+        }
+    }
+
+    /// A table that there is; one is made if there is none.
+    fn table(&mut self, dice: &mut Dice) -> (String, Vec<usize>) {
+        if self.tables.is_empty() {
+            self.create(dice);
+        }
+        let table = dice.pick(&self.tables);
+        (table.name.clone(), table.columns.clone())
+    }
+
+    fn create(&mut self, dice: &mut Dice) {
+        if self.tables.len() >= TABLES_MAX {
+            self.drop_table(dice);
+        }
+        let name = self.new_name();
+        let columns: Vec<usize> = (0..1 + dice.below(8)).map(|_| dice.below(KINDS.len())).collect();
+        let mut sql = format!("CREATE TABLE {name} (id INT {}", key(dice));
+        for (number, column) in columns.iter().enumerate() {
+            let _ = write!(sql, ", c{number} {}", KINDS[*column].sql);
+        }
+        let engine = *dice.pick(&["", "", "", " ENGINE = MyISAM", " COMMENT = 'it''s random'"]);
+        self.say(format!("{sql}){engine}"));
+        self.tables.push(Table { name, columns });
+    }
+
+    fn insert(&mut self, dice: &mut Dice) {
+        let (name, columns) = self.table(dice);
+        let rows: Vec<String> = (0..1 + dice.below(5)).map(|_| row(dice, &columns)).collect();
+        let ignore = if dice.once_in(2) { "IGNORE " } else { "" };
+        self.say(format!("INSERT {ignore}INTO {name} ({}) VALUES {}", names(&columns), rows.join(", ")));
+    }
+
+    fn replace(&mut self, dice: &mut Dice) {
+        let (name, columns) = self.table(dice);
+        self.say(format!("REPLACE INTO {name} ({}) VALUES {}", names(&columns), row(dice, &columns)));
+    }
+
+    fn update(&mut self, dice: &mut Dice) {
+        let (name, columns) = self.table(dice);
+        let number = dice.below(columns.len());
+        let value = value(dice, columns[number]);
+        let (set, of) = (dice.below(4), 1 + dice.below(6));
+        self.say(match set {
+            0 => format!("UPDATE IGNORE {name} SET id = id + 1000 WHERE id % {of} = 0 ORDER BY id DESC"),
+            1 if KINDS[columns[number]].sql == "JSON" => {
+                format!("UPDATE {name} SET c{number} = JSON_SET(c{number}, '$.k1', {of}, '$[0]', 'x') WHERE id % {of} = 0")
+            }
+            _ => format!("UPDATE IGNORE {name} SET c{number} = {value} WHERE id % {of} = 0"),
+        });
+    }
+
+    fn delete(&mut self, dice: &mut Dice) {
+        let (name, _) = self.table(dice);
+        let of = 2 + dice.below(8);
+        let limit = if dice.once_in(5) { " LIMIT 1" } else { "" };
+        self.say(format!("DELETE FROM {name} WHERE id % {of} = 1{limit}"));
+    }
+
+    fn insert_select(&mut self, dice: &mut Dice) {
+        let (name, columns) = self.table(dice);
+        let names = names(&columns);
+        self.say(format!(
+            "INSERT IGNORE INTO {name} ({names}) SELECT {} FROM {name} LIMIT 9",
+            names.replace("id", "id + 100")
+        ));
+    }
+
+    fn update_two(&mut self, dice: &mut Dice) {
+        let ((one, _), (two, _)) = (self.table(dice), self.table(dice));
+        if one == two {
+            return self.delete(dice);
+        }
+        let of = 1 + dice.below(4);
+        self.say(match dice.below(2) {
+            0 => format!("UPDATE IGNORE {one} a, {two} b SET a.c0 = NULL, b.c0 = NULL WHERE a.id = b.id AND a.id % {of} = 0"),
+            _ => format!("DELETE a, b FROM {one} a JOIN {two} b USING (id) WHERE a.id % {of} = 0"),
+        });
+    }
+
+    fn change(&mut self, dice: &mut Dice) {
+        let several: [Step; 5] =
+            [Self::insert, Self::update, Self::delete, Self::replace, Self::user_variable];
+        dice.pick(&several)(self, dice);
+    }
+
+    fn transaction(&mut self, dice: &mut Dice) {
+        self.say(*dice.pick(&["BEGIN", "START TRANSACTION", "START TRANSACTION WITH CONSISTENT SNAPSHOT"]));
+        let mut saved = 0;
+        for _ in 0..1 + dice.below(8) {
+            match dice.below(8) {
+                0 => {
+                    saved += 1;
+                    self.say(format!("SAVEPOINT `save {saved}`"));
+                }
+                1 if saved > 0 => {
+                    let back = 1 + dice.below(saved);
+                    self.say(format!("ROLLBACK TO `save {back}`"));
+                    saved = back;
+                }
+                2 if saved > 0 => {
+                    self.say(format!("RELEASE SAVEPOINT `save {saved}`"));
+                    saved -= 1;
+                }
+                _ => self.change(dice),
+            }
+        }
+        self.say(*dice.pick(&["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"]));
+    }
+
+    fn xa(&mut self, dice: &mut Dice) {
+        self.made += 1;
+        let id = match dice.below(3) {
+            0 => format!("'x{}'", self.made),
+            1 => format!("'x{}', 'branch it''s'", self.made),
+            _ => format!("x'00FF{:04X}', x'5C', {}", self.made, dice.below(1 << 31)),
+        };
+        self.say(format!("XA START {id}"));
+        (0..1 + dice.below(3)).for_each(|_| self.change(dice));
+        self.say(format!("XA END {id}"));
+        match dice.below(4) {
+            0 => self.say(format!("XA COMMIT {id} ONE PHASE")),
+            1 => self.say(format!("XA PREPARE {id};\nXA ROLLBACK {id}")),
+            _ => self.say(format!("XA PREPARE {id};\nXA COMMIT {id}")),
+        }
+    }
+
+    fn alter(&mut self, dice: &mut Dice) {
+        if self.tables.is_empty() {
+            return self.create(dice);
+        }
+        let at = dice.below(self.tables.len());
+        let (name, count) = (self.tables[at].name.clone(), self.tables[at].columns.len());
+        let added = dice.below(KINDS.len());
+        let statement = match dice.below(5) {
+            0 => {
+                self.tables[at].columns.push(added);
+                format!("ALTER TABLE {name} ADD COLUMN c{count} {}", KINDS[added].sql)
+            }
+            1 if count > 1 => {
+                self.tables[at].columns.pop();
+                format!("ALTER TABLE {name} DROP COLUMN c{}", count - 1)
+            }
+            2 => format!("ALTER TABLE {name} ADD COLUMN extra_{} INT INVISIBLE DEFAULT 5", self.made),
+            3 => format!("ALTER TABLE {name} COMMENT = {}", text(dice, 30)),
+            _ => format!("ALTER TABLE {name} ENGINE = InnoDB"),
+        };
+        self.say(statement);
+    }
+
+    fn rename(&mut self, dice: &mut Dice) {
+        if self.tables.is_empty() {
+            return self.create(dice);
+        }
+        let at = dice.below(self.tables.len());
+        let (old, new) = (self.tables[at].name.clone(), self.new_name());
+        self.say(format!("RENAME TABLE {old} TO {new}"));
+        self.tables[at].name = new;
+    }
+
+    fn truncate(&mut self, dice: &mut Dice) {
+        let (name, _) = self.table(dice);
+        self.say(format!("TRUNCATE TABLE {name}"));
+    }
+
+    fn drop_table(&mut self, dice: &mut Dice) {
+        if !self.tables.is_empty() {
+            let table = self.tables.remove(dice.below(self.tables.len()));
+            self.say(format!("DROP TABLE {} /* no longer wanted */", table.name));
+        }
+    }
+
+    fn index(&mut self, dice: &mut Dice) {
+        let (name, _) = self.table(dice);
+        self.made += 1;
+        self.say(format!("CREATE INDEX i{} ON {name} (id)", self.made));
+    }
+
+    fn view(&mut self, dice: &mut Dice) {
+        let (name, _) = self.table(dice);
+        self.made += 1;
+        let view = format!("v{}", self.made);
+        self.say(format!("CREATE OR REPLACE VIEW {view} AS SELECT id, c0 FROM {name}"));
+        self.say(format!("UPDATE IGNORE {view} SET id = id + 5000 WHERE id < 3"));
+        self.say(format!("DROP VIEW {view}"));
+    }
+
+    fn trigger(&mut self, dice: &mut Dice) {
+        let ((one, _), (two, _)) = (self.table(dice), self.table(dice));
+        if one == two {
+            return self.insert(dice);
+        }
+        self.made += 1;
+        let number = self.made;
+        self.say(format!("CREATE TRIGGER tr{number} AFTER INSERT ON {one} FOR EACH ROW DELETE FROM {two} WHERE id = NEW.id % 7"));
+        self.insert(dice);
+        self.say(format!("DROP TRIGGER tr{number}"));
+    }
+
+    fn temporary(&mut self, dice: &mut Dice) {
+        let (name, _) = self.table(dice);
+        self.made += 1;
+        let temporary = format!("temp{}", self.made);
+        self.say(format!("CREATE TEMPORARY TABLE {temporary} (id INT, a VARCHAR(20))"));
+        self.say(format!(
+            "INSERT INTO {temporary} VALUES ({}, 'kept here'), (NULL, {})",
+            self.made + 3000,
+            text(dice, 15)
+        ));
+        self.say(format!("INSERT IGNORE INTO {name} (id) SELECT id FROM {temporary} WHERE id IS NOT NULL"));
+        if !dice.once_in(3) {
+            self.say(format!("DROP TEMPORARY TABLE {temporary}"));
+        }
+    }
+
+    fn load(&mut self, dice: &mut Dice) {
+        self.made += 1;
+        let name = format!("load{}", self.made);
+        self.say(format!("CREATE TABLE {name} (a INT, b VARCHAR(40), c TEXT)"));
+        let how = *dice.pick(&[
+            "",
+            "CHARACTER SET latin1 ",
+            "FIELDS TERMINATED BY '\\t' ENCLOSED BY '\"' ",
+            "LINES TERMINATED BY '\\n' IGNORE 1 LINES ",
+        ]);
+        let columns = *dice.pick(&["", "(@x, b, c) SET a = @x + 1", "(a, b, @y)"]);
+        self.say(format!("LOAD DATA LOCAL INFILE 'load.tsv' INTO TABLE {name} {how}{columns}"));
+        self.say(format!("DROP TABLE {name}"));
+    }
+
+    fn gtid(&mut self, dice: &mut Dice) {
+        self.made += 1;
+        match dice.below(4) {
+            0 => self.say("SET gtid_next = 'AUTOMATIC:tagged'"),
+            1 => self.say(format!("SET gtid_next = 'AUTOMATIC:t_{}'", dice.below(5))),
+            2 => {
+                let tag = *dice.pick(&["", "by_hand:"]);
+                let database = self.database.bytes().last().unwrap_or(b'0') - b'0';
+                self.say(format!(
+                    "SET gtid_next = 'dddddddd-dddd-dddd-dddd-{database:012}:{tag}{}'",
+                    self.made
+                ));
+                self.say("BEGIN");
+                self.change(dice);
+                self.say("COMMIT");
+            }
+            _ => {}
+        }
+        if !dice.once_in(4) {
+            self.change(dice);
+        }
+        self.say("SET gtid_next = 'AUTOMATIC'");
+    }
+
+    fn setting(&mut self, dice: &mut Dice) {
+        self.say(*dice.pick(&SETTINGS));
+    }
+
+    fn user_variable(&mut self, dice: &mut Dice) {
+        let (name, columns) = self.table(dice);
+        let value = value(dice, columns[0]);
+        self.say(format!("SET @v = {value}, @n = {}, @`odd name` = {}", dice.roll() as i64, text(dice, 20)));
+        self.say(match dice.below(3) {
+            0 => format!("UPDATE IGNORE {name} SET c0 = @v WHERE id < 20"),
+            1 => format!("DELETE FROM {name} WHERE id = @n % 50 OR CHAR_LENGTH(@`odd name`) = 99"),
+            _ => format!(
+                "INSERT IGNORE INTO {name} (id) VALUES (FLOOR(RAND() * 1000) + LAST_INSERT_ID() % 10)"
+            ),
+        });
+    }
+
+    fn account(&mut self, dice: &mut Dice) {
+        self.made += 1;
+        let user = format!("'u{}'@'%'", self.made);
+        self.say(format!("CREATE USER {user} IDENTIFIED BY 'secret'"));
+        self.say(format!("GRANT SELECT ON {}.* TO {user}", self.database));
+        self.say(*dice.pick(&["FLUSH PRIVILEGES", "FLUSH TABLES", "DO 0"]));
+        self.say(format!("DROP USER {user}"));
+    }
+
+    fn create_select(&mut self, dice: &mut Dice) {
+        let (name, _) = self.table(dice);
+        self.made += 1;
+        let copy = format!("copy{}", self.made);
+        self.say(format!("CREATE TABLE {copy} AS SELECT * FROM {name} LIMIT 20"));
+        self.say(format!("DROP TABLE {copy}"));
+    }
+
+    fn flush(&mut self, _: &mut Dice) {
+        self.say("FLUSH BINARY LOGS");
+    }
+}
+
+fn key(dice: &mut Dice) -> &'static str {
+    const KEYS: [&str; 4] =
+        ["PRIMARY KEY", "PRIMARY KEY AUTO_INCREMENT", "NOT NULL, KEY (id)", "NOT NULL UNIQUE"];
+    KEYS[dice.below(KEYS.len())]
+}
+
+fn names(columns: &[usize]) -> String {
+    let names = (0..columns.len()).map(|number| format!(", c{number}"));
+    names.fold("id".to_owned(), |all, name| all + &name)
+}
+
+fn row(dice: &mut Dice, columns: &[usize]) -> String {
+    let mut row = format!("({}", dice.below(60));
+    for column in columns {
+        let _ = write!(row, ", {}", value(dice, *column));
+    }
+    row + ")"
+}
+
+fn value(dice: &mut Dice, column: usize) -> String {
+    if dice.once_in(8) { "NULL".to_owned() } else { (KINDS[column].literal)(dice) }
+}
