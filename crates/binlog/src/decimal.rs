@@ -5,6 +5,10 @@ use std::fmt;
 use crate::column::decimal_size;
 use crate::error::{DecodeError, Reason};
 
+/// Digits that a server computes with. A column has 65 at most; in JSON, a number's whole digits are rounded up to
+/// groups of nine.
+const PRECISION_MAX: u8 = 81;
+
 /// An exact number of up to 65 digits, as stored.
 ///
 /// Digits stand in groups of nine, each a big-endian number of four bytes; what is left over at either end takes
@@ -23,9 +27,9 @@ impl<'a> Decimal<'a> {
     ///
     /// When there are too few or too many bytes, or a group of digits has more digits than its place.
     pub fn new(bytes: &'a [u8], precision: u8, scale: u8) -> Result<Self, DecodeError> {
-        if precision > 65 || scale > precision {
-            let reason =
-                Reason::OutOfRange { field: "precision of DECIMAL", found: u64::from(precision), max: 65 };
+        if precision > PRECISION_MAX || scale > precision {
+            let (found, max) = (u64::from(precision), u64::from(PRECISION_MAX));
+            let reason = Reason::OutOfRange { field: "precision of DECIMAL", found, max };
             return Err(DecodeError::new(0, reason));
         }
         let (found, wanted) = (bytes.len(), usize::from(decimal_size(precision, scale)));

@@ -423,6 +423,13 @@ mod tests {
         check(&[12, 4, b'i', b't', b'\'', b's'], "'it\\'s'");
         check(&[15, 15, 1, 5], "'base64:type15:BQ=='");
         check(&[15, 246, 5, 5, 2, 0x80, 1, 25], "'1.25'");
+        // 65 digits, 35 of them whole, which are rounded up to 36.
+        let digits = [
+            &[15, 246, 32, 66, 30, 0x7a, 0x0a, 0x1f, 0][..],
+            &[0xc4, 0x65, 0x36, 0].repeat(6),
+            &[0xfc, 0x18],
+        ];
+        check(&digits.concat(), &format!("'-{}.{}'", "9".repeat(35), "9".repeat(30)));
         check(&[2, 0, 0, 4, 0], "'[]'");
         check(&[2, 2, 0, 14, 0, 5, 1, 0, 12, 10, 0, 3, b'"', 1, b'\\'], "'[1, \"\\\\\"\\\\u0001\\\\\\\\\"]'");
         check(&[0, 1, 0, 12, 0, 11, 0, 1, 0, 4, 0, 0, b'a'], "'{\"a\": null}'");
