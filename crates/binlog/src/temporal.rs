@@ -124,6 +124,19 @@ impl Time {
         })
     }
 
+    /// As JSON stores it: see [`packed_parts`].
+    pub(crate) fn from_packed(packed: i64) -> Self {
+        let (whole, micros) = packed_parts(packed);
+        Self {
+            negative: packed < 0,
+            hours: (whole >> 12 & 0x3ff) as u16,
+            minutes: (whole >> 6 & 0x3f) as u8,
+            seconds: (whole & 0x3f) as u8,
+            micros,
+            fraction: 6,
+        }
+    }
+
     /// Appends `[-]hh:mm:ss[.fraction]`.
     pub fn write(&self, out: &mut Vec<u8>) {
         if self.negative {
@@ -190,6 +203,12 @@ impl DateTime {
         })
     }
 
+    /// As JSON stores it: see [`packed_parts`].
+    pub(crate) fn from_packed(packed: i64) -> Self {
+        let (whole, micros) = packed_parts(packed);
+        Self::from_whole(whole, micros, 6)
+    }
+
     /// Appends `YYYY-MM-DD hh:mm:ss[.fraction]`.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.date.write(out);
@@ -254,6 +273,13 @@ fn date_of_day(days: u32) -> Date {
         false => (month - 9, year_of_era + era * 400 + 1),
     };
     Date { year: year as u16, month: month as u8, day: day as u8 }
+}
+
+/// A number that JSON documents hold: the parts of a date or time in the bits above 24, microseconds below; negated
+/// as a whole for a negative time.
+fn packed_parts(packed: i64) -> (u64, u32) {
+    let absolute = packed.unsigned_abs();
+    (absolute >> 24, (absolute & 0xff_ffff) as u32)
 }
 
 fn big_endian(bytes: &[u8]) -> u64 {

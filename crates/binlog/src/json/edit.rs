@@ -1,0 +1,248 @@
+//! A JSON document taken apart only as far as it is changed, and put together again.
+
+use std::borrow::Cow;
+
+use super::path::Leg;
+use super::{Json, JsonContainer, Part, Width};
+use crate::error::{DecodeError, Reason};
+
+/// A value: as stored, or taken apart. What is inside a container is placed relative to the container's start, so
+/// that it can be moved as it is.
+#[derive(Clone, Debug)]
+pub(super) enum Node<'a> {
+    /// As stored; exactly its bytes.
+    Stored(Part<'a>),
+    /// Values in order.
+    Array(Vec<Node<'a>>),
+    /// Values by name, sorted by the names' sizes, then byte by byte.
+    Object(Vec<(Cow<'a, [u8]>, Node<'a>)>),
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn of_document(document: Json<'a>) -> Result<Self, DecodeError> {
+        const NULL: Part<'static> = Part { type_code: 4, bytes: &[0], offset: 0 };
+        match document.part()? {
+            Some(part) => part.cut().map(Self::Stored),
+            None => Ok(Self::Stored(NULL)),
+        }
+    }
+
+    /// Puts `value` in place of what stands at the path; false if nothing does.
+    pub(super) fn replace(&mut self, path: &[Leg], value: Self) -> Result<bool, DecodeError> {
+        let Some(place) = self.find(path)? else { return Ok(false) };
+        *place = value;
+        Ok(true)
+    }
+
+    /// Puts `value` where the path says that there is nothing yet; false if there is no such place.
+    pub(super) fn insert(&mut self, path: &[Leg], value: Self) -> Result<bool, DecodeError> {
+        let Some((last, path)) = path.split_last() else { return Ok(false) };
+        let Some(parent) = self.find(path)? else { return Ok(false) };
+        parent.open()?;
+        match (parent, last) {
+            (Self::Object(members), Leg::Name(name)) => match place(members, name) {
+                Ok(_) => return Ok(false),
+                Err(index) => members.insert(index, (Cow::Owned(name.clone()), value)),
+            },
+            (Self::Array(values), Leg::Index(index)) => values.insert((*index).min(values.len()), value),
+            (Self::Array(values), Leg::FromLast(index)) => {
+                values.insert(values.len().saturating_sub(index + 1), value);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Takes out what stands at the path; false if nothing does.
+    pub(super) fn remove(&mut self, path: &[Leg]) -> Result<bool, DecodeError> {
+        let Some((last, path)) = path.split_last() else { return Ok(false) };
+        let Some(parent) = self.find(path)? else { return Ok(false) };
+        parent.open()?;
+        match (parent, last) {
+            (Self::Object(members), Leg::Name(name)) => match place(members, name) {
+                Ok(index) => drop(members.remove(index)),
+                Err(_) => return Ok(false),
+            },
+            (Self::Array(values), leg) => match leg.index(values.len()) {
+                Some(index) => drop(values.remove(index)),
+                None => return Ok(false),
+            },
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn find(&mut self, path: &[Leg]) -> Result<Option<&mut Self>, DecodeError> {
+        let mut node = self;
+        for leg in path {
+            node.open()?;
+            node = match (node, leg) {
+                (Self::Object(members), Leg::Name(name)) => match place(members, name) {
+                    Ok(index) => &mut members[index].1,
+                    Err(_) => return Ok(None),
+                },
+                (Self::Array(values), leg) => match leg.index(values.len()) {
+                    Some(index) => &mut values[index],
+                    None => return Ok(None),
+                },
+                // What is no array is its own first and last value.
+                (single, Leg::Index(0) | Leg::FromLast(0)) => single,
+                _ => return Ok(None),
+            };
+        }
+        Ok(Some(node))
+    }
+
+    /// Takes a stored container apart, one level deep.
+    fn open(&mut self) -> Result<(), DecodeError> {
+        let Self::Stored(part) = self else { return Ok(()) };
+        if part.type_code > 3 {
+            return Ok(());
+        }
+        let container = JsonContainer::new(part)?;
+        let parts = Parts { container, unused: container.bytes.len(), index: 0 };
+        *self = match container.is_object {
+            true => Self::Object(parts.collect::<Result<_, _>>()?),
+            false => Self::Array(parts.map(|part| part.map(|(_, node)| node)).collect::<Result<_, _>>()?),
+        };
+        Ok(())
+    }
+
+    /// The document: its type, then its value.
+    pub(super) fn encode_document(&self) -> Result<Vec<u8>, DecodeError> {
+        let (type_code, value) = self.encode()?;
+        let mut out = Vec::with_capacity(1 + value.len());
+        out.push(type_code);
+        out.extend_from_slice(&value);
+        Ok(out)
+    }
+
+    fn encode(&self) -> Result<(u8, Cow<'a, [u8]>), DecodeError> {
+        match self {
+            Self::Stored(part) => Ok((part.type_code, Cow::Borrowed(part.bytes))),
+            Self::Array(values) => {
+                let values = values.iter().map(Self::encode).collect::<Result<Vec<_>, _>>()?;
+                encode_container(None, &values)
+            }
+            Self::Object(members) => {
+                let names: Vec<&[u8]> = members.iter().map(|(name, _)| &**name).collect();
+                let values =
+                    members.iter().map(|(_, value)| value.encode()).collect::<Result<Vec<_>, _>>()?;
+                encode_container(Some(&names), &values)
+            }
+        }
+    }
+}
+
+impl Leg {
+    /// Which of `count` values.
+    fn index(&self, count: usize) -> Option<usize> {
+        match self {
+            Self::Name(_) => None,
+            Self::Index(index) => Some(*index).filter(|index| *index < count),
+            Self::FromLast(index) => count.checked_sub(1)?.checked_sub(*index),
+        }
+    }
+}
+
+/// Where a name stands, or where it would.
+fn place(members: &[(Cow<'_, [u8]>, Node<'_>)], name: &[u8]) -> Result<usize, usize> {
+    members.binary_search_by(|(member, _)| (member.len(), &**member).cmp(&(name.len(), name)))
+}
+
+/// The values of a container, and their names.
+struct Parts<'a> {
+    container: JsonContainer<'a>,
+    /// Bytes that no part has taken yet: parts that overlap would be copied again and again.
+    unused: usize,
+    index: usize,
+}
+
+impl<'a> Parts<'a> {
+    fn part(&mut self, index: usize) -> Result<(Cow<'a, [u8]>, Node<'a>), DecodeError> {
+        let name = if self.container.is_object { self.container.name(index)? } else { &[] };
+        let part = self.container.part(index)?.cut()?;
+        let entry = self.container.entry_size();
+        let own = if self.container.width.holds(part.type_code) { 0 } else { part.bytes.len() };
+        self.unused = self.unused.checked_sub(entry + name.len() + own).ok_or_else(|| {
+            let (found, wanted) = (part.offset as u64, "parts that do not overlap");
+            DecodeError::new(part.offset, Reason::Unexpected { field: "JSON offset", found, wanted })
+        })?;
+        Ok((Cow::Borrowed(name), Node::Stored(part)))
+    }
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = Result<(Cow<'a, [u8]>, Node<'a>), DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let index = self.index;
+        self.index += 1;
+        (index < self.container.len()).then(|| self.part(index))
+    }
+}
+
+impl Part<'_> {
+    /// The same without the bytes behind it.
+    fn cut(self) -> Result<Self, DecodeError> {
+        let size = self.size()?;
+        match self.bytes.get(..size) {
+            Some(bytes) => Ok(Self { bytes, ..self }),
+            None => {
+                let found = self.bytes.len();
+                Err(DecodeError::new(self.offset, Reason::Short { wanted: size as u64, found }))
+            }
+        }
+    }
+}
+
+type Encoded<'a> = (u8, Cow<'a, [u8]>);
+
+/// Small if it fits, else large, as servers do.
+fn encode_container<'a>(names: Option<&[&[u8]]>, values: &[Encoded<'_>]) -> Result<Encoded<'a>, DecodeError> {
+    let base = if names.is_some() { 0 } else { 2 };
+    for (type_code, width) in [(base, Width::Small), (base + 1, Width::Large)] {
+        if let Some(bytes) = encode_as(width, names, values) {
+            return Ok((type_code, Cow::Owned(bytes)));
+        }
+    }
+    Err(DecodeError::new(0, Reason::Unsupported { what: "a JSON document of 4 GiB" }))
+}
+
+/// `None` if it does not fit into fields of this width.
+fn encode_as(width: Width, names: Option<&[&[u8]]>, values: &[Encoded<'_>]) -> Option<Vec<u8>> {
+    let is_own = |value: &Encoded<'_>| !width.holds(value.0);
+    let name_entry = if names.is_some() { width.size() + 2 } else { 0 };
+    let entries = values.len() * (name_entry + 1 + width.size());
+    let names = names.unwrap_or_default();
+    let names_size: usize = names.iter().map(|name| name.len()).sum();
+    let values_size: usize = values.iter().filter(|value| is_own(value)).map(|(_, bytes)| bytes.len()).sum();
+    let names_start = 2 * width.size() + entries;
+    let values_start = names_start + names_size;
+    let size = values_start + values_size;
+    if size > width.max() {
+        return None;
+    }
+    let mut out = Vec::with_capacity(size);
+    width.put(&mut out, values.len());
+    width.put(&mut out, size);
+    let mut start = names_start;
+    for name in names {
+        width.put(&mut out, start);
+        out.extend_from_slice(&u16::try_from(name.len()).ok()?.to_le_bytes());
+        start += name.len();
+    }
+    for value in values {
+        out.push(value.0);
+        if is_own(value) {
+            width.put(&mut out, start);
+            start += value.1.len();
+        } else {
+            let field = value.1.iter().rev().fold(0, |field, byte| field << 8 | usize::from(*byte));
+            width.put(&mut out, field);
+        }
+    }
+    names.iter().for_each(|name| out.extend_from_slice(name));
+    values.iter().filter(|value| is_own(value)).for_each(|(_, bytes)| out.extend_from_slice(bytes));
+    Some(out)
+}

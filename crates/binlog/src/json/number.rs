@@ -1,0 +1,73 @@
+//! Floating-point numbers as MySQL writes them.
+
+use std::io::Write as _;
+
+/// Appends the fewest digits that read back as the same number, in the form that a JSON document's text has.
+///
+/// Plain (`0.001`, `100.0`) when the point is not further than fifteen places away from the first digit, or stands
+/// between digits; else with an exponent (`1e20`, `1.5e-20`).
+pub(super) fn put_double(out: &mut Vec<u8>, number: f64) {
+    let mut scientific = [0; 32];
+    let mut rest = &mut scientific[..];
+    // Rust's digits are the shortest, and of those the nearest, which is what MySQL's dtoa gives.
+    if !number.is_finite() || write!(rest, "{:e}", number.abs()).is_err() {
+        // JSON has none of these; a server writes 0 for them.
+        return out.extend_from_slice(b"0.0");
+    }
+    let unused = rest.len();
+    let used = &scientific[..scientific.len() - unused];
+    let Some(split) = used.iter().position(|byte| *byte == b'e') else { return };
+    let exponent = exponent(&used[split + 1..]);
+    let mut digits = [0; 20];
+    let mut count = 0;
+    for digit in used[..split].iter().filter(|byte| **byte != b'.') {
+        digits[count] = *digit;
+        count += 1;
+    }
+    if number.is_sign_negative() {
+        out.push(b'-');
+    }
+    // How many of the digits stand in front of the point.
+    put(out, &digits[..count], exponent + 1);
+}
+
+fn exponent(text: &[u8]) -> i32 {
+    let (sign, digits) = match text {
+        [b'-', digits @ ..] => (-1, digits),
+        digits => (1, digits),
+    };
+    sign * digits.iter().fold(0, |number, digit| number * 10 + i32::from(digit - b'0'))
+}
+
+fn put(out: &mut Vec<u8>, digits: &[u8], point: i32) {
+    const PLACES_MAX: i32 = 15;
+    let count = digits.len() as i32;
+    if point < 1 - PLACES_MAX || (point > PLACES_MAX && count <= point) {
+        put_scientific(out, digits, point - 1);
+    } else if point <= 0 {
+        out.extend_from_slice(b"0.");
+        out.extend((point..0).map(|_| b'0'));
+        out.extend_from_slice(digits);
+    } else if count <= point {
+        out.extend_from_slice(digits);
+        out.extend((count..point).map(|_| b'0'));
+        out.extend_from_slice(b".0");
+    } else {
+        let (whole, fraction) = digits.split_at(point as usize);
+        out.extend_from_slice(whole);
+        out.push(b'.');
+        out.extend_from_slice(fraction);
+    }
+}
+
+fn put_scientific(out: &mut Vec<u8>, digits: &[u8], exponent: i32) {
+    let (first, others) = digits.split_at(1);
+    out.extend_from_slice(first);
+    if !others.is_empty() {
+        out.push(b'.');
+        out.extend_from_slice(others);
+    }
+    out.push(b'e');
+    // A `Vec` takes whatever is written to it.
+    let _ = write!(out, "{exponent}");
+}
