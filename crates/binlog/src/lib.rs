@@ -11,6 +11,8 @@
 //! | [`RawEvent::decode`] | one raw event and the log's [`Format`] | [`Event`]: a view with named fields |
 //! | [`PayloadOpener`] | a compressed transaction | the events inside, one at a time |
 //! | [`Tables`] | table maps and rows events | [`RowDecoder`]: rows, fields, [`Value`]s |
+//! | [`Tracker`] | events in order | where transactions start and end, and an [`Outline`] of each |
+//! | [`Assembler`] | events in order | each [`Transaction`] as a whole |
 //! | [`Event::encode`] | an event | the body it came from, byte for byte |
 //! | [`Event::write`] | an event and who made it | the whole event: header, body, checksum |
 //! | [`RawEvent::rewrite`] | a raw event | the same in another place |
@@ -39,6 +41,7 @@ mod row;
 mod table;
 mod tables;
 mod temporal;
+mod transaction;
 mod value;
 mod write;
 
@@ -59,5 +62,9 @@ pub use crate::row::{Field, FieldIter, Image, ImageDecoder, Row, RowDecoder, Row
 pub use crate::table::{KeyPart, Table, UnknownField};
 pub use crate::tables::Tables;
 pub use crate::temporal::{Date, DateTime, Time, Timestamp};
+pub use crate::transaction::{
+    AssembleError, Assembler, Fault, Grammar, Lost, Outline, Place, Role, Step, TrackError, TrackFault,
+    Tracked, Tracker, Transaction, TransactionId, TransactionKind, Verb,
+};
 pub use crate::value::{Bit, Bytes, Compressed, Geometry, Text, Value, Vector};
 pub use crate::write::NextPosition;

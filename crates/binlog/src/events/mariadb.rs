@@ -1,10 +1,30 @@
 //! What only MariaDB writes.
 
+use std::fmt;
+
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError, narrow};
 use crate::event::{Body, Context};
 use crate::events::query::{Query, QueryHead};
 use crate::events::rows::Rows;
+
+/// MariaDB's identifier of a transaction, shown as `domain-server-number`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct MariadbGtid {
+    /// The replication domain.
+    pub domain_id: u32,
+    /// The server it began on.
+    pub server_id: u32,
+    /// Its number in its domain.
+    pub sequence_number: u64,
+}
+
+impl fmt::Display for MariadbGtid {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}-{}-{}", self.domain_id, self.server_id, self.sequence_number)
+    }
+}
 
 /// The start of a transaction; the server's number is in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +46,11 @@ impl MariadbGtidEvent<'_> {
     pub const STANDALONE: u8 = 1;
     /// Flag: a commit id follows.
     pub const GROUP_COMMIT: u8 = 2;
+
+    /// The identifier; `server_id` is the header's.
+    pub const fn gtid(&self, server_id: u32) -> MariadbGtid {
+        MariadbGtid { domain_id: self.domain_id, server_id, sequence_number: self.sequence_number }
+    }
 
     /// The number that transactions which committed together share.
     pub fn commit_id(&self) -> Option<u64> {

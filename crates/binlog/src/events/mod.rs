@@ -39,7 +39,7 @@ pub use self::incident::Incident;
 pub use self::intvar::{Intvar, IntvarKind};
 pub use self::load_block::LoadBlock;
 pub use self::mariadb::{
-    MariadbBinlogCheckpoint, MariadbGtidEvent, MariadbGtidList, MariadbQueryCompressed,
+    MariadbBinlogCheckpoint, MariadbGtid, MariadbGtidEvent, MariadbGtidList, MariadbQueryCompressed,
     MariadbRowsCompressed, MariadbStartEncryption,
 };
 pub use self::opaque::{Opaque, Unknown};
@@ -51,6 +51,7 @@ pub use self::rows::{ColumnSet, Rows, RowsFlags, RowsKind};
 pub use self::rows_query::RowsQuery;
 pub use self::stop::Stop;
 pub use self::table_map::TableMap;
+pub(crate) use self::table_map::table_id;
 pub use self::transaction_context::TransactionContext;
 pub use self::transaction_payload::{PayloadCompression, TransactionPayload};
 pub use self::user_var::{UserValue, UserVar};

@@ -11,7 +11,7 @@ use crate::header::HEADER_SIZE;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Rows<'a> {
-    /// What was done to them.
+    /// What was done to them: follows from the event's type, which alone counts when the event is encoded.
     pub kind: RowsKind,
     /// The number that a table map gave the table.
     pub table_id: u64,
@@ -111,34 +111,38 @@ impl ColumnSet<'_> {
 //    *  rows: to the end of the body
 impl<'a> Body<'a> for Rows<'a> {
     fn decode(cursor: &mut Cursor<'a>, context: Context<'_>) -> Result<Self, DecodeError> {
-        let shape = Shape::of(context.event_type);
+        let (kind, version) = shape(context);
         let table_id = table_id(cursor, context)?;
         let flags = RowsFlags(cursor.u16()?);
-        let extra = match shape.has_extra {
-            true => Some(extra(cursor)?),
-            false => None,
+        let extra = match version {
+            RowsVersion::One => None,
+            RowsVersion::Two => Some(extra(cursor)?),
         };
         let column_count = cursor.lenenc()?;
         let set_size = set_size(column_count);
         let columns = ColumnSet { bits: cursor.bytes(set_size)? };
-        let columns_after = match shape.kind.has_after() {
+        let columns_after = match kind.has_after() {
             true => Some(ColumnSet { bits: cursor.bytes(set_size)? }),
             false => None,
         };
         let rows = cursor.take_rest();
-        Ok(Self { kind: shape.kind, table_id, flags, extra, column_count, columns, columns_after, rows })
+        Ok(Self { kind, table_id, flags, extra, column_count, columns, columns_after, rows })
     }
 
     fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let shape = Shape::of(context.event_type);
+        let (kind, version) = shape(context);
         put_table_id(out, self.table_id, context)?;
         out.extend_from_slice(&self.flags.0.to_le_bytes());
-        put_extra(out, self.extra.unwrap_or_default(), shape.has_extra)?;
+        let extra = self.extra.unwrap_or_default();
+        match version {
+            RowsVersion::One => same_size("extra", extra.len(), 0)?,
+            RowsVersion::Two => put_extra(out, extra)?,
+        }
         put_lenenc(out, self.column_count);
         let set_size = set_size(self.column_count);
         let after = self.columns_after.map_or(&[][..], |columns| columns.bits);
         same_size("columns", self.columns.bits.len(), set_size)?;
-        same_size("columns_after", after.len(), if shape.kind.has_after() { set_size } else { 0 })?;
+        same_size("columns_after", after.len(), if kind.has_after() { set_size } else { 0 })?;
         out.extend_from_slice(self.columns.bits);
         out.extend_from_slice(after);
         out.extend_from_slice(self.rows);
@@ -159,10 +163,7 @@ fn extra<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], DecodeError> {
     }
 }
 
-fn put_extra(out: &mut Vec<u8>, extra: &[u8], has_extra: bool) -> Result<(), EncodeError> {
-    if !has_extra {
-        return same_size("extra", extra.len(), 0);
-    }
+fn put_extra(out: &mut Vec<u8>, extra: &[u8]) -> Result<(), EncodeError> {
     let size = narrow("size of the extra fields", extra.len() as u64 + 2, u16::MAX)?;
     out.extend_from_slice(&size.to_le_bytes());
     out.extend_from_slice(extra);
@@ -174,23 +175,37 @@ fn set_size(column_count: u64) -> usize {
     usize::try_from(column_count.div_ceil(8)).unwrap_or(usize::MAX)
 }
 
-/// What depends on the type code alone.
-struct Shape {
-    kind: RowsKind,
-    has_extra: bool,
+impl EventType {
+    /// What an event of this type does to rows, if anything.
+    pub const fn rows_kind(self) -> Option<RowsKind> {
+        match self.rows_shape() {
+            Some((kind, _)) => Some(kind),
+            None => None,
+        }
+    }
+
+    const fn rows_shape(self) -> Option<(RowsKind, RowsVersion)> {
+        Some(match self {
+            Self::WriteRowsV1 | Self::MariadbWriteRowsCompressedV1 => (RowsKind::Write, RowsVersion::One),
+            Self::UpdateRowsV1 | Self::MariadbUpdateRowsCompressedV1 => (RowsKind::Update, RowsVersion::One),
+            Self::DeleteRowsV1 | Self::MariadbDeleteRowsCompressedV1 => (RowsKind::Delete, RowsVersion::One),
+            Self::WriteRows | Self::MariadbWriteRowsCompressed => (RowsKind::Write, RowsVersion::Two),
+            Self::UpdateRows | Self::MariadbUpdateRowsCompressed => (RowsKind::Update, RowsVersion::Two),
+            Self::DeleteRows | Self::MariadbDeleteRowsCompressed => (RowsKind::Delete, RowsVersion::Two),
+            Self::PartialUpdateRows => (RowsKind::PartialUpdate, RowsVersion::Two),
+            _ => return None,
+        })
+    }
 }
 
-impl Shape {
-    fn of(event_type: EventType) -> Self {
-        let (kind, has_extra) = match event_type {
-            EventType::WriteRowsV1 | EventType::MariadbWriteRowsCompressedV1 => (RowsKind::Write, false),
-            EventType::UpdateRowsV1 | EventType::MariadbUpdateRowsCompressedV1 => (RowsKind::Update, false),
-            EventType::DeleteRowsV1 | EventType::MariadbDeleteRowsCompressedV1 => (RowsKind::Delete, false),
-            EventType::UpdateRows | EventType::MariadbUpdateRowsCompressed => (RowsKind::Update, true),
-            EventType::DeleteRows | EventType::MariadbDeleteRowsCompressed => (RowsKind::Delete, true),
-            EventType::PartialUpdateRows => (RowsKind::PartialUpdate, true),
-            _ => (RowsKind::Write, true),
-        };
-        Self { kind, has_extra }
-    }
+/// Events of version 2 have extra fields.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RowsVersion {
+    One,
+    Two,
+}
+
+/// The shape of the event that is being read or written: only types that have one come here.
+fn shape(context: Context<'_>) -> (RowsKind, RowsVersion) {
+    context.event_type.rows_shape().unwrap_or((RowsKind::Write, RowsVersion::Two))
 }

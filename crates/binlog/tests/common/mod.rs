@@ -1,6 +1,7 @@
 //! The sample logs, and a walk over their events.
 
-#![allow(clippy::unwrap_used)]
+// Each test program uses only some of it.
+#![allow(clippy::unwrap_used, dead_code)]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,13 @@
+//! Where transactions start and end, what they say of themselves, and whole transactions.
+
+mod assembler;
+mod grammar;
+mod outline;
+mod role;
+mod verb;
+
+pub use self::assembler::{AssembleError, Assembler, Transaction};
+pub use self::grammar::{Fault, Grammar, Lost, Place, Step};
+pub use self::outline::{Outline, TrackError, TrackFault, Tracked, Tracker, TransactionId, TransactionKind};
+pub use self::role::Role;
+pub use self::verb::Verb;

@@ -1,0 +1,162 @@
+//! What part an event plays in a transaction.
+
+use std::fmt;
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+use crate::event::{Context, Event, EventType};
+use crate::events::{MariadbGtidEvent, RowsFlags, table_id};
+use crate::format::Format;
+use crate::header::{Flags, HEADER_SIZE, Header};
+use crate::raw::RawEvent;
+use crate::transaction::verb::Verb;
+
+/// What part an event plays in a transaction: all that the [`Grammar`](crate::Grammar) needs to know of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// None: heartbeats, sets of GTIDs, made-up rotations, ignorable events.
+    Aside,
+    /// A log starts or ends here: a format description, a rotation. No transaction reaches across.
+    LogBoundary,
+    /// Announces a transaction, with or without an identifier.
+    Gtid,
+    /// A MariaDB GTID event that is itself the `BEGIN`.
+    GtidAndBegin,
+    /// `BEGIN`, `XA START`.
+    Begin,
+    /// A whole transaction, compressed.
+    Payload,
+    /// An incident: replicas must stop.
+    Incident,
+    /// A statement, given as text.
+    Statement,
+    /// `XA COMMIT`, `XA ROLLBACK`: of a transaction that was prepared before, or of the open one.
+    XaFinish,
+    /// A value that the next statement depends on.
+    Variable,
+    /// The first block of a file for `LOAD DATA`.
+    LoadBegin,
+    /// A further block.
+    LoadBlock,
+    /// `LOAD DATA` itself, or word that it failed.
+    LoadEnd,
+    /// Before a statement's rows: its text, a table.
+    RowsBegin,
+    /// Rows of a statement that goes on.
+    Rows,
+    /// The last rows of a statement.
+    RowsEnd,
+    /// An Xid event, `COMMIT`, `XA COMMIT … ONE PHASE`.
+    Commit,
+    /// `ROLLBACK`
+    Rollback,
+    /// The end of an XA transaction's first phase.
+    XaPrepare,
+    /// An event of a type that this crate does not know, and that may not be ignored.
+    Unknown(u8),
+}
+
+impl Role {
+    /// The role of an event: most follow from its type, some from a flag or from a statement's verb.
+    ///
+    /// # Errors
+    ///
+    /// When the event is too short for what is looked at.
+    pub fn of(raw: &RawEvent<'_>, format: &Format) -> Result<Self, DecodeError> {
+        Ok(match raw.event_type() {
+            EventType::FormatDescription | EventType::Rotate if is_made_up(raw.header()) => Self::Aside,
+            EventType::FormatDescription | EventType::Rotate | EventType::StartV3 => Self::LogBoundary,
+            EventType::Query => Self::of_query(raw, format)?,
+            EventType::XaPrepare if raw.body().first().is_some_and(|phase| *phase != 0) => Self::Commit,
+            EventType::MariadbGtid => Self::of_mariadb_gtid(raw, format)?,
+            EventType::PreGaWriteRows | EventType::PreGaUpdateRows | EventType::PreGaDeleteRows => {
+                Self::of_rows(raw, format)?
+            }
+            event_type if event_type.rows_kind().is_some() => Self::of_rows(raw, format)?,
+            EventType::Unknown(_) if raw.header().flags.contains(Flags::IGNORABLE) => Self::Aside,
+            event_type => Self::of_type(event_type),
+        })
+    }
+
+    fn of_type(event_type: EventType) -> Self {
+        match event_type {
+            EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged => Self::Gtid,
+            EventType::TransactionPayload => Self::Payload,
+            EventType::Incident => Self::Incident,
+            EventType::Xid => Self::Commit,
+            EventType::XaPrepare => Self::XaPrepare,
+            EventType::Load
+            | EventType::NewLoad
+            | EventType::ViewChange
+            | EventType::MariadbQueryCompressed => Self::Statement,
+            EventType::Intvar | EventType::Rand | EventType::UserVar => Self::Variable,
+            EventType::CreateFile | EventType::BeginLoadQuery => Self::LoadBegin,
+            EventType::AppendBlock => Self::LoadBlock,
+            EventType::ExecLoad | EventType::ExecuteLoadQuery | EventType::DeleteFile => Self::LoadEnd,
+            EventType::TableMap | EventType::RowsQuery | EventType::MariadbAnnotateRows => Self::RowsBegin,
+            EventType::Unknown(code) => Self::Unknown(code),
+            _ => Self::Aside,
+        }
+    }
+
+    fn of_query(raw: &RawEvent<'_>, format: &Format) -> Result<Self, DecodeError> {
+        let Event::Query(query) = raw.decode(format)? else { return Ok(Self::Statement) };
+        Ok(match Verb::of(query.sql) {
+            Verb::Begin | Verb::XaStart => Self::Begin,
+            Verb::Commit => Self::Commit,
+            Verb::Rollback => Self::Rollback,
+            Verb::XaCommit | Verb::XaRollback => Self::XaFinish,
+            Verb::RollbackTo | Verb::Savepoint | Verb::XaEnd | Verb::Other => Self::Statement,
+        })
+    }
+
+    fn of_mariadb_gtid(raw: &RawEvent<'_>, format: &Format) -> Result<Self, DecodeError> {
+        match raw.decode(format)? {
+            Event::MariadbGtid(gtid) if gtid.flags & MariadbGtidEvent::STANDALONE == 0 => {
+                Ok(Self::GtidAndBegin)
+            }
+            _ => Ok(Self::Gtid),
+        }
+    }
+
+    /// Looks no further than the flags: a rows event can be large.
+    fn of_rows(raw: &RawEvent<'_>, format: &Format) -> Result<Self, DecodeError> {
+        let mut cursor = Cursor::at(raw.body(), HEADER_SIZE);
+        table_id(&mut cursor, Context { event_type: raw.event_type(), format })?;
+        match RowsFlags(cursor.u16()?).contains(RowsFlags::STATEMENT_END) {
+            true => Ok(Self::RowsEnd),
+            false => Ok(Self::Rows),
+        }
+    }
+}
+
+/// Not from the source's file: made up by the sender (it has no position there), or by a replica for its relay log.
+fn is_made_up(header: &Header) -> bool {
+    header.next_position == 0 || header.flags.contains(Flags::RELAY_LOG)
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Aside => "an event outside transactions",
+            Self::LogBoundary => "the start or end of a log",
+            Self::Gtid | Self::GtidAndBegin => "a GTID",
+            Self::Begin => "BEGIN or XA START",
+            Self::Payload => "a compressed transaction",
+            Self::Incident => "an incident",
+            Self::Statement => "a statement",
+            Self::XaFinish => "XA COMMIT or XA ROLLBACK",
+            Self::Variable => "a variable for a statement",
+            Self::LoadBegin => "the first block of a file",
+            Self::LoadBlock => "a further block of a file",
+            Self::LoadEnd => "LOAD DATA",
+            Self::RowsBegin => "a table map or a statement's text",
+            Self::Rows | Self::RowsEnd => "a rows event",
+            Self::Commit => "a commit",
+            Self::Rollback => "ROLLBACK",
+            Self::XaPrepare => "XA PREPARE",
+            Self::Unknown(code) => return write!(out, "an event of unknown type {code}"),
+        })
+    }
+}

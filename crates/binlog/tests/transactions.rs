@@ -1,0 +1,161 @@
+//! The transactions of every sample log: where they start and end, and what they say of themselves.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use bintide_binlog::{
+    AssembleError, Assembler, Event, EventType, Format, Grammar, Outline, PayloadOpener, Place, RawEvent,
+    Role, Tracker, Transaction,
+};
+
+use common::{Sample, for_each_event, samples};
+
+/// What the transactions of a sample say of themselves; there must be no fault.
+fn outlines(tracker: &mut Tracker, sample: &Sample) -> Vec<Outline> {
+    let mut outlines = Vec::new();
+    for_each_event(&sample.bytes, |position, raw, format| {
+        let tracked = tracker.track(position as u64, raw, format);
+        let tracked = tracked.unwrap_or_else(|error| panic!("{} {position}: {error}", sample.name));
+        outlines.extend(tracked.ended);
+    });
+    outlines
+}
+
+#[test]
+fn transactions_are_as_large_as_they_say() {
+    let mut count = 0;
+    for sample in samples() {
+        let mut tracker = Tracker::new();
+        for outline in outlines(&mut tracker, &sample) {
+            let size = outline.stamps.and_then(|stamps| stamps.transaction_size);
+            assert_eq!(outline.size, size.unwrap_or(outline.size), "{} {outline:?}", sample.name);
+            count += u32::from(size.is_some());
+        }
+        assert_eq!(tracker.open().is_some(), sample.is_torn(), "{}", sample.name);
+    }
+    assert!(count > 500, "only {count} transactions");
+}
+
+#[test]
+fn every_announced_transaction_ends() {
+    for sample in samples() {
+        let mut announced = 0;
+        for_each_event(&sample.bytes, |_, raw, format| {
+            let role = Role::of(raw, format).unwrap();
+            announced += usize::from(matches!(role, Role::Gtid | Role::GtidAndBegin));
+        });
+        let ended = outlines(&mut Tracker::new(), &sample).len() + usize::from(sample.is_torn());
+        assert_eq!(ended, announced, "{}", sample.name);
+    }
+}
+
+#[test]
+fn kinds_of_transactions() {
+    let kinds = |name: &str| {
+        let mut kinds: BTreeMap<String, u32> = BTreeMap::new();
+        let sample = samples().into_iter().find(|sample| sample.name == name).unwrap();
+        for outline in outlines(&mut Tracker::new(), &sample) {
+            *kinds.entry(format!("{:?}", outline.kind)).or_default() += 1;
+        }
+        kinds.into_iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(kinds("xa.binlog"), "Committed 2, Statement 2, XaFinished 6, XaPrepared 6");
+    assert_eq!(kinds("xa-compressed.binlog"), "Payload 8, Statement 2, XaFinished 6");
+    assert_eq!(kinds("incident/binlog.000001"), "Incident 1, Statement 2");
+    assert_eq!(kinds("anonymous.binlog"), "Committed 13, Statement 5, XaFinished 1, XaPrepared 1");
+    assert_eq!(kinds("anonymous-statements.binlog"), "Committed 8, Statement 8, XaFinished 1, XaPrepared 1");
+    assert_eq!(kinds("load-data.binlog"), "Committed 7, Statement 4");
+    assert_eq!(kinds("mariadb.binlog"), "Committed 17, Statement 8, XaFinished 1, XaPrepared 1");
+}
+
+#[test]
+fn identifiers_of_transactions() {
+    let ids = |name: &str| -> Vec<String> {
+        let sample = samples().into_iter().find(|sample| sample.name == name).unwrap();
+        let mut ids: Vec<String> =
+            outlines(&mut Tracker::new(), &sample).iter().map(|outline| outline.id.to_string()).collect();
+        ids.dedup();
+        ids
+    };
+    assert_eq!(ids("mariadb-checksum.binlog")[..2], ["7-42-1", "7-42-2"]);
+    assert_eq!(ids("anonymous.binlog"), ["ANONYMOUS"]);
+    assert!(
+        ids("gtids/binlog.000001").contains(&"cccccccc-cccc-cccc-cccc-cccccccccccc:by_hand:77".to_owned())
+    );
+}
+
+#[test]
+fn payloads_hold_what_stands_between_gtid_and_commit() {
+    let mut count = 0;
+    for sample in samples() {
+        for_each_event(&sample.bytes, |position, raw, format| {
+            if raw.event_type() == EventType::TransactionPayload {
+                assert_eq!(last_place(raw, format), Place::Ends, "{} {position}", sample.name);
+                count += 1;
+            }
+        });
+    }
+    assert!(count > 50, "only {count} payloads");
+}
+
+/// Where the last event of a payload stands; all others must stand inside.
+fn last_place(raw: &RawEvent<'_>, format: &Format) -> Place {
+    let Event::TransactionPayload(payload) = raw.decode(format).unwrap() else { unreachable!() };
+    let (mut opener, mut grammar) = (PayloadOpener::new(), Grammar::inside_payload());
+    let mut events = opener.open(&payload).unwrap();
+    let mut last = Place::Inside;
+    while let Some(raw) = events.next_event().unwrap() {
+        assert_eq!(last, Place::Inside);
+        last = grammar.step(Role::of(&raw, format).unwrap()).unwrap().transaction;
+    }
+    last
+}
+
+/// All transactions of a sample, with the given limit, and what went wrong.
+fn assemble(sample: &Sample, size_max: usize) -> (Vec<Transaction>, Vec<AssembleError>) {
+    let mut assembler: Option<Assembler> = None;
+    let (mut whole, mut errors) = (Vec::new(), Vec::new());
+    for_each_event(&sample.bytes, |position, raw, format| {
+        let assembler = assembler.get_or_insert_with(|| Assembler::new(format.clone(), size_max));
+        match assembler.push(position as u64, raw, format) {
+            Ok(transaction) => whole.extend(transaction),
+            Err(error) => errors.push(error),
+        }
+    });
+    (whole, errors)
+}
+
+#[test]
+fn assembled_transactions_are_the_bytes_of_the_log() {
+    for sample in samples() {
+        let (transactions, errors) = assemble(&sample, usize::MAX);
+        assert_eq!(errors, [], "{}", sample.name);
+        let outlines = outlines(&mut Tracker::new(), &sample);
+        assert!(transactions.iter().map(Transaction::outline).eq(&outlines), "{}", sample.name);
+        for transaction in &transactions {
+            let Outline { position, end, events, .. } = *transaction.outline();
+            assert_eq!(transaction.bytes(), &sample.bytes[position as usize..end as usize]);
+            assert_eq!(transaction.events().count() as u64, events);
+            for raw in transaction.events() {
+                assert_eq!(raw.verify(), Ok(()));
+                raw.decode(transaction.format()).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn transactions_beyond_the_limit_are_refused_and_the_others_come() {
+    let sample = samples().into_iter().find(|sample| sample.name == "types.binlog").unwrap();
+    let sizes: Vec<u64> = outlines(&mut Tracker::new(), &sample).iter().map(|outline| outline.size).collect();
+    for size_max in [0, 200, 500, 1000] {
+        let (transactions, errors) = assemble(&sample, size_max);
+        let small: Vec<u64> = sizes.iter().copied().filter(|size| *size <= size_max as u64).collect();
+        assert!(transactions.iter().map(|transaction| transaction.outline().size).eq(small.iter().copied()));
+        assert_eq!(errors.len(), sizes.len() - small.len());
+        assert!(errors.iter().all(|error| matches!(error, AssembleError::TooLarge { .. })));
+    }
+}
