@@ -1,5 +1,7 @@
 //! The lists over every sample log.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
