@@ -56,8 +56,6 @@ pub use crate::format::{ChecksumAlgorithm, Flavour, Format};
 pub use crate::framer::{EVENT_SIZE_MAX, Framed, Framer, MAGIC, MAGIC_ENCRYPTED};
 pub use crate::header::{Flags, HEADER_SIZE, Header, Origin};
 pub use crate::json::{Json, JsonChange, JsonChangeKind, JsonChanges, JsonContainer, JsonQuotes, JsonValue};
-#[cfg(feature = "zstd")]
-pub use crate::payload::{CompressError, Level, PayloadWriter, inner_size, put_inner};
 pub use crate::payload::{InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadSummary};
 pub use crate::raw::{CHECKSUM_SIZE, Checksum, RawEvent, RawEventBuf};
 pub use crate::row::{Field, FieldIter, Image, ImageDecoder, Row, RowDecoder, RowIter};

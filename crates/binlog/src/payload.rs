@@ -3,14 +3,9 @@
 //! Memory is bounded by the largest inner event, whatever the payload holds and whatever its headers claim.
 
 #[cfg(feature = "zstd")]
-mod write;
-#[cfg(feature = "zstd")]
 mod zstd;
 
 use std::fmt;
-
-#[cfg(feature = "zstd")]
-pub use self::write::{CompressError, Level, PayloadWriter, inner_size, put_inner};
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Reason};

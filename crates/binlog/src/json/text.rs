@@ -139,12 +139,17 @@ fn put_scalar(out: &mut Vec<u8>, value: &JsonValue<'_>, quotes: JsonQuotes) {
         JsonValue::Date(date) => quoted(out, quotes, |out| date.write(out)),
         JsonValue::Time(time) => quoted(out, quotes, |out| time.write(out)),
         JsonValue::DateTime(date_time) => quoted(out, quotes, |out| date_time.write(out)),
-        JsonValue::Opaque { type_code, bytes } => quoted(out, quotes, |out| {
-            out.extend_from_slice(b"base64:type");
-            put_display(out, type_code);
-            out.push(b':');
-            put_base64(out, bytes);
-        }),
+        JsonValue::Opaque { type_code, bytes } => {
+            let mut text = b"base64:type".to_vec();
+            put_display(&mut text, type_code);
+            text.push(b':');
+            put_base64(&mut text, bytes);
+            match quotes {
+                // The line breaks are escaped.
+                JsonQuotes::Always => put_string(out, &text),
+                JsonQuotes::Inside => out.extend_from_slice(&text),
+            }
+        }
         // Whoever has a container opens it.
         JsonValue::Array(_) | JsonValue::Object(_) => {}
     }
