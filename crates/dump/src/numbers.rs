@@ -61,6 +61,11 @@ pub fn put_padded(out: &mut Vec<u8>, value: u64, width: usize) {
     }
 }
 
+/// Appends the last `width` digits of `value`, zeros in front where it has fewer.
+pub fn put_last(out: &mut Vec<u8>, value: u64, width: usize) {
+    put_padded(out, value % 10_u64.pow(width as u32), width);
+}
+
 /// Appends the last eight digits of `value`: zeros in front where it has fewer.
 #[inline]
 pub fn put_eight(out: &mut Vec<u8>, value: u32) {
@@ -253,8 +258,8 @@ fn put_plain(out: &mut Vec<u8>, digits: &[u8], exponent: i32) {
 #[cfg(test)]
 mod tests {
     use super::{
-        put_eight, put_exponential, put_four, put_general, put_i64, put_padded, put_shortest, put_two,
-        put_u32, put_u64,
+        put_eight, put_exponential, put_four, put_general, put_i64, put_last, put_padded, put_shortest,
+        put_two, put_u32, put_u64,
     };
 
     #[test]
@@ -284,6 +289,8 @@ mod tests {
         check(|out| put_eight(out, 1234), "00001234");
         check(|out| put_padded(out, 12, 6), "000012");
         check(|out| put_padded(out, 1_234_567, 6), "1234567");
+        check(|out| put_last(out, 1_234_567, 6), "234567");
+        check(|out| put_last(out, 1_000_007, 6), "000007");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use binlog::{Column, Cursor, Table};
 use crate::json_text;
 use crate::numbers::{put_u32, put_u64};
 use crate::quote::{put_hex, put_identifier};
-use crate::value_text::{Abandoned, Shape, put_type, put_unknown, take_sized};
+use crate::value_text::{Abandoned, Shape, put_bits_truncated, put_type, put_unknown, take_sized};
 
 /// How much stands behind each value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub enum Types {
 pub struct TableText {
     /// Database and table in backticks.
     name: Box<[u8]>,
+    /// The same, with backticks within left as they are.
+    name_plain: Box<[u8]>,
     columns: Box<[ColumnText]>,
 }
 
@@ -37,13 +39,20 @@ impl TableText {
     /// Prepares everything that is the same for all rows.
     pub fn new(table: &Table, types: Types) -> Self {
         let mut name = Vec::with_capacity(table.database.len() + table.name.len() + 5);
-        put_identifier(&mut name, &table.database);
+        let (database, table_name) = (until_nul(&table.database), until_nul(&table.name));
+        put_identifier(&mut name, database);
         name.push(b'.');
-        put_identifier(&mut name, &table.name);
+        put_identifier(&mut name, table_name);
         let columns =
             table.columns.iter().zip(1..).map(|(column, number)| ColumnText::new(column, number, types));
-        Self { name: name.into(), columns: columns.collect() }
+        let name_plain = [b"`", database, b"`.`", table_name, b"`"].concat();
+        Self { name: name.into(), name_plain: name_plain.into(), columns: columns.collect() }
     }
+}
+
+/// Names are C strings to mysqlbinlog.
+fn until_nul(name: &[u8]) -> &[u8] {
+    name.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 /// Appends all rows of an event. `table` is what its table id stands for, if any map said so.
@@ -54,7 +63,7 @@ pub fn put_rows(out: &mut Vec<u8>, table: Option<&TableText>, rows: &Rows<'_>) {
     match table {
         Some(table) if rows.kind == RowsKind::Write && rows.rows.is_empty() => {
             out.extend_from_slice(b"### INSERT INTO ");
-            out.extend_from_slice(&table.name);
+            out.extend_from_slice(&table.name_plain);
             out.extend_from_slice(b" VALUES ()\n");
         }
         // The text that says why has been written.
@@ -68,24 +77,24 @@ pub fn put_rows(out: &mut Vec<u8>, table: Option<&TableText>, rows: &Rows<'_>) {
     }
 }
 
+const SET: &[u8] = b"### SET\n";
+const WHERE: &[u8] = b"### WHERE\n";
+
 fn put_known(out: &mut Vec<u8>, table: &TableText, rows: &Rows<'_>) -> Result<(), Abandoned> {
     let (command, clause): (&[u8], &[u8]) = match rows.kind {
-        RowsKind::Write => (b"### INSERT INTO ", b"\n### SET\n"),
-        RowsKind::Delete => (b"### DELETE FROM ", b"\n### WHERE\n"),
-        RowsKind::Update | RowsKind::PartialUpdate => (b"### UPDATE ", b"\n### WHERE\n"),
+        RowsKind::Write => (b"### INSERT INTO ", SET),
+        RowsKind::Delete => (b"### DELETE FROM ", WHERE),
+        RowsKind::Update | RowsKind::PartialUpdate => (b"### UPDATE ", WHERE),
     };
-    let head = [command, &table.name, clause].concat();
+    let head = [command, &table.name, b"\n"].concat();
     let mut rest = rows.rows;
     while !rest.is_empty() {
         out.extend_from_slice(&head);
-        rest = put_image(out, table, rows.columns, rest)?;
+        rest = put_image(out, table, clause, rows.columns, rest)?;
         if let Some(columns) = rows.columns_after {
             rest = match rows.kind {
                 RowsKind::PartialUpdate => put_image_partial(out, table, columns, rest)?,
-                _ => {
-                    out.extend_from_slice(b"### SET\n");
-                    put_image(out, table, columns, rest)?
-                }
+                _ => put_image(out, table, SET, columns, rest)?,
             };
         }
     }
@@ -96,10 +105,12 @@ fn put_known(out: &mut Vec<u8>, table: &TableText, rows: &Rows<'_>) -> Result<()
 fn put_image<'a>(
     out: &mut Vec<u8>,
     table: &TableText,
+    clause: &[u8],
     columns: ColumnSet<'_>,
     bytes: &'a [u8],
 ) -> Result<&'a [u8], Abandoned> {
-    let (mut nulls, mut rest) = Bits::of_columns(columns, table, bytes);
+    let (mut nulls, mut rest) = Bits::of_columns(out, columns, table, bytes)?;
+    out.extend_from_slice(clause);
     for (index, column) in table.columns.iter().enumerate() {
         if columns.contains(index) {
             rest = column.put(out, nulls.next(), rest)?;
@@ -121,18 +132,19 @@ fn put_image_partial<'a>(
 ) -> Result<&'a [u8], Abandoned> {
     let mut cursor = Cursor::new(bytes);
     let json_count = table.columns.iter().filter(|column| column.shape.is_json()).count();
-    let partial = match cursor.lenenc() {
-        Ok(options) if options & 1 == 1 => cursor.bytes(json_count.div_ceil(8)),
-        Ok(_) => Ok(&[][..]),
-        Err(error) => Err(error),
-    };
-    let Ok(partial) = partial else {
-        out.extend_from_slice(b"*** Error reading value_options ***\n");
+    let Ok(options) = cursor.lenenc() else {
+        const UNREADABLE: &[u8] =
+            b"*** Error reading binlog_row_value_options from Partial_update_rows_log_event\n";
+        out.extend_from_slice(UNREADABLE);
         return Err(Abandoned);
     };
-    out.extend_from_slice(b"### SET\n");
+    let size = if options & 1 == 1 { json_count.div_ceil(8) } else { 0 };
+    let left = cursor.rest().len();
+    let partial =
+        cursor.bytes(size).map_err(|_| put_bits_truncated(out, "partial update bitmap", size, left))?;
     let mut partial = Bits { bytes: partial, next: 0 };
-    let (mut nulls, mut rest) = Bits::of_columns(columns, table, cursor.rest());
+    let (mut nulls, mut rest) = Bits::of_columns(out, columns, table, cursor.rest())?;
+    out.extend_from_slice(SET);
     for (index, column) in table.columns.iter().enumerate() {
         // There is a bit for columns that are not in the image, too.
         let is_partial = column.shape.is_json() && partial.next();
@@ -161,10 +173,18 @@ struct Bits<'a> {
 
 impl<'a> Bits<'a> {
     /// The bits in front of an image that tell which of its columns are NULL, and what follows them.
-    fn of_columns(columns: ColumnSet<'_>, table: &TableText, bytes: &'a [u8]) -> (Self, &'a [u8]) {
+    fn of_columns(
+        out: &mut Vec<u8>,
+        columns: ColumnSet<'_>,
+        table: &TableText,
+        bytes: &'a [u8],
+    ) -> Result<(Self, &'a [u8]), Abandoned> {
         let count = (0..table.columns.len()).filter(|index| columns.contains(*index)).count();
-        let (bytes, rest) = bytes.split_at(count.div_ceil(8).min(bytes.len()));
-        (Self { bytes, next: 0 }, rest)
+        let size = count.div_ceil(8);
+        match bytes.split_at_checked(size) {
+            Some((bytes, rest)) => Ok((Self { bytes, next: 0 }, rest)),
+            None => Err(put_bits_truncated(out, "NULL bitmap", size, bytes.len())),
+        }
     }
 
     #[inline]
@@ -399,11 +419,27 @@ mod tests {
         let geometry = "!! Don't know how to handle column type=255 meta=4 (0004)\n";
         check_whole(255, "04", "0000000000", &format!("###   @1={geometry}"));
         check_whole(255, "04", "01", &format!("###   @1={geometry}"));
-        let size = "***Corrupted replication event was detected: field size is set to";
+        let truncated =
+            "***Corrupted replication event was detected: field data is truncated; there are only";
         let left = "bytes left of the event. Not printing the value***\n";
-        check_whole(3, "", "000102", &format!("###   @1={size} 4, but there are only 2 {left}"));
-        check_whole(15, "5000", "000561", &format!("###   @1={size} 6, but there are only 2 {left}"));
-        check_whole(255, "04", "0009000000", &format!("###   @1={size} 13, but there are only 4 {left}"));
+        check_whole(3, "", "000102", &format!("###   @1={truncated} 2 {left}"));
+        check_whole(15, "5000", "000561", &format!("###   @1={truncated} 2 {left}"));
+        check_whole(255, "04", "0009000000", &format!("###   @1={truncated} 4 {left}"));
+    }
+
+    #[test]
+    fn what_stops_short() {
+        let rows = rows(RowsKind::Delete, &[0, 1, 2]);
+        let short = Rows { rows: &[], columns_after: Some(BOTH), ..rows };
+        check_rows(&Rows { kind: RowsKind::Update, ..short }, Types::Hidden, "");
+        let wanted = "### UPDATE `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=2\n\
+                      ***Corrupted replication event was detected: NULL bitmap size is set to 1, but there are \
+                      only 0 bytes left of the event. Not printing the value***\n";
+        let update = Rows { kind: RowsKind::Update, columns_after: Some(BOTH), ..rows };
+        check_rows(&update, Types::Hidden, wanted);
+        let wanted = "### UPDATE `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=2\n\
+                      *** Error reading binlog_row_value_options from Partial_update_rows_log_event\n";
+        check_rows(&Rows { kind: RowsKind::PartialUpdate, ..update }, Types::Hidden, wanted);
     }
 
     #[test]
@@ -422,7 +458,7 @@ mod tests {
                       ### DELETE FROM `d``b`.`t`\n### WHERE\n###   @1=3\n###   @2=4\n";
         check_rows(&rows, Types::Hidden, wanted);
         let rows = self::rows(RowsKind::Write, &[]);
-        check_rows(&rows, Types::Hidden, "### INSERT INTO `d``b`.`t` VALUES ()\n");
+        check_rows(&rows, Types::Hidden, "### INSERT INTO `d`b`.`t` VALUES ()\n");
         let second = ColumnSet { bits: &[2] };
         let rows = Rows { columns: second, ..self::rows(RowsKind::Write, &[0, 4]) };
         check_rows(&rows, Types::Hidden, "### INSERT INTO `d``b`.`t`\n### SET\n###   @2=4\n");

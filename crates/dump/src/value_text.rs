@@ -4,7 +4,7 @@ use binlog::{Column, ColumnType, Decimal};
 
 use crate::json_text;
 use crate::numbers::{
-    put_exponential, put_four, put_general, put_i64, put_padded, put_two, put_u32, put_u64,
+    put_exponential, put_four, put_general, put_i64, put_last, put_padded, put_two, put_u32, put_u64,
 };
 use crate::quote::put_quoted;
 
@@ -166,7 +166,7 @@ fn put_with_number(out: &mut Vec<u8>, front: &[u8], number: u32, back: &[u8]) {
 fn take<'a, const N: usize>(out: &mut Vec<u8>, bytes: &'a [u8]) -> Result<([u8; N], &'a [u8]), Abandoned> {
     match bytes.split_first_chunk() {
         Some((value, rest)) => Ok((*value, rest)),
-        None => Err(put_corrupted(out, N, bytes.len())),
+        None => Err(put_truncated(out, bytes.len())),
     }
 }
 
@@ -177,7 +177,13 @@ fn take_slice<'a>(
     bytes: &'a [u8],
     size: usize,
 ) -> Result<(&'a [u8], &'a [u8]), Abandoned> {
-    bytes.split_at_checked(size).ok_or_else(|| put_corrupted(out, size, bytes.len()))
+    bytes.split_at_checked(size).ok_or_else(|| put_truncated(out, bytes.len()))
+}
+
+/// Up to three bytes, big-endian, the highest bit being a sign.
+fn signed(bytes: &[u8]) -> i64 {
+    let unused = 64 - 8 * bytes.len().max(1) as u32;
+    number_be(bytes) << unused >> unused
 }
 
 /// What a size of `prefix` bytes counts, or the text that says that it is not there.
@@ -189,7 +195,7 @@ pub(crate) fn take_sized<'a>(
 ) -> Result<(&'a [u8], &'a [u8]), Abandoned> {
     let (size, rest) = take_slice(out, bytes, prefix)?;
     let size = number(size) as usize;
-    rest.split_at_checked(size).ok_or_else(|| put_corrupted(out, prefix + size, bytes.len()))
+    rest.split_at_checked(size).ok_or_else(|| put_truncated(out, bytes.len()))
 }
 
 #[inline]
@@ -223,7 +229,7 @@ fn put_other<'a>(out: &mut Vec<u8>, column_type: ColumnType, bytes: &'a [u8]) ->
         ColumnType::Enum { .. } => put_u64(out, number(value)),
         ColumnType::Set { .. } => put_bits(out, value, value.len() * 8),
         ColumnType::Blob { .. } => put_quoted(out, value),
-        ColumnType::Json { .. } => json_text::put_document(out, value),
+        ColumnType::Json { .. } => json_text::put_document(out, value)?,
         ColumnType::Vector { .. } => put_vector(out, value),
         _ => return Err(Abandoned),
     }
@@ -261,7 +267,7 @@ pub(crate) fn put_unknown(out: &mut Vec<u8>, column: &Column, is_null: bool, byt
         _ => u32::MAX as usize,
     };
     if size > bytes.len() {
-        return put_corrupted(out, size, bytes.len());
+        return put_truncated(out, bytes.len());
     }
     let (code, meta) = (column.type_code, column.metadata);
     let text = format!("!! Don't know how to handle column type={code} meta={meta} ({meta:04x})\n");
@@ -271,15 +277,29 @@ pub(crate) fn put_unknown(out: &mut Vec<u8>, column: &Column, is_null: bool, byt
 
 /// Says that a value reaches over the end of its event.
 #[cold]
-fn put_corrupted(out: &mut Vec<u8>, size: usize, left: usize) -> Abandoned {
-    let text = format!(
-        "***Corrupted replication event was detected: field size is set to {}, but there are only {left} bytes \
-         left of the event. Not printing the value***\n",
-        size as u32,
-    );
-    out.extend_from_slice(text.as_bytes());
+fn put_truncated(out: &mut Vec<u8>, left: usize) -> Abandoned {
+    out.extend_from_slice(CORRUPTED);
+    out.extend_from_slice(b"field data is truncated; there are only ");
+    put_u64(out, left as u64);
+    out.extend_from_slice(NOT_PRINTED);
     Abandoned
 }
+
+/// Says that bits in front of an image reach over the end of their event.
+#[cold]
+pub(crate) fn put_bits_truncated(out: &mut Vec<u8>, what: &str, size: usize, left: usize) -> Abandoned {
+    out.extend_from_slice(CORRUPTED);
+    out.extend_from_slice(what.as_bytes());
+    out.extend_from_slice(b" size is set to ");
+    put_u64(out, size as u64);
+    out.extend_from_slice(b", but there are only ");
+    put_u64(out, left as u64);
+    out.extend_from_slice(NOT_PRINTED);
+    Abandoned
+}
+
+const CORRUPTED: &[u8] = b"***Corrupted replication event was detected: ";
+const NOT_PRINTED: &[u8] = b" bytes left of the event. Not printing the value***\n";
 
 /// Up to eight bytes, little-endian.
 #[inline]
@@ -347,7 +367,7 @@ fn decimal_size(precision: u8, scale: u8) -> usize {
     whole / 9 * 4 + LEFT_OVER[whole % 9] + scale / 9 * 4 + LEFT_OVER[scale % 9]
 }
 
-pub(crate) fn put_decimal(out: &mut Vec<u8>, bytes: &[u8], precision: u8, scale: u8) {
+fn put_decimal(out: &mut Vec<u8>, bytes: &[u8], precision: u8, scale: u8) {
     match Decimal::new(bytes, precision, scale) {
         Ok(decimal) => decimal.write(out),
         // What mysqlbinlog makes of digits that are none.
@@ -368,20 +388,23 @@ const fn fraction_unit(decimals: u8) -> i64 {
     }
 }
 
-/// `.123`: the first `decimals` digits of so many microseconds.
+/// `.123`: the first `decimals` digits of so many microseconds. Corrupt ones have more than six; the last are shown.
 pub(crate) fn put_fraction(out: &mut Vec<u8>, microseconds: u64, decimals: u8) {
     if decimals == 0 {
         return;
     }
     out.push(b'.');
     let dropped = 6_u32.saturating_sub(u32::from(decimals));
-    put_padded(out, microseconds / 10_u64.pow(dropped), usize::from(decimals));
+    put_last(out, microseconds / 10_u64.pow(dropped), usize::from(decimals));
 }
 
 fn put_timestamp(out: &mut Vec<u8>, bytes: &[u8], decimals: u8) {
     let (seconds, fraction) = bytes.split_at(4);
     put_u64(out, number_be(seconds) as u64);
-    put_fraction(out, (number_be(fraction) * fraction_unit(decimals)) as u64, decimals);
+    // Corrupt fractions show how mysqlbinlog reads them: one byte without a sign, more with one.
+    let fraction = if fraction.len() == 1 { number_be(fraction) } else { signed(fraction) };
+    let microseconds = (fraction * fraction_unit(decimals)) as u32;
+    put_fraction(out, u64::from(microseconds), decimals);
 }
 
 /// `YYYYMMDDhhmmss` as a number.
@@ -403,9 +426,7 @@ fn put_old_datetime(out: &mut Vec<u8>, value: u64) {
 fn put_datetime(out: &mut Vec<u8>, bytes: &[u8], decimals: u8) {
     let (seconds, fraction) = bytes.split_at(5);
     let seconds = number_be(seconds) - 0x80_0000_0000;
-    let unused = 64 - 8 * fraction.len().max(1) as u32;
-    let fraction = number_be(fraction) << unused >> unused;
-    let packed = (seconds << 24) + fraction * fraction_unit(decimals);
+    let packed = (seconds << 24) + signed(fraction) * fraction_unit(decimals);
     out.push(b'\'');
     put_packed_datetime(out, packed, decimals);
     out.push(b'\'');
@@ -433,7 +454,7 @@ pub(crate) fn put_packed_datetime(out: &mut Vec<u8>, packed: i64, decimals: u8) 
 pub(crate) fn put_packed_date(out: &mut Vec<u8>, packed: i64) {
     let packed = packed.unsigned_abs();
     let (month, day) = (packed >> 46, packed >> 41 & 31);
-    put_padded(out, month / 13, 4);
+    put_last(out, month / 13, 4);
     for part in [month % 13, day] {
         out.push(b'-');
         put_two(out, part as u32);
@@ -477,13 +498,13 @@ fn put_time(out: &mut Vec<u8>, bytes: &[u8], decimals: u8) {
 /// | bits, from the lowest | field |
 /// |---|---|
 /// | 24 | microseconds |
-/// | 6, 6, 10 | second, minute, hour |
+/// | 6, 6, the rest | second, minute, hour |
 pub(crate) fn put_packed_time(out: &mut Vec<u8>, packed: i64, decimals: u8) {
     if packed < 0 {
         out.push(b'-');
     }
     let packed = packed.unsigned_abs();
-    put_padded(out, packed >> 36 & 1023, 2);
+    put_padded(out, packed >> 36, 2);
     for part in [packed >> 30 & 63, packed >> 24 & 63] {
         out.push(b':');
         put_two(out, part as u32);
@@ -494,8 +515,14 @@ pub(crate) fn put_packed_time(out: &mut Vec<u8>, packed: i64, decimals: u8) {
 /// A DATE: five bits of day, four of month, the year above; written with colons.
 #[inline]
 fn put_date(out: &mut Vec<u8>, value: u32) {
+    let year = value >> 9;
     out.push(b'\'');
-    put_four(out, value >> 9);
+    put_four(out, year);
+    if year > 9999 {
+        // What mysqlbinlog makes of a year of five digits.
+        let first = out.len() - 4;
+        out[first] = b'0' + (year / 1000) as u8;
+    }
     out.push(b':');
     put_two(out, value >> 5 & 15);
     out.push(b':');
