@@ -35,6 +35,7 @@ pub mod gtid;
 mod gtid_set;
 mod header;
 mod json;
+mod mariadb;
 mod payload;
 mod raw;
 mod row;

@@ -61,7 +61,7 @@ impl RawEvent<'_> {
     }
 }
 
-fn write(
+pub(crate) fn write(
     event_type: EventType,
     origin: Origin,
     next: NextPosition,

@@ -46,7 +46,7 @@ fn walk(event: &Event<'_>) {
         Event::Query(query) => drop(query.status.iter().count()),
         Event::ExecuteLoadQuery(load) => drop(load.query.status.iter().count()),
         Event::MariadbGtidList(list) => drop(list.iter().count()),
-        Event::MariadbGtid(gtid) => drop(gtid.commit_id()),
+        Event::MariadbGtid(gtid) => drop(gtid.details()),
         Event::Gtid(gtid) | Event::AnonymousGtid(gtid) => drop(gtid.gtid()),
         _ => {}
     }

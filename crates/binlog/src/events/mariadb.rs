@@ -7,6 +7,8 @@ use crate::error::{DecodeError, EncodeError, narrow};
 use crate::event::{Body, Context};
 use crate::events::query::{Query, QueryHead};
 use crate::events::rows::Rows;
+use crate::events::xa_prepare::Xid128;
+use crate::mariadb;
 
 /// MariaDB's identifier of a transaction, shown as `domain-server-number`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,38 +36,99 @@ pub struct MariadbGtidEvent<'a> {
     pub sequence_number: u64,
     /// The replication domain.
     pub domain_id: u32,
-    /// 1 standalone (no commit follows), 2 a commit id follows, 4 transactional, 8 may run in parallel, 16 waited,
-    /// 32 DDL.
+    /// See the constants of this type.
     pub flags: u8,
-    /// Which transactions committed together, or padding.
+    /// What the flags ask for, or padding: [`MariadbGtidEvent::details`] reads it.
     pub rest: &'a [u8],
 }
 
 impl MariadbGtidEvent<'_> {
-    /// Flag: one statement that commits by itself.
+    /// Flag: one statement that commits by itself. Without it, the event is the transaction's `BEGIN`.
     pub const STANDALONE: u8 = 1;
     /// Flag: a commit id follows.
     pub const GROUP_COMMIT: u8 = 2;
+    /// Flag: it can be rolled back.
+    pub const TRANSACTIONAL: u8 = 4;
+    /// Flag: it may run beside others.
+    pub const ALLOW_PARALLEL: u8 = 8;
+    /// Flag: it waited for a lock.
+    pub const WAITED: u8 = 16;
+    /// Flag: it holds DDL.
+    pub const DDL: u8 = 32;
+    /// Flag: the first phase of an XA transaction, whose identifier follows.
+    pub const PREPARED_XA: u8 = 64;
+    /// Flag: the second phase of an XA transaction, whose identifier follows.
+    pub const COMPLETED_XA: u8 = 128;
 
     /// The identifier; `server_id` is the header's.
     pub const fn gtid(&self, server_id: u32) -> MariadbGtid {
         MariadbGtid { domain_id: self.domain_id, server_id, sequence_number: self.sequence_number }
     }
+}
 
-    /// The number that transactions which committed together share.
-    pub fn commit_id(&self) -> Option<u64> {
-        match self.flags & Self::GROUP_COMMIT {
-            0 => None,
-            _ => Cursor::new(self.rest).u64().ok(),
-        }
+impl<'a> MariadbGtidEvent<'a> {
+    /// What stands behind the flags. Offsets in errors count from there.
+    ///
+    /// # Errors
+    ///
+    /// When the event stops before all is there that its flags ask for.
+    pub fn details(&self) -> Result<MariadbGtidDetails<'a>, DecodeError> {
+        MariadbGtidDetails::decode(self.flags, &mut Cursor::new(self.rest))
     }
+}
+
+/// What stands behind the flags of a [`MariadbGtidEvent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct MariadbGtidDetails<'a> {
+    /// The number that transactions which committed together share.
+    pub commit_id: Option<u64>,
+    /// The XA transaction that it prepares or finishes.
+    pub xid: Option<Xid128<'a>>,
+    /// More flags: 1 several engines, 2 an ALTER starts, 4 it commits, 8 it rolls back. Since 10.5.
+    pub extra_flags: u8,
+    /// How many engines beside the first took part.
+    pub extra_engines: Option<u8>,
+    /// The sequence number of the ALTER that commits or rolls back.
+    pub alter_sequence_number: Option<u64>,
+    /// Bytes behind all that, padding mostly.
+    pub rest: &'a [u8],
+}
+
+// size  field
+//  0,8  commit_id, with GROUP_COMMIT
+//  0,*  with PREPARED_XA or COMPLETED_XA: format (4), sizes of the two parts (1, 1), the parts
+//  0-1  extra_flags
+//  0-1  extra_engines, with extra flag 1
+//  0,8  alter_sequence_number, with extra flags 4 or 8
+//    *  zeros, up to 6 bytes in all
+impl<'a> MariadbGtidDetails<'a> {
+    fn decode(flags: u8, cursor: &mut Cursor<'a>) -> Result<Self, DecodeError> {
+        let has = |wanted: u8| flags & wanted != 0;
+        let commit_id = if has(MariadbGtidEvent::GROUP_COMMIT) { Some(cursor.u64()?) } else { None };
+        let xid = match has(MariadbGtidEvent::PREPARED_XA | MariadbGtidEvent::COMPLETED_XA) {
+            true => Some(xid(cursor)?),
+            false => None,
+        };
+        let extra_flags = if cursor.is_empty() { 0 } else { cursor.u8()? };
+        let extra_engines = if extra_flags & 1 != 0 { Some(cursor.u8()?) } else { None };
+        let alter_sequence_number = if extra_flags & 12 != 0 { Some(cursor.u64()?) } else { None };
+        let rest = cursor.take_rest();
+        Ok(Self { commit_id, xid, extra_flags, extra_engines, alter_sequence_number, rest })
+    }
+}
+
+fn xid<'a>(cursor: &mut Cursor<'a>) -> Result<Xid128<'a>, DecodeError> {
+    let format_id = cursor.u32()?.cast_signed();
+    let (gtrid_size, bqual_size) = (usize::from(cursor.u8()?), usize::from(cursor.u8()?));
+    Ok(Xid128 { format_id, gtrid: cursor.bytes(gtrid_size)?, bqual: cursor.bytes(bqual_size)? })
 }
 
 // size  field
 //    8  sequence_number
 //    4  domain_id
 //    1  flags
-//    *  commit id (8), or padding (6)
+//    *  details: to the end of the body
 impl<'a> Body<'a> for MariadbGtidEvent<'a> {
     fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
@@ -181,11 +244,25 @@ impl<'a> Body<'a> for MariadbStartEncryption<'a> {
 }
 
 /// A query whose text is compressed: [`Query::sql`] holds the compressed form.
+///
+/// [`RawEvent::decompress_mariadb`](crate::RawEvent::decompress_mariadb) makes the plain event of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MariadbQueryCompressed<'a> {
     /// The query, its text compressed.
     pub query: Query<'a>,
+}
+
+impl MariadbQueryCompressed<'_> {
+    /// The statement, of at most `size_max` bytes.
+    ///
+    /// # Errors
+    ///
+    /// When the text is corrupt, larger, or compressed in a way that is unknown or that this build leaves out.
+    /// Offsets count from the start of the compressed form.
+    pub fn sql(&self, size_max: usize) -> Result<Vec<u8>, DecodeError> {
+        mariadb::decompress(self.query.sql, size_max)
+    }
 }
 
 impl<'a> Body<'a> for MariadbQueryCompressed<'a> {
@@ -202,6 +279,8 @@ impl<'a> Body<'a> for MariadbQueryCompressed<'a> {
 }
 
 /// Changed rows, compressed: [`Rows::rows`] holds the compressed form.
+///
+/// [`RawEvent::decompress_mariadb`](crate::RawEvent::decompress_mariadb) makes the plain event of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MariadbRowsCompressed<'a> {

@@ -39,8 +39,8 @@ pub use self::incident::Incident;
 pub use self::intvar::{Intvar, IntvarKind};
 pub use self::load_block::LoadBlock;
 pub use self::mariadb::{
-    MariadbBinlogCheckpoint, MariadbGtid, MariadbGtidEvent, MariadbGtidList, MariadbQueryCompressed,
-    MariadbRowsCompressed, MariadbStartEncryption,
+    MariadbBinlogCheckpoint, MariadbGtid, MariadbGtidDetails, MariadbGtidEvent, MariadbGtidList,
+    MariadbQueryCompressed, MariadbRowsCompressed, MariadbStartEncryption,
 };
 pub use self::opaque::{Opaque, Unknown};
 pub use self::previous_gtids::PreviousGtids;

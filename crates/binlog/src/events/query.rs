@@ -181,6 +181,21 @@ pub enum StatusVar<'a> {
     SqlRequirePrimaryKey(u8),
     /// 20: `default_table_encryption`.
     DefaultTableEncryption(u8),
+    /// 21: `enable_cascade_triggers`.
+    EnableCascadeTriggers(u8),
+    /// 128: MariaDB's [`StatusVar::Microseconds`].
+    MariadbMicroseconds(u32),
+    /// 129: MariaDB's [`StatusVar::DdlXid`].
+    MariadbXid(u64),
+    /// 130: MariaDB, more flags of the GTID event before a replica has seen it.
+    MariadbGtidFlags {
+        /// As [`MariadbGtidDetails::extra_flags`](crate::events::MariadbGtidDetails::extra_flags).
+        flags: u8,
+        /// The sequence number of the ALTER that commits or rolls back.
+        alter_sequence_number: Option<u64>,
+    },
+    /// 131: MariaDB, `character_set_collations`: pairs of collation numbers, two bytes each.
+    MariadbCollations(&'a [u8]),
     /// A code that this crate does not know, and all bytes behind it: nothing says where it ends.
     Unknown {
         /// Its code.
@@ -252,6 +267,18 @@ impl<'a> StatusVar<'a> {
             18 => Self::DefaultCollationForUtf8mb4(cursor.u16()?),
             19 => Self::SqlRequirePrimaryKey(cursor.u8()?),
             20 => Self::DefaultTableEncryption(cursor.u8()?),
+            21 => Self::EnableCascadeTriggers(cursor.u8()?),
+            128 => Self::MariadbMicroseconds(cursor.u24()?),
+            129 => Self::MariadbXid(cursor.u64()?),
+            130 => {
+                let flags = cursor.u8()?;
+                let alter_sequence_number = if flags & 12 != 0 { Some(cursor.u64()?) } else { None };
+                Self::MariadbGtidFlags { flags, alter_sequence_number }
+            }
+            131 => {
+                let count = usize::from(cursor.u8()?);
+                Self::MariadbCollations(cursor.bytes(4 * count)?)
+            }
             code => Self::Unknown { code, rest: cursor.take_rest() },
         })
     }

@@ -1,0 +1,179 @@
+//! Opens MariaDB's compressed events.
+
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Reason};
+use crate::event::{Event, EventType};
+use crate::format::Format;
+use crate::framer::EVENT_SIZE_MAX;
+use crate::header::HEADER_SIZE;
+use crate::raw::RawEvent;
+use crate::write::{NextPosition, write};
+
+impl EventType {
+    /// What a compressed event of MariaDB is when decompressed; `None` for all other types.
+    pub const fn decompressed(self) -> Option<Self> {
+        Some(match self {
+            Self::MariadbQueryCompressed => Self::Query,
+            Self::MariadbWriteRowsCompressedV1 => Self::WriteRowsV1,
+            Self::MariadbUpdateRowsCompressedV1 => Self::UpdateRowsV1,
+            Self::MariadbDeleteRowsCompressedV1 => Self::DeleteRowsV1,
+            Self::MariadbWriteRowsCompressed => Self::WriteRows,
+            Self::MariadbUpdateRowsCompressed => Self::UpdateRows,
+            Self::MariadbDeleteRowsCompressed => Self::DeleteRows,
+            _ => return None,
+        })
+    }
+}
+
+impl RawEvent<'_> {
+    /// Appends the plain event that this one holds compressed, as the server would have written it, with a checksum
+    /// if this one has one; an event that is not compressed stays as it is. MariaDB only: MySQL compresses whole
+    /// transactions.
+    ///
+    /// Memory is bounded by `size_max`: the whole plain event, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// When the compressed part is corrupt, does not have the size it says, is too large, or is compressed in a way
+    /// that is unknown or that this build leaves out. Then `out` is as it was.
+    pub fn decompress_mariadb(
+        &self,
+        format: &Format,
+        size_max: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        let Some(event_type) = self.event_type().decompressed() else {
+            out.extend_from_slice(self.bytes());
+            return Ok(());
+        };
+        let compressed = match self.decode(format)? {
+            Event::MariadbQueryCompressed(event) => event.query.sql,
+            event => rows_of(&event),
+        };
+        let (before, _) = self.body().split_at(self.body().len() - compressed.len());
+        let around = HEADER_SIZE + before.len() + self.checksum().size();
+        let size_max = size_max.min(EVENT_SIZE_MAX) as usize;
+        let plain = decompress(compressed, size_max.saturating_sub(around))
+            .map_err(|error| error.within(HEADER_SIZE + before.len()))?;
+        let (origin, next) = (self.header().origin(), NextPosition::Is(self.header().next_position));
+        let body = |out: &mut Vec<u8>| {
+            out.extend_from_slice(before);
+            out.extend_from_slice(&plain);
+            Ok(())
+        };
+        write(event_type, origin, next, self.checksum(), out, body)
+            .map_err(|_| DecodeError::new(0, Reason::Unsupported { what: "an event of more than 1 GiB" }))
+    }
+}
+
+fn rows_of<'a>(event: &Event<'a>) -> &'a [u8] {
+    match event {
+        Event::MariadbWriteRowsCompressedV1(event)
+        | Event::MariadbUpdateRowsCompressedV1(event)
+        | Event::MariadbDeleteRowsCompressedV1(event)
+        | Event::MariadbWriteRowsCompressed(event)
+        | Event::MariadbUpdateRowsCompressed(event)
+        | Event::MariadbDeleteRowsCompressed(event) => event.rows.rows,
+        _ => &[],
+    }
+}
+
+// size  field
+//    1  bit 7: set; bits 4 to 6: 0 for zlib; bit 3: not set; bits 0 to 2: bytes in the size, 1 to 4
+//  1-4  size when decompressed, big-endian
+//    *  a zlib stream: to the end
+pub(crate) fn decompress(compressed: &[u8], size_max: usize) -> Result<Vec<u8>, DecodeError> {
+    let mut cursor = Cursor::new(compressed);
+    let size_bytes = match cursor.u8()? {
+        head @ 0x81..=0x84 => usize::from(head & 0x07),
+        head => {
+            let (field, found) = ("head of a compressed part", u64::from(head));
+            return Err(DecodeError::new(
+                0,
+                Reason::Unexpected { field, found, wanted: "0x81 to 0x84: zlib" },
+            ));
+        }
+    };
+    let big_endian = |value, byte: &u8| value << 8 | usize::from(*byte);
+    let size = cursor.bytes(size_bytes)?.iter().fold(0, big_endian);
+    if size > size_max {
+        let (field, found, max) = ("size of a decompressed part", size as u64, size_max as u64);
+        return Err(DecodeError::new(1, Reason::OutOfRange { field, found, max }));
+    }
+    let start = cursor.offset();
+    inflate(cursor.rest(), size).map_err(|reason| DecodeError::new(start, reason))
+}
+
+/// The plain bytes of a zlib stream: exactly `size`. Grows with what comes out, not by what `size` claims.
+#[cfg(feature = "zlib")]
+fn inflate(zlib: &[u8], size: usize) -> Result<Vec<u8>, Reason> {
+    use miniz_oxide::inflate::{TINFLStatus, decompress_to_vec_zlib_with_limit};
+
+    let found = match decompress_to_vec_zlib_with_limit(zlib, size) {
+        Ok(plain) if plain.len() == size => return Ok(plain),
+        Ok(plain) => plain.len() as u64,
+        // The limit is reached, and more would come.
+        Err(error) if error.status == TINFLStatus::HasMoreOutput => error.output.len() as u64 + 1,
+        Err(_) => return Err(Reason::Unsupported { what: "a corrupt zlib stream" }),
+    };
+    let field = "size of what a zlib stream holds";
+    Err(Reason::Unexpected { field, found, wanted: "the size in front of it" })
+}
+
+#[cfg(not(feature = "zlib"))]
+fn inflate(_: &[u8], _: usize) -> Result<Vec<u8>, Reason> {
+    Err(Reason::Unsupported { what: "zlib, which this build leaves out," })
+}
+
+#[cfg(all(test, feature = "zlib"))]
+mod tests {
+    use super::decompress;
+    use crate::error::{DecodeError, Reason};
+
+    /// `hello hello`, as Python's zlib.compress writes it.
+    const HELLO: [u8; 16] =
+        [0x78, 0x9c, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x57, 0xc8, 0x00, 0x91, 0x00, 0x19, 0x91, 0x04, 0x49];
+
+    fn part(head: &[u8]) -> Vec<u8> {
+        [head, &HELLO].concat()
+    }
+
+    fn check(part: &[u8], size_max: usize, wanted: Result<&[u8], DecodeError>) {
+        assert_eq!(decompress(part, size_max), wanted.map(<[u8]>::to_vec), "{part:02x?}");
+    }
+
+    #[test]
+    fn parts() {
+        check(&part(&[0x81, 11]), 11, Ok(b"hello hello"));
+        check(&part(&[0x84, 0, 0, 0, 11]), 100, Ok(b"hello hello"));
+    }
+
+    #[test]
+    fn sizes_are_not_believed() {
+        let field = "size of what a zlib stream holds";
+        let not = |found| Reason::Unexpected { field, found, wanted: "the size in front of it" };
+        check(&part(&[0x81, 12]), 100, Err(DecodeError::new(2, not(11))));
+        check(&part(&[0x81, 10]), 100, Err(DecodeError::new(2, not(11))));
+        check(&part(&[0x84, 0x7f, 0xff, 0xff, 0xff]), usize::MAX, Err(DecodeError::new(5, not(11))));
+        let field = "size of a decompressed part";
+        check(
+            &part(&[0x81, 11]),
+            10,
+            Err(DecodeError::new(1, Reason::OutOfRange { field, found: 11, max: 10 })),
+        );
+    }
+
+    #[test]
+    fn corrupt_parts() {
+        let (field, wanted) = ("head of a compressed part", "0x81 to 0x84: zlib");
+        for found in [0x00, 0x80, 0x85, 0x89, 0x91, 0xff] {
+            let reason = Reason::Unexpected { field, found: u64::from(found), wanted };
+            check(&part(&[found, 11]), 100, Err(DecodeError::new(0, reason)));
+        }
+        check(&[], 100, Err(DecodeError::new(0, Reason::Short { wanted: 1, found: 0 })));
+        check(&[0x82, 1], 100, Err(DecodeError::new(1, Reason::Short { wanted: 2, found: 1 })));
+        let mut corrupt = part(&[0x81, 11]);
+        corrupt[5] ^= 0x55;
+        assert!(decompress(&corrupt, 100).is_err());
+    }
+}
