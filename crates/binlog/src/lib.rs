@@ -57,7 +57,9 @@ pub use crate::format::{ChecksumAlgorithm, Flavour, Format};
 pub use crate::framer::{EVENT_SIZE_MAX, Framed, Framer, MAGIC, MAGIC_ENCRYPTED};
 pub use crate::header::{Flags, HEADER_SIZE, Header, Origin};
 pub use crate::json::{Json, JsonChange, JsonChangeKind, JsonChanges, JsonContainer, JsonQuotes, JsonValue};
-pub use crate::payload::{InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadSummary};
+pub use crate::payload::{
+    InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadStream, PayloadSummary,
+};
 pub use crate::raw::{CHECKSUM_SIZE, Checksum, RawEvent, RawEventBuf};
 pub use crate::row::{Field, FieldIter, Image, ImageDecoder, Row, RowDecoder, RowIter};
 pub use crate::table::{KeyPart, Table, UnknownField};

@@ -2,18 +2,17 @@
 //!
 //! Memory is bounded by the largest inner event, whatever the payload holds and whatever its headers claim.
 
-#[cfg(feature = "zstd")]
+mod flow;
+#[cfg_attr(not(feature = "zstd"), path = "payload/no_zstd.rs")]
 mod zstd;
 
 use std::fmt;
 
-use crate::cursor::Cursor;
+use self::flow::{Ending, Flow, Input, Source};
 use crate::error::{DecodeError, Reason};
-use crate::event::EventType;
 use crate::events::{PayloadCompression, TransactionPayload};
 use crate::framer::EVENT_SIZE_MAX;
-use crate::header::{HEADER_SIZE, Header};
-use crate::raw::{Checksum, RawEvent};
+use crate::raw::RawEvent;
 
 /// How far a payload may go before it is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +36,7 @@ impl Default for PayloadLimits {
 pub struct PayloadOpener {
     limits: PayloadLimits,
     buffer: Vec<u8>,
-    #[cfg(feature = "zstd")]
-    zstd: Option<zstd::Context>,
+    zstd: zstd::Context,
 }
 
 impl PayloadOpener {
@@ -61,40 +59,158 @@ impl PayloadOpener {
     ///
     /// When the payload is compressed in a way that is unknown or that this build leaves out.
     pub fn open<'o>(&'o mut self, payload: &TransactionPayload<'o>) -> Result<InnerEvents<'o>, PayloadError> {
+        let input = Input { bytes: payload.payload, position: 0, ending: Ending::Here };
+        let flow = self.flow(payload.compression, payload.uncompressed_size, Pace::AtOnce)?;
+        Ok(InnerEvents { flow, input })
+    }
+
+    /// The events inside a payload that comes in pieces, because it is too large to be in memory at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`PayloadOpener::open`].
+    pub fn open_stream(
+        &mut self,
+        compression: PayloadCompression,
+        claimed_size: Option<u64>,
+    ) -> Result<PayloadStream<'_>, PayloadError> {
+        Ok(PayloadStream { flow: self.flow(compression, claimed_size, Pace::InPieces)? })
+    }
+
+    fn flow(
+        &mut self,
+        compression: PayloadCompression,
+        claimed_size: Option<u64>,
+        pace: Pace,
+    ) -> Result<Flow<'_>, PayloadError> {
         self.buffer.clear();
         if self.buffer.capacity() > BUFFER_KEPT_MAX {
             // One huge event must not cost its size for good.
             self.buffer = Vec::new();
         }
-        let input = payload.payload;
-        let source = match payload.compression {
-            #[cfg(feature = "zstd")]
-            PayloadCompression::Zstd => {
-                Source::Zstd(zstd::Frames::new(self.zstd.get_or_insert_default(), input)?)
-            }
-            #[cfg(not(feature = "zstd"))]
-            PayloadCompression::Zstd => return Err(unsupported("zstd, which this build leaves out,")),
-            PayloadCompression::None => Source::Plain { input, position: 0 },
+        let source = match compression {
+            PayloadCompression::Zstd => Source::Zstd(zstd::Frames::new(&mut self.zstd, pace)?),
+            PayloadCompression::None => Source::Plain,
             PayloadCompression::Unknown(_) => {
                 return Err(unsupported("a payload of unknown compression"));
             }
         };
-        let summary = PayloadSummary { claimed_size: payload.uncompressed_size, ..PayloadSummary::default() };
-        let limits = self.limits;
-        Ok(InnerEvents { source, buffer: &mut self.buffer, taken: 0, limits, summary, failure: None })
+        Ok(Flow::new(source, &mut self.buffer, self.limits, claimed_size))
     }
+}
+
+/// How a payload comes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Pace {
+    AtOnce,
+    InPieces,
+}
+
+/// The largest buffer that is kept from one payload to the next.
+const BUFFER_KEPT_MAX: usize = 8 << 20;
+
+fn unsupported(what: &'static str) -> PayloadError {
+    let error = DecodeError::new(0, Reason::Unsupported { what });
+    PayloadError { inner_offset: 0, payload_offset: 0, error }
 }
 
 /// The events inside one payload.
 #[derive(Debug)]
 pub struct InnerEvents<'o> {
-    source: Source<'o>,
-    buffer: &'o mut Vec<u8>,
-    /// How much of the buffer has been given out.
-    taken: usize,
-    limits: PayloadLimits,
-    summary: PayloadSummary,
-    failure: Option<PayloadError>,
+    flow: Flow<'o>,
+    input: Input<'o>,
+}
+
+impl InnerEvents<'_> {
+    /// The next event, or `None` behind the last. Not an `Iterator`: the event is lent, until the next call.
+    ///
+    /// # Errors
+    ///
+    /// When the payload is corrupt, stops within a frame or an event, goes beyond the limits, or holds what no
+    /// payload may: another payload, or a format description. The same error comes again from then on.
+    pub fn next_event(&mut self) -> Result<Option<RawEvent<'_>>, PayloadError> {
+        self.flow.next_event(&mut self.input)
+    }
+
+    /// Appends whole events to `out`: as many as fit in `size` bytes, at least one. Gives their number, 0 behind
+    /// the last event.
+    ///
+    /// # Errors
+    ///
+    /// As [`InnerEvents::next_event`]; events before the fault have been handed out by then.
+    pub fn next_chunk(&mut self, size: usize, out: &mut Vec<u8>) -> Result<usize, PayloadError> {
+        self.flow.next_chunk(&mut self.input, size, out)
+    }
+
+    /// What was found so far.
+    pub const fn summary(&self) -> &PayloadSummary {
+        self.flow.summary()
+    }
+}
+
+/// The events inside one payload that comes in pieces of any size.
+#[derive(Debug)]
+pub struct PayloadStream<'o> {
+    flow: Flow<'o>,
+}
+
+impl PayloadStream<'_> {
+    /// The next event. Takes what it needs off the front of `input`; `None` when it needs more than is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`InnerEvents::next_event`].
+    pub fn next_event(&mut self, input: &mut &[u8]) -> Result<Option<RawEvent<'_>>, PayloadError> {
+        let mut piece = Input { bytes: input, position: 0, ending: Ending::Later };
+        let result = self.flow.whole_event(&mut piece);
+        self.take_piece(input, piece.position);
+        Ok(result?.map(|size| self.flow.lend(size)))
+    }
+
+    /// Appends whole events to `out`: as many as fit in `size` bytes, at least one. Gives their number, 0 when more
+    /// input is needed. Takes what it needs off the front of `input`.
+    ///
+    /// # Errors
+    ///
+    /// As [`InnerEvents::next_chunk`].
+    pub fn next_chunk(
+        &mut self,
+        input: &mut &[u8],
+        size: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, PayloadError> {
+        let mut piece = Input { bytes: input, position: 0, ending: Ending::Later };
+        let result = self.flow.next_chunk(&mut piece, size, out);
+        self.take_piece(input, piece.position);
+        result
+    }
+
+    fn take_piece(&mut self, input: &mut &[u8], size: usize) {
+        *input = &input[size..];
+        self.flow.note_taken(size);
+    }
+
+    /// To be called when all input has gone in and all events have come out: does the payload end here?
+    ///
+    /// # Errors
+    ///
+    /// When it stops within a frame or an event, or has failed before.
+    ///
+    /// # Panics
+    ///
+    /// When events are left that could have been taken.
+    pub fn finish(&mut self) -> Result<&PayloadSummary, PayloadError> {
+        let mut nothing = Input { bytes: &[], position: 0, ending: Ending::Here };
+        match self.flow.whole_event(&mut nothing)? {
+            None => Ok(self.flow.summary()),
+            Some(_) => panic!("ours: events are left"),
+        }
+    }
+
+    /// What was found so far.
+    pub const fn summary(&self) -> &PayloadSummary {
+        self.flow.summary()
+    }
 }
 
 /// What was found in a payload so far; all of it once [`InnerEvents::next_event`] gave `None`.
@@ -146,217 +262,6 @@ impl fmt::Display for PayloadError {
 
 impl std::error::Error for PayloadError {}
 
-impl InnerEvents<'_> {
-    /// The next event, or `None` behind the last. Not an `Iterator`: the event is lent, until the next call.
-    ///
-    /// # Errors
-    ///
-    /// When the payload is corrupt, stops within a frame or an event, goes beyond the limits, or holds what no
-    /// payload may: another payload, or a format description. The same error comes again from then on.
-    pub fn next_event(&mut self) -> Result<Option<RawEvent<'_>>, PayloadError> {
-        let Some(size) = self.whole_event()? else { return Ok(None) };
-        let start = self.taken;
-        self.take(size, 1);
-        let bytes = &self.buffer[start..start + size];
-        match RawEvent::new(bytes, Checksum::Absent) {
-            Ok(raw) => Ok(Some(raw)),
-            Err(error) => unreachable!("whole_event has framed it: {error}"),
-        }
-    }
-
-    /// Appends whole events to `out`: as many as fit in `size` bytes, at least one. Gives their number, 0 behind
-    /// the last event.
-    ///
-    /// # Errors
-    ///
-    /// As [`InnerEvents::next_event`]; events before the fault have been handed out by then.
-    pub fn next_chunk(&mut self, size: usize, out: &mut Vec<u8>) -> Result<usize, PayloadError> {
-        let (mut count, mut room) = (0, size);
-        while let Some(first) = self.next_fitting(count, room)? {
-            let (run, run_count) = self.run_of_events(first, room);
-            out.extend_from_slice(&self.buffer[self.taken..self.taken + run]);
-            self.take(run, run_count);
-            count += run_count;
-            room = room.saturating_sub(run);
-        }
-        Ok(count)
-    }
-
-    /// What was found so far.
-    pub const fn summary(&self) -> &PayloadSummary {
-        &self.summary
-    }
-
-    /// The size of the next event if the chunk may have it. A fault waits if events can be handed out before it.
-    fn next_fitting(&mut self, count: usize, room: usize) -> Result<Option<usize>, PayloadError> {
-        match self.whole_event() {
-            Ok(Some(size)) if count == 0 || size <= room => Ok(Some(size)),
-            Ok(_) => Ok(None),
-            Err(_) if count > 0 => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The bytes and number of whole sane events in the buffer, up to `room`; the `first` bytes are known to be one.
-    fn run_of_events(&self, first: usize, room: usize) -> (usize, usize) {
-        let (mut run, mut count) = (first, 1);
-        let ready = &self.buffer[self.taken..];
-        // Events come out one at a time only where the limits are near.
-        let near =
-            self.summary.uncompressed_size.saturating_add(ready.len() as u64) > self.limits.total_size_max;
-        while !near && let Ok(Some(size)) = frame(&ready[run..], self.limits.event_size_max) {
-            let end = run + size;
-            if end > ready.len() || end > room {
-                break;
-            }
-            (run, count) = (end, count + 1);
-        }
-        (run, count)
-    }
-
-    fn take(&mut self, size: usize, count: usize) {
-        self.taken += size;
-        self.summary.events += count as u64;
-        self.summary.uncompressed_size += size as u64;
-    }
-
-    /// Sees to it that the buffer holds one whole event more, and gives its size; `None` at the end.
-    fn whole_event(&mut self) -> Result<Option<usize>, PayloadError> {
-        loop {
-            if let Some(failure) = self.failure {
-                return Err(failure);
-            }
-            let ready = &self.buffer[self.taken..];
-            let wanted = match frame(ready, self.limits.event_size_max) {
-                Ok(Some(size)) if size <= ready.len() => return self.within_total(size).map(Some),
-                Ok(Some(size)) => size,
-                Ok(None) => HEADER_SIZE,
-                Err(error) => return Err(self.fail(error)),
-            };
-            let found = ready.len();
-            if self.source.is_finished() {
-                if found == 0 {
-                    return Ok(None);
-                }
-                let wanted = (wanted - found) as u64;
-                return Err(self.fail(DecodeError::new(found, Reason::Short { wanted, found: 0 })));
-            }
-            self.refill(wanted)?;
-        }
-    }
-
-    fn within_total(&mut self, size: usize) -> Result<usize, PayloadError> {
-        let (found, max) = (self.summary.uncompressed_size + size as u64, self.limits.total_size_max);
-        if found <= max {
-            return Ok(size);
-        }
-        let reason = Reason::OutOfRange { field: "uncompressed payload size", found, max };
-        Err(self.fail(DecodeError::new(0, reason)))
-    }
-
-    /// Makes room for `wanted` bytes of the event at hand, or less if it has only begun to come, and fills it.
-    fn refill(&mut self, wanted: usize) -> Result<(), PayloadError> {
-        self.buffer.drain(..self.taken);
-        self.taken = 0;
-        // The size is a claim: room grows only as fast as the bytes come.
-        let room = wanted.min(self.buffer.len() * 2).max(READ_SIZE);
-        self.buffer.reserve_exact(room - self.buffer.len());
-        let filled = self.source.fill(self.buffer, room, &mut self.summary);
-        filled.map_err(|reason| self.fail(DecodeError::new(self.buffer.len(), reason)))
-    }
-
-    fn fail(&mut self, error: DecodeError) -> PayloadError {
-        let (inner_offset, payload_offset) = (self.summary.uncompressed_size, self.source.position());
-        *self.failure.insert(PayloadError { inner_offset, payload_offset, error })
-    }
-}
-
-/// How much is decompressed at a time: fits a core's own cache.
-const READ_SIZE: usize = 128 << 10;
-
-/// The largest buffer that is kept from one payload to the next.
-const BUFFER_KEPT_MAX: usize = 8 << 20;
-
-/// The size of the event at the front of `bytes`, as its header says; `None` without a whole header.
-fn frame(bytes: &[u8], size_max: u32) -> Result<Option<usize>, DecodeError> {
-    let Some(head) = bytes.first_chunk::<HEADER_SIZE>() else { return Ok(None) };
-    let header = Header::decode(&mut Cursor::new(head))?;
-    match header.event_type {
-        EventType::TransactionPayload | EventType::FormatDescription => {
-            let (field, found) = ("event type", u64::from(header.event_type.code()));
-            let wanted = "any but 15 and 40, which cannot be inside a payload";
-            return Err(DecodeError::new(TYPE_OFFSET, Reason::Unexpected { field, found, wanted }));
-        }
-        _ => {}
-    }
-    let (field, found) = ("event size", u64::from(header.size));
-    if header.size < HEADER_SIZE as u32 {
-        let wanted = "19 bytes or more";
-        return Err(DecodeError::new(SIZE_OFFSET, Reason::Unexpected { field, found, wanted }));
-    }
-    if header.size > size_max {
-        let max = u64::from(size_max);
-        return Err(DecodeError::new(SIZE_OFFSET, Reason::OutOfRange { field, found, max }));
-    }
-    Ok(Some(header.size as usize))
-}
-
-/// Where a header has its event type.
-const TYPE_OFFSET: usize = 4;
-/// Where a header has its event's size.
-const SIZE_OFFSET: usize = 9;
-
-fn unsupported(what: &'static str) -> PayloadError {
-    let error = DecodeError::new(0, Reason::Unsupported { what });
-    PayloadError { inner_offset: 0, payload_offset: 0, error }
-}
-
-#[derive(Debug)]
-enum Source<'o> {
-    #[cfg(feature = "zstd")]
-    Zstd(zstd::Frames<'o>),
-    Plain {
-        input: &'o [u8],
-        position: usize,
-    },
-}
-
-impl Source<'_> {
-    /// Has all input gone in and come out?
-    fn is_finished(&self) -> bool {
-        match self {
-            #[cfg(feature = "zstd")]
-            Self::Zstd(frames) => frames.is_finished(),
-            Self::Plain { input, position } => *position == input.len(),
-        }
-    }
-
-    /// How much of the input has gone in.
-    fn position(&self) -> usize {
-        match self {
-            #[cfg(feature = "zstd")]
-            Self::Zstd(frames) => frames.position(),
-            Self::Plain { position, .. } => *position,
-        }
-    }
-
-    /// Appends to `out` until it has `room` bytes or more, or the input ends.
-    fn fill(&mut self, out: &mut Vec<u8>, room: usize, summary: &mut PayloadSummary) -> Result<(), Reason> {
-        match self {
-            #[cfg(feature = "zstd")]
-            Self::Zstd(frames) => frames.fill(out, room, summary),
-            Self::Plain { input, position } => {
-                let _ = summary;
-                let rest = &input[*position..];
-                let part = &rest[..rest.len().min(room.saturating_sub(out.len()))];
-                out.extend_from_slice(part);
-                *position += part.len();
-                Ok(())
-            }
-        }
-    }
-}
-
 #[cfg(feature = "zstd")]
 #[cfg(test)]
 mod tests {
@@ -364,7 +269,8 @@ mod tests {
     use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
     use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
-    use super::{InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadSummary, READ_SIZE};
+    use super::flow::READ_SIZE;
+    use super::{InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadStream, PayloadSummary};
     use crate::error::{DecodeError, Reason};
     use crate::events::{PayloadCompression, TransactionPayload};
     use crate::header::HEADER_SIZE;
@@ -442,22 +348,79 @@ mod tests {
         let mut opener = PayloadOpener::with_limits(limits);
         let mut summary = None;
         // Twice: a payload before, good or not, must leave no traces.
-        for chunk in [0, 0, 100, READ_SIZE * 2] {
-            let mut events = opener.open(input).unwrap();
-            let (bytes, error) = match chunk {
-                0 => drain(&mut events),
-                size => drain_chunks(&mut events, size),
-            };
+        for how in
+            [How::Events, How::Events, How::Chunks(100), How::Chunks(READ_SIZE * 2)].into_iter().chain([
+                How::Pieces(7, 0),
+                How::Pieces(1000, 0),
+                How::Pieces(1000, 300),
+                How::Pieces(1 << 20, 1 << 20),
+            ])
+        {
+            let (bytes, error, found) = drain_so(&mut opener, input, how);
             assert!(bytes == plain, "{} bytes, {} wanted, {error:?}", bytes.len(), plain.len());
             let error = error.map(|error| {
                 assert_eq!(error.inner_offset, plain.len() as u64);
                 (error.error.offset, error.error.reason)
             });
             assert_eq!(error, wanted);
-            assert_eq!(events.summary().uncompressed_size, plain.len() as u64);
-            assert_eq!(*summary.get_or_insert(*events.summary()), *events.summary());
+            assert_eq!(found.uncompressed_size, plain.len() as u64);
+            assert_eq!(*summary.get_or_insert(found), found, "{how:?}");
         }
         summary.unwrap()
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum How {
+        Events,
+        Chunks(usize),
+        /// In pieces of so many bytes; one event at a time (0), or in chunks of so many bytes.
+        Pieces(usize, usize),
+    }
+
+    fn drain_so(
+        opener: &mut PayloadOpener,
+        input: &TransactionPayload<'_>,
+        how: How,
+    ) -> (Vec<u8>, Option<PayloadError>, PayloadSummary) {
+        match how {
+            How::Events | How::Chunks(_) => {
+                let mut events = opener.open(input).unwrap();
+                let (bytes, error) = match how {
+                    How::Chunks(size) => drain_chunks(&mut events, size),
+                    _ => drain(&mut events),
+                };
+                (bytes, error, *events.summary())
+            }
+            How::Pieces(size, chunk) => {
+                let mut stream = opener.open_stream(input.compression, input.uncompressed_size).unwrap();
+                let (mut bytes, mut error) = (Vec::new(), None);
+                for mut piece in input.payload.chunks(size) {
+                    if error.is_none() {
+                        error = drain_piece(&mut stream, &mut piece, chunk, &mut bytes).err();
+                        assert!(piece.is_empty() || error.is_some());
+                    }
+                }
+                error = error.or_else(|| stream.finish().err());
+                (bytes, error, *stream.summary())
+            }
+        }
+    }
+
+    fn drain_piece(
+        stream: &mut PayloadStream<'_>,
+        piece: &mut &[u8],
+        chunk: usize,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), PayloadError> {
+        match chunk {
+            0 => {
+                while let Some(raw) = stream.next_event(piece)? {
+                    bytes.extend_from_slice(raw.bytes());
+                }
+            }
+            size => while stream.next_chunk(piece, size, bytes)? > 0 {},
+        }
+        Ok(())
     }
 
     fn drain_chunks(events: &mut InnerEvents<'_>, size: usize) -> (Vec<u8>, Option<PayloadError>) {

@@ -4,7 +4,8 @@ use std::fmt;
 
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, get_error_name};
 
-use super::{PayloadError, PayloadSummary, unsupported};
+use super::flow::{Ending, Input};
+use super::{Pace, PayloadError, PayloadSummary, unsupported};
 use crate::error::Reason;
 
 /// The largest window, as a power of two: 128 MiB, what level 22 (`--ultra`) needs, and what every other
@@ -43,13 +44,13 @@ impl Context {
     }
 }
 
+/// Turns frames into what they hold.
 pub(super) struct Frames<'o> {
     context: &'o mut DCtx<'static>,
-    input: &'o [u8],
-    position: usize,
     /// How many bytes zstd would like to see next; 0 between two frames, when all that went in has come out.
     wish: usize,
     frame: Frame,
+    care: Care,
     /// What ends the stream before its end.
     fault: Option<Reason>,
 }
@@ -57,13 +58,21 @@ pub(super) struct Frames<'o> {
 /// The frame at hand.
 #[derive(Clone, Copy, Default)]
 struct Frame {
+    /// Where it starts in the input.
     start: usize,
+    /// Its first bytes.
+    head: [u8; FRAME_HEAD_SIZE],
+    head_size: usize,
     /// Bytes that came out of it.
     given: usize,
-    care: Care,
-    /// Bytes that come out of it a second time.
+    /// Is it read a second time?
+    is_second: bool,
+    /// Bytes that still come out of it a second time.
     repeated: usize,
 }
+
+/// The longest header of a frame, magic included.
+const FRAME_HEAD_SIZE: usize = 18;
 
 enum Progress {
     Some,
@@ -71,74 +80,77 @@ enum Progress {
     None,
 }
 
-#[derive(Clone, Copy, Default, PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 enum Care {
-    /// As much as there is at once. What comes out together with a fault is lost.
-    #[default]
+    /// As much as there is at once; what would be lost in front of a fault is read again block by block.
     Fast,
-    /// One block at a time: everything in front of the fault comes out.
+    /// One block at a time: everything in front of a fault comes out.
     BlockByBlock,
 }
 
 impl fmt::Debug for Frames<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Frames at {} of {}", self.position, self.input.len())
+        out.write_str("Frames")
     }
 }
 
 impl<'o> Frames<'o> {
-    pub(super) fn new(context: &'o mut Context, input: &'o [u8]) -> Result<Self, PayloadError> {
-        let context = context.ready()?;
-        Ok(Self { context, input, position: 0, wish: 0, frame: Frame::default(), fault: None })
+    pub(super) fn new(context: &'o mut Context, pace: Pace) -> Result<Self, PayloadError> {
+        let care = match pace {
+            Pace::AtOnce => Care::Fast,
+            // What went in before is gone, and cannot be read again.
+            Pace::InPieces => Care::BlockByBlock,
+        };
+        Ok(Self { context: context.ready()?, wish: 0, frame: Frame::default(), care, fault: None })
     }
 
-    pub(super) fn position(&self) -> usize {
-        self.position
-    }
-
-    pub(super) fn is_finished(&self) -> bool {
-        self.wish == 0 && self.position == self.input.len()
+    pub(super) fn is_between(&self) -> bool {
+        self.wish == 0
     }
 
     pub(super) fn fill(
         &mut self,
+        input: &mut Input<'_>,
         out: &mut Vec<u8>,
         room: usize,
         summary: &mut PayloadSummary,
     ) -> Result<(), Reason> {
         let old = out.len();
-        while out.len() < room && !self.is_finished() {
+        while out.len() < room {
             if let Some(fault) = self.fault {
                 // All in front of it is handed out first.
                 return if out.len() == old { Err(fault) } else { Ok(()) };
             }
             if self.wish == 0 {
-                self.frame = Frame { start: self.position, ..Frame::default() };
-                note_frame(&self.input[self.position..], summary);
-            }
-            match self.step(out) {
-                Ok(Progress::Some) => {}
-                Ok(Progress::None) => {
-                    self.fault = Some(Reason::Zstd { message: "the frame is torn" });
+                if input.rest().is_empty() {
+                    return Ok(());
                 }
-                Err(_) if self.frame.care == Care::Fast => self.begin_again()?,
+                self.frame = Frame { start: input.position, ..Frame::default() };
+                self.wish = START_WISH;
+            }
+            match self.step(input, out) {
+                Ok(Progress::Some) if self.wish == 0 => self.frame.note(summary),
+                Ok(Progress::Some) => {}
+                Ok(Progress::None) if input.ending == Ending::Later => return Ok(()),
+                Ok(Progress::None) => self.fault = Some(Reason::Zstd { message: "the frame is torn" }),
+                Err(_) if self.care == Care::Fast && !self.frame.is_second => self.begin_again(input)?,
                 Err(message) => self.fault = Some(Reason::Zstd { message }),
             }
         }
         Ok(())
     }
 
-    fn step(&mut self, out: &mut Vec<u8>) -> Result<Progress, &'static str> {
-        let end = match self.frame.care {
-            Care::Fast => self.input.len(),
-            Care::BlockByBlock => self.input.len().min(self.position + self.wish),
-        };
+    fn step(&mut self, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<Progress, &'static str> {
+        let is_careful = self.care == Care::BlockByBlock || self.frame.is_second;
+        let size = if is_careful { self.wish } else { usize::MAX };
+        let rest = input.rest();
+        let mut piece = InBuffer::around(&rest[..rest.len().min(size)]);
         let old = out.len();
-        let mut input = InBuffer { src: &self.input[..end], pos: self.position };
         let mut output = OutBuffer::around_pos(out, old);
-        self.wish = self.context.decompress_stream(&mut output, &mut input).map_err(get_error_name)?;
-        let is_stuck = self.wish != 0 && (self.position, old) == (input.pos, out.len());
-        self.position = input.pos;
+        self.wish = self.context.decompress_stream(&mut output, &mut piece).map_err(get_error_name)?;
+        let is_stuck = self.wish != 0 && piece.pos == 0 && out.len() == old;
+        self.frame.see(&rest[..piece.pos]);
+        input.position += piece.pos;
         let repeated = self.frame.repeated.min(out.len() - old);
         out.drain(old..old + repeated);
         self.frame.repeated -= repeated;
@@ -147,26 +159,35 @@ impl<'o> Frames<'o> {
     }
 
     /// Goes back to the start of a frame that has a fault somewhere.
-    fn begin_again(&mut self) -> Result<(), Reason> {
+    fn begin_again(&mut self, input: &mut Input<'_>) -> Result<(), Reason> {
         let reset = self.context.reset(ResetDirective::SessionOnly);
         reset.map_err(|code| Reason::Zstd { message: get_error_name(code) })?;
-        self.position = self.frame.start;
+        let Frame { start, given, .. } = self.frame;
+        self.frame = Frame { start, is_second: true, repeated: given, ..Frame::default() };
         self.wish = START_WISH;
-        self.frame.care = Care::BlockByBlock;
-        self.frame.repeated = std::mem::take(&mut self.frame.given);
+        input.position = start;
         Ok(())
     }
 }
 
-fn note_frame(rest: &[u8], summary: &mut PayloadSummary) {
-    match rest {
-        [low, high @ ..] if low >> 4 == 5 && high.starts_with(&MAGIC_SKIPPABLE) => {
-            summary.frames_skippable += 1;
-        }
-        _ => {
-            summary.frames += 1;
-            let size = zstd_safe::get_frame_content_size(rest);
-            summary.frames_with_size += u64::from(matches!(size, Ok(Some(_))));
+impl Frame {
+    fn see(&mut self, bytes: &[u8]) {
+        let place = &mut self.head[self.head_size..];
+        let size = place.len().min(bytes.len());
+        place[..size].copy_from_slice(&bytes[..size]);
+        self.head_size += size;
+    }
+
+    fn note(&self, summary: &mut PayloadSummary) {
+        match &self.head[..self.head_size] {
+            [low, high @ ..] if low >> 4 == 5 && high.starts_with(&MAGIC_SKIPPABLE) => {
+                summary.frames_skippable += 1;
+            }
+            head => {
+                summary.frames += 1;
+                let size = zstd_safe::get_frame_content_size(head);
+                summary.frames_with_size += u64::from(matches!(size, Ok(Some(_))));
+            }
         }
     }
 }

@@ -1,0 +1,259 @@
+//! What is common to payloads in memory and payloads in pieces: bytes in, whole events out.
+
+use super::zstd::Frames;
+use super::{PayloadError, PayloadLimits, PayloadSummary};
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Reason};
+use crate::event::EventType;
+use crate::header::{HEADER_SIZE, Header};
+use crate::raw::{Checksum, RawEvent};
+
+/// A piece of a payload, or all of it.
+#[derive(Debug)]
+pub(super) struct Input<'i> {
+    pub(super) bytes: &'i [u8],
+    /// How much of it has gone in.
+    pub(super) position: usize,
+    pub(super) ending: Ending,
+}
+
+/// Where a payload ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Ending {
+    /// With this piece.
+    Here,
+    /// Perhaps in another one.
+    Later,
+}
+
+impl<'i> Input<'i> {
+    pub(super) fn rest(&self) -> &'i [u8] {
+        &self.bytes[self.position..]
+    }
+}
+
+/// Payload in, whole events out.
+#[derive(Debug)]
+pub(super) struct Flow<'o> {
+    source: Source<'o>,
+    buffer: &'o mut Vec<u8>,
+    /// How much of the buffer has been given out.
+    taken: usize,
+    limits: PayloadLimits,
+    summary: PayloadSummary,
+    failure: Option<PayloadError>,
+    /// Bytes of earlier pieces.
+    earlier: usize,
+}
+
+impl<'o> Flow<'o> {
+    pub(super) fn new(
+        source: Source<'o>,
+        buffer: &'o mut Vec<u8>,
+        limits: PayloadLimits,
+        claimed_size: Option<u64>,
+    ) -> Self {
+        let summary = PayloadSummary { claimed_size, ..PayloadSummary::default() };
+        Self { source, buffer, taken: 0, limits, summary, failure: None, earlier: 0 }
+    }
+
+    pub(super) fn next_event(&mut self, input: &mut Input<'_>) -> Result<Option<RawEvent<'_>>, PayloadError> {
+        Ok(self.whole_event(input)?.map(|size| self.lend(size)))
+    }
+
+    /// Hands out the event of `size` bytes that `whole_event` has found.
+    pub(super) fn lend(&mut self, size: usize) -> RawEvent<'_> {
+        let start = self.taken;
+        self.take(size, 1);
+        match RawEvent::new(&self.buffer[start..start + size], Checksum::Absent) {
+            Ok(raw) => raw,
+            Err(error) => unreachable!("whole_event has framed it: {error}"),
+        }
+    }
+
+    pub(super) fn next_chunk(
+        &mut self,
+        input: &mut Input<'_>,
+        size: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, PayloadError> {
+        let (mut count, mut room) = (0, size);
+        while let Some(first) = self.next_fitting(input, count, room)? {
+            let (run, run_count) = self.run_of_events(first, room);
+            out.extend_from_slice(&self.buffer[self.taken..self.taken + run]);
+            self.take(run, run_count);
+            count += run_count;
+            room = room.saturating_sub(run);
+        }
+        Ok(count)
+    }
+
+    pub(super) const fn summary(&self) -> &PayloadSummary {
+        &self.summary
+    }
+
+    pub(super) fn note_taken(&mut self, size: usize) {
+        self.earlier += size;
+    }
+
+    /// The size of the next event if the chunk may have it. A fault waits if events can be handed out before it.
+    fn next_fitting(
+        &mut self,
+        input: &mut Input<'_>,
+        count: usize,
+        room: usize,
+    ) -> Result<Option<usize>, PayloadError> {
+        match self.whole_event(input) {
+            Ok(Some(size)) if count == 0 || size <= room => Ok(Some(size)),
+            Ok(_) => Ok(None),
+            Err(_) if count > 0 => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The bytes and number of whole sane events in the buffer, up to `room`; the `first` bytes are known to be one.
+    fn run_of_events(&self, first: usize, room: usize) -> (usize, usize) {
+        let (mut run, mut count) = (first, 1);
+        let ready = &self.buffer[self.taken..];
+        // Events come out one at a time only where the limits are near.
+        let near =
+            self.summary.uncompressed_size.saturating_add(ready.len() as u64) > self.limits.total_size_max;
+        while !near && let Ok(Some(size)) = frame(&ready[run..], self.limits.event_size_max) {
+            let end = run + size;
+            if end > ready.len() || end > room {
+                break;
+            }
+            (run, count) = (end, count + 1);
+        }
+        (run, count)
+    }
+
+    fn take(&mut self, size: usize, count: usize) {
+        self.taken += size;
+        self.summary.events += count as u64;
+        self.summary.uncompressed_size += size as u64;
+    }
+
+    /// Sees to it that the buffer holds one whole event more, and gives its size; `None` when the input is used up.
+    pub(super) fn whole_event(&mut self, input: &mut Input<'_>) -> Result<Option<usize>, PayloadError> {
+        loop {
+            if let Some(failure) = self.failure {
+                return Err(failure);
+            }
+            let ready = &self.buffer[self.taken..];
+            let wanted = match frame(ready, self.limits.event_size_max) {
+                Ok(Some(size)) if size <= ready.len() => return self.within_total(size).map(Some),
+                Ok(Some(size)) => size,
+                Ok(None) => HEADER_SIZE,
+                Err(error) => return Err(self.fail(input, error)),
+            };
+            let found = ready.len();
+            let is_used_up = self.source.is_between_frames() && input.rest().is_empty();
+            if is_used_up && input.ending == Ending::Here && found > 0 {
+                let wanted = (wanted - found) as u64;
+                return Err(self.fail(input, DecodeError::new(found, Reason::Short { wanted, found: 0 })));
+            }
+            if is_used_up || self.refill(input, wanted)? == 0 && input.rest().is_empty() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn within_total(&mut self, size: usize) -> Result<usize, PayloadError> {
+        let (found, max) = (self.summary.uncompressed_size + size as u64, self.limits.total_size_max);
+        if found <= max {
+            return Ok(size);
+        }
+        let reason = Reason::OutOfRange { field: "uncompressed payload size", found, max };
+        let nothing = Input { bytes: &[], position: 0, ending: Ending::Here };
+        Err(self.fail(&nothing, DecodeError::new(0, reason)))
+    }
+
+    /// Makes room for `wanted` bytes of the event at hand, or less if it has only begun to come, and fills it. Gives
+    /// how many bytes came.
+    fn refill(&mut self, input: &mut Input<'_>, wanted: usize) -> Result<usize, PayloadError> {
+        self.buffer.drain(..self.taken);
+        self.taken = 0;
+        // The size is a claim: room grows only as fast as the bytes come.
+        let old = self.buffer.len();
+        let room = wanted.min(old * 2).max(READ_SIZE);
+        self.buffer.reserve_exact(room - old);
+        let filled = self.source.fill(input, self.buffer, room, &mut self.summary);
+        filled.map_err(|reason| self.fail(input, DecodeError::new(self.buffer.len(), reason)))?;
+        Ok(self.buffer.len() - old)
+    }
+
+    fn fail(&mut self, input: &Input<'_>, error: DecodeError) -> PayloadError {
+        let (inner_offset, payload_offset) = (self.summary.uncompressed_size, self.earlier + input.position);
+        *self.failure.insert(PayloadError { inner_offset, payload_offset, error })
+    }
+}
+
+/// How much is decompressed at a time: fits a core's own cache.
+pub(super) const READ_SIZE: usize = 128 << 10;
+
+/// The size of the event at the front of `bytes`, as its header says; `None` without a whole header.
+fn frame(bytes: &[u8], size_max: u32) -> Result<Option<usize>, DecodeError> {
+    let Some(head) = bytes.first_chunk::<HEADER_SIZE>() else { return Ok(None) };
+    let header = Header::decode(&mut Cursor::new(head))?;
+    match header.event_type {
+        EventType::TransactionPayload | EventType::FormatDescription => {
+            let (field, found) = ("event type", u64::from(header.event_type.code()));
+            let wanted = "any but 15 and 40, which cannot be inside a payload";
+            return Err(DecodeError::new(TYPE_OFFSET, Reason::Unexpected { field, found, wanted }));
+        }
+        _ => {}
+    }
+    let (field, found) = ("event size", u64::from(header.size));
+    if header.size < HEADER_SIZE as u32 {
+        let wanted = "19 bytes or more";
+        return Err(DecodeError::new(SIZE_OFFSET, Reason::Unexpected { field, found, wanted }));
+    }
+    if header.size > size_max {
+        let max = u64::from(size_max);
+        return Err(DecodeError::new(SIZE_OFFSET, Reason::OutOfRange { field, found, max }));
+    }
+    Ok(Some(header.size as usize))
+}
+
+/// Where a header has its event type.
+const TYPE_OFFSET: usize = 4;
+/// Where a header has its event's size.
+const SIZE_OFFSET: usize = 9;
+
+/// What turns a payload into events' bytes.
+#[derive(Debug)]
+pub(super) enum Source<'o> {
+    Zstd(Frames<'o>),
+    Plain,
+}
+
+impl Source<'_> {
+    /// Has all that went in come out, so that the payload may end here?
+    fn is_between_frames(&self) -> bool {
+        match self {
+            Self::Zstd(frames) => frames.is_between(),
+            Self::Plain => true,
+        }
+    }
+
+    /// Appends to `out` until it has `room` bytes or more, or the input is used up.
+    fn fill(
+        &mut self,
+        input: &mut Input<'_>,
+        out: &mut Vec<u8>,
+        room: usize,
+        summary: &mut PayloadSummary,
+    ) -> Result<(), Reason> {
+        match self {
+            Self::Zstd(frames) => frames.fill(input, out, room, summary),
+            Self::Plain => {
+                let rest = input.rest();
+                let part = &rest[..rest.len().min(room.saturating_sub(out.len()))];
+                out.extend_from_slice(part);
+                input.position += part.len();
+                Ok(())
+            }
+        }
+    }
+}
