@@ -2,7 +2,7 @@
 
 use std::io;
 
-use binlog::DecodeError;
+use binlog::{DecodeError, PayloadError};
 
 use crate::reader::Torn;
 
@@ -39,6 +39,17 @@ pub enum Error {
         /// What is wrong, with a place counted from the event's first byte.
         #[source]
         error: DecodeError,
+    },
+    /// A transaction payload in it cannot be opened.
+    #[error("{name} at {offset}: {error}")]
+    Payload {
+        /// The file, or what else it is.
+        name: String,
+        /// Where the payload's event starts: bytes from the start of the log.
+        offset: u64,
+        /// What is wrong.
+        #[source]
+        error: PayloadError,
     },
     /// It stops within an event.
     #[error("{name} {torn}")]

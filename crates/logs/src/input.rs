@@ -80,6 +80,13 @@ impl Input {
         Ok((metadata.is_file() && metadata.len() < self.position).then_some(metadata.len()))
     }
 
+    /// How many bytes follow. Of a stream nobody knows.
+    pub(crate) fn rest_size(&self) -> io::Result<Option<u64>> {
+        let Source::File(file) = &self.source else { return Ok(None) };
+        let metadata = file.metadata()?;
+        Ok(metadata.is_file().then(|| metadata.len().saturating_sub(self.position)))
+    }
+
     /// Bytes read so far.
     pub(crate) const fn position(&self) -> u64 {
         self.position

@@ -5,6 +5,8 @@
 //! | read one log, event by event or in chunks for other threads | [`LogReader`] |
 //! | read in order, work in parallel, hand on in order, bounded in bytes | [`ordered`](ordered::ordered) |
 //!
+//! A transaction payload too large for memory is read in pieces: [`LargePayload`].
+//!
 //! Logs are read with plain reads into memory that grows only as bytes arrive: a file that is cut off under its
 //! reader is an error, never a crash. Positions are 64 bits wide and counted, never taken from an event's header,
 //! where they wrap at 4 GiB.
@@ -16,9 +18,11 @@
 mod chunk;
 mod error;
 mod input;
+mod large;
 pub mod ordered;
 mod reader;
 
 pub use crate::chunk::{Chunk, LogEvent};
 pub use crate::error::Error;
-pub use crate::reader::{End, LogKind, LogReader, Next, Torn};
+pub use crate::large::{LargeEnd, LargeEvents, LargePayload};
+pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};

@@ -11,6 +11,7 @@ use binlog::{
 use crate::chunk::{Chunk, LogEvent, LogPlace};
 use crate::error::Error;
 use crate::input::{Input, Patience};
+use crate::large::LargePayload;
 
 /// Reads one log from front to back, or several copied one behind the other.
 ///
@@ -34,6 +35,8 @@ pub struct LogReader {
     /// What [`LogReader::next_event`] takes from.
     current: Option<Chunk>,
     current_index: usize,
+    /// Where the large payload ends that is being read.
+    large_end: Option<u64>,
     recycler: Recycler,
 }
 
@@ -44,6 +47,15 @@ pub enum Next<T> {
     Some(T),
     /// Nothing more is there, for now at least.
     End(End),
+}
+
+/// What [`LogReader::next_piece`] gives.
+#[derive(Debug)]
+pub enum Piece<'r> {
+    /// Whole events.
+    Chunk(Chunk),
+    /// A transaction payload that is too large to be read into memory.
+    LargePayload(LargePayload<'r>),
 }
 
 /// How a log ends. Only the caller knows whether more may come.
@@ -126,6 +138,7 @@ impl LogReader {
             closed: false,
             current: None,
             current_index: 0,
+            large_end: None,
             recycler: Recycler::default(),
         }
     }
@@ -139,9 +152,10 @@ impl LogReader {
     pub fn next_event(&mut self) -> Result<Next<LogEvent<'_>>, Error> {
         if self.current.as_ref().is_none_or(|chunk| self.current_index == chunk.len()) {
             self.current = None;
-            match self.read_chunk(EVENTS_SIZE, Patience::Some)? {
-                Next::Some(chunk) => (self.current, self.current_index) = (Some(chunk), 0),
-                Next::End(end) => return Ok(Next::End(end)),
+            match self.read_chunk(EVENTS_SIZE, Patience::Some, usize::MAX)? {
+                Found::Chunk(chunk) => (self.current, self.current_index) = (Some(chunk), 0),
+                Found::End(end) => return Ok(Next::End(end)),
+                Found::Large(_) => unreachable!("nothing is larger than usize::MAX"),
             }
         }
         let index = self.current_index;
@@ -158,12 +172,59 @@ impl LogReader {
     ///
     /// As [`LogReader::next_event`].
     pub fn next_chunk(&mut self, size: usize) -> Result<Next<Chunk>, Error> {
-        match self.current.take() {
-            Some(chunk) if self.current_index < chunk.len() => {
-                Ok(Next::Some(chunk.part(self.current_index..chunk.len())))
-            }
-            _ => self.read_chunk(size, Patience::Full),
+        if let Some(chunk) = self.take_current() {
+            return Ok(Next::Some(chunk));
         }
+        match self.read_chunk(size, Patience::Full, usize::MAX)? {
+            Found::Chunk(chunk) => Ok(Next::Some(chunk)),
+            Found::End(end) => Ok(Next::End(end)),
+            Found::Large(_) => unreachable!("nothing is larger than usize::MAX"),
+        }
+    }
+
+    /// As [`LogReader::next_chunk`], but a transaction payload whose event takes more than `large` bytes is not read
+    /// into memory: it is given out to be read in pieces.
+    ///
+    /// # Errors
+    ///
+    /// As [`LogReader::next_chunk`].
+    pub fn next_piece(&mut self, size: usize, large: usize) -> Result<Next<Piece<'_>>, Error> {
+        if let Some(chunk) = self.take_current() {
+            return Ok(Next::Some(Piece::Chunk(chunk)));
+        }
+        match self.read_chunk(size, Patience::Full, large)? {
+            Found::Chunk(chunk) => Ok(Next::Some(Piece::Chunk(chunk))),
+            Found::End(end) => Ok(Next::End(end)),
+            Found::Large(header) => Ok(Next::Some(Piece::LargePayload(self.begin_large(header)?))),
+        }
+    }
+
+    fn take_current(&mut self) -> Option<Chunk> {
+        let chunk = self.current.take()?;
+        let rest = chunk.part(self.current_index..chunk.len());
+        (!rest.is_empty()).then_some(rest)
+    }
+
+    fn begin_large(&mut self, header: Header) -> Result<LargePayload<'_>, Error> {
+        let Some(format) = self.format.clone() else { unreachable!("the framer wants a format first") };
+        let offset = self.place.offset;
+        self.large_end = Some(offset + u64::from(header.size));
+        LargePayload::new(self, header, offset, format)
+    }
+
+    /// The next bytes of the large payload's event, up to `count`, at least one; they count as read.
+    pub(crate) fn read_large(&mut self, count: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+        out.clear();
+        let count = match self.large_end {
+            Some(end) => count.min(usize::try_from(end - self.place.offset).unwrap_or(usize::MAX)),
+            None => 0,
+        };
+        let from_tail = count.min(self.tail.len());
+        out.extend(self.tail.drain(..from_tail));
+        let read = self.input.read(count - from_tail, Patience::Full, out);
+        read.map_err(|cause| Error::io("read", &self.name, cause))?;
+        self.place.offset += out.len() as u64;
+        Ok(())
     }
 
     /// Goes on at `offset` of the same log, which must not lie behind; an event must start there.
@@ -235,16 +296,25 @@ impl LogReader {
         Error::Torn { name: self.name.clone(), torn }
     }
 
-    fn read_chunk(&mut self, size: usize, patience: Patience) -> Result<Next<Chunk>, Error> {
+    fn read_chunk(&mut self, size: usize, patience: Patience, large: usize) -> Result<Found, Error> {
+        if let Some(end) = self.large_end.take() {
+            self.closed = false;
+            self.skip_to(end)?;
+        }
         if !self.begun && !self.begin()? {
-            return Ok(Next::End(self.end(MAGIC.len())));
+            return Ok(Found::End(self.end(self.tail.len(), MAGIC.len())));
         }
         let mut run = Run::new(self.recycler.buffer(&mut self.tail, size), size.min(CHUNK_SIZE_MAX));
-        match self.fill(&mut run, patience) {
-            Ok(_) if !run.bounds.is_empty() => Ok(Next::Some(self.finish(run))),
-            Ok(wanted) => {
+        match self.fill(&mut run, patience, large) {
+            Ok(_) if !run.bounds.is_empty() => Ok(Found::Chunk(self.finish(run))),
+            Ok(stop) => {
                 self.tail = run.bytes;
-                Ok(Next::End(self.end(wanted)))
+                Ok(match stop {
+                    Stop::Large(header) => Found::Large(header),
+                    Stop::NeedMore(wanted) => Found::End(self.end(self.tail.len(), wanted)),
+                    Stop::Torn { found, wanted } => Found::End(self.end(found, wanted)),
+                    Stop::Full => unreachable!("a run without events is not full"),
+                })
             }
             Err(error) => {
                 self.tail = run.bytes;
@@ -275,20 +345,39 @@ impl LogReader {
         Ok(true)
     }
 
-    /// Fills the run with whole events. Gives how many bytes the first one takes that is not whole.
-    fn fill(&mut self, run: &mut Run, patience: Patience) -> Result<usize, Error> {
+    /// Fills the run with whole events.
+    fn fill(&mut self, run: &mut Run, patience: Patience, large: usize) -> Result<Stop, Error> {
         loop {
+            if let Some(header) = large_payload(&run.bytes[run.end..], large) {
+                return match run.bounds.is_empty() {
+                    true => self.look_at_large(header, run.bytes.len()),
+                    false => Ok(Stop::Full),
+                };
+            }
             match self.step(run)? {
                 Step::Event => {}
-                Step::Full => return Ok(0),
+                Step::Full => return Ok(Stop::Full),
                 Step::NextLog => self.begin_next_log(run),
                 Step::NeedMore(wanted) => {
                     let is_enough = patience == Patience::Some && !run.bounds.is_empty();
                     if is_enough || self.read_more(run, wanted, patience)? == 0 {
-                        return Ok(wanted);
+                        return Ok(Stop::NeedMore(wanted));
                     }
                 }
             }
+        }
+    }
+
+    /// A large payload that is torn, or not all written yet, must not be begun.
+    fn look_at_large(&self, header: Header, found: usize) -> Result<Stop, Error> {
+        let rest = self.input.rest_size().map_err(|cause| Error::io("look at", &self.name, cause))?;
+        let wanted = header.size as usize;
+        match rest.map(|rest| found.saturating_add(usize::try_from(rest).unwrap_or(usize::MAX))) {
+            Some(found) if found < wanted => {
+                self.check_size()?;
+                Ok(Stop::Torn { found, wanted })
+            }
+            _ => Ok(Stop::Large(header)),
         }
     }
 
@@ -367,8 +456,8 @@ impl LogReader {
         }
     }
 
-    fn end(&self, wanted: usize) -> End {
-        let (offset, found, in_use) = (self.place.offset, self.tail.len(), self.in_use);
+    fn end(&self, found: usize, wanted: usize) -> End {
+        let (offset, in_use) = (self.place.offset, self.in_use);
         match found {
             0 if self.closed => End::Closed,
             0 if self.begun => End::Open { in_use },
@@ -419,6 +508,13 @@ fn starts_log(bytes: &[u8]) -> Option<bool> {
     Some(is_format && (header.next_position == header.size + 4 || header.next_position == 0))
 }
 
+/// The header of a transaction payload that takes more than `large` bytes.
+fn large_payload(bytes: &[u8], large: usize) -> Option<Header> {
+    let header = Header::decode(&mut Cursor::new(bytes.first_chunk::<HEADER_SIZE>()?)).ok()?;
+    let is_large = header.event_type == EventType::TransactionPayload && header.size as usize > large;
+    is_large.then_some(header)
+}
+
 /// Events being gathered for a chunk.
 #[derive(Debug)]
 struct Run {
@@ -450,6 +546,24 @@ impl Run {
         self.end += size;
         self.bounds.push(self.end as u32);
     }
+}
+
+enum Found {
+    Chunk(Chunk),
+    Large(Header),
+    End(End),
+}
+
+enum Stop {
+    Full,
+    Large(Header),
+    /// The first event that is not whole takes so many bytes.
+    NeedMore(usize),
+    /// The same of a large payload, of which more is there than was read.
+    Torn {
+        found: usize,
+        wanted: usize,
+    },
 }
 
 enum Step {

@@ -53,7 +53,7 @@ pub use self::stop::Stop;
 pub use self::table_map::TableMap;
 pub(crate) use self::table_map::table_id;
 pub use self::transaction_context::TransactionContext;
-pub use self::transaction_payload::{PayloadCompression, TransactionPayload};
+pub use self::transaction_payload::{PayloadCompression, PayloadFields, TransactionPayload};
 pub use self::user_var::{UserValue, UserVar};
 pub use self::view_change::ViewChange;
 pub use self::xa_prepare::{XaPrepare, Xid128};

@@ -44,13 +44,28 @@ impl PayloadCompression {
     }
 }
 
+/// What stands in front of a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PayloadFields {
+    /// How the payload is compressed.
+    pub compression: PayloadCompression,
+    /// The payload's own size, in bytes.
+    pub payload_size: u64,
+    /// See [`TransactionPayload::uncompressed_size`].
+    pub uncompressed_size: Option<u64>,
+}
+
 // size  field
 //    *  any number of: type, size, value (lenenc, lenenc, size); the values here are lenenc too:
 //       1 payload size, 2 compression, 3 uncompressed size
 //    1  0: the end of the fields
-//    *  payload
-impl<'a> Body<'a> for TransactionPayload<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl PayloadFields {
+    /// Reads them off the front of a body.
+    ///
+    /// # Errors
+    ///
+    /// When they stop short, or the payload's size or compression is missing.
+    pub fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let start = cursor.clone();
         let (mut payload_size, mut compression, mut uncompressed_size) = (None, None, None);
         loop {
@@ -68,13 +83,24 @@ impl<'a> Body<'a> for TransactionPayload<'a> {
                 _ => {}
             }
         }
-        let fields = &start.rest()[..start.rest().len() - cursor.rest().len()];
         let payload_size = payload_size.ok_or_else(|| missing(&start, "payload size"))?;
         let compression = match compression.ok_or_else(|| missing(&start, "payload compression"))? {
             0 => PayloadCompression::Zstd,
             255 => PayloadCompression::None,
             code => PayloadCompression::Unknown(code),
         };
+        Ok(Self { compression, payload_size, uncompressed_size })
+    }
+}
+
+// size  field
+//    *  fields
+//    *  payload
+impl<'a> Body<'a> for TransactionPayload<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        let start = cursor.rest();
+        let PayloadFields { compression, payload_size, uncompressed_size } = PayloadFields::decode(cursor)?;
+        let fields = &start[..start.len() - cursor.rest().len()];
         let payload = cursor.bytes(usize::try_from(payload_size).unwrap_or(usize::MAX))?;
         Ok(Self { compression, uncompressed_size, fields, payload, rest: cursor.take_rest() })
     }

@@ -1,67 +1,14 @@
 //! Logs of every shape, read event by event, in chunks, and while they grow.
-#![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 
+use crate::make::{
+    ARTIFICIAL, FORMAT, IN_USE, Logs, MAGIC, QUERY, RELAY_LOG, ROTATE, STOP, event, format, log,
+};
 use logs::{Chunk, End, Error, LogKind, LogReader, Next, Torn};
 use proptest::prelude::{any, prop_assert_eq, proptest};
 use tempfile::TempDir;
-
-const MAGIC: &[u8] = b"\xfebin";
-const QUERY: u8 = 2;
-const STOP: u8 = 3;
-const ROTATE: u8 = 4;
-const FORMAT: u8 = 15;
-const IN_USE: u16 = 1;
-const ARTIFICIAL: u16 = 0x20;
-const RELAY_LOG: u16 = 0x40;
-
-fn event(code: u8, flags: u16, body: &[u8]) -> Vec<u8> {
-    let size = 19 + body.len() as u32;
-    // The next position is wrong on purpose: nobody may go by it.
-    let mut bytes = vec![1, 2, 3, 4, code, 9, 0, 0, 0];
-    bytes.extend(size.to_le_bytes());
-    bytes.extend(if code == FORMAT { size + 4 } else { 77 }.to_le_bytes());
-    bytes.extend(flags.to_le_bytes());
-    bytes.extend(body);
-    bytes
-}
-
-/// A format description of a log without checksums.
-fn format(flags: u16) -> Vec<u8> {
-    let mut body = vec![4, 0];
-    let mut version = b"8.0.43".to_vec();
-    version.resize(50, 0);
-    body.extend(version);
-    body.extend([0, 0, 0, 0, 19]);
-    body.extend([0; 41]);
-    body.push(0);
-    body.extend([0; 4]);
-    event(FORMAT, flags, &body)
-}
-
-fn log(events: &[Vec<u8>]) -> Vec<u8> {
-    [MAGIC.to_vec(), events.concat()].concat()
-}
-
-struct Logs(TempDir);
-
-impl Logs {
-    fn new() -> Self {
-        Self(TempDir::new().unwrap())
-    }
-
-    fn write(&self, bytes: &[u8]) -> File {
-        let mut file = File::create(self.0.path().join("binlog.000001")).unwrap();
-        file.write_all(bytes).unwrap();
-        file
-    }
-
-    fn open(&self) -> LogReader {
-        LogReader::open(self.0.path().join("binlog.000001")).unwrap()
-    }
-}
 
 /// What a log gives: the events with their places, and its end in words.
 type Given = (Vec<(u64, u64, Vec<u8>)>, String);
@@ -337,7 +284,7 @@ proptest! {
         events.extend(sizes.iter().map(|size| event(QUERY, 0, &vec![7; *size])));
         let whole = log(&events);
         let logs = Logs::new();
-        fs::write(logs.0.path().join("binlog.000001"), &whole[..cut.index(whole.len() + 1)]).unwrap();
+        fs::write(logs.folder.path().join("binlog.000001"), &whole[..cut.index(whole.len() + 1)]).unwrap();
         let (events, end) = read_events(logs.open());
         prop_assert_eq!(read_chunks(logs.open(), size), (events.clone(), end));
         let given: Vec<u8> = events.iter().flat_map(|(_, _, bytes)| bytes.clone()).collect();

@@ -1,0 +1,185 @@
+//! Transaction payloads that are read in pieces.
+
+use binlog::{PayloadLimits, PayloadOpener};
+use logs::{End, LargeEnd, LogReader, Next, Piece};
+
+use crate::make::{Logs, QUERY, STOP, event, format, format_with_checksums, log, with_checksum};
+
+const PAYLOAD: u8 = 40;
+const LARGE: usize = 10_000;
+
+/// A payload event of incompressible inner events, so that it is large itself.
+fn payload(trailing: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let mut state = 1_u32;
+    let mut noise = |size: usize| -> Vec<u8> {
+        let step = |state: &mut u32| {
+            *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (*state >> 24) as u8
+        };
+        (0..size).map(|_| step(&mut state)).collect()
+    };
+    let sizes = [10, 300_000, 0, 70, 500_000, 4000];
+    let inner: Vec<u8> = sizes.iter().flat_map(|size| event(30, 0, &noise(*size))).collect();
+    let mut compressed = Vec::with_capacity(zstd_safe::compress_bound(inner.len()));
+    zstd_safe::compress(&mut compressed, &inner, 3).unwrap();
+    let mut body = vec![2, 1, 0, 3, 4, 0xfd];
+    body.extend(&(inner.len() as u32).to_le_bytes()[..3]);
+    body.extend([1, 4, 0xfd]);
+    body.extend(&(compressed.len() as u32).to_le_bytes()[..3]);
+    body.push(0);
+    body.extend(&compressed);
+    body.extend(trailing);
+    (event(PAYLOAD, 0, &body), inner)
+}
+
+/// What comes out: plain events, inner events of large payloads, ends of large payloads, the end in words.
+#[derive(Debug, Default, PartialEq)]
+struct Given {
+    plain: Vec<u8>,
+    inner: Vec<u8>,
+    ends: Vec<LargeEnd>,
+    end: String,
+}
+
+fn read(mut reader: LogReader, size: usize) -> Given {
+    let mut given = Given::default();
+    let mut opener = PayloadOpener::new();
+    given.end = loop {
+        match reader.next_piece(size, LARGE) {
+            Ok(Next::Some(Piece::Chunk(chunk))) => given.plain.extend(chunk.bytes()),
+            Ok(Next::Some(Piece::LargePayload(payload))) => {
+                assert_eq!(payload.end() - payload.offset(), u64::from(payload.header().size));
+                let mut events = payload.open(&mut opener).unwrap();
+                let result = loop {
+                    match events.next_chunk(size, &mut given.inner) {
+                        Ok(0) => break Ok(()),
+                        Ok(_) => {}
+                        Err(error) => break Err(error),
+                    }
+                };
+                match result.and_then(|()| events.finish()) {
+                    Ok(end) => given.ends.push(end),
+                    Err(error) => break error.to_string(),
+                }
+            }
+            Ok(Next::End(end)) => break format!("{end:?}"),
+            Err(error) => break error.to_string(),
+        }
+    };
+    given
+}
+
+#[test]
+fn large_payloads_come_in_pieces() {
+    let logs = Logs::new();
+    let (payload, inner) = payload(b"");
+    let (query, stop) = (event(QUERY, 0, b"x"), event(STOP, 0, b""));
+    logs.write(&log(&[format(0), query.clone(), payload.clone(), query.clone(), payload, stop.clone()]));
+    for size in [1, 100_000, 10_000_000] {
+        let given = read(logs.open(), size);
+        assert!(given.plain == [format(0), query.clone(), query.clone(), stop.clone()].concat());
+        assert!(given.inner == [&inner[..], &inner].concat());
+        assert_eq!(given.end, "Closed");
+        for end in &given.ends {
+            assert_eq!((end.trailing, end.checksum), (0, Ok(())));
+            assert_eq!((end.summary.events, end.summary.is_claim_true()), (6, true));
+        }
+        assert_eq!(given.ends.len(), 2);
+    }
+}
+
+#[test]
+fn checksum_and_trailing_bytes_are_seen() {
+    let logs = Logs::new();
+    for trailing in [&b""[..], b"abcdefg"] {
+        let (payload, inner) = payload(trailing);
+        let mut payload = with_checksum(payload);
+        for flip in [0, 1] {
+            payload[17] ^= flip;
+            let stop = with_checksum(event(STOP, 0, b""));
+            logs.write(&log(&[format_with_checksums(), payload.clone(), stop]));
+            let given = read(logs.open(), 100_000);
+            assert!(given.inner == inner);
+            assert_eq!(given.ends[0].trailing, trailing.len() as u64);
+            assert_eq!(given.ends[0].checksum.is_err(), flip == 1, "{:?}", given.ends[0].checksum);
+        }
+    }
+}
+
+#[test]
+fn torn_payloads_are_not_begun() {
+    let logs = Logs::new();
+    let (payload, _) = payload(b"");
+    let whole = log(&[format(0), payload]);
+    for cut in [140, 5000, 100_000, whole.len() - 1] {
+        logs.write(&whole[..cut]);
+        let given = read(logs.open(), 100_000);
+        assert!(given.inner.is_empty() && given.ends.is_empty());
+        assert!(given.end.starts_with("Torn(Torn { offset: 126, "), "{}", given.end);
+    }
+}
+
+#[test]
+fn what_is_not_read_is_passed_over() {
+    let logs = Logs::new();
+    let (payload, _) = payload(b"");
+    logs.write(&log(&[format(0), payload.clone(), event(STOP, 0, b"")]));
+    let mut reader = logs.open();
+    let mut opener = PayloadOpener::new();
+    for chunks in 0..3 {
+        let mut reader = logs.open();
+        assert!(matches!(reader.next_piece(1000, LARGE), Ok(Next::Some(Piece::Chunk(_)))));
+        let Ok(Next::Some(Piece::LargePayload(payload))) = reader.next_piece(1000, LARGE) else {
+            panic!("no payload")
+        };
+        assert_eq!(payload.offset(), 126);
+        let mut events = payload.open(&mut opener).unwrap();
+        (0..chunks).for_each(|_| assert!(events.next_chunk(1, &mut Vec::new()).unwrap() == 1));
+        assert!(matches!(reader.next_piece(1000, LARGE), Ok(Next::Some(Piece::Chunk(_)))));
+        assert!(matches!(reader.next_piece(1000, LARGE), Ok(Next::End(End::Closed))));
+    }
+    // Whole, if that is wanted.
+    assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
+    let Ok(Next::Some(event)) = reader.next_event() else { panic!("no payload") };
+    assert!(event.raw.bytes() == payload);
+}
+
+#[test]
+fn faults_name_their_place() {
+    let logs = Logs::new();
+    let (mut payload, _) = payload(b"");
+    payload[35..45].fill(0xff);
+    logs.write(&log(&[format(0), payload.clone()]));
+    let given = read(logs.open(), 1000);
+    assert!(given.end.contains("binlog.000001 at 126: in the event at uncompressed byte 0"), "{}", given.end);
+    // A payload that claims to be larger than its event.
+    payload[19..35].copy_from_slice(&[2, 1, 0, 1, 4, 0xfd, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0]);
+    logs.write(&log(&[format(0), payload]));
+    let given = read(logs.open(), 1000);
+    assert!(given.end.contains("binlog.000001 at 126: byte 29: wanted 16777215 more bytes"), "{}", given.end);
+}
+
+#[test]
+fn limits_hold_for_pieces_too() {
+    let logs = Logs::new();
+    let (payload, _) = payload(b"");
+    logs.write(&log(&[format(0), payload]));
+    let mut reader = logs.open();
+    let limits = PayloadLimits { event_size_max: 400_000, ..PayloadLimits::default() };
+    let mut opener = PayloadOpener::with_limits(limits);
+    assert!(matches!(reader.next_piece(1000, LARGE), Ok(Next::Some(Piece::Chunk(_)))));
+    let Ok(Next::Some(Piece::LargePayload(payload))) = reader.next_piece(1000, LARGE) else {
+        panic!("no payload")
+    };
+    let mut events = payload.open(&mut opener).unwrap();
+    let mut out = Vec::new();
+    let mut count = 0;
+    let error = loop {
+        match events.next_chunk(10_000_000, &mut out) {
+            Ok(more) => count += more,
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert_eq!(count, 4);
+    assert!(error.contains("event size is 500019, must be at most 400000"), "{error}");
+}

@@ -1,0 +1,6 @@
+//! Tests on files.
+#![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
+
+mod large;
+mod make;
+mod reader;
