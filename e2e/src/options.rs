@@ -191,7 +191,7 @@ fn datetime(dice: &mut Dice, set: &LogSet) -> String {
         return (*dice.pick(&odd)).to_owned();
     }
     let time = i64::from(*dice.pick(&set.times)) + dice.below(3) as i64 - 1;
-    let (year, month, day) = date(time.div_euclid(86_400));
+    let (year, month, day) = testkit::civil_date(time.div_euclid(86_400));
     let second = time.rem_euclid(86_400);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     match dice.below(7) {
@@ -203,18 +203,6 @@ fn datetime(dice: &mut Dice, set: &LogSet) -> String {
         5 => format!("{:02}-{month:02}-{day:02} {hour:02}:{minute:02}", year % 100),
         _ => format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"),
     }
-}
-
-/// Year, month and day of a day since 1970, by Howard Hinnant's counting of days from March.
-fn date(day: i64) -> (i64, i64, i64) {
-    let day = day + 719_468;
-    let era = day.div_euclid(146_097);
-    let of_era = day.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let (day, month) = (of_year - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
-    (year + era * 400 + i64::from(month <= 2), month, day)
 }
 
 fn gtids(dice: &mut Dice) -> String {
@@ -237,7 +225,7 @@ fn gtids(dice: &mut Dice) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Choice, Takes, date, parse};
+    use super::{Choice, Takes, parse};
 
     #[test]
     fn help_is_read() {
@@ -253,12 +241,5 @@ mod tests {
             choice("defaults-file", None, Takes::Value, true),
         ];
         assert_eq!(parse(help).unwrap(), wanted);
-    }
-
-    #[test]
-    fn days_become_dates() {
-        assert_eq!(date(0), (1970, 1, 1));
-        assert_eq!(date(19_675), (2023, 11, 14));
-        assert_eq!(date(11_016), (2000, 2, 29));
     }
 }

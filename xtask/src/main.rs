@@ -1,11 +1,13 @@
 //! The workspace's chores, in Rust: `cargo xtask help`.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod checks;
 mod fuzz;
 mod samples;
 mod servers;
 mod tidy;
+mod workloads;
 mod workspace;
 
 use anyhow::Result;
@@ -44,6 +46,12 @@ enum Chore {
     },
     /// Check what neither the compiler nor clippy checks
     Tidy,
+    /// Make the logs that the benches read, by running five workloads on a real server
+    Workloads,
+    /// Compare with other programs, side by side
+    Bench(bench::Benching),
+    #[command(hide = true)]
+    Measure(bench::Measuring),
 }
 
 fn main() -> Result<()> {
@@ -54,5 +62,8 @@ fn main() -> Result<()> {
         Chore::Samples { names } => samples::record(&names),
         Chore::Test { filters } => checks::test(&filters),
         Chore::Tidy => tidy::check(),
+        Chore::Workloads => workloads::make_all(),
+        Chore::Bench(benching) => bench::bench(&benching),
+        Chore::Measure(measuring) => bench::measure_once(&measuring),
     }
 }

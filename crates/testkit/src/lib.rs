@@ -25,6 +25,7 @@
 
 mod apt;
 mod cache;
+mod calendar;
 mod dice;
 pub mod home;
 pub mod launch;
@@ -32,6 +33,7 @@ pub mod server;
 mod spawner;
 
 pub use crate::cache::target_dir;
+pub use crate::calendar::civil_date;
 pub use crate::dice::{Dice, seed};
 pub use crate::home::{Home, Package};
 pub use crate::launch::{Flavour, Launch, free_port};

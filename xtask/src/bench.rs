@@ -1,0 +1,120 @@
+//! Side by side: contenders do the same job on the same input, taking turns, several times; the medians stand in
+//! a table.
+//!
+//! Each bench is a list of [`Case`]s; a case is one job and the contenders that do it, ours first. All inputs are
+//! real logs, made now if they are not there (`cargo xtask workloads`).
+
+mod cases;
+mod large;
+mod measure;
+mod table;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+
+use crate::bench::measure::{Measured, run_measured};
+pub(crate) use crate::bench::measure::{Measuring, measure_once};
+use crate::checks;
+
+/// Which bench, and how.
+#[derive(Args)]
+pub(crate) struct Benching {
+    /// Which bench
+    #[arg(value_enum)]
+    name: Name,
+    /// How often each contender runs each case
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// Only cases whose name holds this text, such as `load`, `plain` or `-vv`; several: all must be in it
+    #[arg(long)]
+    only: Vec<String>,
+    /// Print the measurements as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Name {
+    /// `bintide dump` and mysqlbinlog: with `-vv` and without `-v`, to nowhere and to a file
+    Dump,
+    /// `bintide stats`, mysqlbinlog with a perl one-liner, and a go-mysql program
+    Stats,
+    /// Peak memory of dump, stats and verify on one compressed transaction of 1 GiB
+    Memory,
+    /// The library's row decoding, in rows and bytes a second
+    Rows,
+}
+
+/// One job that all contenders do.
+struct Case {
+    name: String,
+    /// What the job reads, in bytes, for the rate.
+    bytes: u64,
+    /// Ours first.
+    contenders: Vec<Contender>,
+    /// Where the output goes: nowhere, or this file.
+    output: Option<PathBuf>,
+    goal: Goal,
+}
+
+/// One way of doing it.
+struct Contender {
+    name: &'static str,
+    command: Vec<OsString>,
+}
+
+/// What ours must reach.
+#[derive(Clone, Copy)]
+enum Goal {
+    /// To be so many times faster than each other contender, in their order.
+    Faster(&'static [f64]),
+    /// To need less than so many bytes of memory.
+    Memory(u64),
+}
+
+/// Runs a bench and prints its table.
+pub(crate) fn bench(benching: &Benching) -> Result<()> {
+    ensure!(benching.runs > 0, "nothing is measured in no runs");
+    let cases = match benching.name {
+        Name::Dump => cases::dump()?,
+        Name::Stats => cases::stats()?,
+        Name::Memory => cases::memory()?,
+        Name::Rows => return rows(),
+    };
+    let wanted = |case: &Case| benching.only.iter().all(|text| case.name.contains(text.as_str()));
+    let mut results = Vec::new();
+    for case in cases.into_iter().filter(wanted) {
+        let measured = run_case(&case, benching.runs).with_context(|| format!("in case {}", case.name))?;
+        if !benching.json {
+            table::print_progress(&case, &measured);
+        }
+        results.push((case, measured));
+    }
+    if benching.json { table::print_json(&results) } else { table::print(&results) }
+}
+
+/// All runs of a case: a list of runs for each contender.
+fn run_case(case: &Case, runs: usize) -> Result<Vec<Vec<Measured>>> {
+    let mut measured: Vec<Vec<Measured>> = case.contenders.iter().map(|_| Vec::new()).collect();
+    for _ in 0..runs {
+        for (contender, measured) in case.contenders.iter().zip(&mut measured) {
+            let run = run_measured(&contender.command, case.output.as_deref());
+            measured.push(run.with_context(|| format!("could not measure {}", contender.name))?);
+        }
+    }
+    Ok(measured)
+}
+
+/// The library's own bench, on the logs of the workloads with the smallest and with ordinary rows.
+fn rows() -> Result<()> {
+    let mut logs = Vec::new();
+    for workload in [crate::workloads::Workload::Load, crate::workloads::Workload::Prepare] {
+        logs.push(crate::workloads::log(workload, crate::workloads::Form::Plain)?.display().to_string());
+    }
+    let mut arguments = vec!["bench", "--quiet", "--package", "bintide-binlog", "--bench", "rows", "--"];
+    arguments.extend(logs.iter().map(String::as_str));
+    checks::cargo(&arguments)
+}

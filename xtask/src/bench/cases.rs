@@ -1,0 +1,134 @@
+//! The jobs of each bench.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use testkit::{Home, Package};
+
+use super::{Case, Contender, Goal, large};
+use crate::workloads::{Form, Workload, log};
+use crate::{checks, workspace};
+
+/// What people pipe mysqlbinlog into to count rows by table and kind of change.
+const ONE_LINER: &str = r#"perl -ne '$c{"$1 $2"}++ if /^### (INSERT INTO|UPDATE|DELETE FROM) (\S+)/;
+END { print "$c{$_} $_\n" for sort { $c{$b} <=> $c{$a} } keys %c }'"#;
+
+/// What dump, stats and verify may hold at once.
+const MEMORY_MAX: u64 = 200_000_000;
+
+/// `dump` and `mysqlbinlog`.
+pub(super) fn dump() -> Result<Vec<Case>> {
+    let (bintide, mysqlbinlog) = (bintide()?, mysqlbinlog()?);
+    let file = testkit::target_dir().join("bench/output.sql");
+    fs::create_dir_all(testkit::target_dir().join("bench"))?;
+    let mut cases = Vec::new();
+    for (workload, form) in all() {
+        let log = log(workload, form)?;
+        for (options, words) in [(&["-vv"][..], "-vv"), (&[][..], "no -v")] {
+            for (output, place) in [(None, "/dev/null"), (Some(&file), "file")] {
+                let run = |program: &[OsString]| words_of(program, options, &log);
+                let contenders = vec![
+                    Contender {
+                        name: "bintide dump",
+                        command: run(&[bintide.clone().into(), "dump".into()]),
+                    },
+                    Contender { name: "mysqlbinlog", command: run(&mysqlbinlog) },
+                ];
+                let name = format!("{} {} {words} to {place}", workload.name(), form.name());
+                let goal = match (words, workload) {
+                    ("no -v", _) => Goal::Faster(&[2.0]),
+                    (_, Workload::Load | Workload::Update) => Goal::Faster(&[8.0]),
+                    _ => Goal::Faster(&[5.0]),
+                };
+                let bytes = fs::metadata(&log)?.len();
+                cases.push(Case { name, bytes, contenders, output: output.cloned(), goal });
+            }
+        }
+    }
+    Ok(cases)
+}
+
+/// `stats`, the one-liner, and go-mysql.
+pub(super) fn stats() -> Result<Vec<Case>> {
+    let (bintide, mysqlbinlog, go) = (bintide()?, mysqlbinlog()?, go_mysql()?);
+    let mut cases = Vec::new();
+    for (workload, form) in all() {
+        let log = log(workload, form)?;
+        let mut pipe = words_of(&mysqlbinlog, &["-v", "--base64-output=decode-rows"], &log);
+        pipe.splice(0..0, ["sh", "-c", &format!("\"$0\" \"$@\" | {ONE_LINER}")].map(OsString::from));
+        let contenders = vec![
+            Contender {
+                name: "bintide stats",
+                command: words_of(&[bintide.clone().into()], &["stats"], &log),
+            },
+            Contender { name: "mysqlbinlog | perl", command: pipe },
+            Contender { name: "go-mysql", command: words_of(&[go.clone().into()], &[], &log) },
+        ];
+        let name = format!("{} {}", workload.name(), form.name());
+        let bytes = fs::metadata(&log)?.len();
+        cases.push(Case { name, bytes, contenders, output: None, goal: Goal::Faster(&[30.0, 10.0]) });
+    }
+    Ok(cases)
+}
+
+/// dump, stats and verify on one large transaction, beside `mysqlbinlog`.
+pub(super) fn memory() -> Result<Vec<Case>> {
+    let (bintide, mysqlbinlog, log) = (bintide()?, mysqlbinlog()?, large::log()?);
+    let bytes = fs::metadata(&log)?.len();
+    let mut cases = Vec::new();
+    for (name, options) in [
+        ("dump", &["dump"][..]),
+        ("dump -vv", &["dump", "-vv"]),
+        ("stats", &["stats"]),
+        ("verify", &["verify"]),
+    ] {
+        let mut contenders =
+            vec![Contender { name: "bintide", command: words_of(&[bintide.clone().into()], options, &log) }];
+        if let ["dump", more @ ..] = options {
+            contenders.push(Contender { name: "mysqlbinlog", command: words_of(&mysqlbinlog, more, &log) });
+        }
+        let name = format!("{name}, a transaction of 1 GiB");
+        cases.push(Case { name, bytes, contenders, output: None, goal: Goal::Memory(MEMORY_MAX) });
+    }
+    Ok(cases)
+}
+
+fn all() -> impl Iterator<Item = (Workload, Form)> {
+    Workload::ALL.into_iter().flat_map(|workload| Form::ALL.map(|form| (workload, form)))
+}
+
+fn words_of(program: &[OsString], options: &[&str], log: &Path) -> Vec<OsString> {
+    let options = options.iter().map(OsString::from);
+    program.iter().cloned().chain(options).chain([log.as_os_str().to_owned()]).collect()
+}
+
+/// The command, built as users get it but for its debug information.
+fn bintide() -> Result<PathBuf> {
+    checks::cargo(&["build", "--quiet", "--release", "--package", "bintide"])?;
+    Ok(testkit::target_dir().join("release/bintide"))
+}
+
+fn mysqlbinlog() -> Result<Vec<OsString>> {
+    let command = Home::find(Package::Mysql)?.command("mysqlbinlog")?;
+    let mut words = vec![command.get_program().to_owned()];
+    words.extend(command.get_args().map(OsString::from));
+    words.push("--no-defaults".into());
+    Ok(words)
+}
+
+/// The Go program that walks all rows, built with the machine's Go.
+fn go_mysql() -> Result<PathBuf> {
+    let program = testkit::target_dir().join("bench/go-mysql");
+    let mut command = Command::new("go");
+    command
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg(".")
+        .current_dir(workspace::root().join("bench/go-mysql"));
+    let status = command.status().context("could not run go: install Go to run this bench")?;
+    ensure!(status.success(), "the go-mysql program does not build");
+    Ok(program)
+}

@@ -1,0 +1,69 @@
+//! Time and memory of one run of a program.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
+use serde::{Deserialize, Serialize};
+
+/// What one run took.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    /// By the clock.
+    pub(crate) seconds: f64,
+    /// Of all cores together, in the program and in the kernel for it.
+    pub(crate) cpu_seconds: f64,
+    /// The most memory that the program, or any one program of a pipe, held at once.
+    pub(crate) peak_bytes: u64,
+}
+
+/// Measures a program (for the benches themselves)
+#[derive(Args)]
+pub(crate) struct Measuring {
+    /// Where its output goes
+    #[arg(long, default_value = "/dev/null")]
+    output: PathBuf,
+    /// The program and its arguments
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// Measures a program in a process of its own, since the kernel counts a process's children together.
+pub(super) fn run_measured(command: &[OsString], output: Option<&Path>) -> Result<Measured> {
+    let mut measuring = Command::new(env::current_exe()?);
+    measuring.arg("measure");
+    if let Some(output) = output {
+        measuring.arg("--output").arg(output);
+    }
+    let result = measuring.arg("--").args(command).stderr(Stdio::inherit()).output()?;
+    ensure!(result.status.success(), "the program failed");
+    serde_json::from_slice(&result.stdout).context("the measurement is no JSON")
+}
+
+/// Runs the program and prints what it took.
+pub(crate) fn measure_once(measuring: &Measuring) -> Result<()> {
+    let (program, arguments) = measuring.command.split_first().context("no program")?;
+    let output = File::options().create(true).write(true).truncate(true).open(&measuring.output)?;
+    let begin = Instant::now();
+    let status = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(output)
+        .status()
+        .with_context(|| format!("could not start {}", program.display()))?;
+    let seconds = begin.elapsed().as_secs_f64();
+    ensure!(status.success(), "{} failed: {status}", program.display());
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let cpu_microseconds = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    let peak_bytes = u64::try_from(usage.max_rss())? * 1024;
+    let measured = Measured { seconds, cpu_seconds: cpu_microseconds as f64 / 1e6, peak_bytes };
+    println!("{}", serde_json::to_string(&measured)?);
+    Ok(())
+}
