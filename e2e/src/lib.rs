@@ -8,6 +8,7 @@
 //! | [`logs`] | the logs to run on: the samples, and what a server just wrote |
 //! | [`options`] | every option that `mysqlbinlog --help` lists, and arguments drawn from them |
 //! | [`identity`] | many runs with arguments drawn at random |
+//! | [`rows`] | rows as a server logs them, decoded by the library |
 //! | [`workload`] | SQL drawn at random, run on a real server |
 #![forbid(unsafe_code)]
 
@@ -16,4 +17,5 @@ pub mod identity;
 pub mod logs;
 pub mod options;
 pub mod program;
+pub mod rows;
 pub mod workload;

@@ -1,11 +1,13 @@
 //! Rows events row by row: prepared once for a table and its column sets, then a tight loop.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::column::{Column, ColumnType, Storage};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Reason};
 use crate::events::{ColumnSet, Rows, RowsKind};
+use crate::json::{Json, JsonChanges};
 use crate::table::Table;
 use crate::value::Value;
 
@@ -151,6 +153,26 @@ pub struct Row<'d, 'a> {
     pub before: Option<Image<'d, 'a>>,
     /// What it became: inserts and updates.
     pub after: Option<Image<'d, 'a>>,
+}
+
+impl<'a> Row<'_, 'a> {
+    /// The document that a JSON column holds afterwards, as stored: if the event has but the changes, they are
+    /// applied to the document before. `None` when the event does not tell, or it is NULL.
+    ///
+    /// # Errors
+    ///
+    /// When the changes do not fit the document before, or either is corrupt.
+    pub fn document_after(&self, column: usize) -> Result<Option<Cow<'a, [u8]>>, DecodeError> {
+        let Some(after) = self.after.and_then(|image| image.field(column)) else { return Ok(None) };
+        let Some(bytes) = after.bytes() else { return Ok(None) };
+        if !after.is_partial() {
+            return Ok(Some(Cow::Borrowed(bytes)));
+        }
+        let before = self.before.and_then(|image| image.field(column)).and_then(|before| before.bytes());
+        let Some(before) = before else { return Ok(None) };
+        let changes = JsonChanges::new(bytes).and_then(|changes| changes.apply(Json::new(before)));
+        changes.map(|document| Some(Cow::Owned(document))).map_err(|error| error.within(after.offset()))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -549,6 +571,11 @@ impl<'d, 'a> Image<'d, 'a> {
     /// The table whose row this is.
     pub fn table(&self) -> &'d Table {
         &self.decoder.table
+    }
+
+    /// This column, counted from 0 in the table; `None` if the event leaves it out.
+    pub fn field(&self, column: usize) -> Option<Field<'d, 'a>> {
+        self.fields().find(|field| field.index() == column)
     }
 
     /// Its columns, in order; those that the event leaves out are passed over.

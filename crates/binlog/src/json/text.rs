@@ -139,17 +139,12 @@ fn put_scalar(out: &mut Vec<u8>, value: &JsonValue<'_>, quotes: JsonQuotes) {
         JsonValue::Date(date) => quoted(out, quotes, |out| date.write(out)),
         JsonValue::Time(time) => quoted(out, quotes, |out| time.write(out)),
         JsonValue::DateTime(date_time) => quoted(out, quotes, |out| date_time.write(out)),
-        JsonValue::Opaque { type_code, bytes } => {
-            let mut text = b"base64:type".to_vec();
-            put_display(&mut text, type_code);
-            text.push(b':');
-            put_base64(&mut text, bytes);
-            match quotes {
-                // The line breaks are escaped.
-                JsonQuotes::Always => put_string(out, &text),
-                JsonQuotes::Inside => out.extend_from_slice(&text),
-            }
-        }
+        JsonValue::Opaque { type_code, bytes } => quoted(out, quotes, |out| {
+            out.extend_from_slice(b"base64:type");
+            put_display(out, type_code);
+            out.push(b':');
+            put_base64(out, bytes, quotes);
+        }),
         // Whoever has a container opens it.
         JsonValue::Array(_) | JsonValue::Object(_) => {}
     }
@@ -202,11 +197,15 @@ fn put_escaped(out: &mut Vec<u8>, byte: u8) {
 }
 
 /// Appends base64 with a line break behind every 76 characters that others follow.
-fn put_base64(out: &mut Vec<u8>, bytes: &[u8]) {
+fn put_base64(out: &mut Vec<u8>, bytes: &[u8], quotes: JsonQuotes) {
     const LINE: usize = 76 / 4 * 3;
+    let line_break: &[u8] = match quotes {
+        JsonQuotes::Always => b"\\n",
+        JsonQuotes::Inside => b"\n",
+    };
     for (index, line) in bytes.chunks(LINE).enumerate() {
         if index > 0 {
-            out.push(b'\n');
+            out.extend_from_slice(line_break);
         }
         for group in line.chunks(3) {
             put_base64_group(out, group);
