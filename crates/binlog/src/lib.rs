@@ -57,8 +57,11 @@ pub use crate::format::{ChecksumAlgorithm, Flavour, Format};
 pub use crate::framer::{EVENT_SIZE_MAX, Framed, Framer, MAGIC, MAGIC_ENCRYPTED};
 pub use crate::header::{Flags, HEADER_SIZE, Header, Origin};
 pub use crate::json::{Json, JsonChange, JsonChangeKind, JsonChanges, JsonContainer, JsonQuotes, JsonValue};
+#[cfg(feature = "zstd")]
+pub use crate::payload::{CompressError, Level, PayloadWriter};
 pub use crate::payload::{
-    InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadStream, PayloadSummary,
+    InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadStream, PayloadSummary, inner_size,
+    put_inner,
 };
 pub use crate::raw::{CHECKSUM_SIZE, Checksum, RawEvent, RawEventBuf};
 pub use crate::row::{Field, FieldIter, Image, ImageDecoder, Row, RowDecoder, RowIter};
@@ -66,8 +69,9 @@ pub use crate::table::{KeyPart, Table, UnknownField};
 pub use crate::tables::Tables;
 pub use crate::temporal::{Date, DateTime, Time, Timestamp};
 pub use crate::transaction::{
-    AssembleError, Assembler, Fault, Grammar, Lost, Outline, Place, Role, Step, TrackError, TrackFault,
-    Tracked, Tracker, Transaction, TransactionId, TransactionKind, Verb,
+    AssembleError, Assembler, Candidate, Fault, Grammar, Lost, Outline, Place, Refusal, ResizeError, Role,
+    Step, TrackError, TrackFault, Tracked, Tracker, Transaction, TransactionId, TransactionKind, Verb,
+    put_gtid_resized,
 };
 pub use crate::value::{Bit, Bytes, Compressed, Geometry, Text, Value, Vector};
-pub use crate::write::NextPosition;
+pub use crate::write::{NextPosition, move_event};

@@ -3,12 +3,18 @@
 //! Memory is bounded by the largest inner event, whatever the payload holds and whatever its headers claim.
 
 mod flow;
+mod inner;
+#[cfg(feature = "zstd")]
+mod write;
 #[cfg_attr(not(feature = "zstd"), path = "payload/no_zstd.rs")]
 mod zstd;
 
 use std::fmt;
 
 use self::flow::{Ending, Flow, Input, Source};
+pub use self::inner::{inner_size, put_inner};
+#[cfg(feature = "zstd")]
+pub use self::write::{CompressError, Level, PayloadWriter};
 use crate::error::{DecodeError, Reason};
 use crate::events::{PayloadCompression, TransactionPayload};
 use crate::framer::EVENT_SIZE_MAX;

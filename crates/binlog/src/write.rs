@@ -61,6 +61,22 @@ impl RawEvent<'_> {
     }
 }
 
+/// Gives a whole event another place in its log: its header says so, and its checksum covers it.
+///
+/// # Panics
+///
+/// When `bytes` is shorter than a header and the checksum.
+pub fn move_event(bytes: &mut [u8], kind: Checksum, next: NextPosition) {
+    assert!(bytes.len() >= HEADER_SIZE + kind.size(), "ours: an event is at least a header long");
+    let position = next.after(bytes.len() as u32);
+    bytes[13..17].copy_from_slice(&position.to_le_bytes());
+    if kind == Checksum::Crc32 {
+        let covered = bytes.len() - kind.size();
+        let sum = checksum(EventType::from_code(bytes[4]), &bytes[..covered]);
+        bytes[covered..].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
 pub(crate) fn write(
     event_type: EventType,
     origin: Origin,

@@ -1,12 +1,14 @@
 //! Where transactions start and end, what they say of themselves, and whole transactions.
 
 mod assembler;
+mod compression;
 mod grammar;
 mod outline;
 mod role;
 mod verb;
 
 pub use self::assembler::{AssembleError, Assembler, Transaction};
+pub use self::compression::{Candidate, Refusal, ResizeError, put_gtid_resized};
 pub use self::grammar::{Fault, Grammar, Lost, Place, Step};
 pub use self::outline::{Outline, TrackError, TrackFault, Tracked, Tracker, TransactionId, TransactionKind};
 pub use self::role::Role;

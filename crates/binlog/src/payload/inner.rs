@@ -1,0 +1,59 @@
+//! Events as they stand inside a payload, and the fields in front of it.
+
+use crate::cursor::put_lenenc;
+use crate::events::{PayloadCompression, TransactionPayload};
+use crate::header::{HEADER_SIZE, Header};
+use crate::raw::RawEvent;
+
+/// Appends an event as it stands inside a payload: without a checksum, its size without one, and no position.
+pub fn put_inner(raw: &RawEvent<'_>, out: &mut Vec<u8>) {
+    let size = inner_size(raw);
+    let header = Header { size, next_position: 0, ..*raw.header() };
+    out.extend_from_slice(&header.encode());
+    out.extend_from_slice(raw.body());
+}
+
+/// How many bytes an event takes inside a payload.
+pub fn inner_size(raw: &RawEvent<'_>) -> u32 {
+    (HEADER_SIZE + raw.body().len()) as u32
+}
+
+impl<'a> TransactionPayload<'a> {
+    /// A payload made by [`PayloadWriter`], with the fields that a server writes in front of it; they are put
+    /// into `fields`.
+    pub fn zstd(uncompressed_size: u64, payload: &'a [u8], fields: &'a mut Vec<u8>) -> Self {
+        fields.clear();
+        put_field(fields, 2, 0);
+        put_field(fields, 3, uncompressed_size);
+        put_field(fields, 1, payload.len() as u64);
+        put_lenenc(fields, 0);
+        let (compression, uncompressed_size) = (PayloadCompression::Zstd, Some(uncompressed_size));
+        Self { compression, uncompressed_size, fields, payload, rest: &[] }
+    }
+}
+
+fn put_field(out: &mut Vec<u8>, field: u64, value: u64) {
+    let mut bytes = Vec::with_capacity(9);
+    put_lenenc(&mut bytes, value);
+    put_lenenc(out, field);
+    put_lenenc(out, bytes.len() as u64);
+    out.extend_from_slice(&bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::events::TransactionPayload;
+
+    fn fields(uncompressed: u64, payload: usize) -> Vec<u8> {
+        let (payload, mut fields) = (vec![0; payload], Vec::new());
+        TransactionPayload::zstd(uncompressed, &payload, &mut fields);
+        fields
+    }
+
+    #[test]
+    fn fields_are_those_of_a_server() {
+        assert_eq!(fields(243, 180), [2, 1, 0, 3, 1, 0xf3, 1, 1, 0xb4, 0]);
+        assert_eq!(fields(938, 226), [2, 1, 0, 3, 3, 0xfc, 0xaa, 3, 1, 1, 0xe2, 0]);
+        assert_eq!(fields(0x1_0000, 251), [2, 1, 0, 3, 4, 0xfd, 0, 0, 1, 1, 3, 0xfc, 251, 0, 0]);
+    }
+}

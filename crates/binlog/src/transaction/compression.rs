@@ -1,0 +1,226 @@
+//! Which transactions a server compresses, and what changes in a log when one is compressed or opened again.
+//!
+//! The rules are those of MySQL 8.0.20 to 9.7 (`binlog_cache_data::compress` in `sql/binlog.cc`), told from the
+//! log alone.
+
+use std::fmt;
+
+use crate::error::{DecodeError, EncodeError, Reason};
+use crate::event::{Event, EventType};
+use crate::events::{GtidEvent, TransactionPayload};
+use crate::format::{Flavour, Format};
+use crate::header::{Flags, Origin};
+use crate::payload::inner_size;
+use crate::raw::RawEvent;
+use crate::transaction::outline::{Outline, TransactionKind};
+use crate::transaction::role::Role;
+use crate::write::NextPosition;
+
+/// Why a transaction stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It is compressed.
+    Compressed,
+    /// One statement that commits by itself, such as DDL.
+    SingleStatement,
+    /// The second phase of an XA transaction: a statement.
+    XaFinish,
+    /// It holds changes as statements, or none at all.
+    Statements,
+    /// It ends with a `COMMIT` in words: it changed a table whose engine has no transactions.
+    NonTransactional,
+    /// It was rolled back, as far as that was possible.
+    RolledBack,
+    /// Something that the log cannot tell.
+    Incident,
+    /// Other events stand between its own, as in relay logs after a reconnection.
+    Interrupted,
+    /// No GTID event stands in front of it: it is of a server that could not compress.
+    NoGtid,
+    /// An event of a type that this crate does not know.
+    UnknownEvent,
+}
+
+impl Refusal {
+    /// Every reason.
+    pub const ALL: [Self; 10] = [
+        Self::Compressed,
+        Self::SingleStatement,
+        Self::XaFinish,
+        Self::Statements,
+        Self::NonTransactional,
+        Self::RolledBack,
+        Self::Incident,
+        Self::Interrupted,
+        Self::NoGtid,
+        Self::UnknownEvent,
+    ];
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Compressed => "compressed already",
+            Self::SingleStatement => "a single statement, such as DDL",
+            Self::XaFinish => "the second phase of an XA transaction",
+            Self::Statements => "changes as statements, or none",
+            Self::NonTransactional => "a table without transactions",
+            Self::RolledBack => "rolled back",
+            Self::Incident => "an incident",
+            Self::Interrupted => "interrupted by other events",
+            Self::NoGtid => "no GTID event",
+            Self::UnknownEvent => "an event of unknown type",
+        })
+    }
+}
+
+/// Watches the events of one transaction for what keeps it from being compressed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Candidate {
+    has_gtid: bool,
+    has_statements: bool,
+    has_unknown: bool,
+    commits_in_words: bool,
+    inner_size: u64,
+    inner_events: u64,
+}
+
+impl Candidate {
+    /// Takes the transaction's next event.
+    ///
+    /// # Errors
+    ///
+    /// When a GTID event cannot be decoded.
+    pub fn take(&mut self, role: Role, raw: &RawEvent<'_>, format: &Format) -> Result<(), DecodeError> {
+        if role == Role::Gtid {
+            self.has_gtid = true;
+            self.has_statements = may_have_statements(&raw.decode(format)?);
+            return Ok(());
+        }
+        self.inner_size += u64::from(inner_size(raw));
+        self.inner_events += 1;
+        self.has_unknown |= matches!(role, Role::Unknown(_));
+        self.commits_in_words |= role == Role::Commit && raw.event_type() == EventType::Query;
+        Ok(())
+    }
+
+    /// The bytes of its events inside a payload.
+    pub const fn inner_size(&self) -> u64 {
+        self.inner_size
+    }
+
+    /// How many events a payload would hold.
+    pub const fn inner_events(&self) -> u64 {
+        self.inner_events
+    }
+
+    /// Why the transaction, now that it has ended, stays as it is; `None` when a server would compress it.
+    pub fn refusal(&self, outline: &Outline) -> Option<Refusal> {
+        let refused_by_kind = match outline.kind {
+            TransactionKind::Payload => Some(Refusal::Compressed),
+            TransactionKind::Incident => Some(Refusal::Incident),
+            TransactionKind::Statement => Some(Refusal::SingleStatement),
+            TransactionKind::XaFinished => Some(Refusal::XaFinish),
+            TransactionKind::RolledBack => Some(Refusal::RolledBack),
+            _ => None,
+        };
+        let whole = outline.end.checked_sub(outline.position) == Some(outline.size);
+        let checks = [
+            (!self.has_gtid, Refusal::NoGtid),
+            (self.has_unknown, Refusal::UnknownEvent),
+            (!whole, Refusal::Interrupted),
+            (self.commits_in_words, Refusal::NonTransactional),
+            (self.has_statements, Refusal::Statements),
+        ];
+        refused_by_kind.or_else(|| checks.iter().find(|(holds, _)| *holds).map(|(_, refusal)| *refusal))
+    }
+}
+
+fn may_have_statements(gtid: &Event<'_>) -> bool {
+    let flags = match gtid {
+        Event::Gtid(gtid) | Event::AnonymousGtid(gtid) => u64::from(gtid.flags),
+        Event::GtidTagged(gtid) => gtid.flags,
+        _ => return true,
+    };
+    flags & u64::from(GtidEvent::MAY_HAVE_STATEMENTS) != 0
+}
+
+impl Format {
+    /// May a log of this format hold compressed transactions? Readers refuse event types that the format description
+    /// does not count.
+    pub fn knows_payloads(&self) -> bool {
+        let count = usize::from(EventType::TransactionPayload.code());
+        self.flavour == Flavour::MySql && self.post_header_sizes.len() >= count
+    }
+}
+
+/// Appends a transaction's GTID event with the size of the whole made true: `behind` bytes of other events follow
+/// it. The event is otherwise as it was.
+///
+/// # Errors
+///
+/// When the event is no GTID event, or cannot be decoded or written.
+pub fn put_gtid_resized(
+    raw: &RawEvent<'_>,
+    behind: u64,
+    next: NextPosition,
+    format: &Format,
+    out: &mut Vec<u8>,
+) -> Result<(), ResizeError> {
+    let mut event = raw.decode(format)?;
+    match &mut event {
+        Event::Gtid(gtid) | Event::AnonymousGtid(gtid) => {
+            gtid.settle_transaction_size(behind, raw.checksum())?
+        }
+        Event::GtidTagged(gtid) => gtid.settle_transaction_size(behind, raw.checksum())?,
+        _ => {
+            let (field, found) = ("event type", u64::from(raw.event_type().code()));
+            let reason = Reason::Unexpected { field, found, wanted: "33, 34 or 42, a GTID event" };
+            return Err(DecodeError::new(4, reason).into());
+        }
+    }
+    Ok(event.write(raw.header().origin(), next, format, out)?)
+}
+
+/// A GTID event that could not be written anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResizeError {
+    /// It cannot be read.
+    Decode(DecodeError),
+    /// It cannot be written.
+    Encode(EncodeError),
+}
+
+impl fmt::Display for ResizeError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Decode(error) => error.fmt(out),
+            Self::Encode(error) => error.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for ResizeError {}
+
+impl From<DecodeError> for ResizeError {
+    fn from(error: DecodeError) -> Self {
+        Self::Decode(error)
+    }
+}
+
+impl From<EncodeError> for ResizeError {
+    fn from(error: EncodeError) -> Self {
+        Self::Encode(error)
+    }
+}
+
+impl TransactionPayload<'_> {
+    /// The header that a server gives the payload event behind this GTID event: its time, its server, no flags.
+    pub const fn origin(gtid: &RawEvent<'_>) -> Origin {
+        let header = gtid.header();
+        Origin { timestamp: header.timestamp, server_id: header.server_id, flags: Flags(0) }
+    }
+}
