@@ -3,6 +3,7 @@
 
 mod bench;
 mod checks;
+mod demo;
 mod fuzz;
 mod samples;
 mod servers;
@@ -39,6 +40,8 @@ enum Chore {
         /// Only these, by the name of their SQL file without `.sql`; all if none is named
         names: Vec<String>,
     },
+    /// Build bintide and show what it does, on the sample logs
+    Demo,
     /// Run every test of the workspace, the ones against real servers included
     Test {
         /// Arguments of the tests, such as a part of a test's name
@@ -60,6 +63,7 @@ fn main() -> Result<()> {
         Chore::Server { command } => servers::by_hand(command),
         Chore::Fuzz(fuzzing) => fuzz::fuzz(&fuzzing),
         Chore::Samples { names } => samples::record(&names),
+        Chore::Demo => demo::demo(),
         Chore::Test { filters } => checks::test(&filters),
         Chore::Tidy => tidy::check(),
         Chore::Workloads => workloads::make_all(),
