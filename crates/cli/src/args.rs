@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::commands::{completions, man};
+use crate::commands::{completions, man, stats};
 use crate::screen::When;
 
 /// Reads, measures and checks MySQL binary logs.
@@ -65,6 +65,9 @@ pub(crate) struct Global {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Count what logs hold: transactions, rows and bytes, by table, size and time.
+    #[command(after_long_help = stats::EXAMPLES)]
+    Stats(stats::Stats),
     /// Print completions for a shell.
     #[command(after_long_help = completions::EXAMPLES)]
     Completions(completions::Completions),

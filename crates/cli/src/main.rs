@@ -4,9 +4,12 @@
 mod args;
 mod commands;
 mod exit;
+mod inputs;
 mod interrupt;
+mod progress;
 mod screen;
 mod settings;
+mod units;
 
 use std::env;
 use std::ffi::OsString;

@@ -1,8 +1,11 @@
-//! What people read on screen.
+//! What people read: colour, tables, and standard output.
 
+use std::env;
 use std::ffi::OsString;
+use std::io::{self, IsTerminal};
 
 use clap::{ColorChoice, ValueEnum};
+use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
 /// When to do something that only a terminal shows well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -13,6 +16,22 @@ pub(crate) enum When {
     Always,
     /// Not at all.
     Never,
+}
+
+impl When {
+    /// Colour on standard output?
+    pub(crate) fn on_stdout(self) -> bool {
+        decide(self, env::var_os("NO_COLOR"), io::stdout().is_terminal())
+    }
+}
+
+/// As <https://no-color.org> has it: the variable counts when it is set and not empty, and an option counts more.
+fn decide(when: When, no_color: Option<OsString>, is_terminal: bool) -> bool {
+    match when {
+        When::Always => true,
+        When::Never => false,
+        When::Auto => is_terminal && no_color.is_none_or(|value| value.is_empty()),
+    }
 }
 
 /// Colour for help and usage, which clap prints before the options are known.
@@ -30,4 +49,72 @@ pub(crate) fn color_of_help(args: &[OsString]) -> ColorChoice {
         }
     }
     ColorChoice::Auto
+}
+
+/// How a report looks: the same words with and without colour.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    pub(crate) is_colored: bool,
+}
+
+impl Style {
+    pub(crate) const fn new(is_colored: bool) -> Self {
+        Self { is_colored }
+    }
+
+    /// The name of what follows.
+    pub(crate) fn heading(self, text: &str) -> String {
+        match self.is_colored {
+            true => format!("\u{1b}[1m{text}\u{1b}[0m"),
+            false => text.to_owned(),
+        }
+    }
+
+    /// A table with these columns. A name that starts with `>` is of a column of numbers, which end at its right.
+    pub(crate) fn table(self, columns: &[&str]) -> Table {
+        let mut table = self.pairs();
+        let rule = LineStyle::none().fill('─').junction('─');
+        table.load_style(TableStyle::new().header_separator(rule));
+        let name = |column: &&str| Cell::new(column.trim_start_matches('>')).add_attribute(Attribute::Bold);
+        table.set_header(columns.iter().map(name));
+        for (index, column) in columns.iter().enumerate() {
+            if let (true, Some(column)) = (column.starts_with('>'), table.column_mut(index)) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        table
+    }
+
+    /// A table without a header: names, and what they stand for.
+    pub(crate) fn pairs(self) -> Table {
+        let mut table = Table::new();
+        table.load_style(TableStyle::new());
+        table.set_content_arrangement(ContentArrangement::Disabled);
+        match self.is_colored {
+            true => table.enforce_styling(),
+            false => table.force_no_tty(),
+        };
+        table
+    }
+}
+
+/// The table's lines, without blanks at their ends.
+pub(crate) fn lines(table: &Table) -> String {
+    let lines = table.lines().map(|line| format!("{}\n", line.trim_end()));
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{When, decide};
+
+    #[test]
+    fn colour_is_decided_by_option_then_environment_then_terminal() {
+        assert!(decide(When::Always, Some("1".into()), false));
+        assert!(!decide(When::Never, None, true));
+        assert!(decide(When::Auto, None, true));
+        assert!(!decide(When::Auto, None, false));
+        assert!(!decide(When::Auto, Some("1".into()), true));
+        assert!(decide(When::Auto, Some("".into()), true));
+    }
 }

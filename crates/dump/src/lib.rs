@@ -6,6 +6,7 @@
 pub mod base64;
 pub mod hexdump;
 mod json_text;
+pub mod list;
 pub mod numbers;
 mod quote;
 pub mod rows_text;

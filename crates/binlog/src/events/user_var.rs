@@ -29,6 +29,24 @@ pub struct UserValue<'a> {
     pub flags: &'a [u8],
 }
 
+impl UserValue<'_> {
+    /// Kind: text, in the collation's character set.
+    pub const STRING: u8 = 0;
+    /// Kind: a DOUBLE of eight bytes.
+    pub const REAL: u8 = 1;
+    /// Kind: an integer of eight bytes.
+    pub const INT: u8 = 2;
+    /// Kind: never written.
+    pub const ROW: u8 = 3;
+    /// Kind: a DECIMAL's precision, scale and binary form.
+    pub const DECIMAL: u8 = 4;
+
+    /// Is an integer to be read as one without a sign?
+    pub fn is_unsigned(&self) -> bool {
+        self.flags.first().is_some_and(|flags| flags & 1 != 0)
+    }
+}
+
 // size  field
 //    4  size of name
 //    *  name

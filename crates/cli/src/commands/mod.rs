@@ -2,6 +2,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod man;
+pub(crate) mod stats;
 
 use crate::args::{Cli, Command};
 use crate::exit::Outcome;
@@ -11,5 +12,6 @@ pub(crate) fn run(cli: Cli) -> Outcome {
     match cli.command {
         Command::Completions(command) => completions::run(&command),
         Command::Man(command) => man::run(&command),
+        Command::Stats(command) => stats::run(&command, &cli.global),
     }
 }

@@ -1,0 +1,275 @@
+//! The report as tables for a terminal.
+
+use std::time::Duration;
+
+use inspect::stats::{
+    Amount, CompressionRow, LogEnd, LogReport, Moment, Report, Series, SizeClass, TableAmounts,
+    TransactionReport,
+};
+use jiff::tz::TimeZone;
+
+use crate::screen::{Style, lines};
+use crate::units::{bytes, bytes_of_two, count, duration, share, sparkline};
+
+/// Tables shown; the others become one line.
+const TABLES_SHOWN: usize = 20;
+
+/// Logs shown; of more, only those that are not closed.
+const LOGS_SHOWN: usize = 20;
+
+/// The whole report.
+pub(crate) fn render(report: &Report, style: Style, zone: &TimeZone) -> String {
+    let sections = [
+        ("Logs", logs(report, style)),
+        ("In all", totals(report, style, zone)),
+        ("Tables", tables(report, style)),
+        ("Transactions by size, before compression", sizes(&report.sizes, style)),
+        ("Largest transactions", transactions(&report.largest, style, zone)),
+        ("Longest transactions", transactions(&report.longest, style, zone)),
+        ("Events", events(report, style)),
+        ("Over time", rate(&report.rate, zone)),
+        ("Compression", compression(&report.compression, style)),
+    ];
+    let mut text = String::new();
+    for (name, section) in sections.iter().filter(|(_, section)| !section.is_empty()) {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&style.heading(name));
+        text.push_str("\n\n");
+        text.push_str(section);
+    }
+    text
+}
+
+fn logs(report: &Report, style: Style) -> String {
+    let mut table = style.table(&["log", ">bytes", ">events", ">transactions", "server", "ends"]);
+    let is_many = report.logs.len() > LOGS_SHOWN;
+    for log in report.logs.iter().filter(|log| !is_many || log.end != LogEnd::Closed) {
+        let numbers = [bytes(log.bytes), count(log.events), count(log.transactions)];
+        let [size, events, transactions] = numbers;
+        table.add_row([log.name.clone(), size, events, transactions, log.server_version.clone(), end(log)]);
+    }
+    if is_many {
+        let closed = report.logs.iter().filter(|log| log.end == LogEnd::Closed);
+        let (name, size) =
+            (format!("{} closed logs", closed.clone().count()), closed.map(|log| log.bytes).sum());
+        table.add_row([name, bytes(size)]);
+    }
+    lines(&table)
+}
+
+fn end(log: &LogReport) -> String {
+    match log.end {
+        LogEnd::Closed => "closed".to_owned(),
+        LogEnd::Open { in_use: true } => "in use, or left by a crash".to_owned(),
+        LogEnd::Open { in_use: false } => "open".to_owned(),
+        LogEnd::Torn { offset, bytes: found, .. } => format!("torn at {offset}: {} more", bytes(found)),
+    }
+}
+
+fn totals(report: &Report, style: Style, zone: &TimeZone) -> String {
+    let totals = &report.totals;
+    let saved = match totals.transactions_compressed {
+        0 => String::new(),
+        some => format!("; {} of them compressed", count(some)),
+    };
+    let mut table = style.pairs();
+    let mut line = |name: &str, value: String| {
+        table.add_row([name.to_owned(), value]);
+    };
+    line("transactions", count(totals.transactions) + &saved);
+    if totals.transactions_incomplete > 0 {
+        line("", format!("{} more without an end", count(totals.transactions_incomplete)));
+    }
+    line("bytes", size_line(report));
+    line(
+        "events",
+        format!("{}, {} of them statements", count(totals.events_uncompressed), count(totals.statements)),
+    );
+    line("rows", rows_line(report));
+    if let Some(span) = report.span {
+        let took = Duration::from_micros(span.last.0.saturating_sub(span.first.0));
+        line("commits", format!("{} to {}", span.first.in_zone(zone), span.last.in_zone(zone)));
+        line(
+            "",
+            format!("{}; {} transactions a second", duration(took), per_second(totals.transactions, took)),
+        );
+    }
+    let or_none = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
+    line("GTIDs", or_none(&report.gtids.set));
+    if !report.gtids.set.is_empty() {
+        line("gaps", or_none(&report.gtids.gaps));
+    }
+    if report.gtids.anonymous > 0 {
+        line("without GTID", count(report.gtids.anonymous));
+    }
+    lines(&table)
+}
+
+fn size_line(report: &Report) -> String {
+    let totals = &report.totals;
+    match totals.transactions_compressed {
+        0 => bytes(totals.bytes),
+        _ => {
+            let (stored, plain) = report.compression.iter().fold((0, 0), |(stored, plain), row| {
+                (stored + row.compressed_bytes_counter, plain + row.uncompressed_bytes_counter)
+            });
+            let saved = share(plain.saturating_sub(stored), plain);
+            format!(
+                "{}; {} before compression, which saved {saved}",
+                bytes(totals.bytes),
+                bytes(totals.bytes_uncompressed)
+            )
+        }
+    }
+}
+
+fn rows_line(report: &Report) -> String {
+    let changes = &report.totals.changes;
+    format!(
+        "{}: {} inserted, {} updated, {} deleted",
+        count(changes.total().rows),
+        count(changes.insert.rows),
+        count(changes.update.rows),
+        count(changes.delete.rows)
+    )
+}
+
+fn per_second(number: u64, took: Duration) -> String {
+    match took.as_secs_f64() {
+        seconds if seconds >= 0.001 => count((number as f64 / seconds).round() as u64),
+        _ => count(number),
+    }
+}
+
+fn tables(report: &Report, style: Style) -> String {
+    if report.tables.is_empty() {
+        return String::new();
+    }
+    let columns = ["table", ">inserted", ">updated", ">deleted", ">rows events", ">bytes", ">share"];
+    let mut table = style.table(&columns);
+    let whole: u64 = report.tables.iter().map(TableAmounts::bytes).sum();
+    let mut add = |name: String, rows: [u64; 3], events: u64, size: u64| {
+        let [inserted, updated, deleted] = rows.map(count);
+        table.add_row([name, inserted, updated, deleted, count(events), bytes(size), share(size, whole)]);
+    };
+    let rows = |amounts: &TableAmounts| {
+        [amounts.changes.insert, amounts.changes.update, amounts.changes.delete]
+            .map(|amount: Amount| amount.rows)
+    };
+    let shown = if report.tables.len() > TABLES_SHOWN + 1 { TABLES_SHOWN } else { report.tables.len() };
+    let (shown, others) = report.tables.split_at(shown);
+    for each in shown {
+        let name = format!("{}.{}", each.database, each.table);
+        add(name, rows(each), each.changes.total().events, each.bytes());
+    }
+    if !others.is_empty() {
+        let sum =
+            others.iter().map(rows).fold([0; 3], |sum, rows| [0, 1, 2].map(|kind| sum[kind] + rows[kind]));
+        let events = others.iter().map(|each| each.changes.total().events).sum();
+        add(format!("{} others", others.len()), sum, events, others.iter().map(TableAmounts::bytes).sum());
+    }
+    lines(&table)
+}
+
+fn events(report: &Report, style: Style) -> String {
+    let mut table = style.table(&["type", ">events", ">bytes", ">share"]);
+    // What is inside payloads is counted beside them.
+    let whole = report.events.iter().map(|each| each.bytes).sum();
+    for each in &report.events {
+        let name = each.event_type.to_owned();
+        table.add_row([name, count(each.events), bytes(each.bytes), share(each.bytes, whole)]);
+    }
+    lines(&table)
+}
+
+fn sizes(classes: &[SizeClass], style: Style) -> String {
+    if classes.is_empty() {
+        return String::new();
+    }
+    let columns = ["up to", ">transactions", ">share", ">bytes", ">share"];
+    let mut table = style.table(&columns);
+    let transactions = classes.iter().map(|class| class.transactions).sum();
+    let whole = classes.iter().map(|class| class.bytes).sum();
+    for class in classes {
+        table.add_row([
+            class.bytes_max.map_or("more".to_owned(), bytes_of_two),
+            count(class.transactions),
+            share(class.transactions, transactions),
+            bytes(class.bytes),
+            share(class.bytes, whole),
+        ]);
+    }
+    lines(&table)
+}
+
+fn transactions(transactions: &[TransactionReport], style: Style, zone: &TimeZone) -> String {
+    if transactions.is_empty() {
+        return String::new();
+    }
+    let columns =
+        [">bytes", ">in the log", ">rows", ">took", "committed", "GTID", "log", ">position", "tables"];
+    let mut table = style.table(&columns);
+    for each in transactions {
+        let tables: Vec<&str> = each.tables.iter().take(2).map(|table| table.table.as_str()).collect();
+        let more = if each.tables.len() > 2 { ", …" } else { "" };
+        table.add_row([
+            bytes(each.bytes_uncompressed),
+            bytes(each.bytes),
+            count(each.rows),
+            duration(Duration::from_micros(each.duration_us)),
+            each.committed.in_zone(zone),
+            each.id.to_string(),
+            each.log.clone(),
+            each.position.to_string(),
+            tables.join(", ") + more,
+        ]);
+    }
+    lines(&table)
+}
+
+fn rate(series: &Series, zone: &TimeZone) -> String {
+    if series.buckets.len() < 2 {
+        return String::new();
+    }
+    let width = Duration::from_millis(series.width_ms);
+    let line = |name: &str, values: Vec<u64>, shown: fn(u64) -> String| {
+        let largest = values.iter().copied().max().unwrap_or_default();
+        format!("{name:<12} {}  at most {} in {}\n", sparkline(values), shown(largest), duration(width))
+    };
+    let pick = |of: fn(&inspect::stats::Counts) -> u64| series.buckets.iter().map(of).collect::<Vec<u64>>();
+    let start = Moment(series.start_ms.saturating_mul(1000));
+    let end_ms = series.start_ms.saturating_add(series.width_ms.saturating_mul(series.buckets.len() as u64));
+    [
+        line("transactions", pick(|counts| counts.transactions), count),
+        line("rows", pick(|counts| counts.rows), count),
+        line("bytes", pick(|counts| counts.bytes), bytes),
+        format!(
+            "{:<12} {} to {}\n",
+            "",
+            start.in_zone(zone),
+            Moment(end_ms.saturating_mul(1000)).in_zone(zone)
+        ),
+    ]
+    .concat()
+}
+
+fn compression(rows: &[CompressionRow], style: Style) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let columns = ["log", "type", ">transactions", ">stored", ">before", ">saved"];
+    let mut table = style.table(&columns);
+    for row in rows {
+        table.add_row([
+            format!("{:?}", row.log_type).to_uppercase(),
+            format!("{:?}", row.compression_type).to_uppercase(),
+            count(row.transaction_counter),
+            bytes(row.compressed_bytes_counter),
+            bytes(row.uncompressed_bytes_counter),
+            format!("{} %", row.compression_percentage),
+        ]);
+    }
+    lines(&table)
+}

@@ -1,0 +1,68 @@
+//! A progress bar for work that takes more than a second: on standard error, only when that is a terminal.
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::args::Global;
+
+/// How long work may take before it shows a bar.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How much of the work is done. Dropping it clears the bar.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    started: Instant,
+    bytes_total: Option<u64>,
+    bar: Bar,
+}
+
+#[derive(Debug)]
+enum Bar {
+    /// Never to be shown.
+    Off,
+    /// Not shown yet: perhaps the work is done before anyone wonders.
+    Waiting,
+    On(ProgressBar),
+}
+
+impl Progress {
+    /// For work over so many bytes; `None` when their number is not known.
+    pub(crate) fn new(global: &Global, bytes_total: Option<u64>) -> Self {
+        let shown = !global.quiet && io::stderr().is_terminal();
+        let bar = if shown { Bar::Waiting } else { Bar::Off };
+        Self { started: Instant::now(), bytes_total, bar }
+    }
+
+    /// So many bytes are done by now, in all.
+    pub(crate) fn at(&mut self, bytes_done: u64) {
+        match &self.bar {
+            Bar::Off => {}
+            Bar::Waiting if self.started.elapsed() < PATIENCE => {}
+            Bar::Waiting => self.bar = Bar::On(show(self.bytes_total, bytes_done)),
+            Bar::On(bar) => bar.set_position(bytes_done),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Bar::On(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn show(bytes_total: Option<u64>, bytes_done: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(bytes_total, ProgressDrawTarget::stderr());
+    let template = match bytes_total {
+        Some(_) => "{wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}",
+        None => "{spinner} {decimal_bytes} {decimal_bytes_per_sec}",
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("━╸ "));
+    }
+    bar.set_position(bytes_done);
+    bar
+}

@@ -1,0 +1,18 @@
+//! Lists logs: `cargo run --example list -- events FILE…`.
+
+use std::io::{self, Write};
+
+use dump::list::{Form, ListSettings, Source, list};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let form = match args.next().as_deref() {
+        Some("events") => Form::Events,
+        _ => return Err("wanted events".into()),
+    };
+    let sources = args.map(|path| Source::File(path.into())).collect();
+    for warning in list(&ListSettings::new(form, sources), &mut io::stdout().lock())? {
+        writeln!(io::stderr(), "{warning}")?;
+    }
+    Ok(())
+}

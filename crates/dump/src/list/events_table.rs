@@ -1,0 +1,82 @@
+//! `--events`: the table of `SHOW BINLOG EVENTS`, as `mysql --batch` prints it.
+
+use binlog::{DecodeError, Event};
+
+use super::info::put_info;
+use super::scene::Scene;
+use super::walk::{Located, Output};
+use crate::numbers::put_u64;
+
+/// The table's head.
+pub(crate) const HEAD: &[u8] = b"Log_name\tPos\tEvent_type\tServer_id\tEnd_log_pos\tInfo\n";
+
+/// A row an event.
+pub(crate) struct EventsTable;
+
+impl Output for EventsTable {
+    /// Where an Info is made before it is escaped.
+    type Worker = Vec<u8>;
+    type Part = Vec<u8>;
+
+    fn worker(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn put(
+        &self,
+        info: &mut Vec<u8>,
+        scene: &mut Scene,
+        located: &Located<'_>,
+        event: &Event<'_>,
+        part: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        let _ = scene;
+        info.clear();
+        put_info(info, located.raw.header(), located.format, event)?;
+        put_row(part, located, info);
+        Ok(())
+    }
+
+    fn put_damaged(&self, _: &Scene, located: &Located<'_>, error: DecodeError, part: &mut Vec<u8>) {
+        put_row(part, located, format!("Error: {error}").as_bytes());
+    }
+
+    fn size(part: &Vec<u8>) -> usize {
+        part.len()
+    }
+}
+
+fn put_row(out: &mut Vec<u8>, located: &Located<'_>, info: &[u8]) {
+    // The server shows events of a payload where the payload ends.
+    let position = match located.inner {
+        None => located.position,
+        Some(_) => u64::from(located.end_log_pos),
+    };
+    put_escaped(out, located.log_name.as_bytes());
+    out.push(b'\t');
+    put_u64(out, position);
+    out.push(b'\t');
+    out.extend_from_slice(located.raw.event_type().name().as_bytes());
+    out.push(b'\t');
+    put_u64(out, u64::from(located.raw.header().server_id));
+    out.push(b'\t');
+    put_u64(out, u64::from(located.end_log_pos));
+    out.push(b'\t');
+    put_escaped(out, info);
+    out.push(b'\n');
+}
+
+/// What would break a table is escaped.
+pub(crate) fn put_escaped(out: &mut Vec<u8>, mut rest: &[u8]) {
+    while let Some(plain) = rest.iter().position(|byte| matches!(byte, 0 | b'\t' | b'\n' | b'\\')) {
+        out.extend_from_slice(&rest[..plain]);
+        out.extend_from_slice(match rest[plain] {
+            0 => b"\\0",
+            b'\t' => b"\\t",
+            b'\n' => b"\\n",
+            _ => b"\\\\",
+        });
+        rest = &rest[plain + 1..];
+    }
+    out.extend_from_slice(rest);
+}

@@ -1,0 +1,64 @@
+//! What to list, and how.
+
+use std::num::NonZeroUsize;
+
+use super::range::Range;
+use super::walk::Source;
+
+/// What to list, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListSettings {
+    /// The logs, in order.
+    pub sources: Vec<Source>,
+    /// What becomes of them.
+    pub form: Form,
+    /// From where to where.
+    pub range: Range,
+    /// Threads that work.
+    pub jobs: NonZeroUsize,
+    /// Compare events with their checksums?
+    pub checksums: Checksums,
+    /// What to do at an event that cannot be decoded.
+    pub damage: Damage,
+}
+
+impl ListSettings {
+    /// All of the logs, on all cores, checksums verified, nothing damaged let through.
+    pub fn new(form: Form, sources: Vec<Source>) -> Self {
+        Self {
+            sources,
+            form,
+            range: Range::default(),
+            jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            checksums: Checksums::Verify,
+            damage: Damage::Stop,
+        }
+    }
+}
+
+/// What becomes of logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Form {
+    /// The table of `SHOW BINLOG EVENTS`.
+    Events,
+}
+
+/// Compare events with their checksums?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksums {
+    /// Yes: one that differs cannot be decoded.
+    Verify,
+    /// No.
+    Ignore,
+}
+
+/// What to do at an event that cannot be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// End with an error.
+    Stop,
+    /// Show it as bytes with what is wrong, and go on.
+    Show,
+}

@@ -1,0 +1,242 @@
+//! What `performance_schema.binary_log_transaction_compression_stats` says, worked out from the logs themselves.
+//!
+//! The server counts, of each transaction, what stands behind its GTID event. In a binary log an uncompressed
+//! transaction counts without checksums, as in the session's cache; in a relay log with them, as received. A
+//! compressed one counts its payload on the one side, and on the other what its payload says it holds. (Seen in
+//! tests against a real server.)
+
+use binlog::TransactionId;
+use serde::Serialize;
+
+use super::when::Moment;
+
+/// What a transaction's bytes were stored as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum CompressionType {
+    /// In a payload, compressed by zstd.
+    Zstd,
+    /// Plain.
+    None,
+}
+
+/// Which kind of log a transaction stood in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum LogType {
+    /// A server's own binary log.
+    Binary,
+    /// What a replica received.
+    Relay,
+}
+
+/// One row of the table: the columns have the table's names.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CompressionRow {
+    /// Which kind of log.
+    pub log_type: LogType,
+    /// Compressed or not.
+    pub compression_type: CompressionType,
+    /// How many transactions.
+    pub transaction_counter: u64,
+    /// Their size as stored.
+    pub compressed_bytes_counter: u64,
+    /// Their size before compression.
+    pub uncompressed_bytes_counter: u64,
+    /// What compression took away, in percent of the size before; negative when it added.
+    pub compression_percentage: i16,
+    /// The first of them: `ANONYMOUS` without a GTID.
+    pub first_transaction_id: String,
+    /// Its size as stored.
+    pub first_transaction_compressed_bytes: u64,
+    /// Its size before compression.
+    pub first_transaction_uncompressed_bytes: u64,
+    /// When it committed on the server that wrote the log; `None` before MySQL 8.0.1.
+    pub first_transaction_timestamp: Option<Moment>,
+    /// The last of them: `ANONYMOUS` without a GTID.
+    pub last_transaction_id: String,
+    /// Its size as stored.
+    pub last_transaction_compressed_bytes: u64,
+    /// Its size before compression.
+    pub last_transaction_uncompressed_bytes: u64,
+    /// When it committed on the server that wrote the log; `None` before MySQL 8.0.1.
+    pub last_transaction_timestamp: Option<Moment>,
+}
+
+/// The rows of the table, as they are counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Compression {
+    /// In the table's own order.
+    sums: [Option<Sum>; 4],
+}
+
+/// One transaction, as the table counts it.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) log_type: LogType,
+    pub(crate) compression_type: CompressionType,
+    pub(crate) sample: Sample,
+}
+
+/// What the table says of a single transaction.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    pub(crate) id: TransactionId,
+    pub(crate) compressed: u64,
+    pub(crate) uncompressed: u64,
+    pub(crate) commit_us: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Sum {
+    transactions: u64,
+    compressed: u64,
+    uncompressed: u64,
+    first: Sample,
+    last: Sample,
+}
+
+impl Compression {
+    pub(crate) fn add(&mut self, stored: Stored) {
+        let sample = stored.sample;
+        let place = &mut self.sums[index(stored.log_type, stored.compression_type)];
+        match place {
+            Some(sum) => {
+                sum.transactions += 1;
+                sum.compressed += sample.compressed;
+                sum.uncompressed += sample.uncompressed;
+                sum.last = sample;
+            }
+            None => {
+                *place = Some(Sum {
+                    transactions: 1,
+                    compressed: sample.compressed,
+                    uncompressed: sample.uncompressed,
+                    first: sample.clone(),
+                    last: sample,
+                });
+            }
+        }
+    }
+
+    /// Takes in what was counted behind this.
+    pub(crate) fn merge(&mut self, later: Self) {
+        for (place, later) in self.sums.iter_mut().zip(later.sums) {
+            match (place.as_mut(), later) {
+                (_, None) => {}
+                (None, later) => *place = later,
+                (Some(sum), Some(later)) => {
+                    sum.transactions += later.transactions;
+                    sum.compressed += later.compressed;
+                    sum.uncompressed += later.uncompressed;
+                    sum.last = later.last;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn rows(&self) -> Vec<CompressionRow> {
+        let kinds = [
+            (LogType::Binary, CompressionType::Zstd),
+            (LogType::Binary, CompressionType::None),
+            (LogType::Relay, CompressionType::Zstd),
+            (LogType::Relay, CompressionType::None),
+        ];
+        let rows = kinds.into_iter().map(|(log, compression)| {
+            self.sums[index(log, compression)].as_ref().map(|sum| row(log, compression, sum))
+        });
+        rows.flatten().collect()
+    }
+}
+
+fn index(log: LogType, compression: CompressionType) -> usize {
+    let log = match log {
+        LogType::Binary => 0,
+        LogType::Relay => 2,
+    };
+    let compression = match compression {
+        CompressionType::Zstd => 0,
+        CompressionType::None => 1,
+    };
+    log + compression
+}
+
+fn row(log_type: LogType, compression_type: CompressionType, sum: &Sum) -> CompressionRow {
+    CompressionRow {
+        log_type,
+        compression_type,
+        transaction_counter: sum.transactions,
+        compressed_bytes_counter: sum.compressed,
+        uncompressed_bytes_counter: sum.uncompressed,
+        compression_percentage: percentage(sum.compressed, sum.uncompressed),
+        first_transaction_id: sum.first.id.to_string(),
+        first_transaction_compressed_bytes: sum.first.compressed,
+        first_transaction_uncompressed_bytes: sum.first.uncompressed,
+        first_transaction_timestamp: sum.first.commit_us.map(Moment),
+        last_transaction_id: sum.last.id.to_string(),
+        last_transaction_compressed_bytes: sum.last.compressed,
+        last_transaction_uncompressed_bytes: sum.last.uncompressed,
+        last_transaction_timestamp: sum.last.commit_us.map(Moment),
+    }
+}
+
+/// What compression took away, in percent; rounded half away from zero, as the server does.
+fn percentage(compressed: u64, uncompressed: u64) -> i16 {
+    match uncompressed {
+        0 => 0,
+        _ => ((1.0 - compressed as f64 / uncompressed as f64) * 100.0).round() as i16,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Compression, CompressionType, LogType, Sample, Stored, percentage};
+    use binlog::TransactionId;
+
+    #[test]
+    fn percentages_round_as_the_servers_do() {
+        assert_eq!(percentage(13_186_769, 26_687_624), 51);
+        assert_eq!(percentage(100, 100), 0);
+        assert_eq!(percentage(0, 0), 0);
+        assert_eq!(percentage(109, 100), -9);
+        assert_eq!(percentage(1, 2), 50);
+        assert_eq!(percentage(7, 8), 13);
+        assert_eq!(percentage(9, 8), -13);
+    }
+
+    #[test]
+    fn rows_come_in_the_tables_order_with_first_and_last() {
+        let stored = |log_type, compression_type, compressed, commit_us| Stored {
+            log_type,
+            compression_type,
+            sample: Sample {
+                id: TransactionId::Anonymous,
+                compressed,
+                uncompressed: 10,
+                commit_us: Some(commit_us),
+            },
+        };
+        let (mut first, mut second) = (Compression::default(), Compression::default());
+        first.add(stored(LogType::Relay, CompressionType::Zstd, 1, 1));
+        first.add(stored(LogType::Binary, CompressionType::None, 10, 2));
+        second.add(stored(LogType::Binary, CompressionType::Zstd, 3, 3));
+        second.add(stored(LogType::Relay, CompressionType::Zstd, 4, 4));
+        first.merge(second);
+        let rows = first.rows();
+        let found: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                (row.log_type, row.compression_type, row.transaction_counter, row.compressed_bytes_counter)
+            })
+            .collect();
+        let wanted = [
+            (LogType::Binary, CompressionType::Zstd, 1, 3),
+            (LogType::Binary, CompressionType::None, 1, 10),
+            (LogType::Relay, CompressionType::Zstd, 2, 5),
+        ];
+        assert_eq!(found, wanted);
+        let last = &rows[2];
+        assert_eq!((last.first_transaction_compressed_bytes, last.last_transaction_compressed_bytes), (1, 4));
+        assert_eq!(last.first_transaction_id, "ANONYMOUS");
+    }
+}

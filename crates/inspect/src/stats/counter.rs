@@ -1,0 +1,327 @@
+//! Counts one chunk of a log.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use binlog::events::{CommitStamps, Rows, TableMap};
+use binlog::{
+    DecodeError, Event, EventType, Format, Grammar, HEADER_SIZE, Lost, PayloadError, PayloadOpener, RawEvent,
+    Reason, Role, RowDecoder, Table, TransactionId,
+};
+use logs::{Chunk, LogKind};
+
+use super::carry::Carry;
+use super::compression::LogType;
+use super::open::{Open, Start};
+use super::place::Place;
+use super::tables::{Amount, Change};
+use super::tally::{Head, Part};
+
+/// Which log a chunk is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub(crate) file: u32,
+    pub(crate) kind: LogKind,
+}
+
+/// What stopped the count: where, and why.
+#[derive(Debug)]
+pub(crate) struct Stopped {
+    pub(crate) offset: u64,
+    pub(crate) cause: Cause,
+}
+
+/// Why the count stopped.
+#[derive(Debug)]
+pub(crate) enum Cause {
+    /// An event cannot be decoded.
+    Event(DecodeError),
+    /// A payload cannot be opened, or holds an event that cannot be decoded.
+    Payload(PayloadError),
+}
+
+/// Counts a chunk that starts where `carry` says.
+pub(crate) fn count(
+    chunk: &Chunk,
+    carry: &Carry,
+    origin: Origin,
+    top: usize,
+    opener: &mut PayloadOpener,
+) -> Result<Part, Stopped> {
+    let mut counter = Counter::new(chunk, carry, origin, top);
+    for map in &carry.maps {
+        let raw = map.as_raw();
+        counter
+            .learn(&raw)
+            .map_err(|error| Stopped { offset: chunk.offset(), cause: Cause::Event(error) })?;
+    }
+    for event in chunk.iter() {
+        let place = Place { file: origin.file, offset: event.offset };
+        let counted = counter.event(&event.raw, place, opener);
+        counted.map_err(|cause| Stopped { offset: event.offset, cause })?;
+    }
+    counter.part.tally.files.entry(origin.file).or_default().events += chunk.len() as u64;
+    Ok(counter.finish())
+}
+
+struct Counter {
+    format: Arc<Format>,
+    format_inside: Format,
+    log_type: LogType,
+    part: Part,
+    grammar: Grammar,
+    open: Option<Open>,
+    /// Is the open transaction one that started before the chunk?
+    is_head: bool,
+    maps: HashMap<u64, Mapped>,
+}
+
+/// A table that rows events can be of.
+struct Mapped {
+    /// Its map's body: the same bytes mean the same table.
+    body: Box<[u8]>,
+    place: usize,
+    table: Arc<Table>,
+    decoders: Vec<RowDecoder>,
+}
+
+impl Counter {
+    fn new(chunk: &Chunk, carry: &Carry, origin: Origin, top: usize) -> Self {
+        let log_type = match origin.kind {
+            LogKind::Binary => LogType::Binary,
+            LogKind::Relay => LogType::Relay,
+        };
+        let is_open = carry.grammar.is_open();
+        Self {
+            format: Arc::clone(chunk.format()),
+            format_inside: chunk.format().inside_payload(),
+            log_type,
+            part: Part::new(top),
+            grammar: carry.grammar,
+            open: is_open.then(|| Open::continued(log_type)),
+            is_head: is_open,
+            maps: HashMap::new(),
+        }
+    }
+
+    fn finish(mut self) -> Part {
+        match (self.open, self.is_head) {
+            (Some(open), true) => self.part.head = Some(Head::GoesOn(open)),
+            (open, _) => self.part.tail = open,
+        }
+        self.part
+    }
+
+    fn event(&mut self, raw: &RawEvent<'_>, place: Place, opener: &mut PayloadOpener) -> Result<(), Cause> {
+        self.part.tally.event(raw.event_type(), u64::from(raw.header().size));
+        let role = Role::of(raw, &self.format).map_err(Cause::Event)?;
+        let step = match self.grammar.step(role) {
+            Ok(step) => step,
+            Err(fault) => {
+                // Broken off: by a crash, or by a connection that a relay log lost.
+                if fault.lost == Lost::Transaction {
+                    self.give_up();
+                }
+                fault.step
+            }
+        };
+        if step.transaction == binlog::Place::Outside {
+            return Ok(());
+        }
+        if step.transaction.is_first() {
+            self.open =
+                Some(Open::started(self.log_type, self.start(raw, role, place).map_err(Cause::Event)?));
+        }
+        self.stored(raw, role);
+        match role {
+            Role::Payload => self.payload(raw, opener)?,
+            Role::Gtid => {}
+            _ => self.content(raw, role, Inside::Log).map_err(Cause::Event)?,
+        }
+        if step.transaction.is_last() {
+            self.end();
+        }
+        Ok(())
+    }
+
+    /// What a transaction's first event says of it.
+    fn start(&self, raw: &RawEvent<'_>, role: Role, place: Place) -> Result<Start, DecodeError> {
+        let mut start = Start { id: TransactionId::Unsaid, place, commit_us: None, original_commit_us: None };
+        if !matches!(role, Role::Gtid | Role::GtidAndBegin) {
+            return Ok(start);
+        }
+        let (id, stamps) = match raw.decode(&self.format)? {
+            Event::Gtid(event) => (event.gtid().map(TransactionId::Gtid), event.stamps),
+            Event::GtidTagged(event) => (event.gtid().map(TransactionId::Gtid), Some(event.stamps)),
+            Event::AnonymousGtid(event) => (None, event.stamps),
+            Event::MariadbGtid(event) => {
+                (Some(TransactionId::Mariadb(event.gtid(raw.header().server_id))), None)
+            }
+            _ => (None, None),
+        };
+        start.id = id.unwrap_or(TransactionId::Anonymous);
+        start.commit_us = stamps.as_ref().map(|stamps: &CommitStamps| stamps.immediate_commit_us);
+        start.original_commit_us = stamps.as_ref().map(|stamps| stamps.original_commit_us);
+        Ok(start)
+    }
+
+    /// Adds an event's size, as it stands in the log, to its transaction.
+    fn stored(&mut self, raw: &RawEvent<'_>, role: Role) {
+        let Some(open) = &mut self.open else { return };
+        let size = u64::from(raw.header().size);
+        open.bytes_stored += size;
+        if matches!(role, Role::Gtid | Role::GtidAndBegin) {
+            open.bytes_plain += size;
+            open.events += 1;
+            open.last_s = raw.header().timestamp;
+        } else {
+            open.bytes_cached += match self.log_type {
+                LogType::Binary => size - raw.checksum().size() as u64,
+                LogType::Relay => size,
+            };
+        }
+    }
+
+    /// Counts an event of a transaction, in the log itself or inside a payload.
+    fn content(&mut self, raw: &RawEvent<'_>, role: Role, inside: Inside) -> Result<(), DecodeError> {
+        if let Some(open) = &mut self.open
+            && role != Role::GtidAndBegin
+        {
+            open.add(raw.header());
+        }
+        match role {
+            Role::Statement | Role::XaFinish => self.part.tally.statements += 1,
+            Role::RowsBegin if raw.event_type() == EventType::TableMap => self.map(raw)?,
+            Role::Rows | Role::RowsEnd => self.rows(raw, inside)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, raw: &RawEvent<'_>) -> Result<(), DecodeError> {
+        let place = self.learn(raw)?;
+        if let Some(place) = place {
+            self.part.tally.tables.add_map(place, u64::from(raw.header().size));
+        }
+        Ok(())
+    }
+
+    /// Remembers which table a number stands for; gives the table's place.
+    fn learn(&mut self, raw: &RawEvent<'_>) -> Result<Option<usize>, DecodeError> {
+        let Event::TableMap(map) = raw.decode(&self.format_inside)? else { return Ok(None) };
+        if let Some(known) = self.maps.get(&map.table_id).filter(|known| *known.body == *raw.body()) {
+            return Ok(Some(known.place));
+        }
+        let place = self.part.tally.tables.place(map.database, map.table);
+        self.maps.insert(map.table_id, Mapped::new(&map, raw, place)?);
+        Ok(Some(place))
+    }
+
+    fn rows(&mut self, raw: &RawEvent<'_>, inside: Inside) -> Result<(), DecodeError> {
+        let format = match inside {
+            Inside::Log => &self.format,
+            Inside::Payload => &self.format_inside,
+        };
+        let rows = match raw.decode(format)? {
+            Event::WriteRowsV1(rows)
+            | Event::UpdateRowsV1(rows)
+            | Event::DeleteRowsV1(rows)
+            | Event::WriteRows(rows)
+            | Event::UpdateRows(rows)
+            | Event::DeleteRows(rows)
+            | Event::PartialUpdateRows(rows) => rows,
+            _ => return Ok(()),
+        };
+        let Some(mapped) = self.maps.get_mut(&rows.table_id) else {
+            return match rows.column_count {
+                // Servers write events without columns to do nothing but end a statement.
+                0 => Ok(()),
+                _ => Err(unknown_table(rows.table_id)),
+            };
+        };
+        if let Some(open) = &mut self.open {
+            let amount =
+                Amount { rows: mapped.count(&rows)?, events: 1, bytes: u64::from(raw.header().size) };
+            self.part.tally.rows(open, mapped.place, Change::from(rows.kind), amount);
+        }
+        Ok(())
+    }
+
+    /// A whole transaction in one event.
+    fn payload(&mut self, raw: &RawEvent<'_>, opener: &mut PayloadOpener) -> Result<(), Cause> {
+        let Event::TransactionPayload(payload) = raw.decode(&self.format).map_err(Cause::Event)? else {
+            return Ok(());
+        };
+        if let Some(open) = &mut self.open {
+            open.payload =
+                Some((payload.payload.len() as u64, payload.uncompressed_size.unwrap_or_default()));
+        }
+        let mut events = opener.open(&payload).map_err(Cause::Payload)?;
+        loop {
+            let inner_offset = events.summary().uncompressed_size;
+            let Some(inner) = events.next_event().map_err(Cause::Payload)? else { return Ok(()) };
+            let at = |error| Cause::Payload(PayloadError { inner_offset, payload_offset: 0, error });
+            self.part.tally.event(inner.event_type(), u64::from(inner.header().size));
+            let role = Role::of(&inner, &self.format_inside).map_err(at)?;
+            self.content(&inner, role, Inside::Payload).map_err(at)?;
+        }
+    }
+
+    fn end(&mut self) {
+        match self.open.take() {
+            Some(open) if self.is_head => self.part.head = Some(Head::Ends(open)),
+            Some(open) => self.part.tally.transaction(&open),
+            None => {}
+        }
+        self.is_head = false;
+    }
+
+    /// The open transaction has no end.
+    fn give_up(&mut self) {
+        match self.open.take() {
+            Some(_) if self.is_head => self.part.head = Some(Head::Lost),
+            Some(_) => self.part.tally.incomplete += 1,
+            None => {}
+        }
+        self.is_head = false;
+    }
+}
+
+/// Where an event stands: those in a payload have no checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inside {
+    Log,
+    Payload,
+}
+
+impl Mapped {
+    fn new(map: &TableMap<'_>, raw: &RawEvent<'_>, place: usize) -> Result<Self, DecodeError> {
+        // Only sizes are needed, and those do not depend on the optional fields.
+        let table = Arc::new(Table::without_optional(map)?);
+        Ok(Self { body: raw.body().into(), place, table, decoders: Vec::new() })
+    }
+
+    fn count(&mut self, rows: &Rows<'_>) -> Result<u64, DecodeError> {
+        let known = self.decoders.iter().position(|decoder| decoder.fits(rows));
+        let index = match known {
+            Some(index) => index,
+            None => {
+                // Minimal row images differ from statement to statement: keep those of late.
+                if self.decoders.len() == DECODERS_MAX {
+                    self.decoders.remove(0);
+                }
+                self.decoders.push(RowDecoder::new(Arc::clone(&self.table), rows)?);
+                self.decoders.len() - 1
+            }
+        };
+        self.decoders[index].count(rows)
+    }
+}
+
+fn unknown_table(table_id: u64) -> DecodeError {
+    let (field, wanted) = ("table number", "one that a table map has named");
+    DecodeError::new(HEADER_SIZE, Reason::Unexpected { field, found: table_id, wanted })
+}
+
+/// Decoders kept for one table: one for each kind of change and set of columns.
+const DECODERS_MAX: usize = 16;

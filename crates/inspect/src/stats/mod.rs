@@ -1,0 +1,26 @@
+//! What logs hold: transactions, rows, bytes, by table, size and time.
+
+mod carry;
+mod collect;
+mod compression;
+mod counter;
+mod gtids;
+mod open;
+mod place;
+mod rate;
+mod report;
+mod sizes;
+mod tables;
+mod tally;
+mod top;
+mod when;
+
+pub use collect::{Settings, collect};
+pub use compression::{CompressionRow, CompressionType, LogType};
+pub use rate::{Counts, Series};
+pub use report::{
+    GtidReport, LogEnd, LogReport, Report, Span, Totals, TransactionReport, TransactionTable, TypeReport,
+};
+pub use sizes::SizeClass;
+pub use tables::{Amount, Change, Changes, Maps, TableAmounts};
+pub use when::Moment;

@@ -1,0 +1,192 @@
+//! How much happened when: counts in buckets of time, as wide as the span needs.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// Bucket widths in milliseconds. Each is a multiple of the one before it, so that buckets can be joined exactly.
+const WIDTHS_MS: [u64; 16] = [
+    1,
+    10,
+    100,
+    500,
+    1_000,
+    5_000,
+    15_000,
+    60_000,
+    300_000,
+    900_000,
+    3_600_000,
+    10_800_000,
+    43_200_000,
+    86_400_000,
+    604_800_000,
+    // A last one, some 200 years, so that even absurd times fit.
+    604_800_000 * 10_000,
+];
+
+/// Buckets held at most: they bound memory, and are far more than a screen shows.
+const BUCKETS_MAX: usize = 4096;
+
+/// Counts by time of commit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rate {
+    /// Index into [`WIDTHS_MS`].
+    width: usize,
+    buckets: BTreeMap<u64, Counts>,
+    /// The bucket that was counted into last: most transactions commit right after another.
+    current: Option<(u64, Counts)>,
+}
+
+/// What happened in one bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Transactions committed.
+    pub transactions: u64,
+    /// Rows changed.
+    pub rows: u64,
+    /// Their size in bytes, before compression.
+    pub bytes: u64,
+}
+
+/// Counts over time, ready to be drawn.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Series {
+    /// The start of the first bucket, in milliseconds since 1970.
+    pub start_ms: u64,
+    /// How long each bucket is.
+    pub width_ms: u64,
+    /// One after the other, those without a commit included.
+    pub buckets: Vec<Counts>,
+}
+
+impl Rate {
+    /// Counts what committed at a time, in microseconds since 1970.
+    pub(crate) fn add(&mut self, commit_us: u64, counts: Counts) {
+        let number = commit_us / 1_000 / WIDTHS_MS[self.width];
+        match &mut self.current {
+            Some((current, sum)) if *current == number => sum.add(counts),
+            _ => {
+                self.settle();
+                self.current = Some((commit_us / 1_000 / WIDTHS_MS[self.width], counts));
+            }
+        }
+    }
+
+    /// Takes in what was counted elsewhere.
+    pub(crate) fn merge(&mut self, mut other: Self) {
+        self.settle();
+        other.settle();
+        while self.width < other.width {
+            self.coarsen();
+        }
+        while other.width < self.width {
+            other.coarsen();
+        }
+        for (number, counts) in other.buckets {
+            self.buckets.entry(number).or_default().add(counts);
+        }
+        self.bound();
+    }
+
+    /// In so many buckets at most.
+    pub(crate) fn series(&self, buckets_max: usize) -> Series {
+        let mut rate = self.clone();
+        rate.settle();
+        let (first, last) = loop {
+            let (Some((&first, _)), Some((&last, _))) =
+                (rate.buckets.first_key_value(), rate.buckets.last_key_value())
+            else {
+                return Series::default();
+            };
+            if last - first < buckets_max as u64 || rate.width + 1 == WIDTHS_MS.len() {
+                break (first, last);
+            }
+            rate.coarsen();
+        };
+        let width_ms = WIDTHS_MS[rate.width];
+        // The widest bucket holds all times that there are, but for a handful.
+        let numbers = first..=last.min(first + buckets_max as u64);
+        let buckets = numbers.map(|number| rate.buckets.get(&number).copied().unwrap_or_default()).collect();
+        Series { start_ms: first * width_ms, width_ms, buckets }
+    }
+
+    fn settle(&mut self) {
+        if let Some((number, counts)) = self.current.take() {
+            self.buckets.entry(number).or_default().add(counts);
+            self.bound();
+        }
+    }
+
+    fn bound(&mut self) {
+        while self.buckets.len() > BUCKETS_MAX && self.width + 1 < WIDTHS_MS.len() {
+            self.coarsen();
+        }
+    }
+
+    fn coarsen(&mut self) {
+        let factor = WIDTHS_MS[self.width + 1] / WIDTHS_MS[self.width];
+        self.width += 1;
+        for (number, counts) in std::mem::take(&mut self.buckets) {
+            self.buckets.entry(number / factor).or_default().add(counts);
+        }
+    }
+}
+
+impl Counts {
+    fn add(&mut self, other: Self) {
+        self.transactions += other.transactions;
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BUCKETS_MAX, Counts, Rate, WIDTHS_MS};
+
+    const ONE: Counts = Counts { transactions: 1, rows: 2, bytes: 3 };
+
+    fn check(commits_ms: &[u64], buckets_max: usize, wanted: (u64, u64, &[u64])) {
+        let (mut whole, mut halves) = (Rate::default(), [Rate::default(), Rate::default()]);
+        for (index, commit) in commits_ms.iter().enumerate() {
+            whole.add(commit * 1_000, ONE);
+            halves[index % 2].add(commit * 1_000, ONE);
+        }
+        let [mut merged, other] = halves;
+        merged.merge(other);
+        for rate in [whole, merged] {
+            let series = rate.series(buckets_max);
+            let transactions: Vec<u64> = series.buckets.iter().map(|counts| counts.transactions).collect();
+            assert_eq!((series.start_ms, series.width_ms, transactions.as_slice()), wanted, "{commits_ms:?}");
+            assert!(series.buckets.iter().all(|counts| counts.rows == 2 * counts.transactions));
+        }
+    }
+
+    #[test]
+    fn buckets_are_as_wide_as_the_span_needs() {
+        check(&[], 5, (0, 0, &[]));
+        check(&[7], 5, (7, 1, &[1]));
+        check(&[7, 8, 7, 11], 5, (7, 1, &[2, 1, 0, 0, 1]));
+        check(&[7, 12], 5, (0, 10, &[1, 1]));
+        check(&[86_400_000, 86_400_000 * 3], 5, (86_400_000, 43_200_000, &[1, 0, 0, 0, 1]));
+        check(&[0, u64::MAX / 1_000_000], 5, (0, 6_048_000_000_000, &[1, 0, 0, 1]));
+    }
+
+    #[test]
+    fn each_width_is_a_multiple_of_the_one_before() {
+        assert!(WIDTHS_MS.is_sorted());
+        assert!(WIDTHS_MS.windows(2).all(|pair| pair[1] % pair[0] == 0));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut rate = Rate::default();
+        for second in 0..100_000 {
+            rate.add(second * 1_000_000, ONE);
+        }
+        assert!(rate.buckets.len() <= BUCKETS_MAX);
+        let total: u64 = rate.series(60).buckets.iter().map(|counts| counts.transactions).sum();
+        assert_eq!(total, 100_000);
+    }
+}

@@ -1,0 +1,90 @@
+//! Transactions by size class.
+
+use serde::Serialize;
+
+/// Class 0 is up to 256 bytes, and each next one four times that; the last has no bound.
+const CLASSES: usize = 13;
+
+/// How many transactions of each size class there are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sizes {
+    classes: [Counts; CLASSES],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    transactions: u64,
+    bytes: u64,
+}
+
+/// The transactions of one size class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SizeClass {
+    /// The largest size in it, in bytes before compression; `None` for all beyond the class before.
+    pub bytes_max: Option<u64>,
+    /// How many there are.
+    pub transactions: u64,
+    /// All of them together, in bytes before compression.
+    pub bytes: u64,
+}
+
+impl Sizes {
+    pub(crate) fn add(&mut self, bytes: u64) {
+        let class = (0..CLASSES - 1).find(|class| bytes <= bytes_max(*class)).unwrap_or(CLASSES - 1);
+        self.classes[class].transactions += 1;
+        self.classes[class].bytes += bytes;
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
+            mine.transactions += theirs.transactions;
+            mine.bytes += theirs.bytes;
+        }
+    }
+
+    /// From the first class that has any to the last.
+    pub(crate) fn classes(&self) -> Vec<SizeClass> {
+        let some = |counts: &Counts| counts.transactions > 0;
+        let (Some(first), Some(last)) =
+            (self.classes.iter().position(some), self.classes.iter().rposition(some))
+        else {
+            return Vec::new();
+        };
+        let class = |index: usize| SizeClass {
+            bytes_max: (index + 1 < CLASSES).then(|| bytes_max(index)),
+            transactions: self.classes[index].transactions,
+            bytes: self.classes[index].bytes,
+        };
+        (first..=last).map(class).collect()
+    }
+}
+
+const fn bytes_max(class: usize) -> u64 {
+    256 << (2 * class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sizes;
+
+    fn check(sizes: &[u64], wanted: &[(Option<u64>, u64)]) {
+        let mut all = Sizes::default();
+        for size in sizes {
+            let mut one = Sizes::default();
+            one.add(*size);
+            all.merge(&one);
+        }
+        let found: Vec<_> = all.classes().iter().map(|class| (class.bytes_max, class.transactions)).collect();
+        assert_eq!(found, wanted);
+        assert_eq!(all.classes().iter().map(|class| class.bytes).sum::<u64>(), sizes.iter().sum::<u64>());
+    }
+
+    #[test]
+    fn classes_start_and_end_where_transactions_do() {
+        check(&[], &[]);
+        check(&[0, 256], &[(Some(256), 2)]);
+        check(&[257, 16_385], &[(Some(1024), 1), (Some(4096), 0), (Some(16_384), 0), (Some(65_536), 1)]);
+        check(&[1 << 30], &[(Some(1 << 30), 1)]);
+        check(&[(1 << 30) + 1, 1 << 40], &[(None, 2)]);
+    }
+}

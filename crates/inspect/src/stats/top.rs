@@ -1,0 +1,111 @@
+//! The few transactions that stand out.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::place::Place;
+
+/// The `count_max` items with the largest keys; of equal ones, those that stand first.
+#[derive(Clone, Debug)]
+pub(crate) struct Top<T> {
+    count_max: usize,
+    /// The smallest of the large ones is on top.
+    heap: BinaryHeap<Entry<T>>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry<T> {
+    /// The key, then where the item stands.
+    rank: (u64, Reverse<Place>),
+    item: T,
+}
+
+impl<T> Top<T> {
+    pub(crate) const fn new(count_max: usize) -> Self {
+        Self { count_max, heap: BinaryHeap::new() }
+    }
+
+    /// Would an item with this key be kept?
+    pub(crate) fn wants(&self, key: u64, place: Place) -> bool {
+        match self.heap.peek() {
+            Some(least) if self.heap.len() >= self.count_max => (key, Reverse(place)) > least.rank,
+            _ => self.count_max > 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, key: u64, place: Place, item: T) {
+        if self.wants(key, place) {
+            self.heap.push(Entry { rank: (key, Reverse(place)), item });
+            if self.heap.len() > self.count_max {
+                self.heap.pop();
+            }
+        }
+    }
+
+    /// Takes in what another kept, each item as `adopt` makes it.
+    pub(crate) fn merge(&mut self, other: Self, adopt: impl Fn(T) -> T) {
+        for entry in other.heap {
+            let (key, Reverse(place)) = entry.rank;
+            if self.wants(key, place) {
+                self.add(key, place, adopt(entry.item));
+            }
+        }
+    }
+
+    /// The largest first.
+    pub(crate) fn sorted(&self) -> Vec<&T> {
+        let mut entries: Vec<_> = self.heap.iter().collect();
+        entries.sort_by_key(|entry| Reverse(entry.rank));
+        entries.into_iter().map(|entry| &entry.item).collect()
+    }
+}
+
+impl<T> Ord for Entry<T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other.rank.cmp(&self.rank)
+    }
+}
+
+impl<T> PartialOrd for Entry<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank == other.rank
+    }
+}
+
+impl<T> Eq for Entry<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::Top;
+    use crate::stats::place::Place;
+
+    fn check(count_max: usize, keys: &[u64], wanted: &[(u64, u64)]) {
+        let (mut whole, mut halves) = (Top::new(count_max), [Top::new(count_max), Top::new(count_max)]);
+        for (offset, &key) in (0..).zip(keys) {
+            let place = Place { file: 0, offset };
+            whole.add(key, place, (key, offset));
+            halves[(offset % 2) as usize].add(key, place, (key, offset));
+        }
+        let [mut merged, other] = halves;
+        merged.merge(other, |item| item);
+        for top in [whole, merged] {
+            let found: Vec<(u64, u64)> = top.sorted().into_iter().copied().collect();
+            assert_eq!(found, wanted, "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn the_largest_come_first_and_of_equals_the_first() {
+        check(0, &[1, 2], &[]);
+        check(2, &[], &[]);
+        check(2, &[5], &[(5, 0)]);
+        check(2, &[1, 3, 2, 3, 3], &[(3, 1), (3, 3)]);
+        check(3, &[9, 1, 8, 2, 7, 3], &[(9, 0), (8, 2), (7, 4)]);
+    }
+}
