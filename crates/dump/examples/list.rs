@@ -8,7 +8,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let form = match args.next().as_deref() {
         Some("events") => Form::Events,
-        _ => return Err("wanted events".into()),
+        Some("json") => Form::Json,
+        _ => return Err("wanted events or json".into()),
     };
     let sources = args.map(|path| Source::File(path.into())).collect();
     for warning in list(&ListSettings::new(form, sources), &mut io::stdout().lock())? {

@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use dump::list::{Form, ListError, ListSettings, Source, list};
+use serde_json::Value;
 
 fn samples() -> Vec<PathBuf> {
     let mut samples = below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples"));
@@ -34,12 +35,37 @@ fn text(settings: &ListSettings) -> Result<String, ListError> {
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
+const FORMS: [Form; 2] = [Form::Events, Form::Json];
+
 #[test]
 fn more_threads_make_no_difference() {
     for path in samples() {
-        let one = text(&settings(Form::Events, &path, 1)).unwrap();
-        let many = text(&settings(Form::Events, &path, 5)).unwrap();
-        assert!(one.lines().count() > 2, "{}", path.display());
-        assert!(one == many, "{}", path.display());
+        for form in FORMS {
+            let one = text(&settings(form, &path, 1)).unwrap();
+            let many = text(&settings(form, &path, 5)).unwrap();
+            assert!(one.lines().count() > 1, "{}", path.display());
+            assert!(one == many, "{form:?} {}", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_event_is_a_line_of_json() {
+    for path in samples() {
+        let table = text(&settings(Form::Events, &path, 1)).unwrap();
+        let lines = text(&settings(Form::Json, &path, 1)).unwrap();
+        assert_eq!(lines.lines().count() + 1, table.lines().count(), "{}", path.display());
+        for (line, row) in lines.lines().zip(table.lines().skip(1)) {
+            let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            let mut cells = row.split('\t');
+            let mut cell = || cells.next().unwrap();
+            assert_eq!(line["log_name"], cell());
+            let position = if line["inner"].is_null() { &line["pos"] } else { &line["end_log_pos"] };
+            assert_eq!(position.to_string(), cell());
+            assert_eq!(line["event_type"], cell());
+            assert_eq!(line["server_id"].to_string(), cell());
+            assert_eq!(line["end_log_pos"].to_string(), cell());
+            assert!(line["time"].as_str().unwrap().ends_with('Z'));
+        }
     }
 }

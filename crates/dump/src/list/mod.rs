@@ -2,6 +2,7 @@
 
 mod events_table;
 mod info;
+mod json;
 mod range;
 mod scene;
 mod settings;
@@ -13,6 +14,7 @@ use std::ops::ControlFlow;
 use logs::ordered::Bounds;
 
 use self::events_table::EventsTable;
+use self::json::JsonLines;
 pub use self::range::Range;
 pub use self::settings::{Checksums, Damage, Form, ListSettings};
 pub use self::walk::{ListError, Source};
@@ -37,6 +39,7 @@ pub fn list(settings: &ListSettings, out: &mut dyn Write) -> Result<Vec<logs::Er
             }
             list_lines(settings, &EventsTable, out)
         }
+        Form::Json => list_lines(settings, &JsonLines, out),
     }
 }
 

@@ -1,69 +1,32 @@
 //! What stands around an event: which transaction it belongs to, and the tables of its statement.
 
-use std::fmt;
 use std::sync::Arc;
 
-use binlog::events::{RowsFlags, TableMap};
-use binlog::gtid::Gtid;
-use binlog::{DecodeError, Event, EventType, Format, RawEvent, RawEventBuf, Table, Tables};
+use binlog::events::{Rows, RowsFlags, TableMap};
+use binlog::{
+    DecodeError, Event, EventType, Format, HEADER_SIZE, RawEvent, RawEventBuf, Reason, RowDecoder, Table,
+    Tables, TransactionId,
+};
 
-/// Which transaction an event belongs to, by the event that started it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Transaction {
-    /// None: the event is the log's own, or nothing has said so.
-    #[default]
-    None,
-    /// One without an identifier.
-    Anonymous,
-    /// MySQL's.
-    Gtid(Gtid),
-    /// MariaDB's.
-    MariaDb { domain_id: u32, server_id: u32, sequence_number: u64 },
+/// What stands around an event, as a worker goes along.
+#[derive(Debug, Default)]
+pub(crate) struct Scene {
+    /// Which transaction it belongs to, if any has begun.
+    pub(crate) id: Option<TransactionId>,
+    /// The tables of its statement.
+    pub(crate) tables: StatementTables,
 }
 
-impl fmt::Display for Transaction {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => Ok(()),
-            Self::Anonymous => out.write_str("ANONYMOUS"),
-            Self::Gtid(gtid) => gtid.fmt(out),
-            Self::MariaDb { domain_id, server_id, sequence_number } => {
-                write!(out, "{domain_id}-{server_id}-{sequence_number}")
+impl Scene {
+    /// Begins at what stands before.
+    pub(crate) fn set(&mut self, before: &Before, format: &Format) {
+        self.id = before.id;
+        self.tables.end();
+        for raw in &before.maps {
+            if let Ok(Event::TableMap(map)) = raw.as_raw().decode(format) {
+                // A map that cannot be read was complained about where it stands.
+                let _ = self.tables.map(&map);
             }
-        }
-    }
-}
-
-impl Transaction {
-    /// The transaction of `raw`, when that of the event in front of it is this one.
-    pub(crate) fn at(self, raw: &RawEvent<'_>, format: &Format) -> Self {
-        match raw.event_type() {
-            EventType::Gtid | EventType::GtidTagged | EventType::MariadbGtid => Self::started_by(raw, format),
-            EventType::AnonymousGtid => Self::Anonymous,
-            EventType::FormatDescription
-            | EventType::PreviousGtids
-            | EventType::Rotate
-            | EventType::Stop
-            | EventType::Heartbeat
-            | EventType::HeartbeatV2
-            | EventType::MariadbGtidList
-            | EventType::MariadbBinlogCheckpoint
-            | EventType::MariadbStartEncryption => Self::None,
-            _ => self,
-        }
-    }
-
-    /// An event that cannot be decoded starts no known transaction; whoever prints it says what is wrong with it.
-    fn started_by(raw: &RawEvent<'_>, format: &Format) -> Self {
-        match raw.decode(format) {
-            Ok(Event::Gtid(event)) => event.gtid().map_or(Self::None, Self::Gtid),
-            Ok(Event::GtidTagged(event)) => event.gtid().map_or(Self::None, Self::Gtid),
-            Ok(Event::MariadbGtid(event)) => Self::MariaDb {
-                domain_id: event.domain_id,
-                server_id: raw.header().server_id,
-                sequence_number: event.sequence_number,
-            },
-            _ => Self::None,
         }
     }
 }
@@ -72,7 +35,7 @@ impl Transaction {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
     /// The transaction of the event in front.
-    pub(crate) transaction: Transaction,
+    pub(crate) id: Option<TransactionId>,
     /// The table maps of a statement that goes on in the chunk.
     pub(crate) maps: Vec<RawEventBuf>,
 }
@@ -82,59 +45,62 @@ impl Before {
     pub(crate) fn pass<'a>(&mut self, events: impl Iterator<Item = RawEvent<'a>>, format: &Format) {
         let mut maps: Vec<RawEvent<'_>> = Vec::new();
         for raw in events {
-            self.transaction = self.transaction.at(&raw, format);
-            match Role::of(&raw, format) {
-                Role::Map => maps.push(raw),
-                Role::Within => {}
-                Role::End => {
-                    self.maps.clear();
-                    maps.clear();
-                }
+            self.id = transaction_at(&raw, format, self.id);
+            if raw.event_type() == EventType::TableMap {
+                maps.push(raw);
+            } else if ends_statement(&raw, format) {
+                self.maps.clear();
+                maps.clear();
             }
         }
         self.maps.extend(maps.iter().map(RawEvent::to_buf));
     }
 }
 
-/// What an event is to the statement around it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Names one of its tables.
-    Map,
-    /// Ends it, or stands between statements: table maps in front do not hold behind.
-    End,
-    /// Part of it.
-    Within,
+/// The transaction that an event belongs to, when `before` is that of the event in front of it.
+pub(crate) fn transaction_at(
+    raw: &RawEvent<'_>,
+    format: &Format,
+    before: Option<TransactionId>,
+) -> Option<TransactionId> {
+    match raw.event_type() {
+        // One that cannot be decoded starts no known transaction; whoever prints it says what is wrong with it.
+        EventType::Gtid | EventType::GtidTagged => {
+            Some(TransactionId::Gtid(raw.decode(format).ok()?.gtid()?))
+        }
+        EventType::MariadbGtid => match raw.decode(format).ok()? {
+            Event::MariadbGtid(event) => Some(TransactionId::Mariadb(event.gtid(raw.header().server_id))),
+            _ => None,
+        },
+        EventType::AnonymousGtid => Some(TransactionId::Anonymous),
+        EventType::FormatDescription
+        | EventType::PreviousGtids
+        | EventType::Rotate
+        | EventType::Stop
+        | EventType::Heartbeat
+        | EventType::HeartbeatV2
+        | EventType::MariadbGtidList
+        | EventType::MariadbBinlogCheckpoint
+        | EventType::MariadbStartEncryption => None,
+        _ => before,
+    }
 }
 
-impl Role {
-    pub(crate) fn of(raw: &RawEvent<'_>, format: &Format) -> Self {
-        match raw.event_type() {
-            EventType::TableMap => Self::Map,
-            EventType::WriteRowsV1
-            | EventType::UpdateRowsV1
-            | EventType::DeleteRowsV1
-            | EventType::WriteRows
-            | EventType::UpdateRows
-            | EventType::DeleteRows
-            | EventType::PartialUpdateRows
-            | EventType::MariadbWriteRowsCompressedV1
-            | EventType::MariadbUpdateRowsCompressedV1
-            | EventType::MariadbDeleteRowsCompressedV1
-            | EventType::MariadbWriteRowsCompressed
-            | EventType::MariadbUpdateRowsCompressed
-            | EventType::MariadbDeleteRowsCompressed => match rows_flags(raw, format) {
-                Some(flags) if flags.contains(RowsFlags::STATEMENT_END) => Self::End,
-                _ => Self::Within,
-            },
-            EventType::RowsQuery
-            | EventType::MariadbAnnotateRows
-            | EventType::Intvar
-            | EventType::Rand
-            | EventType::UserVar
-            | EventType::Ignorable => Self::Within,
-            _ => Self::End,
+/// Do table maps in front of this event not hold behind it?
+pub(crate) fn ends_statement(raw: &RawEvent<'_>, format: &Format) -> bool {
+    match raw.event_type() {
+        EventType::TableMap
+        | EventType::RowsQuery
+        | EventType::MariadbAnnotateRows
+        | EventType::Intvar
+        | EventType::Rand
+        | EventType::UserVar
+        | EventType::Ignorable
+        | EventType::Unknown(_) => false,
+        event_type if event_type.rows_kind().is_some() => {
+            rows_flags(raw, format).is_some_and(|flags| flags.contains(RowsFlags::STATEMENT_END))
         }
+        _ => true,
     }
 }
 
@@ -168,31 +134,24 @@ impl StatementTables {
         table
     }
 
+    /// What reads the rows of an event, and their table; an event without columns needs none.
+    pub(crate) fn decoder(
+        &mut self,
+        rows: &Rows<'_>,
+    ) -> Result<(Option<Arc<Table>>, Arc<RowDecoder>), DecodeError> {
+        let is_mapped = self.mapped.contains(&rows.table_id);
+        if rows.column_count > 0 && !is_mapped {
+            let (field, found) = ("table id", rows.table_id);
+            let wanted = "that of a table map in the same statement";
+            return Err(DecodeError::new(HEADER_SIZE, Reason::Unexpected { field, found, wanted }));
+        }
+        let decoder = self.tables.decoder(rows)?;
+        let table = self.tables.table(rows.table_id).filter(|_| is_mapped);
+        Ok((table, decoder))
+    }
+
     /// The statement has ended.
     pub(crate) fn end(&mut self) {
         self.mapped.clear();
-    }
-}
-
-/// What stands around an event, as a worker goes along.
-#[derive(Debug, Default)]
-pub(crate) struct Scene {
-    /// Which transaction it belongs to.
-    pub(crate) transaction: Transaction,
-    /// The tables of its statement.
-    pub(crate) tables: StatementTables,
-}
-
-impl Scene {
-    /// Begins at what stands before.
-    pub(crate) fn set(&mut self, before: &Before, format: &Format) {
-        self.transaction = before.transaction;
-        self.tables.end();
-        for raw in &before.maps {
-            if let Ok(Event::TableMap(map)) = raw.as_raw().decode(format) {
-                // A map that cannot be read was complained about where it stands.
-                let _ = self.tables.map(&map);
-            }
-        }
     }
 }

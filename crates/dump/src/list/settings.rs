@@ -43,6 +43,8 @@ impl ListSettings {
 pub enum Form {
     /// The table of `SHOW BINLOG EVENTS`.
     Events,
+    /// A line of JSON an event.
+    Json,
 }
 
 /// Compare events with their checksums?

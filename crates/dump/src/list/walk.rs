@@ -13,7 +13,7 @@ use logs::ordered::{Bounds, Feed, Outlet, Stopped, ordered};
 use logs::{Chunk, End, LogReader, Next, Torn};
 
 use super::range::{Place, Range, Verdict};
-use super::scene::{Before, Role, Scene};
+use super::scene::{Before, Scene, ends_statement, transaction_at};
 use super::settings::{Checksums, Damage};
 
 /// Bytes of events that one worker takes at a time.
@@ -533,7 +533,7 @@ impl<'w, O: Output> Worker<'w, O> {
     }
 
     fn put(&mut self, located: &Located<'_>, filling: &mut Filling<'_, O>) -> Result<(), ListError> {
-        self.scene.transaction = self.scene.transaction.at(&located.raw, located.format);
+        self.scene.id = transaction_at(&located.raw, located.format, self.scene.id);
         let event = self.decode(located);
         let put = event.and_then(|event| {
             self.output.put(&mut self.own, &mut self.scene, located, &event, &mut filling.part)
@@ -547,7 +547,7 @@ impl<'w, O: Output> Worker<'w, O> {
                 Damage::Show => self.output.put_damaged(&self.scene, located, error, &mut filling.part),
             }
         }
-        if Role::of(&located.raw, located.format) == Role::End {
+        if ends_statement(&located.raw, located.format) {
             self.scene.tables.end();
         }
         match O::size(&filling.part) > PART_SIZE {

@@ -1,0 +1,164 @@
+//! `--json`: a line an event. The format is described in `docs/dump-json.md`.
+
+mod body;
+mod rows;
+mod session;
+mod table;
+pub(crate) mod writer;
+
+use binlog::{DecodeError, Event, Flags, TransactionId};
+
+use self::rows::Names;
+use self::writer::{Object, put_string};
+use super::scene::Scene;
+use super::walk::{Located, Output};
+
+/// A line an event.
+pub(crate) struct JsonLines;
+
+/// What a worker keeps from line to line.
+#[derive(Default)]
+pub(crate) struct Worker {
+    /// The identifier of the transaction at hand, as a JSON string.
+    id: Option<TransactionId>,
+    id_text: Vec<u8>,
+    /// The log's name as a JSON string.
+    log_name: String,
+    log_name_text: Vec<u8>,
+    names: Names,
+}
+
+impl Output for JsonLines {
+    type Worker = Worker;
+    type Part = Vec<u8>;
+
+    fn worker(&self) -> Worker {
+        Worker::default()
+    }
+
+    fn put(
+        &self,
+        worker: &mut Worker,
+        scene: &mut Scene,
+        located: &Located<'_>,
+        event: &Event<'_>,
+        part: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        let start = part.len();
+        worker.note(scene, located);
+        let put = worker.put_line(scene, located, event, part);
+        if put.is_err() {
+            part.truncate(start);
+        }
+        put
+    }
+
+    fn put_damaged(&self, scene: &Scene, located: &Located<'_>, error: DecodeError, part: &mut Vec<u8>) {
+        let mut worker = Worker::default();
+        worker.note(scene, located);
+        let mut line = Object::open(part);
+        worker.put_head(located, &mut line);
+        line.text("error", error.to_string());
+        line.bytes("body", located.raw.body());
+        line.close();
+        part.push(b'\n');
+    }
+
+    fn size(part: &Vec<u8>) -> usize {
+        part.len()
+    }
+}
+
+impl Worker {
+    /// Keeps texts that are the same in many lines.
+    fn note(&mut self, scene: &Scene, located: &Located<'_>) {
+        if self.log_name != located.log_name || self.log_name_text.is_empty() {
+            located.log_name.clone_into(&mut self.log_name);
+            self.log_name_text.clear();
+            put_string(&mut self.log_name_text, located.log_name);
+        }
+        if self.id != scene.id {
+            self.id = scene.id;
+            self.id_text.clear();
+            if let Some(id) = scene.id {
+                put_string(&mut self.id_text, &id.to_string());
+            }
+        }
+    }
+
+    fn put_line(
+        &mut self,
+        scene: &mut Scene,
+        located: &Located<'_>,
+        event: &Event<'_>,
+        part: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        let mut line = Object::open(part);
+        self.put_head(located, &mut line);
+        body::put(&mut line, &mut self.names, scene, located, event)?;
+        line.close();
+        part.push(b'\n');
+        Ok(())
+    }
+
+    /// What every line has.
+    fn put_head(&self, located: &Located<'_>, line: &mut Object<'_>) {
+        let header = located.raw.header();
+        line.value("log_name").extend_from_slice(&self.log_name_text);
+        line.uint("pos", located.position);
+        line.uint("end_log_pos", located.end_log_pos);
+        if let Some(inner) = located.inner {
+            let mut place = line.object("inner");
+            place.uint("number", inner.number);
+            place.uint("offset", inner.offset);
+            place.close();
+        }
+        line.plain("event_type", header.event_type.name());
+        if let binlog::EventType::Unknown(code) = header.event_type {
+            line.uint("type_code", code);
+        }
+        line.uint("timestamp", header.timestamp);
+        line.time("time", u64::from(header.timestamp));
+        line.uint("server_id", header.server_id);
+        line.uint("size", header.size);
+        if header.flags.0 != 0 {
+            put_flags(line, "header_flags", &HEADER_FLAGS, header.flags.0);
+        }
+        if let Some(checksum) = located.raw.checksum_stored() {
+            line.hex("checksum", checksum);
+        }
+        if !self.id_text.is_empty() {
+            line.value("gtid").extend_from_slice(&self.id_text);
+        }
+    }
+}
+
+/// A header's flags, by the names that the server's sources give them.
+const HEADER_FLAGS: [(u16, &str); 10] = [
+    (Flags::IN_USE.0, "IN_USE"),
+    (Flags::FORCED_ROTATE.0, "FORCED_ROTATE"),
+    (Flags::THREAD_SPECIFIC.0, "THREAD_SPECIFIC"),
+    (Flags::SUPPRESS_USE.0, "SUPPRESS_USE"),
+    (Flags::UPDATE_TABLE_MAP_VERSION.0, "UPDATE_TABLE_MAP_VERSION"),
+    (Flags::ARTIFICIAL.0, "ARTIFICIAL"),
+    (Flags::RELAY_LOG.0, "RELAY_LOG"),
+    (Flags::IGNORABLE.0, "IGNORABLE"),
+    (Flags::NO_FILTER.0, "NO_FILTER"),
+    (Flags::MTS_ISOLATE.0, "MTS_ISOLATE"),
+];
+
+/// Writes the names of flags that are set, and what is set beyond them as one number.
+fn put_flags(object: &mut Object<'_>, name: &'static str, names: &[(u16, &'static str)], flags: u16) {
+    let mut unknown = flags;
+    let mut set = object.array(name);
+    for (flag, name) in names {
+        if flags & flag != 0 {
+            unknown &= !flag;
+            set.plain(name);
+        }
+    }
+    if unknown != 0 {
+        set.uint(unknown);
+    }
+    set.close();
+}

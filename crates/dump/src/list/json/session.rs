@@ -1,0 +1,112 @@
+//! The session variables that a statement depends on.
+
+use binlog::events::{StatusVar, StatusVars};
+use binlog::{Charset, Collation, DecodeError, Format};
+
+use super::writer::Object;
+
+/// Bits of `flags2`, and what the variable is if the bit is set.
+const FLAGS2: [(u32, &str, bool); 4] = [
+    (0x0400_0000, "foreign_key_checks", false),
+    (0x0000_4000, "sql_auto_is_null", true),
+    (0x0800_0000, "unique_checks", false),
+    (0x0008_0000, "autocommit", false),
+];
+
+/// Writes them as one object, and gives the client's character set.
+pub(super) fn put(
+    object: &mut Object<'_>,
+    format: &Format,
+    vars: &StatusVars<'_>,
+) -> Result<Option<Charset>, DecodeError> {
+    let mut session = object.object("session");
+    let mut charset = None;
+    for var in vars.iter() {
+        let var = var?;
+        if let StatusVar::Charset { client, .. } = var {
+            charset = Collation::new(client, format.flavour).map(|collation| collation.charset());
+        }
+        put_var(&mut session, format, &var);
+    }
+    session.close();
+    Ok(charset)
+}
+
+fn put_var(session: &mut Object<'_>, format: &Format, var: &StatusVar<'_>) {
+    match *var {
+        StatusVar::Flags2(bits) => put_flags2(session, bits),
+        StatusVar::SqlMode(mode) => session.uint("sql_mode", mode),
+        StatusVar::Catalog(name) | StatusVar::CatalogNz(name) => session.text_or_bytes("catalog", name),
+        StatusVar::AutoIncrement { increment, offset } => {
+            session.uint("auto_increment_increment", increment);
+            session.uint("auto_increment_offset", offset);
+        }
+        StatusVar::Charset { client, connection, server } => {
+            put_charset(session, format, "character_set_client", client);
+            put_collation(session, format, "collation_connection", connection);
+            put_collation(session, format, "collation_server", server);
+        }
+        StatusVar::TimeZone(name) => session.text_or_bytes("time_zone", name),
+        StatusVar::LcTimeNames(number) => session.uint("lc_time_names", number),
+        StatusVar::CharsetDatabase(id) => put_collation(session, format, "collation_database", id),
+        StatusVar::TableMapForUpdate(bits) => session.uint("table_map_for_update", bits),
+        StatusVar::MasterDataWritten(size) => session.uint("master_data_written", size),
+        StatusVar::Invoker { user, host } => {
+            let mut invoker = session.object("invoker");
+            invoker.text_or_bytes("user", user);
+            invoker.text_or_bytes("host", host);
+            invoker.close();
+        }
+        StatusVar::UpdatedDatabases(None) => session.value("updated_databases").extend_from_slice(b"null"),
+        StatusVar::UpdatedDatabases(Some(names)) => {
+            let mut databases = session.array("updated_databases");
+            names.iter().for_each(|name| databases.text_or_bytes(name));
+            databases.close();
+        }
+        StatusVar::Microseconds(micros) => session.uint("microseconds", micros),
+        StatusVar::CommitTs(time) => session.uint("commit_ts", time),
+        StatusVar::CommitTs2(time) => session.uint("commit_ts2", time),
+        StatusVar::ExplicitDefaultsForTimestamp(value) => {
+            session.uint("explicit_defaults_for_timestamp", value);
+        }
+        StatusVar::DdlXid(xid) => session.uint("ddl_xid", xid),
+        StatusVar::DefaultCollationForUtf8mb4(id) => {
+            put_collation(session, format, "default_collation_for_utf8mb4", id);
+        }
+        StatusVar::SqlRequirePrimaryKey(value) => session.uint("sql_require_primary_key", value),
+        StatusVar::DefaultTableEncryption(value) => session.uint("default_table_encryption", value),
+        StatusVar::Unknown { code, rest } => {
+            let mut unknown = session.object("unknown");
+            unknown.uint("code", code);
+            unknown.bytes("rest", rest);
+            unknown.close();
+        }
+        _ => {}
+    }
+}
+
+fn put_flags2(session: &mut Object<'_>, bits: u32) {
+    let mut unknown = bits;
+    for (bit, name, value_if_set) in FLAGS2 {
+        unknown &= !bit;
+        session.truth(name, (bits & bit != 0) == value_if_set);
+    }
+    if unknown != 0 {
+        session.uint("flags2_unknown", unknown);
+    }
+}
+
+/// A collation's name, or its number if it is unknown.
+pub(super) fn put_collation(object: &mut Object<'_>, format: &Format, name: &'static str, id: u16) {
+    match Collation::new(id, format.flavour) {
+        Some(collation) => object.plain(name, &collation.name()),
+        None => object.uint(name, id),
+    }
+}
+
+fn put_charset(object: &mut Object<'_>, format: &Format, name: &'static str, id: u16) {
+    match Collation::new(id, format.flavour) {
+        Some(collation) => object.plain(name, collation.charset().name()),
+        None => object.uint(name, id),
+    }
+}
