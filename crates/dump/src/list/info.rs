@@ -282,7 +282,7 @@ fn put_mariadb_gtid(out: &mut Vec<u8>, header: &Header, event: &MariadbGtidEvent
     put_numbered(out, verb, event.domain_id.into(), "-");
     put_u64(out, header.server_id.into());
     put_numbered(out, "-", event.sequence_number, "");
-    if let Some(commit_id) = event.commit_id() {
+    if let Ok(Some(commit_id)) = event.details().map(|details| details.commit_id) {
         put_numbered(out, " cid=", commit_id, "");
     }
 }
