@@ -351,7 +351,7 @@ fn put_mariadb_gtid(object: &mut Object<'_>, event: &MariadbGtidEvent<'_>) {
     object.uint("sequence_number", event.sequence_number);
     object.uint("domain_id", event.domain_id);
     object.uint("flags", event.flags);
-    if let Some(commit_id) = event.commit_id() {
+    if let Ok(Some(commit_id)) = event.details().map(|details| details.commit_id) {
         object.uint("commit_id", commit_id);
     }
     if event.rest.iter().any(|byte| *byte != 0) {
