@@ -51,26 +51,21 @@ pub(crate) fn put_info(
         Event::ViewChange(event) => put(out, &[b"view_id=", event.view_name()]),
         Event::TransactionContext(event) => put_context(out, event),
         Event::Ignorable(_) | Event::Unknown(_) => put(out, &[b"# Unrecognized ignorable event"]),
-        _ => put_mariadb_info(out, header, event),
+        _ => put_mariadb_info(out, header, event)?,
     }
     Ok(())
 }
 
 /// What only MariaDB writes, in the words of its own `SHOW BINLOG EVENTS`.
-fn put_mariadb_info(out: &mut Vec<u8>, header: &Header, event: &Event<'_>) {
+fn put_mariadb_info(out: &mut Vec<u8>, header: &Header, event: &Event<'_>) -> Result<(), DecodeError> {
     match event {
         Event::MariadbAnnotateRows(event) => put(out, &[event.body]),
         Event::MariadbBinlogCheckpoint(event) => put(out, &[event.file]),
-        Event::MariadbGtid(event) => put_mariadb_gtid(out, header, event),
+        Event::MariadbGtid(event) => put_mariadb_gtid(out, header, event)?,
         Event::MariadbGtidList(event) => put_mariadb_gtid_list(out, event),
-        Event::MariadbWriteRowsCompressed(event)
-        | Event::MariadbUpdateRowsCompressed(event)
-        | Event::MariadbDeleteRowsCompressed(event)
-        | Event::MariadbWriteRowsCompressedV1(event)
-        | Event::MariadbUpdateRowsCompressedV1(event)
-        | Event::MariadbDeleteRowsCompressedV1(event) => put_rows(out, &event.rows),
         _ => {}
     }
+    Ok(())
 }
 
 fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
@@ -274,7 +269,11 @@ fn put_context(out: &mut Vec<u8>, event: &TransactionContext<'_>) {
     put_numbered(out, "\tthread_id=", event.thread_id.into(), "");
 }
 
-fn put_mariadb_gtid(out: &mut Vec<u8>, header: &Header, event: &MariadbGtidEvent<'_>) {
+fn put_mariadb_gtid(
+    out: &mut Vec<u8>,
+    header: &Header,
+    event: &MariadbGtidEvent<'_>,
+) -> Result<(), DecodeError> {
     let verb = match event.flags & MariadbGtidEvent::STANDALONE {
         0 => "BEGIN GTID ",
         _ => "GTID ",
@@ -282,9 +281,11 @@ fn put_mariadb_gtid(out: &mut Vec<u8>, header: &Header, event: &MariadbGtidEvent
     put_numbered(out, verb, event.domain_id.into(), "-");
     put_u64(out, header.server_id.into());
     put_numbered(out, "-", event.sequence_number, "");
-    if let Ok(Some(commit_id)) = event.details().map(|details| details.commit_id) {
+    let details = event.details()?;
+    if let Some(commit_id) = details.commit_id {
         put_numbered(out, " cid=", commit_id, "");
     }
+    Ok(())
 }
 
 fn put_mariadb_gtid_list(out: &mut Vec<u8>, event: &MariadbGtidList<'_>) {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use binlog::events::TransactionPayload;
 use binlog::{
-    Checksum, DecodeError, Event, EventType, Flags, Format, PayloadError, PayloadOpener, RawEvent, Reason,
+    Checksum, DecodeError, EVENT_SIZE_MAX, Event, EventType, Flags, Format, PayloadError, PayloadOpener,
+    RawEvent, Reason,
 };
 use logs::ordered::{Bounds, Feed, Outlet, Stopped, ordered};
 use logs::{Chunk, End, LogReader, Next, Torn};
@@ -78,7 +79,8 @@ pub(crate) trait Output: Sync {
     /// What a worker begins with.
     fn worker(&self) -> Self::Worker;
 
-    /// Adds one event to a part, or leaves the part as it was.
+    /// Adds one event to a part, or leaves the part as it was. `event` is what the bytes hold: MariaDB's compressed
+    /// events come decompressed.
     fn put(
         &self,
         worker: &mut Self::Worker,
@@ -430,11 +432,20 @@ struct Worker<'w, O: Output> {
     own: O::Worker,
     scene: Scene,
     opener: PayloadOpener,
+    /// A compressed event of MariaDB, decompressed.
+    plain: Vec<u8>,
 }
 
 impl<'w, O: Output> Worker<'w, O> {
     fn new(walk: &'w Walk, output: &'w O) -> Self {
-        Self { walk, output, own: output.worker(), scene: Scene::default(), opener: PayloadOpener::new() }
+        Self {
+            walk,
+            output,
+            own: output.worker(),
+            scene: Scene::default(),
+            opener: PayloadOpener::new(),
+            plain: Vec::new(),
+        }
     }
 
     fn work(&mut self, item: Item, outlet: &Outlet<'_, O::Part>) -> Result<(), ListError> {
@@ -534,9 +545,14 @@ impl<'w, O: Output> Worker<'w, O> {
 
     fn put(&mut self, located: &Located<'_>, filling: &mut Filling<'_, O>) -> Result<(), ListError> {
         self.scene.id = transaction_at(&located.raw, located.format, self.scene.id);
-        let event = self.decode(located);
-        let put = event.and_then(|event| {
-            self.output.put(&mut self.own, &mut self.scene, located, &event, &mut filling.part)
+        let put = self.decode(located).and_then(|event| match located.raw.event_type().decompressed() {
+            None => self.output.put(&mut self.own, &mut self.scene, located, &event, &mut filling.part),
+            Some(_) => {
+                self.plain.clear();
+                located.raw.decompress_mariadb(located.format, EVENT_SIZE_MAX, &mut self.plain)?;
+                let plain = RawEvent::new(&self.plain, located.raw.checksum())?.decode(located.format)?;
+                self.output.put(&mut self.own, &mut self.scene, located, &plain, &mut filling.part)
+            }
         });
         if let Err(error) = put {
             match self.walk.damage {

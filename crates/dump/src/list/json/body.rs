@@ -86,16 +86,16 @@ fn put_statement_part(
         }
         Event::Stop(_) => {}
         Event::Unknown(event) => object.bytes("body", event.body),
-        _ => put_mariadb(object, format, event)?,
+        _ => put_mariadb(object, event)?,
     }
     Ok(())
 }
 
-fn put_mariadb(object: &mut Object<'_>, format: &Format, event: &Event<'_>) -> Result<(), DecodeError> {
+fn put_mariadb(object: &mut Object<'_>, event: &Event<'_>) -> Result<(), DecodeError> {
     match event {
         Event::MariadbAnnotateRows(event) => object.text_or_bytes("sql", event.body),
         Event::MariadbBinlogCheckpoint(event) => object.text_or_bytes("file", event.file),
-        Event::MariadbGtid(event) => put_mariadb_gtid(object, event),
+        Event::MariadbGtid(event) => put_mariadb_gtid(object, event)?,
         Event::MariadbGtidList(event) => {
             let mut gtids = object.array("gtids");
             for (domain, server, number) in event.iter() {
@@ -108,19 +108,6 @@ fn put_mariadb(object: &mut Object<'_>, format: &Format, event: &Event<'_>) -> R
             object.uint("scheme", event.scheme);
             object.uint("key_version", event.key_version);
             object.bytes("nonce", event.nonce);
-        }
-        Event::MariadbQueryCompressed(event) => {
-            put_query_head(object, format, &event.query)?;
-            object.bytes("sql_compressed", event.query.sql);
-        }
-        Event::MariadbWriteRowsCompressed(event)
-        | Event::MariadbUpdateRowsCompressed(event)
-        | Event::MariadbDeleteRowsCompressed(event)
-        | Event::MariadbWriteRowsCompressedV1(event)
-        | Event::MariadbUpdateRowsCompressedV1(event)
-        | Event::MariadbDeleteRowsCompressedV1(event) => {
-            object.uint("table_id", event.rows.table_id);
-            object.bytes("rows_compressed", event.rows.rows);
         }
         Event::StartV3(event)
         | Event::Load(event)
@@ -158,22 +145,13 @@ fn put_format(object: &mut Object<'_>, event: &FormatDescription<'_>) {
 }
 
 fn put_query(object: &mut Object<'_>, format: &Format, event: &Query<'_>) -> Result<(), DecodeError> {
-    let charset = put_query_head(object, format, event)?;
-    put_sql(object, charset, event.sql);
-    Ok(())
-}
-
-/// Everything but the statement itself; gives the statement's character set.
-fn put_query_head(
-    object: &mut Object<'_>,
-    format: &Format,
-    event: &Query<'_>,
-) -> Result<Option<Charset>, DecodeError> {
     object.uint("thread_id", event.thread_id);
     object.uint("exec_time", event.exec_time);
     object.uint("error_code", event.error_code);
     object.text_or_bytes("database", event.database);
-    session::put(object, format, &event.status)
+    let charset = session::put(object, format, &event.status)?;
+    put_sql(object, charset, event.sql);
+    Ok(())
 }
 
 /// A statement is text in the client's character set, but may hold bytes of others: those show as U+FFFD, and the
@@ -347,14 +325,28 @@ fn put_view_change(object: &mut Object<'_>, event: &ViewChange<'_>) {
     object.bytes("certification", event.certification);
 }
 
-fn put_mariadb_gtid(object: &mut Object<'_>, event: &MariadbGtidEvent<'_>) {
+fn put_mariadb_gtid(object: &mut Object<'_>, event: &MariadbGtidEvent<'_>) -> Result<(), DecodeError> {
     object.uint("sequence_number", event.sequence_number);
     object.uint("domain_id", event.domain_id);
     object.uint("flags", event.flags);
-    if let Ok(Some(commit_id)) = event.details().map(|details| details.commit_id) {
+    let details = event.details()?;
+    if let Some(commit_id) = details.commit_id {
         object.uint("commit_id", commit_id);
     }
-    if event.rest.iter().any(|byte| *byte != 0) {
-        object.bytes("rest", event.rest);
+    if let Some(xid) = &details.xid {
+        object.text("xid", xid.to_string());
     }
+    if details.extra_flags != 0 {
+        object.uint("extra_flags", details.extra_flags);
+    }
+    if let Some(engines) = details.extra_engines {
+        object.uint("extra_engines", engines);
+    }
+    if let Some(number) = details.alter_sequence_number {
+        object.uint("alter_sequence_number", number);
+    }
+    if details.rest.iter().any(|byte| *byte != 0) {
+        object.bytes("rest", details.rest);
+    }
+    Ok(())
 }
