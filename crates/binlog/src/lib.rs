@@ -26,6 +26,8 @@ mod collation;
 mod column;
 mod cursor;
 mod decimal;
+#[cfg(feature = "ciphers")]
+pub mod encryption;
 mod error;
 mod event;
 pub mod events;

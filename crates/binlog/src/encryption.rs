@@ -1,0 +1,381 @@
+//! Encrypted logs: what stands in front of them, and the cipher that they are under.
+//!
+//! An encrypted log is a header of 512 bytes and then a log under AES-256-CTR, from its magic on. The key of the log
+//! comes from a password that stands in the header, itself under AES-256-CBC with a key of the server's keyring.
+//! When that key is rotated, the server writes a new header in place and leaves the log as it is.
+//!
+//! Positions in the log, and so in everything that speaks of it, do not count the header.
+
+mod keyring;
+
+use std::fmt;
+
+use aes::Aes256;
+use cbc::cipher::{BlockModeDecrypt, BlockModeEncrypt, KeyIvInit};
+use ctr::Ctr64BE;
+use ctr::cipher::{StreamCipher, StreamCipherSeek};
+use sha2::{Digest, Sha512};
+
+pub use self::keyring::{Keyring, KeyringError, KeyringKey};
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Reason};
+use crate::framer::MAGIC_ENCRYPTED;
+
+/// Bytes in front of an encrypted log.
+pub const ENCRYPTED_HEADER_SIZE: usize = 512;
+
+/// Bytes in a key of the keyring that opens logs.
+pub const KEY_SIZE: usize = 32;
+
+const PASSWORD_SIZE: usize = 32;
+const IV_SIZE: usize = 16;
+
+/// What stands in front of an encrypted log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncryptedHeader {
+    /// Which key of the keyring opens it: `MySQLReplicationKey_UUID_NUMBER`.
+    key_id: Vec<u8>,
+    password: [u8; PASSWORD_SIZE],
+    iv: [u8; IV_SIZE],
+}
+
+/// Why a log does not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The keyring has no key of that name.
+    MissingKey {
+        /// The name.
+        key_id: String,
+        /// Those that it has.
+        known: Vec<String>,
+    },
+    /// The keyring's key is no AES-256 key.
+    KeySize {
+        /// Its name.
+        key_id: String,
+        /// Its bytes.
+        found: usize,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MissingKey { key_id, known } if known.is_empty() => {
+                write!(out, "the key {key_id} is not in the keyring, which has no keys for logs")
+            }
+            Self::MissingKey { key_id, known } => {
+                write!(out, "the key {key_id} is not in the keyring, which has {}", known.join(", "))
+            }
+            Self::KeySize { key_id, found } => {
+                write!(out, "the key {key_id} has {found} bytes, wanted {KEY_SIZE}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+const VERSION: u8 = 1;
+const FIELD_END: u8 = 0;
+const FIELD_KEY_ID: u8 = 1;
+const FIELD_PASSWORD: u8 = 2;
+const FIELD_IV: u8 = 3;
+
+// size  field
+//    4  magic
+//    1  version: 1
+//       fields, each with its type in one byte in front:
+//    *  1: the key's name, its size in one byte in front
+//   32  2: the password, encrypted
+//   16  3: the initialisation vector for it
+//    *  zeros, up to 512 bytes
+impl EncryptedHeader {
+    /// Reads the first 512 bytes of an encrypted log.
+    ///
+    /// # Errors
+    ///
+    /// When the magic is not that of an encrypted log, the version or a field is unknown, a field is missing, or
+    /// something follows the last one.
+    pub fn decode(bytes: &[u8; ENCRYPTED_HEADER_SIZE]) -> Result<Self, DecodeError> {
+        let mut cursor = Cursor::new(bytes);
+        let magic = cursor.array()?;
+        if magic != MAGIC_ENCRYPTED {
+            let (field, found) = ("magic", u64::from(u32::from_be_bytes(magic)));
+            let wanted = "fd 62 69 6e, as encrypted logs begin";
+            return Err(DecodeError::new(0, Reason::Unexpected { field, found, wanted }));
+        }
+        if cursor.u8()? != VERSION {
+            let what = "an encrypted log of a newer version than 1";
+            return Err(DecodeError::new(MAGIC_ENCRYPTED.len(), Reason::Unsupported { what }));
+        }
+        let (mut key_id, mut password, mut iv) = (None, None, None);
+        while !cursor.is_empty() {
+            let at = cursor.clone();
+            match cursor.u8()? {
+                FIELD_END => break,
+                FIELD_KEY_ID => {
+                    let size = cursor.u8()?;
+                    key_id = Some(cursor.bytes(usize::from(size))?.to_vec());
+                }
+                FIELD_PASSWORD => password = Some(cursor.array()?),
+                FIELD_IV => iv = Some(cursor.array()?),
+                _ => {
+                    return Err(
+                        at.error(Reason::Unsupported { what: "a field of an encrypted log's header" })
+                    );
+                }
+            }
+        }
+        let padding = cursor.rest();
+        if let Some(index) = padding.iter().position(|byte| *byte != 0) {
+            let (field, found) = ("padding", u64::from(padding[index]));
+            let reason = Reason::Unexpected { field, found, wanted: "zeros to the header's end" };
+            return Err(DecodeError::new(cursor.offset() + index, reason));
+        }
+        let missing =
+            |field| cursor.error(Reason::Unexpected { field, found: 0, wanted: "a field of that name" });
+        Ok(Self {
+            key_id: key_id.ok_or_else(|| missing("key name"))?,
+            password: password.ok_or_else(|| missing("password"))?,
+            iv: iv.ok_or_else(|| missing("initialisation vector"))?,
+        })
+    }
+
+    /// The first 512 bytes of an encrypted log.
+    pub fn encode(&self) -> [u8; ENCRYPTED_HEADER_SIZE] {
+        let mut bytes = Vec::with_capacity(ENCRYPTED_HEADER_SIZE);
+        bytes.extend_from_slice(&MAGIC_ENCRYPTED);
+        bytes.push(VERSION);
+        // A name has 255 bytes at most: see `seal` and `decode`.
+        bytes.extend_from_slice(&[FIELD_KEY_ID, self.key_id.len() as u8]);
+        bytes.extend_from_slice(&self.key_id);
+        bytes.push(FIELD_PASSWORD);
+        bytes.extend_from_slice(&self.password);
+        bytes.push(FIELD_IV);
+        bytes.extend_from_slice(&self.iv);
+        let mut header = [0; ENCRYPTED_HEADER_SIZE];
+        header[..bytes.len()].copy_from_slice(&bytes);
+        header
+    }
+
+    /// A header for a log whose password is given, under a key of the keyring. Password and vector must be random,
+    /// and new for each log.
+    ///
+    /// # Errors
+    ///
+    /// When the key is no AES-256 key, or its name has more than 255 bytes.
+    pub fn seal(key: &KeyringKey, password: &FilePassword, iv: [u8; IV_SIZE]) -> Result<Self, OpenError> {
+        let key_bytes = aes_key(key)?;
+        let key_id = key.id.clone();
+        if key_id.len() > usize::from(u8::MAX) {
+            return Err(OpenError::MissingKey { key_id: key.name(), known: Vec::new() });
+        }
+        let mut sealed = password.0;
+        let mut cipher = cbc::Encryptor::<Aes256>::new(key_bytes.into(), &iv.into());
+        let (blocks, _) = sealed.as_chunks_mut::<16>();
+        blocks.iter_mut().for_each(|block| cipher.encrypt_block(block.into()));
+        Ok(Self { key_id, password: sealed, iv })
+    }
+
+    /// Which key of the keyring opens the log.
+    pub fn key_id(&self) -> &[u8] {
+        &self.key_id
+    }
+
+    /// The log's password, with the key that it names. A wrong key of the right size shows only in what comes out:
+    /// the log does not begin with its magic.
+    ///
+    /// # Errors
+    ///
+    /// When the keyring has no such key, or it is no AES-256 key.
+    pub fn open(&self, keyring: &Keyring) -> Result<FilePassword, OpenError> {
+        let Some(key) = keyring.key(&self.key_id) else {
+            let key_id = String::from_utf8_lossy(&self.key_id).into_owned();
+            let known = keyring.keys().iter().filter(|key| key.bytes.len() == KEY_SIZE).map(KeyringKey::name);
+            return Err(OpenError::MissingKey { key_id, known: known.collect() });
+        };
+        let mut password = self.password;
+        let mut cipher = cbc::Decryptor::<Aes256>::new(aes_key(key)?.into(), &self.iv.into());
+        let (blocks, _) = password.as_chunks_mut::<16>();
+        blocks.iter_mut().for_each(|block| cipher.decrypt_block(block.into()));
+        Ok(FilePassword(password))
+    }
+}
+
+fn aes_key(key: &KeyringKey) -> Result<&[u8; KEY_SIZE], OpenError> {
+    let found = key.bytes.len();
+    key.bytes.as_slice().try_into().map_err(|_| OpenError::KeySize { key_id: key.name(), found })
+}
+
+/// What one log's key comes from.
+#[derive(Clone, PartialEq, Eq)]
+pub struct FilePassword([u8; PASSWORD_SIZE]);
+
+impl fmt::Debug for FilePassword {
+    /// Without the password.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("FilePassword")
+    }
+}
+
+impl FilePassword {
+    /// From random bytes.
+    pub const fn new(bytes: [u8; PASSWORD_SIZE]) -> Self {
+        Self(bytes)
+    }
+
+    /// The cipher that the log is under.
+    pub fn cipher(&self) -> LogCipher {
+        let digest: [u8; 64] = Sha512::digest(self.0).into();
+        let mut key = [0; KEY_SIZE];
+        key.copy_from_slice(&digest[..KEY_SIZE]);
+        // The vector's second half is the block's number.
+        let mut iv = [0; IV_SIZE];
+        iv[..8].copy_from_slice(&digest[KEY_SIZE..KEY_SIZE + 8]);
+        LogCipher(Ctr64BE::new(&key.into(), &iv.into()))
+    }
+}
+
+/// The cipher that one log is under. It works in both directions, from any place on.
+pub struct LogCipher(Ctr64BE<Aes256>);
+
+impl fmt::Debug for LogCipher {
+    /// Without the key.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("LogCipher")
+    }
+}
+
+impl LogCipher {
+    /// Encrypts or decrypts in place the bytes of the log from `offset` on, the header not counted.
+    pub fn apply(&mut self, offset: u64, bytes: &mut [u8]) {
+        // A keystream has 2^68 bytes: no 64-bit offset lies beyond.
+        let _ = self.0.try_seek(offset);
+        let _ = self.0.try_apply_keystream(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+
+    use super::{
+        ENCRYPTED_HEADER_SIZE, EncryptedHeader, FilePassword, IV_SIZE, KEY_SIZE, Keyring, KeyringKey,
+        OpenError,
+    };
+    use crate::error::{DecodeError, Reason};
+    use crate::framer::{Framed, Framer, MAGIC};
+
+    fn samples() -> impl Iterator<Item = (PathBuf, Keyring)> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+        ["encrypted", "encrypted-compressed"].into_iter().flat_map(move |folder| {
+            let folder = root.join(folder);
+            let keyring = Keyring::parse(&std::fs::read(folder.join("keyring")).unwrap()).unwrap();
+            let index = std::fs::read_to_string(folder.join("binlog.index")).unwrap();
+            let logs: Vec<PathBuf> =
+                index.lines().map(|line| folder.join(line.trim_start_matches("./"))).collect();
+            assert!(!logs.is_empty());
+            logs.into_iter().map(move |log| (log, keyring.clone()))
+        })
+    }
+
+    fn header(bytes: &[u8]) -> [u8; ENCRYPTED_HEADER_SIZE] {
+        *bytes.first_chunk().unwrap()
+    }
+
+    #[test]
+    fn logs_of_a_real_server_open() {
+        for (path, keyring) in samples() {
+            let mut bytes = std::fs::read(&path).unwrap();
+            let head = EncryptedHeader::decode(&header(&bytes)).unwrap();
+            assert_eq!(head.encode(), header(&bytes));
+            let log = &mut bytes[ENCRYPTED_HEADER_SIZE..];
+            head.open(&keyring).unwrap().cipher().apply(0, log);
+            assert_eq!(log[..4], MAGIC);
+            let (mut framer, mut rest, mut count) = (Framer::new(), &log[4..], 0);
+            while let Framed::Event(raw) = framer.next(rest).unwrap() {
+                raw.verify().unwrap();
+                rest = &rest[raw.bytes().len()..];
+                count += 1;
+            }
+            assert!(rest.is_empty() && count > 3, "{}", path.display());
+        }
+    }
+
+    fn key(id: &[u8], size: usize) -> KeyringKey {
+        KeyringKey { id: id.to_vec(), user: Vec::new(), bytes: vec![0; size] }
+    }
+
+    #[test]
+    fn sealed_header_opens() {
+        let (password, iv) = (FilePassword::new([7; 32]), [9; IV_SIZE]);
+        let keyring = Keyring::new(vec![key(b"a", KEY_SIZE), key(b"short", 16)]);
+        let header = EncryptedHeader::seal(&keyring.keys()[0], &password, iv).unwrap();
+        assert_eq!(EncryptedHeader::decode(&header.encode()), Ok(header.clone()));
+        assert_eq!(header.open(&keyring), Ok(password.clone()));
+        let missing =
+            header.open(&Keyring::new(vec![key(b"b", KEY_SIZE), key(b"c", KEY_SIZE), key(b"d", 16)]));
+        let error = missing.unwrap_err();
+        assert_eq!(error, OpenError::MissingKey { key_id: "a".into(), known: vec!["b".into(), "c".into()] });
+        assert_eq!(error.to_string(), "the key a is not in the keyring, which has b, c");
+        let error = header.open(&Keyring::default()).unwrap_err().to_string();
+        assert_eq!(error, "the key a is not in the keyring, which has no keys for logs");
+        let error = header.open(&Keyring::new(vec![key(b"a", 16)])).unwrap_err().to_string();
+        assert_eq!(error, "the key a has 16 bytes, wanted 32");
+        assert!(EncryptedHeader::seal(&key(&[b'x'; 256], KEY_SIZE), &password, iv).is_err());
+        assert!(EncryptedHeader::seal(&key(&[b'x'; 255], KEY_SIZE), &password, iv).is_ok());
+        // Another user's key is not the server's.
+        let other = KeyringKey { user: b"joe".to_vec(), ..key(b"a", KEY_SIZE) };
+        assert!(header.open(&Keyring::new(vec![other])).is_err());
+    }
+
+    #[test]
+    fn faults_in_headers() {
+        let (path, _) = samples().next().unwrap();
+        let good = header(&std::fs::read(path).unwrap());
+        let check = |at: usize, byte: u8, offset: usize, what: fn(&Reason) -> bool| {
+            let mut bad = good;
+            bad[at] = byte;
+            let DecodeError { offset: found, reason } = EncryptedHeader::decode(&bad).unwrap_err();
+            assert!(found == offset && what(&reason), "byte {found}: {reason}");
+        };
+        check(0, 0xfe, 0, |reason| matches!(reason, Reason::Unexpected { field: "magic", .. }));
+        check(4, 2, 4, |reason| matches!(reason, Reason::Unsupported { .. }));
+        check(5, 9, 5, |reason| matches!(reason, Reason::Unsupported { .. }));
+        // The name's size: the next field then has no known type.
+        check(6, 57, 64, |reason| matches!(reason, Reason::Unsupported { .. }));
+        check(5, 0, 6, |reason| matches!(reason, Reason::Unexpected { field: "padding", .. }));
+        check(511, 1, 511, |reason| matches!(reason, Reason::Unexpected { field: "padding", .. }));
+        let mut empty = [0; ENCRYPTED_HEADER_SIZE];
+        empty[..5].copy_from_slice(&good[..5]);
+        let error = EncryptedHeader::decode(&empty).unwrap_err();
+        assert!(matches!(error.reason, Reason::Unexpected { field: "key name", .. }));
+    }
+
+    proptest! {
+        #[test]
+        fn any_part_of_a_log(start in 0_usize..5000, size in 0_usize..500, beyond in any::<u32>()) {
+            let password = FilePassword::new([3; 32]);
+            let base = u64::from(beyond) << 8;
+            let mut whole = vec![0; 5500];
+            password.cipher().apply(base, &mut whole);
+            let mut part = vec![0; size];
+            password.cipher().apply(base + start as u64, &mut part);
+            prop_assert_eq!(&part[..], &whole[start..start + size]);
+        }
+
+        #[test]
+        fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), ENCRYPTED_HEADER_SIZE), valid in 0_usize..100) {
+            let (path, _) = samples().next().unwrap();
+            let mut bytes = header(&bytes);
+            bytes[..valid].copy_from_slice(&std::fs::read(path).unwrap()[..valid]);
+            if let Ok(header) = EncryptedHeader::decode(&bytes) {
+                prop_assert_eq!(EncryptedHeader::decode(&header.encode()), Ok(header));
+            }
+        }
+    }
+}

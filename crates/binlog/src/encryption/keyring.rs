@@ -1,0 +1,286 @@
+//! Keyrings: the files in which a server's keyring component or plugin keeps its keys.
+
+use std::fmt;
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+
+/// The keys of one keyring file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keyring {
+    keys: Vec<KeyringKey>,
+}
+
+/// One key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyringKey {
+    /// Its name.
+    pub id: Vec<u8>,
+    /// Whose it is; empty for the server's own.
+    pub user: Vec<u8>,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl fmt::Debug for KeyringKey {
+    /// Without the key.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "KeyringKey({}, {} bytes)", self.name(), self.bytes.len())
+    }
+}
+
+impl KeyringKey {
+    /// Its name as text.
+    pub fn name(&self) -> String {
+        String::from_utf8_lossy(&self.id).into_owned()
+    }
+}
+
+/// Why a file is no keyring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyringError {
+    /// It begins like no keyring that is known here.
+    Unknown,
+    /// It begins as a component_keyring_file data file, and does not go on as one.
+    Component {
+        /// What is wrong. Never what stands there.
+        message: String,
+    },
+    /// It begins as a keyring_file file, and does not go on as one.
+    Plugin(DecodeError),
+    /// The digest at the end of a keyring_file file is not that of its keys.
+    Digest,
+}
+
+impl fmt::Display for KeyringError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => out.write_str(
+                "this is neither a data file of component_keyring_file (JSON) nor one of the plugin keyring_file",
+            ),
+            Self::Component { message } => write!(out, "this data file of component_keyring_file is corrupt: {message}"),
+            Self::Plugin(error) => write!(out, "this data file of the plugin keyring_file is corrupt: {error}"),
+            Self::Digest => {
+                out.write_str("this data file of the plugin keyring_file is corrupt: its digest does not fit its keys")
+            }
+        }
+    }
+}
+
+impl std::error::Error for KeyringError {}
+
+impl Keyring {
+    /// Reads a keyring file of either kind: the data file of `component_keyring_file` or of the old plugin
+    /// `keyring_file`.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are no such file.
+    pub fn parse(bytes: &[u8]) -> Result<Self, KeyringError> {
+        match bytes {
+            _ if bytes.starts_with(PLUGIN_HEAD) => parse_plugin(bytes),
+            _ if bytes.trim_ascii_start().starts_with(b"{") => parse_component(bytes),
+            _ => Err(KeyringError::Unknown),
+        }
+    }
+
+    /// With these keys.
+    pub fn new(keys: Vec<KeyringKey>) -> Self {
+        Self { keys }
+    }
+
+    /// All keys, in the file's order.
+    pub fn keys(&self) -> &[KeyringKey] {
+        &self.keys
+    }
+
+    /// The server's key of this name.
+    pub fn key(&self, id: &[u8]) -> Option<&KeyringKey> {
+        self.keys.iter().find(|key| key.id == id && key.user.is_empty())
+    }
+}
+
+#[derive(Deserialize)]
+struct ComponentFile {
+    version: String,
+    elements: Vec<ComponentElement>,
+}
+
+#[derive(Deserialize)]
+struct ComponentElement {
+    user: String,
+    data_id: String,
+    data: String,
+}
+
+fn parse_component(bytes: &[u8]) -> Result<Keyring, KeyringError> {
+    let corrupt = |message: String| KeyringError::Component { message };
+    let file: ComponentFile = serde_json::from_slice(bytes).map_err(|error| {
+        // serde_json quotes what it finds where it wants something else: it could be a key.
+        corrupt(format!("no such JSON as wanted at line {}, column {}", error.line(), error.column()))
+    })?;
+    if file.version != "1.0" {
+        return Err(corrupt("its version is not 1.0".to_owned()));
+    }
+    let keys = file.elements.into_iter().map(|element| match decode_hex(&element.data) {
+        Some(bytes) => {
+            Ok(KeyringKey { id: element.data_id.into_bytes(), user: element.user.into_bytes(), bytes })
+        }
+        None => Err(corrupt(format!("the data of {} is not hexadecimal", element.data_id))),
+    });
+    Ok(Keyring { keys: keys.collect::<Result<_, _>>()? })
+}
+
+fn decode_hex(text: &str) -> Option<Vec<u8>> {
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+}
+
+const PLUGIN_HEAD: &[u8] = b"Keyring file version:";
+const PLUGIN_VERSION_1: &[u8] = b"1.0";
+const PLUGIN_VERSION_2: &[u8] = b"2.0";
+const PLUGIN_END: &[u8] = b"EOF";
+
+/// What keys in a plugin's file are exclusive-ored with, over and over.
+const PLUGIN_MASK: &[u8] = b"*305=Ljt0*!@$Hnm(*-9-w;:";
+
+// size  field
+//   24  `Keyring file version:2.0` (or 1.0)
+//       for each key:
+//    8  the size of all that belongs to it, padding included
+//    8  the size of its name
+//    8  the size of its type
+//    8  the size of its user
+//    8  the size of the key
+//    *  name, type, user, key (masked)
+//    *  padding, to a multiple of 8 bytes
+//    3  `EOF`
+//   32  2.0 only: the SHA-256 of all keys as they stand here
+fn parse_plugin(bytes: &[u8]) -> Result<Keyring, KeyringError> {
+    let mut cursor = Cursor::new(bytes);
+    let mut take = |count| cursor.bytes(count).map_err(KeyringError::Plugin);
+    take(PLUGIN_HEAD.len())?;
+    let has_digest = match take(PLUGIN_VERSION_2.len())? {
+        PLUGIN_VERSION_1 => false,
+        PLUGIN_VERSION_2 => true,
+        _ => return Err(KeyringError::Unknown),
+    };
+    let (mut keys, start) = (Vec::new(), cursor.offset());
+    while !cursor.rest().starts_with(PLUGIN_END) {
+        keys.push(read_plugin_key(&mut cursor).map_err(KeyringError::Plugin)?);
+    }
+    let covered = &bytes[start..cursor.offset()];
+    cursor.bytes(PLUGIN_END.len()).map_err(KeyringError::Plugin)?;
+    if has_digest {
+        let stored: [u8; 32] = cursor.array().map_err(KeyringError::Plugin)?;
+        // What stands behind no keys at all is not a digest of them.
+        if !keys.is_empty() && stored != <[u8; 32]>::from(Sha256::digest(covered)) {
+            return Err(KeyringError::Digest);
+        }
+    }
+    cursor.finish().map_err(KeyringError::Plugin)?;
+    Ok(Keyring { keys })
+}
+
+fn read_plugin_key(cursor: &mut Cursor<'_>) -> Result<KeyringKey, DecodeError> {
+    let start = cursor.offset();
+    let mut size = || cursor.u64().map(|size| usize::try_from(size).unwrap_or(usize::MAX));
+    let (all_size, id_size, type_size) = (size()?, size()?, size()?);
+    let (user_size, key_size) = (size()?, size()?);
+    let id = cursor.bytes(id_size)?.to_vec();
+    cursor.bytes(type_size)?;
+    let user = cursor.bytes(user_size)?.to_vec();
+    let masked = cursor.bytes(key_size)?;
+    let bytes = masked.iter().zip(PLUGIN_MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect();
+    let read = cursor.offset() - start;
+    cursor.bytes(all_size.saturating_sub(read))?;
+    Ok(KeyringKey { id, user, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, proptest};
+    use sha2::{Digest, Sha256};
+
+    use super::{Keyring, KeyringError, PLUGIN_MASK};
+
+    fn plugin_key(id: &[u8], kind: &[u8], user: &[u8], key: &[u8]) -> Vec<u8> {
+        let size = 40 + id.len() + kind.len() + user.len() + key.len();
+        let padded = size.next_multiple_of(8);
+        let sizes = [padded, id.len(), kind.len(), user.len(), key.len()];
+        let mut bytes: Vec<u8> = sizes.iter().flat_map(|size| (*size as u64).to_le_bytes()).collect();
+        bytes.extend([id, kind, user].concat());
+        bytes.extend(key.iter().zip(PLUGIN_MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        bytes.resize(padded, 0);
+        bytes
+    }
+
+    fn plugin_file(version: &str, keys: &[u8], digest: &[u8]) -> Vec<u8> {
+        [b"Keyring file version:", version.as_bytes(), keys, b"EOF", digest].concat()
+    }
+
+    #[test]
+    fn files_of_the_plugin() {
+        let keys = [
+            plugin_key(b"MySQLReplicationKey_x_1", b"AES", b"", &[5; 32]),
+            plugin_key(b"mine", b"AES", b"joe@%", b"0123456789abcdef"),
+        ]
+        .concat();
+        let digest = Sha256::digest(&keys);
+        for file in [plugin_file("2.0", &keys, &digest), plugin_file("1.0", &keys, &[])] {
+            let keyring = Keyring::parse(&file).unwrap();
+            assert_eq!(keyring.key(b"MySQLReplicationKey_x_1").unwrap().bytes, [5; 32]);
+            assert_eq!(keyring.keys()[1].bytes, b"0123456789abcdef");
+            assert_eq!(keyring.keys()[1].user, b"joe@%");
+            assert_eq!(keyring.key(b"mine"), None);
+            assert_eq!(keyring.keys().len(), 2);
+            for cut in 0..file.len() {
+                assert!(Keyring::parse(&file[..cut]).is_err(), "{cut}");
+            }
+            let long = [&file[..], b"x"].concat();
+            assert!(matches!(Keyring::parse(&long), Err(KeyringError::Plugin(_))));
+        }
+        assert_eq!(Keyring::parse(&plugin_file("2.0", &keys, &[0; 32])), Err(KeyringError::Digest));
+        assert_eq!(Keyring::parse(&plugin_file("3.0", &keys, &[])), Err(KeyringError::Unknown));
+        let empty = plugin_file("2.0", &[], b"01234567890123456789012345678901");
+        assert_eq!(Keyring::parse(&empty), Ok(Keyring::default()));
+    }
+
+    #[test]
+    fn files_of_the_component() {
+        let file = |data: &str| {
+            format!(
+                r#"{{"version":"1.0","elements":[{{"user":"","data_id":"a","data_type":"AES","data":"{data}","extension":[]}}]}}"#
+            )
+        };
+        let keyring = Keyring::parse(file("00fFA1").as_bytes()).unwrap();
+        assert_eq!(keyring.key(b"a").unwrap().bytes, [0x00, 0xff, 0xa1]);
+        assert_eq!(format!("{keyring:?}"), "Keyring { keys: [KeyringKey(a, 3 bytes)] }");
+        let check = |text: &str, wanted: &str| {
+            let error = Keyring::parse(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.ends_with(wanted), "{error}");
+        };
+        check(&file("0g"), "the data of a is not hexadecimal");
+        check(&file("123"), "the data of a is not hexadecimal");
+        check(&file("é"), "the data of a is not hexadecimal");
+        check(&file("\u{1F511}"), "the data of a is not hexadecimal");
+        check(r#"{"version":"1.1","elements":[]}"#, "its version is not 1.0");
+        check(r#"{"version":"1.0","elements":["SECRET"]}"#, "no such JSON as wanted at line 1, column 37");
+        check("", "nor one of the plugin keyring_file");
+        check("SECRET", "nor one of the plugin keyring_file");
+        assert_eq!(Keyring::parse(b" {\"version\":\"1.0\",\"elements\":[]}\n"), Ok(Keyring::default()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200), plugin in any::<bool>()) {
+            let head = if plugin { &b"Keyring file version:1.0"[..] } else { b"{\"version\"" };
+            let _ = Keyring::parse(&[head, &bytes].concat());
+        }
+    }
+}
