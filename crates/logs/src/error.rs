@@ -2,6 +2,7 @@
 
 use std::io;
 
+use binlog::encryption::{KeyringError, OpenError};
 use binlog::{DecodeError, PayloadError};
 
 use crate::reader::Torn;
@@ -28,6 +29,40 @@ pub enum Error {
         name: String,
         /// Its first bytes.
         found: [u8; 4],
+    },
+    /// It is encrypted, and there is no keyring.
+    #[error("{name} is encrypted with the key {key_id}: it takes the keyring file of its server to read it")]
+    Encrypted {
+        /// The file, or what else it is.
+        name: String,
+        /// The key's name.
+        key_id: String,
+    },
+    /// It is encrypted, and the keyring does not open it.
+    #[error("{name} is encrypted: {error}")]
+    MissingKey {
+        /// The file, or what else it is.
+        name: String,
+        /// What is missing.
+        #[source]
+        error: OpenError,
+    },
+    /// It is encrypted, and what comes out is no log.
+    #[error("{name} is encrypted with a key {key_id} that is not the one of that name in this keyring")]
+    WrongKey {
+        /// The file, or what else it is.
+        name: String,
+        /// The key's name.
+        key_id: String,
+    },
+    /// A file is no keyring.
+    #[error("{name}: {error}")]
+    Keyring {
+        /// The file.
+        name: String,
+        /// What is wrong with it.
+        #[source]
+        error: KeyringError,
     },
     /// Something in it is not as it must be.
     #[error("{name} at {offset}: {error}")]

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Stdin, copy, sink};
 use std::path::Path;
 
+use binlog::encryption::LogCipher;
+
 use crate::error::Error;
 
 /// How much is read at a time when nobody wants more.
@@ -15,6 +17,8 @@ pub(crate) struct Input {
     source: Source,
     /// Bytes read so far.
     position: u64,
+    /// What everything from a place on is under.
+    cipher: Option<(LogCipher, u64)>,
 }
 
 #[derive(Debug)]
@@ -35,11 +39,11 @@ pub(crate) enum Patience {
 impl Input {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(|cause| Error::io("open", &path.display().to_string(), cause))?;
-        Ok(Self { source: Source::File(file), position: 0 })
+        Ok(Self { source: Source::File(file), position: 0, cipher: None })
     }
 
     pub(crate) fn stdin() -> Self {
-        Self { source: Source::Stdin(io::stdin()), position: 0 }
+        Self { source: Source::Stdin(io::stdin()), position: 0, cipher: None }
     }
 
     /// Appends up to `count` bytes; fewer only at the end, or if patience allows. Gives how many.
@@ -50,9 +54,17 @@ impl Input {
             (Source::Stdin(stdin), Patience::Full) => stdin.lock().take(count as u64).read_to_end(out),
             (Source::Stdin(stdin), Patience::Some) => read_some(stdin, count.min(READ_SIZE), out),
         };
+        if let Some((cipher, start)) = &mut self.cipher {
+            cipher.apply(self.position - *start, &mut out[old..]);
+        }
         let read = out.len() - old;
         self.position += read as u64;
         result.map(|_| read)
+    }
+
+    /// What follows is encrypted.
+    pub(crate) fn decrypt_from_here(&mut self, cipher: LogCipher) {
+        self.cipher = Some((cipher, self.position));
     }
 
     /// Passes over `count` bytes. Gives how many there were.

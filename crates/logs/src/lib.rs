@@ -3,6 +3,7 @@
 //! | to | use |
 //! |---|---|
 //! | read one log, event by event or in chunks for other threads | [`LogReader`] |
+//! | read an encrypted log | [`read_keyring`], [`LogReader::with_keyring`] |
 //! | read in order, work in parallel, hand on in order, bounded in bytes | [`ordered`](ordered::ordered) |
 //!
 //! A transaction payload too large for memory is read in pieces: [`LargePayload`].
@@ -18,11 +19,13 @@
 mod chunk;
 mod error;
 mod input;
+mod keyring;
 mod large;
 pub mod ordered;
 mod reader;
 
 pub use crate::chunk::{Chunk, LogEvent};
 pub use crate::error::Error;
+pub use crate::keyring::read_keyring;
 pub use crate::large::{LargeEnd, LargeEvents, LargePayload};
 pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};

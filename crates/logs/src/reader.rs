@@ -4,8 +4,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, Keyring};
 use binlog::{
-    Checksum, Cursor, EventType, Flags, Format, Framed, Framer, HEADER_SIZE, Header, MAGIC, RawEvent,
+    Checksum, Cursor, EventType, Flags, Format, Framed, Framer, HEADER_SIZE, Header, MAGIC, MAGIC_ENCRYPTED,
+    RawEvent,
 };
 
 use crate::chunk::{Chunk, LogEvent, LogPlace};
@@ -29,6 +31,9 @@ pub struct LogReader {
     place: LogPlace,
     /// Is the magic read?
     begun: bool,
+    keyring: Option<Arc<Keyring>>,
+    /// The name of the key, if the log is encrypted.
+    decrypting: Option<String>,
     kind: LogKind,
     in_use: bool,
     closed: bool,
@@ -133,6 +138,8 @@ impl LogReader {
             tail: Vec::new(),
             place: LogPlace { number: 0, offset: 0 },
             begun: false,
+            keyring: None,
+            decrypting: None,
             kind: LogKind::Binary,
             in_use: false,
             closed: false,
@@ -141,6 +148,13 @@ impl LogReader {
             large_end: None,
             recycler: Recycler::default(),
         }
+    }
+
+    /// Opens the log with a key of this keyring, should it be encrypted. To be called before anything is read.
+    #[must_use]
+    pub fn with_keyring(mut self, keyring: Arc<Keyring>) -> Self {
+        self.keyring = Some(keyring);
+        self
     }
 
     /// The next event, lent until the next call.
@@ -281,6 +295,11 @@ impl LogReader {
         self.current.as_ref().map(Chunk::format).or(self.format.as_ref())
     }
 
+    /// Is the log encrypted? Known once its first event has been read.
+    pub const fn is_encrypted(&self) -> bool {
+        self.decrypting.is_some()
+    }
+
     /// Who wrote the log, once its first event has been read.
     pub const fn kind(&self) -> LogKind {
         self.kind
@@ -323,18 +342,24 @@ impl LogReader {
         }
     }
 
-    /// Reads the magic; is it there yet?
+    /// Reads the magic, and before it the header of an encrypted log; is it there yet?
     fn begin(&mut self) -> Result<bool, Error> {
-        while self.tail.len() < MAGIC.len() {
-            let wanted = MAGIC.len() - self.tail.len();
-            let read = self.input.read(wanted, Patience::Full, &mut self.tail);
-            if read.map_err(|cause| Error::io("read", &self.name, cause))? == 0 {
+        if !self.read_head(MAGIC.len())? {
+            return Ok(false);
+        }
+        if self.tail.starts_with(&MAGIC_ENCRYPTED) && self.decrypting.is_none() {
+            if !self.read_head(ENCRYPTED_HEADER_SIZE)? {
                 return Ok(false);
             }
+            self.begin_decrypting()?;
+            return self.begin();
         }
-        match self.tail.first_chunk() {
-            Some(&MAGIC) => {}
-            found => {
+        match (self.tail.first_chunk(), &self.decrypting) {
+            (Some(&MAGIC), _) => {}
+            (_, Some(key_id)) => {
+                return Err(Error::WrongKey { name: self.name.clone(), key_id: key_id.clone() });
+            }
+            (found, None) => {
                 let found = found.copied().unwrap_or_default();
                 return Err(Error::NotALog { name: self.name.clone(), found });
             }
@@ -343,6 +368,33 @@ impl LogReader {
         self.place.offset = MAGIC.len() as u64;
         self.begun = true;
         Ok(true)
+    }
+
+    /// Reads until the tail has `size` bytes; has it?
+    fn read_head(&mut self, size: usize) -> Result<bool, Error> {
+        while self.tail.len() < size {
+            let read = self.input.read(size - self.tail.len(), Patience::Full, &mut self.tail);
+            if read.map_err(|cause| Error::io("read", &self.name, cause))? == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn begin_decrypting(&mut self) -> Result<(), Error> {
+        let Some(header) = self.tail.first_chunk() else { unreachable!("the header has been read") };
+        let header = EncryptedHeader::decode(header);
+        let header = header.map_err(|error| Error::Corrupt { name: self.name.clone(), offset: 0, error })?;
+        let key_id = String::from_utf8_lossy(header.key_id()).into_owned();
+        let Some(keyring) = &self.keyring else {
+            return Err(Error::Encrypted { name: self.name.clone(), key_id });
+        };
+        let password = header.open(keyring);
+        let password = password.map_err(|error| Error::MissingKey { name: self.name.clone(), error })?;
+        self.input.decrypt_from_here(password.cipher());
+        self.tail.clear();
+        self.decrypting = Some(key_id);
+        Ok(())
     }
 
     /// Fills the run with whole events.

@@ -1,6 +1,7 @@
 //! Tests on files.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
+mod encrypted;
 mod large;
 mod make;
 mod reader;

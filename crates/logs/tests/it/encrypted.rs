@@ -1,0 +1,119 @@
+//! Encrypted logs of a real server.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use binlog::encryption::{EncryptedHeader, FilePassword, Keyring, KeyringKey};
+use logs::{End, LogReader, Next, read_keyring};
+
+use crate::make::{Logs, QUERY, STOP, event, format, log};
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(name)
+}
+
+#[test]
+fn samples_open() {
+    for name in ["encrypted", "encrypted-compressed"] {
+        let keyring = Arc::new(read_keyring(folder(name).join("keyring")).unwrap());
+        for number in 1..=3 {
+            let log = folder(name).join(format!("binlog.00000{number}"));
+            let mut reader = LogReader::open(&log).unwrap().with_keyring(Arc::clone(&keyring));
+            let mut count = 0;
+            let end = loop {
+                match reader.next_event().unwrap() {
+                    Next::Some(event) => {
+                        event.raw.verify().unwrap();
+                        // The header in front does not count.
+                        assert_eq!(event.end(), u64::from(event.raw.header().next_position));
+                        count += 1;
+                    }
+                    Next::End(end) => break end,
+                }
+            };
+            assert!(count > 3 && end == End::Closed && reader.is_encrypted());
+            assert_eq!(reader.position() + 512, fs::metadata(&log).unwrap().len());
+        }
+    }
+}
+
+#[test]
+fn skips_go_by_the_log() {
+    let keyring = Arc::new(read_keyring(folder("encrypted").join("keyring")).unwrap());
+    let open = || {
+        let path = folder("encrypted").join("binlog.000001");
+        let mut reader = LogReader::open(path).unwrap().with_keyring(Arc::clone(&keyring));
+        assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
+        reader
+    };
+    let mut all = open();
+    while let Ok(Next::Some(event)) = all.next_event() {
+        let mut reader = open();
+        reader.skip_to(event.offset).unwrap();
+        let Ok(Next::Some(found)) = reader.next_event() else { panic!("nothing at {}", event.offset) };
+        assert_eq!(found, event);
+    }
+}
+
+fn message(path: &Path, keyring: Option<Keyring>) -> String {
+    let mut reader = LogReader::open(path).unwrap();
+    if let Some(keyring) = keyring {
+        reader = reader.with_keyring(Arc::new(keyring));
+    }
+    let text = reader.next_event().unwrap_err().to_string();
+    text[text.find(" is encrypted").unwrap()..].to_owned()
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let log = folder("encrypted").join("binlog.000001");
+    let id = "MySQLReplicationKey_5ea5ca5e-0001-4000-8000-000000000001_2";
+    assert_eq!(
+        message(&log, None),
+        format!(" is encrypted with the key {id}: it takes the keyring file of its server to read it")
+    );
+    let key = |id: &[u8]| KeyringKey { id: id.to_vec(), user: Vec::new(), bytes: vec![1; 32] };
+    assert_eq!(
+        message(&log, Some(Keyring::new(vec![key(b"other_1"), key(b"other_2")]))),
+        format!(" is encrypted: the key {id} is not in the keyring, which has other_1, other_2")
+    );
+    assert_eq!(
+        message(&log, Some(Keyring::new(vec![key(id.as_bytes())]))),
+        format!(" is encrypted with a key {id} that is not the one of that name in this keyring")
+    );
+}
+
+#[test]
+fn encrypted_log_may_be_torn_and_grow() {
+    let key = KeyringKey { id: b"k".to_vec(), user: Vec::new(), bytes: vec![0; 32] };
+    let password = FilePassword::new([4; 32]);
+    let header = EncryptedHeader::seal(&key, &password, [5; 16]).unwrap().encode();
+    let mut body = log(&[format(0), event(QUERY, 0, b"one"), event(STOP, 0, b"")]);
+    let size = body.len();
+    password.cipher().apply(0, &mut body);
+    let whole = [&header[..], &body].concat();
+    let logs = Logs::new();
+    logs.write(&[]);
+    let mut reader = logs.open().with_keyring(Arc::new(Keyring::new(vec![key])));
+    let mut found = 0;
+    for cut in 0..=whole.len() {
+        logs.write(&whole[..cut]);
+        while let Next::Some(event) = reader.next_event().unwrap() {
+            found += event.raw.bytes().len();
+        }
+    }
+    assert_eq!(found, size - 4);
+    assert!(matches!(reader.next_event(), Ok(Next::End(End::Closed))));
+}
+
+#[test]
+fn keyrings_that_are_none() {
+    let logs = Logs::new();
+    logs.write(b"nothing");
+    let path = logs.folder.path().join("binlog.000001");
+    let error = read_keyring(&path).unwrap_err().to_string();
+    assert!(error.ends_with("binlog.000001: this is neither a data file of component_keyring_file (JSON) nor one of the plugin keyring_file"), "{error}");
+    let error = read_keyring(path.with_file_name("none")).unwrap_err().to_string();
+    assert!(error.starts_with("could not read the keyring "), "{error}");
+}
