@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`program`] | a program under comparison: the real `mysqlbinlog`, or `bintide` under that name |
 //! | [`compare`] | one run of both, and the first difference |
+//! | [`large`] | a log of many megabytes |
 //! | [`logs`] | the logs to run on: the samples, and what a server just wrote |
 //! | [`options`] | every option that `mysqlbinlog --help` lists, and arguments drawn from them |
 //! | [`identity`] | many runs with arguments drawn at random |
@@ -14,6 +15,7 @@
 
 pub mod compare;
 pub mod identity;
+pub mod large;
 pub mod logs;
 pub mod options;
 pub mod program;

@@ -10,7 +10,9 @@ mod measure;
 mod table;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
@@ -55,7 +57,7 @@ struct Case {
     bytes: u64,
     /// Ours first.
     contenders: Vec<Contender>,
-    /// Where the output goes: nowhere, or this file.
+    /// Where the output goes: nowhere, or into files of this folder, which must then be the same.
     output: Option<PathBuf>,
     goal: Goal,
 }
@@ -101,11 +103,25 @@ fn run_case(case: &Case, runs: usize) -> Result<Vec<Vec<Measured>>> {
     let mut measured: Vec<Vec<Measured>> = case.contenders.iter().map(|_| Vec::new()).collect();
     for _ in 0..runs {
         for (contender, measured) in case.contenders.iter().zip(&mut measured) {
-            let run = run_measured(&contender.command, case.output.as_deref());
+            let output = case.output.as_ref().map(|folder| folder.join(contender.name));
+            let run = run_measured(&contender.command, output.as_deref());
             measured.push(run.with_context(|| format!("could not measure {}", contender.name))?);
         }
     }
+    if let Some(folder) = &case.output {
+        compare_outputs(case, folder)?;
+    }
     Ok(measured)
+}
+
+/// A contender that is fast and wrong has not won.
+fn compare_outputs(case: &Case, folder: &Path) -> Result<()> {
+    let files: Vec<PathBuf> = case.contenders.iter().map(|contender| folder.join(contender.name)).collect();
+    for other in &files[1..] {
+        let status = Command::new("cmp").arg(&files[0]).arg(other).status().context("could not run cmp")?;
+        ensure!(status.success(), "the outputs differ");
+    }
+    files.iter().try_for_each(fs::remove_file).context("could not remove the outputs")
 }
 
 /// The library's own bench, on the logs of the workloads with the smallest and with ordinary rows.

@@ -22,13 +22,13 @@ const MEMORY_MAX: u64 = 200_000_000;
 /// `dump` and `mysqlbinlog`.
 pub(super) fn dump() -> Result<Vec<Case>> {
     let (bintide, mysqlbinlog) = (bintide()?, mysqlbinlog()?);
-    let file = testkit::target_dir().join("bench/output.sql");
-    fs::create_dir_all(testkit::target_dir().join("bench"))?;
+    let folder = testkit::target_dir().join("bench/output");
+    fs::create_dir_all(&folder)?;
     let mut cases = Vec::new();
     for (workload, form) in all() {
         let log = log(workload, form)?;
         for (options, words) in [(&["-vv"][..], "-vv"), (&[][..], "no -v")] {
-            for (output, place) in [(None, "/dev/null"), (Some(&file), "file")] {
+            for (output, place) in [(None, "/dev/null"), (Some(&folder), "file")] {
                 let run = |program: &[OsString]| words_of(program, options, &log);
                 let contenders = vec![
                     Contender {

@@ -1,0 +1,17 @@
+//! Records logs under random SQL: `cargo run -p bintide-e2e --example record -- FOLDER SEED [COUNT]`.
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+fn main() -> Result<()> {
+    let mut arguments = env::args().skip(1);
+    let folder = PathBuf::from(arguments.next().context("which folder?")?);
+    let seed: u64 = arguments.next().context("which seed?")?.parse()?;
+    let count: u64 = arguments.next().map_or(Ok(1), |text| text.parse())?;
+    for seed in seed..seed + count {
+        e2e::workload::record(seed, &format!("workload-{seed}"), &folder)?;
+    }
+    Ok(())
+}
