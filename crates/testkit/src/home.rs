@@ -49,7 +49,8 @@ impl Package {
     /// Debian suite, packages wanted with all they need, packages wanted alone.
     fn debian(self) -> (&'static str, &'static [&'static str], &'static [&'static str]) {
         match self {
-            Self::Mysql => ("sid", &["mysql-server-core", "mysql-client-core"], &[]),
+            // Time zones come along, since a small machine has none and both sides of a comparison need the same.
+            Self::Mysql => ("sid", &["mysql-server-core", "mysql-client-core"], &["tzdata"]),
             Self::MariaDb => {
                 ("bookworm", &["mariadb-server-core", "mariadb-client-core"], &["mariadb-client"])
             }
@@ -57,6 +58,9 @@ impl Package {
         }
     }
 }
+
+/// To be raised when what is fetched changes.
+const FETCH_REVISION: u32 = 2;
 
 /// A folder that holds the programs of a [`Package`], with all the libraries they need or without.
 #[derive(Clone, Debug)]
@@ -78,7 +82,8 @@ impl Home {
         if let Some(prefix) = env::var_os(package.variable()) {
             return Ok(Self { package, prefix: PathBuf::from(prefix), libraries: None });
         }
-        let root = cache::folder(package.name(), |folder| fetch(package, folder)).with_context(|| {
+        let name = format!("{}-{FETCH_REVISION}", package.name());
+        let root = cache::folder(&name, |folder| fetch(package, folder)).with_context(|| {
             format!(
                 "could not fetch {} from Debian; install it and set {} to its prefix, for example /usr",
                 package.name(),
@@ -98,6 +103,11 @@ impl Home {
     /// The folder that would be `/usr` were it installed.
     pub fn prefix(&self) -> &Path {
         &self.prefix
+    }
+
+    /// The folder of the time zones, for `TZDIR`.
+    pub fn time_zones(&self) -> PathBuf {
+        self.prefix.join("share/zoneinfo")
     }
 
     /// The path of a program.
