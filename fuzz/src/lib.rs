@@ -9,7 +9,7 @@ mod mutate;
 mod seeds;
 
 pub use crate::checks::{TARGETS, Target};
-pub use crate::mutate::{Dice, mutate};
+pub use crate::mutate::mutate;
 pub use crate::seeds::{Sample, findings, samples, seeds};
 
 /// Throws `bytes` at the target of this name.

@@ -1,34 +1,6 @@
 //! Small damage to real bytes, the same each time for the same seed.
 
-/// A stream of numbers that look random: SplitMix64, by Guy Steele, Doug Lea and Christine Flood.
-#[derive(Clone, Debug)]
-pub struct Dice {
-    state: u64,
-}
-
-impl Dice {
-    /// The same numbers for the same seed.
-    pub const fn new(seed: u64) -> Self {
-        Self { state: seed }
-    }
-
-    /// Any number.
-    pub const fn roll(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `end`; 0 if there is none.
-    pub const fn below(&mut self, end: usize) -> usize {
-        match end {
-            0 => 0,
-            end => (self.roll() % end as u64) as usize,
-        }
-    }
-}
+use testkit::Dice;
 
 /// Numbers at the edge of what fields hold.
 const EDGES: [u64; 16] = [

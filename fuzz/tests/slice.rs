@@ -2,7 +2,8 @@
 
 use std::panic::catch_unwind;
 
-use fuzz::{Dice, TARGETS, Target, findings, mutate, samples, seeds};
+use fuzz::{TARGETS, Target, findings, mutate, samples, seeds};
+use testkit::Dice;
 
 /// Damaged inputs for each target.
 const ROUNDS: u64 = 20_000;
