@@ -1,6 +1,7 @@
 //! What can go wrong with a log, and where.
 
 use std::io;
+use std::path::{Path, PathBuf};
 
 use binlog::encryption::{KeyringError, OpenError};
 use binlog::{DecodeError, PayloadError};
@@ -104,6 +105,42 @@ pub enum Error {
         /// Where the log ends.
         size: u64,
     },
+    /// A directory holds more than one thing that could be meant.
+    #[error("{name} has {what}: {}; name one of them", found.join(", "))]
+    Several {
+        /// The directory.
+        name: String,
+        /// What it has several of.
+        what: &'static str,
+        /// Which ones.
+        found: Vec<String>,
+    },
+    /// A directory or an index holds no logs.
+    #[error("{name} has no logs")]
+    NoLogs {
+        /// The directory or the index.
+        name: String,
+    },
+    /// A file is no index of logs.
+    #[error("{name} is no index of logs: a line of it cannot be a path")]
+    Index {
+        /// The file.
+        name: String,
+    },
+    /// Logs went before they were read.
+    #[error("the logs between {name} and {next} were purged before they were read")]
+    Purged {
+        /// The last one that was read.
+        name: String,
+        /// The next one that is there.
+        next: String,
+    },
+    /// The log went, and there is none behind it.
+    #[error("{name} was removed while it was followed, and no log comes behind it")]
+    Removed {
+        /// The file.
+        name: String,
+    },
     /// It was cut off while it was being read.
     #[error("{name} was cut off while it was read: {offset} bytes are read, and it has {size} bytes now")]
     Shrunk {
@@ -117,6 +154,12 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn several(folder: &Path, what: &'static str, found: &[PathBuf]) -> Self {
+        let names = found.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()));
+        let found = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        Self::Several { name: folder.display().to_string(), what, found }
+    }
+
     pub(crate) fn io(verb: &'static str, name: &str, cause: io::Error) -> Self {
         Self::Io { verb, name: name.to_owned(), cause }
     }

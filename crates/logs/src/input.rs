@@ -92,6 +92,21 @@ impl Input {
         Ok((metadata.is_file() && metadata.len() < self.position).then_some(metadata.len()))
     }
 
+    /// Has the file lost its name?
+    pub(crate) fn is_removed(&self) -> io::Result<bool> {
+        let Source::File(file) = &self.source else { return Ok(false) };
+        is_unlinked(file)
+    }
+
+    /// Goes back by `count` bytes of a file.
+    pub(crate) fn go_back(&mut self, count: u64) -> io::Result<()> {
+        if let Source::File(file) = &mut self.source {
+            self.position -= count;
+            file.seek(SeekFrom::Start(self.position))?;
+        }
+        Ok(())
+    }
+
     /// How many bytes follow. Of a stream nobody knows.
     pub(crate) fn rest_size(&self) -> io::Result<Option<u64>> {
         let Source::File(file) = &self.source else { return Ok(None) };
@@ -116,4 +131,15 @@ fn read_some(stdin: &mut Stdin, count: usize, out: &mut Vec<u8>) -> io::Result<u
     };
     out.truncate(old + *result.as_ref().unwrap_or(&0));
     result
+}
+
+#[cfg(unix)]
+fn is_unlinked(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt as _;
+    Ok(file.metadata()?.nlink() == 0)
+}
+
+#[cfg(not(unix))]
+fn is_unlinked(_: &File) -> io::Result<bool> {
+    Ok(false)
 }

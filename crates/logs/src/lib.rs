@@ -3,6 +3,8 @@
 //! | to | use |
 //! |---|---|
 //! | read one log, event by event or in chunks for other threads | [`LogReader`] |
+//! | find the logs of a directory or an index | [`Store`] |
+//! | follow a store that is being written to | [`Follower`] |
 //! | read an encrypted log | [`read_keyring`], [`LogReader::with_keyring`] |
 //! | read in order, work in parallel, hand on in order, bounded in bytes | [`ordered`](ordered::ordered) |
 //!
@@ -18,14 +20,18 @@
 
 mod chunk;
 mod error;
+mod follow;
 mod input;
 mod keyring;
 mod large;
 pub mod ordered;
 mod reader;
+mod store;
 
 pub use crate::chunk::{Chunk, LogEvent};
 pub use crate::error::Error;
+pub use crate::follow::Follower;
 pub use crate::keyring::read_keyring;
 pub use crate::large::{LargeEnd, LargeEvents, LargePayload};
 pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};
+pub use crate::store::Store;

@@ -310,6 +310,11 @@ impl LogReader {
         self.in_use
     }
 
+    /// Has the file been removed, so that nothing more comes?
+    pub(crate) fn is_removed(&self) -> Result<bool, Error> {
+        self.input.is_removed().map_err(|cause| Error::io("look at", &self.name, cause))
+    }
+
     /// An error that says that the log is torn, for callers that know that nothing more is coming.
     pub fn torn(&self, torn: Torn) -> Error {
         Error::Torn { name: self.name.clone(), torn }
@@ -402,7 +407,7 @@ impl LogReader {
         loop {
             if let Some(header) = large_payload(&run.bytes[run.end..], large) {
                 return match run.bounds.is_empty() {
-                    true => self.look_at_large(header, run.bytes.len()),
+                    true => self.look_at_large(header, run),
                     false => Ok(Stop::Full),
                 };
             }
@@ -421,12 +426,16 @@ impl LogReader {
     }
 
     /// A large payload that is torn, or not all written yet, must not be begun.
-    fn look_at_large(&self, header: Header, found: usize) -> Result<Stop, Error> {
+    fn look_at_large(&mut self, header: Header, run: &mut Run) -> Result<Stop, Error> {
         let rest = self.input.rest_size().map_err(|cause| Error::io("look at", &self.name, cause))?;
         let wanted = header.size as usize;
-        match rest.map(|rest| found.saturating_add(usize::try_from(rest).unwrap_or(usize::MAX))) {
-            Some(found) if found < wanted => {
-                self.check_size()?;
+        let found =
+            rest.map(|rest| run.bytes.len().saturating_add(usize::try_from(rest).unwrap_or(usize::MAX)));
+        match found {
+            Some(0..) if found < Some(wanted) => {
+                self.check_size(run)?;
+                // Less, if it has been cut off.
+                let found = found.filter(|_| !run.bytes.is_empty()).unwrap_or(0);
                 Ok(Stop::Torn { found, wanted })
             }
             _ => Ok(Stop::Large(header)),
@@ -494,16 +503,23 @@ impl LogReader {
         let read = self.input.read(target - have, patience, &mut run.bytes);
         let read = read.map_err(|cause| Error::io("read", &self.name, cause))?;
         if read == 0 {
-            self.check_size()?;
+            self.check_size(run)?;
         }
         Ok(read)
     }
 
-    fn check_size(&self) -> Result<(), Error> {
-        let shrunk_to = self.input.shrunk_to().map_err(|cause| Error::io("look at", &self.name, cause))?;
-        let (name, offset) = (self.name.clone(), self.input.position());
-        match shrunk_to {
-            Some(size) => Err(Error::Shrunk { name, offset, size }),
+    /// Is the file still as long as what was read of it? A server cuts a relay log back to its last whole event when
+    /// the connection breaks: what was read of an event that was not whole is forgotten then.
+    fn check_size(&mut self, run: &mut Run) -> Result<(), Error> {
+        let io = |cause| Error::io("look at", &self.name, cause);
+        let partial = (run.bytes.len() - run.end) as u64;
+        let offset = self.input.position();
+        match self.input.shrunk_to().map_err(io)? {
+            Some(size) if size + partial >= offset => {
+                run.bytes.truncate(run.end);
+                self.input.go_back(partial).map_err(io)
+            }
+            Some(size) => Err(Error::Shrunk { name: self.name.clone(), offset, size }),
             None => Ok(()),
         }
     }

@@ -5,3 +5,4 @@ mod encrypted;
 mod large;
 mod make;
 mod reader;
+mod store;

@@ -1,0 +1,168 @@
+//! A directory of logs: which there are, in which order.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// The logs of one server or of one replication channel, in order: those that an index lists, or, where there is none,
+/// those of one name in one directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    place: Place,
+    logs: Vec<PathBuf>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Index(PathBuf),
+    Folder(PathBuf),
+}
+
+impl Store {
+    /// Opens a directory, or an index: `binlog.index`, or the index of a relay log.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses, when a directory has several indexes or logs of several names and no index, or when it
+    /// has no logs.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        if !path.is_dir() {
+            return Self::read(Place::Index(path.to_owned()));
+        }
+        let mut indexes: Vec<PathBuf> = entries(path)?;
+        indexes.retain(|entry| entry.extension() == Some(OsStr::new("index")));
+        match indexes.as_slice() {
+            [] => Self::read(Place::Folder(path.to_owned())),
+            [index] => Self::read(Place::Index(index.clone())),
+            several => Err(Error::several(path, "indexes", several)),
+        }
+    }
+
+    /// The paths of the logs, oldest first.
+    pub fn logs(&self) -> &[PathBuf] {
+        &self.logs
+    }
+
+    /// The index, or where there is none the directory.
+    pub fn path(&self) -> &Path {
+        match &self.place {
+            Place::Index(path) | Place::Folder(path) => path,
+        }
+    }
+
+    /// Looks again: logs come and go.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::open`].
+    pub fn refresh(&mut self) -> Result<(), Error> {
+        *self = Self::read(self.place.clone())?;
+        Ok(())
+    }
+
+    /// The log behind `log`, which need not be there any more.
+    ///
+    /// # Errors
+    ///
+    /// When logs between the two have been purged.
+    pub fn after(&self, log: &Path) -> Result<Option<&Path>, Error> {
+        let name = log.file_name();
+        if let Some(index) = self.logs.iter().position(|other| other.file_name() == name) {
+            return Ok(self.logs.get(index + 1).map(PathBuf::as_path));
+        }
+        let number = |path: &Path| LogName::of(path).map(|name| name.number);
+        let last = number(log);
+        let next = self.logs.iter().find(|other| number(other) > last).map(PathBuf::as_path);
+        match next {
+            Some(next) if number(next) != last.map(|last| last + 1) => {
+                Err(Error::Purged { name: log.display().to_string(), next: next.display().to_string() })
+            }
+            next => Ok(next),
+        }
+    }
+
+    fn read(place: Place) -> Result<Self, Error> {
+        let logs = match &place {
+            Place::Index(path) => read_index(path)?,
+            Place::Folder(path) => list_folder(path)?,
+        };
+        if logs.is_empty() {
+            let (Place::Index(path) | Place::Folder(path)) = &place;
+            return Err(Error::NoLogs { name: path.display().to_string() });
+        }
+        Ok(Self { place, logs })
+    }
+}
+
+/// A line a log: absolute, or relative to the data directory, which need not be where the index is, and need not be
+/// the one that they lie in now.
+fn read_index(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    let text =
+        fs::read(path).map_err(|cause| Error::io("read the index", &path.display().to_string(), cause))?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    lines
+        .map(|line| {
+            let line = as_path(line).ok_or_else(|| Error::Index { name: path.display().to_string() })?;
+            let listed = folder.join(line);
+            // Copied elsewhere together, logs lie beside their index.
+            let beside = folder.join(line.file_name().unwrap_or(line.as_os_str()));
+            Ok(if !listed.exists() && beside.exists() { beside } else { listed })
+        })
+        .collect()
+}
+
+#[cfg(unix)]
+fn as_path(bytes: &[u8]) -> Option<&Path> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let is_path = !bytes.contains(&0);
+    is_path.then(|| Path::new(OsStr::from_bytes(bytes)))
+}
+
+#[cfg(not(unix))]
+fn as_path(bytes: &[u8]) -> Option<&Path> {
+    str::from_utf8(bytes).ok().filter(|text| !text.contains('\0')).map(Path::new)
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let list = || fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>();
+    let mut paths = list().map_err(|cause| Error::io("list", &folder.display().to_string(), cause))?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// Files that are numbered as logs are, all of the same name.
+fn list_folder(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let entries = entries(folder)?;
+    let mut logs: Vec<(LogName<'_>, &PathBuf)> =
+        entries.iter().filter_map(|path| Some((LogName::of(path)?, path))).collect();
+    logs.sort();
+    let mut bases: Vec<PathBuf> = logs.iter().map(|(name, _)| PathBuf::from(name.base)).collect();
+    bases.dedup();
+    if bases.len() > 1 {
+        return Err(Error::several(folder, "logs of several names and no index", &bases));
+    }
+    Ok(logs.into_iter().map(|(_, path)| path.clone()).collect())
+}
+
+/// A log's name: `binlog.000001`. Numbers grow beyond six digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LogName<'p> {
+    base: &'p str,
+    number: u64,
+}
+
+/// The fewest digits of a log's number.
+const NUMBER_SIZE_MIN: usize = 6;
+
+impl<'p> LogName<'p> {
+    fn of(path: &'p Path) -> Option<Self> {
+        let (base, number) = path.file_name()?.to_str()?.rsplit_once('.')?;
+        let is_number = number.len() >= NUMBER_SIZE_MIN && number.bytes().all(|byte| byte.is_ascii_digit());
+        Some(Self { base, number: number.parse().ok().filter(|_| is_number && !base.is_empty())? })
+    }
+}

@@ -1,0 +1,216 @@
+//! Directories of logs, and following them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use logs::{Follower, Store};
+use tempfile::TempDir;
+
+use crate::make::{IN_USE, QUERY, RELAY_LOG, ROTATE, STOP, event, format, log};
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new(files: &[(&str, &[u8])]) -> Self {
+        let folder = Self(TempDir::new().unwrap());
+        files.iter().for_each(|(name, bytes)| folder.write(name, bytes));
+        folder
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.0.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn append(&self, name: &str, bytes: &[u8]) {
+        let path = self.0.path().join(name);
+        let old = fs::read(&path).unwrap();
+        fs::write(path, [&old[..], bytes].concat()).unwrap();
+    }
+
+    /// Without the folder's name, which is another one each time.
+    fn short(&self, text: &str) -> String {
+        let folder = self.0.path().to_str().unwrap();
+        text.replace(&format!("{folder}/"), "").replace("./", "")
+    }
+
+    fn list(&self, path: &str) -> String {
+        match Store::open(self.0.path().join(path)) {
+            Ok(store) => {
+                let names = store.logs().iter().map(|path| self.short(path.to_str().unwrap()));
+                names.collect::<Vec<String>>().join(" ")
+            }
+            Err(error) => self.short(&error.to_string()),
+        }
+    }
+}
+
+#[test]
+fn directories_and_indexes() {
+    let folder = Folder::new(&[
+        ("data/binlog.index", b"./binlog.000009\n./binlog.000010\n\n./binlog.1000000\n"),
+        ("data/binlog.000009", b""),
+        ("data/binlog.000010", b""),
+        ("data/ibdata1", b""),
+    ]);
+    let listed = "data/binlog.000009 data/binlog.000010 data/binlog.1000000";
+    assert_eq!(folder.list("data"), listed);
+    assert_eq!(folder.list("data/binlog.index"), listed);
+    let absolute = folder.0.path().join("data/binlog.000009");
+    // A relay log's index, a path that is there, one that was moved along with its index, one that is nowhere.
+    let lines = format!("{}\n/nowhere/binlog.000010\n/nowhere/at.000001\n", absolute.display());
+    folder.write("data/relay-bin-east.index", lines.as_bytes());
+    assert_eq!(
+        folder.list("data/relay-bin-east.index"),
+        "data/binlog.000009 data/binlog.000010 /nowhere/at.000001"
+    );
+    assert_eq!(folder.list("data"), "data has indexes: binlog.index, relay-bin-east.index; name one of them");
+}
+
+#[test]
+fn directories_without_an_index() {
+    let names =
+        ["d/b.1000000", "d/b.000002", "d/b.999999", "d/b.00003", "d/b.000004.gz", "d/.000005", "d/b.txt"];
+    let files: Vec<(&str, &[u8])> = names.iter().map(|name| (*name, &b""[..])).collect();
+    let folder = Folder::new(&files);
+    assert_eq!(folder.list("d"), "d/b.000002 d/b.999999 d/b.1000000");
+    folder.write("d/c.000001", b"");
+    assert_eq!(folder.list("d"), "d has logs of several names and no index: b, c; name one of them");
+}
+
+#[test]
+fn what_is_no_store() {
+    let folder = Folder::new(&[("empty/x", b""), ("empty.index", b"\n"), ("bad.index", b"a\0b\n")]);
+    assert_eq!(folder.list("empty"), "empty has no logs");
+    assert_eq!(folder.list("empty.index"), "empty.index has no logs");
+    assert_eq!(folder.list("bad.index"), "bad.index is no index of logs: a line of it cannot be a path");
+    let message = "could not read the index none: No such file or directory (os error 2)";
+    assert_eq!(folder.list("none"), message);
+}
+
+/// What a follower gives until it has nothing more: each event's type and place in its log.
+fn follow(follower: &mut Follower) -> Result<Vec<(String, u8, u64)>, String> {
+    let mut events = Vec::new();
+    while let Some(chunk) = follower.next_chunk(1 << 20).map_err(|error| error.to_string())? {
+        let name = follower.log().file_name().unwrap().to_string_lossy().into_owned();
+        events.extend(chunk.iter().map(|event| (name.clone(), event.raw.event_type().code(), event.offset)));
+    }
+    Ok(events)
+}
+
+fn at(name: &str, code: u8, offset: u64) -> (String, u8, u64) {
+    (name.to_owned(), code, offset)
+}
+
+fn follower(folder: &Folder) -> Follower {
+    let store = Store::open(folder.0.path().join("b.index")).unwrap();
+    let first: PathBuf = store.logs()[0].clone();
+    Follower::new(store, first, None).unwrap()
+}
+
+#[test]
+fn follows_from_log_to_log() {
+    let folder = Folder::new(&[("b.index", b"./b.000001\n"), ("b.000001", &log(&[format(IN_USE)]))]);
+    let mut follower = follower(&folder);
+    assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", 15, 4)]));
+    assert_eq!(follow(&mut follower), Ok(vec![]));
+    folder.append("b.000001", &event(QUERY, 0, b"one"));
+    assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", QUERY, 126)]));
+    let rotate = event(ROTATE, 0, b"12345678b.000002");
+    folder.append("b.000001", &rotate[..20]);
+    assert_eq!(follow(&mut follower), Ok(vec![]));
+    // The end of one log, all of the next, and the index: whatever comes first.
+    folder.append("b.000001", &rotate[20..]);
+    assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", ROTATE, 148)]));
+    assert_eq!(follow(&mut follower), Ok(vec![]));
+    folder.write("b.000002", &log(&[format(0), event(STOP, 0, b"")]));
+    assert_eq!(follow(&mut follower), Ok(vec![]));
+    folder.append("b.index", b"./b.000002\n");
+    assert_eq!(follow(&mut follower), Ok(vec![at("b.000002", 15, 4), at("b.000002", STOP, 126)]));
+    // A server that crashed closes nothing.
+    folder.write("b.000003", &log(&[format(IN_USE)]));
+    folder.append("b.index", b"./b.000003\n");
+    assert_eq!(follow(&mut follower), Ok(vec![at("b.000003", 15, 4)]));
+    folder.write("b.000004", &[]);
+    folder.append("b.000003", &event(QUERY, 0, b"two"));
+    folder.append("b.index", b"./b.000004\n");
+    assert_eq!(follow(&mut follower), Ok(vec![at("b.000003", QUERY, 126)]));
+    folder.append("b.000004", &log(&[format(0)]));
+    assert_eq!(follow(&mut follower), Ok(vec![at("b.000004", 15, 4)]));
+}
+
+#[test]
+fn torn_log_with_a_successor() {
+    let torn = [log(&[format(IN_USE)]), event(QUERY, 0, b"one")[..20].to_vec()].concat();
+    let folder = Folder::new(&[("b.index", b"./b.000001\n"), ("b.000001", &torn)]);
+    let mut follower = follower(&folder);
+    assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", 15, 4)]));
+    folder.write("b.000002", &log(&[format(0)]));
+    folder.append("b.index", b"./b.000002\n");
+    let message = follow(&mut follower).unwrap_err();
+    assert!(
+        message.contains("b.000001 is torn at 126: of an event of 22 bytes or more it has 20"),
+        "{message}"
+    );
+}
+
+#[test]
+fn relay_log_is_cut_back_to_whole_events() {
+    let folder = Folder::new(&[("b.index", b"./b.000001\n"), ("b.000001", &log(&[format(RELAY_LOG)]))]);
+    let mut follower = follower(&folder);
+    let query = event(QUERY, 0, b"one");
+    folder.append("b.000001", &query[..21]);
+    assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", 15, 4)]));
+    folder.write("b.000001", &log(&[format(RELAY_LOG)]));
+    assert_eq!(follow(&mut follower), Ok(vec![]));
+    folder.append("b.000001", &query);
+    assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", QUERY, 126)]));
+    // Into what was given out already: that is no cut of a server's.
+    folder.write("b.000001", &log(&[format(RELAY_LOG)]));
+    assert!(follow(&mut follower).unwrap_err().contains("was cut off while it was read"));
+}
+
+#[test]
+fn logs_that_go() {
+    let closed = log(&[format(0), event(STOP, 0, b"")]);
+    let folder = Folder::new(&[("b.index", b"./b.000001\n"), ("b.000001", &closed)]);
+    let remove = |name: &str| fs::remove_file(folder.0.path().join(name)).unwrap();
+    let mut first = follower(&folder);
+    let mut second = follower(&folder);
+    assert!(follow(&mut first).is_ok() && follow(&mut second).is_ok());
+    // Purged right behind its reader.
+    folder.write("b.000002", &closed);
+    folder.write("b.index", b"./b.000002\n");
+    remove("b.000001");
+    assert_eq!(follow(&mut first), Ok(vec![at("b.000002", 15, 4), at("b.000002", STOP, 126)]));
+    // Purged before it was read.
+    folder.write("b.000003", &closed);
+    folder.write("b.index", b"./b.000003\n");
+    let message = folder.short(&follow(&mut second).unwrap_err());
+    assert_eq!(message, "the logs between b.000001 and b.000003 were purged before they were read");
+    // No index for a moment, then another numbering.
+    remove("b.index");
+    assert_eq!(follow(&mut first), Ok(vec![]));
+    folder.write("b.index", b"./b.000001\n");
+    folder.write("b.000001", &closed);
+    remove("b.000002");
+    let message = folder.short(&follow(&mut first).unwrap_err());
+    assert_eq!(message, "b.000002 was removed while it was followed, and no log comes behind it");
+}
+
+#[test]
+fn follows_samples_to_their_end() {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+    for name in ["rotation", "relay", "relay-compressed", "gtids"] {
+        let store = Store::open(samples.join(name)).unwrap();
+        let logs = store.logs().to_owned();
+        let mut follower = Follower::new(store, logs[0].clone(), None).unwrap();
+        let mut bytes = 0;
+        while let Some(chunk) = follower.next_chunk(1000).unwrap() {
+            bytes += chunk.bytes().len() as u64;
+        }
+        let sizes = logs.iter().map(|log| fs::metadata(log).unwrap().len() - 4);
+        assert_eq!(bytes, sizes.sum::<u64>(), "{name}");
+    }
+}
