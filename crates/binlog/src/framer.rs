@@ -24,6 +24,16 @@ pub const EVENT_SIZE_MAX: u32 = 1 << 30;
 #[derive(Clone, Debug, Default)]
 pub struct Framer {
     format: Option<Format>,
+    behind: Behind,
+}
+
+/// What stands behind the events so far.
+#[derive(Clone, Copy, Debug, Default)]
+enum Behind {
+    #[default]
+    Events,
+    /// MariaDB encrypts each event by itself, all but its size.
+    MariadbCiphertext,
 }
 
 /// What stands at the front of the bytes.
@@ -41,13 +51,13 @@ pub enum Framed<'a> {
 impl Framer {
     /// For a log from its first event on (behind the magic), whose format is not yet known.
     pub const fn new() -> Self {
-        Self { format: None }
+        Self { format: None, behind: Behind::Events }
     }
 
     /// For events that follow a known format description, or that come out of a payload
     /// ([`Format::inside_payload`]).
     pub const fn with_format(format: Format) -> Self {
-        Self { format: Some(format) }
+        Self { format: Some(format), behind: Behind::Events }
     }
 
     /// What the last format description promised.
@@ -60,21 +70,28 @@ impl Framer {
     ///
     /// # Errors
     ///
-    /// When the size in the header cannot be one, when the first event is no format description, or when a format
-    /// description cannot be decoded.
+    /// When the size in the header cannot be one, when the first event is no format description, when a format
+    /// description cannot be decoded, or behind an event that says that MariaDB encrypts all that follows.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Framed<'a>, DecodeError> {
         let Some(head) = bytes.first_chunk::<HEADER_SIZE>() else {
             return Ok(Framed::NeedMore { wanted: HEADER_SIZE });
         };
+        if let Behind::MariadbCiphertext = self.behind {
+            return Err(DecodeError::new(0, Reason::Unsupported { what: "an event that MariaDB encrypted" }));
+        }
         let header = Header::decode(&mut Cursor::new(head))?;
         let size = size_checked(&header)?;
         let Some(bytes) = bytes.get(..size) else {
             return Ok(Framed::NeedMore { wanted: size });
         };
-        match header.event_type {
-            EventType::FormatDescription => self.take_format(bytes).map(Framed::Event),
-            _ => RawEvent::new(bytes, self.checksum(&header)?).map(Framed::Event),
+        let raw = match header.event_type {
+            EventType::FormatDescription => self.take_format(bytes)?,
+            _ => RawEvent::new(bytes, self.checksum(&header)?)?,
+        };
+        if header.event_type == EventType::MariadbStartEncryption {
+            self.behind = Behind::MariadbCiphertext;
         }
+        Ok(Framed::Event(raw))
     }
 
     fn take_format<'a>(&mut self, bytes: &'a [u8]) -> Result<RawEvent<'a>, DecodeError> {
@@ -87,7 +104,6 @@ impl Framer {
     fn checksum(&self, header: &Header) -> Result<Checksum, DecodeError> {
         match &self.format {
             Some(format) => Ok(format.checksum.for_events()),
-            // In front of the first format description only a made-up rotation stands, in relay logs.
             None => Err(DecodeError::new(
                 4,
                 Reason::Unexpected {
@@ -116,4 +132,146 @@ fn size_checked(header: &Header) -> Result<usize, DecodeError> {
         return Err(DecodeError::new(9, reason));
     }
     Ok(size as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EVENT_SIZE_MAX, Framed, Framer};
+    use crate::error::{DecodeError, Reason};
+    use crate::event::{Event, EventType};
+    use crate::events::{FormatDescription, MariadbStartEncryption, Rotate, Xid};
+    use crate::format::{ChecksumAlgorithm, Flavour, Format};
+    use crate::header::{Flags, Origin};
+    use crate::write::NextPosition;
+
+    const ORIGIN: Origin = Origin { timestamp: 0, server_id: 1, flags: Flags(0) };
+
+    fn format(checksum: ChecksumAlgorithm) -> Format {
+        let (server_version, post_header_sizes) = (b"9.7.4".to_vec(), vec![0; 42]);
+        Format { server_version, post_header_sizes, checksum, flavour: Flavour::MySql }
+    }
+
+    fn whole(event: &Event<'_>, checksum: ChecksumAlgorithm) -> Vec<u8> {
+        let mut out = Vec::new();
+        event.write(ORIGIN, NextPosition::Is(0), &format(checksum), &mut out).unwrap();
+        out
+    }
+
+    fn description(version: &[u8], checksum_algorithm: Option<u8>) -> Vec<u8> {
+        let mut server_version = [0; 50];
+        server_version[..version.len()].copy_from_slice(version);
+        let description = FormatDescription {
+            binlog_version: 4,
+            server_version: &server_version,
+            created: 0,
+            header_size: 19,
+            post_header_sizes: &[0; 42],
+            checksum_algorithm,
+        };
+        whole(&Event::FormatDescription(description), ChecksumAlgorithm::Off)
+    }
+
+    /// Types and body sizes of a log's events, or what is wrong, and where.
+    fn events(mut framer: Framer, log: &[u8]) -> Result<Vec<(EventType, usize)>, (usize, DecodeError)> {
+        let (mut events, mut position) = (Vec::new(), 0);
+        loop {
+            match framer.next(&log[position..]).map_err(|error| (position, error))? {
+                Framed::Event(raw) => {
+                    raw.verify().map_err(|error| (position, error))?;
+                    events.push((raw.event_type(), raw.body().len()));
+                    position += raw.bytes().len();
+                }
+                Framed::NeedMore { wanted } if position == log.len() && wanted == 19 => return Ok(events),
+                Framed::NeedMore { wanted } => panic!("wanted {wanted} at {position} of {}", log.len()),
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_format_description_says_whether_checksums_follow() {
+        let xid = Event::Xid(Xid { xid: 1 });
+        let log = [
+            description(b"9.7.4", Some(1)),
+            whole(&xid, ChecksumAlgorithm::Crc32),
+            description(b"9.7.4", Some(0)),
+            whole(&xid, ChecksumAlgorithm::Off),
+            description(b"5.5.62", None),
+            whole(&xid, ChecksumAlgorithm::Off),
+        ];
+        let (xid, old) = ((EventType::Xid, 8), (EventType::FormatDescription, 99));
+        let new = (EventType::FormatDescription, 100);
+        assert_eq!(events(Framer::new(), &log.concat()), Ok(vec![new, xid, new, xid, old, xid]));
+    }
+
+    #[test]
+    fn less_than_an_event_is_not_yet_one() {
+        let event = description(b"9.7.4", Some(1));
+        for size in 0..event.len() {
+            let wanted = if size < 19 { 19 } else { event.len() };
+            assert_eq!(Framer::new().next(&event[..size]), Ok(Framed::NeedMore { wanted }));
+        }
+        assert!(matches!(Framer::new().next(&event), Ok(Framed::Event(_))));
+    }
+
+    #[test]
+    fn sizes_that_cannot_be() {
+        let check = |size: u32, wanted: Result<Framed<'_>, DecodeError>| {
+            let mut event = whole(&Event::Xid(Xid { xid: 1 }), ChecksumAlgorithm::Crc32);
+            event[9..13].copy_from_slice(&size.to_le_bytes());
+            assert_eq!(Framer::with_format(format(ChecksumAlgorithm::Crc32)).next(&event), wanted, "{size}");
+        };
+        let small = |found| Reason::Unexpected { field: "event size", found, wanted: "19 bytes or more" };
+        check(0, Err(DecodeError::new(9, small(0))));
+        check(18, Err(DecodeError::new(9, small(18))));
+        check(20, Err(DecodeError::new(20, Reason::Short { wanted: 3, found: 0 })));
+        check(32, Ok(Framed::NeedMore { wanted: 32 }));
+        check(EVENT_SIZE_MAX, Ok(Framed::NeedMore { wanted: EVENT_SIZE_MAX as usize }));
+        let (found, max) = (u64::from(EVENT_SIZE_MAX) + 1, u64::from(EVENT_SIZE_MAX));
+        let large = Reason::OutOfRange { field: "event size", found, max };
+        check(EVENT_SIZE_MAX + 1, Err(DecodeError::new(9, large)));
+    }
+
+    #[test]
+    fn a_log_starts_with_a_format_description() {
+        let (field, wanted) = ("event type", "15, a format description, as the first event");
+        let error = DecodeError::new(4, Reason::Unexpected { field, found: 16, wanted });
+        let xid = whole(&Event::Xid(Xid { xid: 1 }), ChecksumAlgorithm::Crc32);
+        assert_eq!(events(Framer::new(), &xid), Err((0, error)));
+    }
+
+    #[test]
+    fn a_source_sends_a_made_up_rotation_first() {
+        let rotate = Event::Rotate(Rotate { position: 4, file: b"binlog.000007" });
+        let log = [whole(&rotate, ChecksumAlgorithm::Crc32), description(b"9.7.4", Some(1))].concat();
+        // Whether it has a checksum was agreed with the source before.
+        let framer = Framer::with_format(format(ChecksumAlgorithm::Crc32));
+        assert_eq!(
+            events(framer, &log),
+            Ok(vec![(EventType::Rotate, 21), (EventType::FormatDescription, 100)])
+        );
+    }
+
+    #[test]
+    fn nothing_is_made_of_what_mariadb_encrypted() {
+        let start = MariadbStartEncryption { scheme: 1, key_version: 1, nonce: &[7; 12] };
+        let start = whole(&Event::MariadbStartEncryption(start), ChecksumAlgorithm::Off);
+        let first = description(b"10.11.18-MariaDB", Some(0));
+        let log = [first.as_slice(), &start, &[0x55; 29]].concat();
+        let what = "an event that MariaDB encrypted";
+        let error = DecodeError::new(0, Reason::Unsupported { what });
+        assert_eq!(events(Framer::new(), &log), Err((first.len() + start.len(), error)));
+    }
+
+    #[test]
+    fn format_descriptions_that_cannot_be_read() {
+        let check = |offset: usize, byte: u8, at: usize, field, wanted| {
+            let mut event = description(b"9.7.4", Some(1));
+            event[offset] = byte;
+            let reason = Reason::Unexpected { field, found: u64::from(byte), wanted };
+            assert_eq!(Framer::new().next(&event), Err(DecodeError::new(at, reason)));
+        };
+        check(19, 3, 19, "binary log version", "4");
+        check(75, 20, 75, "header size", "19");
+        check(118, 2, 118, "checksum algorithm", "0, 1 or 255");
+    }
 }

@@ -1,0 +1,159 @@
+//! Damaged logs: no panic, and nothing is lost without a word.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use bintide_binlog::{
+    Checksum, Event, EventType, Flags, Format, Framed, Framer, HEADER_SIZE, RawEvent, Role, Step, TrackError,
+    Tracker,
+};
+
+use common::{Sample, for_each_event, for_each_event_deep, samples};
+
+/// A log cut anywhere: all whole events come, and what is left is said to be less than an event.
+#[test]
+fn logs_cut_at_every_byte() {
+    for sample in samples() {
+        let mut framer = Framer::new();
+        for_each_event(&sample.bytes, |position, raw, _| {
+            for size in sizes_to_try(raw.bytes().len()) {
+                let cut = framer.clone().next(&raw.bytes()[..size]);
+                let wanted = if size < HEADER_SIZE { HEADER_SIZE } else { raw.bytes().len() };
+                assert_eq!(cut, Ok(Framed::NeedMore { wanted }), "{} {position}+{size}", sample.name);
+            }
+            assert_eq!(framer.next(raw.bytes()), Ok(Framed::Event(*raw)));
+        });
+    }
+}
+
+/// An event cut anywhere, its size made to fit: it decodes to something shorter, or to an error within it.
+#[test]
+fn events_cut_at_every_byte() {
+    for sample in samples() {
+        for_some_events(&sample, |position, raw, format| {
+            let whole = &raw.bytes()[..raw.bytes().len() - raw.checksum().size()];
+            for size in sizes_to_try(whole.len()).filter(|size| *size >= HEADER_SIZE) {
+                let mut cut = whole[..size].to_vec();
+                cut[9..13].copy_from_slice(&(size as u32).to_le_bytes());
+                let cut = RawEvent::new(&cut, Checksum::Absent).unwrap();
+                check_decoding(&cut, format, &|| format!("{} {position}+{size}", sample.name));
+            }
+        });
+    }
+}
+
+/// One byte changed anywhere: the checksum says so, and no decoder minds.
+#[test]
+fn events_with_one_byte_changed() {
+    let mut random = Random(1);
+    for sample in samples() {
+        for_some_events(&sample, |position, raw, format| {
+            for place in sizes_to_try(raw.bytes().len()) {
+                let mut changed = raw.bytes().to_vec();
+                changed[place] ^= (random.next() as u8).max(1);
+                let Ok(changed) = RawEvent::new(&changed, raw.checksum()) else { continue };
+                let what = || format!("{} {position}+{place}", sample.name);
+                if raw.checksum() == Checksum::Crc32 && !is_only_in_use(raw, &changed) {
+                    assert!(changed.verify().is_err(), "{}", what());
+                }
+                check_decoding(&changed, format, &what);
+            }
+        });
+    }
+}
+
+/// The one change that a checksum is blind to.
+fn is_only_in_use(raw: &RawEvent<'_>, changed: &RawEvent<'_>) -> bool {
+    let flags = raw.header().flags.0 ^ changed.header().flags.0;
+    raw.event_type() == EventType::FormatDescription && flags == Flags::IN_USE.0
+}
+
+/// What decodes encodes to what decodes the same; errors name a place within the event.
+fn check_decoding(raw: &RawEvent<'_>, format: &Format, what: &dyn Fn() -> String) {
+    let event = raw.decode(format);
+    for error in [event.as_ref().err(), Role::of(raw, format).as_ref().err()].into_iter().flatten() {
+        assert!(error.offset <= raw.bytes().len(), "{}: {error:?}", what());
+    }
+    if let Ok(event) = event {
+        check_again(&event, format, what);
+    }
+}
+
+fn check_again(event: &Event<'_>, format: &Format, what: &dyn Fn() -> String) {
+    let mut body = vec![0; HEADER_SIZE];
+    event.encode(format, &mut body).unwrap_or_else(|error| panic!("{}: {error}", what()));
+    body[4] = event.event_type().code();
+    let size = body.len() as u32;
+    body[9..13].copy_from_slice(&size.to_le_bytes());
+    let again = RawEvent::new(&body, Checksum::Absent).unwrap();
+    assert_eq!(again.decode(format).as_ref(), Ok(event), "{}", what());
+}
+
+/// Events left out, doubled and swapped: every event is still accounted for.
+#[test]
+fn logs_with_events_out_of_place() {
+    let mut random = Random(2);
+    for sample in samples() {
+        for _ in 0..20 {
+            shuffle_and_track(&sample, &mut random);
+        }
+    }
+}
+
+fn shuffle_and_track(sample: &Sample, random: &mut Random) {
+    let mut tracker = Tracker::new();
+    let (mut inside, mut ended, mut cut) = (0, 0, 0);
+    let mut track = |raw: &RawEvent<'_>, format: &Format| {
+        let tracked = match tracker.track(0, raw, format) {
+            Ok(tracked) => tracked,
+            Err(TrackError::Fault(broken)) => {
+                cut += broken.cut.map_or(0, |outline| outline.events);
+                broken.tracked
+            }
+            Err(TrackError::Decode(error)) => panic!("{}: {error}", sample.name),
+        };
+        inside += u64::from(tracked.step != Step::OUTSIDE);
+        ended += tracked.ended.map_or(0, |outline| outline.events);
+    };
+    for_each_event(&sample.bytes, |_, raw, format| match random.next() % 8 {
+        0 => {}
+        1 => {
+            track(raw, format);
+            track(raw, format);
+        }
+        _ => track(raw, format),
+    });
+    let open = tracker.open().map_or(0, |outline| outline.events);
+    assert_eq!(inside, ended + cut + open, "{}", sample.name);
+}
+
+/// The first events of each type in a log, those inside payloads too.
+fn for_some_events(sample: &Sample, mut see: impl FnMut(usize, &RawEvent<'_>, &Format)) {
+    let mut seen: BTreeMap<EventType, u32> = BTreeMap::new();
+    for_each_event_deep(&sample.bytes, |position, raw, format| {
+        let count = seen.entry(raw.event_type()).or_default();
+        *count += 1;
+        if *count <= 20 {
+            see(position, raw, format);
+        }
+    });
+}
+
+/// Every size up to that of the interesting part of an event, and some of the others.
+fn sizes_to_try(size: usize) -> impl Iterator<Item = usize> {
+    let dense = 160;
+    (0..size.min(dense)).chain((dense..size).step_by(1 + size / 40))
+}
+
+/// Numbers that look random, and are the same each time.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+}
