@@ -60,8 +60,12 @@ fn every_event_is_a_line_of_json() {
             let mut cells = row.split('\t');
             let mut cell = || cells.next().unwrap();
             assert_eq!(line["log_name"], cell());
-            let position = if line["inner"].is_null() { &line["pos"] } else { &line["end_log_pos"] };
-            assert_eq!(position.to_string(), cell());
+            // The table has events of a payload where the payload ends.
+            let position: u64 = cell().parse().unwrap();
+            match line["inner"].is_null() {
+                true => assert_eq!(line["pos"], position),
+                false => assert!(line["pos"].as_u64() < Some(position)),
+            }
             assert_eq!(line["event_type"], cell());
             assert_eq!(line["server_id"].to_string(), cell());
             assert_eq!(line["end_log_pos"].to_string(), cell());

@@ -37,7 +37,8 @@ impl fmt::Display for Xid128<'_> {
             part.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
             out.write_str("',")?;
         }
-        write!(out, "{}", self.format_id)
+        // MySQL shows it without its sign.
+        write!(out, "{}", self.format_id.cast_unsigned())
     }
 }
 

@@ -50,7 +50,7 @@ fn put_row(out: &mut Vec<u8>, located: &Located<'_>, info: &[u8]) {
     // The server shows events of a payload where the payload ends.
     let position = match located.inner {
         None => located.position,
-        Some(_) => u64::from(located.end_log_pos),
+        Some(_) => located.end,
     };
     put_escaped(out, located.log_name.as_bytes());
     out.push(b'\t');

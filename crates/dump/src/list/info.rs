@@ -6,7 +6,7 @@ use binlog::events::{
     TransactionContext, TransactionPayload, UserValue, UserVar, XaPrepare,
 };
 use binlog::gtid::GtidSet;
-use binlog::{Collation, Cursor, Decimal, DecodeError, Event, Flags, Format, Header};
+use binlog::{Collation, Cursor, Decimal, DecodeError, Event, Flags, Flavour, Format, Header};
 
 use crate::numbers::{put_i64, put_shortest, put_u64};
 
@@ -187,17 +187,21 @@ fn put_user_value(out: &mut Vec<u8>, format: &Format, value: &UserValue<'_>) -> 
                 return Ok(());
             };
             put(out, &[b"_", collation.charset().name().as_bytes(), b" "]);
-            match value.bytes {
-                [] => put(out, &[b"\"\""]),
-                bytes => {
-                    put(out, &[b"0x"]);
-                    bytes.iter().for_each(|byte| out.extend([byte >> 4, byte & 0xf].map(hex_upper)));
-                }
+            match (format.flavour, value.bytes) {
+                (Flavour::MariaDb, bytes) => put_hex(out, b"X'", bytes, b"'"),
+                (Flavour::MySql, []) => put(out, &[b"\"\""]),
+                (Flavour::MySql, bytes) => put_hex(out, b"0x", bytes, b""),
             }
             put(out, &[b" COLLATE ", collation.name().as_bytes()]);
         }
     }
     Ok(())
+}
+
+fn put_hex(out: &mut Vec<u8>, before: &[u8], bytes: &[u8], behind: &[u8]) {
+    out.extend_from_slice(before);
+    bytes.iter().for_each(|byte| out.extend([byte >> 4, byte & 0xf].map(hex_upper)));
+    out.extend_from_slice(behind);
 }
 
 const fn hex_upper(digit: u8) -> u8 {
@@ -274,22 +278,27 @@ fn put_mariadb_gtid(
     header: &Header,
     event: &MariadbGtidEvent<'_>,
 ) -> Result<(), DecodeError> {
-    let verb = match event.flags & MariadbGtidEvent::STANDALONE {
-        0 => "BEGIN GTID ",
-        _ => "GTID ",
-    };
-    put_numbered(out, verb, event.domain_id.into(), "-");
-    put_u64(out, header.server_id.into());
-    put_numbered(out, "-", event.sequence_number, "");
+    let has = |flag| event.flags & flag != 0;
     let details = event.details()?;
+    match &details.xid {
+        Some(xid) if has(MariadbGtidEvent::PREPARED_XA) => {
+            put(out, &[b"XA START ", xid.to_string().as_bytes(), b" GTID "]);
+        }
+        _ if has(MariadbGtidEvent::STANDALONE) => put(out, &[b"GTID "]),
+        _ => put(out, &[b"BEGIN GTID "]),
+    }
+    put(out, &[event.gtid(header.server_id).to_string().as_bytes()]);
     if let Some(commit_id) = details.commit_id {
         put_numbered(out, " cid=", commit_id, "");
     }
     Ok(())
 }
 
+/// MariaDB shows them by domain.
 fn put_mariadb_gtid_list(out: &mut Vec<u8>, event: &MariadbGtidList<'_>) {
+    let mut gtids: Vec<(u32, u32, u64)> = event.iter().collect();
+    gtids.sort_by_key(|(domain, _, _)| *domain);
     let gtids: Vec<String> =
-        event.iter().map(|(domain, server, number)| format!("{domain}-{server}-{number}")).collect();
+        gtids.iter().map(|(domain, server, number)| format!("{domain}-{server}-{number}")).collect();
     put(out, &[b"[", gtids.join(",").as_bytes(), b"]"]);
 }

@@ -34,6 +34,8 @@ pub(crate) struct Located<'a> {
     pub(crate) log_name: &'a str,
     /// Where it starts; of an event inside a payload, where the payload's event starts.
     pub(crate) position: u64,
+    /// Where the next event starts; behind an event inside a payload, the next one outside.
+    pub(crate) end: u64,
     /// Its place inside a payload.
     pub(crate) inner: Option<Inner>,
     /// As its header says; of an event inside a payload, as the header of the payload's event says.
@@ -65,7 +67,8 @@ impl<'a> Located<'a> {
         let event = chunk.get(index)?;
         let end_log_pos = event.raw.header().next_position;
         let (raw, format) = (event.raw, &**chunk.format());
-        Some(Located { log_name, position: event.offset, inner: None, end_log_pos, raw, format })
+        let (position, end) = (event.offset, event.end());
+        Some(Located { log_name, position, end, inner: None, end_log_pos, raw, format })
     }
 }
 
@@ -233,9 +236,17 @@ enum Events {
     /// Of a log.
     Log { chunk: Chunk, payloads: Payloads },
     /// Of a payload.
-    Inner { bytes: Vec<u8>, first: Inner, position: u64, end_log_pos: u32, format: Arc<Format> },
+    Inner { bytes: Vec<u8>, first: Inner, outer: Outer, format: Arc<Format> },
     /// A payload that cannot be opened to its end: what was inside has gone before.
     Broken { chunk: Chunk, error: PayloadError },
+}
+
+/// Where a payload's event stands.
+#[derive(Clone, Copy, Debug)]
+struct Outer {
+    position: u64,
+    end: u64,
+    end_log_pos: u32,
 }
 
 /// Who opens the payload in a chunk's last event?
@@ -374,7 +385,8 @@ impl<'w, 'f> Feeder<'w, 'f> {
         outer: &Chunk,
         payload: &TransactionPayload<'_>,
     ) -> Result<Result<(), PayloadError>, Stopped> {
-        let end_log_pos = outer.get(0).map_or(0, |outer| outer.raw.header().next_position);
+        let end_log_pos = outer.get(0).map_or(0, |event| event.raw.header().next_position);
+        let place = Outer { position: outer.offset(), end: outer.end(), end_log_pos };
         let format = Arc::new(outer.format().inside_payload());
         let mut inner = match self.opener.open(payload) {
             Ok(inner) => inner,
@@ -392,9 +404,8 @@ impl<'w, 'f> Feeder<'w, 'f> {
                         number: first.number + count as u64,
                         offset: first.offset + bytes.len() as u64,
                     };
-                    let (size, position) = (bytes.capacity(), outer.offset());
-                    let events =
-                        Events::Inner { bytes, first, position, end_log_pos, format: Arc::clone(&format) };
+                    let size = bytes.capacity();
+                    let events = Events::Inner { bytes, first, outer: place, format: Arc::clone(&format) };
                     self.feed.push(Item { log_name: Arc::clone(log_name), before, events }, size)?;
                     first = behind;
                 }
@@ -456,13 +467,14 @@ impl<'w, O: Output> Worker<'w, O> {
                 self.scene.set(&before, chunk.format());
                 self.put_log(&log_name, &chunk, payloads, &mut filling)?;
             }
-            Events::Inner { bytes, first, position, end_log_pos, format } => {
+            Events::Inner { bytes, first, outer, format } => {
                 self.scene.set(&before, &format);
+                let Outer { position, end, end_log_pos } = outer;
                 let mut place = first;
                 for raw in raw_events(&bytes) {
-                    let inner = Some(place);
+                    let (inner, format) = (Some(place), &*format);
                     let located =
-                        Located { log_name: &log_name, position, inner, end_log_pos, raw, format: &format };
+                        Located { log_name: &log_name, position, end, inner, end_log_pos, raw, format };
                     self.put(&located, &mut filling)?;
                     place = place.behind(&raw);
                 }

@@ -1,0 +1,95 @@
+//! The table of events is the one that the real servers show, row for row: for every sample, and for what a server
+//! wrote under SQL drawn at random.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use dump::list::{Form, ListSettings, Source, list};
+use e2e::workload;
+use tempfile::TempDir;
+use testkit::{Launch, Server};
+
+#[test]
+fn samples_of_mysql() -> Result<()> {
+    let logs = sample_logs()?.into_iter().filter(|path| !path.to_string_lossy().contains("mariadb"));
+    show_and_compare(&Launch::mysql(), &logs.collect::<Vec<_>>())
+}
+
+#[test]
+fn samples_of_mariadb() -> Result<()> {
+    let logs = sample_logs()?.into_iter().filter(|path| path.to_string_lossy().contains("mariadb"));
+    show_and_compare(&Launch::mariadb(), &logs.collect::<Vec<_>>())
+}
+
+#[test]
+fn logs_of_random_sql() -> Result<()> {
+    let folder = TempDir::new()?;
+    for seed in [11, 12] {
+        workload::record(seed, &format!("random-{seed}"), folder.path())?;
+    }
+    let logs = logs_below(folder.path())?;
+    ensure!(!logs.is_empty(), "the workload wrote no logs");
+    show_and_compare(&Launch::mysql(), &logs)
+}
+
+/// Gives the logs to a server as its own, and compares what it shows of each with ours.
+fn show_and_compare(launch: &Launch, logs: &[PathBuf]) -> Result<()> {
+    let folder = TempDir::new()?;
+    let mut copies = Vec::new();
+    for (number, log) in logs.iter().enumerate() {
+        let copy = folder.path().join(format!("shown.{:06}", number + 1));
+        fs::copy(log, &copy).with_context(|| format!("copy {}", log.display()))?;
+        copies.push(copy);
+    }
+    let index: String = copies.iter().map(|copy| format!("{}\n", copy.display())).collect();
+    fs::write(folder.path().join("shown.index"), index)?;
+    let server =
+        launch.clone().option(format!("--log-bin={}", folder.path().join("shown").display())).start()?;
+    for (log, copy) in logs.iter().zip(&copies) {
+        compare(&server, copy).with_context(|| format!("{}", log.display()))?;
+    }
+    Ok(())
+}
+
+fn compare(server: &Server, copy: &Path) -> Result<()> {
+    let name = copy.file_name().context("no name")?.to_string_lossy();
+    let output = server
+        .client()
+        .command()?
+        .args(["--batch", "--execute"])
+        .arg(format!("SHOW BINLOG EVENTS IN '{name}'"))
+        .output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut ours = Vec::new();
+    list(&ListSettings::new(Form::Events, vec![Source::File(copy.to_owned())]), &mut ours)?;
+    let (ours, theirs) = (String::from_utf8_lossy(&ours), String::from_utf8_lossy(&output.stdout));
+    for (ours, theirs) in ours.lines().zip(theirs.lines()) {
+        ensure!(ours == theirs, "\nours:   {ours}\ntheirs: {theirs}");
+    }
+    ensure!(ours == theirs, "ours has {} rows, theirs {}", ours.lines().count(), theirs.lines().count());
+    Ok(())
+}
+
+/// The samples that are whole and not encrypted: a server refuses to show the others.
+fn sample_logs() -> Result<Vec<PathBuf>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
+    let mut logs = logs_below(&root.join("samples"))?;
+    logs.retain(|path| !path.ends_with("torn.binlog"));
+    ensure!(logs.len() > 60, "only {} samples", logs.len());
+    Ok(logs)
+}
+
+fn logs_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut logs = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => logs.extend(logs_below(&path)?),
+            false if fs::read(&path)?.starts_with(b"\xfebin") => logs.push(path),
+            false => {}
+        }
+    }
+    logs.sort();
+    Ok(logs)
+}
