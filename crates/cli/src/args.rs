@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::commands::{completions, man, stats};
+use crate::commands::{completions, dump, man, stats};
 use crate::screen::When;
 
 /// Reads, measures and checks MySQL binary logs.
@@ -71,6 +71,9 @@ pub(crate) enum Command {
     /// Print completions for a shell.
     #[command(after_long_help = completions::EXAMPLES)]
     Completions(completions::Completions),
+    /// Print logs as text, as mysqlbinlog does, with the same options and more; see `bintide dump --help`.
+    #[command(disable_help_flag = true)]
+    Dump(dump::Dump),
     /// Print manual pages, or write them to a directory.
     #[command(after_long_help = man::EXAMPLES)]
     Man(man::Man),

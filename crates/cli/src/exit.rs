@@ -14,6 +14,8 @@ pub(crate) type Outcome = Result<Verdict, Failure>;
 pub(crate) enum Verdict {
     /// Nothing wrong: exit code 0.
     Fine,
+    /// Whatever the work itself says, for the sake of a program that it stands in for.
+    Code(u8),
 }
 
 /// Work that was not done: one line, and perhaps what to do about it.
@@ -62,6 +64,7 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
     }
     match outcome {
         Ok(Verdict::Fine) => ExitCode::SUCCESS,
+        Ok(Verdict::Code(code)) => ExitCode::from(code),
         Err(Failure::Usage(error)) => {
             // Nothing is left to do about a closed terminal.
             let _ = error.print();

@@ -21,7 +21,11 @@ use crate::args::Cli;
 use crate::exit::Outcome;
 
 fn main() -> ExitCode {
-    exit::report(run(env::args_os().collect()))
+    let args: Vec<OsString> = env::args_os().collect();
+    match commands::dump::take(&args) {
+        Some(dump) => exit::report(commands::dump::run(dump)),
+        None => exit::report(run(args)),
+    }
 }
 
 fn run(args: Vec<OsString>) -> Outcome {

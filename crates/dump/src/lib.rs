@@ -4,11 +4,27 @@
 #![forbid(unsafe_code)]
 
 pub mod base64;
+mod batch;
+mod delimiter;
+mod dump;
+mod errno;
+mod event_ref;
+mod event_text;
+mod frame;
 pub mod hexdump;
 mod json_text;
 pub mod list;
+mod load_files;
+mod local_time;
+pub mod mysqlbinlog;
 pub mod numbers;
+mod options;
 mod quote;
+mod reader;
+mod rewrite;
 pub mod rows_text;
+mod session;
+mod settings;
 pub mod table_metadata;
+mod talk;
 mod value_text;

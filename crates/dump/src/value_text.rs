@@ -367,7 +367,7 @@ fn decimal_size(precision: u8, scale: u8) -> usize {
     whole / 9 * 4 + LEFT_OVER[whole % 9] + scale / 9 * 4 + LEFT_OVER[scale % 9]
 }
 
-fn put_decimal(out: &mut Vec<u8>, bytes: &[u8], precision: u8, scale: u8) {
+pub(crate) fn put_decimal(out: &mut Vec<u8>, bytes: &[u8], precision: u8, scale: u8) {
     match Decimal::new(bytes, precision, scale) {
         Ok(decimal) => decimal.write(out),
         // What mysqlbinlog makes of digits that are none.

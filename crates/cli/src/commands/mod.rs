@@ -1,6 +1,7 @@
 //! One file a command: its arguments, and what it does with them.
 
 pub(crate) mod completions;
+pub(crate) mod dump;
 pub(crate) mod man;
 pub(crate) mod stats;
 
@@ -11,6 +12,7 @@ use crate::exit::Outcome;
 pub(crate) fn run(cli: Cli) -> Outcome {
     match cli.command {
         Command::Completions(command) => completions::run(&command),
+        Command::Dump(command) => dump::run(command),
         Command::Man(command) => man::run(&command),
         Command::Stats(command) => stats::run(&command, &cli.global),
     }

@@ -1,0 +1,116 @@
+//! What is to be printed, in order, with the heavy parts still to be worked out: by any thread, in any order.
+
+use std::mem::take;
+use std::sync::Arc;
+
+use binlog::{Checksum, Event, Format, RawEvent};
+
+use crate::base64::put_lines;
+use crate::event_ref::EventRef;
+use crate::rows_text::{TableText, put_rows};
+
+/// Text, and events whose text is still to be worked out.
+#[derive(Default)]
+pub(crate) struct Batch {
+    text: Vec<u8>,
+    /// Where each step's text starts; the first step's is 0.
+    steps: Vec<Step>,
+    /// What the steps hold, in bytes.
+    size: usize,
+}
+
+/// Work, and the text in front of it.
+struct Step {
+    text_end: usize,
+    work: Work,
+}
+
+enum Work {
+    Base64(EventRef),
+    Rows(RowsWork),
+}
+
+/// A rows event to be shown as pseudo-SQL.
+#[derive(Clone)]
+pub(crate) struct RowsWork {
+    pub(crate) event: EventRef,
+    pub(crate) checksum: Checksum,
+    pub(crate) format: Arc<Format>,
+    /// What its table id stands for, if anything.
+    pub(crate) table: Option<Arc<TableText>>,
+}
+
+impl Batch {
+    /// The text that comes next.
+    pub(crate) fn text(&mut self) -> &mut Vec<u8> {
+        &mut self.text
+    }
+
+    /// The event in base64 comes next.
+    pub(crate) fn base64(&mut self, event: EventRef) {
+        self.step(event.len(), Work::Base64(event));
+    }
+
+    /// The event's rows come next.
+    pub(crate) fn rows(&mut self, rows: RowsWork) {
+        self.step(rows.event.len(), Work::Rows(rows));
+    }
+
+    fn step(&mut self, size: usize, work: Work) {
+        self.size += size + size_of::<Step>();
+        self.steps.push(Step { text_end: self.text.len(), work });
+    }
+
+    /// How much it holds, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.size + self.text.len()
+    }
+
+    /// Works it out, and hands on the text in parts of about `part_size` bytes.
+    pub(crate) fn write<E>(
+        self,
+        part_size: usize,
+        mut hand_on: impl FnMut(Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Self { text, steps, .. } = self;
+        if steps.is_empty() {
+            return if text.is_empty() { Ok(()) } else { hand_on(text) };
+        }
+        let mut out = Vec::with_capacity(text.len() + part_size / 4);
+        let mut start = 0;
+        for step in steps {
+            out.extend_from_slice(&text[start..step.text_end]);
+            start = step.text_end;
+            match step.work {
+                Work::Base64(event) => put_lines(&mut out, &event),
+                Work::Rows(rows) => rows.put(&mut out),
+            }
+            if out.len() >= part_size {
+                hand_on(take(&mut out))?;
+            }
+        }
+        out.extend_from_slice(&text[start..]);
+        if out.is_empty() { Ok(()) } else { hand_on(out) }
+    }
+}
+
+impl RowsWork {
+    fn put(&self, out: &mut Vec<u8>) {
+        let raw = RawEvent::new(&self.event, self.checksum);
+        let event = raw.and_then(|raw| raw.decode(&self.format));
+        let rows = match &event {
+            Ok(
+                Event::WriteRows(rows)
+                | Event::UpdateRows(rows)
+                | Event::DeleteRows(rows)
+                | Event::PartialUpdateRows(rows)
+                | Event::WriteRowsV1(rows)
+                | Event::UpdateRowsV1(rows)
+                | Event::DeleteRowsV1(rows),
+            ) => rows,
+            // It was decoded before it came here.
+            _ => return,
+        };
+        put_rows(out, self.table.as_deref(), rows);
+    }
+}

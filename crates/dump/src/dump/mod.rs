@@ -1,0 +1,477 @@
+//! Goes over the events of all logs in order, and decides what is printed of each.
+//!
+//! This is the one place that knows what was printed before. It does no heavy work: base64 and rows are left to
+//! whoever gets the [`Batch`]es.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | this one | reads, checks and filters events |
+//! | [`print`](self::print) | prints them |
+//! | [`statement`] | gathers what waits for a statement's end |
+//! | [`words`] | tells statements that begin and end transactions |
+
+mod print;
+mod statement;
+mod words;
+
+use std::io::Read;
+use std::mem::take;
+use std::sync::Arc;
+
+use binlog::gtid::GtidSet;
+use binlog::{
+    Checksum, ChecksumAlgorithm, Cursor, Event, EventType, Flags, Flavour, Format, Framed, Framer, Header,
+    PayloadOpener, RawEvent,
+};
+
+use self::statement::{Statement, Tables};
+use self::words::TransactionWord;
+use crate::batch::Batch;
+use crate::delimiter::end_statement;
+use crate::errno::os_error;
+use crate::event_ref::EventRef;
+use crate::event_text::VERSION_UNKNOWN;
+use crate::frame::{OpenEnds, put_end, put_log_end, put_start};
+use crate::load_files::LoadFiles;
+use crate::local_time::LocalTime;
+use crate::numbers::put_u64;
+use crate::reader::{ReadError, Reader};
+use crate::rewrite::rewrite;
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::talk::Talk;
+
+/// Batches are handed on when they hold so many bytes.
+const BATCH_SIZE: usize = 256 << 10;
+
+/// What comes after an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    /// The next.
+    Continue,
+    /// Nothing: what was asked for has been printed.
+    Stop,
+}
+
+/// Why no event comes after this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Halt {
+    /// It failed, and has said so.
+    Failed,
+    /// Nobody wants the output any more.
+    Unwanted,
+}
+
+type Outcome = Result<Flow, Halt>;
+
+/// Takes what is to be printed; an error says that nobody wants it.
+pub(crate) type HandOn<'h> = &'h mut dyn FnMut(Batch) -> Result<(), Halt>;
+
+/// One event, and where it stands.
+struct Item {
+    bytes: EventRef,
+    header: Header,
+    checksum: Checksum,
+    format: Arc<Format>,
+    /// Where it starts in its log.
+    at: u64,
+}
+
+/// Goes over the events of all logs.
+pub(crate) struct Dump<'s, 'e> {
+    settings: &'s Settings,
+    talk: Talk<'e>,
+    hand_on: HandOn<'s>,
+    batch: Batch,
+    /// Printed as soon as an event gets through.
+    head: Vec<u8>,
+    statement: Statement,
+    time: LocalTime,
+    session: Session,
+    tables: Tables,
+    load_files: LoadFiles,
+    opener: PayloadOpener,
+    /// What holds for the events that follow, by the last format description that was printed.
+    format: Arc<Format>,
+    filter: Filter,
+    /// Variables that belong to the next statement.
+    variables: Vec<Item>,
+    ends: OpenEnds,
+    /// An event of the open transaction has been left out.
+    skipped_in_transaction: bool,
+    format_printed: bool,
+    is_first_format: bool,
+    /// The version of the server that wrote the transaction at hand.
+    server_version: u32,
+}
+
+/// Which events are left out.
+struct Filter {
+    stop_position: u64,
+    start_time: i64,
+    offset: u64,
+    seen: u64,
+    /// The transaction at hand is left out by its GTID.
+    by_gtid: bool,
+}
+
+/// What one log's reading goes by.
+struct Log<'n> {
+    name: &'n [u8],
+    /// By the last format description read.
+    format: Arc<Format>,
+    in_use: bool,
+}
+
+/// Does a stop position apply?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PositionCheck {
+    Needed,
+    /// The event around this one has passed it.
+    Passed,
+}
+
+impl<'s, 'e> Dump<'s, 'e> {
+    pub(crate) fn new(settings: &'s Settings, talk: Talk<'e>, hand_on: HandOn<'s>) -> Self {
+        Self {
+            settings,
+            talk,
+            hand_on,
+            batch: Batch::default(),
+            head: Vec::new(),
+            statement: Statement::default(),
+            time: LocalTime::new(settings.zone.clone()),
+            session: Session::default(),
+            tables: Tables::default(),
+            load_files: LoadFiles::new(&settings.local_load),
+            opener: PayloadOpener::new(),
+            format: Arc::new(format_at_first()),
+            filter: Filter {
+                stop_position: u64::MAX,
+                start_time: settings.start_time,
+                offset: settings.offset,
+                seen: 0,
+                by_gtid: false,
+            },
+            variables: Vec::new(),
+            ends: OpenEnds::default(),
+            skipped_in_transaction: false,
+            format_printed: false,
+            is_first_format: true,
+            server_version: VERSION_UNKNOWN,
+        }
+    }
+
+    /// Prints all logs.
+    pub(crate) fn run(mut self, names: &[Vec<u8>], input: &mut (dyn Read + Send)) -> Result<(), Halt> {
+        put_start(self.batch.text(), self.settings);
+        let mut outcome = Ok(Flow::Continue);
+        for (index, name) in names.iter().enumerate() {
+            let is_last = index + 1 == names.len();
+            self.filter.stop_position = if is_last { self.settings.stop_position } else { u64::MAX };
+            let start = if index == 0 { self.settings.start_position } else { 4 };
+            outcome = self.log(name, start, input);
+            if outcome != Ok(Flow::Continue) {
+                break;
+            }
+        }
+        if outcome == Err(Halt::Unwanted) {
+            return Err(Halt::Unwanted);
+        }
+        self.warn_of_open_ends();
+        if self.skipped_in_transaction {
+            self.put_commit();
+        }
+        put_log_end(self.batch.text(), self.ends, self.settings.skip_gtids);
+        put_end(self.batch.text(), self.settings);
+        (self.hand_on)(take(&mut self.batch))?;
+        outcome.map(drop)
+    }
+
+    fn warn_of_open_ends(&mut self) {
+        const END: &[u8] = b"This might be because the last statement was not fully written to the log, or because \
+            you are using a --stop-position or --stop-datetime that refers to an event in the middle of a statement. \
+            The event(s) from the partial statement have not been written to output.";
+        if !self.variables.is_empty() {
+            let start =
+                b"The range of printed events ends with an Intvar_event, Rand_event or User_var_event with \
+                no matching Query_log_event. ";
+            self.talk.warning(&[start, END, b" "]);
+        } else if self.statement.is_open {
+            let start =
+                b"The range of printed events ends with a row event or a table map event that does not have \
+                the STMT_END_F flag set. ";
+            self.talk.warning(&[start, END]);
+        }
+    }
+
+    fn log(&mut self, name: &[u8], start: u64, input: &mut (dyn Read + Send)) -> Outcome {
+        let opened = if name == b"-" { Reader::stream(input) } else { Reader::open(name) };
+        let mut reader = opened.map_err(|error| self.complain(name, &error))?;
+        let mut log = Log { name, format: Arc::new(format_at_first()), in_use: false };
+        if let Some(first) = self.find_format(&mut log, start, &mut reader)?
+            && let Ok(event) = first.decode()
+            && self.event(&first, &event, name, PositionCheck::Needed)? == Flow::Stop
+        {
+            return Ok(Flow::Stop);
+        }
+        loop {
+            let at = reader.position();
+            let item = match self.read(&mut reader, &mut log) {
+                Ok(Some(item)) => item,
+                Ok(None) => return Ok(Flow::Continue),
+                Err(ReadError::Truncated) if log.in_use && self.settings.force_if_open => {
+                    self.talk.warning(&[b"File ends with a truncated event."]);
+                    return Ok(Flow::Continue);
+                }
+                Err(error) => return Err(self.complain_of_entry(name, at, &error)),
+            };
+            let event = item.decode().map_err(|error| self.complain_of_entry(name, at, &error))?;
+            if self.event(&item, &event, name, PositionCheck::Needed)? == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+            self.hand_on_if_full()?;
+        }
+    }
+
+    /// Reads the events in front of the start position that tell what the others look like.
+    fn find_format(
+        &mut self,
+        log: &mut Log<'_>,
+        start: u64,
+        reader: &mut Reader<'_>,
+    ) -> Result<Option<Item>, Halt> {
+        let mut found = None;
+        let mut last_at = reader.position();
+        while reader.position() < start {
+            last_at = reader.position();
+            let read = self.read(reader, log).and_then(|item| match &item {
+                Some(whole) => whole.decode().map(|_| ()).map(|()| item),
+                None => Ok(None),
+            });
+            let Some(item) = read.map_err(|error| self.complain(log.name, &error))? else { break };
+            match item.header.event_type {
+                EventType::FormatDescription => found = Some(item),
+                EventType::PreviousGtids | EventType::Rotate => {}
+                _ => break,
+            }
+        }
+        if let Some(item) = &mut found {
+            item.at = last_at;
+            if reader.position() < start {
+                reader.skip_to(start).map_err(|error| self.complain(log.name, &error))?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn complain_of_entry(&mut self, name: &[u8], at: u64, error: &ReadError) -> Halt {
+        let at = at.to_string();
+        let start = b"Could not read entry at offset ";
+        self.talk.error(&[start, at.as_bytes(), b": Error in log format or read error 1."]);
+        self.complain(name, error)
+    }
+
+    /// Says why a log cannot be read.
+    fn complain(&mut self, name: &[u8], error: &ReadError) -> Halt {
+        match error {
+            ReadError::Open(cause) => {
+                self.talk.file(&[b"File '", name, b"' not found (", &os_error(cause), b")"])
+            }
+            ReadError::Io(cause, _) => {
+                self.talk.file(&[b"Error reading file '", name, b"' (", &os_error(cause), b")"]);
+            }
+            ReadError::Other(_) | ReadError::Truncated => {}
+        }
+        self.talk.error(&[error.text().as_bytes()]);
+        Halt::Failed
+    }
+
+    /// Reads one event, and checks it as far as mysqlbinlog does before it looks at its body.
+    fn read(&mut self, reader: &mut Reader<'_>, log: &mut Log<'_>) -> Result<Option<Item>, ReadError> {
+        let at = reader.position();
+        let Some(mut bytes) = reader.next_event()? else { return Ok(None) };
+        match rewrite(&bytes, &self.format, &self.settings.rewrites) {
+            Ok(None) => {}
+            Ok(Some(rewritten)) => bytes = EventRef::alone(rewritten),
+            Err(_) => {
+                self.talk.error(&[b"Error applying filter while reading event"]);
+                return Err(ReadError::MEMORY);
+            }
+        }
+        let item = Item::new(bytes, at, &log.format)?;
+        if self.settings.verify_checksum {
+            item.verify()?;
+        }
+        if item.header.event_type == EventType::FormatDescription {
+            log.format = Arc::clone(&item.format);
+            log.in_use = item.header.flags.contains(Flags::IN_USE);
+        }
+        Ok(Some(item))
+    }
+
+    fn event(&mut self, item: &Item, event: &Event<'_>, name: &[u8], check: PositionCheck) -> Outcome {
+        let outcome = match self.passes(item, check) {
+            Passes::Yes => {
+                self.put_place(item);
+                match self.skips_by_gtid(item, event) {
+                    true => Ok(Flow::Continue),
+                    false => self.print(item, event, name).map(|()| Flow::Continue),
+                }
+            }
+            Passes::No => Ok(Flow::Continue),
+            Passes::NorOthers => Ok(Flow::Stop),
+        };
+        self.filter.seen += 1;
+        outcome
+    }
+
+    fn passes(&mut self, item: &Item, check: PositionCheck) -> Passes {
+        let (filter, settings) = (&mut self.filter, self.settings);
+        let time = i64::from(item.header.timestamp);
+        let event_type = item.header.event_type;
+        if event_type != EventType::FormatDescription {
+            if filter.seen < filter.offset || time < filter.start_time {
+                return Passes::No;
+            }
+            // From here on everything is printed, whatever its time.
+            (filter.start_time, filter.offset) = (0, 0);
+            let server_id = u64::from(item.header.server_id & settings.server_id_mask);
+            if event_type != EventType::Rotate && settings.server_id != 0 && settings.server_id != server_id {
+                return Passes::No;
+            }
+        }
+        let is_behind = check == PositionCheck::Needed && item.at >= filter.stop_position;
+        if is_behind || time >= settings.stop_time { Passes::NorOthers } else { Passes::Yes }
+    }
+
+    /// Is this event left out because of its transaction's GTID?
+    fn skips_by_gtid(&mut self, item: &Item, event: &Event<'_>) -> bool {
+        match event {
+            Event::Gtid(_) | Event::AnonymousGtid(_) | Event::GtidTagged(_) => {
+                let gtid = match event {
+                    Event::Gtid(event) => event.gtid(),
+                    Event::GtidTagged(event) => event.gtid(),
+                    _ => None,
+                };
+                let is_in = |set: &GtidSet| gtid.is_some_and(|gtid| set.contains(gtid));
+                let settings = self.settings;
+                self.filter.by_gtid = settings.include_gtids.as_ref().is_some_and(|set| !is_in(set))
+                    || settings.exclude_gtids.as_ref().is_some_and(is_in);
+                self.filter.by_gtid || settings.skip_gtids
+            }
+            Event::PreviousGtids(_) => self.settings.skip_gtids,
+            Event::Xid(_) => take(&mut self.filter.by_gtid),
+            Event::Query(query) if TransactionWord::of(query.sql) == TransactionWord::Ends => {
+                take(&mut self.filter.by_gtid)
+            }
+            Event::Stop(_) | Event::FormatDescription(_) | Event::Rotate(_) | Event::Incident(_) => false,
+            _ if item.header.event_type == EventType::Ignorable => false,
+            _ => self.filter.by_gtid,
+        }
+    }
+
+    fn put_place(&mut self, item: &Item) {
+        if !self.settings.short_form {
+            self.head.extend_from_slice(b"# at ");
+            put_u64(&mut self.head, item.at);
+            self.head.push(b'\n');
+        }
+    }
+
+    fn put_commit(&mut self) {
+        self.batch.text().extend_from_slice(b"COMMIT /* added by mysqlbinlog */");
+        end_statement(self.batch.text());
+    }
+
+    fn flush_head(&mut self) {
+        self.batch.text().append(&mut self.head);
+    }
+
+    fn hand_on_if_full(&mut self) -> Result<(), Halt> {
+        match self.batch.size() >= BATCH_SIZE {
+            true => (self.hand_on)(take(&mut self.batch)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Does an event pass the filters?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passes {
+    Yes,
+    No,
+    /// Neither it nor anything behind it.
+    NorOthers,
+}
+
+impl Item {
+    /// Takes an event's bytes under the format that holds where it stands.
+    fn new(bytes: EventRef, at: u64, format: &Arc<Format>) -> Result<Self, ReadError> {
+        let header = Header::decode(&mut Cursor::new(&bytes)).map_err(|_| ReadError::Truncated)?;
+        let (checksum, format) = match header.event_type {
+            EventType::FormatDescription => {
+                let format = describe(&bytes)?;
+                let has_checksum = format.checksum != ChecksumAlgorithm::Undefined;
+                (if has_checksum { Checksum::Crc32 } else { Checksum::Absent }, format)
+            }
+            event_type if usize::from(event_type.code()) > format.post_header_sizes.len() => {
+                return Err(ReadError::INVALID_EVENT);
+            }
+            _ => (format.checksum.for_events(), Arc::clone(format)),
+        };
+        Ok(Self { bytes, header, checksum, format, at })
+    }
+
+    fn raw(&self) -> Result<RawEvent<'_>, ReadError> {
+        RawEvent::new(&self.bytes, self.checksum).map_err(|_| ReadError::INVALID_EVENT)
+    }
+
+    fn verify(&self) -> Result<(), ReadError> {
+        self.raw()?.verify().map_err(|_| ReadError::CHECKSUM)
+    }
+
+    /// The event's fields. An event of a type that mysqlbinlog does not know must say that this does not matter.
+    fn decode(&self) -> Result<Event<'_>, ReadError> {
+        let can_be_ignored = self.header.flags.contains(Flags::IGNORABLE);
+        if !is_known(self.header.event_type) && !can_be_ignored {
+            return Err(ReadError::INVALID_EVENT);
+        }
+        match self.raw()?.decode(&self.format) {
+            Ok(event) => Ok(event),
+            Err(_) => Err(ReadError::INVALID_EVENT),
+        }
+    }
+
+    fn copy(&self) -> Self {
+        Self { bytes: self.bytes.clone(), format: Arc::clone(&self.format), ..*self }
+    }
+}
+
+/// Does mysqlbinlog 9.7 know events of this type? Row events of version 1 it does not.
+fn is_known(event_type: EventType) -> bool {
+    matches!(event_type.code(), 2..=5 | 9 | 11 | 13..=19 | 26 | 29..=40 | 42)
+}
+
+/// What a format description promises.
+fn describe(bytes: &[u8]) -> Result<Arc<Format>, ReadError> {
+    let mut framer = Framer::new();
+    match framer.next(bytes) {
+        Ok(Framed::Event(_)) => {}
+        _ => return Err(ReadError::INVALID_FORMAT),
+    }
+    framer.format().cloned().map(Arc::new).ok_or(ReadError::INVALID_FORMAT)
+}
+
+/// What mysqlbinlog 9.7 takes for granted before a format description says otherwise.
+fn format_at_first() -> Format {
+    Format {
+        server_version: b"9.7.4".to_vec(),
+        post_header_sizes: vec![
+            0, 13, 0, 8, 0, 0, 0, 0, 4, 0, 4, 0, 0, 0, 99, 0, 4, 26, 8, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 10, 10,
+            10, 42, 42, 0, 18, 52, 0, 10, 40, 0, 0,
+        ],
+        checksum: ChecksumAlgorithm::Undefined,
+        flavour: Flavour::MySql,
+    }
+}

@@ -1,0 +1,594 @@
+//! Prints events that passed the filters.
+
+use std::mem::take;
+use std::sync::Arc;
+
+use binlog::events::{
+    DeleteFile, ExecuteLoadQuery, FormatDescription, Incident, LoadBlock, LogicalClock, PreviousGtids, Query,
+    Rows, RowsFlags, TableMap, TransactionPayload,
+};
+use binlog::gtid::GtidSet;
+use binlog::{ChecksumAlgorithm, Event, EventType, Flags, HEADER_SIZE, InnerEvents, PayloadOpener, Table};
+
+use super::words::TransactionWord;
+use super::{BATCH_SIZE, Dump, Halt, Item, PositionCheck};
+use crate::base64::put_lines;
+use crate::batch::RowsWork;
+use crate::delimiter::end_statement;
+use crate::errno::os_error;
+use crate::event_ref::EventRef;
+use crate::event_text::{self, GtidText, QueryNumbers, VERSION_UNKNOWN, put};
+use crate::frame::{OpenEnds, put_log_end};
+use crate::hexdump::put_hexdump;
+use crate::load_files::LoadError;
+use crate::numbers::{put_u32, put_u64};
+use crate::reader::event_size;
+use crate::rewrite::rewrite;
+use crate::rows_text::Types;
+use crate::session::{SessionStyle, Variables};
+use crate::settings::Base64;
+use crate::table_metadata::put_table_metadata;
+
+/// From this version on, table maps say whether their primary key was made up.
+const GENERATED_KEYS_SINCE: u32 = 80_030;
+
+/// Do more events of the same statement follow?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum More {
+    Follows,
+    No,
+}
+
+impl Dump<'_, '_> {
+    pub(super) fn print(&mut self, item: &Item, event: &Event<'_>, name: &[u8]) -> Result<(), Halt> {
+        match event {
+            Event::FormatDescription(description) => self.format_description(item, description, name)?,
+            Event::Query(query) => return self.query(item, query),
+            Event::Intvar(_) | Event::Rand(_) | Event::UserVar(_) => self.variables.push(item.copy()),
+            Event::Gtid(_) | Event::AnonymousGtid(_) | Event::GtidTagged(_) => self.gtid(item, event),
+            Event::Xid(xid) => self.xid(item, xid.xid),
+            Event::TableMap(map) => return self.table_map(item, map),
+            Event::WriteRows(rows)
+            | Event::UpdateRows(rows)
+            | Event::DeleteRows(rows)
+            | Event::PartialUpdateRows(rows) => return self.rows(item, rows),
+            Event::TransactionPayload(payload) => self.payload(item, payload, name)?,
+            Event::BeginLoadQuery(block) => self.begin_load(item, block)?,
+            Event::AppendBlock(block) => self.append_load(item, block)?,
+            Event::ExecuteLoadQuery(load) => self.execute_load(item, load),
+            Event::RowsQuery(query) => {
+                if self.settings.verbose > 1 {
+                    self.put_header(item);
+                    event_text::rows_query(&mut self.head, query);
+                    self.put_body(item, More::Follows);
+                }
+                self.statement.is_open = true;
+            }
+            other => self.simple(item, other),
+        }
+        self.flush_head();
+        Ok(())
+    }
+
+    /// Events whose text depends on nothing else.
+    fn simple(&mut self, item: &Item, event: &Event<'_>) {
+        match event {
+            Event::XaPrepare(prepare) => {
+                self.put_header_line(item);
+                return event_text::xa_prepare(&mut self.head, prepare);
+            }
+            Event::PreviousGtids(previous) => return self.previous_gtids(item, previous),
+            _ => {}
+        }
+        if !self.put_header(item) {
+            return;
+        }
+        match event {
+            Event::Rotate(rotate) => event_text::rotate(&mut self.head, rotate),
+            Event::Stop(_) => self.head.extend_from_slice(b"\tStop\n"),
+            Event::Incident(incident) => self.incident(incident),
+            Event::DeleteFile(delete) => self.delete_file(delete),
+            Event::TransactionContext(context) => {
+                event_text::transaction_context(&mut self.head, context);
+            }
+            Event::ViewChange(change) => event_text::view_change(&mut self.head, change),
+            _ => self.head.extend_from_slice(b"\tIgnorable\n# Unrecognized ignorable event\n"),
+        }
+    }
+
+    fn incident(&mut self, incident: &Incident<'_>) {
+        put(&mut self.head, &[b"\n# Incident: ", incident.name().as_bytes()]);
+        self.head.extend_from_slice(b"\nRELOAD DATABASE; # Shall generate syntax error\n");
+    }
+
+    fn delete_file(&mut self, delete: &DeleteFile) {
+        self.head.extend_from_slice(b"\n#Delete_file: file_id=");
+        put_u32(&mut self.head, delete.file_id);
+        self.head.push(b'\n');
+    }
+
+    fn previous_gtids(&mut self, item: &Item, previous: &PreviousGtids<'_>) {
+        if self.settings.database.is_some() && !self.settings.skip_gtids {
+            self.talk.warning(&[
+                b"The option --database has been used. It may filter parts of transactions, but will include the \
+                GTIDs in any case. If you want to exclude or include transactions, you should use the options \
+                --exclude-gtids or --include-gtids, respectively, instead.",
+            ]);
+        }
+        let Ok(set) = GtidSet::decode(previous.set) else {
+            self.talk.error(&[b"Malformed GTID_set encoding."]);
+            return;
+        };
+        if self.put_header(item) {
+            self.head.extend_from_slice(b"\tPrevious-GTIDs\n");
+        }
+        put(&mut self.head, &[set.commented().to_string().as_bytes(), b"\n"]);
+    }
+
+    /// Prints an event's header line, unless in short form. Has it been printed?
+    fn put_header(&mut self, item: &Item) -> bool {
+        if !self.settings.short_form {
+            self.put_header_line(item);
+        }
+        !self.settings.short_form
+    }
+
+    fn put_header_line(&mut self, item: &Item) {
+        let out = &mut self.head;
+        out.push(b'#');
+        self.time.put_short(out, item.header.timestamp);
+        out.extend_from_slice(b" server id ");
+        put_u32(out, item.header.server_id & self.settings.server_id_mask);
+        out.extend_from_slice(b"  end_log_pos ");
+        put_u32(out, item.header.next_position);
+        out.push(b' ');
+        if item.format.checksum == ChecksumAlgorithm::Crc32
+            && let Some(stored) = item.bytes.last_chunk::<4>()
+        {
+            put_checksum(out, *stored);
+        }
+        if self.settings.hexdump && item.at != 0 {
+            put_hexdump(out, item.at, &item.bytes);
+        }
+    }
+
+    fn format_description(
+        &mut self,
+        item: &Item,
+        description: &FormatDescription<'_>,
+        name: &[u8],
+    ) -> Result<(), Halt> {
+        let flags = item.header.flags;
+        let is_relay = flags.contains(Flags::RELAY_LOG);
+        if !is_relay {
+            self.format = Arc::clone(&item.format);
+            if item.header.next_position > 0 && !self.is_first_format {
+                put_log_end(self.batch.text(), self.ends, self.settings.skip_gtids);
+                self.ends = OpenEnds::default();
+            }
+            self.is_first_format = false;
+        }
+        if self.put_header(item) {
+            let out = &mut self.head;
+            out.extend_from_slice(b"\tStart: binlog v ");
+            put_u32(out, description.binlog_version.into());
+            put(out, &[b", server v ", description.version(), b" created "]);
+            self.time.put_short(out, item.header.timestamp);
+            let at_startup: &[u8] = if description.created != 0 { b" at startup" } else { b"" };
+            put(out, &[at_startup, b"\n"]);
+            if flags.contains(Flags::IN_USE) {
+                out.extend_from_slice(
+                    b"# Warning: this binlog is either in use or was not closed properly.\n",
+                );
+            }
+        }
+        match is_relay {
+            true => self.head.extend_from_slice(
+                b"# This Format_description_event appears in a relay log and was generated by the replica thread.\n",
+            ),
+            false => self.replay_format(item, description),
+        }
+        if !self.settings.force_if_open && flags.contains(Flags::IN_USE) {
+            let start = b"Attempting to dump binlog '";
+            let end = b"', which was not closed properly. Most probably, mysqld is still writing it, or it crashed. \
+                Rerun with --force-if-open to ignore this problem.";
+            self.talk.error(&[start, name, end]);
+            return Err(Halt::Failed);
+        }
+        Ok(())
+    }
+
+    fn replay_format(&mut self, item: &Item, description: &FormatDescription<'_>) {
+        let out = &mut self.head;
+        if description.created != 0 && !item.header.flags.contains(Flags::ARTIFICIAL) {
+            out.extend_from_slice(b"ROLLBACK");
+            end_statement(out);
+        }
+        if self.settings.base64 != Base64::Auto || self.settings.short_form {
+            return;
+        }
+        out.extend_from_slice(b"BINLOG '\n");
+        put_lines(out, &item.bytes);
+        out.push(b'\'');
+        end_statement(out);
+        self.format_printed = true;
+        if self.settings.skip_gtids {
+            out.extend_from_slice(b"/*!50616 SET @@SESSION.GTID_NEXT='AUTOMATIC'*/");
+            end_statement(out);
+        }
+    }
+
+    fn query(&mut self, item: &Item, query: &Query<'_>) -> Result<(), Halt> {
+        let word = TransactionWord::of(query.sql);
+        let is_skipped = !word.is_word() && self.settings.skips_database(query.database);
+        for variable in take(&mut self.variables) {
+            if !is_skipped {
+                self.variable(&variable);
+            }
+        }
+        if is_skipped {
+            if self.ends.seen_gtid && !self.ends.in_transaction {
+                // It commits by itself.
+                self.put_commit();
+                self.skipped_in_transaction = false;
+                self.ends = OpenEnds::default();
+            } else {
+                self.skipped_in_transaction = true;
+            }
+            return Ok(());
+        }
+        match word {
+            TransactionWord::Ends => {
+                self.ends = OpenEnds::default();
+                self.skipped_in_transaction = false;
+            }
+            TransactionWord::Starts => self.ends.in_transaction = true,
+            TransactionWord::Stays | TransactionWord::Not => self.ends.seen_gtid &= self.ends.in_transaction,
+        }
+        self.put_query_header(item, query, word);
+        put(&mut self.head, &[query.sql, b"\n"]);
+        end_statement(&mut self.head);
+        self.flush_head();
+        Ok(())
+    }
+
+    fn put_query_header(&mut self, item: &Item, query: &Query<'_>, word: TransactionWord) {
+        let variables = Variables::of(query);
+        if self.put_header(item) {
+            let numbers = QueryNumbers {
+                thread_id: query.thread_id,
+                exec_time: query.exec_time,
+                error_code: query.error_code,
+                xid: variables.xid,
+            };
+            event_text::query_line(&mut self.head, item.header.event_type, numbers);
+        }
+        let style = SessionStyle {
+            short_form: self.settings.short_form,
+            require_row_format: self.settings.require_row_format,
+        };
+        self.session.put_changes(&mut self.head, &item.header, query, &variables, word.is_word(), style);
+    }
+
+    /// An integer, a seed or a variable that the next statement uses.
+    fn variable(&mut self, item: &Item) {
+        let Ok(event) = item.decode() else { return };
+        if self.put_header(item) {
+            self.head.extend_from_slice(match &event {
+                Event::Intvar(_) => b"\tIntvar\n".as_slice(),
+                Event::Rand(_) => b"\tRand\n",
+                _ => b"\tUser_var\n",
+            });
+        }
+        match &event {
+            Event::Intvar(intvar) => event_text::intvar(&mut self.head, intvar),
+            Event::Rand(rand) => event_text::rand(&mut self.head, rand),
+            Event::UserVar(variable) => event_text::user_var(&mut self.head, variable, &self.session),
+            _ => {}
+        }
+    }
+
+    fn gtid(&mut self, item: &Item, event: &Event<'_>) {
+        self.ends.seen_gtid = true;
+        if take(&mut self.skipped_in_transaction) {
+            self.put_commit();
+        }
+        let is_anonymous = item.header.event_type == EventType::AnonymousGtid;
+        let (gtid, flags, clock, stamps) = match event {
+            Event::Gtid(event) | Event::AnonymousGtid(event) => {
+                (format!("{}:{}", event.uuid, event.gno), event.flags.into(), event.clock, event.stamps)
+            }
+            Event::GtidTagged(event) => {
+                let gtid = format!("{}:{}:{}", event.uuid, event.tag, event.gno);
+                (gtid, event.flags, Some(event.clock), Some(event.stamps))
+            }
+            _ => return,
+        };
+        let text = GtidText {
+            is_anonymous,
+            gtid: gtid.as_bytes(),
+            may_have_statements: flags & 1 != 0,
+            clock: clock.unwrap_or(LogicalClock { last_committed: 0, sequence_number: 0 }),
+            stamps: stamps.unwrap_or_default(),
+        };
+        self.server_version = text.stamps.immediate_server_version.unwrap_or(VERSION_UNKNOWN);
+        if self.put_header(item) {
+            text.put_line(&mut self.head);
+        }
+        text.put_settings(&mut self.head, &mut self.time);
+    }
+
+    fn xid(&mut self, item: &Item, xid: u64) {
+        self.ends = OpenEnds::default();
+        self.skipped_in_transaction = false;
+        if self.put_header(item) {
+            event_text::xid_line(&mut self.head, xid);
+        }
+        event_text::commit(&mut self.head);
+    }
+
+    fn begin_load(&mut self, item: &Item, block: &LoadBlock<'_>) -> Result<(), Halt> {
+        self.put_load_block(item, block);
+        let begun = self.load_files.begin(block.file_id, block.block);
+        begun.map_err(|error| self.complain_of_load(&error))
+    }
+
+    fn append_load(&mut self, item: &Item, block: &LoadBlock<'_>) -> Result<(), Halt> {
+        self.put_load_block(item, block);
+        match self.load_files.append(block.file_id, block.block) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let id = block.file_id.to_string();
+                let start = b"Ignoring Append_block as there is no Begin_load_query_log_event for file_id: ";
+                self.talk.warning(&[start, id.as_bytes()]);
+                Ok(())
+            }
+            Err(error) => Err(self.complain_of_load(&error)),
+        }
+    }
+
+    fn put_load_block(&mut self, item: &Item, block: &LoadBlock<'_>) {
+        if self.put_header(item) {
+            event_text::load_block(&mut self.head, item.header.event_type, block);
+        }
+    }
+
+    fn execute_load(&mut self, item: &Item, load: &ExecuteLoadQuery<'_>) {
+        let file = self.load_files.take(load.file_id);
+        if self.settings.skips_database(load.query.database) {
+            self.skipped_in_transaction = true;
+            return;
+        }
+        match file {
+            Some(mut file) => {
+                file.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
+                self.put_query_header(item, &load.query, TransactionWord::of(load.query.sql));
+                event_text::load_statement(&mut self.head, load, &file);
+            }
+            None => {
+                let id = load.file_id.to_string();
+                let start =
+                    b"Ignoring Execute_load_query since there is no Begin_load_query event for file_id: ";
+                self.talk.warning(&[start, id.as_bytes()]);
+            }
+        }
+    }
+
+    fn complain_of_load(&mut self, error: &LoadError) -> Halt {
+        match error {
+            LoadError::NoName => {
+                let prefix = self.load_files.prefix();
+                self.talk.error(&[b"Could not construct local filename ", &prefix, b"."]);
+            }
+            LoadError::Open(name, cause) => {
+                self.talk.file(&[b"File '", name, b"' not found (", &os_error(cause), b")"]);
+                self.talk.error(&[b"Failed opening file ", name]);
+            }
+            LoadError::Write(name, cause) => {
+                self.talk.file(&[b"Error writing file '", name, b"' (", &os_error(cause), b")"]);
+                self.talk.error(&[b"Failed writing to file."]);
+            }
+        }
+        Halt::Failed
+    }
+
+    fn table_map(&mut self, item: &Item, map: &TableMap<'_>) -> Result<(), Halt> {
+        if self.settings.skips_database(map.database) {
+            self.skipped_in_transaction = true;
+            self.tables.ignored.insert(map.table_id);
+            return Ok(());
+        }
+        if self.put_header(item) {
+            let out = &mut self.head;
+            put(out, &[b"\tTable_map: `", map.database, b"`.`", map.table, b"` mapped to number "]);
+            put_u64(out, map.table_id);
+            out.push(b'\n');
+            if self.server_version >= GENERATED_KEYS_SINCE && self.server_version != VERSION_UNKNOWN {
+                let is_generated = map.flags & TableMap::GENERATED_INVISIBLE_PRIMARY_KEY != 0;
+                let value: &[u8] = if is_generated { b"1\n" } else { b"0\n" };
+                put(out, &[b"# has_generated_invisible_primary_key=", value]);
+            }
+            if self.settings.print_table_metadata
+                && let Ok(table) = Table::new(map)
+            {
+                put_table_metadata(out, &table);
+            }
+            self.put_body(item, More::Follows);
+            match self.settings.verbose {
+                0 => {}
+                1 => self.tables.learn(map, item.body(), Types::Hidden),
+                _ => self.tables.learn(map, item.body(), Types::Shown),
+            }
+        }
+        self.statement.is_open = true;
+        self.flush_head();
+        Ok(())
+    }
+
+    fn rows(&mut self, item: &Item, rows: &Rows<'_>) -> Result<(), Halt> {
+        let is_end = rows.flags.contains(RowsFlags::STATEMENT_END);
+        let is_skipped = self.tables.ignored.contains(&rows.table_id);
+        if is_end {
+            self.tables.ignored.clear();
+        }
+        if is_skipped {
+            self.skipped_in_transaction = true;
+            if is_end {
+                self.flush_head();
+                self.end_statement()?;
+            }
+            return Ok(());
+        }
+        let needs_format = !self.settings.short_form && self.settings.base64 != Base64::DecodeRows;
+        if needs_format && !self.format_printed {
+            return Err(self.complain_of_format(item.header.event_type));
+        }
+        if self.put_header(item) {
+            event_text::rows_line(&mut self.head, item.header.event_type, rows.table_id, rows.flags);
+            self.put_body(item, if is_end { More::No } else { More::Follows });
+            if self.settings.verbose > 0 {
+                self.statement.rows.push(RowsWork {
+                    event: item.bytes.clone(),
+                    checksum: item.checksum,
+                    format: Arc::clone(&item.format),
+                    table: self.tables.find(rows.table_id),
+                });
+            }
+        }
+        self.statement.is_open = true;
+        self.flush_head();
+        if is_end { self.end_statement() } else { Ok(()) }
+    }
+
+    fn complain_of_format(&mut self, event_type: EventType) -> Halt {
+        let name = event_type.name().as_bytes();
+        match self.settings.base64 {
+            Base64::Never => {
+                let start = b"--base64-output=never specified, but binlog contains a ";
+                self.talk.error(&[start, name, b" event which must be printed in base64."]);
+            }
+            Base64::Auto | Base64::DecodeRows => {
+                let start =
+                    b"malformed binlog: it does not contain any Format_description_log_event. I now found a ";
+                let end = b" event, which is not safe to process without a Format_description_log_event.";
+                self.talk.error(&[start, name, end]);
+            }
+        }
+        Halt::Failed
+    }
+
+    fn put_body(&mut self, item: &Item, _more: More) {
+        if self.settings.base64 != Base64::DecodeRows {
+            self.statement.body.push(item.bytes.clone());
+        }
+    }
+
+    /// Prints what a statement's events have left for its end.
+    fn end_statement(&mut self) -> Result<(), Halt> {
+        let statement = take(&mut self.statement);
+        if !statement.body.is_empty() {
+            self.batch.text().extend_from_slice(b"\nBINLOG '\n");
+            for event in statement.body {
+                self.batch.base64(event);
+                self.hand_on_if_full()?;
+            }
+            self.batch.text().push(b'\'');
+            end_statement(self.batch.text());
+        }
+        for rows in statement.rows {
+            self.batch.rows(rows);
+            self.hand_on_if_full()?;
+        }
+        Ok(())
+    }
+
+    fn payload(&mut self, item: &Item, payload: &TransactionPayload<'_>, name: &[u8]) -> Result<(), Halt> {
+        if self.put_header(item) {
+            event_text::payload_line(&mut self.head, payload);
+        }
+        let mut opener = take(&mut self.opener);
+        let outcome = self.open_payload(item, payload, &mut opener, name);
+        self.opener = opener;
+        outcome?;
+        if !self.settings.short_form {
+            self.head.extend_from_slice(b"# End of compressed events.\n");
+        }
+        Ok(())
+    }
+
+    fn open_payload(
+        &mut self,
+        outer: &Item,
+        payload: &TransactionPayload<'_>,
+        opener: &mut PayloadOpener,
+        name: &[u8],
+    ) -> Result<(), Halt> {
+        let Ok(mut events) = opener.open(payload) else { return Err(Halt::Failed) };
+        while self.inner_chunk(outer, &mut events, name)? {}
+        Ok(())
+    }
+
+    /// Prints some of a payload's events; were there any?
+    fn inner_chunk(&mut self, outer: &Item, events: &mut InnerEvents<'_>, name: &[u8]) -> Result<bool, Halt> {
+        let mut chunk = Vec::new();
+        match events.next_chunk(BATCH_SIZE, &mut chunk) {
+            Ok(0) => return Ok(false),
+            Ok(_) => {}
+            Err(_) => return Err(Halt::Failed),
+        }
+        let (buffer, bounds) = self.as_outside(&chunk);
+        let buffer = Arc::new(buffer);
+        let at = u64::from(outer.header.next_position);
+        let format = Arc::clone(&self.format);
+        for bound in bounds.windows(2) {
+            let bytes = EventRef::new(Arc::clone(&buffer), bound[0]..bound[1]);
+            let Ok(mut inner) = Item::new(bytes, at, &format) else { return Err(Halt::Failed) };
+            inner.header.next_position = outer.header.next_position;
+            let Ok(event) = inner.decode() else { return Err(Halt::Failed) };
+            self.event(&inner, &event, name, PositionCheck::Passed)?;
+            self.hand_on_if_full()?;
+        }
+        Ok(true)
+    }
+
+    /// Gives inner events the database and the checksum that they would have outside, and says where each starts.
+    fn as_outside(&self, events: &[u8]) -> (Vec<u8>, Vec<usize>) {
+        let mut out = Vec::with_capacity(events.len() + events.len() / 8);
+        let mut bounds = vec![0];
+        let mut rest = events;
+        let inside = self.format.inside_payload();
+        while rest.len() >= HEADER_SIZE {
+            let (event, behind) = rest.split_at(event_size(rest).clamp(HEADER_SIZE, rest.len()));
+            rest = behind;
+            let start = out.len();
+            match rewrite(event, &inside, &self.settings.rewrites) {
+                Ok(Some(rewritten)) => out.extend_from_slice(&rewritten),
+                _ => out.extend_from_slice(event),
+            }
+            if self.format.checksum == ChecksumAlgorithm::Crc32 {
+                let whole = (out.len() - start + 4) as u32;
+                out[start + 9..start + 13].copy_from_slice(&whole.to_le_bytes());
+                let checksum = crc32fast::hash(&out[start..]);
+                out.extend_from_slice(&checksum.to_le_bytes());
+            }
+            bounds.push(out.len());
+        }
+        (out, bounds)
+    }
+}
+
+impl Item {
+    fn body(&self) -> &[u8] {
+        &self.bytes[HEADER_SIZE..self.bytes.len() - self.checksum.size()]
+    }
+}
+
+fn put_checksum(out: &mut Vec<u8>, stored: [u8; 4]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.extend_from_slice(b"CRC32 0x");
+    for byte in stored.iter().rev() {
+        out.push(DIGITS[usize::from(byte >> 4)]);
+        out.push(DIGITS[usize::from(byte & 15)]);
+    }
+    out.push(b' ');
+}

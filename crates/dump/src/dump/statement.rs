@@ -1,0 +1,53 @@
+//! What waits for the end of a statement: its BINLOG block, and its rows as pseudo-SQL.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use binlog::Table;
+use binlog::events::TableMap;
+
+use crate::batch::RowsWork;
+use crate::event_ref::EventRef;
+use crate::rows_text::{TableText, Types};
+
+/// What is printed at the end of a statement.
+#[derive(Default)]
+pub(super) struct Statement {
+    /// For the BINLOG block.
+    pub(super) body: Vec<EventRef>,
+    /// For the pseudo-SQL.
+    pub(super) rows: Vec<RowsWork>,
+    /// A part of it would be lost if nothing followed.
+    pub(super) is_open: bool,
+}
+
+/// What table ids stand for.
+#[derive(Default)]
+pub(super) struct Tables {
+    known: HashMap<u64, Known>,
+    /// Tables whose rows are left out, until the statement ends.
+    pub(super) ignored: HashSet<u64>,
+}
+
+struct Known {
+    /// The map, to tell a table that comes again from one that takes its number.
+    map: Vec<u8>,
+    text: Option<Arc<TableText>>,
+}
+
+impl Tables {
+    /// Remembers a table; most maps say what the one before said. `bytes` are the map's.
+    pub(super) fn learn(&mut self, map: &TableMap<'_>, bytes: &[u8], types: Types) {
+        if self.known.get(&map.table_id).is_some_and(|known| known.map == bytes) {
+            return;
+        }
+        let table = Table::new(map).or_else(|_| Table::without_optional(map));
+        let text = table.ok().map(|table| Arc::new(TableText::new(&table, types)));
+        self.known.insert(map.table_id, Known { map: bytes.to_vec(), text });
+    }
+
+    /// What this table id stands for, if anything.
+    pub(super) fn find(&self, table_id: u64) -> Option<Arc<TableText>> {
+        self.known.get(&table_id).and_then(|known| known.text.clone())
+    }
+}

@@ -1,0 +1,59 @@
+//! Statements that begin and end transactions, told by their first words.
+
+/// What a statement does to a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TransactionWord {
+    Starts,
+    Ends,
+    /// It is about the transaction, and stays in it.
+    Stays,
+    /// It has nothing to do with transactions.
+    Not,
+}
+
+/// Words in front of statements that stay in their transaction.
+const STAYING: [&str; 6] = ["SAVEPOINT", "ROLLBACK", "XA START", "XA END", "XA PREPARE", "XA COMMIT"];
+
+impl TransactionWord {
+    pub(super) fn of(sql: &[u8]) -> Self {
+        // A zero ends the text for whoever compares it.
+        let sql = sql.split(|byte| *byte == 0).next().unwrap_or_default();
+        let starts = |word: &str| {
+            sql.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
+        };
+        match () {
+            () if b"BEGIN".starts_with(sql) || sql.starts_with(b"XA START") => Self::Starts,
+            () if b"COMMIT".starts_with(sql) => Self::Ends,
+            () if starts("ROLLBACK") && !starts("ROLLBACK TO ") => Self::Ends,
+            () if starts("XA ROLLBACK") => Self::Ends,
+            () if STAYING.into_iter().any(starts) => Self::Stays,
+            () => Self::Not,
+        }
+    }
+
+    /// Is it about transactions at all? Such statements belong to every database.
+    pub(super) fn is_word(self) -> bool {
+        self != Self::Not
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TransactionWord;
+
+    #[test]
+    fn words() {
+        let check = |sql: &str, wanted| assert_eq!(TransactionWord::of(sql.as_bytes()), wanted, "{sql}");
+        check("BEGIN", TransactionWord::Starts);
+        check("begin", TransactionWord::Not);
+        check("XA START X'31',X'',1", TransactionWord::Starts);
+        check("COMMIT", TransactionWord::Ends);
+        check("COMMIT AND CHAIN", TransactionWord::Not);
+        check("rollback", TransactionWord::Ends);
+        check("ROLLBACK TO `a`", TransactionWord::Stays);
+        check("XA ROLLBACK X'31',X'',1", TransactionWord::Ends);
+        check("XA COMMIT X'31',X'',1", TransactionWord::Stays);
+        check("savepoint a", TransactionWord::Stays);
+        check("insert into t values (1)", TransactionWord::Not);
+    }
+}

@@ -1,0 +1,35 @@
+//! One event's bytes, shared between threads.
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+/// One event's bytes: a part of a buffer that others share.
+#[derive(Clone, Debug)]
+pub(crate) struct EventRef {
+    buffer: Arc<Vec<u8>>,
+    range: Range<usize>,
+}
+
+impl EventRef {
+    /// # Panics
+    ///
+    /// When the range does not lie within the buffer.
+    pub(crate) fn new(buffer: Arc<Vec<u8>>, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= buffer.len());
+        Self { buffer, range }
+    }
+
+    /// An event with a buffer of its own.
+    pub(crate) fn alone(bytes: Vec<u8>) -> Self {
+        let range = 0..bytes.len();
+        Self { buffer: Arc::new(bytes), range }
+    }
+}
+
+impl Deref for EventRef {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer[self.range.clone()]
+    }
+}

@@ -1,0 +1,354 @@
+//! The text of each kind of event, behind its header line.
+
+use binlog::events::{
+    CommitStamps, DuplicateHandling, ExecuteLoadQuery, Intvar, IntvarKind, LoadBlock, LogicalClock, Rand,
+    Rotate, RowsFlags, RowsQuery, TransactionContext, TransactionPayload, UserValue, UserVar, ViewChange,
+    XaPrepare,
+};
+use binlog::{Collation, EventType, Flavour};
+
+use crate::delimiter::end_statement;
+use crate::local_time::LocalTime;
+use crate::numbers::{put_general, put_i64, put_u32, put_u64};
+use crate::quote::{put_hex, put_identifier};
+use crate::session::Session;
+use crate::value_text::put_decimal;
+
+/// Appends all parts.
+#[inline]
+pub(crate) fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+}
+
+/// A transaction's identifier and what comes with it.
+pub(crate) struct GtidText<'a> {
+    pub(crate) is_anonymous: bool,
+    /// `uuid:number`, perhaps with a tag.
+    pub(crate) gtid: &'a [u8],
+    pub(crate) may_have_statements: bool,
+    pub(crate) clock: LogicalClock,
+    pub(crate) stamps: CommitStamps,
+}
+
+/// A server's version when nothing says which.
+pub(crate) const VERSION_UNKNOWN: u32 = 999_999;
+
+impl GtidText<'_> {
+    /// The line that names it, behind the header.
+    pub(crate) fn put_line(&self, out: &mut Vec<u8>) {
+        let name: &[u8] = if self.is_anonymous { b"\tAnonymous_GTID" } else { b"\tGTID" };
+        out.extend_from_slice(name);
+        let rows_only: &[u8] = if self.may_have_statements { b"no" } else { b"yes" };
+        out.extend_from_slice(b"\tlast_committed=");
+        put_u64(out, self.clock.last_committed.cast_unsigned());
+        out.extend_from_slice(b"\tsequence_number=");
+        put_u64(out, self.clock.sequence_number.cast_unsigned());
+        put(out, &[b"\trbr_only=", rows_only, b"\toriginal_committed_timestamp="]);
+        put_u64(out, self.stamps.original_commit_us);
+        out.extend_from_slice(b"\timmediate_commit_timestamp=");
+        put_u64(out, self.stamps.immediate_commit_us);
+        out.extend_from_slice(b"\ttransaction_length=");
+        put_u64(out, self.stamps.transaction_size.unwrap_or(0));
+        out.push(b'\n');
+    }
+
+    /// What sets it for the transaction that follows.
+    pub(crate) fn put_settings(&self, out: &mut Vec<u8>, time: &mut LocalTime) {
+        if !self.may_have_statements {
+            out.extend_from_slice(b"/*!50718 SET TRANSACTION ISOLATION LEVEL READ COMMITTED*/");
+            end_statement(out);
+        }
+        let stamps = &self.stamps;
+        for (name, stamp) in [
+            (b"# original_commit_timestamp=".as_slice(), stamps.original_commit_us),
+            (b"# immediate_commit_timestamp=", stamps.immediate_commit_us),
+        ] {
+            out.extend_from_slice(name);
+            put_u64(out, stamp);
+            out.extend_from_slice(b" (");
+            time.put_long(out, stamp);
+            out.extend_from_slice(b")\n");
+        }
+        out.extend_from_slice(b"/*!80001 SET @@session.original_commit_timestamp=");
+        put_u64(out, stamps.original_commit_us);
+        out.extend_from_slice(b"*/");
+        end_statement(out);
+        for (name, version) in [
+            (b"original".as_slice(), stamps.original_server_version),
+            (b"immediate", stamps.immediate_server_version),
+        ] {
+            put(out, &[b"/*!80014 SET @@session.", name, b"_server_version="]);
+            put_u32(out, version.unwrap_or(VERSION_UNKNOWN));
+            out.extend_from_slice(b"*/");
+            end_statement(out);
+        }
+        let gtid: &[u8] = if self.is_anonymous { b"ANONYMOUS" } else { self.gtid };
+        put(out, &[b"SET @@SESSION.GTID_NEXT= '", gtid, b"'"]);
+        end_statement(out);
+    }
+}
+
+/// Behind a query's header.
+pub(crate) fn query_line(out: &mut Vec<u8>, event_type: EventType, numbers: QueryNumbers) {
+    put(out, &[b"\t", event_type.name().as_bytes(), b"\tthread_id="]);
+    put_u32(out, numbers.thread_id);
+    out.extend_from_slice(b"\texec_time=");
+    put_u32(out, numbers.exec_time);
+    out.extend_from_slice(b"\terror_code=");
+    put_u32(out, numbers.error_code.into());
+    if let Some(xid) = numbers.xid {
+        out.extend_from_slice(b"\tXid = ");
+        put_u64(out, xid);
+    }
+    out.push(b'\n');
+}
+
+/// What a query's first line says.
+pub(crate) struct QueryNumbers {
+    pub(crate) thread_id: u32,
+    pub(crate) exec_time: u32,
+    pub(crate) error_code: u16,
+    pub(crate) xid: Option<u64>,
+}
+
+pub(crate) fn xid_line(out: &mut Vec<u8>, xid: u64) {
+    out.extend_from_slice(b"\tXid = ");
+    put_u64(out, xid);
+    out.push(b'\n');
+}
+
+pub(crate) fn commit(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"COMMIT");
+    end_statement(out);
+}
+
+/// Behind the header, which is printed even in short form.
+pub(crate) fn xa_prepare(out: &mut Vec<u8>, event: &XaPrepare<'_>) {
+    let mut xid = Vec::new();
+    for part in [event.xid.gtrid, event.xid.bqual] {
+        xid.extend_from_slice(b"X'");
+        put_hex(&mut xid, part);
+        xid.extend_from_slice(b"',");
+    }
+    // Unlike everywhere else, the number of the format has no sign here.
+    put_u32(&mut xid, event.xid.format_id.cast_unsigned());
+    put(out, &[b"\tXA PREPARE ", &xid, b"\n"]);
+    match event.one_phase {
+        0 => put(out, &[b"XA PREPARE ", &xid]),
+        _ => put(out, &[b"XA COMMIT ", &xid, b" ONE PHASE"]),
+    }
+    out.push(b'\n');
+    end_statement(out);
+}
+
+pub(crate) fn rotate(out: &mut Vec<u8>, event: &Rotate<'_>) {
+    put(out, &[b"\tRotate to ", event.file, b"  pos: "]);
+    put_u64(out, event.position);
+    out.push(b'\n');
+}
+
+pub(crate) fn intvar(out: &mut Vec<u8>, event: &Intvar) {
+    out.extend_from_slice(match event.kind {
+        IntvarKind::LastInsertId => b"SET LAST_INSERT_ID=".as_slice(),
+        IntvarKind::InsertId => b"SET INSERT_ID=",
+        _ => b"SET INVALID_INT=",
+    });
+    put_u64(out, event.value);
+    end_statement(out);
+}
+
+pub(crate) fn rand(out: &mut Vec<u8>, event: &Rand) {
+    out.extend_from_slice(b"SET @@RAND_SEED1=");
+    put_u64(out, event.seed1);
+    out.extend_from_slice(b", @@RAND_SEED2=");
+    put_u64(out, event.seed2);
+    end_statement(out);
+}
+
+/// The collation of names, MySQL's utf8mb3_general_ci.
+const NAMES_COLLATION: u16 = 33;
+
+/// A user variable. Its name is in utf8mb3, so the session is switched to that, and back.
+pub(crate) fn user_var(out: &mut Vec<u8>, event: &UserVar<'_>, session: &Session) {
+    let connection = match &event.value {
+        Some(value) if value.kind != STRING => value.collation as u16,
+        _ => NAMES_COLLATION,
+    };
+    let wanted = [NAMES_COLLATION, connection, NAMES_COLLATION];
+    let switched = session.charset() != Some(wanted);
+    if switched {
+        put_charset(out, wanted);
+    }
+    out.extend_from_slice(b"SET @");
+    put_identifier(out, event.name);
+    match &event.value {
+        None => out.extend_from_slice(b":=NULL"),
+        Some(value) => put_user_value(out, value),
+    }
+    end_statement(out);
+    if switched && let Some(charset) = session.charset() {
+        put_charset(out, charset);
+    }
+}
+
+const STRING: u8 = 0;
+const REAL: u8 = 1;
+const INT: u8 = 2;
+const DECIMAL: u8 = 4;
+
+/// Digits of a real number.
+const REAL_DIGITS: usize = 14;
+
+fn put_user_value(out: &mut Vec<u8>, value: &UserValue<'_>) {
+    match (value.kind, value.bytes.first_chunk::<8>()) {
+        (STRING, _) => put_user_string(out, value),
+        (REAL, Some(bytes)) => {
+            out.extend_from_slice(b":=");
+            put_general(out, f64::from_le_bytes(*bytes), REAL_DIGITS);
+        }
+        (INT, Some(bytes)) => {
+            out.extend_from_slice(b":=");
+            match value.flags.first() {
+                Some(flags) if flags & 1 != 0 => put_u64(out, u64::from_le_bytes(*bytes)),
+                _ => put_i64(out, i64::from_le_bytes(*bytes)),
+            }
+        }
+        (DECIMAL, _) => {
+            out.extend_from_slice(b":=");
+            if let [precision, scale, digits @ ..] = value.bytes {
+                put_decimal(out, digits, *precision, *scale);
+            }
+        }
+        _ => out.extend_from_slice(b":=???"),
+    }
+}
+
+fn put_user_string(out: &mut Vec<u8>, value: &UserValue<'_>) {
+    let collation = u16::try_from(value.collation).ok().and_then(|id| Collation::new(id, Flavour::MySql));
+    let Some(collation) = collation else { return out.extend_from_slice(b":=???") };
+    put(out, &[b":=_", collation.charset().name().as_bytes(), b" "]);
+    if value.bytes.is_empty() {
+        out.extend_from_slice(b"\"\"");
+    } else {
+        out.extend_from_slice(b"0x");
+        for byte in value.bytes {
+            const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+            out.push(DIGITS[usize::from(byte >> 4)]);
+            out.push(DIGITS[usize::from(byte & 15)]);
+        }
+    }
+    put(out, &[b" COLLATE `", collation.name().as_bytes(), b"`"]);
+}
+
+/// Appends what sets a session's three character sets, by collation numbers.
+pub(crate) fn put_charset(out: &mut Vec<u8>, charset: [u16; 3]) {
+    let [client, connection, server] = charset;
+    if let Some(collation) = Collation::new(client, Flavour::MySql) {
+        put(out, &[b"/*!\\C ", collation.charset().name().as_bytes(), b" */"]);
+        end_statement(out);
+    }
+    for (name, number) in [
+        (b"SET @@session.character_set_client=".as_slice(), client),
+        (b",@@session.collation_connection=", connection),
+        (b",@@session.collation_server=", server),
+    ] {
+        out.extend_from_slice(name);
+        put_u32(out, number.into());
+    }
+    end_statement(out);
+}
+
+/// Behind the header of a piece of a file for LOAD DATA.
+pub(crate) fn load_block(out: &mut Vec<u8>, event_type: EventType, event: &LoadBlock<'_>) {
+    put(out, &[b"\n#", event_type.name().as_bytes(), b": file_id: "]);
+    put_i64(out, event.file_id.cast_signed().into());
+    out.extend_from_slice(b"  block_len: ");
+    put_u64(out, event.block.len() as u64);
+    out.push(b'\n');
+}
+
+/// LOAD DATA with a local file in place of the source's.
+pub(crate) fn load_statement(out: &mut Vec<u8>, event: &ExecuteLoadQuery<'_>, file: &[u8]) {
+    let sql = event.query.sql;
+    let (start, end) = (event.name_start as usize, event.name_end as usize);
+    put(out, &[sql.get(..start).unwrap_or(sql), b" LOCAL INFILE '", file, b"'"]);
+    if event.duplicates == DuplicateHandling::Replace {
+        out.extend_from_slice(b" REPLACE");
+    }
+    put(out, &[b" INTO", sql.get(end..).unwrap_or_default(), b"\n"]);
+    end_statement(out);
+    out.extend_from_slice(b"# file_id: ");
+    put_i64(out, event.file_id.cast_signed().into());
+    out.extend_from_slice(b" \n");
+}
+
+/// The statement that rows come from, each line a comment.
+pub(crate) fn rows_query(out: &mut Vec<u8>, event: &RowsQuery<'_>) {
+    out.extend_from_slice(b"\tRows_query\n# ");
+    for byte in event.sql {
+        match byte {
+            b'\n' => out.extend_from_slice(b"\n# "),
+            0 => out.extend_from_slice(b"\\0"),
+            8 => out.extend_from_slice(b"\\b"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            byte => out.push(*byte),
+        }
+    }
+    out.push(b'\n');
+}
+
+/// Rows flags and their names, in the order shown.
+const ROWS_FLAGS: [(u16, &str); 5] = [
+    (0x01, " STMT_END_F"),
+    (0x02, " NO_FOREIGN_KEY_CHECKS_F"),
+    (0x04, " RELAXED_UNIQUE_CHECKS_F"),
+    (0x10, " USE_SQL_FOREIGN_KEY_F"),
+    (0x08, " COMPLETE_ROWS_F"),
+];
+
+/// Behind the header of a rows event.
+pub(crate) fn rows_line(out: &mut Vec<u8>, event_type: EventType, table_id: u64, flags: RowsFlags) {
+    put(out, &[b"\t", event_type.name().as_bytes(), b": table id "]);
+    put_u64(out, table_id);
+    if flags.0 != 0 {
+        out.extend_from_slice(b" flags:");
+        let mut rest = flags.0;
+        for (flag, name) in ROWS_FLAGS {
+            if flags.0 & flag != 0 {
+                out.extend_from_slice(name.as_bytes());
+                rest &= !flag;
+            }
+        }
+        if rest != 0 {
+            out.extend_from_slice(format!(" UNKNOWN_FLAG({rest:#x})").as_bytes());
+        }
+    }
+    out.push(b'\n');
+}
+
+/// Behind the header of a compressed transaction.
+pub(crate) fn payload_line(out: &mut Vec<u8>, event: &TransactionPayload<'_>) {
+    out.extend_from_slice(b"\tTransaction_Payload\t\tpayload_size=");
+    put_u64(out, event.payload.len() as u64);
+    put(out, &[b"\tcompression_type=", event.compression.name().as_bytes()]);
+    out.extend_from_slice(b"\tuncompressed_size=");
+    put_u64(out, event.uncompressed_size.unwrap_or(0));
+    out.extend_from_slice(b"\n# Start of compressed events.\n");
+}
+
+/// Behind the header, which nothing sets apart.
+pub(crate) fn transaction_context(out: &mut Vec<u8>, event: &TransactionContext<'_>) {
+    put(out, &[b"Transaction_context: server_uuid=", event.server_uuid, b"\tthread_id="]);
+    put_u32(out, event.thread_id);
+    out.push(b'\n');
+}
+
+/// Behind the header, which nothing sets apart.
+pub(crate) fn view_change(out: &mut Vec<u8>, event: &ViewChange<'_>) {
+    let id = event.view_id.split(|byte| *byte == 0).next().unwrap_or_default();
+    put(out, &[b"View_change_log_event: view_id=", id, b"\n"]);
+}

@@ -1,0 +1,117 @@
+//! Times of events, in the time zone of whoever reads them.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::numbers::{put_four, put_two, put_u64};
+
+/// The time zone that the environment asks for, as C's library finds it; UTC if there is none.
+pub(crate) fn local_zone() -> TimeZone {
+    let zone = TimeZone::system();
+    if zone.is_unknown() { TimeZone::UTC } else { zone }
+}
+
+/// Writes times, and remembers the last: most events share theirs with the one before.
+pub(crate) struct LocalTime {
+    zone: TimeZone,
+    short_second: Option<u32>,
+    short: Vec<u8>,
+    long_second: Option<u64>,
+    long: Vec<u8>,
+    zone_name: Vec<u8>,
+}
+
+impl LocalTime {
+    pub(crate) fn new(zone: TimeZone) -> Self {
+        let empty = Vec::new;
+        Self {
+            zone,
+            short_second: None,
+            short: empty(),
+            long_second: None,
+            long: empty(),
+            zone_name: empty(),
+        }
+    }
+
+    /// Appends `YYMMDD HH:MM:SS`, the hour without its leading zero.
+    pub(crate) fn put_short(&mut self, out: &mut Vec<u8>, second: u32) {
+        if self.short_second != Some(second) {
+            self.short.clear();
+            let at = self.zone.to_datetime(timestamp(u64::from(second)));
+            let digits = |value: i8| value.unsigned_abs().into();
+            put_two(&mut self.short, at.year().unsigned_abs().into());
+            put_two(&mut self.short, digits(at.month()));
+            put_two(&mut self.short, digits(at.day()));
+            self.short.push(b' ');
+            if at.hour() < 10 {
+                self.short.push(b' ');
+            }
+            put_u64(&mut self.short, at.hour().unsigned_abs().into());
+            for part in [at.minute(), at.second()] {
+                self.short.push(b':');
+                put_two(&mut self.short, digits(part));
+            }
+            self.short_second = Some(second);
+        }
+        out.extend_from_slice(&self.short);
+    }
+
+    /// Appends `YYYY-MM-DD HH:MM:SS.ffffff ZONE`.
+    pub(crate) fn put_long(&mut self, out: &mut Vec<u8>, microsecond: u64) {
+        let second = microsecond / 1_000_000;
+        if self.long_second != Some(second) {
+            self.set_long(second);
+        }
+        let fraction = (microsecond % 1_000_000) as u32;
+        out.extend_from_slice(&self.long);
+        put_two(out, fraction / 10_000);
+        put_four(out, fraction % 10_000);
+        out.push(b' ');
+        out.extend_from_slice(&self.zone_name);
+    }
+
+    fn set_long(&mut self, second: u64) {
+        self.long.clear();
+        let at = timestamp(second);
+        let info = self.zone.to_offset_info(at);
+        let civil = info.offset().to_datetime(at);
+        let digits = |value: i8| value.unsigned_abs().into();
+        put_four(&mut self.long, civil.year().unsigned_abs().into());
+        for (separator, part) in [
+            (b'-', civil.month()),
+            (b'-', civil.day()),
+            (b' ', civil.hour()),
+            (b':', civil.minute()),
+            (b':', civil.second()),
+        ] {
+            self.long.push(separator);
+            put_two(&mut self.long, digits(part));
+        }
+        self.long.push(b'.');
+        self.zone_name.clear();
+        self.zone_name.extend_from_slice(info.abbreviation().as_bytes());
+        self.long_second = Some(second);
+    }
+}
+
+fn timestamp(second: u64) -> Timestamp {
+    Timestamp::from_second(second.cast_signed()).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::tz::TimeZone;
+
+    use super::LocalTime;
+
+    #[test]
+    fn both_forms() {
+        let mut time = LocalTime::new(TimeZone::get("Europe/Berlin").unwrap());
+        let mut out = Vec::new();
+        time.put_short(&mut out, 1_577_837_045);
+        out.push(b'|');
+        time.put_long(&mut out, 1_593_600_000_000_042);
+        assert_eq!(String::from_utf8(out).unwrap(), "200101  1:04:05|2020-07-01 12:40:00.000042 CEST");
+    }
+}

@@ -1,0 +1,179 @@
+//! mysqlbinlog, for local files.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use crate::batch::Batch;
+use crate::dump::{Dump, Halt};
+use crate::errno::os_error;
+use crate::local_time::local_zone;
+use crate::options::files::{Choice, Loaded, Surroundings};
+use crate::options::table::{MYSQLBINLOG, OURS, Spec, Which};
+use crate::options::{Exit, Parser, Values, files, help};
+use crate::settings::{Heeded, Remote, Settings, Show};
+use crate::talk::Talk;
+
+/// Whose options there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// mysqlbinlog's only.
+    Mysqlbinlog,
+    /// Those, and ours.
+    Bintide,
+}
+
+/// Standard input, output and error, as handed in.
+pub struct Streams<'a> {
+    /// Read when a log is named `-`.
+    pub input: &'a mut (dyn Read + Send),
+    /// The dump goes here, unless it goes to a file.
+    pub output: &'a mut (dyn Write + Send),
+    /// Warnings and errors.
+    pub error: &'a mut dyn Write,
+}
+
+/// Runs with this process's own standard streams, and returns the exit code.
+///
+/// # Errors
+///
+/// When standard output is not there to write to.
+pub fn run_here(dialect: Dialect, args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
+    // Past the line buffer of standard output: text comes in large parts.
+    let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let streams = Streams { input: &mut io::stdin(), output: &mut output, error: &mut io::stderr() };
+    Ok(run(dialect, args, streams))
+}
+
+/// Runs with the arguments of a command line, the program's name first, and returns the exit code.
+pub fn run(dialect: Dialect, args: impl IntoIterator<Item = OsString>, streams: Streams<'_>) -> u8 {
+    let args: Vec<Vec<u8>> = args.into_iter().map(OsStringExt::into_vec).collect();
+    let (program, words) = args.split_first().map_or((&[][..], &[][..]), |(program, words)| (program, words));
+    let talk = Talk::new(streams.error, program);
+    match run_checked(dialect, words, streams.input, streams.output, talk) {
+        Ok(()) => 0,
+        Err(Exit(code)) => code,
+    }
+}
+
+fn run_checked(
+    dialect: Dialect,
+    words: &[Vec<u8>],
+    input: &mut (dyn Read + Send),
+    output: &mut (dyn Write + Send),
+    mut talk: Talk<'_>,
+) -> Result<(), Exit> {
+    let specs: Vec<&'static Spec> = match dialect {
+        Dialect::Mysqlbinlog => MYSQLBINLOG.iter().collect(),
+        Dialect::Bintide => MYSQLBINLOG.iter().chain(OURS).collect(),
+    };
+    let surroundings = Surroundings::of_process();
+    let (mut choice, rest) = Choice::take(words, &surroundings);
+    let words = match files::load(&mut choice, rest, &surroundings, &mut talk)? {
+        Loaded::Words(words) => words,
+        Loaded::Print(text) => {
+            let _ = output.write_all(&text);
+            return Ok(());
+        }
+    };
+    let mut values = Values::new(&specs);
+    let mut heeded = Heeded::new(local_zone());
+    let mut parser = Parser {
+        specs: &specs,
+        values: &mut values,
+        heed: &mut heeded,
+        talk: &mut talk,
+        password_warned: false,
+    };
+    let parsed = parser.parse(&words);
+    let show = match (heeded.show, &parsed) {
+        (None, Ok(files)) if files.is_empty() => Some(Show::Help),
+        (show, _) => show,
+    };
+    if let Some(show) = show {
+        let mut text = Vec::new();
+        match show {
+            Show::Help => help::write(&mut text, talk.program(), &specs, &values, &choice, &surroundings),
+            Show::Version => help::version(&mut text, talk.program()),
+        }
+        let _ = output.write_all(&text);
+        return if heeded.show.is_some() { Ok(()) } else { Err(Exit::FAILURE) };
+    }
+    let files = parsed?;
+    if files == [b"-"] && values.unsigned(Which::StopPosition) != u64::MAX {
+        talk.error(&[b"stop_position not allowed when input is STDIN"]);
+        return Err(Exit::FAILURE);
+    }
+    refuse_servers(&values, &heeded, &mut talk)?;
+    let mut file = match values.text(Which::ResultFile) {
+        Some(name) => Some(create(name, &mut talk)?),
+        None => None,
+    };
+    let settings = Settings::new(&values, heeded, &mut talk)?;
+    match &mut file {
+        Some(file) => dump(&settings, &files, input, file, talk),
+        None => dump(&settings, &files, input, output, talk),
+    }
+}
+
+/// Reading from a server is not for this program yet; what cannot be asked of any server is refused first.
+fn refuse_servers(values: &Values, heeded: &Heeded, talk: &mut Talk<'_>) -> Result<(), Exit> {
+    if heeded.remote_by_switch && heeded.remote == Some(Remote::ByGtids) {
+        talk.error(&[
+            b"The option read-from-remote-server cannot be used when read-from-remote-source is defined and is not \
+            equal to BINLOG-DUMP-NON-GTIDS",
+        ]);
+        return Err(Exit::FAILURE);
+    }
+    if values.switch(Which::Raw) && heeded.remote.is_none() {
+        if values.text(Which::Database).is_some() {
+            talk.warning(&[b"The --database option is ignored with --raw mode"]);
+        }
+        talk.error(&[
+            b"The --raw flag requires one of --read-from-remote-source or --read-from-remote-server",
+        ]);
+        return Err(Exit::FAILURE);
+    }
+    if heeded.remote.is_some() {
+        talk.error(&[
+            b"Reading from a server is not supported yet. Give the names of local log files instead.",
+        ]);
+        return Err(Exit::FAILURE);
+    }
+    Ok(())
+}
+
+/// Who may read a result file: its owner and group.
+const RESULT_MODE: u32 = 0o640;
+
+fn create(name: &[u8], talk: &mut Talk<'_>) -> Result<File, Exit> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(RESULT_MODE);
+    options.open(Path::new(OsStr::from_bytes(name))).map_err(|error| {
+        talk.file(&[b"Can't create/write to file '", name, b"' (", &os_error(&error), b")"]);
+        talk.error(&[b"Could not create log file '", name, b"'"]);
+        Exit::FAILURE
+    })
+}
+
+/// Text is handed on in parts of so many bytes.
+const PART_SIZE: usize = 1 << 20;
+
+fn dump(
+    settings: &Settings,
+    files: &[Vec<u8>],
+    input: &mut (dyn Read + Send),
+    output: &mut (dyn Write + Send),
+    talk: Talk<'_>,
+) -> Result<(), Exit> {
+    let mut hand_on =
+        |batch: Batch| batch.write(PART_SIZE, |part| output.write_all(&part)).map_err(|_| Halt::Unwanted);
+    match Dump::new(settings, talk, &mut hand_on).run(files, input) {
+        Ok(()) | Err(Halt::Unwanted) => Ok(()),
+        Err(Halt::Failed) => Err(Exit::FAILURE),
+    }
+}

@@ -1,0 +1,55 @@
+//! Words of which a beginning is enough, if it fits only one.
+
+use super::Exit;
+use crate::talk::Talk;
+
+/// The place of `text` among `words`; upper and lower case are the same.
+pub(crate) fn choose(text: &[u8], option: &str, words: &[&str], talk: &mut Talk<'_>) -> Result<usize, Exit> {
+    match find(text, words) {
+        Some(index) => Ok(index),
+        None => {
+            match text.is_empty() {
+                true => talk.plain(&[b"No option given to ", option.as_bytes()]),
+                false => talk.plain(&[b"Unknown option to ", option.as_bytes(), b": ", text]),
+            }
+            let words = words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(",");
+            talk.plain(&[b"Alternatives are: ", words.as_bytes()]);
+            Err(Exit::FAILURE)
+        }
+    }
+}
+
+fn find(text: &[u8], words: &[&str]) -> Option<usize> {
+    if text.is_empty() {
+        return None;
+    }
+    let starts =
+        |word: &&str| word.as_bytes().get(..text.len()).is_some_and(|start| start.eq_ignore_ascii_case(text));
+    if let Some(whole) = words.iter().position(|word| word.as_bytes().eq_ignore_ascii_case(text)) {
+        return Some(whole);
+    }
+    let mut fits = words.iter().enumerate().filter(|(_, word)| starts(word));
+    match (fits.next(), fits.next()) {
+        (Some((index, _)), None) => Some(index),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find;
+
+    #[test]
+    fn beginnings() {
+        let check = |text: &str, wanted| {
+            assert_eq!(find(text.as_bytes(), &["NEVER", "AUTO", "ON", "ONLY"]), wanted, "{text}");
+        };
+        check("a", Some(1));
+        check("never", Some(0));
+        check("on", Some(2));
+        check("onl", Some(3));
+        check("o", None);
+        check("", None);
+        check("neverx", None);
+    }
+}

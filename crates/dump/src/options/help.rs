@@ -1,0 +1,147 @@
+//! `--help` in the layout of MySQL's programs: options, option files, values.
+
+use super::files::{Choice, GROUPS, Surroundings, directories};
+use super::table::{Kind, Spec};
+use super::{Value, Values};
+
+/// Columns in front of what an option means.
+const INDENT: usize = 22;
+
+/// Columns for what an option means.
+const ABOUT_WIDTH: usize = 57;
+
+/// Appends all of it: `version` is the first line, `notice` the lines behind it.
+pub(crate) fn write(
+    out: &mut Vec<u8>,
+    program: &[u8],
+    specs: &[&Spec],
+    values: &Values,
+    choice: &Choice,
+    surroundings: &Surroundings,
+) {
+    version(out, program);
+    out.extend_from_slice(
+        b"Dual licence: MIT or Apache-2.0.\n\nPrints MySQL binary logs as text: for people to read, or for the mysql \
+          client to replay.\nTakes mysqlbinlog's options and prints what it prints.\n\nUsage: ",
+    );
+    out.extend_from_slice(program);
+    out.extend_from_slice(b" [options] log-files\n");
+    for spec in specs {
+        option(out, spec);
+    }
+    option_files(out, choice, surroundings);
+    variables(out, specs, values);
+}
+
+/// Appends the line that `--version` prints.
+pub(crate) fn version(out: &mut Vec<u8>, program: &[u8]) {
+    out.extend_from_slice(program);
+    let [version, system, machine] =
+        [env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH].map(str::as_bytes);
+    out.extend_from_slice(
+        &[b"  Ver ", version, b" for ", system, b" on ", machine, b" (bintide)\n"].concat(),
+    );
+}
+
+fn option(out: &mut Vec<u8>, spec: &Spec) {
+    let start = out.len();
+    match spec.short {
+        Some(letter) => out.extend_from_slice(&[b' ', b' ', b'-', letter, b',', b' ']),
+        None => out.extend_from_slice(b"  "),
+    }
+    out.extend_from_slice(b"--");
+    shown_name(out, spec.name);
+    out.extend_from_slice(match spec.kind {
+        Kind::Mark | Kind::Switch { .. } | Kind::Disabled { argument: false } => b" ",
+        Kind::Text | Kind::Word => b"=name ",
+        Kind::Password => b"[=name] ",
+        Kind::Number(_) => b"=# ",
+        Kind::Disabled { argument: true } => b"[=#] ",
+    });
+    let mut column = out.len() - start;
+    if column > INDENT {
+        out.push(b'\n');
+        column = 0;
+    }
+    pad(out, INDENT - column);
+    let mut rest = spec.about;
+    while rest.len() > ABOUT_WIDTH {
+        let Some(end) = rest.get(..=ABOUT_WIDTH).and_then(|start| start.rfind(' ')) else { break };
+        out.extend_from_slice(&rest.as_bytes()[..end]);
+        out.push(b'\n');
+        pad(out, INDENT);
+        rest = &rest[end + 1..];
+    }
+    out.extend_from_slice(rest.as_bytes());
+    out.push(b'\n');
+    if spec.kind == (Kind::Switch { default: true }) {
+        pad(out, INDENT);
+        out.extend_from_slice(b"(Defaults to on; use --skip-");
+        shown_name(out, spec.name);
+        out.extend_from_slice(b" to disable.)\n");
+    }
+}
+
+fn option_files(out: &mut Vec<u8>, choice: &Choice, surroundings: &Surroundings) {
+    out.extend_from_slice(b"\nDefault options are read from the following files in the given order:\n");
+    for directory in directories(surroundings) {
+        match (directory.as_slice(), &choice.extra) {
+            (b"", None) => {}
+            (b"", Some(extra)) => out.extend_from_slice(&[extra, b" ".as_slice()].concat()),
+            (b"~/", _) => out.extend_from_slice(b"~/.my.cnf "),
+            (directory, _) => out.extend_from_slice(&[directory, b"my.cnf "].concat()),
+        }
+    }
+    out.extend_from_slice(b"\nThe following groups are read:");
+    for group in GROUPS {
+        out.extend_from_slice(&[b" ", group.as_bytes()].concat());
+    }
+    for (group, suffix) in GROUPS.iter().zip(std::iter::repeat(&choice.group_suffix)) {
+        if let Some(suffix) = suffix {
+            out.extend_from_slice(&[b" ", group.as_bytes(), suffix].concat());
+        }
+    }
+    out.extend_from_slice(
+        b"\nThe following options may be given as the first argument:\n\
+          --print-defaults        Show the arguments that option files add, and exit.\n\
+          --no-defaults           Read no option file but the login file.\n\
+          --defaults-file=#       Read this option file only.\n\
+          --defaults-extra-file=# Read this option file too, after the global ones.\n\
+          --defaults-group-suffix=#\n\
+          \x20                       Read the groups with this suffix too.\n\
+          --login-path=#          Read this path of the login file.\n\
+          --no-login-paths        Read no login file.\n",
+    );
+}
+
+fn variables(out: &mut Vec<u8>, specs: &[&Spec], values: &Values) {
+    let width = specs.iter().map(|spec| spec.name.len() + 1).max().unwrap_or(0).max(34);
+    out.extend_from_slice(b"\nVariables (--variable-name=value)\n");
+    let title = "and boolean options {FALSE|TRUE}";
+    out.extend_from_slice(format!("{title:width$}Value (after reading options)\n").as_bytes());
+    out.extend((1..75).map(|column| if column == width { b' ' } else { b'-' }));
+    out.push(b'\n');
+    for spec in specs {
+        let value = match values.get(spec.key) {
+            Value::Nothing => continue,
+            Value::Switch(true) => b"TRUE".to_vec(),
+            Value::Switch(false) => b"FALSE".to_vec(),
+            Value::Text(None) => b"(No default value)".to_vec(),
+            Value::Text(Some(text)) => text.clone(),
+            Value::Signed(value) => value.to_string().into_bytes(),
+            Value::Unsigned(value) => value.to_string().into_bytes(),
+        };
+        shown_name(out, spec.name);
+        pad(out, width - spec.name.len());
+        out.extend_from_slice(&value);
+        out.push(b'\n');
+    }
+}
+
+fn shown_name(out: &mut Vec<u8>, name: &str) {
+    out.extend(name.bytes().map(|byte| if byte == b'_' { b'-' } else { byte }));
+}
+
+fn pad(out: &mut Vec<u8>, count: usize) {
+    out.resize(out.len() + count, b' ');
+}

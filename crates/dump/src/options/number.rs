@@ -1,0 +1,183 @@
+//! Numbers as options give them: a sign, digits, perhaps a unit from K to E, then limits.
+
+/// What a numeric option may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Number {
+    /// May be negative.
+    Signed(Limits<i64>),
+    /// May not, and is cut down to a multiple of the block if that is above 1.
+    Unsigned(Limits<u64>, u64),
+}
+
+/// The limits of a numeric option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits<T> {
+    pub(crate) default: T,
+    pub(crate) min: T,
+    /// 0 for none.
+    pub(crate) max: T,
+    /// What the variable holds that it goes into.
+    pub(crate) type_max: T,
+}
+
+/// A number, and whether the limits changed it: then from what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limited<T> {
+    pub(crate) value: T,
+    pub(crate) adjusted: bool,
+}
+
+/// Why a text is no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotANumber {
+    /// The first byte that is neither digit nor unit.
+    Suffix(u8),
+    /// More than 64 bits hold.
+    Range,
+}
+
+impl Limits<i64> {
+    /// Brings a value inside.
+    pub(crate) fn limit(&self, given: i64) -> Limited<i64> {
+        let mut value = given;
+        if value > 0 && self.max != 0 && value > self.max {
+            value = self.max;
+        }
+        value = value.min(self.type_max);
+        let mut adjusted = value != given;
+        if value < self.min {
+            value = self.min;
+            adjusted |= given < self.min;
+        }
+        Limited { value, adjusted }
+    }
+}
+
+impl Limits<u64> {
+    /// Brings a value inside and onto a multiple of `block`.
+    pub(crate) fn limit(&self, given: u64, block: u64) -> Limited<u64> {
+        let mut value = given;
+        if self.max != 0 && value > self.max {
+            value = self.max;
+        }
+        value = value.min(self.type_max);
+        let mut adjusted = value != given;
+        if block > 1 {
+            value -= value % block;
+        }
+        if value < self.min {
+            value = self.min;
+            adjusted |= given < self.min;
+        }
+        Limited { value, adjusted }
+    }
+}
+
+/// Is this the text of a negative number?
+pub(crate) fn is_negative(text: &[u8]) -> bool {
+    skip_space(text).first() == Some(&b'-')
+}
+
+/// Reads digits and a unit.
+pub(crate) fn parse_unsigned(text: &[u8]) -> Result<u64, NotANumber> {
+    let (_, magnitude, rest) = scan(text);
+    let value = magnitude.ok_or(NotANumber::Range)?;
+    scale(value, rest)
+}
+
+/// Reads a sign, digits and a unit.
+pub(crate) fn parse_signed(text: &[u8]) -> Result<i64, NotANumber> {
+    let (negative, magnitude, rest) = scan(text);
+    let most = if negative { 1 << 63 } else { (1 << 63) - 1 };
+    let value = magnitude.filter(|value| *value <= most).ok_or(NotANumber::Range)?;
+    let value = scale(value, rest)?;
+    match (negative, value) {
+        (true, value) if value <= 1 << 63 => Ok(value.wrapping_neg().cast_signed()),
+        (false, value) if value < 1 << 63 => Ok(value.cast_signed()),
+        _ => Err(NotANumber::Range),
+    }
+}
+
+fn skip_space(text: &[u8]) -> &[u8] {
+    let space = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
+    &text[space..]
+}
+
+/// Sign, digits (`None` when they overflow), and what follows them. Without any digit, nothing has been read.
+fn scan(text: &[u8]) -> (bool, Option<u64>, &[u8]) {
+    let trimmed = skip_space(text);
+    let (negative, unsigned) = match trimmed.split_first() {
+        Some((b'-', rest)) => (true, rest),
+        Some((b'+', rest)) => (false, rest),
+        _ => (false, trimmed),
+    };
+    let count = unsigned.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if count == 0 {
+        return (false, Some(0), text);
+    }
+    let (digits, rest) = unsigned.split_at(count);
+    let value = digits
+        .iter()
+        .try_fold(0_u64, |value, digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
+    (negative, value, rest)
+}
+
+fn scale(value: u64, rest: &[u8]) -> Result<u64, NotANumber> {
+    let Some(unit) = rest.first() else { return Ok(value) };
+    let shift = match unit.to_ascii_lowercase() {
+        b'k' => 10,
+        b'm' => 20,
+        b'g' => 30,
+        b't' => 40,
+        b'p' => 50,
+        b'e' => 60,
+        _ => return Err(NotANumber::Suffix(*unit)),
+    };
+    match value << shift >> shift == value {
+        true => Ok(value << shift),
+        false => Err(NotANumber::Range),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Limits, NotANumber, parse_signed, parse_unsigned};
+
+    #[test]
+    fn units_and_ranges() {
+        let check = |text: &str, wanted| assert_eq!(parse_unsigned(text.as_bytes()), wanted, "{text}");
+        check("12", Ok(12));
+        check("5k", Ok(5120));
+        check("5Kzzz", Ok(5120));
+        check("1E", Ok(1 << 60));
+        check("16E", Err(NotANumber::Range));
+        check("18446744073709551615", Ok(u64::MAX));
+        check("18446744073709551616", Err(NotANumber::Range));
+        check("abc", Err(NotANumber::Suffix(b'a')));
+        check("1z", Err(NotANumber::Suffix(b'z')));
+    }
+
+    #[test]
+    fn signs() {
+        let check = |text: &str, wanted| assert_eq!(parse_signed(text.as_bytes()), wanted, "{text}");
+        check("-12", Ok(-12));
+        check("-1k", Ok(-1024));
+        check("9223372036854775808", Err(NotANumber::Range));
+        check("-9223372036854775808", Ok(i64::MIN));
+    }
+
+    #[test]
+    fn limits() {
+        let check = |limits: Limits<u64>, block, given, wanted| {
+            let found = limits.limit(given, block);
+            assert_eq!((found.value, found.adjusted), wanted, "{given}");
+        };
+        let bits = Limits { default: 32, min: 7, max: 32, type_max: u64::from(u32::MAX) };
+        check(bits, 0, 50, (32, true));
+        check(bits, 0, 0, (7, true));
+        check(bits, 0, 9, (9, false));
+        let size = Limits { default: 0, min: 256, max: u64::MAX, type_max: u64::MAX };
+        check(size, 256, 300, (256, false));
+        check(size, 256, 100, (256, true));
+    }
+}

@@ -1,0 +1,315 @@
+//! What was asked for, checked and ready to use.
+
+use std::collections::BTreeMap;
+
+use binlog::gtid::GtidSet;
+use jiff::tz::TimeZone;
+
+use crate::options::choice::choose;
+use crate::options::table::{Spec, Which};
+use crate::options::{Exit, Heed, Values, datetime};
+use crate::talk::Talk;
+
+/// Which events become BINLOG statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base64 {
+    /// None; rows are an error.
+    Never,
+    /// Those that have no other form.
+    Auto,
+    /// None; rows are shown as pseudo-SQL if at all.
+    DecodeRows,
+}
+
+/// How a server would be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remote {
+    ByPosition,
+    ByGtids,
+}
+
+const BASE64_WORDS: [&str; 4] = ["NEVER", "AUTO", "UNSPEC", "DECODE-ROWS"];
+const REMOTE_WORDS: [&str; 2] = ["BINLOG-DUMP-NON-GTIDS", "BINLOG-DUMP-GTIDS"];
+const PROTOCOL_WORDS: [&str; 4] = ["TCP", "SOCKET", "PIPE", "MEMORY"];
+const SSL_MODE_WORDS: [&str; 5] = ["DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"];
+const FIPS_WORDS: [&str; 3] = ["OFF", "ON", "STRICT"];
+
+/// What is worked out while options are read, beside their plain values.
+pub(crate) struct Heeded {
+    pub(crate) base64: Base64,
+    pub(crate) verbose: u32,
+    pub(crate) short_form: bool,
+    /// Seconds since 1970; 0 for none.
+    pub(crate) start_time: i64,
+    /// Seconds since 1970.
+    pub(crate) stop_time: i64,
+    /// Database names, and what to print for each.
+    pub(crate) rewrites: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) remote: Option<Remote>,
+    pub(crate) remote_by_switch: bool,
+    /// The password is to be asked for.
+    pub(crate) ask_password: bool,
+    /// Which text was asked for instead of a dump.
+    pub(crate) show: Option<Show>,
+    zone: TimeZone,
+}
+
+/// A text that is asked for instead of a dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Show {
+    Help,
+    Version,
+}
+
+impl Heeded {
+    pub(crate) fn new(zone: TimeZone) -> Self {
+        Self {
+            base64: Base64::Auto,
+            verbose: 0,
+            short_form: false,
+            start_time: 0,
+            stop_time: i64::MAX,
+            rewrites: BTreeMap::new(),
+            remote: None,
+            remote_by_switch: false,
+            ask_password: false,
+            show: None,
+            zone,
+        }
+    }
+
+    fn moment(&self, text: &[u8], talk: &mut Talk<'_>) -> Result<i64, Exit> {
+        match datetime::parse(text) {
+            Some(at) => Ok(datetime::to_timestamp(at, &self.zone)),
+            None => {
+                talk.error(&[b"Incorrect date and time argument: ", text]);
+                Err(Exit::FAILURE)
+            }
+        }
+    }
+
+    fn rewrite(&mut self, rule: &[u8], talk: &mut Talk<'_>) -> Result<(), Exit> {
+        let mut bad = |why: &[u8]| {
+            talk.error(&[b"Bad syntax in mysqlbinlog-rewrite-db - ", why, b"!\n"]);
+            Err(Exit::FAILURE)
+        };
+        let Some(arrow) = rule.windows(2).position(|pair| pair == b"->") else {
+            return bad(b"missing '->'");
+        };
+        let from = trim_end(&rule[..arrow]);
+        let to = trim_start(&rule[arrow + 2..]);
+        match (from.is_empty(), to.is_empty()) {
+            (true, _) => bad(b"empty FROM db"),
+            (_, true) => bad(b"empty TO db"),
+            _ => {
+                self.rewrites.entry(from.to_vec()).or_insert_with(|| to.to_vec());
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Heed for Heeded {
+    fn heed(
+        &mut self,
+        spec: &Spec,
+        argument: Option<&[u8]>,
+        values: &mut Values,
+        talk: &mut Talk<'_>,
+    ) -> Result<(), Exit> {
+        let text = argument.unwrap_or_default();
+        match spec.key {
+            Which::Help => return self.stop_to(Show::Help),
+            Which::Version => return self.stop_to(Show::Version),
+            Which::Base64Output => {
+                self.base64 = match choose(text, spec.name, &BASE64_WORDS, talk)? {
+                    0 => Base64::Never,
+                    3 => Base64::DecodeRows,
+                    _ => Base64::Auto,
+                };
+            }
+            Which::Verbose => self.verbose += 1,
+            Which::ShortForm => {
+                self.short_form = true;
+                deprecated(talk, "--short-form", None);
+            }
+            Which::StartDatetime => self.start_time = self.moment(kept(values, spec.key), talk)?,
+            Which::StopDatetime => self.stop_time = self.moment(kept(values, spec.key), talk)?,
+            Which::RewriteDb => self.rewrite(text, talk)?,
+            Which::ReadFromRemoteServer => {
+                self.remote_by_switch = true;
+                self.remote = Some(Remote::ByPosition);
+            }
+            Which::ReadFromRemoteMaster | Which::ReadFromRemoteSource => {
+                if spec.key == Which::ReadFromRemoteMaster {
+                    deprecated(talk, "--read-from-remote-master", Some("--read-from-remote-source"));
+                }
+                self.remote = Some(match choose(text, spec.name, &REMOTE_WORDS, talk)? {
+                    0 => Remote::ByPosition,
+                    _ => Remote::ByGtids,
+                });
+            }
+            Which::Protocol => _ = choose(text, spec.name, &PROTOCOL_WORDS, talk)?,
+            Which::SslMode => _ = choose(text, spec.name, &SSL_MODE_WORDS, talk)?,
+            Which::SslFipsMode => _ = choose(text, spec.name, &FIPS_WORDS, talk)?,
+            Which::StopNeverSlaveServerId => {
+                deprecated(talk, "--stop-never-slave-server-id", Some("--connection-server-id"));
+            }
+            Which::Compress => deprecated(talk, "--compress", Some("--compression-algorithms")),
+            Which::Password => self.ask_password |= argument.is_none(),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Heeded {
+    fn stop_to(&mut self, show: Show) -> Result<(), Exit> {
+        self.show = Some(show);
+        Err(Exit(0))
+    }
+}
+
+fn kept(values: &Values, key: Which) -> &[u8] {
+    values.text(key).unwrap_or_default()
+}
+
+fn deprecated(talk: &mut Talk<'_>, name: &str, instead: Option<&str>) {
+    let start = format!("{name} is deprecated and will be removed in a future version");
+    let text = match instead {
+        Some(instead) => format!("{start}. Use {instead} instead.\n"),
+        None => format!("{start}\n"),
+    };
+    talk.warning(&[text.as_bytes()]);
+}
+
+fn trim_start(text: &[u8]) -> &[u8] {
+    let count = text.iter().take_while(|byte| is_space(**byte)).count();
+    &text[count..]
+}
+
+fn trim_end(text: &[u8]) -> &[u8] {
+    let count = text.iter().rev().take_while(|byte| is_space(**byte)).count();
+    &text[..text.len() - count]
+}
+
+/// As latin1, MySQL's character set for such rules, has it: with the no-break space.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r' | 0xa0)
+}
+
+/// All that a dump needs to know.
+pub(crate) struct Settings {
+    pub(crate) base64: Base64,
+    pub(crate) verbose: u32,
+    pub(crate) short_form: bool,
+    pub(crate) hexdump: bool,
+    pub(crate) skip_gtids: bool,
+    pub(crate) print_table_metadata: bool,
+    pub(crate) require_row_format: bool,
+    pub(crate) force_if_open: bool,
+    pub(crate) verify_checksum: bool,
+    pub(crate) disable_log_bin: bool,
+    pub(crate) idempotent: bool,
+    pub(crate) set_charset: Option<Vec<u8>>,
+    pub(crate) database: Option<Vec<u8>>,
+    /// Database names, and what to print for each.
+    pub(crate) rewrites: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// How many events to leave out first.
+    pub(crate) offset: u64,
+    /// The server whose events to print; 0 for all.
+    pub(crate) server_id: u64,
+    /// The bits of a server's number that count.
+    pub(crate) server_id_mask: u32,
+    /// In the first log.
+    pub(crate) start_position: u64,
+    /// In the last log.
+    pub(crate) stop_position: u64,
+    /// Seconds since 1970; 0 for none.
+    pub(crate) start_time: i64,
+    /// Seconds since 1970.
+    pub(crate) stop_time: i64,
+    pub(crate) include_gtids: Option<GtidSet>,
+    pub(crate) exclude_gtids: Option<GtidSet>,
+    /// Where files for LOAD DATA go.
+    pub(crate) local_load: Vec<u8>,
+    pub(crate) zone: TimeZone,
+}
+
+impl Settings {
+    /// Takes what options say, and checks what they say together.
+    pub(crate) fn new(values: &Values, heeded: Heeded, talk: &mut Talk<'_>) -> Result<Self, Exit> {
+        let text = |key| values.text(key).map(<[u8]>::to_vec);
+        let bits = values.unsigned(Which::ServerIdBits);
+        let include_gtids = gtid_set(values, Which::IncludeGtids, b"--include-gtids", talk)?;
+        let exclude_gtids = gtid_set(values, Which::ExcludeGtids, b"--exclude-gtids", talk)?;
+        warn_of_connection(values, talk);
+        Ok(Self {
+            base64: heeded.base64,
+            verbose: if heeded.short_form { 0 } else { heeded.verbose },
+            short_form: heeded.short_form,
+            hexdump: values.switch(Which::Hexdump),
+            skip_gtids: values.switch(Which::SkipGtids),
+            print_table_metadata: values.switch(Which::PrintTableMetadata),
+            require_row_format: values.switch(Which::RequireRowFormat),
+            force_if_open: values.switch(Which::ForceIfOpen),
+            verify_checksum: values.switch(Which::VerifyBinlogChecksum),
+            disable_log_bin: values.switch(Which::DisableLogBin),
+            idempotent: values.switch(Which::Idempotent),
+            set_charset: text(Which::SetCharset),
+            database: text(Which::Database),
+            rewrites: heeded.rewrites,
+            offset: values.unsigned(Which::Offset),
+            server_id: values.unsigned(Which::ServerId),
+            server_id_mask: if bits == 32 { u32::MAX } else { (1 << bits) - 1 },
+            start_position: values.unsigned(Which::StartPosition),
+            stop_position: values.unsigned(Which::StopPosition),
+            start_time: heeded.start_time,
+            stop_time: heeded.stop_time,
+            local_load: text(Which::LocalLoad).unwrap_or_else(temporary_directory),
+            include_gtids,
+            exclude_gtids,
+            zone: heeded.zone,
+        })
+    }
+
+    /// Is this database left out?
+    pub(crate) fn skips_database(&self, name: &[u8]) -> bool {
+        self.database.as_ref().is_some_and(|wanted| wanted != name)
+    }
+}
+
+fn gtid_set(values: &Values, key: Which, name: &[u8], talk: &mut Talk<'_>) -> Result<Option<GtidSet>, Exit> {
+    let Some(text) = values.text(key) else { return Ok(None) };
+    match GtidSet::parse(text) {
+        Ok(set) => Ok(Some(set)),
+        Err(error) => {
+            let why = error.to_string();
+            talk.error(&[b"Could not configure ", name, b" '", text, b"': ", why.as_bytes()]);
+            Err(Exit::FAILURE)
+        }
+    }
+}
+
+/// Numbers for a connection that cannot be, though none is made.
+fn warn_of_connection(values: &Values, talk: &mut Talk<'_>) {
+    let own = values.signed(Which::ConnectionServerId);
+    let old = values.signed(Which::StopNeverSlaveServerId);
+    if own == 0 && values.switch(Which::StopNever) {
+        talk.error(&[b"Cannot set --server-id=0 when --stop-never is specified."]);
+    }
+    if own != -1 && old != -1 {
+        let text =
+            format!("Cannot set --connection-server-id= {own} and--stop-never-slave-server-id= {old}. ");
+        talk.error(&[text.as_bytes()]);
+    }
+}
+
+fn temporary_directory() -> Vec<u8> {
+    let named = std::env::var_os("TMPDIR").map(std::os::unix::ffi::OsStringExt::into_vec);
+    match named.filter(|name| !name.is_empty()) {
+        // The first of a list.
+        Some(list) => list.split(|byte| *byte == b':').next().unwrap_or_default().to_vec(),
+        None => b"/tmp".to_vec(),
+    }
+}
