@@ -79,7 +79,7 @@ pub(crate) const fn hex(digit: u8) -> u8 {
 fn is_plain(bytes: &[u8]) -> bool {
     if let Some(last) = bytes.last_chunk::<16>() {
         let all = bytes.as_chunks::<16>().0;
-        return !all.iter().chain([last]).any(must_escape_any);
+        return !all.iter().fold(must_escape_any(last), |any, chunk| any | must_escape_any(chunk));
     }
     match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
         (Some(first), Some(last)) => {
