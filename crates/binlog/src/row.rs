@@ -9,7 +9,7 @@ use crate::error::{DecodeError, Reason};
 use crate::events::{ColumnSet, Rows, RowsKind};
 use crate::json::{Json, JsonChanges};
 use crate::table::Table;
-use crate::value::Value;
+use crate::value::{Codec, Value};
 
 /// Reads the rows of events of one kind, with the same column sets, of one table.
 ///
@@ -32,6 +32,8 @@ pub struct RowDecoder {
     kind: RowsKind,
     before: Option<ImageDecoder>,
     after: Option<ImageDecoder>,
+    /// Does a row take no bytes at all?
+    is_sizeless: bool,
 }
 
 impl RowDecoder {
@@ -60,7 +62,8 @@ impl RowDecoder {
             RowsKind::Update => (Some(first), second(Partial::Never)?),
             RowsKind::PartialUpdate => (Some(first), second(Partial::Allowed)?),
         };
-        Ok(Self { kind: rows.kind, before, after })
+        let is_sizeless = [&before, &after].into_iter().flatten().all(ImageDecoder::is_sizeless);
+        Ok(Self { kind: rows.kind, before, after, is_sizeless })
     }
 
     /// Is this decoder the right one for another event of the same table?
@@ -92,7 +95,8 @@ impl RowDecoder {
 
     /// The event's rows. [`RowDecoder::fits`] must hold.
     pub fn rows<'d, 'a>(&'d self, rows: &Rows<'a>) -> RowIter<'d, 'a> {
-        RowIter { decoder: self, rest: rows.rows, offset: rows.rows_offset(), next: self.next(rows) }
+        let end = rows.rows_offset() + rows.rows.len();
+        RowIter { decoder: self, rest: rows.rows, end, next: self.next(rows) }
     }
 
     /// How many rows the event has, without looking at any value. [`RowDecoder::fits`] must hold.
@@ -104,25 +108,13 @@ impl RowDecoder {
         if rows.rows.is_empty() {
             return Ok(u64::from(self.next(rows) == Next::Row));
         }
-        if self.is_sizeless() {
-            return Err(self.sizeless(rows.rows, rows.rows_offset()));
-        }
         let mut rest = rows.rows;
         let mut count = 0;
         while !rest.is_empty() {
-            let mut after_row = Some(rest);
-            for image in [&self.before, &self.after].into_iter().flatten() {
-                after_row = after_row.and_then(|rest| image.skip(rest));
-            }
-            let Some(after_row) = after_row else {
-                let offset = rows.rows_offset() + rows.rows.len() - rest.len();
-                let row = RowIter { decoder: self, rest, offset, next: Next::Row }.next();
-                return Err(match row {
-                    Some(Err(error)) => error,
-                    _ => unreachable!("the same row was found to stop short"),
-                });
+            let Some(behind) = self.skip(rest) else {
+                return Err(self.fault(rest, rows.rows_offset() + rows.rows.len() - rest.len()));
             };
-            rest = after_row;
+            rest = behind;
             count += 1;
         }
         Ok(count)
@@ -130,19 +122,57 @@ impl RowDecoder {
 
     /// Does an empty event hold a row? An INSERT of nothing but defaults takes no bytes at all in a minimal image.
     fn next(&self, rows: &Rows<'_>) -> Next {
-        let defaults = self.kind == RowsKind::Write && self.is_sizeless() && rows.column_count > 0;
+        let defaults = self.kind == RowsKind::Write && self.is_sizeless && rows.column_count > 0;
         match !rows.rows.is_empty() || defaults {
             true => Next::Row,
             false => Next::End,
         }
     }
 
-    fn is_sizeless(&self) -> bool {
-        [&self.before, &self.after].into_iter().flatten().all(ImageDecoder::is_sizeless)
+    /// The row at the front of `bytes`, which end at `end` of the event, and what is behind it.
+    #[inline(always)]
+    fn split<'d, 'a>(&'d self, bytes: &'a [u8], end: usize) -> Option<(Row<'d, 'a>, &'a [u8])> {
+        if self.is_sizeless && !bytes.is_empty() {
+            return None;
+        }
+        let mut rest = bytes;
+        let mut row = Row { before: None, after: None };
+        if let Some(decoder) = &self.before {
+            let behind = decoder.skip(rest)?;
+            row.before = Some(Image::new(decoder, rest, behind, end));
+            rest = behind;
+        }
+        if let Some(decoder) = &self.after {
+            let behind = decoder.skip(rest)?;
+            row.after = Some(Image::new(decoder, rest, behind, end));
+            rest = behind;
+        }
+        Some((row, rest))
     }
 
-    fn sizeless(&self, rest: &[u8], offset: usize) -> DecodeError {
-        DecodeError::new(offset, Reason::Trailing { count: rest.len() })
+    #[inline]
+    fn skip<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        if self.is_sizeless {
+            return None;
+        }
+        let mut rest = bytes;
+        for decoder in [&self.before, &self.after].into_iter().flatten() {
+            rest = decoder.skip(rest)?;
+        }
+        Some(rest)
+    }
+
+    /// Where and why the row at the front of `bytes` cannot be read.
+    #[cold]
+    fn fault(&self, bytes: &[u8], offset: usize) -> DecodeError {
+        let mut cursor = Cursor::at(bytes, offset);
+        for decoder in [&self.before, &self.after].into_iter().flatten() {
+            if let Err(error) = decoder.walk(&mut cursor) {
+                return error;
+            }
+        }
+        // Rows of no bytes, and yet there are bytes.
+        cursor.error(Reason::Trailing { count: bytes.len() })
     }
 }
 
@@ -155,7 +185,13 @@ pub struct Row<'d, 'a> {
     pub after: Option<Image<'d, 'a>>,
 }
 
-impl<'a> Row<'_, 'a> {
+impl<'d, 'a> Row<'d, 'a> {
+    /// Its images: before, then after.
+    #[inline]
+    pub fn images(&self) -> impl Iterator<Item = &Image<'d, 'a>> {
+        self.before.iter().chain(&self.after)
+    }
+
     /// The document that a JSON column holds afterwards, as stored: if the event has but the changes, they are
     /// applied to the document before. `None` when the event does not tell, or it is NULL.
     ///
@@ -186,55 +222,41 @@ enum Next {
 pub struct RowIter<'d, 'a> {
     decoder: &'d RowDecoder,
     rest: &'a [u8],
-    offset: usize,
+    /// Where the rest ends, in bytes from the event's first byte.
+    end: usize,
     next: Next,
 }
 
 impl<'a> RowIter<'_, 'a> {
-    /// What has not been read yet: behind an error, the row that could not be read.
+    /// What has not been read yet: behind an error, from the row on that could not be read.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
     /// Where the rest starts, in bytes from the event's first byte.
     pub const fn offset(&self) -> usize {
-        self.offset
+        self.end - self.rest.len()
     }
 }
 
 impl<'d, 'a> Iterator for RowIter<'d, 'a> {
     type Item = Result<Row<'d, 'a>, DecodeError>;
 
-    #[inline]
+    // Not inlined, a row would be copied twice, and each copy has to wait for the stores before it.
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.next == Next::End {
             return None;
         }
-        let row = self.row();
-        if row.is_err() || self.rest.is_empty() {
+        let Some((row, rest)) = self.decoder.split(self.rest, self.end) else {
+            self.next = Next::End;
+            return Some(Err(self.decoder.fault(self.rest, self.offset())));
+        };
+        self.rest = rest;
+        if rest.is_empty() {
             self.next = Next::End;
         }
-        Some(row)
-    }
-}
-
-impl<'d, 'a> RowIter<'d, 'a> {
-    #[inline]
-    fn row(&mut self) -> Result<Row<'d, 'a>, DecodeError> {
-        if !self.rest.is_empty() && self.decoder.is_sizeless() {
-            return Err(self.decoder.sizeless(self.rest, self.offset));
-        }
-        let (mut rest, mut offset) = (self.rest, self.offset);
-        let mut take = |decoder: &'d Option<ImageDecoder>| {
-            let Some(decoder) = decoder else { return Ok(None) };
-            let (image, behind) = decoder.split(rest, offset)?;
-            offset += rest.len() - behind.len();
-            rest = behind;
-            Ok(Some(image))
-        };
-        let row = Row { before: take(&self.decoder.before)?, after: take(&self.decoder.after)? };
-        (self.rest, self.offset) = (rest, offset);
-        Ok(row)
+        Some(Ok(row))
     }
 }
 
@@ -272,9 +294,10 @@ enum Partial {
 /// One column of an image.
 #[derive(Clone, Copy, Debug)]
 struct Step {
+    codec: Codec,
     column: u16,
     /// Its number among the table's JSON columns.
-    json: u16,
+    json: Option<u16>,
     /// Bytes of a value, or 0 when it is sized.
     fixed: u8,
     /// Bytes of a value's size, or 0 when it is fixed.
@@ -295,7 +318,7 @@ impl ImageDecoder {
         for (index, column) in table.columns.iter().enumerate() {
             let is_json = matches!(column.column_type, ColumnType::Json { .. });
             if columns.contains(index) {
-                steps.push(Step::new(index, json, column)?);
+                steps.push(Step::new(index, is_json.then_some(json), column)?);
             }
             json += u16::from(is_json);
         }
@@ -326,53 +349,22 @@ impl ImageDecoder {
         self.steps.len()
     }
 
-    /// Takes one image off the front of `bytes`, which start at `offset` of the event; gives what is behind it.
-    ///
-    /// # Errors
-    ///
-    /// When the image stops short.
-    #[inline]
-    pub fn split<'d, 'a>(
-        &'d self,
-        bytes: &'a [u8],
-        offset: usize,
-    ) -> Result<(Image<'d, 'a>, &'a [u8]), DecodeError> {
-        if self.partial == Partial::Allowed {
-            return self.split_partial(bytes, offset);
-        }
-        match self.skip_plain(bytes) {
-            Some(rest) => {
-                let bytes = &bytes[..bytes.len() - rest.len()];
-                Ok((Image { decoder: self, partial: &[], bytes, offset }, rest))
-            }
-            None => Err(self.short(bytes, offset)),
-        }
-    }
-
-    /// Walks an image that may stop short, field by field, until the first that does.
-    pub fn fields_until_short<'d, 'a>(&'d self, bytes: &'a [u8], offset: usize) -> FieldIter<'d, 'a> {
-        let (partial, bytes, offset) = match self.partial {
-            Partial::Never => (&[][..], bytes, offset),
-            Partial::Allowed => match self.split_options(bytes, offset) {
-                Ok((partial, cursor)) => (partial, cursor.rest(), cursor.offset()),
-                Err(_) => (&[][..], &[][..], offset),
-            },
-        };
-        Image { decoder: self, partial, bytes, offset }.fields()
-    }
-
     /// What is behind the image at the front of `bytes`; `None` if it stops short.
     #[inline]
     fn skip<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         match self.partial {
             Partial::Never => self.skip_plain(bytes),
-            Partial::Allowed => {
-                self.split_options(bytes, 0).ok().and_then(|(_, rest)| self.skip_plain(rest.rest()))
-            }
+            Partial::Allowed => self.skip_partial(bytes),
         }
     }
 
-    #[inline]
+    fn skip_partial<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let mut cursor = Cursor::new(bytes);
+        self.take_options(&mut cursor).ok()?;
+        self.skip_plain(cursor.rest())
+    }
+
+    #[inline(always)]
     fn skip_plain<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (nulls, mut rest) = bytes.split_at_checked(self.null_size)?;
         if self.has_null(nulls) {
@@ -402,50 +394,25 @@ impl ImageDecoder {
         }
     }
 
-    fn split_partial<'d, 'a>(
-        &'d self,
-        bytes: &'a [u8],
-        offset: usize,
-    ) -> Result<(Image<'d, 'a>, &'a [u8]), DecodeError> {
-        let (partial, cursor) = self.split_options(bytes, offset)?;
-        let (bytes, offset) = (cursor.rest(), cursor.offset());
-        let Some(rest) = self.skip_plain(bytes) else { return Err(self.short(bytes, offset)) };
-        let bytes = &bytes[..bytes.len() - rest.len()];
-        Ok((Image { decoder: self, partial, bytes, offset }, rest))
-    }
-
     /// The bits that say which JSON columns hold changes.
-    fn split_options<'a>(
-        &self,
-        bytes: &'a [u8],
-        offset: usize,
-    ) -> Result<(&'a [u8], Cursor<'a>), DecodeError> {
+    fn take_options<'a>(&self, cursor: &mut Cursor<'a>) -> Result<&'a [u8], DecodeError> {
         const PARTIAL_JSON: u64 = 1;
-        let mut cursor = Cursor::at(bytes, offset);
-        let options = cursor.lenenc()?;
-        if options & !PARTIAL_JSON != 0 {
-            let reason = Reason::OutOfRange { field: "options of a row", found: options, max: PARTIAL_JSON };
-            return Err(DecodeError::new(offset, reason));
-        }
-        let partial = match options & PARTIAL_JSON {
-            0 => &[],
-            _ => cursor.bytes(self.partial_size)?,
-        };
-        Ok((partial, cursor))
-    }
-
-    /// Where and why an image stops short.
-    #[cold]
-    fn short(&self, bytes: &[u8], offset: usize) -> DecodeError {
-        let mut cursor = Cursor::at(bytes, offset);
-        match self.walk(&mut cursor) {
-            Err(error) => error,
-            // The image is whole after all, which only a fault of ours could bring about.
-            Ok(()) => cursor.error(Reason::Short { wanted: 1, found: 0 }),
+        let offset = cursor.offset();
+        match cursor.lenenc()? {
+            0 => Ok(&[]),
+            PARTIAL_JSON => cursor.bytes(self.partial_size),
+            options => {
+                let (field, found) = ("options of a row", options);
+                Err(DecodeError::new(offset, Reason::OutOfRange { field, found, max: PARTIAL_JSON }))
+            }
         }
     }
 
+    /// Passes over an image, field by field.
     fn walk(&self, cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
+        if self.partial == Partial::Allowed {
+            self.take_options(cursor)?;
+        }
         let nulls = cursor.bytes(self.null_size)?;
         for (index, step) in self.steps.iter().enumerate() {
             if bit(nulls, index) {
@@ -475,7 +442,7 @@ impl ImageDecoder {
 }
 
 impl Step {
-    fn new(index: usize, json: u16, column: &Column) -> Result<Self, Reason> {
+    fn new(index: usize, json: Option<u16>, column: &Column) -> Result<Self, Reason> {
         let (fixed, prefix) = match column.column_type.storage() {
             Storage::Fixed(size) => (size, 0),
             Storage::Sized(prefix) => (0, prefix),
@@ -488,7 +455,7 @@ impl Step {
                 });
             }
         };
-        Ok(Self { column: index as u16, json, fixed, prefix })
+        Ok(Self { codec: column.codec(), column: index as u16, json, fixed, prefix })
     }
 }
 
@@ -550,22 +517,27 @@ fn bit(bits: &[u8], index: usize) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'d, 'a> {
     decoder: &'d ImageDecoder,
-    /// Which JSON columns hold changes.
-    partial: &'a [u8],
-    /// From the NULL bits on.
+    /// All of it: see [`ImageDecoder`].
     bytes: &'a [u8],
-    offset: usize,
+    /// Where it ends, in bytes from the event's first byte.
+    end: usize,
 }
 
 impl<'d, 'a> Image<'d, 'a> {
-    /// NULL bits and values, as they stand in the event.
+    /// What stands in front of `behind` in `bytes`, which end at `end` of the event: a whole image.
+    #[inline(always)]
+    fn new(decoder: &'d ImageDecoder, bytes: &'a [u8], behind: &'a [u8], end: usize) -> Self {
+        Self { decoder, bytes: &bytes[..bytes.len() - behind.len()], end: end - behind.len() }
+    }
+
+    /// The image as it stands in the event.
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Where they start, in bytes from the event's first byte.
+    /// Where it starts, in bytes from the event's first byte.
     pub const fn offset(&self) -> usize {
-        self.offset
+        self.end - self.bytes.len()
     }
 
     /// The table whose row this is.
@@ -581,41 +553,71 @@ impl<'d, 'a> Image<'d, 'a> {
     /// Its columns, in order; those that the event leaves out are passed over.
     #[inline]
     pub fn fields(&self) -> FieldIter<'d, 'a> {
-        let (nulls, rest) = self.bytes.split_at_checked(self.decoder.null_size).unwrap_or_default();
-        // An image cut within its NULL bits has no fields.
-        let steps = match nulls.len() == self.decoder.null_size {
-            true => &*self.decoder.steps,
-            false => &[],
+        let (partial, bytes) = match self.decoder.partial {
+            Partial::Never => (&[][..], self.bytes),
+            Partial::Allowed => self.options(),
         };
-        FieldIter {
-            columns: &self.decoder.table.columns,
-            steps: steps.iter(),
-            partial: self.partial,
-            nulls,
-            null_index: 0,
-            rest,
-            end: self.offset + self.bytes.len(),
+        // An image is whole when it is made.
+        let (nulls, rest) = bytes.split_at_checked(self.decoder.null_size).unwrap_or_default();
+        let steps = self.decoder.steps.iter();
+        FieldIter { decoder: self.decoder, steps, partial, nulls: Nulls::new(nulls), rest, end: self.end }
+    }
+
+    /// The bits that say which JSON columns hold changes, and what is behind them.
+    fn options(&self) -> (&'a [u8], &'a [u8]) {
+        let mut cursor = Cursor::new(self.bytes);
+        let partial = self.decoder.take_options(&mut cursor).unwrap_or_default();
+        (partial, cursor.rest())
+    }
+}
+
+/// NULL bits, one after the other.
+#[derive(Clone, Debug)]
+struct Nulls<'a> {
+    /// Those to come next, the next one lowest.
+    word: u64,
+    /// How many of the word's bits are left.
+    left: u8,
+    rest: &'a [u8],
+}
+
+impl<'a> Nulls<'a> {
+    #[inline]
+    fn new(bits: &'a [u8]) -> Self {
+        match bits {
+            [only] => Self { word: u64::from(*only), left: 8, rest: &[] },
+            rest => Self { word: 0, left: 0, rest },
         }
+    }
+
+    #[inline]
+    fn next(&mut self) -> bool {
+        if self.left == 0 {
+            self.refill();
+        }
+        let is_null = self.word & 1 == 1;
+        self.word >>= 1;
+        self.left = self.left.wrapping_sub(1);
+        is_null
+    }
+
+    fn refill(&mut self) {
+        let (bytes, rest) = self.rest.split_at(self.rest.len().min(8));
+        self.word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        self.left = 64;
+        self.rest = rest;
     }
 }
 
 /// The fields of an image.
 #[derive(Clone, Debug)]
 pub struct FieldIter<'d, 'a> {
-    columns: &'d [Column],
+    decoder: &'d ImageDecoder,
     steps: std::slice::Iter<'d, Step>,
     partial: &'a [u8],
-    nulls: &'a [u8],
-    null_index: usize,
+    nulls: Nulls<'a>,
     rest: &'a [u8],
     end: usize,
-}
-
-impl FieldIter<'_, '_> {
-    /// Where the next field starts, in bytes from the event's first byte.
-    pub const fn offset(&self) -> usize {
-        self.end - self.rest.len()
-    }
 }
 
 impl<'d, 'a> Iterator for FieldIter<'d, 'a> {
@@ -624,9 +626,7 @@ impl<'d, 'a> Iterator for FieldIter<'d, 'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let step = self.steps.next()?;
-        let is_null = bit(self.nulls, self.null_index);
-        self.null_index += 1;
-        let bytes = match (is_null, step.prefix) {
+        let bytes = match (self.nulls.next(), step.prefix) {
             (true, _) => None,
             (false, 0) => {
                 let (bytes, rest) = self.rest.split_at_checked(usize::from(step.fixed))?;
@@ -639,29 +639,24 @@ impl<'d, 'a> Iterator for FieldIter<'d, 'a> {
                 Some(bytes)
             }
         };
-        let offset = self.offset() - bytes.map_or(0, <[u8]>::len);
-        let is_partial = !self.partial.is_empty() && self.is_partial(step);
-        Some(Field { columns: self.columns, index: step.column, is_partial, bytes, offset })
+        let offset = self.end - self.rest.len() - bytes.map_or(0, <[u8]>::len);
+        let is_partial = match self.partial {
+            [] => false,
+            partial => step.json.is_some_and(|json| bit(partial, usize::from(json))),
+        };
+        Some(Field { decoder: self.decoder, step, is_partial, bytes, offset })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(self.steps.len()))
-    }
-}
-
-impl FieldIter<'_, '_> {
-    fn is_partial(&self, step: &Step) -> bool {
-        let column = self.columns.get(usize::from(step.column));
-        let is_json = column.is_some_and(|column| matches!(column.column_type, ColumnType::Json { .. }));
-        is_json && bit(self.partial, usize::from(step.json))
+        self.steps.size_hint()
     }
 }
 
 /// One column's value in one image, not yet decoded.
 #[derive(Clone, Copy, Debug)]
 pub struct Field<'d, 'a> {
-    columns: &'d [Column],
-    index: u16,
+    decoder: &'d ImageDecoder,
+    step: &'d Step,
     is_partial: bool,
     bytes: Option<&'a [u8]>,
     offset: usize,
@@ -671,13 +666,13 @@ impl<'d, 'a> Field<'d, 'a> {
     /// Which column of the table, from 0.
     #[inline]
     pub const fn index(&self) -> usize {
-        self.index as usize
+        self.step.column as usize
     }
 
     /// The column.
     #[inline]
-    pub const fn column(&self) -> &'d Column {
-        &self.columns[self.index as usize]
+    pub fn column(&self) -> &'d Column {
+        &self.decoder.table.columns[self.index()]
     }
 
     /// The value as stored, without the size in front of it; `None` for NULL.
@@ -706,8 +701,8 @@ impl<'d, 'a> Field<'d, 'a> {
     pub fn value(&self) -> Result<Value<'a>, DecodeError> {
         let Some(bytes) = self.bytes else { return Ok(Value::Null) };
         let value = match self.is_partial {
-            true => self.column().changes(bytes),
-            false => self.column().value(bytes),
+            true => JsonChanges::new(bytes).map(Value::JsonChanges),
+            false => self.step.codec.value(bytes),
         };
         value.map_err(|error| error.within(self.offset))
     }

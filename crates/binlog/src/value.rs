@@ -135,8 +135,32 @@ impl Column {
     /// # Errors
     ///
     /// When they are no value of the column's type. Offsets count from the first of the bytes.
-    #[inline]
     pub fn value<'a>(&self, bytes: &'a [u8]) -> Result<Value<'a>, DecodeError> {
+        self.codec().value(bytes)
+    }
+
+    pub(crate) fn codec(&self) -> Codec {
+        Codec {
+            column_type: self.column_type,
+            type_code: self.type_code,
+            is_unsigned: self.unsigned == Some(true),
+            collation: self.collation,
+        }
+    }
+}
+
+/// What it takes to decode a column's values, and nothing else: small, to be at hand for every one of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Codec {
+    column_type: ColumnType,
+    type_code: u8,
+    is_unsigned: bool,
+    collation: Option<u16>,
+}
+
+impl Codec {
+    #[inline]
+    pub(crate) fn value<'a>(&self, bytes: &'a [u8]) -> Result<Value<'a>, DecodeError> {
         match self.column_type {
             ColumnType::TinyInt => exact(bytes).map(|[a]: [u8; 1]| self.integer([a, 0, 0, 0, 0, 0, 0, 0], 8)),
             ColumnType::SmallInt => exact(bytes).map(|[a, b]| self.integer([a, b, 0, 0, 0, 0, 0, 0], 16)),
@@ -157,17 +181,8 @@ impl Column {
         }
     }
 
-    /// Decodes what a partial update stores of a JSON column: changes, not a document.
-    ///
-    /// # Errors
-    ///
-    /// When the bytes are no changes.
-    pub fn changes<'a>(&self, bytes: &'a [u8]) -> Result<Value<'a>, DecodeError> {
-        JsonChanges::new(bytes).map(Value::JsonChanges)
-    }
-
     /// How many zeros the server cut off the end of a BINARY.
-    pub fn padding(&self, bytes: &[u8]) -> u16 {
+    fn padding(&self, bytes: &[u8]) -> u16 {
         match self.column_type {
             ColumnType::Char { size_max } if self.collation == Some(BINARY) => {
                 size_max.saturating_sub(bytes.len() as u16)
@@ -222,9 +237,9 @@ impl Column {
 
     #[inline]
     fn integer<'a>(&self, bytes: [u8; 8], bits: u32) -> Value<'a> {
-        match self.unsigned {
-            Some(true) => Value::UInt(u64::from_le_bytes(bytes)),
-            _ => {
+        match self.is_unsigned {
+            true => Value::UInt(u64::from_le_bytes(bytes)),
+            false => {
                 let unused = 64 - bits;
                 Value::Int(i64::from_le_bytes(bytes) << unused >> unused)
             }
