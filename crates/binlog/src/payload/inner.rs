@@ -23,12 +23,17 @@ impl<'a> TransactionPayload<'a> {
     /// into `fields`.
     pub fn zstd(uncompressed_size: u64, payload: &'a [u8], fields: &'a mut Vec<u8>) -> Self {
         fields.clear();
-        put_field(fields, 2, 0);
-        put_field(fields, 3, uncompressed_size);
-        put_field(fields, 1, payload.len() as u64);
-        put_lenenc(fields, 0);
+        Self::put_zstd_fields(uncompressed_size, payload.len() as u64, fields);
         let (compression, uncompressed_size) = (PayloadCompression::Zstd, Some(uncompressed_size));
         Self { compression, uncompressed_size, fields, payload, rest: &[] }
+    }
+
+    /// Appends those fields, their end mark included.
+    pub fn put_zstd_fields(uncompressed_size: u64, payload_size: u64, out: &mut Vec<u8>) {
+        put_field(out, 2, 0);
+        put_field(out, 3, uncompressed_size);
+        put_field(out, 1, payload_size);
+        put_lenenc(out, 0);
     }
 }
 

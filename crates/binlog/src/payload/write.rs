@@ -88,6 +88,8 @@ pub struct PayloadWriter {
     context: CCtx<'static>,
     frame: Vec<u8>,
     frame_size_max: u32,
+    /// Bytes of the frame that have been handed on.
+    drained: usize,
     announced: u64,
     came: u64,
 }
@@ -117,7 +119,7 @@ impl PayloadWriter {
         let mut context = CCtx::try_create().ok_or(CompressError::Zstd { message: "no memory" })?;
         context.set_parameter(CParameter::CompressionLevel(i32::from(level.get()))).map_err(failed)?;
         let frame_size_max = EVENT_SIZE_MAX - HEAD_ROOM;
-        Ok(Self { context, frame: Vec::new(), frame_size_max, announced: 0, came: 0 })
+        Ok(Self { context, frame: Vec::new(), frame_size_max, drained: 0, announced: 0, came: 0 })
     }
 
     /// No frame may be larger: `replica_max_allowed_packet` less the room for the event's head.
@@ -158,7 +160,7 @@ impl PayloadWriter {
         self.context.set_pledged_src_size(Some(size)).map_err(failed)?;
         self.frame.clear();
         self.frame.shrink_to(FRAME_KEPT_MAX);
-        (self.announced, self.came) = (size, 0);
+        (self.announced, self.came, self.drained) = (size, 0, 0);
         Ok(())
     }
 
@@ -191,6 +193,20 @@ impl PayloadWriter {
         }
     }
 
+    /// Hands on what the frame has so far, and forgets it; gives its size in bytes. For frames too large for memory:
+    /// [`PayloadWriter::finish`] then gives what is left.
+    ///
+    /// # Errors
+    ///
+    /// Those of `take`.
+    pub fn drain<E>(&mut self, take: impl FnOnce(&[u8]) -> Result<(), E>) -> Result<u64, E> {
+        let size = self.frame.len();
+        take(&self.frame)?;
+        self.frame.clear();
+        self.drained += size;
+        Ok(size as u64)
+    }
+
     fn run(&mut self, inner: &[u8], directive: ZSTD_EndDirective) -> Result<(), CompressError> {
         let mut input = InBuffer::around(inner);
         loop {
@@ -199,7 +215,7 @@ impl PayloadWriter {
             self.frame.reserve(wanted);
             let mut output = OutBuffer::around_pos(&mut self.frame, start);
             let left = self.context.compress_stream2(&mut output, &mut input, directive).map_err(failed)?;
-            if self.frame.len() > self.frame_size_max as usize {
+            if self.drained + self.frame.len() > self.frame_size_max as usize {
                 return Err(CompressError::TooLarge { max: self.frame_size_max });
             }
             let done = match directive {
