@@ -3,7 +3,6 @@
 -- log triggers.binlog
 -- log triggers-compressed.binlog --binlog-transaction-compression=ON
 -- log triggers-statements.binlog --binlog-format=STATEMENT
-SET timestamp = 1700001500;
 CREATE DATABASE trig;
 USE trig;
 CREATE TABLE a (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20));

@@ -64,7 +64,7 @@ pub(super) fn stats() -> Result<Vec<Case>> {
                 name: "bintide stats",
                 command: words_of(&[bintide.clone().into()], &["stats"], &log),
             },
-            Contender { name: "mysqlbinlog | perl", command: pipe },
+            Contender { name: "mysqlbinlog, perl", command: pipe },
             Contender { name: "go-mysql", command: words_of(&[go.clone().into()], &[], &log) },
         ];
         let name = format!("{} {}", workload.name(), form.name());
