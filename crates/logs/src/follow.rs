@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use binlog::encryption::Keyring;
-
 use crate::chunk::Chunk;
 use crate::error::Error;
+use crate::keyring::read_keyring;
 use crate::reader::{End, LogReader, Next};
 use crate::store::Store;
 
@@ -15,7 +14,7 @@ use crate::store::Store;
 #[derive(Debug)]
 pub struct Follower {
     store: Store,
-    keyring: Option<Arc<Keyring>>,
+    keyring: Option<PathBuf>,
     log: PathBuf,
     reader: LogReader,
     phase: Phase,
@@ -30,13 +29,14 @@ enum Phase {
 }
 
 impl Follower {
-    /// From the first event of one of the store's logs.
+    /// From the first event of one of the store's logs. Encrypted logs need the server's keyring file: it is read again
+    /// for each log, for keys are rotated.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
-    pub fn new(store: Store, log: PathBuf, keyring: Option<Arc<Keyring>>) -> Result<Self, Error> {
-        let reader = open(&log, keyring.as_ref())?;
+    /// When the system refuses, or when the keyring is none.
+    pub fn new(store: Store, log: PathBuf, keyring: Option<PathBuf>) -> Result<Self, Error> {
+        let reader = open(&log, keyring.as_deref())?;
         Ok(Self { store, keyring, log, reader, phase: Phase::Reading })
     }
 
@@ -61,7 +61,7 @@ impl Follower {
                 (End::Open { .. } | End::Torn(_), Phase::Reading) => self.phase = Phase::Last,
                 (End::Torn(torn), Phase::Last) => return Err(self.reader.torn(torn)),
                 (End::Closed, _) | (End::Open { .. }, Phase::Last) => {
-                    self.reader = open(&next, self.keyring.as_ref())?;
+                    self.reader = open(&next, self.keyring.as_deref())?;
                     (self.log, self.phase) = (next, Phase::Reading);
                 }
             }
@@ -95,10 +95,10 @@ impl Follower {
     }
 }
 
-fn open(log: &Path, keyring: Option<&Arc<Keyring>>) -> Result<LogReader, Error> {
+fn open(log: &Path, keyring: Option<&Path>) -> Result<LogReader, Error> {
     let reader = LogReader::open(log)?;
     Ok(match keyring {
-        Some(keyring) => reader.with_keyring(Arc::clone(keyring)),
+        Some(keyring) => reader.with_keyring(Arc::new(read_keyring(keyring)?)),
         None => reader,
     })
 }

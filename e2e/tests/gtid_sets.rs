@@ -1,0 +1,193 @@
+//! GTID sets as the server has them: its functions, its grammar, its Previous_gtids events.
+
+use anyhow::{Context, Result, ensure};
+use binlog::gtid::{GtidSet, GtidSetFormat};
+use binlog::{Event, Framed, Framer, MAGIC};
+use testkit::{Dice, Launch, Server, seed};
+
+const PAIRS: usize = 400;
+const TEXTS: usize = 3000;
+
+const UUIDS: &[&str] = &[
+    "00000000-0000-0000-0000-000000000001",
+    "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
+    "AAAAAAAA-aaaa-AAAA-aaaa-aaaaaaaaaaab",
+    "ffffffff-ffff-ffff-ffff-ffffffffffff",
+];
+
+const TAGS: &[&str] = &["a", "_", "tag_1", "B", "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"];
+
+#[test]
+fn algebra_is_that_of_the_server() -> Result<()> {
+    let seed = seed("BINTIDE_SEED");
+    println!("BINTIDE_SEED={seed}");
+    let mut dice = Dice::new(seed);
+    let server = Launch::mysql().start()?;
+    let pairs: Vec<(String, String)> = (0..PAIRS).map(|_| (set(&mut dice), set(&mut dice))).collect();
+    let script = pairs.iter().map(|(one, two)| {
+        let functions = [
+            format!("gtid_subtract('{one}', '{two}')"),
+            format!("gtid_subtract('{one},{two}', '')"),
+            format!("gtid_subtract('{one}', gtid_subtract('{one}', '{two}'))"),
+        ]
+        .map(|function| format!("replace({function}, '\\n', '')"));
+        format!("select {}, gtid_subset('{one}', '{two}');\n", functions.join(", "))
+    });
+    let output = server.sql(&script.collect::<String>())?;
+    let lines: Vec<&str> = output.lines().collect();
+    ensure!(lines.len() == PAIRS, "{} lines for {PAIRS} pairs", lines.len());
+    let mut subsets = 0;
+    for ((one_text, two_text), line) in pairs.iter().zip(lines) {
+        let (one, two): (GtidSet, GtidSet) = (one_text.parse()?, two_text.parse()?);
+        let sets = [one.difference(&two), one.union(&two), one.intersection(&two)];
+        let texts = sets.map(|set| set.to_string().replace('\n', ""));
+        let found = format!("{}\t{}", texts.join("\t"), u8::from(one.is_subset(&two)));
+        ensure!(found == line, "{one_text} and {two_text}: the server says {line}, bintide {found}");
+        subsets += usize::from(one.is_subset(&two));
+    }
+    ensure!(subsets > 0, "no set was part of another");
+    Ok(())
+}
+
+fn set(dice: &mut Dice) -> String {
+    let mut text = String::new();
+    for _ in 0..dice.below(4) {
+        text += &format!("{}{}", if text.is_empty() { "" } else { "," }, dice.pick(UUIDS));
+        for _ in 0..=dice.below(5) {
+            if dice.once_in(4) {
+                text += &format!(":{}", dice.pick(TAGS));
+            }
+            let first = dice.below(20) + 1;
+            text += &match dice.below(3) {
+                0 => format!(":{first}"),
+                1 => format!(":{first}-{}", first + dice.below(9)),
+                _ => format!(":{first}-{}", dice.below(30)),
+            };
+        }
+    }
+    text
+}
+
+#[test]
+fn grammar_is_that_of_the_server() -> Result<()> {
+    let seed = seed("BINTIDE_SEED");
+    println!("BINTIDE_SEED={seed}");
+    let mut dice = Dice::new(seed);
+    let server = Launch::mysql().start()?;
+    server.sql(
+        "create database d;
+        delimiter //
+        create procedure d.try(s longtext)
+        begin
+            declare exit handler for 1772 select 'refused';
+            select concat('taken ', replace(gtid_subtract(s, ''), '\\n', ''));
+        end //",
+    )?;
+    let texts: Vec<String> = (0..TEXTS).map(|_| text(&mut dice)).collect();
+    let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let calls = texts.iter().map(|text| format!("call d.try(convert(x'{}' using utf8mb4));\n", hex(text)));
+    let output = server.sql(&calls.collect::<String>())?;
+    let lines: Vec<&str> = output.lines().collect();
+    ensure!(lines.len() == TEXTS, "{} lines for {TEXTS} texts", lines.len());
+    let mut taken = 0;
+    for (text, line) in texts.iter().zip(lines) {
+        let found = match text.parse::<GtidSet>() {
+            Ok(set) => format!("taken {}", set.to_string().replace('\n', "")),
+            Err(_) => "refused".to_owned(),
+        };
+        ensure!(found == line, "{text:?}: the server says {line}, bintide {found}");
+        taken += usize::from(line != "refused");
+    }
+    ensure!((TEXTS / 20..TEXTS * 19 / 20).contains(&taken), "{taken} of {TEXTS} texts were taken");
+    Ok(())
+}
+
+/// A set's text, changed here and there.
+fn text(dice: &mut Dice) -> String {
+    const PARTS: &[&str] = &[
+        " ",
+        "\n",
+        "\t",
+        "\u{b}",
+        "\r",
+        ":",
+        ",",
+        "-",
+        "0",
+        "1",
+        "a",
+        "_",
+        "{",
+        "}",
+        "+",
+        ";",
+        ".",
+        "é",
+        ":tag",
+        "9223372036854775806",
+        "9223372036854775807",
+        "18446744073709551616",
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "{aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa}",
+        "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
+        "abc",
+    ];
+    let mut text = set(dice);
+    for _ in 0..dice.below(4) {
+        let place = dice.below(text.len() + 1);
+        if !text.is_char_boundary(place) {
+            continue;
+        }
+        match dice.below(3) {
+            0 if place < text.len() && text.is_char_boundary(place + 1) => drop(text.remove(place)),
+            _ => text.insert_str(place, dice.pick::<&str>(PARTS)),
+        }
+    }
+    text
+}
+
+#[test]
+fn encoding_is_that_of_the_server() -> Result<()> {
+    let seed = seed("BINTIDE_SEED");
+    println!("BINTIDE_SEED={seed}");
+    let mut dice = Dice::new(seed);
+    // A server that has seen a tag writes the tagged format from then on.
+    for format in [GtidSetFormat::Untagged, GtidSetFormat::Tagged] {
+        let server = Launch::mysql().start()?;
+        for _ in 0..10 {
+            let mut wanted: GtidSet = set(&mut dice).parse()?;
+            if format == GtidSetFormat::Untagged {
+                let mut bytes = Vec::new();
+                wanted.encode(format, &mut bytes);
+                wanted = GtidSet::decode(&bytes)?;
+            } else {
+                wanted.add("aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa:x:1".parse()?);
+            }
+            let empty = |gtid| format!("set gtid_next = '{gtid}'; begin; commit;\n");
+            let transactions: String = wanted.gtids().map(empty).collect();
+            server.sql(&format!("reset binary logs and gtids;\n{transactions}"))?;
+            server.sql("flush binary logs")?;
+            let written = previous_gtids(&server)?;
+            let found = GtidSet::decode(&written)?;
+            ensure!(found == wanted, "{wanted} was read as {found}");
+            let mut bytes = Vec::new();
+            wanted.encode(format, &mut bytes);
+            ensure!(bytes == written, "{wanted} is written as {written:02x?}, not as {bytes:02x?}");
+        }
+    }
+    Ok(())
+}
+
+/// The set at the start of the server's last log, as it stands there.
+fn previous_gtids(server: &Server) -> Result<Vec<u8>> {
+    let log = std::fs::read(server.binlogs()?.last().context("no log")?)?;
+    let (mut framer, mut rest) = (Framer::new(), &log[MAGIC.len()..]);
+    while let Framed::Event(raw) = framer.next(rest)? {
+        let format = framer.format().context("no format")?;
+        if let Event::PreviousGtids(previous) = raw.decode(format)? {
+            return Ok(previous.set.to_owned());
+        }
+        rest = &rest[raw.bytes().len()..];
+    }
+    anyhow::bail!("no such event")
+}
