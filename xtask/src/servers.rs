@@ -23,6 +23,9 @@ pub(crate) enum ByHand {
         /// Whose server
         #[arg(long, value_enum, default_value = "mysql")]
         flavour: Named,
+        /// The TCP port; one that is free is taken otherwise
+        #[arg(long)]
+        port: Option<u16>,
         /// Server options, after `--`
         #[arg(last = true)]
         options: Vec<String>,
@@ -68,19 +71,20 @@ pub(crate) fn fetch(command: Fetching) -> Result<()> {
 /// Starts, uses or stops a server by hand.
 pub(crate) fn by_hand(command: ByHand) -> Result<()> {
     match command {
-        ByHand::Start { which, flavour, options } => start(&which, flavour, options),
+        ByHand::Start { which, flavour, port, options } => start(&which, flavour, port, options),
         ByHand::Sql { which, arguments } => sql(&which, &arguments),
         ByHand::Stop { which } => testkit::server::stop_lasting(&which.folder()),
     }
 }
 
-fn start(which: &Which, flavour: Named, options: Vec<String>) -> Result<()> {
+fn start(which: &Which, flavour: Named, port: Option<u16>, options: Vec<String>) -> Result<()> {
     let (flavour, package) = match flavour {
         Named::Mysql => (Flavour::Mysql, Package::Mysql),
         Named::Mariadb => (Flavour::MariaDb, Package::MariaDb),
     };
     let folder = which.folder();
-    let server = Launch::new(flavour).options(options).lasting(&folder).start()?;
+    let launch = Launch::new(flavour).options(options).lasting(&folder);
+    let server = port.into_iter().fold(launch, Launch::port).start()?;
     fs::write(folder.join("client"), format!("{}\n{}\n", package.name(), server.socket().display()))?;
     println!(
         "port {}  socket {}  data {}",

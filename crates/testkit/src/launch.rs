@@ -32,6 +32,7 @@ pub struct Launch {
     init_options: Vec<String>,
     uuid: Option<String>,
     keyring: bool,
+    port: Option<u16>,
     lasting: Option<PathBuf>,
 }
 
@@ -49,7 +50,7 @@ impl Launch {
     /// A server of the given flavour.
     pub fn new(flavour: Flavour) -> Self {
         let (options, init_options) = (Vec::new(), Vec::new());
-        Self { flavour, options, init_options, uuid: None, keyring: false, lasting: None }
+        Self { flavour, options, init_options, uuid: None, keyring: false, port: None, lasting: None }
     }
 
     /// Adds a server option, as on the command line: `--binlog-format=STATEMENT`.
@@ -89,6 +90,13 @@ impl Launch {
         self
     }
 
+    /// Has the server listen on this port of 127.0.0.1; one that is free is taken otherwise.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
+    }
+
     /// Keeps the server running after this process, with its files in `folder`.
     #[must_use]
     pub fn lasting(mut self, folder: impl Into<PathBuf>) -> Self {
@@ -103,7 +111,7 @@ impl Launch {
     pub fn start(&self) -> Result<Server> {
         let home = Home::find(self.flavour.package())?;
         let template = self.template(&home)?;
-        let port = free_port()?;
+        let port = self.port.map_or_else(free_port, Ok)?;
         let folder = self.folder()?;
         let datadir = folder.join("data");
         cache::copy_dir(&template, &datadir)?;
@@ -283,7 +291,9 @@ fn sweep(running: &Path) {
     }
 }
 
+/// What a server's log says last: its errors if there are any, else its last lines.
 pub(crate) fn last_lines(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
+    let errors: Vec<&str> = text.lines().filter(|line| line.contains("[ERROR]")).collect();
+    let lines = if errors.is_empty() { text.lines().collect() } else { errors };
     lines[lines.len().saturating_sub(5)..].join("\n")
 }

@@ -100,8 +100,12 @@ impl Server {
         options: Vec<String>,
         lasting: bool,
     ) -> Result<Self> {
+        // A lasting server is one only once it runs: what fails here is cleaned up like any other.
         let mut server = Self { flavour, client, folder, port, options, lasting, child: None };
-        server.start_again(&[])?;
+        if let Err(error) = server.start_again(&[]) {
+            server.lasting = false;
+            return Err(error);
+        }
         Ok(server)
     }
 
