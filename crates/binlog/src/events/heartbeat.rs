@@ -1,6 +1,6 @@
 //! Signs of life from a source with nothing to send. Never in a file.
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, lenenc_size, put_lenenc};
 use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
@@ -35,6 +35,21 @@ pub struct HeartbeatV2<'a> {
     pub file: &'a [u8],
     /// Where its next event will start.
     pub position: u64,
+}
+
+impl HeartbeatV2<'_> {
+    /// The fields that a server writes.
+    pub fn encode_fields(file: &[u8], position: u64) -> Vec<u8> {
+        let mut out = Vec::with_capacity(file.len() + 16);
+        put_lenenc(&mut out, 1);
+        put_lenenc(&mut out, file.len() as u64);
+        out.extend_from_slice(file);
+        put_lenenc(&mut out, 2);
+        put_lenenc(&mut out, lenenc_size(position) as u64);
+        put_lenenc(&mut out, position);
+        out.push(0);
+        out
+    }
 }
 
 // size  field

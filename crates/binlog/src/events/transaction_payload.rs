@@ -1,6 +1,6 @@
 //! A whole transaction in one event, compressed.
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, lenenc_size, put_lenenc};
 use crate::error::{DecodeError, EncodeError, Reason};
 use crate::event::{Body, Context};
 
@@ -34,6 +34,15 @@ pub enum PayloadCompression {
 }
 
 impl PayloadCompression {
+    /// Its code.
+    pub const fn code(self) -> u64 {
+        match self {
+            Self::Zstd => 0,
+            Self::None => 255,
+            Self::Unknown(code) => code,
+        }
+    }
+
     /// Its name as MySQL shows it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,6 +62,30 @@ pub struct PayloadFields {
     pub payload_size: u64,
     /// See [`TransactionPayload::uncompressed_size`].
     pub uncompressed_size: Option<u64>,
+}
+
+impl TransactionPayload<'_> {
+    /// The fields that a server writes in front of a payload.
+    pub fn encode_fields(
+        compression: PayloadCompression,
+        payload_size: u64,
+        uncompressed_size: Option<u64>,
+    ) -> Vec<u8> {
+        let mut out = Vec::with_capacity(32);
+        put_number(&mut out, 2, compression.code());
+        if let Some(size) = uncompressed_size {
+            put_number(&mut out, 3, size);
+        }
+        put_number(&mut out, 1, payload_size);
+        out.push(0);
+        out
+    }
+}
+
+fn put_number(out: &mut Vec<u8>, field: u64, number: u64) {
+    put_lenenc(out, field);
+    put_lenenc(out, lenenc_size(number) as u64);
+    put_lenenc(out, number);
 }
 
 // size  field
