@@ -9,7 +9,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let form = match args.next().as_deref() {
         Some("events") => Form::Events,
         Some("json") => Form::Json,
-        _ => return Err("wanted events or json".into()),
+        Some("transactions") => Form::Transactions,
+        Some("transactions-json") => Form::TransactionsJson,
+        _ => return Err("wanted events, json, transactions or transactions-json".into()),
     };
     let sources = args.map(|path| Source::File(path.into())).collect();
     for warning in list(&ListSettings::new(form, sources), &mut io::stdout().lock())? {

@@ -4,6 +4,7 @@ use binlog::{DecodeError, Event};
 
 use super::info::put_info;
 use super::scene::Scene;
+use super::select::{Select, rows_of};
 use super::walk::{Located, Output};
 use crate::numbers::put_u64;
 
@@ -11,9 +12,11 @@ use crate::numbers::put_u64;
 pub(crate) const HEAD: &[u8] = b"Log_name\tPos\tEvent_type\tServer_id\tEnd_log_pos\tInfo\n";
 
 /// A row an event.
-pub(crate) struct EventsTable;
+pub(crate) struct EventsTable<'s> {
+    pub(crate) select: &'s Select,
+}
 
-impl Output for EventsTable {
+impl Output for EventsTable<'_> {
     /// Where an Info is made before it is escaped.
     type Worker = Vec<u8>;
     type Part = Vec<u8>;
@@ -30,7 +33,9 @@ impl Output for EventsTable {
         event: &Event<'_>,
         part: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
-        let _ = scene;
+        if !self.select.takes(scene, located, event)? || !self.has_rows(scene, located, event)? {
+            return Ok(());
+        }
         info.clear();
         put_info(info, located.raw.header(), located.format, event)?;
         put_row(part, located, info);
@@ -43,6 +48,23 @@ impl Output for EventsTable {
 
     fn size(part: &Vec<u8>) -> usize {
         part.len()
+    }
+}
+
+impl EventsTable<'_> {
+    /// Is there a row that is wanted, if rows are asked for?
+    fn has_rows(
+        &self,
+        scene: &mut Scene,
+        located: &Located<'_>,
+        event: &Event<'_>,
+    ) -> Result<bool, DecodeError> {
+        match rows_of(event) {
+            Some(rows) if self.select.looks_at_values() => {
+                self.select.count_rows(scene, located.format, rows).map(|count| count > 0)
+            }
+            _ => Ok(true),
+        }
     }
 }
 

@@ -1,11 +1,14 @@
 //! What mysqlbinlog never gave: events as a table or as JSON, and transactions, a line each.
 
+mod condition;
 mod events_table;
 mod info;
 mod json;
 mod range;
 mod scene;
+mod select;
 mod settings;
+mod transactions;
 mod walk;
 
 use std::io::{ErrorKind, Write};
@@ -13,10 +16,13 @@ use std::ops::ControlFlow;
 
 use logs::ordered::Bounds;
 
+pub use self::condition::{Condition, ConditionError};
 use self::events_table::EventsTable;
 use self::json::JsonLines;
 pub use self::range::Range;
+pub use self::select::{Select, ServerId, TablePattern};
 pub use self::settings::{Checksums, Damage, Form, ListSettings};
+use self::transactions::{Pieces, Shape, Transactions};
 pub use self::walk::{ListError, Source};
 use self::walk::{Output, Walk};
 
@@ -37,9 +43,16 @@ pub fn list(settings: &ListSettings, out: &mut dyn Write) -> Result<Vec<logs::Er
             if put(out, events_table::HEAD)?.is_break() {
                 return Ok(Vec::new());
             }
-            list_lines(settings, &EventsTable, out)
+            list_lines(settings, &EventsTable { select: &settings.select }, out)
         }
-        Form::Json => list_lines(settings, &JsonLines, out),
+        Form::Json => list_lines(settings, &JsonLines { select: &settings.select }, out),
+        Form::Transactions => {
+            if put(out, transactions::HEAD)?.is_break() {
+                return Ok(Vec::new());
+            }
+            list_transactions(settings, Shape::Table, out)
+        }
+        Form::TransactionsJson => list_transactions(settings, Shape::Json, out),
     }
 }
 
@@ -51,6 +64,31 @@ fn list_lines(
     let warnings = walk(settings).run(&settings.sources, output, |part| put(out, &part))?;
     finish(out)?;
     Ok(warnings)
+}
+
+fn list_transactions(
+    settings: &ListSettings,
+    shape: Shape,
+    out: &mut dyn Write,
+) -> Result<Vec<logs::Error>, ListError> {
+    let mut transactions = Transactions::new(&settings.select, shape);
+    let mut lines = Vec::new();
+    let pieces = Pieces { select: &settings.select };
+    let result = walk(settings).run(&settings.sources, &pieces, |part| {
+        transactions.take(part, &mut lines);
+        put_and_clear(out, &mut lines)
+    });
+    // Also when it ends early: what is known of the last transaction stands in front of the fault.
+    transactions.finish(&mut lines);
+    let _ = put_and_clear(out, &mut lines)?;
+    finish(out)?;
+    result
+}
+
+fn put_and_clear(out: &mut dyn Write, bytes: &mut Vec<u8>) -> Result<ControlFlow<()>, ListError> {
+    let flow = put(out, bytes);
+    bytes.clear();
+    flow
 }
 
 fn walk(settings: &ListSettings) -> Walk {

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 
 use super::range::Range;
+use super::select::Select;
 use super::walk::Source;
 
 /// What to list, and how.
@@ -15,6 +16,8 @@ pub struct ListSettings {
     pub form: Form,
     /// From where to where.
     pub range: Range,
+    /// Which events of those.
+    pub select: Select,
     /// Threads that work.
     pub jobs: NonZeroUsize,
     /// Compare events with their checksums?
@@ -30,6 +33,7 @@ impl ListSettings {
             sources,
             form,
             range: Range::default(),
+            select: Select::default(),
             jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             checksums: Checksums::Verify,
             damage: Damage::Stop,
@@ -45,6 +49,10 @@ pub enum Form {
     Events,
     /// A line of JSON an event.
     Json,
+    /// A row a transaction.
+    Transactions,
+    /// A line of JSON a transaction.
+    TransactionsJson,
 }
 
 /// Compare events with their checksums?

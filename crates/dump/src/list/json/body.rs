@@ -14,29 +14,34 @@ use super::table;
 use super::writer::{Object, put_bytes, put_decoded, put_string};
 use crate::list::info::intvar_name;
 use crate::list::scene::Scene;
+use crate::list::select::{Select, rows_of};
 use crate::list::walk::Located;
 use crate::numbers::{put_i64, put_shortest, put_u64};
+
+/// Was there anything that is wanted?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    Something,
+}
 
 /// Writes the members that belong to the event's type.
 pub(super) fn put(
     object: &mut Object<'_>,
     names: &mut Names,
+    select: &Select,
     scene: &mut Scene,
     located: &Located<'_>,
     event: &Event<'_>,
-) -> Result<(), DecodeError> {
+) -> Result<Found, DecodeError> {
+    if let Some(rows) = rows_of(event) {
+        return put_rows(object, names, select, &mut scene.tables, located.format, rows);
+    }
     let format = located.format;
     match event {
         Event::FormatDescription(event) => put_format(object, event),
         Event::Query(event) => put_query(object, format, event)?,
         Event::TableMap(event) => table::put(object, format, &*scene.tables.map(event)?),
-        Event::WriteRows(event)
-        | Event::UpdateRows(event)
-        | Event::DeleteRows(event)
-        | Event::PartialUpdateRows(event)
-        | Event::WriteRowsV1(event)
-        | Event::UpdateRowsV1(event)
-        | Event::DeleteRowsV1(event) => put_rows(object, names, &mut scene.tables, format, event)?,
         Event::Xid(event) => object.uint("xid", event.xid),
         Event::Gtid(event) | Event::AnonymousGtid(event) => put_gtid(object, event),
         Event::GtidTagged(event) => put_gtid_tagged(object, event),
@@ -50,7 +55,7 @@ pub(super) fn put(
         Event::XaPrepare(event) => put_xa_prepare(object, event),
         _ => put_statement_part(object, format, event)?,
     }
-    Ok(())
+    Ok(Found::Something)
 }
 
 /// What statements written as text need beside them, and what few logs have.

@@ -9,12 +9,16 @@ pub(crate) mod writer;
 use binlog::{DecodeError, Event, Flags, TransactionId};
 
 use self::rows::Names;
+pub(crate) use self::table::charset_of;
 use self::writer::{Object, put_string};
 use super::scene::Scene;
+use super::select::Select;
 use super::walk::{Located, Output};
 
 /// A line an event.
-pub(crate) struct JsonLines;
+pub(crate) struct JsonLines<'s> {
+    pub(crate) select: &'s Select,
+}
 
 /// What a worker keeps from line to line.
 #[derive(Default)]
@@ -28,7 +32,7 @@ pub(crate) struct Worker {
     names: Names,
 }
 
-impl Output for JsonLines {
+impl Output for JsonLines<'_> {
     type Worker = Worker;
     type Part = Vec<u8>;
 
@@ -44,13 +48,16 @@ impl Output for JsonLines {
         event: &Event<'_>,
         part: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
+        if !self.select.takes(scene, located, event)? {
+            return Ok(());
+        }
         let start = part.len();
         worker.note(scene, located);
-        let put = worker.put_line(scene, located, event, part);
-        if put.is_err() {
+        let put = worker.put_line(self.select, scene, located, event, part);
+        if !matches!(put, Ok(body::Found::Something)) {
             part.truncate(start);
         }
-        put
+        put.map(drop)
     }
 
     fn put_damaged(&self, scene: &Scene, located: &Located<'_>, error: DecodeError, part: &mut Vec<u8>) {
@@ -88,17 +95,18 @@ impl Worker {
 
     fn put_line(
         &mut self,
+        select: &Select,
         scene: &mut Scene,
         located: &Located<'_>,
         event: &Event<'_>,
         part: &mut Vec<u8>,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<body::Found, DecodeError> {
         let mut line = Object::open(part);
         self.put_head(located, &mut line);
-        body::put(&mut line, &mut self.names, scene, located, event)?;
+        let found = body::put(&mut line, &mut self.names, select, scene, located, event)?;
         line.close();
         part.push(b'\n');
-        Ok(())
+        Ok(found)
     }
 
     /// What every line has.

@@ -9,21 +9,24 @@ use binlog::{
     JsonQuotes, Reason, Row, Table, Timestamp, Value,
 };
 
+use super::body::Found;
 use super::put_flags;
 use super::table::charset_of;
 use super::writer::{Array, Object, put_base64, put_bytes, put_decoded, put_escaped, put_string};
 use crate::list::info::ROWS_FLAGS;
 use crate::list::scene::StatementTables;
+use crate::list::select::Select;
 use crate::numbers::{put_i64, put_shortest, put_u64};
 
 /// Writes the event.
 pub(super) fn put(
     object: &mut Object<'_>,
     names: &mut Names,
+    select: &Select,
     tables: &mut StatementTables,
     format: &Format,
     event: &Rows<'_>,
-) -> Result<(), DecodeError> {
+) -> Result<Found, DecodeError> {
     object.uint("table_id", event.table_id);
     put_flags(object, "flags", &ROWS_FLAGS.map(|(flag, name)| (flag.0, name)), event.flags.0);
     if let Some(extra) = event.extra.filter(|extra| !extra.is_empty()) {
@@ -32,17 +35,26 @@ pub(super) fn put(
     let (table, decoder) = tables.decoder(event)?;
     let Some(table) = table else {
         object.array("rows").close();
-        return Ok(());
+        return Ok(Found::Something);
     };
     object.text_or_bytes("database", &table.database);
     object.text_or_bytes("table", &table.name);
     let columns = names.of(&table, format);
     let mut rows = object.array("rows");
+    let test = select.row_test(&table)?;
+    let mut found = if test.is_none() { Found::Something } else { Found::Nothing };
     for row in decoder.rows(event) {
-        put_row(rows.object(), columns, &row?)?;
+        let row = row?;
+        if let Some(test) = &test {
+            if !test.passes(&row, format)? {
+                continue;
+            }
+            found = Found::Something;
+        }
+        put_row(rows.object(), columns, &row)?;
     }
     rows.close();
-    Ok(())
+    Ok(found)
 }
 
 /// What is worked out once for each table: the start of each member.

@@ -79,7 +79,7 @@ fn put_column(mut object: Object<'_>, format: &Format, column: &Column) {
 }
 
 /// The character set of a column's texts.
-pub(super) fn charset_of(column: &Column, format: &Format) -> Option<binlog::Charset> {
+pub(crate) fn charset_of(column: &Column, format: &Format) -> Option<binlog::Charset> {
     Collation::new(column.collation?, format.flavour).map(|collation| collation.charset())
 }
 

@@ -1,0 +1,247 @@
+//! Which events are wanted: by server, transaction, database, table, and by values of rows.
+
+use std::fmt;
+
+use binlog::events::Rows;
+use binlog::gtid::GtidSet;
+use binlog::{DecodeError, Event, Format, Table, TransactionId, Verb};
+
+use super::condition::{Condition, RowTest};
+use super::scene::Scene;
+use super::walk::Located;
+
+/// Which events are wanted. What is not asked for does not restrict.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Select {
+    /// Those made first by this server: its number, as far as the bits of the mask go.
+    pub server_id: Option<ServerId>,
+    /// Those of these transactions.
+    pub gtids: Option<GtidSet>,
+    /// Not those of these transactions.
+    pub gtids_left_out: Option<GtidSet>,
+    /// Table maps and rows of this database, and statements run with it as the default.
+    pub database: Option<Vec<u8>>,
+    /// Table maps and rows of tables that one of these fits, and nothing else.
+    pub tables: Vec<TablePattern>,
+    /// Rows for which all of these hold, in the image before or in the image after, and nothing else.
+    pub conditions: Vec<Condition>,
+}
+
+/// A server's number, and which of its bits count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerId {
+    /// The number.
+    pub number: u32,
+    /// The bits.
+    pub mask: u32,
+}
+
+impl Select {
+    /// Does it look at tables or rows?
+    pub(crate) fn looks_at_rows(&self) -> bool {
+        !self.tables.is_empty() || !self.conditions.is_empty()
+    }
+
+    /// Is this event wanted, whatever the values of its rows?
+    pub(crate) fn takes(
+        &self,
+        scene: &mut Scene,
+        located: &Located<'_>,
+        event: &Event<'_>,
+    ) -> Result<bool, DecodeError> {
+        Ok(self.takes_server(located) && self.takes_transaction(scene) && self.takes_table(scene, event)?)
+    }
+
+    pub(crate) fn takes_server(&self, located: &Located<'_>) -> bool {
+        let found = located.raw.header().server_id;
+        self.server_id.is_none_or(|wanted| found & wanted.mask == wanted.number & wanted.mask)
+    }
+
+    pub(crate) fn takes_transaction(&self, scene: &Scene) -> bool {
+        let gtid = match scene.id {
+            Some(TransactionId::Gtid(gtid)) => Some(gtid),
+            _ => None,
+        };
+        let is_in = |set: &GtidSet| gtid.is_some_and(|gtid| set.contains(gtid));
+        self.gtids.as_ref().is_none_or(is_in) && !self.gtids_left_out.as_ref().is_some_and(is_in)
+    }
+
+    fn takes_table(&self, scene: &mut Scene, event: &Event<'_>) -> Result<bool, DecodeError> {
+        if self.database.is_none() && !self.looks_at_rows() {
+            return Ok(true);
+        }
+        match event {
+            Event::TableMap(map) => {
+                scene.tables.map(map)?;
+                Ok(self.conditions.is_empty() && self.takes_name(map.database, map.table))
+            }
+            Event::Query(query) => Ok(!self.looks_at_rows() && self.takes_query(query.database, query.sql)),
+            Event::ExecuteLoadQuery(load) => {
+                Ok(!self.looks_at_rows() && self.takes_query(load.query.database, load.query.sql))
+            }
+            _ => match rows_of(event) {
+                Some(rows) => {
+                    let (table, _) = scene.tables.decoder(rows)?;
+                    Ok(table.is_some_and(|table| self.takes_name(&table.database, &table.name)))
+                }
+                None => Ok(!self.looks_at_rows()),
+            },
+        }
+    }
+
+    pub(crate) fn takes_name(&self, database: &[u8], table: &[u8]) -> bool {
+        self.database.as_ref().is_none_or(|wanted| wanted == database)
+            && (self.tables.is_empty() || self.tables.iter().any(|pattern| pattern.fits(database, table)))
+    }
+
+    /// What holds transactions together is wanted in any database.
+    fn takes_query(&self, database: &[u8], sql: &[u8]) -> bool {
+        self.database.as_ref().is_none_or(|wanted| wanted == database || Verb::of(sql) != Verb::Other)
+    }
+
+    /// Does it look at values of rows?
+    pub(crate) fn looks_at_values(&self) -> bool {
+        !self.conditions.is_empty()
+    }
+
+    /// How many of an event's rows are wanted.
+    pub(crate) fn count_rows(
+        &self,
+        scene: &mut Scene,
+        format: &Format,
+        rows: &Rows<'_>,
+    ) -> Result<u64, DecodeError> {
+        let (table, decoder) = scene.tables.decoder(rows)?;
+        let Some(table) = table else { return Ok(0) };
+        let Some(test) = self.row_test(&table)? else { return decoder.count(rows) };
+        let mut count = 0;
+        for row in decoder.rows(rows) {
+            count += u64::from(test.passes(&row?, format)?);
+        }
+        Ok(count)
+    }
+
+    /// What tests the rows of a table; none if all are wanted.
+    ///
+    /// # Errors
+    ///
+    /// When a condition names a column, but the log does not.
+    pub(crate) fn row_test(&self, table: &Table) -> Result<Option<RowTest<'_>>, DecodeError> {
+        match self.conditions.is_empty() {
+            true => Ok(None),
+            false => RowTest::new(&self.conditions, table).map(Some),
+        }
+    }
+}
+
+/// The event's rows, if it has any.
+pub(crate) fn rows_of<'e, 'a>(event: &'e Event<'a>) -> Option<&'e Rows<'a>> {
+    match event {
+        Event::WriteRows(rows)
+        | Event::UpdateRows(rows)
+        | Event::DeleteRows(rows)
+        | Event::PartialUpdateRows(rows)
+        | Event::WriteRowsV1(rows)
+        | Event::UpdateRowsV1(rows)
+        | Event::DeleteRowsV1(rows) => Some(rows),
+        _ => None,
+    }
+}
+
+/// A pattern for tables: `database.table`, or `table` in any database; `*` stands for any text, `?` for any one
+/// character.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TablePattern {
+    database: Option<Vec<u8>>,
+    table: Vec<u8>,
+}
+
+impl TablePattern {
+    /// Reads a pattern. The first point ends the database's name.
+    pub fn new(text: &[u8]) -> Self {
+        match text.iter().position(|byte| *byte == b'.') {
+            Some(point) => Self { database: Some(text[..point].to_vec()), table: text[point + 1..].to_vec() },
+            None => Self { database: None, table: text.to_vec() },
+        }
+    }
+
+    /// Does it fit the table?
+    pub fn fits(&self, database: &[u8], table: &[u8]) -> bool {
+        self.database.as_ref().is_none_or(|pattern| fits(pattern, database)) && fits(&self.table, table)
+    }
+}
+
+impl fmt::Display for TablePattern {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(database) = &self.database {
+            write!(out, "{}.", String::from_utf8_lossy(database))?;
+        }
+        out.write_str(&String::from_utf8_lossy(&self.table))
+    }
+}
+
+/// Does the pattern fit all of the text?
+fn fits(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut at, mut from) = (0, 0);
+    // Where to take up again, behind the last star, with one character more in the star.
+    let mut retry: Option<(usize, usize)> = None;
+    while from < text.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                retry = Some((at + 1, from));
+                at += 1;
+            }
+            Some(b'?') => {
+                at += 1;
+                from += character_size(&text[from..]);
+            }
+            Some(byte) if *byte == text[from] => {
+                at += 1;
+                from += 1;
+            }
+            _ => match &mut retry {
+                Some((behind, start)) => {
+                    *start += 1;
+                    (at, from) = (*behind, *start);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+/// Bytes of the character at the start of UTF-8 text.
+fn character_size(text: &[u8]) -> usize {
+    1 + text.iter().skip(1).take_while(|byte| **byte & 0xc0 == 0x80).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TablePattern;
+
+    #[test]
+    fn patterns() {
+        check("shop.orders", "shop", "orders", true);
+        check("shop.orders", "shop", "order", false);
+        check("shop.orders", "shops", "orders", false);
+        check("orders", "any", "orders", true);
+        check("*.orders", "any", "orders", true);
+        check("shop.*", "shop", "", true);
+        check("sh*p.o*r*s", "shop", "orders", true);
+        check("sh*p.o*r*x", "shop", "orders", false);
+        check("*.*a*a*a*a*b", "d", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false);
+        check("?.?", "ä", "x", true);
+        check("?.?", "ä", "xy", false);
+        check("a.b.c", "a", "b.c", true);
+        check("", "a", "", true);
+        check("", "a", "b", false);
+    }
+
+    #[track_caller]
+    fn check(pattern: &str, database: &str, table: &str, wanted: bool) {
+        let fits = TablePattern::new(pattern.as_bytes()).fits(database.as_bytes(), table.as_bytes());
+        assert_eq!(fits, wanted, "{pattern} {database}.{table}");
+    }
+}

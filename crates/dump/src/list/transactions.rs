@@ -1,0 +1,169 @@
+//! `--transactions`: a line a transaction, as a table or as JSON.
+//!
+//! Workers say of each event what part it plays and how many rows it changes; whoever takes their parts, in order,
+//! puts transactions together.
+
+mod summary;
+
+use std::sync::Arc;
+
+use binlog::events::{CommitStamps, LogicalClock, PayloadCompression, RowsKind};
+use binlog::{DecodeError, Event, Role, Table, TransactionId};
+
+pub(crate) use self::summary::{HEAD, Shape, Transactions};
+use super::scene::Scene;
+use super::select::{Select, rows_of};
+use super::walk::{Located, Output};
+
+/// Says of each event what it means to its transaction.
+pub(crate) struct Pieces<'s> {
+    pub(crate) select: &'s Select,
+}
+
+/// What one event means to its transaction.
+pub(crate) struct Piece {
+    /// Outside of payloads.
+    pub(crate) outer: Option<Outer>,
+    pub(crate) role: Role,
+    /// What the event that starts a transaction says of it.
+    pub(crate) start: Option<Box<Start>>,
+    pub(crate) payload: Option<Payload>,
+    pub(crate) rows: Option<Change>,
+    /// In bytes.
+    pub(crate) size: u32,
+    /// Why it cannot be decoded.
+    pub(crate) error: Option<Box<DecodeError>>,
+}
+
+/// Where an event stands.
+#[derive(Clone)]
+pub(crate) struct Outer {
+    pub(crate) log_name: Arc<str>,
+    pub(crate) position: u64,
+    pub(crate) end: u64,
+    pub(crate) timestamp: u32,
+    pub(crate) server_id: u32,
+    /// The transaction that it belongs to, if any has begun.
+    pub(crate) id: Option<TransactionId>,
+    pub(crate) is_selected: bool,
+}
+
+/// What the event that starts a transaction says of it.
+pub(crate) struct Start {
+    pub(crate) clock: Option<LogicalClock>,
+    pub(crate) stamps: Option<CommitStamps>,
+}
+
+/// What a payload's event says of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Payload {
+    pub(crate) compression: PayloadCompression,
+    pub(crate) size: u64,
+}
+
+/// Rows changed by one event.
+pub(crate) struct Change {
+    pub(crate) table: Arc<Table>,
+    pub(crate) kind: RowsKind,
+    pub(crate) rows: u64,
+}
+
+impl Output for Pieces<'_> {
+    /// The log's name, shared.
+    type Worker = Arc<str>;
+    type Part = Vec<Piece>;
+
+    fn worker(&self) -> Arc<str> {
+        "".into()
+    }
+
+    fn put(
+        &self,
+        log_name: &mut Arc<str>,
+        scene: &mut Scene,
+        located: &Located<'_>,
+        event: &Event<'_>,
+        part: &mut Vec<Piece>,
+    ) -> Result<(), DecodeError> {
+        if let Event::TableMap(map) = event {
+            scene.tables.map(map)?;
+        }
+        let start = match event {
+            Event::Gtid(event) | Event::AnonymousGtid(event) => {
+                Some(Start { clock: event.clock, stamps: event.stamps })
+            }
+            Event::GtidTagged(event) => Some(Start { clock: Some(event.clock), stamps: Some(event.stamps) }),
+            _ => None,
+        };
+        let payload = match event {
+            Event::TransactionPayload(event) => {
+                Some(Payload { compression: event.compression, size: event.payload.len() as u64 })
+            }
+            _ => None,
+        };
+        part.push(Piece {
+            outer: self.outer(log_name, scene, located),
+            role: Role::of(&located.raw, located.format)?,
+            start: start.map(Box::new),
+            payload,
+            rows: self.change(scene, located, event)?,
+            size: located.raw.header().size,
+            error: None,
+        });
+        Ok(())
+    }
+
+    fn put_damaged(&self, scene: &Scene, located: &Located<'_>, error: DecodeError, part: &mut Vec<Piece>) {
+        let mut log_name = located.log_name.into();
+        part.push(Piece {
+            outer: self.outer(&mut log_name, scene, located),
+            role: Role::of(&located.raw, located.format).unwrap_or(Role::Aside),
+            start: None,
+            payload: None,
+            rows: None,
+            size: located.raw.header().size,
+            error: Some(Box::new(error)),
+        });
+    }
+
+    fn size(part: &Vec<Piece>) -> usize {
+        std::mem::size_of_val(part.as_slice())
+    }
+}
+
+impl Pieces<'_> {
+    fn outer(&self, log_name: &mut Arc<str>, scene: &Scene, located: &Located<'_>) -> Option<Outer> {
+        if located.inner.is_some() {
+            return None;
+        }
+        if **log_name != *located.log_name {
+            *log_name = located.log_name.into();
+        }
+        let header = located.raw.header();
+        Some(Outer {
+            log_name: Arc::clone(log_name),
+            position: located.position,
+            end: located.end,
+            timestamp: header.timestamp,
+            server_id: header.server_id,
+            id: scene.id,
+            is_selected: self.select.takes_server(located) && self.select.takes_transaction(scene),
+        })
+    }
+
+    /// The rows that are wanted, of a table that is wanted.
+    fn change(
+        &self,
+        scene: &mut Scene,
+        located: &Located<'_>,
+        event: &Event<'_>,
+    ) -> Result<Option<Change>, DecodeError> {
+        let Some(rows) = rows_of(event) else { return Ok(None) };
+        let (table, _) = scene.tables.decoder(rows)?;
+        let Some(table) = table.filter(|table| self.select.takes_name(&table.database, &table.name)) else {
+            return Ok(None);
+        };
+        let count = self.select.count_rows(scene, located.format, rows)?;
+        Ok((count > 0).then_some(Change { table, kind: rows.kind, rows: count }))
+    }
+}

@@ -1,0 +1,353 @@
+//! Puts transactions together, and writes a line for each.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use binlog::events::{CommitStamps, LogicalClock, PayloadCompression, RowsKind};
+use binlog::{DecodeError, Grammar, Lost, Role, Step, Table, TransactionId};
+
+use super::{Change, Outer, Payload, Piece};
+use crate::list::events_table::put_escaped;
+use crate::list::json::writer::{Object, put_moment, put_moment_us};
+use crate::list::select::Select;
+use crate::numbers::put_u64;
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Table,
+    Json,
+}
+
+/// The table's head.
+pub(crate) const HEAD: &[u8] =
+    b"Gtid\tLog_name\tPos\tEnd_pos\tTime\tKind\tRows\tBytes\tCompression\tUncompressed_bytes\tTables\n";
+
+/// Puts transactions together from pieces, in order.
+pub(crate) struct Transactions<'s> {
+    select: &'s Select,
+    shape: Shape,
+    grammar: Grammar,
+    open: Option<Summary>,
+    /// A transaction whose payload has come, but not all that is inside.
+    ended: Option<Summary>,
+}
+
+/// All that is said of a transaction.
+struct Summary {
+    first: Outer,
+    end: u64,
+    /// Of its events, in bytes.
+    size: u64,
+    events: u64,
+    /// What became of it.
+    kind: &'static str,
+    clock: Option<LogicalClock>,
+    stamps: Option<CommitStamps>,
+    payload: Option<Payload>,
+    inner_events: u64,
+    /// Of the events inside its payload, in bytes.
+    inner_size: u64,
+    tables: Tables,
+    error: Option<Box<DecodeError>>,
+}
+
+/// A table's database and name.
+type TableName = (Box<[u8]>, Box<[u8]>);
+
+/// Rows changed, by table.
+#[derive(Default)]
+struct Tables {
+    counts: BTreeMap<TableName, Counts>,
+    /// The last one: most events change the table that the one before changed.
+    last: Option<(Arc<Table>, Counts)>,
+}
+
+/// Rows changed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    inserted: u64,
+    updated: u64,
+    deleted: u64,
+}
+
+impl<'s> Transactions<'s> {
+    /// No transaction is open.
+    pub(crate) fn new(select: &'s Select, shape: Shape) -> Self {
+        Self { select, shape, grammar: Grammar::new(), open: None, ended: None }
+    }
+
+    /// Takes pieces, and writes the transactions that they end.
+    pub(crate) fn take(&mut self, pieces: Vec<Piece>, out: &mut Vec<u8>) {
+        for mut piece in pieces {
+            match piece.outer.take() {
+                Some(outer) => self.take_outer(outer, piece, out),
+                None => self.take_inner(piece),
+            }
+        }
+    }
+
+    /// Writes what has been put together until the end.
+    pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
+        let (ended, open) = (self.ended.take(), self.open.take());
+        for mut summary in [ended, open].into_iter().flatten() {
+            self.write(&mut summary, out);
+        }
+    }
+
+    fn take_outer(&mut self, outer: Outer, piece: Piece, out: &mut Vec<u8>) {
+        if let Some(mut ended) = self.ended.take() {
+            self.write(&mut ended, out);
+        }
+        let step = match self.grammar.step(piece.role) {
+            Ok(step) => step,
+            Err(fault) => {
+                if fault.lost == Lost::Transaction
+                    && let Some(mut cut) = self.open.take()
+                {
+                    self.write(&mut cut, out);
+                }
+                fault.step
+            }
+        };
+        if step == Step::OUTSIDE {
+            return;
+        }
+        let is_payload = piece.payload.is_some();
+        let role = piece.role;
+        let open = self.open.get_or_insert_with(|| Summary::new(&outer));
+        open.add(&outer, piece);
+        if step.transaction.is_last()
+            && let Some(mut summary) = self.open.take()
+        {
+            summary.kind = kind_of_last(role);
+            match is_payload {
+                true => self.ended = Some(summary),
+                false => self.write(&mut summary, out),
+            }
+        }
+    }
+
+    /// An event inside the payload that came last.
+    fn take_inner(&mut self, piece: Piece) {
+        let Some(summary) = self.ended.as_mut().or(self.open.as_mut()) else { return };
+        summary.inner_events += 1;
+        summary.inner_size += u64::from(piece.size);
+        summary.kind = kind_of_last(piece.role);
+        summary.add_rows(piece.rows, piece.error);
+    }
+
+    fn write(&self, summary: &mut Summary, out: &mut Vec<u8>) {
+        summary.tables.settle();
+        let has_rows = !summary.tables.counts.is_empty();
+        let wants_rows = self.select.looks_at_rows() || self.select.database.is_some();
+        if !summary.first.is_selected || (wants_rows && !has_rows) {
+            return;
+        }
+        match self.shape {
+            Shape::Table => summary.put_row(out),
+            Shape::Json => summary.put_json(out),
+        }
+        out.push(b'\n');
+    }
+}
+
+const fn kind_of_last(role: Role) -> &'static str {
+    match role {
+        Role::Commit => "committed",
+        Role::Rollback => "rolled back",
+        Role::XaPrepare => "XA prepared",
+        Role::XaFinish => "XA finished",
+        Role::Incident => "incident",
+        Role::Statement | Role::LoadEnd | Role::RowsEnd => "statement",
+        _ => "open",
+    }
+}
+
+impl Summary {
+    fn new(first: &Outer) -> Self {
+        Self {
+            first: first.clone(),
+            end: first.end,
+            size: 0,
+            events: 0,
+            kind: "open",
+            clock: None,
+            stamps: None,
+            payload: None,
+            inner_events: 0,
+            inner_size: 0,
+            tables: Tables::default(),
+            error: None,
+        }
+    }
+
+    fn add(&mut self, outer: &Outer, piece: Piece) {
+        self.end = outer.end;
+        self.size += u64::from(piece.size);
+        self.events += 1;
+        if let Some(start) = piece.start {
+            (self.clock, self.stamps) = (start.clock, start.stamps);
+        }
+        self.payload = self.payload.or(piece.payload);
+        self.add_rows(piece.rows, piece.error);
+    }
+
+    fn add_rows(&mut self, change: Option<Change>, error: Option<Box<DecodeError>>) {
+        if let Some(change) = change {
+            self.tables.add(&change);
+        }
+        if self.error.is_none() {
+            self.error = error;
+        }
+    }
+
+    fn rows(&self) -> u64 {
+        self.tables.counts.values().map(Counts::sum).sum()
+    }
+
+    fn id(&self) -> TransactionId {
+        self.first.id.unwrap_or(TransactionId::Unsaid)
+    }
+
+    /// When it committed, in microseconds since 1970, if it says so.
+    fn commit_us(&self) -> Option<u64> {
+        self.stamps.map(|stamps| stamps.immediate_commit_us).filter(|micros| *micros != 0)
+    }
+
+    fn put_row(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.id().to_string().as_bytes());
+        out.push(b'\t');
+        put_escaped(out, self.first.log_name.as_bytes());
+        for number in [self.first.position, self.end] {
+            out.push(b'\t');
+            put_u64(out, number);
+        }
+        out.push(b'\t');
+        match self.commit_us() {
+            Some(micros) => put_moment_us(out, micros),
+            None => put_moment(out, u64::from(self.first.timestamp)),
+        }
+        out.extend_from_slice(b"Z\t");
+        out.extend_from_slice(self.kind.as_bytes());
+        for number in [self.rows(), self.size] {
+            out.push(b'\t');
+            put_u64(out, number);
+        }
+        match &self.payload {
+            None => out.extend_from_slice(b"\t-\t-\t"),
+            Some(payload) => {
+                out.push(b'\t');
+                out.extend_from_slice(payload.compression.name().as_bytes());
+                out.push(b'\t');
+                put_u64(out, self.inner_size);
+                out.push(b'\t');
+            }
+        }
+        let mut separator: &[u8] = b"";
+        for ((database, table), counts) in &self.tables.counts {
+            out.extend_from_slice(separator);
+            put_escaped(out, database);
+            out.push(b'.');
+            put_escaped(out, table);
+            for (sign, count) in [(b" +", counts.inserted), (b" ~", counts.updated), (b" -", counts.deleted)]
+            {
+                if count > 0 {
+                    out.extend_from_slice(sign);
+                    put_u64(out, count);
+                }
+            }
+            separator = b", ";
+        }
+    }
+
+    fn put_json(&self, out: &mut Vec<u8>) {
+        let mut line = Object::open(out);
+        line.text("gtid", self.id().to_string());
+        line.text("log_name", self.first.log_name.as_bytes());
+        line.uint("pos", self.first.position);
+        line.uint("end_pos", self.end);
+        line.uint("timestamp", self.first.timestamp);
+        match self.commit_us() {
+            Some(micros) => line.time_us("time", micros),
+            None => line.time("time", u64::from(self.first.timestamp)),
+        }
+        if let Some(stamps) = &self.stamps {
+            line.uint("original_commit_timestamp", stamps.original_commit_us);
+            line.uint("immediate_commit_timestamp", stamps.immediate_commit_us);
+        }
+        line.uint("server_id", self.first.server_id);
+        line.plain("kind", self.kind);
+        if let Some(clock) = &self.clock {
+            line.int("last_committed", clock.last_committed);
+            line.int("sequence_number", clock.sequence_number);
+        }
+        line.uint("events", self.events);
+        line.uint("bytes", self.size);
+        if let Some(payload) = &self.payload {
+            let mut object = line.object("payload");
+            match payload.compression {
+                PayloadCompression::Unknown(code) => object.uint("compression", code),
+                known => object.plain("compression", known.name()),
+            }
+            object.uint("bytes", payload.size);
+            object.uint("uncompressed_bytes", self.inner_size);
+            object.uint("events", self.inner_events);
+            object.close();
+        }
+        line.uint("rows", self.rows());
+        let mut tables = line.array("tables");
+        for ((database, table), counts) in &self.tables.counts {
+            let mut object = tables.object();
+            object.text_or_bytes("database", database);
+            object.text_or_bytes("table", table);
+            object.uint("inserted", counts.inserted);
+            object.uint("updated", counts.updated);
+            object.uint("deleted", counts.deleted);
+            object.close();
+        }
+        tables.close();
+        if let Some(error) = &self.error {
+            line.text("error", error.to_string());
+        }
+        line.close();
+    }
+}
+
+impl Tables {
+    fn add(&mut self, change: &Change) {
+        match &mut self.last {
+            Some((table, counts)) if Arc::ptr_eq(table, &change.table) => counts.add(change),
+            _ => {
+                self.settle();
+                let mut counts = Counts::default();
+                counts.add(change);
+                self.last = Some((Arc::clone(&change.table), counts));
+            }
+        }
+    }
+
+    /// Puts the last table with the others.
+    fn settle(&mut self) {
+        if let Some((table, counts)) = self.last.take() {
+            let all = self.counts.entry((table.database.clone(), table.name.clone())).or_default();
+            all.inserted += counts.inserted;
+            all.updated += counts.updated;
+            all.deleted += counts.deleted;
+        }
+    }
+}
+
+impl Counts {
+    const fn add(&mut self, change: &Change) {
+        match change.kind {
+            RowsKind::Write => self.inserted += change.rows,
+            RowsKind::Update | RowsKind::PartialUpdate => self.updated += change.rows,
+            RowsKind::Delete => self.deleted += change.rows,
+        }
+    }
+
+    const fn sum(&self) -> u64 {
+        self.inserted + self.updated + self.deleted
+    }
+}
