@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use binlog::events::{Rows, RowsKind};
 use binlog::{
-    Collation, Column, Event, Field, Flavour, Framed, Framer, JsonQuotes, MAGIC, Row, Tables, Value,
+    Charset, Collation, Column, Event, Field, Flavour, Framed, Framer, JsonQuotes, MAGIC, Row, Tables, Value,
 };
 
 /// A column's value in one row, in the form that [`select`] asks the server for.
@@ -131,6 +131,17 @@ fn show(column: &Column, value: &Value<'_>, flavour: Flavour) -> Result<String> 
             let mut text = Vec::new();
             document.write(JsonQuotes::Always, &mut text)?;
             String::from_utf8(text)?
+        }
+        Value::Compressed(value) => {
+            let bytes = value.decompress(1 << 24)?;
+            match value
+                .collation
+                .and_then(|id| Collation::new(id, flavour))
+                .map(|collation| collation.charset())
+            {
+                None | Some(Charset::Binary) => hex(&bytes),
+                Some(charset) => format!("{} {}", hex(&bytes), charset.decode(&bytes)?),
+            }
         }
         Value::Geometry(geometry) => hex(geometry.bytes),
         Value::Vector(vector) => hex(vector.bytes),

@@ -174,6 +174,15 @@ const MYSQL_ONLY: &[Case] = &[
     ("VECTOR(3)", &["TO_VECTOR('[1, -2.5, 3e38]')", "TO_VECTOR('[0.1]')"]),
 ];
 
+#[rustfmt::skip]
+const MARIADB_ONLY: &[Case] = &[
+    ("VARCHAR(1000) COMPRESSED CHARACTER SET utf8mb4", &["''", "'short'", "REPEAT('añ€😀', 200)"]),
+    ("VARBINARY(1000) COMPRESSED", &["''", "x'00'", "REPEAT(x'00ff', 500)"]),
+    ("TINYTEXT COMPRESSED CHARACTER SET latin1", &["REPEAT('é', 254)"]),
+    ("BLOB COMPRESSED", &["''", "'short'", "REPEAT('x', 60000)"]),
+    ("LONGTEXT COMPRESSED CHARACTER SET ucs2", &["REPEAT('ab€', 30000)"]),
+];
+
 fn launch(flavour: Flavour, options: &[&str]) -> Result<Server> {
     let launch = match flavour {
         Flavour::MySql => Launch::mysql(),
@@ -243,7 +252,10 @@ fn every_type_and_edge_value_of_mariadb() -> Result<()> {
     let server = launch(Flavour::MariaDb, &[])?;
     check(&server, NUMBERS, Flavour::MariaDb)?;
     check(&server, TIMES, Flavour::MariaDb)?;
-    check(&server, TEXTS, Flavour::MariaDb)
+    check(&server, TEXTS, Flavour::MariaDb)?;
+    check(&server, MARIADB_ONLY, Flavour::MariaDb)?;
+    server.sql("SET GLOBAL column_compression_zlib_wrap = ON")?;
+    check(&server, MARIADB_ONLY, Flavour::MariaDb)
 }
 
 /// Signedness and collations count only the columns that have any; so do JSON columns.

@@ -1,5 +1,7 @@
 //! Opens MariaDB's compressed events.
 
+use std::borrow::Cow;
+
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Reason};
 use crate::event::{Event, EventType};
@@ -101,15 +103,63 @@ pub(crate) fn decompress(compressed: &[u8], size_max: usize) -> Result<Vec<u8>, 
         return Err(DecodeError::new(1, Reason::OutOfRange { field, found, max }));
     }
     let start = cursor.offset();
-    inflate(cursor.rest(), size).map_err(|reason| DecodeError::new(start, reason))
+    inflate(cursor.rest(), size, Wrapping::Zlib).map_err(|reason| DecodeError::new(start, reason))
 }
 
-/// The plain bytes of a zlib stream: exactly `size`. Grows with what comes out, not by what `size` claims.
-#[cfg(feature = "zlib")]
-fn inflate(zlib: &[u8], size: usize) -> Result<Vec<u8>, Reason> {
-    use miniz_oxide::inflate::{TINFLStatus, decompress_to_vec_zlib_with_limit};
+/// The plain bytes of a value of a compressed column.
+// size  field
+//    1  bits 4 to 7: 0 for not compressed, 8 for deflate; bit 3: no zlib head and checksum around it; bits 0 to 2:
+//       bytes in the size, 1 to 4
+//  1-4  size when decompressed, big-endian; only if it is compressed
+//    *  the bytes, or a stream: to the end
+pub(crate) fn decompress_value(stored: &[u8], size_max: usize) -> Result<Cow<'_, [u8]>, DecodeError> {
+    // An empty value is stored as nothing.
+    let Some((head, plain)) = stored.split_first() else { return Ok(Cow::Borrowed(stored)) };
+    let wrapping = match head & 0x08 {
+        0 => Wrapping::Zlib,
+        _ => Wrapping::Absent,
+    };
+    let size_bytes = match (head >> 4, head & 0x07) {
+        (0, _) => return Ok(Cow::Borrowed(plain)),
+        (8, bytes @ 1..=4) => usize::from(bytes),
+        _ => {
+            let (field, found) = ("head of a compressed value", u64::from(*head));
+            let wanted = "0, or 0x80 or 0x88 and a size of 1 to 4 bytes";
+            return Err(DecodeError::new(0, Reason::Unexpected { field, found, wanted }));
+        }
+    };
+    let mut cursor = Cursor::at(plain, 1);
+    let big_endian = |value, byte: &u8| value << 8 | u64::from(*byte);
+    let found = cursor.bytes(size_bytes)?.iter().fold(0, big_endian);
+    let max = size_max as u64;
+    if found > max {
+        let field = "size of a decompressed value";
+        return Err(DecodeError::new(1, Reason::OutOfRange { field, found, max }));
+    }
+    let start = cursor.offset();
+    let value = inflate(cursor.rest(), found as usize, wrapping);
+    value.map(Cow::Owned).map_err(|reason| DecodeError::new(start, reason))
+}
 
-    let found = match decompress_to_vec_zlib_with_limit(zlib, size) {
+/// What stands around a deflate stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wrapping {
+    Absent,
+    Zlib,
+}
+
+/// The plain bytes of a stream: exactly `size`. Grows with what comes out, not by what `size` claims.
+#[cfg(feature = "zlib")]
+fn inflate(stream: &[u8], size: usize, wrapping: Wrapping) -> Result<Vec<u8>, Reason> {
+    use miniz_oxide::inflate::{
+        TINFLStatus, decompress_to_vec_with_limit, decompress_to_vec_zlib_with_limit,
+    };
+
+    let result = match wrapping {
+        Wrapping::Absent => decompress_to_vec_with_limit(stream, size),
+        Wrapping::Zlib => decompress_to_vec_zlib_with_limit(stream, size),
+    };
+    let found = match result {
         Ok(plain) if plain.len() == size => return Ok(plain),
         Ok(plain) => plain.len() as u64,
         // The limit is reached, and more would come.
@@ -121,7 +171,7 @@ fn inflate(zlib: &[u8], size: usize) -> Result<Vec<u8>, Reason> {
 }
 
 #[cfg(not(feature = "zlib"))]
-fn inflate(_: &[u8], _: usize) -> Result<Vec<u8>, Reason> {
+fn inflate(_: &[u8], _: usize, _: Wrapping) -> Result<Vec<u8>, Reason> {
     Err(Reason::Unsupported { what: "zlib, which this build leaves out," })
 }
 

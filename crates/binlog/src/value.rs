@@ -1,10 +1,13 @@
 //! A column's value, decoded.
 
+use std::borrow::Cow;
+
 use crate::column::{Column, ColumnType};
 use crate::cursor::Cursor;
 use crate::decimal::Decimal;
 use crate::error::{DecodeError, Reason};
 use crate::json::{Json, JsonChanges};
+use crate::mariadb::decompress_value;
 use crate::temporal::{Date, DateTime, Time, Timestamp};
 
 /// The collation `binary`: bytes that are no text.
@@ -127,6 +130,18 @@ pub struct Compressed<'a> {
     pub bytes: &'a [u8],
     /// The collation's number, if the log tells it.
     pub collation: Option<u16>,
+}
+
+impl<'a> Compressed<'a> {
+    /// The plain value: text in the character set of its collation, or bytes. Memory is bounded by `size_max`, in
+    /// bytes.
+    ///
+    /// # Errors
+    ///
+    /// When it is corrupt, larger, or compressed in a way that is unknown or that this build leaves out.
+    pub fn decompress(&self, size_max: usize) -> Result<Cow<'a, [u8]>, DecodeError> {
+        decompress_value(self.bytes, size_max)
+    }
 }
 
 impl Column {

@@ -1,0 +1,109 @@
+//! Every row of every sample log: all of its values decode, and cut short it is an error.
+
+// Not every function that serves a test is one.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use bintide_binlog::events::Rows;
+use bintide_binlog::{Event, JsonQuotes, Tables, Value};
+
+use common::{for_each_event_deep, samples};
+
+/// The rows of an event, if it has any.
+fn rows_of<'e, 'a>(event: &'e Event<'a>) -> Option<&'e Rows<'a>> {
+    match event {
+        Event::WriteRowsV1(rows)
+        | Event::UpdateRowsV1(rows)
+        | Event::DeleteRowsV1(rows)
+        | Event::WriteRows(rows)
+        | Event::UpdateRows(rows)
+        | Event::DeleteRows(rows)
+        | Event::PartialUpdateRows(rows) => Some(rows),
+        _ => None,
+    }
+}
+
+/// Calls `see` with each rows event and the tables known then.
+fn for_each_rows(mut see: impl FnMut(&str, &mut Tables, &Rows<'_>)) {
+    for sample in samples() {
+        let mut tables = Tables::new();
+        for_each_event_deep(&sample.bytes, |_, raw, format| {
+            let event = raw.decode(format).unwrap();
+            if let Event::TableMap(map) = event {
+                tables.map(&map).unwrap_or_else(|error| panic!("{} {map:?}: {error}", sample.name));
+            } else if let Some(rows) = rows_of(&event) {
+                see(&sample.name, &mut tables, rows);
+            }
+        });
+    }
+}
+
+#[test]
+fn every_value_decodes() {
+    let mut kinds = BTreeSet::new();
+    let mut rebuilt = 0;
+    for_each_rows(|name, tables, rows| {
+        let decoder = tables.decoder(rows).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let mut count = 0;
+        for row in decoder.rows(rows) {
+            let row = row.unwrap_or_else(|error| panic!("{name}: {error}"));
+            count += 1;
+            for field in row.images().flat_map(|image| image.fields()) {
+                let value = field.value().unwrap_or_else(|error| panic!("{name} {field:?}: {error}"));
+                kinds.insert(kind(&value));
+                if let Value::Json(document) = value {
+                    document.write(JsonQuotes::Always, &mut Vec::new()).unwrap();
+                } else if let Value::Compressed(value) = value {
+                    value.decompress(1 << 20).unwrap();
+                } else if let Value::JsonChanges(changes) = value {
+                    assert!(changes.iter().all(|change| change.path.starts_with(b"$")));
+                    let document = row.document_after(field.index());
+                    // In a minimal image the document before is missing.
+                    rebuilt += usize::from(document.unwrap().is_some());
+                }
+            }
+        }
+        assert_eq!(decoder.count(rows), Ok(count), "{name}");
+    });
+    let all = "Bit Bytes Compressed Date DateTime Decimal Double Enum Float Geometry Int Json JsonChanges Null Set Text Time \
+               Timestamp UInt Vector Year";
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>().join(" "), all);
+    assert!(rebuilt > 0);
+}
+
+fn kind(value: &Value<'_>) -> String {
+    let text = format!("{value:?}");
+    text.split(|character: char| !character.is_alphanumeric()).next().unwrap_or_default().to_owned()
+}
+
+/// A row that stops short anywhere is an error at that place, and the rows in front of it are still read.
+#[test]
+fn every_cut_is_an_error_in_its_place() {
+    for_each_rows(|name, tables, rows| {
+        let decoder = tables.decoder(rows).unwrap();
+        // The places where a row ends are the only ones where a cut is no error.
+        let mut iter = decoder.rows(rows);
+        let mut ends = BTreeSet::from([0]);
+        while iter.next().is_some() {
+            ends.insert(iter.offset() - rows.rows_offset());
+        }
+        for size in 0..rows.rows.len().min(600) {
+            let cut = Rows { rows: &rows.rows[..size], ..*rows };
+            let whole = ends.range(..=size).count() as u64 - 1;
+            match (decoder.count(&cut), ends.contains(&size)) {
+                (Ok(count), true) => assert_eq!(count, whole, "{name}"),
+                (Err(error), false) => {
+                    assert_eq!(decoder.rows(&cut).last().map(|row| row.err()), Some(Some(error)));
+                    let read = decoder.rows(&cut).filter(Result::is_ok).count() as u64;
+                    assert_eq!(read, whole, "{name}");
+                    let reach = rows.rows_offset()..=rows.rows_offset() + size;
+                    assert!(reach.contains(&error.offset), "{name} {size}: {error}");
+                }
+                (result, _) => panic!("{name}: cut at {size} of {}: {result:?}", rows.rows.len()),
+            }
+        }
+    });
+}
