@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::commands::{completions, dump, man, stats};
+use crate::commands::{completions, dump, man, stats, verify};
 use crate::screen::When;
 
 /// Reads, measures and checks MySQL binary logs.
@@ -24,6 +24,8 @@ pub(crate) struct Cli {
 
 const AFTER_HELP: &str = "\
 Examples:
+  What does this log say?
+      bintide dump -vv binlog.000012 | less
   What is in these logs, and who wrote so much?
       bintide stats /var/lib/mysql/binlog.0000*
   Are they sound, every one of them?
@@ -65,15 +67,18 @@ pub(crate) struct Global {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Print logs as mysqlbinlog does, with its options and more.
+    #[command(disable_help_flag = true, after_long_help = dump::EXAMPLES)]
+    Dump(dump::Dump),
     /// Count what logs hold: transactions, rows and bytes, by table, size and time.
     #[command(after_long_help = stats::EXAMPLES)]
     Stats(stats::Stats),
+    /// Tell whether logs are sound: every checksum, position, GTID, row and payload.
+    #[command(after_long_help = verify::EXAMPLES)]
+    Verify(verify::Verify),
     /// Print completions for a shell.
     #[command(after_long_help = completions::EXAMPLES)]
     Completions(completions::Completions),
-    /// Print logs as text, as mysqlbinlog does, with the same options and more; see `bintide dump --help`.
-    #[command(disable_help_flag = true)]
-    Dump(dump::Dump),
     /// Print manual pages, or write them to a directory.
     #[command(after_long_help = man::EXAMPLES)]
     Man(man::Man),

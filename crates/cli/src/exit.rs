@@ -16,6 +16,10 @@ pub(crate) enum Verdict {
     Fine,
     /// Whatever the work itself says, for the sake of a program that it stands in for.
     Code(u8),
+    /// Something wrong with what was looked at: exit code 1.
+    FaultsFound,
+    /// Something could not be looked at: exit code 2.
+    Unreadable,
 }
 
 /// Work that was not done: one line, and perhaps what to do about it.
@@ -65,6 +69,8 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(Verdict::Fine) => ExitCode::SUCCESS,
         Ok(Verdict::Code(code)) => ExitCode::from(code),
+        Ok(Verdict::FaultsFound) => ExitCode::from(FAILED),
+        Ok(Verdict::Unreadable) => ExitCode::from(NOT_BEGUN),
         Err(Failure::Usage(error)) => {
             // Nothing is left to do about a closed terminal.
             let _ = error.print();

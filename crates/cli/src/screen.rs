@@ -70,6 +70,14 @@ impl Style {
         }
     }
 
+    /// What is wrong.
+    pub(crate) fn alarm(self, text: &str) -> String {
+        match self.is_colored {
+            true => format!("\u{1b}[31m{text}\u{1b}[0m"),
+            false => text.to_owned(),
+        }
+    }
+
     /// A table with these columns. A name that starts with `>` is of a column of numbers, which end at its right.
     pub(crate) fn table(self, columns: &[&str]) -> Table {
         let mut table = self.pairs();

@@ -48,7 +48,7 @@ fn wrong_usage_is_exit_code_2() {
     for args in [&["nonsense"][..], &["--nonsense"], &["completions", "tcsh"], &[]] {
         assert_eq!(bintide(args, &[]).status.code(), Some(2), "{args:?}");
     }
-    let message = "bintide: there is no command `x`; there are stats, completions, man\n";
+    let message = "bintide: there is no command `x`; there are dump, stats, verify, completions, man\n";
     fails(&["man", "x"], &[], 2, message);
 }
 
@@ -67,7 +67,17 @@ fn completions_and_manual_pages() {
     let mut names: Vec<_> =
         fs::read_dir(&path).expect("pages").map(|entry| entry.expect("one").file_name()).collect();
     names.sort();
-    assert_eq!(names, ["bintide-completions.1", "bintide-man.1", "bintide-stats.1", "bintide.1"]);
+    assert_eq!(
+        names,
+        [
+            "bintide-completions.1",
+            "bintide-dump.1",
+            "bintide-man.1",
+            "bintide-stats.1",
+            "bintide-verify.1",
+            "bintide.1"
+        ]
+    );
 }
 
 #[test]

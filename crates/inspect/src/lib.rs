@@ -1,11 +1,14 @@
 //! What is in binary logs, and are they sound? Readers that only report.
 //!
-//! [`stats`] counts. It gives values: printing them is someone else's work.
+//! [`stats`] counts, [`verify`](mod@verify) judges. Both give values: printing them is someone else's work.
 //!
 //! What this crate never does: change a log, print, or look at a terminal.
 #![forbid(unsafe_code)]
 
+mod carry;
 mod error;
 pub mod stats;
+pub mod verify;
+mod walk;
 
 pub use crate::error::Error;

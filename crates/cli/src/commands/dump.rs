@@ -2,12 +2,28 @@
 //! see them; and under the name `mysqlbinlog` there is nothing but this.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::path::Path;
 
 use clap::Args;
 use dump::mysqlbinlog::{Dialect, run_here};
 
 use crate::exit::{Outcome, Verdict};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  What changed, as pseudo-SQL with column types; compressed transactions too:
+      bintide dump -vv binlog.000012
+  Replay a log up to a moment:
+      bintide dump --stop-datetime='2026-11-21 21:00:00' binlog.000012 | mysql
+  The changes of one table, a JSON document a line:
+      bintide dump --json --table=shop.orders binlog.000012
+  A line a transaction: GTID, time, tables, rows, bytes:
+      bintide dump --transactions binlog.000012
+  As SHOW BINLOG EVENTS lists them:
+      bintide dump --events binlog.000012
+  Instead of mysqlbinlog, by its name:
+      ln -s \"$(command -v bintide)\" ~/bin/mysqlbinlog";
 
 /// The other name of this program: a link to it is enough.
 const NAME: &str = "mysqlbinlog";
@@ -37,10 +53,15 @@ pub(crate) fn take(args: &[OsString]) -> Option<Dump> {
 
 /// Prints the logs.
 pub(crate) fn run(command: Dump) -> Outcome {
+    let asks_for_help = command.words.iter().any(|word| word == "--help" || word == "-?");
     let (dialect, program) = match command.called {
         Some(program) => (Dialect::Mysqlbinlog, program),
         None => (Dialect::Bintide, "bintide dump".into()),
     };
     let args = [program].into_iter().chain(command.words);
-    Ok(Verdict::Code(run_here(dialect, args)?))
+    let code = run_here(dialect, args)?;
+    if dialect == Dialect::Bintide && asks_for_help {
+        writeln!(io::stdout(), "\n{EXAMPLES}")?;
+    }
+    Ok(Verdict::Code(code))
 }

@@ -4,6 +4,7 @@ pub(crate) mod completions;
 pub(crate) mod dump;
 pub(crate) mod man;
 pub(crate) mod stats;
+pub(crate) mod verify;
 
 use crate::args::{Cli, Command};
 use crate::exit::Outcome;
@@ -15,5 +16,6 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Dump(command) => dump::run(command),
         Command::Man(command) => man::run(&command),
         Command::Stats(command) => stats::run(&command, &cli.global),
+        Command::Verify(command) => verify::run(&command, &cli.global),
     }
 }

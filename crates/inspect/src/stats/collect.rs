@@ -6,18 +6,15 @@ use std::sync::Arc;
 use binlog::gtid::GtidSet;
 use binlog::{Event, PayloadOpener};
 use logs::ordered::{Bounds, Feed, ordered};
-use logs::{Chunk, End, LogReader, Next};
+use logs::{Chunk, End, LogReader};
 
-use super::carry::Carry;
-use super::counter::{Cause, Origin, Stopped, count};
+use super::counter::{self, Cause, Stopped};
 use super::report::{GtidReport, LogEnd, LogReport, Report};
-use super::tally::Part;
+use super::tally::{Head, Part};
 use crate::error::Error;
+use crate::walk::{Cut, Work, walk};
 
-/// Bytes handed to a worker at once: enough to keep it busy, little enough to hold several.
-const CHUNK_SIZE: usize = 1 << 20;
-
-/// Chunks waiting to be counted, in bytes.
+/// Pieces waiting to be counted, in bytes.
 const WAITING_SIZE_MAX: usize = 16 << 20;
 
 /// How to count.
@@ -38,13 +35,13 @@ pub fn collect(
     settings: Settings,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Report, Error> {
-    collect_chunked(readers, settings, CHUNK_SIZE, watch)
+    collect_cut(readers, settings, Cut::USUAL, watch)
 }
 
-fn collect_chunked(
+fn collect_cut(
     readers: impl IntoIterator<Item = Result<LogReader, logs::Error>, IntoIter: Send>,
     settings: Settings,
-    chunk_size: usize,
+    cut: Cut,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Report, Error> {
     let readers = readers.into_iter();
@@ -53,12 +50,12 @@ fn collect_chunked(
     let mut bytes_done = 0;
     ordered(
         Bounds::with_bytes(WAITING_SIZE_MAX),
-        |feed: &Feed<'_, Piece>| read(readers, chunk_size, &mut seen, feed),
+        |feed: &Feed<'_, Piece>| read(readers, cut, &mut seen, feed),
         PayloadOpener::new,
         |opener, piece, outlet| {
-            let part = piece.count(settings.top, opener)?;
+            let part = count(&piece, settings.top, opener)?;
             // A part holds some thousand counters, whatever it counted.
-            outlet.push((part, piece.chunk.bytes().len() as u64), PART_SIZE).map_err(Error::from)
+            outlet.push((part, bytes_of(&piece.work)), PART_SIZE).map_err(Error::from)
         },
         |(part, bytes)| {
             whole.join(part);
@@ -69,8 +66,6 @@ fn collect_chunked(
             }
         },
     )?;
-    // Nothing follows that could end it.
-    whole.tally.incomplete += u64::from(whole.tail.is_some());
     let gtids = gtids(&mut whole, seen.previous);
     Ok(Report::new(&whole.tally, seen.logs, gtids))
 }
@@ -97,74 +92,85 @@ struct Seen {
     previous: Option<GtidSet>,
 }
 
-/// One chunk, and what is needed to count it.
+/// Something to be counted, and the name of its log.
 struct Piece {
-    chunk: Chunk,
-    carry: Carry,
-    origin: Origin,
+    work: Work,
     name: Arc<str>,
 }
 
-impl Piece {
-    fn count(&self, top: usize, opener: &mut PayloadOpener) -> Result<Part, Error> {
-        count(&self.chunk, &self.carry, self.origin, top, opener).map_err(|Stopped { offset, cause }| {
-            let name = self.name.to_string();
-            match cause {
-                Cause::Event(error) => Error::Event { name, offset, error },
-                Cause::Payload(error) => Error::Payload { name, offset, error },
-            }
-        })
+fn count(piece: &Piece, top: usize, opener: &mut PayloadOpener) -> Result<Part, Error> {
+    let counted = match &piece.work {
+        Work::Chunk { origin, chunk, carry } => counter::chunk(chunk, carry, *origin, top, opener),
+        Work::Inside(inside) => counter::inside(inside, top),
+        Work::PayloadEnds(ends) => Ok(counter::payload_end(ends, top)),
+        Work::Ends { .. } => Ok(Part { head: Some(Head::Lost), ..Part::new(top) }),
+        Work::Begins { .. } | Work::Broken { .. } => Ok(Part::new(top)),
+    };
+    counted.map_err(|Stopped { offset, cause }| {
+        let name = piece.name.to_string();
+        match cause {
+            Cause::Event(error) => Error::Event { name, offset, error },
+            Cause::Payload(error) => Error::Payload { name, offset, error },
+        }
+    })
+}
+
+/// Bytes of the log.
+fn bytes_of(work: &Work) -> u64 {
+    match work {
+        Work::Chunk { chunk, .. } => chunk.bytes().len() as u64,
+        Work::PayloadEnds(ends) => u64::from(ends.header.size),
+        Work::Inside(_) | Work::Begins { .. } | Work::Broken { .. } | Work::Ends { .. } => 0,
     }
 }
 
 fn read(
     readers: impl Iterator<Item = Result<LogReader, logs::Error>>,
-    chunk_size: usize,
+    cut: Cut,
     seen: &mut Seen,
     feed: &Feed<'_, Piece>,
 ) -> Result<(), Error> {
-    let mut carry = Carry::default();
+    let mut log = 0;
     for reader in readers {
-        let mut reader = reader?;
+        let reader = reader?;
         let name: Arc<str> = reader.name().into();
-        let first = seen.logs.len();
-        let end = loop {
-            let chunk = match reader.next_chunk(chunk_size)? {
-                Next::Some(chunk) => chunk,
-                Next::End(end) => break end,
-            };
-            let number = first + chunk.log_number() as usize;
-            if number >= seen.logs.len() {
-                seen.logs.push(describe(&name, &chunk));
+        log = walk(reader, log, cut, &mut |work, bytes| {
+            seen.note(&work);
+            match work {
+                Work::Begins { .. } => Ok(()),
+                Work::Broken { error, .. } => Err(Error::Log(error)),
+                Work::PayloadEnds(ends) if ends.end.is_err() => match ends.end {
+                    Err(error) => Err(Error::Log(error)),
+                    Ok(_) => Ok(()),
+                },
+                work => Ok(feed.push(Piece { work, name: Arc::clone(&name) }, bytes)?),
             }
-            if number == 0 && seen.previous.is_none() {
-                seen.previous = previous_gtids(&chunk);
-            }
-            seen.logs[number].bytes = chunk.end();
-            let after = carry.clone().behind(&chunk);
-            let origin = Origin { file: number as u32, kind: reader.kind() };
-            let bytes = chunk.bytes().len();
-            feed.push(Piece { chunk, carry, origin, name: Arc::clone(&name) }, bytes)?;
-            carry = after;
-        };
-        if seen.logs.len() == first {
-            // Not even a first event.
-            seen.logs.push(LogReport { name: name.to_string(), ..LogReport::default() });
-        }
-        if let Some(report) = seen.logs.last_mut() {
-            report.end = end_of(end);
-        }
+        })?;
     }
     Ok(())
 }
 
-/// What a log's first chunk says of it.
-fn describe(name: &str, chunk: &Chunk) -> LogReport {
-    let version = &chunk.format().server_version;
-    LogReport {
-        name: name.to_owned(),
-        server_version: String::from_utf8_lossy(version).into_owned(),
-        ..LogReport::default()
+impl Seen {
+    fn note(&mut self, work: &Work) {
+        if let Work::Begins { name } = work {
+            self.logs.push(LogReport { name: name.to_string(), ..LogReport::default() });
+        }
+        let is_first = self.logs.len() == 1;
+        let Some(log) = self.logs.last_mut() else { return };
+        match work {
+            Work::Chunk { chunk, .. } => {
+                log.bytes = chunk.end();
+                if log.server_version.is_empty() {
+                    log.server_version = String::from_utf8_lossy(&chunk.format().server_version).into_owned();
+                }
+                if is_first && self.previous.is_none() {
+                    self.previous = previous_gtids(chunk);
+                }
+            }
+            Work::PayloadEnds(ends) => log.bytes = ends.offset + u64::from(ends.header.size),
+            Work::Ends { end, .. } => log.end = end_of(*end),
+            Work::Begins { .. } | Work::Inside(_) | Work::Broken { .. } => {}
+        }
     }
 }
 
@@ -198,9 +204,10 @@ mod tests {
 
     use logs::LogReader;
 
-    use super::{CHUNK_SIZE, Settings, collect_chunked};
+    use super::{Settings, collect_cut};
     use crate::error::Error;
     use crate::stats::Report;
+    use crate::walk::Cut;
 
     fn samples() -> Vec<PathBuf> {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
@@ -214,9 +221,9 @@ mod tests {
         samples
     }
 
-    fn collect(paths: &[PathBuf], chunk_size: usize) -> Result<Report, Error> {
+    fn collect(paths: &[PathBuf], cut: Cut) -> Result<Report, Error> {
         let readers = paths.iter().map(LogReader::open);
-        collect_chunked(readers, Settings { top: 5 }, chunk_size, &mut |_| ControlFlow::Continue(()))
+        collect_cut(readers, Settings { top: 5 }, cut, &mut |_| ControlFlow::Continue(()))
     }
 
     #[test]
@@ -224,14 +231,17 @@ mod tests {
         let samples = samples();
         for sample in &samples {
             let paths = std::slice::from_ref(sample);
-            let wanted = serde_json::to_string(&collect(paths, CHUNK_SIZE).expect("a report")).expect("JSON");
-            for size in [1, 500] {
-                let found = serde_json::to_string(&collect(paths, size).expect("a report")).expect("JSON");
-                assert_eq!(found, wanted, "{} in chunks of {size} bytes", sample.display());
+            let wanted = serde_json::to_string(&collect(paths, Cut::USUAL).expect("a report")).expect("JSON");
+            for (chunk_size, large_size) in
+                [(1, usize::MAX), (500, usize::MAX), (1, 0), (500, 0), (1 << 20, 0)]
+            {
+                let cut = Cut { chunk_size, large_size };
+                let found = serde_json::to_string(&collect(paths, cut).expect("a report")).expect("JSON");
+                assert_eq!(found, wanted, "{} cut as {cut:?}", sample.display());
             }
         }
-        let wanted = collect(&samples, CHUNK_SIZE).expect("a report");
-        let found = collect(&samples, 1).expect("a report");
+        let wanted = collect(&samples, Cut::USUAL).expect("a report");
+        let found = collect(&samples, Cut { chunk_size: 1, large_size: 0 }).expect("a report");
         assert_eq!(
             serde_json::to_string(&found).expect("JSON"),
             serde_json::to_string(&wanted).expect("JSON"),
@@ -241,10 +251,12 @@ mod tests {
 
     #[test]
     fn whoever_watches_can_stop_it() {
-        let outcome =
-            collect_chunked(samples().iter().map(LogReader::open), Settings { top: 0 }, 1, &mut |_| {
-                ControlFlow::Break(())
-            });
+        let outcome = collect_cut(
+            samples().iter().map(LogReader::open),
+            Settings { top: 0 },
+            Cut { chunk_size: 1, large_size: 0 },
+            &mut |_| ControlFlow::Break(()),
+        );
         assert!(matches!(outcome, Err(Error::Stopped)));
     }
 }

@@ -1,28 +1,22 @@
-//! Counts one chunk of a log.
+//! Counts one piece of a log.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use binlog::events::{CommitStamps, Rows, TableMap};
 use binlog::{
-    DecodeError, Event, EventType, Format, Grammar, HEADER_SIZE, Lost, PayloadError, PayloadOpener, RawEvent,
-    Reason, Role, RowDecoder, Table, TransactionId,
+    DecodeError, EVENT_SIZE_MAX, Event, EventType, Format, Grammar, HEADER_SIZE, Lost, PayloadError,
+    PayloadOpener, RawEvent, Reason, Role, RowDecoder, Table, TransactionId,
 };
 use logs::{Chunk, LogKind};
 
-use super::carry::Carry;
 use super::compression::LogType;
 use super::open::{Open, Start};
 use super::place::Place;
 use super::tables::{Amount, Change};
 use super::tally::{Head, Part};
-
-/// Which log a chunk is of.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
-    pub(crate) file: u32,
-    pub(crate) kind: LogKind,
-}
+use crate::carry::Carry;
+use crate::walk::{Inside as InsidePiece, Origin, PayloadEnds, each_event};
 
 /// What stopped the count: where, and why.
 #[derive(Debug)]
@@ -41,27 +35,55 @@ pub(crate) enum Cause {
 }
 
 /// Counts a chunk that starts where `carry` says.
-pub(crate) fn count(
+pub(crate) fn chunk(
     chunk: &Chunk,
     carry: &Carry,
     origin: Origin,
     top: usize,
     opener: &mut PayloadOpener,
 ) -> Result<Part, Stopped> {
-    let mut counter = Counter::new(chunk, carry, origin, top);
-    for map in &carry.maps {
-        let raw = map.as_raw();
-        counter
-            .learn(&raw)
-            .map_err(|error| Stopped { offset: chunk.offset(), cause: Cause::Event(error) })?;
-    }
+    let mut counter = Counter::new(chunk.format(), carry, origin, top);
+    counter
+        .learn_all(carry)
+        .map_err(|error| Stopped { offset: chunk.offset(), cause: Cause::Event(error) })?;
     for event in chunk.iter() {
-        let place = Place { file: origin.file, offset: event.offset };
+        let place = Place { log: origin.log, offset: event.offset };
         let counted = counter.event(&event.raw, place, opener);
         counted.map_err(|cause| Stopped { offset: event.offset, cause })?;
     }
-    counter.part.tally.files.entry(origin.file).or_default().events += chunk.len() as u64;
+    counter.part.tally.logs.entry(origin.log).or_default().events += chunk.len() as u64;
     Ok(counter.finish())
+}
+
+/// Counts some events of a large payload.
+pub(crate) fn inside(inside: &InsidePiece, top: usize) -> Result<Part, Stopped> {
+    let mut counter = Counter::new(&inside.format, &inside.carry, inside.origin, top);
+    let mut counted = counter.learn_all(&inside.carry).map_err(|error| (0, error));
+    each_event(&inside.bytes, &inside.format, |offset, raw| {
+        if counted.is_ok() {
+            counted = counter.inner_event(raw).map_err(|error| (offset, error));
+        }
+    });
+    counted.map_err(|(offset, error)| {
+        let inner_offset = inside.inner_offset + offset;
+        let cause = Cause::Payload(PayloadError { inner_offset, payload_offset: 0, error });
+        Stopped { offset: inside.offset, cause }
+    })?;
+    counter.is_head = true;
+    Ok(counter.finish())
+}
+
+/// Counts the event of a large payload, whose transaction ends with it.
+pub(crate) fn payload_end(ends: &PayloadEnds, top: usize) -> Part {
+    let mut part = Part::new(top);
+    let size = u64::from(ends.header.size);
+    part.tally.event(ends.header.event_type, size);
+    part.tally.logs.entry(ends.origin.log).or_default().events += 1;
+    let mut open = Open::continued(log_type(ends.origin.kind));
+    open.bytes_stored = size;
+    open.payload = Some((ends.payload_size, ends.claimed_size.unwrap_or_default()));
+    part.head = Some(Head::Ends(open));
+    part
 }
 
 struct Counter {
@@ -74,6 +96,8 @@ struct Counter {
     /// Is the open transaction one that started before the chunk?
     is_head: bool,
     maps: HashMap<u64, Mapped>,
+    /// An event that was compressed by itself.
+    plain: Vec<u8>,
 }
 
 /// A table that rows events can be of.
@@ -86,22 +110,25 @@ struct Mapped {
 }
 
 impl Counter {
-    fn new(chunk: &Chunk, carry: &Carry, origin: Origin, top: usize) -> Self {
-        let log_type = match origin.kind {
-            LogKind::Binary => LogType::Binary,
-            LogKind::Relay => LogType::Relay,
-        };
+    fn new(format: &Arc<Format>, carry: &Carry, origin: Origin, top: usize) -> Self {
+        let log_type = log_type(origin.kind);
         let is_open = carry.grammar.is_open();
         Self {
-            format: Arc::clone(chunk.format()),
-            format_inside: chunk.format().inside_payload(),
+            format: Arc::clone(format),
+            format_inside: format.inside_payload(),
             log_type,
             part: Part::new(top),
             grammar: carry.grammar,
             open: is_open.then(|| Open::continued(log_type)),
             is_head: is_open,
             maps: HashMap::new(),
+            plain: Vec::new(),
         }
+    }
+
+    /// Learns the tables of the statement that goes on from the chunk before.
+    fn learn_all(&mut self, carry: &Carry) -> Result<(), DecodeError> {
+        carry.maps.iter().try_for_each(|map| self.learn(&map.as_raw()).map(drop))
     }
 
     fn finish(mut self) -> Part {
@@ -218,6 +245,9 @@ impl Counter {
     }
 
     fn rows(&mut self, raw: &RawEvent<'_>, inside: Inside) -> Result<(), DecodeError> {
+        if raw.event_type().decompressed().is_some() {
+            return self.rows_decompressed(raw);
+        }
         let format = match inside {
             Inside::Log => &self.format,
             Inside::Payload => &self.format_inside,
@@ -247,6 +277,16 @@ impl Counter {
         Ok(())
     }
 
+    /// MariaDB's own way.
+    fn rows_decompressed(&mut self, raw: &RawEvent<'_>) -> Result<(), DecodeError> {
+        let mut plain = std::mem::take(&mut self.plain);
+        plain.clear();
+        raw.decompress_mariadb(&self.format, EVENT_SIZE_MAX, &mut plain)?;
+        let counted = RawEvent::new(&plain, raw.checksum()).and_then(|raw| self.rows(&raw, Inside::Log));
+        self.plain = plain;
+        counted
+    }
+
     /// A whole transaction in one event.
     fn payload(&mut self, raw: &RawEvent<'_>, opener: &mut PayloadOpener) -> Result<(), Cause> {
         let Event::TransactionPayload(payload) = raw.decode(&self.format).map_err(Cause::Event)? else {
@@ -261,10 +301,14 @@ impl Counter {
             let inner_offset = events.summary().uncompressed_size;
             let Some(inner) = events.next_event().map_err(Cause::Payload)? else { return Ok(()) };
             let at = |error| Cause::Payload(PayloadError { inner_offset, payload_offset: 0, error });
-            self.part.tally.event(inner.event_type(), u64::from(inner.header().size));
-            let role = Role::of(&inner, &self.format_inside).map_err(at)?;
-            self.content(&inner, role, Inside::Payload).map_err(at)?;
+            self.inner_event(&inner).map_err(at)?;
         }
+    }
+
+    fn inner_event(&mut self, raw: &RawEvent<'_>) -> Result<(), DecodeError> {
+        self.part.tally.event(raw.event_type(), u64::from(raw.header().size));
+        let role = Role::of(raw, &self.format_inside)?;
+        self.content(raw, role, Inside::Payload)
     }
 
     fn end(&mut self) {
@@ -315,6 +359,13 @@ impl Mapped {
             }
         };
         self.decoders[index].count(rows)
+    }
+}
+
+const fn log_type(kind: LogKind) -> LogType {
+    match kind {
+        LogKind::Binary => LogType::Binary,
+        LogKind::Relay => LogType::Relay,
     }
 }
 

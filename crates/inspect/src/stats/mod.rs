@@ -1,6 +1,5 @@
 //! What logs hold: transactions, rows, bytes, by table, size and time.
 
-mod carry;
 mod collect;
 mod compression;
 mod counter;

@@ -202,8 +202,8 @@ impl Report {
     }
 
     pub(crate) fn new(tally: &Tally, mut logs: Vec<LogReport>, gtids: GtidReport) -> Self {
-        for (file, log) in (0..).zip(&mut logs) {
-            let count = tally.files.get(&file).cloned().unwrap_or_default();
+        for (number, log) in (0..).zip(&mut logs) {
+            let count = tally.logs.get(&number).cloned().unwrap_or_default();
             (log.events, log.transactions) = (count.events, count.transactions);
         }
         let tables = tally.tables.amounts();
@@ -262,7 +262,7 @@ fn types(tally: &Tally) -> Vec<TypeReport> {
 }
 
 fn transaction(highlight: &Highlight, logs: &[LogReport], tables: &Tables) -> TransactionReport {
-    let log = logs.get(highlight.place.file as usize);
+    let log = logs.get(highlight.place.log as usize);
     let named = named(&highlight.tables, tables);
     TransactionReport {
         id: highlight.id.to_string(),

@@ -19,7 +19,7 @@ pub(crate) struct Tally {
     pub(crate) tables: Tables,
     /// By event type code.
     pub(crate) types: Box<[TypeCount; 256]>,
-    pub(crate) files: BTreeMap<u32, FileCount>,
+    pub(crate) logs: BTreeMap<u32, LogCount>,
     pub(crate) transactions: u64,
     pub(crate) transactions_compressed: u64,
     /// Transactions without an end, not counted otherwise.
@@ -45,7 +45,7 @@ pub(crate) struct TypeCount {
 
 /// What one log holds.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FileCount {
+pub(crate) struct LogCount {
     pub(crate) events: u64,
     pub(crate) transactions: u64,
 }
@@ -81,7 +81,7 @@ pub(crate) enum Head {
     Ends(Open),
     /// More follows.
     GoesOn(Open),
-    /// None of it, and it has no end.
+    /// None of it: if there is one, it has no end.
     Lost,
 }
 
@@ -91,7 +91,7 @@ impl Tally {
         Self {
             tables: Tables::default(),
             types: Box::new([TypeCount::default(); 256]),
-            files: BTreeMap::new(),
+            logs: BTreeMap::new(),
             transactions: 0,
             transactions_compressed: 0,
             incomplete: 0,
@@ -126,7 +126,7 @@ impl Tally {
         let commit_us = open.commit_us();
         self.transactions += 1;
         self.transactions_compressed += u64::from(open.payload.is_some());
-        self.files.entry(place.file).or_default().transactions += 1;
+        self.logs.entry(place.log).or_default().transactions += 1;
         self.sizes.add(open.bytes_plain);
         self.bytes_plain += open.bytes_plain;
         self.rate.add(commit_us, open.counts());
@@ -170,8 +170,8 @@ impl Tally {
             mine.events += count.events;
             mine.bytes += count.bytes;
         }
-        for (file, count) in later.files {
-            let mine = self.files.entry(file).or_default();
+        for (log, count) in later.logs {
+            let mine = self.logs.entry(log).or_default();
             mine.events += count.events;
             mine.transactions += count.transactions;
         }
@@ -215,8 +215,7 @@ impl Part {
             None => {}
             Some(Head::GoesOn(open)) => self.go_on(moved(open)),
             Some(Head::Lost) => {
-                self.tail = None;
-                self.tally.incomplete += 1;
+                self.tally.incomplete += u64::from(self.tail.take().is_some());
             }
             Some(Head::Ends(open)) => {
                 self.go_on(moved(open));

@@ -88,7 +88,7 @@ mod tests {
     fn check(count_max: usize, keys: &[u64], wanted: &[(u64, u64)]) {
         let (mut whole, mut halves) = (Top::new(count_max), [Top::new(count_max), Top::new(count_max)]);
         for (offset, &key) in (0..).zip(keys) {
-            let place = Place { file: 0, offset };
+            let place = Place { log: 0, offset };
             whole.add(key, place, (key, offset));
             halves[(offset % 2) as usize].add(key, place, (key, offset));
         }

@@ -1,6 +1,6 @@
 //! What a chunk needs to know of the chunks before it, found without reading all of them.
 
-use binlog::{EventType, Fault, Grammar, Place, RawEvent, RawEventBuf, Role};
+use binlog::{EventType, Fault, Format, Grammar, Place, RawEvent, RawEventBuf, Role};
 use logs::{Chunk, LogEvent};
 
 /// Where in a transaction a chunk starts.
@@ -9,27 +9,38 @@ pub(crate) struct Carry {
     pub(crate) grammar: Grammar,
     /// Table maps of the statement at hand.
     pub(crate) maps: Vec<RawEventBuf>,
+    /// `end_log_pos` of the event in front.
+    pub(crate) next_position: u32,
 }
 
 impl Carry {
+    /// For the first events inside a payload.
+    pub(crate) fn inside_payload() -> Self {
+        Self { grammar: Grammar::inside_payload(), ..Self::default() }
+    }
+
     /// The same for the chunk that follows.
     ///
     /// Looks back from the chunk's end only as far as it must: mostly to the last transaction's start.
     pub(crate) fn behind(mut self, chunk: &Chunk) -> Self {
         let known =
             (0..chunk.len()).rev().find(|index| chunk.get(*index).is_some_and(|event| starts(&event)));
-        if let Some(index) = known {
-            self = Self::default();
-            chunk.part(index..chunk.len()).iter().for_each(|event| self.step(&event.raw, chunk));
-        } else {
-            chunk.iter().for_each(|event| self.step(&event.raw, chunk));
-        }
+        let from = match known {
+            Some(index) => {
+                self = Self::default();
+                index
+            }
+            None => 0,
+        };
+        chunk.part(from..chunk.len()).iter().for_each(|event| self.step(&event.raw, chunk.format()));
         self
     }
 
-    fn step(&mut self, raw: &RawEvent<'_>, chunk: &Chunk) {
-        // What cannot be decoded stops the count of this chunk.
-        let Ok(role) = Role::of(raw, chunk.format()) else { return };
+    /// The same behind an event.
+    pub(crate) fn step(&mut self, raw: &RawEvent<'_>, format: &Format) {
+        self.next_position = raw.header().next_position;
+        // What cannot be decoded is said by whoever looks at the event itself.
+        let Ok(role) = Role::of(raw, format) else { return };
         let step = self.grammar.step(role).unwrap_or_else(|fault: Fault| fault.step);
         if raw.event_type() == EventType::TableMap {
             self.maps.push(raw.to_buf());

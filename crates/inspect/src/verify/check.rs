@@ -1,0 +1,402 @@
+//! Looks at the events of one piece of a log, each by itself and in its transaction.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use binlog::events::{FormatDescription, GtidEvent, Rows, TransactionPayload};
+use binlog::gtid::GtidSet;
+use binlog::{
+    DecodeError, EVENT_SIZE_MAX, Event, EventType, Flags, Format, Grammar, Lost, PayloadOpener,
+    PayloadSummary, Place, RawEvent, Role, Step, Tables, TransactionId,
+};
+use logs::{Chunk, LogKind};
+
+use super::fault::FaultKind;
+use super::findings::{Findings, Seen, Starts};
+use super::{format, rows};
+use crate::carry::Carry;
+use crate::walk::{Inside, Origin, PayloadEnds, each_event};
+
+/// Looks at a chunk that starts where `carry` says.
+pub(crate) fn chunk(chunk: &Chunk, carry: &Carry, origin: Origin, opener: &mut PayloadOpener) -> Findings {
+    let mut checker = Checker::new(chunk.format(), carry, origin.kind);
+    for event in chunk.iter() {
+        checker.event(event.offset, &event.raw, opener);
+    }
+    checker.findings.events = chunk.len() as u64;
+    checker.findings.bytes = chunk.bytes().len() as u64;
+    checker.findings
+}
+
+/// Looks at some events of a large payload.
+pub(crate) fn inside(inside: &Inside) -> Findings {
+    let mut checker = Checker::new(&inside.format, &inside.carry, inside.origin.kind);
+    each_event(&inside.bytes, &inside.format, |offset, raw| {
+        checker.inner_event(inside.offset, inside.inner_offset + offset, raw);
+    });
+    checker.findings
+}
+
+/// Looks at what a large payload's end shows.
+pub(crate) fn payload_end(ends: &PayloadEnds) -> Findings {
+    let mut checker = Checker::new(&ends.format, &ends.before, ends.origin.kind);
+    let (offset, size) = (ends.offset, u64::from(ends.header.size));
+    checker.position(offset, ends.header.next_position, ends.header.size, ends.header.flags);
+    let step = checker.step(offset, Role::Payload);
+    match &ends.end {
+        Ok(end) => {
+            if let Err(error) = end.checksum {
+                checker.findings.fault(offset, FaultKind::Checksum, error);
+            }
+            checker.payload_summary(offset, &end.summary, end.trailing);
+            checker.payload_ends(offset, &ends.inside.grammar);
+        }
+        Err(logs::Error::Payload { error, .. }) => checker.findings.fault(offset, FaultKind::Payload, error),
+        Err(error) => checker.findings.fault(offset, FaultKind::Payload, error),
+    }
+    checker.place(offset, &step, size, None);
+    checker.findings.events = 1;
+    checker.findings.bytes = size;
+    checker.findings
+}
+
+struct Checker {
+    format: Arc<Format>,
+    format_inside: Arc<Format>,
+    kind: LogKind,
+    grammar: Grammar,
+    /// `end_log_pos` of the event in front.
+    next_position: u32,
+    tables: Tables,
+    /// Tables of the statement at hand.
+    named: Vec<u64>,
+    findings: Findings,
+    /// An event that was compressed by itself.
+    plain: Vec<u8>,
+}
+
+impl Checker {
+    fn new(format: &Arc<Format>, carry: &Carry, kind: LogKind) -> Self {
+        let mut checker = Self {
+            format: Arc::clone(format),
+            format_inside: Arc::new(format.inside_payload()),
+            kind,
+            grammar: carry.grammar,
+            next_position: carry.next_position,
+            tables: Tables::new(),
+            named: Vec::new(),
+            findings: Findings::default(),
+            plain: Vec::new(),
+        };
+        for map in &carry.maps {
+            // What is wrong with it was said where it stands.
+            if let Ok(Event::TableMap(map)) = map.as_raw().decode(&checker.format)
+                && checker.tables.map(&map).is_ok()
+            {
+                checker.named.push(map.table_id);
+            }
+        }
+        checker
+    }
+
+    fn event(&mut self, offset: u64, raw: &RawEvent<'_>, opener: &mut PayloadOpener) {
+        let size = u64::from(raw.header().size);
+        if let Err(error) = raw.verify() {
+            self.findings.fault(offset, FaultKind::Checksum, error.reason);
+            // Whatever else is wrong with it follows from that.
+            let step = Role::of(raw, &self.format).map(|role| self.step_quietly(role));
+            self.place(offset, &step.unwrap_or(Step::OUTSIDE), size, None);
+            self.next_position = raw.header().next_position;
+            return;
+        }
+        let header = raw.header();
+        self.position(offset, header.next_position, header.size, header.flags);
+        let format = Arc::clone(&self.format);
+        let decoded = Role::of(raw, &format).and_then(|role| Ok((role, raw.decode(&format)?)));
+        let (role, event) = match decoded {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                self.findings.fault(offset, FaultKind::Event, named(raw, &error));
+                return self.place(offset, &Step::OUTSIDE, size, None);
+            }
+        };
+        let step = self.step(offset, role);
+        self.place(offset, &step, size, Some((&event, raw)));
+        match &event {
+            Event::TransactionPayload(payload) => self.payload(offset, payload, opener),
+            _ => self.content(offset, raw, &event),
+        }
+        if step.statement.is_last() || step.transaction == Place::Outside {
+            self.named.clear();
+        }
+    }
+
+    /// In a binary log, an event says where it ends; in a relay log, where it ended in the source's.
+    fn position(&mut self, offset: u64, found: u32, size: u32, flags: Flags) {
+        let before = std::mem::replace(&mut self.next_position, found);
+        if found == 0 || flags.contains(Flags::ARTIFICIAL) {
+            return;
+        }
+        // Positions have 32 bits: they wrap at 4 GiB.
+        let wanted = match self.kind {
+            LogKind::Binary => (offset as u32).wrapping_add(size),
+            LogKind::Relay if flags.contains(Flags::RELAY_LOG) => (offset as u32).wrapping_add(size),
+            // Sources leave out transactions that the replica has.
+            LogKind::Relay if before != 0 && self.grammar.is_open() => before.wrapping_add(size),
+            LogKind::Relay => return,
+        };
+        if found != wanted {
+            let detail = format!("end_log_pos is {found}, should be {wanted}");
+            self.findings.fault(offset, FaultKind::Position, detail);
+        }
+    }
+
+    fn step(&mut self, offset: u64, role: Role) -> Step {
+        match self.grammar.step(role) {
+            Ok(step) => step,
+            Err(fault) => {
+                if fault.lost == Lost::Transaction {
+                    self.findings.seen.push(Seen::Lost);
+                }
+                match (self.kind, fault.lost) {
+                    (LogKind::Relay, Lost::Transaction) => self
+                        .findings
+                        .remarks
+                        .push(format!("at {offset}: a transaction breaks off, as when a connection does")),
+                    _ => self.findings.fault(offset, FaultKind::Grammar, fault),
+                }
+                fault.step
+            }
+        }
+    }
+
+    fn step_quietly(&mut self, role: Role) -> Step {
+        self.grammar.step(role).unwrap_or_else(|fault| {
+            if fault.lost == Lost::Transaction {
+                self.findings.seen.push(Seen::Lost);
+            }
+            fault.step
+        })
+    }
+
+    /// Notes what the event means for its transaction.
+    fn place(&mut self, offset: u64, step: &Step, bytes: u64, event: Option<(&Event<'_>, &RawEvent<'_>)>) {
+        if step.transaction == Place::Outside {
+            return;
+        }
+        if step.transaction.is_first() {
+            let starts = self.starts(offset, event);
+            self.findings.seen.push(Seen::Starts(starts));
+        }
+        match self.findings.seen.last_mut() {
+            Some(Seen::Part { bytes: sum }) => *sum += bytes,
+            _ => self.findings.seen.push(Seen::Part { bytes }),
+        }
+        if step.transaction.is_last() {
+            self.findings.seen.push(Seen::Ends);
+        }
+    }
+
+    fn starts(&mut self, offset: u64, event: Option<(&Event<'_>, &RawEvent<'_>)>) -> Starts {
+        let mut starts = Starts { offset, id: TransactionId::Unsaid, clock: None, size: None };
+        let Some((event, raw)) = event else { return starts };
+        let mut take = |gtid: Option<TransactionId>, clock, size| {
+            starts.id = gtid.unwrap_or(TransactionId::Unsaid);
+            (starts.clock, starts.size) = (clock, size);
+            gtid.is_none()
+        };
+        let size = |event: &GtidEvent<'_>| event.stamps.as_ref().and_then(|stamps| stamps.transaction_size);
+        let is_wrong = match event {
+            Event::Gtid(event) => take(event.gtid().map(TransactionId::Gtid), event.clock, size(event)),
+            Event::AnonymousGtid(event) => take(Some(TransactionId::Anonymous), event.clock, size(event)),
+            Event::GtidTagged(event) => {
+                take(event.gtid().map(TransactionId::Gtid), Some(event.clock), event.stamps.transaction_size)
+            }
+            Event::MariadbGtid(event) => {
+                take(Some(TransactionId::Mariadb(event.gtid(raw.header().server_id))), None, None)
+            }
+            _ => false,
+        };
+        if is_wrong {
+            let detail = "the transaction's number must be from 1 to 2^63 - 2, and is not";
+            self.findings.fault(offset, FaultKind::Gtid, detail);
+        }
+        starts
+    }
+
+    /// Looks into an event of the log itself.
+    fn content(&mut self, offset: u64, raw: &RawEvent<'_>, event: &Event<'_>) {
+        match event {
+            Event::FormatDescription(description) => self.format(offset, raw, description),
+            Event::PreviousGtids(previous) => match GtidSet::decode(previous.set) {
+                Ok(set) => self.findings.seen.push(Seen::Previous { offset, set }),
+                Err(error) => {
+                    let error = error.within(binlog::HEADER_SIZE);
+                    self.findings.fault(offset, FaultKind::Event, named(raw, &error));
+                }
+            },
+            Event::MariadbGtidList(list) => {
+                let list = list.iter().collect();
+                self.findings.seen.push(Seen::PreviousMariadb { offset, list });
+            }
+            Event::Rotate(rotate) if self.is_own(raw) => {
+                let name = String::from_utf8_lossy(rotate.file).into_owned();
+                self.findings.seen.push(Seen::Rotate { offset, name });
+            }
+            _ => {
+                if let Err((kind, error)) = self.rows(raw, event) {
+                    self.findings.fault(offset, kind, named(raw, &error));
+                }
+            }
+        }
+    }
+
+    /// Not from a source's log, in a relay log; not made up.
+    fn is_own(&self, raw: &RawEvent<'_>) -> bool {
+        let flags = raw.header().flags;
+        !flags.contains(Flags::ARTIFICIAL)
+            && (self.kind == LogKind::Binary || flags.contains(Flags::RELAY_LOG))
+    }
+
+    fn format(&mut self, offset: u64, raw: &RawEvent<'_>, description: &FormatDescription<'_>) {
+        if raw.header().next_position != 0 {
+            self.findings.seen.push(Seen::Format);
+        }
+        for detail in format::faults(raw.header(), description) {
+            self.findings.fault(offset, FaultKind::Format, detail);
+        }
+    }
+
+    fn rows(&mut self, raw: &RawEvent<'_>, event: &Event<'_>) -> Result<(), (FaultKind, DecodeError)> {
+        let in_row = |error| (FaultKind::Row, error);
+        match event {
+            Event::TableMap(map) => {
+                self.tables.map(map).map_err(in_row)?;
+                self.named.push(map.table_id);
+                Ok(())
+            }
+            Event::WriteRowsV1(event)
+            | Event::UpdateRowsV1(event)
+            | Event::DeleteRowsV1(event)
+            | Event::WriteRows(event)
+            | Event::UpdateRows(event)
+            | Event::DeleteRows(event)
+            | Event::PartialUpdateRows(event) => self.decode_rows(event).map_err(in_row),
+            _ if raw.event_type().decompressed().is_some() => self.decompressed(raw),
+            _ => Ok(()),
+        }
+    }
+
+    fn decode_rows(&mut self, event: &Rows<'_>) -> Result<(), DecodeError> {
+        if event.column_count > 0 && !self.named.contains(&event.table_id) {
+            return Err(rows::unnamed(event.table_id));
+        }
+        let decoder = self.tables.decoder(event)?;
+        rows::decode(&decoder, event)
+    }
+
+    /// MariaDB's own way.
+    fn decompressed(&mut self, raw: &RawEvent<'_>) -> Result<(), (FaultKind, DecodeError)> {
+        let mut plain = std::mem::take(&mut self.plain);
+        plain.clear();
+        let format = Arc::clone(&self.format);
+        let in_event = |error| (FaultKind::Event, error);
+        let result = raw
+            .decompress_mariadb(&format, EVENT_SIZE_MAX, &mut plain)
+            .and_then(|()| RawEvent::new(&plain, raw.checksum()))
+            .and_then(|raw| Ok((raw, raw.decode(&format)?)))
+            .map_err(in_event)
+            .and_then(|(raw, event)| self.rows(&raw, &event));
+        self.plain = plain;
+        result
+    }
+
+    fn payload(&mut self, offset: u64, payload: &TransactionPayload<'_>, opener: &mut PayloadOpener) {
+        let mut events = match opener.open(payload) {
+            Ok(events) => events,
+            Err(error) => return self.findings.fault(offset, FaultKind::Payload, error),
+        };
+        let outer = std::mem::replace(&mut self.grammar, Grammar::inside_payload());
+        loop {
+            let inner_offset = events.summary().uncompressed_size;
+            match events.next_event() {
+                Ok(Some(raw)) => self.inner_event(offset, inner_offset, &raw),
+                Ok(None) => {
+                    let summary = *events.summary();
+                    self.payload_summary(offset, &summary, payload.rest.len() as u64);
+                    let inner = self.grammar;
+                    self.payload_ends(offset, &inner);
+                    break;
+                }
+                Err(error) => {
+                    self.findings.fault(offset, FaultKind::Payload, error);
+                    break;
+                }
+            }
+        }
+        self.grammar = outer;
+    }
+
+    fn inner_event(&mut self, offset: u64, inner_offset: u64, raw: &RawEvent<'_>) {
+        let format = Arc::clone(&self.format_inside);
+        let decoded = Role::of(raw, &format).and_then(|role| Ok((role, raw.decode(&format)?)));
+        let (role, event) = match decoded {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                return self.inner_fault(offset, inner_offset, FaultKind::Event, named(raw, &error));
+            }
+        };
+        if !self.grammar.is_open() {
+            let wanted = "wanted the payload's end behind its transaction";
+            self.inner_fault(offset, inner_offset, FaultKind::Grammar, wanted);
+        }
+        let step = self.grammar.step(role).unwrap_or_else(|fault| {
+            self.inner_fault(offset, inner_offset, FaultKind::Grammar, fault);
+            fault.step
+        });
+        if let Err((kind, error)) = self.rows(raw, &event) {
+            self.inner_fault(offset, inner_offset, kind, named(raw, &error));
+        }
+        if step.statement.is_last() {
+            self.named.clear();
+        }
+    }
+
+    fn inner_fault(&mut self, offset: u64, inner_offset: u64, kind: FaultKind, detail: impl Display) {
+        let detail = format!("in the event at uncompressed byte {inner_offset} of the payload: {detail}");
+        self.findings.fault(offset, kind, detail);
+    }
+
+    fn payload_summary(&mut self, offset: u64, summary: &PayloadSummary, trailing: u64) {
+        if !summary.is_claim_true() {
+            let (found, claimed) = (summary.uncompressed_size, summary.claimed_size.unwrap_or_default());
+            let detail = format!("its uncompressed size is {found} bytes, and it says {claimed}");
+            self.findings.fault(offset, FaultKind::Payload, detail);
+        }
+        if trailing > 0 {
+            let detail = format!("wanted the event's end behind the payload, found {trailing} more bytes");
+            self.findings.fault(offset, FaultKind::Payload, detail);
+        }
+        if summary.frames > 1 || summary.frames_skippable > 0 {
+            let frames = summary.frames + summary.frames_skippable;
+            let remark =
+                format!("at {offset}: the payload has {frames} frames: servers before 8.0.32 read one");
+            self.findings.remarks.push(remark);
+        }
+    }
+
+    fn payload_ends(&mut self, offset: u64, inner: &Grammar) {
+        if inner.is_open() {
+            let detail = format!("the payload ends, wanted {}", inner.wanted());
+            self.findings.fault(offset, FaultKind::Grammar, detail);
+        }
+    }
+}
+
+/// The error, and in which event.
+fn named(raw: &RawEvent<'_>, error: &DecodeError) -> String {
+    match raw.event_type() {
+        EventType::Unknown(code) => format!("event of type {code}: {error}"),
+        known => format!("{}: {error}", known.name()),
+    }
+}

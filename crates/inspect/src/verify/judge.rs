@@ -1,0 +1,365 @@
+//! What pieces mean together: transactions that reach from one to the next, GTIDs, clocks, and the order of logs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use binlog::TransactionId;
+use binlog::events::LogicalClock;
+use binlog::gtid::GtidSet;
+use logs::{End, LogKind, Torn};
+
+use super::fault::{Fault, FaultKind, Remark};
+use super::findings::{Findings, Seen, Starts};
+use super::report::{LogVerdict, Unreadable, Verdicts};
+
+/// Faults listed of one log; more are counted.
+const FAULTS_LISTED: usize = 1000;
+
+/// Judges logs, in the order given.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    verdicts: Verdicts,
+    log: Log,
+    /// The log in front, if this one follows it.
+    before: Option<Log>,
+}
+
+/// What is known of one log.
+#[derive(Debug, Default)]
+struct Log {
+    name: String,
+    kind: Option<LogKind>,
+    /// GTIDs of all logs in front, and of this one as far as it is read; `None` if the log does not say.
+    gtids: Option<GtidSet>,
+    /// MariaDB's last number by domain and server.
+    mariadb: BTreeMap<(u32, u32), u64>,
+    sequence_number: i64,
+    open: Option<Open>,
+    /// The log that it says comes next, and where it says so.
+    next: Option<(String, u64)>,
+    end: Option<(End, u64)>,
+}
+
+/// The open transaction.
+#[derive(Debug)]
+struct Open {
+    starts: Starts,
+    bytes: u64,
+}
+
+impl Judge {
+    pub(crate) fn begins(&mut self, name: &str) {
+        let before = std::mem::take(&mut self.log);
+        self.log.name = name.to_owned();
+        self.verdicts.logs.push(LogVerdict { name: name.to_owned(), ..LogVerdict::default() });
+        self.before = before.end.is_some().then_some(before);
+        let Some(before) = &self.before else { return };
+        let is_next = follows(before, name);
+        if let Some((end, position)) = before.end {
+            let before = self.before.take().unwrap_or_default();
+            self.judge_end(&before, end, position, if is_next { Followed::Yes } else { Followed::No });
+            self.before = is_next.then_some(before);
+        }
+    }
+
+    pub(crate) fn piece(&mut self, kind: LogKind, findings: Findings) {
+        self.log.kind = Some(kind);
+        if let Some(verdict) = self.verdicts.logs.last_mut() {
+            verdict.events += findings.events;
+            verdict.bytes += findings.bytes;
+        }
+        for found in findings.faults {
+            self.fault(found.offset, found.kind, found.detail);
+        }
+        if let Some(verdict) = self.verdicts.logs.last_mut() {
+            verdict.faults += findings.faults_more;
+        }
+        for detail in findings.remarks {
+            self.remark(&self.log.name.clone(), detail);
+        }
+        for seen in findings.seen {
+            self.seen(seen);
+        }
+    }
+
+    /// The log cannot be read on.
+    pub(crate) fn broken(&mut self, offset: u64, error: logs::Error) {
+        match error {
+            logs::Error::NotALog { found, .. } => {
+                let found = found.map(|byte| format!("{byte:02x}")).join(" ");
+                self.fault(0, FaultKind::Start, format!("it starts with {found}, wanted fe 62 69 6e"));
+            }
+            logs::Error::Corrupt { offset, error, .. } => {
+                self.fault(offset, FaultKind::Framing, error.to_string())
+            }
+            logs::Error::Payload { offset, error, .. } => {
+                self.fault(offset, FaultKind::Payload, error.to_string())
+            }
+            logs::Error::Torn { torn, .. } => {
+                self.log.end = Some((End::Torn(torn), offset));
+            }
+            error => self.verdicts.unreadable.push(Unreadable::new(&self.log.name, &error)),
+        }
+    }
+
+    /// A log that cannot be opened.
+    pub(crate) fn unreadable(&mut self, name: &str, error: &logs::Error) {
+        self.verdicts.unreadable.push(Unreadable::new(name, error));
+    }
+
+    pub(crate) fn ends(&mut self, kind: LogKind, end: End, position: u64) {
+        self.log.kind = Some(kind);
+        self.log.end = Some((end, position));
+    }
+
+    /// All logs have been read.
+    pub(crate) fn finish(mut self) -> Verdicts {
+        let last = std::mem::take(&mut self.log);
+        if let Some((end, position)) = last.end {
+            self.judge_end(&last, end, position, Followed::No);
+        }
+        let order: Vec<String> = self.verdicts.logs.iter().map(|log| log.name.clone()).collect();
+        let place = |name: &str| order.iter().position(|each| each == name);
+        self.verdicts.faults.sort_by_key(|fault| (place(&fault.log), fault.offset));
+        self.verdicts
+    }
+
+    fn seen(&mut self, seen: Seen) {
+        match seen {
+            Seen::Format => self.log.sequence_number = 0,
+            Seen::Previous { offset, set } => self.previous(offset, set),
+            Seen::PreviousMariadb { offset, list } => self.previous_mariadb(offset, list),
+            Seen::Starts(starts) => self.starts(starts),
+            Seen::Part { bytes } => {
+                if let Some(open) = &mut self.log.open {
+                    open.bytes += bytes;
+                }
+            }
+            Seen::Ends => self.transaction_ends(),
+            Seen::Lost => self.log.open = None,
+            Seen::Rotate { offset, name } => {
+                let wanted = numbered(&self.log.name).map(|(_, number)| number + 1);
+                if let (Some(wanted), Some((_, found))) = (wanted, numbered(&name))
+                    && wanted != found
+                {
+                    let detail = format!("the next log is {name}, wanted number {wanted}");
+                    self.fault(offset, FaultKind::Rotation, detail);
+                }
+                self.log.next = Some((name, offset));
+            }
+        }
+    }
+
+    fn previous(&mut self, offset: u64, set: GtidSet) {
+        // Relay logs hold those of their sources too, which concern other logs.
+        if self.log.gtids.is_some() {
+            return;
+        }
+        if let Some(wanted) = self.before.as_ref().and_then(|before| before.gtids.as_ref())
+            && *wanted != set
+        {
+            let before = self.before.as_ref().map(|before| before.name.clone()).unwrap_or_default();
+            let (more, less) = (set.difference(wanted), wanted.difference(&set));
+            let mut detail = Vec::new();
+            if !more.is_empty() {
+                detail.push(format!(
+                    "it says that {} came before it, which {before} does not have",
+                    one_line(&more)
+                ));
+            }
+            if !less.is_empty() {
+                detail.push(format!(
+                    "it does not say that {} came before it, which {before} has",
+                    one_line(&less)
+                ));
+            }
+            self.fault(offset, FaultKind::Continuity, detail.join("; "));
+        }
+        self.log.gtids = Some(set);
+    }
+
+    fn previous_mariadb(&mut self, offset: u64, list: Vec<(u32, u32, u64)>) {
+        let mut faults = Vec::new();
+        for (domain, server, number) in list {
+            let before = self.before.as_ref().and_then(|before| before.mariadb.get(&(domain, server)));
+            if let Some(wanted) = before.filter(|wanted| **wanted != number) {
+                faults.push(format!(
+                    "the last GTID before it is {domain}-{server}-{number}, wanted {domain}-{server}-{wanted}"
+                ));
+            }
+            self.log.mariadb.insert((domain, server), number);
+        }
+        for detail in faults {
+            self.fault(offset, FaultKind::Continuity, detail);
+        }
+    }
+
+    fn starts(&mut self, starts: Starts) {
+        if let Some(verdict) = self.verdicts.logs.last_mut() {
+            verdict.transactions += 1;
+        }
+        if let TransactionId::Gtid(gtid) = starts.id
+            && self.log.gtids.as_ref().is_some_and(|gtids| gtids.contains(gtid))
+        {
+            self.fault(
+                starts.offset,
+                FaultKind::Gtid,
+                format!("{gtid} comes again, wanted one that has not been"),
+            );
+        }
+        if let Some(clock) = starts.clock {
+            self.clock(starts.offset, clock);
+        }
+        self.log.open = Some(Open { starts, bytes: 0 });
+    }
+
+    fn clock(&mut self, offset: u64, clock: LogicalClock) {
+        let LogicalClock { last_committed, sequence_number } = clock;
+        if clock == (LogicalClock { last_committed: 0, sequence_number: 0 }) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.log.sequence_number, sequence_number);
+        // What a replica receives leaves out what it has, and starts anew when its source's log does.
+        if self.log.kind == Some(LogKind::Binary) && sequence_number != before + 1 {
+            let detail = format!("sequence_number is {sequence_number}, wanted {}", before + 1);
+            self.fault(offset, FaultKind::Clock, detail);
+        }
+        if !(0..sequence_number).contains(&last_committed) {
+            let detail = format!("last_committed is {last_committed}, wanted less than {sequence_number}");
+            self.fault(offset, FaultKind::Clock, detail);
+        }
+    }
+
+    fn transaction_ends(&mut self) {
+        let Some(Open { starts, bytes }) = self.log.open.take() else { return };
+        if let Some(wanted) = starts.size.filter(|wanted| *wanted != bytes) {
+            let detail = format!("the transaction has {bytes} bytes, and its GTID event says {wanted}");
+            self.fault(starts.offset, FaultKind::Size, detail);
+        }
+        match starts.id {
+            TransactionId::Gtid(gtid) => {
+                if let Some(gtids) = &mut self.log.gtids {
+                    gtids.add(gtid);
+                }
+            }
+            TransactionId::Mariadb(gtid) => {
+                self.log.mariadb.insert((gtid.domain_id, gtid.server_id), gtid.sequence_number);
+            }
+            _ => {}
+        }
+    }
+
+    fn judge_end(&mut self, log: &Log, end: End, position: u64, followed: Followed) {
+        let open = log.open.as_ref().map(|open| open.starts.offset);
+        let unfinished =
+            open.map(|offset| format!("; the transaction at {offset} has no end")).unwrap_or_default();
+        match (end, followed) {
+            (End::Closed, _) => {
+                if let Some(offset) = open {
+                    let detail = "the log is closed within the transaction, wanted its commit";
+                    self.fault_of(&log.name, offset, FaultKind::Grammar, detail.to_owned());
+                }
+            }
+            (End::Torn(torn), Followed::No) if torn.in_use || log.kind == Some(LogKind::Relay) => {
+                self.remark(&log.name, format!("{}{unfinished}", still_written(&torn)));
+            }
+            (End::Torn(torn), _) => {
+                let detail = format!("the log stops within an event: {}{unfinished}", missing(&torn));
+                self.fault_of(&log.name, torn.offset, FaultKind::Tail, detail);
+            }
+            (End::Open { in_use: true }, Followed::No) => {
+                let detail = format!("is in use, or was left by a crash: it ends at {position}{unfinished}");
+                self.remark(&log.name, detail);
+            }
+            (End::Open { .. }, Followed::No) if open.is_none() || log.kind == Some(LogKind::Relay) => {
+                let detail =
+                    format!("ends at {position} without Rotate or Stop: still open, or left by a crash");
+                self.remark(&log.name, detail + &unfinished);
+            }
+            (End::Open { .. }, Followed::Yes) if open.is_none() => {
+                let detail = format!("ends at {position} without Rotate or Stop: left by a crash");
+                self.remark(&log.name, detail);
+            }
+            (End::Open { .. }, _) => {
+                let detail = "the log stops within the transaction, wanted its commit";
+                self.fault_of(&log.name, open.unwrap_or(position), FaultKind::Tail, detail.to_owned());
+            }
+        }
+    }
+
+    fn fault(&mut self, offset: u64, kind: FaultKind, detail: String) {
+        let name = self.log.name.clone();
+        self.fault_of(&name, offset, kind, detail);
+    }
+
+    fn fault_of(&mut self, log: &str, offset: u64, kind: FaultKind, detail: String) {
+        let Some(verdict) = self.verdicts.logs.iter_mut().rev().find(|verdict| verdict.name == log) else {
+            return;
+        };
+        verdict.faults += 1;
+        if verdict.faults <= FAULTS_LISTED as u64 {
+            self.verdicts.faults.push(Fault { log: log.to_owned(), offset, kind, detail });
+        }
+    }
+
+    fn remark(&mut self, log: &str, detail: String) {
+        self.verdicts.remarks.push(Remark { log: log.to_owned(), detail });
+    }
+}
+
+/// Was the log that comes next given, too?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Followed {
+    Yes,
+    No,
+}
+
+/// Does the log with this name come right behind?
+fn follows(before: &Log, name: &str) -> bool {
+    match (&before.next, numbered(&before.name), numbered(name)) {
+        (_, Some((stem, number)), Some((next_stem, next))) => stem == next_stem && next == number + 1,
+        (Some((wanted, _)), _, _) => base_name(name) == wanted,
+        _ => false,
+    }
+}
+
+/// `binlog.000012` is number 12 of `binlog`.
+fn numbered(name: &str) -> Option<(&str, u64)> {
+    let (stem, number) = base_name(name).rsplit_once('.')?;
+    let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    Some((stem, number.parse().ok().filter(|_| digits)?))
+}
+
+fn base_name(name: &str) -> &str {
+    Path::new(name).file_name().and_then(|name| name.to_str()).unwrap_or(name)
+}
+
+fn still_written(torn: &Torn) -> String {
+    format!("is still written to, or was left by a crash: {}", missing(torn))
+}
+
+fn missing(torn: &Torn) -> String {
+    let Torn { offset, found, wanted, .. } = torn;
+    format!("of the event at {offset} there are {found} bytes, wanted {wanted}")
+}
+
+fn one_line(set: &GtidSet) -> String {
+    set.to_string().replace('\n', "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{base_name, numbered};
+
+    #[test]
+    fn logs_are_numbered_by_their_names() {
+        let check = |name: &str, wanted| assert_eq!(numbered(name), wanted, "{name}");
+        check("binlog.000012", Some(("binlog", 12)));
+        check("/var/lib/mysql/a.b.1000000", Some(("a.b", 1_000_000)));
+        check("binlog", None);
+        check("binlog.", None);
+        check("binlog.1x", None);
+        check("binlog.+1", None);
+        assert_eq!(base_name("standard input"), "standard input");
+    }
+}

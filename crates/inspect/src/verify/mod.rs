@@ -1,0 +1,133 @@
+//! Are logs sound? Checksums, framing, grammar, positions, GTIDs, clocks, every row, every payload.
+
+mod check;
+mod fault;
+mod findings;
+mod format;
+mod judge;
+mod report;
+mod rows;
+
+use std::ops::ControlFlow;
+
+use binlog::PayloadOpener;
+use logs::ordered::{Bounds, Feed, ordered};
+use logs::{End, LogKind, LogReader};
+
+pub use fault::{Fault, FaultKind, Remark};
+pub use report::{LogVerdict, Unreadable, Verdict, Verdicts};
+
+use crate::error::Error;
+use crate::walk::{Cut, Work, walk};
+use findings::Findings;
+use judge::Judge;
+
+/// Pieces waiting to be looked at, in bytes.
+const WAITING_SIZE_MAX: usize = 16 << 20;
+
+/// Looks at logs, in the order given: those that follow each other by their names are also held against each other.
+/// `watch` learns from time to time how many bytes are done; when it breaks, it ends with [`Error::Stopped`].
+///
+/// # Errors
+///
+/// [`Error::Stopped`]. Whatever is wrong with the logs is in the verdicts.
+pub fn verify(
+    readers: impl IntoIterator<Item = (String, Result<LogReader, logs::Error>), IntoIter: Send>,
+    watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<Verdicts, Error> {
+    verify_cut(readers, Cut::USUAL, watch)
+}
+
+fn verify_cut(
+    readers: impl IntoIterator<Item = (String, Result<LogReader, logs::Error>), IntoIter: Send>,
+    cut: Cut,
+    watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<Verdicts, Error> {
+    let readers = readers.into_iter();
+    let mut judge = Judge::default();
+    let mut bytes_done = 0;
+    ordered(
+        Bounds::with_bytes(WAITING_SIZE_MAX),
+        |feed: &Feed<'_, Step>| read(readers, cut, feed),
+        PayloadOpener::new,
+        |opener, step, outlet| Ok(outlet.push(look(step, opener), FINDINGS_SIZE)?),
+        |looked| {
+            bytes_done += judge_one(&mut judge, looked);
+            match watch(bytes_done) {
+                ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
+                ControlFlow::Break(()) => Err(Error::Stopped),
+            }
+        },
+    )?;
+    Ok(judge.finish())
+}
+
+/// What findings take, roughly, in bytes.
+const FINDINGS_SIZE: usize = 64 << 10;
+
+/// What the reading thread hands on.
+enum Step {
+    Unreadable { name: String, error: logs::Error },
+    Work(Work),
+}
+
+/// What has been looked at.
+enum Looked {
+    Unreadable { name: String, error: logs::Error },
+    Begins { name: String },
+    Piece { kind: LogKind, findings: Findings },
+    Broken { offset: u64, error: logs::Error },
+    Ends { kind: LogKind, end: End, position: u64 },
+}
+
+fn read(
+    readers: impl Iterator<Item = (String, Result<LogReader, logs::Error>)>,
+    cut: Cut,
+    feed: &Feed<'_, Step>,
+) -> Result<(), Error> {
+    let mut log = 0;
+    for (name, reader) in readers {
+        match reader {
+            Ok(reader) => {
+                log = walk(reader, log, cut, &mut |work, bytes| Ok(feed.push(Step::Work(work), bytes)?))?;
+            }
+            Err(error) => feed.push(Step::Unreadable { name, error }, 0)?,
+        }
+    }
+    Ok(())
+}
+
+fn look(step: Step, opener: &mut PayloadOpener) -> Looked {
+    let work = match step {
+        Step::Unreadable { name, error } => return Looked::Unreadable { name, error },
+        Step::Work(work) => work,
+    };
+    match work {
+        Work::Begins { name } => Looked::Begins { name: name.to_string() },
+        Work::Chunk { origin, chunk, carry } => {
+            Looked::Piece { kind: origin.kind, findings: check::chunk(&chunk, &carry, origin, opener) }
+        }
+        Work::Inside(inside) => Looked::Piece { kind: inside.origin.kind, findings: check::inside(&inside) },
+        Work::PayloadEnds(ends) => {
+            Looked::Piece { kind: ends.origin.kind, findings: check::payload_end(&ends) }
+        }
+        Work::Broken { offset, error } => Looked::Broken { offset, error },
+        Work::Ends { origin, end, position } => Looked::Ends { kind: origin.kind, end, position },
+    }
+}
+
+/// Gives how many bytes of logs were looked at.
+fn judge_one(judge: &mut Judge, looked: Looked) -> u64 {
+    match looked {
+        Looked::Unreadable { name, error } => judge.unreadable(&name, &error),
+        Looked::Begins { name } => judge.begins(&name),
+        Looked::Piece { kind, findings } => {
+            let bytes = findings.bytes;
+            judge.piece(kind, findings);
+            return bytes;
+        }
+        Looked::Broken { offset, error } => judge.broken(offset, error),
+        Looked::Ends { kind, end, position } => judge.ends(kind, end, position),
+    }
+    0
+}

@@ -1,0 +1,35 @@
+//! Decodes every value of every row.
+
+use binlog::events::Rows;
+use binlog::{DecodeError, HEADER_SIZE, Image, Reason, RowDecoder, Value};
+
+/// Decodes every value of the event's rows.
+pub(crate) fn decode(decoder: &RowDecoder, event: &Rows<'_>) -> Result<(), DecodeError> {
+    for row in decoder.rows(event) {
+        let row = row?;
+        for image in [row.before, row.after].iter().flatten() {
+            decode_image(image)?;
+        }
+    }
+    Ok(())
+}
+
+fn decode_image(image: &Image<'_, '_>) -> Result<(), DecodeError> {
+    for field in image.fields() {
+        let checked = match field.value()? {
+            Value::Json(document) => document.check(),
+            Value::JsonChanges(changes) => {
+                changes.iter().filter_map(|change| change.value).try_for_each(|value| value.check())
+            }
+            _ => Ok(()),
+        };
+        checked.map_err(|error| error.within(field.offset()))?;
+    }
+    Ok(())
+}
+
+/// Rows of a table that their statement has not named.
+pub(crate) fn unnamed(table_id: u64) -> DecodeError {
+    let (field, wanted) = ("table number", "one that a table map of the statement has named");
+    DecodeError::new(HEADER_SIZE, Reason::Unexpected { field, found: table_id, wanted })
+}

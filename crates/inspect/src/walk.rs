@@ -1,0 +1,199 @@
+//! Reads logs into pieces that can be worked on apart from each other.
+
+use std::sync::Arc;
+
+use binlog::{Format, Framed, Framer, Header, PayloadOpener, RawEvent, Role};
+use logs::{Chunk, End, LargeEnd, LargePayload, LogKind, LogReader, Next, Piece};
+
+use crate::carry::Carry;
+use crate::error::Error;
+
+/// How logs are cut into pieces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// Bytes handed to a worker at once: enough to keep it busy, little enough to hold several.
+    pub(crate) chunk_size: usize,
+    /// Payloads of more bytes than this are opened piece by piece while they are read.
+    pub(crate) large_size: usize,
+}
+
+impl Cut {
+    pub(crate) const USUAL: Self = Self { chunk_size: 1 << 20, large_size: 4 << 20 };
+}
+
+/// Which log a piece is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// Its number, from 0, in the order read.
+    pub(crate) log: u32,
+    pub(crate) kind: LogKind,
+}
+
+/// A piece of a log, in the order in which they stand there.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// A log starts.
+    Begins { name: Arc<str> },
+    /// Whole events.
+    Chunk { origin: Origin, chunk: Chunk, carry: Carry },
+    /// Events of a large payload.
+    Inside(Inside),
+    /// A large payload ends.
+    PayloadEnds(PayloadEnds),
+    /// A log cannot be read on.
+    Broken { offset: u64, error: logs::Error },
+    /// A log ends.
+    Ends { origin: Origin, end: End, position: u64 },
+}
+
+/// Some events of a large payload.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    pub(crate) origin: Origin,
+    /// Where the payload's event starts.
+    pub(crate) offset: u64,
+    /// Bytes of events in the payload in front of these.
+    pub(crate) inner_offset: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// Without checksums.
+    pub(crate) format: Arc<Format>,
+    pub(crate) carry: Carry,
+}
+
+/// What shows at a large payload's end.
+#[derive(Debug)]
+pub(crate) struct PayloadEnds {
+    pub(crate) origin: Origin,
+    pub(crate) offset: u64,
+    pub(crate) header: Header,
+    pub(crate) payload_size: u64,
+    pub(crate) claimed_size: Option<u64>,
+    /// Of the log.
+    pub(crate) format: Arc<Format>,
+    /// In front of the payload's event.
+    pub(crate) before: Carry,
+    /// Behind the last event inside.
+    pub(crate) inside: Carry,
+    /// How it ended, or why it could not be read to its end.
+    pub(crate) end: Result<LargeEnd, logs::Error>,
+}
+
+/// Takes pieces, and how many bytes they take.
+pub(crate) type Take<'t> = &'t mut dyn FnMut(Work, usize) -> Result<(), Error>;
+
+/// Reads one log, or several copied one behind the other, whose numbers start at `log`. Gives the number behind.
+///
+/// # Errors
+///
+/// Those of `take`. What is wrong with the log is a piece: [`Work::Broken`].
+pub(crate) fn walk(mut reader: LogReader, mut log: u32, cut: Cut, take: Take<'_>) -> Result<u32, Error> {
+    let name: Arc<str> = reader.name().into();
+    let first = log;
+    let mut opener = PayloadOpener::new();
+    let mut carry = Carry::default();
+    take(Work::Begins { name: Arc::clone(&name) }, 0)?;
+    loop {
+        let (kind, position) = (reader.kind(), reader.position());
+        let chunk = match reader.next_piece(cut.chunk_size, cut.large_size) {
+            Ok(Next::Some(Piece::Chunk(chunk))) => chunk,
+            Ok(Next::Some(Piece::LargePayload(payload))) => {
+                let origin = Origin { log, kind };
+                carry = open_large(payload, origin, carry, &mut opener, cut.chunk_size, take)?;
+                continue;
+            }
+            Ok(Next::End(end)) => {
+                take(Work::Ends { origin: Origin { log, kind }, end, position }, 0)?;
+                return Ok(log + 1);
+            }
+            Err(error) => {
+                take(Work::Broken { offset: position, error }, 0)?;
+                return Ok(log + 1);
+            }
+        };
+        while u64::from(log - first) < chunk.log_number() {
+            log += 1;
+            take(Work::Begins { name: Arc::clone(&name) }, 0)?;
+        }
+        let after = carry.clone().behind(&chunk);
+        let bytes = chunk.bytes().len();
+        take(Work::Chunk { origin: Origin { log, kind: reader.kind() }, chunk, carry }, bytes)?;
+        carry = after;
+    }
+}
+
+/// Opens a large payload while it is read; gives what holds behind it.
+fn open_large(
+    payload: LargePayload<'_>,
+    origin: Origin,
+    before: Carry,
+    opener: &mut PayloadOpener,
+    chunk_size: usize,
+    take: Take<'_>,
+) -> Result<Carry, Error> {
+    let (offset, header) = (payload.offset(), *payload.header());
+    let fields = payload.fields();
+    let (payload_size, claimed_size) = (fields.payload_size, fields.uncompressed_size);
+    let outer = Arc::clone(payload.format());
+    let format = Arc::new(outer.inside_payload());
+    let mut behind = Carry { next_position: header.next_position, maps: Vec::new(), ..before.clone() };
+    let _ = behind.grammar.step(Role::Payload);
+    let mut inside = Carry::inside_payload();
+    let mut inner_offset = 0;
+    let end = read_large(payload, opener, chunk_size, &mut |bytes| {
+        let after = behind_events(inside.clone(), &bytes, &format);
+        let carry = std::mem::replace(&mut inside, after);
+        let (size, format) = (bytes.len(), Arc::clone(&format));
+        take(Work::Inside(Inside { origin, offset, inner_offset, bytes, format, carry }), size)?;
+        inner_offset += size as u64;
+        Ok(())
+    })?;
+    let ends = PayloadEnds {
+        origin,
+        offset,
+        header,
+        payload_size,
+        claimed_size,
+        before,
+        inside,
+        end,
+        format: outer,
+    };
+    take(Work::PayloadEnds(ends), 0)?;
+    Ok(behind)
+}
+
+/// Gives the events inside, some at a time. The inner result is what the log says, the outer what the taker does.
+fn read_large(
+    payload: LargePayload<'_>,
+    opener: &mut PayloadOpener,
+    chunk_size: usize,
+    give: &mut dyn FnMut(Vec<u8>) -> Result<(), Error>,
+) -> Result<Result<LargeEnd, logs::Error>, Error> {
+    let mut events = match payload.open(opener) {
+        Ok(events) => events,
+        Err(error) => return Ok(Err(error)),
+    };
+    loop {
+        let mut bytes = Vec::new();
+        match events.next_chunk(chunk_size, &mut bytes) {
+            Ok(0) => return Ok(events.finish()),
+            Ok(_) => give(bytes)?,
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+}
+
+fn behind_events(mut carry: Carry, bytes: &[u8], format: &Format) -> Carry {
+    each_event(bytes, format, |_, raw| carry.step(raw, format));
+    carry
+}
+
+/// Gives each of the whole events in `bytes`, and where it starts there.
+pub(crate) fn each_event(bytes: &[u8], format: &Format, mut give: impl FnMut(u64, &RawEvent<'_>)) {
+    let mut framer = Framer::with_format(format.clone());
+    let mut rest = bytes;
+    while let Ok(Framed::Event(raw)) = framer.next(rest) {
+        give((bytes.len() - rest.len()) as u64, &raw);
+        rest = &rest[raw.bytes().len()..];
+    }
+}
