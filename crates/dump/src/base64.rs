@@ -6,7 +6,7 @@ use base64_simd::{Out, STANDARD};
 const LINE_SIZE: usize = 76;
 
 /// Bytes that fill a line.
-const LINE_BYTES: usize = LINE_SIZE / 4 * 3;
+pub(crate) const LINE_BYTES: usize = LINE_SIZE / 4 * 3;
 
 /// Lines are encoded many at a time, then set apart.
 const LINES_AT_ONCE: usize = 64;

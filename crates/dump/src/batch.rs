@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use binlog::{Checksum, Event, Format, RawEvent};
 
-use crate::base64::put_lines;
+use crate::base64::{LINE_BYTES, put_lines};
 use crate::event_ref::EventRef;
 use crate::rows_text::{TableText, put_rows};
+
+/// Lines of base64 that are made between two looks at how much there is.
+const LINES_AT_ONCE: usize = 8192;
 
 /// Text, and events whose text is still to be worked out.
 #[derive(Default)]
@@ -82,15 +85,32 @@ impl Batch {
             out.extend_from_slice(&text[start..step.text_end]);
             start = step.text_end;
             match step.work {
-                Work::Base64(event) => put_lines(&mut out, &event),
-                Work::Rows(rows) => rows.put(&mut out),
-            }
-            if out.len() >= part_size {
-                hand_on(take(&mut out))?;
+                Work::Base64(event) => {
+                    // Whole lines at a time: one event can be a gigabyte.
+                    for piece in event.chunks(LINES_AT_ONCE * LINE_BYTES) {
+                        put_lines(&mut out, piece);
+                        hand_on_if_full(&mut out, part_size, &mut hand_on)?;
+                    }
+                }
+                Work::Rows(rows) => {
+                    rows.put(&mut out);
+                    hand_on_if_full(&mut out, part_size, &mut hand_on)?;
+                }
             }
         }
         out.extend_from_slice(&text[start..]);
         if out.is_empty() { Ok(()) } else { hand_on(out) }
+    }
+}
+
+fn hand_on_if_full<E>(
+    out: &mut Vec<u8>,
+    part_size: usize,
+    hand_on: &mut impl FnMut(Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    match out.len() >= part_size {
+        true => hand_on(take(out)),
+        false => Ok(()),
     }
 }
 

@@ -1,13 +1,14 @@
 //! What was asked for, checked and ready to use.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 
 use binlog::gtid::GtidSet;
 use jiff::tz::TimeZone;
 
 use crate::options::choice::choose;
 use crate::options::table::{Spec, Which};
-use crate::options::{Exit, Heed, Values, datetime};
+use crate::options::{Exit, Heed, Values, datetime, gtids};
 use crate::talk::Talk;
 
 /// Which events become BINLOG statements.
@@ -234,6 +235,8 @@ pub(crate) struct Settings {
     /// Where files for LOAD DATA go.
     pub(crate) local_load: Vec<u8>,
     pub(crate) zone: TimeZone,
+    /// Threads that format; `None` for one a core.
+    pub(crate) jobs: Option<NonZeroUsize>,
 }
 
 impl Settings {
@@ -270,6 +273,7 @@ impl Settings {
             include_gtids,
             exclude_gtids,
             zone: heeded.zone,
+            jobs: usize::try_from(values.unsigned(Which::Jobs)).ok().and_then(NonZeroUsize::new),
         })
     }
 
@@ -281,10 +285,9 @@ impl Settings {
 
 fn gtid_set(values: &Values, key: Which, name: &[u8], talk: &mut Talk<'_>) -> Result<Option<GtidSet>, Exit> {
     let Some(text) = values.text(key) else { return Ok(None) };
-    match GtidSet::parse(text) {
+    match gtids::parse(text) {
         Ok(set) => Ok(Some(set)),
-        Err(error) => {
-            let why = error.to_string();
+        Err(why) => {
             talk.error(&[b"Could not configure ", name, b" '", text, b"': ", why.as_bytes()]);
             Err(Exit::FAILURE)
         }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 /// Says things on standard error.
 pub(crate) struct Talk<'a> {
-    err: &'a mut dyn Write,
+    err: &'a mut (dyn Write + Send),
     program: Vec<u8>,
 }
 
@@ -17,7 +17,7 @@ pub(crate) enum Level {
 
 impl<'a> Talk<'a> {
     /// `program` is the name that this program was called by, with its path.
-    pub(crate) fn new(err: &'a mut dyn Write, program: &[u8]) -> Self {
+    pub(crate) fn new(err: &'a mut (dyn Write + Send), program: &[u8]) -> Self {
         Self { err, program: program.to_vec() }
     }
 

@@ -7,10 +7,12 @@
 //! |---|---|
 //! | this one | reads, checks and filters events |
 //! | [`print`](self::print) | prints them |
+//! | [`row_format`] | refuses statements where only rows are wanted |
 //! | [`statement`] | gathers what waits for a statement's end |
 //! | [`words`] | tells statements that begin and end transactions |
 
 mod print;
+mod row_format;
 mod statement;
 mod words;
 
@@ -24,6 +26,7 @@ use binlog::{
     PayloadOpener, RawEvent,
 };
 
+use self::row_format::RowFormat;
 use self::statement::{Statement, Tables};
 use self::words::TransactionWord;
 use crate::batch::Batch;
@@ -80,7 +83,7 @@ struct Item {
 /// Goes over the events of all logs.
 pub(crate) struct Dump<'s, 'e> {
     settings: &'s Settings,
-    talk: Talk<'e>,
+    talk: &'s mut Talk<'e>,
     hand_on: HandOn<'s>,
     batch: Batch,
     /// Printed as soon as an event gets through.
@@ -132,7 +135,7 @@ enum PositionCheck {
 }
 
 impl<'s, 'e> Dump<'s, 'e> {
-    pub(crate) fn new(settings: &'s Settings, talk: Talk<'e>, hand_on: HandOn<'s>) -> Self {
+    pub(crate) fn new(settings: &'s Settings, talk: &'s mut Talk<'e>, hand_on: HandOn<'s>) -> Self {
         Self {
             settings,
             talk,
@@ -215,6 +218,7 @@ impl<'s, 'e> Dump<'s, 'e> {
         {
             return Ok(Flow::Stop);
         }
+        let mut rows_only = RowFormat::default();
         loop {
             let at = reader.position();
             let item = match self.read(&mut reader, &mut log) {
@@ -227,6 +231,12 @@ impl<'s, 'e> Dump<'s, 'e> {
                 Err(error) => return Err(self.complain_of_entry(name, at, &error)),
             };
             let event = item.decode().map_err(|error| self.complain_of_entry(name, at, &error))?;
+            if self.settings.require_row_format && !rows_only.takes(item.header.event_type, &event) {
+                self.talk.error(&[
+                    b"Event being written violates the --require-row-format parameter constraints.",
+                ]);
+                return Err(Halt::Failed);
+            }
             if self.event(&item, &event, name, PositionCheck::Needed)? == Flow::Stop {
                 return Ok(Flow::Stop);
             }

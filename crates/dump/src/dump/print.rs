@@ -32,13 +32,6 @@ use crate::table_metadata::put_table_metadata;
 /// From this version on, table maps say whether their primary key was made up.
 const GENERATED_KEYS_SINCE: u32 = 80_030;
 
-/// Do more events of the same statement follow?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum More {
-    Follows,
-    No,
-}
-
 impl Dump<'_, '_> {
     pub(super) fn print(&mut self, item: &Item, event: &Event<'_>, name: &[u8]) -> Result<(), Halt> {
         match event {
@@ -60,7 +53,7 @@ impl Dump<'_, '_> {
                 if self.settings.verbose > 1 {
                     self.put_header(item);
                     event_text::rows_query(&mut self.head, query);
-                    self.put_body(item, More::Follows);
+                    self.put_body(item);
                 }
                 self.statement.is_open = true;
             }
@@ -413,7 +406,7 @@ impl Dump<'_, '_> {
             {
                 put_table_metadata(out, &table);
             }
-            self.put_body(item, More::Follows);
+            self.put_body(item);
             match self.settings.verbose {
                 0 => {}
                 1 => self.tables.learn(map, item.body(), Types::Hidden),
@@ -445,7 +438,7 @@ impl Dump<'_, '_> {
         }
         if self.put_header(item) {
             event_text::rows_line(&mut self.head, item.header.event_type, rows.table_id, rows.flags);
-            self.put_body(item, if is_end { More::No } else { More::Follows });
+            self.put_body(item);
             if self.settings.verbose > 0 {
                 self.statement.rows.push(RowsWork {
                     event: item.bytes.clone(),
@@ -477,7 +470,7 @@ impl Dump<'_, '_> {
         Halt::Failed
     }
 
-    fn put_body(&mut self, item: &Item, _more: More) {
+    fn put_body(&mut self, item: &Item) {
         if self.settings.base64 != Base64::DecodeRows {
             self.statement.body.push(item.bytes.clone());
         }
@@ -545,7 +538,10 @@ impl Dump<'_, '_> {
             let Ok(mut inner) = Item::new(bytes, at, &format) else { return Err(Halt::Failed) };
             inner.header.next_position = outer.header.next_position;
             let Ok(event) = inner.decode() else { return Err(Halt::Failed) };
-            self.event(&inner, &event, name, PositionCheck::Passed)?;
+            // What stops the dump elsewhere stops nothing in a payload.
+            if self.event(&inner, &event, name, PositionCheck::Passed) == Err(Halt::Unwanted) {
+                return Err(Halt::Unwanted);
+            }
             self.hand_on_if_full()?;
         }
         Ok(true)

@@ -7,12 +7,14 @@
 //! | [`number`] | numbers with units and limits |
 //! | [`choice`] | words of which a beginning is enough |
 //! | [`datetime`] | dates and times |
+//! | [`gtids`] | GTID sets |
 //! | [`files`] | option files, and which of them are read |
 //! | [`help`] | `--help` |
 
 pub(crate) mod choice;
 pub(crate) mod datetime;
 pub(crate) mod files;
+pub(crate) mod gtids;
 pub(crate) mod help;
 pub(crate) mod login_path;
 pub(crate) mod number;
