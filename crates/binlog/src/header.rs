@@ -36,15 +36,23 @@ pub struct Header {
 
 impl Header {
     /// Reads the nineteen bytes; any values pass.
+    #[inline]
     pub fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            timestamp: cursor.u32()?,
-            event_type: EventType::from_code(cursor.u8()?),
-            server_id: cursor.u32()?,
-            size: cursor.u32()?,
-            next_position: cursor.u32()?,
-            flags: Flags(cursor.u16()?),
-        })
+        Ok(Self::from_bytes(&cursor.array()?))
+    }
+
+    /// Any nineteen bytes.
+    #[inline]
+    const fn from_bytes(bytes: &[u8; HEADER_SIZE]) -> Self {
+        let [a, b, c, d, event_type, e, f, g, h, i, j, k, l, m, n, o, p, q, r] = *bytes;
+        Self {
+            timestamp: u32::from_le_bytes([a, b, c, d]),
+            event_type: EventType::from_code(event_type),
+            server_id: u32::from_le_bytes([e, f, g, h]),
+            size: u32::from_le_bytes([i, j, k, l]),
+            next_position: u32::from_le_bytes([m, n, o, p]),
+            flags: Flags(u16::from_le_bytes([q, r])),
+        }
     }
 
     /// The nineteen bytes.

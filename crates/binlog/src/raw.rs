@@ -42,6 +42,7 @@ impl<'a> RawEvent<'a> {
     /// # Errors
     ///
     /// When `bytes` is not as long as its header says, or too short for a header and a checksum.
+    #[inline]
     pub fn new(bytes: &'a [u8], checksum: Checksum) -> Result<Self, DecodeError> {
         let header = Header::decode(&mut Cursor::new(bytes))?;
         let wanted = (header.size as usize).max(HEADER_SIZE + checksum.size());

@@ -58,6 +58,7 @@ impl Chunk {
     }
 
     /// Event number `index`, from 0.
+    #[inline]
     pub fn get(&self, index: usize) -> Option<LogEvent<'_>> {
         let index = self.range.start.checked_add(index).filter(|index| *index < self.range.end)?;
         let (start, end) = (self.bounds[index] as usize, self.bounds[index + 1] as usize);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, Keyring};
 use binlog::{
-    Checksum, Cursor, EventType, Flags, Format, Framed, Framer, HEADER_SIZE, Header, MAGIC, MAGIC_ENCRYPTED,
-    RawEvent,
+    Checksum, Cursor, EVENT_SIZE_MAX, EventType, Flags, Format, Framed, Framer, HEADER_SIZE, Header, MAGIC,
+    MAGIC_ENCRYPTED, RawEvent,
 };
 
 use crate::chunk::{Chunk, LogEvent, LogPlace};
@@ -412,7 +412,7 @@ impl LogReader {
                 };
             }
             match self.step(run)? {
-                Step::Event => {}
+                Step::Event => self.take_plain(run, large),
                 Step::Full => return Ok(Stop::Full),
                 Step::NextLog => self.begin_next_log(run),
                 Step::NeedMore(wanted) => {
@@ -464,7 +464,6 @@ impl LogReader {
                     self.note_format(&raw);
                 }
                 run.first_checksum.get_or_insert(raw.checksum());
-                run.last = *raw.header();
                 let size = raw.bytes().len();
                 run.push(size);
                 Ok(Step::Event)
@@ -475,6 +474,27 @@ impl LogReader {
                 let (name, offset) = (self.name.clone(), self.place.offset);
                 Err(Error::Corrupt { name, offset, error })
             }
+        }
+    }
+
+    /// Takes events into a run that has one, as long as nothing about them asks for more than a look at their sizes.
+    fn take_plain(&self, run: &mut Run, large: usize) {
+        let checksum = self.format.as_ref().map_or(Checksum::Absent, |format| format.checksum.for_events());
+        let size_min = HEADER_SIZE + checksum.size();
+        while let Some(head) = run.bytes[run.end..].first_chunk::<HEADER_SIZE>() {
+            let size = u32::from_le_bytes([head[9], head[10], head[11], head[12]]) as usize;
+            let end = run.end + size;
+            let is_large = head[4] == EventType::TransactionPayload.code() && size > large;
+            if head[4] == EventType::FormatDescription.code()
+                || head.starts_with(&MAGIC)
+                || is_large
+                || !(size_min..=EVENT_SIZE_MAX as usize).contains(&size)
+                || end > run.size
+                || end > run.bytes.len()
+            {
+                return;
+            }
+            run.push(size);
         }
     }
 
@@ -538,13 +558,13 @@ impl LogReader {
         self.tail.clear();
         self.tail.extend_from_slice(&run.bytes[run.end..]);
         run.bytes.truncate(run.end);
-        self.closed = match run.last.event_type {
+        self.closed = run.last().is_some_and(|last| match last.event_type {
             EventType::Stop => true,
             // A relay log holds its source's rotations too, made up and real ones.
-            EventType::Rotate if self.kind == LogKind::Relay => run.last.flags.contains(Flags::RELAY_LOG),
-            EventType::Rotate => !run.last.flags.contains(Flags::ARTIFICIAL),
+            EventType::Rotate if self.kind == LogKind::Relay => last.flags.contains(Flags::RELAY_LOG),
+            EventType::Rotate => !last.flags.contains(Flags::ARTIFICIAL),
             _ => false,
-        };
+        });
         let Some(format) = self.format.clone() else { unreachable!("the framer wants a format first") };
         let log = self.place;
         self.place.offset += run.end as u64;
@@ -592,15 +612,18 @@ struct Run {
     /// As in [`Chunk`]; empty without events.
     bounds: Vec<u32>,
     first_checksum: Option<Checksum>,
-    last: Header,
     size: usize,
 }
 
 impl Run {
     fn new(bytes: Vec<u8>, size: usize) -> Self {
-        let (event_type, flags) = (EventType::Unknown(0), Flags::default());
-        let last = Header { timestamp: 0, event_type, server_id: 0, size: 0, next_position: 0, flags };
-        Self { bytes, end: 0, bounds: Vec::new(), first_checksum: None, last, size }
+        Self { bytes, end: 0, bounds: Vec::new(), first_checksum: None, size }
+    }
+
+    /// The header of the last event.
+    fn last(&self) -> Option<Header> {
+        let start = *self.bounds.get(self.bounds.len().checked_sub(2)?)? as usize;
+        Header::decode(&mut Cursor::new(&self.bytes[start..])).ok()
     }
 
     fn has_room_for(&self, raw: &RawEvent<'_>) -> bool {
