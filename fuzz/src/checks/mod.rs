@@ -2,6 +2,8 @@
 
 mod events;
 mod framer;
+mod json;
+mod rows;
 
 use crate::seeds::Sample;
 
@@ -19,6 +21,8 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "framer", check: framer::check, seeds: framer::seeds },
     Target { name: "events", check: events::check, seeds: events::seeds },
+    Target { name: "rows", check: rows::check, seeds: rows::seeds },
+    Target { name: "json", check: json::check, seeds: json::seeds },
 ];
 
 impl Target {

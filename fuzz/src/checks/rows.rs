@@ -1,0 +1,152 @@
+//! Rows: whatever a table map promises, its rows are read or refused in their place, and counted as they are read.
+
+use std::collections::HashMap;
+
+use binlog::events::Rows;
+use binlog::{
+    Charset, Checksum, DecodeError, Event, EventType, Field, HEADER_SIZE, Image, JsonQuotes, RawEvent, Row,
+    Tables, Value,
+};
+
+use crate::seeds::{Sample, format_of, raw_events};
+
+/// Bytes of a rows event's body in a seed at most.
+const ROWS_SIZE_MAX: usize = 512;
+
+/// A compressed value may not take more memory.
+const VALUE_SIZE_MAX: usize = 1 << 16;
+
+/// Table map and rows of every kind, as [`check`] takes them.
+pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
+    let mut maps = HashMap::new();
+    let mut seeds = Vec::new();
+    for raw in raw_events(sample) {
+        let body = raw.body();
+        let Some(table_id) = body.first_chunk::<6>() else { continue };
+        match raw.event_type() {
+            EventType::TableMap => {
+                maps.insert(*table_id, body);
+            }
+            EventType::WriteRowsV1
+            | EventType::UpdateRowsV1
+            | EventType::DeleteRowsV1
+            | EventType::WriteRows
+            | EventType::UpdateRows
+            | EventType::DeleteRows
+            | EventType::PartialUpdateRows => {
+                let Some(map) = maps.get(table_id) else { continue };
+                let Ok(size) = u16::try_from(map.len()) else { continue };
+                if body.len() <= ROWS_SIZE_MAX {
+                    let code = [raw.event_type().code()];
+                    seeds.push([&size.to_le_bytes()[..], map, &code, body].concat());
+                }
+            }
+            _ => {}
+        }
+    }
+    seeds
+}
+
+/// `bytes` is the size of a table map's body (2), the body, the type of a rows event (1), its body.
+pub(super) fn check(bytes: &[u8]) {
+    let Some((size, rest)) = bytes.split_first_chunk() else { return };
+    let Some((map, rest)) = rest.split_at_checked(usize::from(u16::from_le_bytes(*size))) else { return };
+    let Some((code, rows)) = rest.split_first() else { return };
+    let (map, rows) = (event(EventType::TableMap.code(), map), event(*code, rows));
+    let format = format_of("9.7.4", 8);
+    let decode = |bytes| RawEvent::new(bytes, Checksum::Absent).and_then(|raw| raw.decode(&format));
+    let mut tables = Tables::new();
+    if let Ok(Event::TableMap(map)) = decode(&map) {
+        // A map that is refused leaves its number unknown.
+        assert_eq!(tables.map(&map).is_ok(), tables.table(map.table_id).is_some());
+    }
+    if let Ok(
+        Event::WriteRowsV1(event)
+        | Event::UpdateRowsV1(event)
+        | Event::DeleteRowsV1(event)
+        | Event::WriteRows(event)
+        | Event::UpdateRows(event)
+        | Event::DeleteRows(event)
+        | Event::PartialUpdateRows(event),
+    ) = decode(&rows)
+    {
+        // Refused rows are as good as read ones, as long as all that is said of them holds.
+        let _ = check_rows(&mut tables, &event);
+    }
+}
+
+fn check_rows(tables: &mut Tables, rows: &Rows<'_>) -> Result<(), DecodeError> {
+    let size = rows.rows_offset() + rows.rows.len();
+    let decoder = tables.decoder(rows)?;
+    assert!(decoder.fits(rows));
+    let mut read = 0;
+    let mut end = rows.rows_offset();
+    for row in decoder.rows(rows) {
+        match row {
+            Ok(row) => {
+                for image in row.images() {
+                    assert!(image.offset() + image.bytes().len() <= size, "{image:?}");
+                    assert!(image.offset() >= end);
+                    end = image.offset() + image.bytes().len();
+                    check_image(&row, image);
+                }
+                read += 1;
+            }
+            Err(error) => {
+                assert!(error.offset <= size);
+                assert_eq!(decoder.count(rows), Err(error));
+                return Err(error);
+            }
+        }
+    }
+    assert_eq!(decoder.count(rows), Ok(read));
+    assert_eq!(end, size, "rows are read to the end");
+    Ok(())
+}
+
+fn check_image(row: &Row<'_, '_>, image: &Image<'_, '_>) {
+    let mut last = None;
+    for field in image.fields() {
+        assert!(last < Some(field.index()));
+        last = Some(field.index());
+        match field.value() {
+            Ok(value) => look_at(row, &field, &value),
+            Err(error) => assert!(error.offset <= image.offset() + image.bytes().len()),
+        }
+    }
+}
+
+/// What is decoded only on demand.
+fn look_at(row: &Row<'_, '_>, field: &Field<'_, '_>, value: &Value<'_>) {
+    assert_eq!(*value == Value::Null, field.bytes().is_none());
+    let mut out = Vec::new();
+    match value {
+        Value::Decimal(decimal) => decimal.write(&mut out),
+        Value::Date(date) => date.write(&mut out),
+        Value::Time(time) => time.write(&mut out),
+        Value::DateTime(date_time) => date_time.write(&mut out),
+        Value::Timestamp(timestamp) => timestamp.to_utc().write(&mut out),
+        Value::Text(text) => drop(Charset::Utf8mb4.decode_lossy(text.bytes)),
+        Value::Json(document) => drop(document.write(JsonQuotes::Always, &mut out)),
+        Value::JsonChanges(changes) => {
+            assert!(changes.iter().count() <= changes.bytes().len());
+            drop(row.document_after(field.index()));
+        }
+        Value::Vector(vector) => assert_eq!(vector.iter().len() * 4, vector.bytes.len()),
+        Value::Compressed(value) => {
+            if let Ok(plain) = value.decompress(VALUE_SIZE_MAX) {
+                assert!(plain.len() <= VALUE_SIZE_MAX.max(value.bytes.len()));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// An event with this body.
+fn event(code: u8, body: &[u8]) -> Vec<u8> {
+    let mut event = vec![0; HEADER_SIZE];
+    event[4] = code;
+    event[9..13].copy_from_slice(&((HEADER_SIZE + body.len()) as u32).to_le_bytes());
+    event.extend_from_slice(body);
+    event
+}
