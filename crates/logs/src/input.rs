@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Stdin, copy, sink};
 use std::path::Path;
+use std::sync::Arc;
 
 use binlog::encryption::LogCipher;
 
@@ -25,6 +26,7 @@ pub(crate) struct Input {
 enum Source {
     File(File),
     Stdin(Stdin),
+    Bytes(io::Cursor<Arc<[u8]>>),
 }
 
 /// How long a read may take.
@@ -46,11 +48,16 @@ impl Input {
         Self { source: Source::Stdin(io::stdin()), position: 0, cipher: None }
     }
 
+    pub(crate) fn bytes(bytes: Arc<[u8]>) -> Self {
+        Self { source: Source::Bytes(io::Cursor::new(bytes)), position: 0, cipher: None }
+    }
+
     /// Appends up to `count` bytes; fewer only at the end, or if patience allows. Gives how many.
     pub(crate) fn read(&mut self, count: usize, patience: Patience, out: &mut Vec<u8>) -> io::Result<usize> {
         let old = out.len();
         let result = match (&mut self.source, patience) {
             (Source::File(file), _) => file.take(count as u64).read_to_end(out),
+            (Source::Bytes(bytes), _) => bytes.take(count as u64).read_to_end(out),
             (Source::Stdin(stdin), Patience::Full) => stdin.lock().take(count as u64).read_to_end(out),
             (Source::Stdin(stdin), Patience::Some) => read_some(stdin, count.min(READ_SIZE), out),
         };
@@ -80,6 +87,7 @@ impl Input {
                 _ => copy(&mut file.take(count), &mut sink())?,
             },
             Source::Stdin(stdin) => copy(&mut stdin.lock().take(count), &mut sink())?,
+            Source::Bytes(bytes) => copy(&mut bytes.take(count), &mut sink())?,
         };
         self.position += skipped;
         Ok(skipped)
@@ -100,18 +108,26 @@ impl Input {
 
     /// Goes back by `count` bytes of a file.
     pub(crate) fn go_back(&mut self, count: u64) -> io::Result<()> {
-        if let Source::File(file) = &mut self.source {
-            self.position -= count;
-            file.seek(SeekFrom::Start(self.position))?;
+        let to = SeekFrom::Start(self.position - count);
+        match &mut self.source {
+            Source::File(file) => self.position = file.seek(to)?,
+            Source::Bytes(bytes) => self.position = bytes.seek(to)?,
+            Source::Stdin(_) => {}
         }
         Ok(())
     }
 
     /// How many bytes follow. Of a stream nobody knows.
     pub(crate) fn rest_size(&self) -> io::Result<Option<u64>> {
-        let Source::File(file) = &self.source else { return Ok(None) };
-        let metadata = file.metadata()?;
-        Ok(metadata.is_file().then(|| metadata.len().saturating_sub(self.position)))
+        let size = match &self.source {
+            Source::File(file) => match file.metadata()? {
+                metadata if metadata.is_file() => metadata.len(),
+                _ => return Ok(None),
+            },
+            Source::Bytes(bytes) => bytes.get_ref().len() as u64,
+            Source::Stdin(_) => return Ok(None),
+        };
+        Ok(Some(size.saturating_sub(self.position)))
     }
 
     /// Bytes read so far.

@@ -129,6 +129,11 @@ impl LogReader {
         Self::new("standard input".to_owned(), Input::stdin())
     }
 
+    /// Reads a log that is in memory.
+    pub fn bytes(name: String, bytes: Arc<[u8]>) -> Self {
+        Self::new(name, Input::bytes(bytes))
+    }
+
     fn new(name: String, input: Input) -> Self {
         Self {
             name,

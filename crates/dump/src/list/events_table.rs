@@ -37,7 +37,7 @@ impl Output for EventsTable<'_> {
             return Ok(());
         }
         info.clear();
-        put_info(info, located.raw.header(), located.format, event)?;
+        put_info(info, &located.header, located.format, event)?;
         put_row(part, located, info);
         Ok(())
     }
@@ -78,9 +78,9 @@ fn put_row(out: &mut Vec<u8>, located: &Located<'_>, info: &[u8]) {
     out.push(b'\t');
     put_u64(out, position);
     out.push(b'\t');
-    out.extend_from_slice(located.raw.event_type().name().as_bytes());
+    out.extend_from_slice(located.header.event_type.name().as_bytes());
     out.push(b'\t');
-    put_u64(out, u64::from(located.raw.header().server_id));
+    put_u64(out, u64::from(located.header.server_id));
     out.push(b'\t');
     put_u64(out, u64::from(located.end_log_pos));
     out.push(b'\t');

@@ -1,6 +1,6 @@
 //! From where to where: positions, times, and how many events to pass over.
 
-use logs::LogEvent;
+use binlog::Header;
 
 /// From where to where. What is inside a payload goes with the payload's event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +46,13 @@ impl Range {
         (place.is_first && self.start_position > 4).then_some(self.start_position)
     }
 
-    /// Judges events in order, and remembers what it has seen.
-    pub(crate) fn judge(&mut self, event: &LogEvent<'_>, place: Place) -> Verdict {
-        let time = u64::from(event.raw.header().timestamp);
-        if place.is_last && event.offset >= self.stop_position {
+    /// Judges an event that starts at `position`, all of them in order, and remembers what it has seen.
+    pub(crate) fn judge(&mut self, position: u64, header: &Header, place: Place) -> Verdict {
+        let time = u64::from(header.timestamp);
+        if place.is_last && position >= self.stop_position {
             return Verdict::Stop;
         }
-        if self.start_of(place).is_some_and(|start| event.offset < start) {
+        if self.start_of(place).is_some_and(|start| position < start) {
             return Verdict::Skip;
         }
         if self.leave_out > 0 {

@@ -54,7 +54,7 @@ impl Select {
     }
 
     pub(crate) fn takes_server(&self, located: &Located<'_>) -> bool {
-        let found = located.raw.header().server_id;
+        let found = located.header.server_id;
         self.server_id.is_none_or(|wanted| found & wanted.mask == wanted.number & wanted.mask)
     }
 

@@ -1,13 +1,16 @@
 //! What to list, and how.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use binlog::encryption::Keyring;
 
 use super::range::Range;
 use super::select::Select;
 use super::walk::Source;
 
 /// What to list, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListSettings {
     /// The logs, in order.
@@ -24,7 +27,15 @@ pub struct ListSettings {
     pub checksums: Checksums,
     /// What to do at an event that cannot be decoded.
     pub damage: Damage,
+    /// The keys of encrypted logs.
+    pub keyring: Option<Arc<Keyring>>,
+    /// Payloads whose events take more bytes are opened as they are read, and cut into chunks for all workers; the
+    /// others are opened by the worker that comes across them.
+    pub(crate) payload_size_large: usize,
 }
+
+/// Less would not keep several workers busy, more would take memory.
+const PAYLOAD_SIZE_LARGE: usize = 256 << 10;
 
 impl ListSettings {
     /// All of the logs, on all cores, checksums verified, nothing damaged let through.
@@ -37,6 +48,8 @@ impl ListSettings {
             jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             checksums: Checksums::Verify,
             damage: Damage::Stop,
+            keyring: None,
+            payload_size_large: PAYLOAD_SIZE_LARGE,
         }
     }
 }

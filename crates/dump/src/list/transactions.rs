@@ -97,17 +97,18 @@ impl Output for Pieces<'_> {
         };
         let payload = match event {
             Event::TransactionPayload(event) => {
-                Some(Payload { compression: event.compression, size: event.payload.len() as u64 })
+                let size = located.payload_size.unwrap_or(event.payload.len() as u64);
+                Some(Payload { compression: event.compression, size })
             }
             _ => None,
         };
         part.push(Piece {
             outer: self.outer(log_name, scene, located),
-            role: Role::of(&located.raw, located.format)?,
+            role: role_of(located)?,
             start: start.map(Box::new),
             payload,
             rows: self.change(scene, located, event)?,
-            size: located.raw.header().size,
+            size: located.header.size,
             error: None,
         });
         Ok(())
@@ -117,17 +118,24 @@ impl Output for Pieces<'_> {
         let mut log_name = located.log_name.into();
         part.push(Piece {
             outer: self.outer(&mut log_name, scene, located),
-            role: Role::of(&located.raw, located.format).unwrap_or(Role::Aside),
+            role: role_of(located).unwrap_or(Role::Aside),
             start: None,
             payload: None,
             rows: None,
-            size: located.raw.header().size,
+            size: located.header.size,
             error: Some(Box::new(error)),
         });
     }
 
     fn size(part: &Vec<Piece>) -> usize {
         std::mem::size_of_val(part.as_slice())
+    }
+}
+
+fn role_of(located: &Located<'_>) -> Result<Role, DecodeError> {
+    match &located.raw {
+        Some(raw) => Role::of(raw, located.format),
+        None => Ok(Role::Payload),
     }
 }
 
@@ -139,7 +147,7 @@ impl Pieces<'_> {
         if **log_name != *located.log_name {
             *log_name = located.log_name.into();
         }
-        let header = located.raw.header();
+        let header = &located.header;
         Some(Outer {
             log_name: Arc::clone(log_name),
             position: located.position,

@@ -5,13 +5,14 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use binlog::events::TransactionPayload;
+use binlog::encryption::Keyring;
+use binlog::events::{PayloadFields, TransactionPayload};
 use binlog::{
-    Checksum, DecodeError, EVENT_SIZE_MAX, Event, EventType, Flags, Format, PayloadError, PayloadOpener,
-    RawEvent, Reason,
+    Checksum, DecodeError, EVENT_SIZE_MAX, Event, EventType, Flags, Format, Header, PayloadError,
+    PayloadOpener, RawEvent, Reason,
 };
-use logs::ordered::{Bounds, Feed, Outlet, Stopped, ordered};
-use logs::{Chunk, End, LogReader, Next, Torn};
+use logs::ordered::{Bounds, Stopped, ordered};
+use logs::{Chunk, End, LargeEvents, LargePayload, LogReader, Next, Piece, Torn};
 
 use super::range::{Place, Range, Verdict};
 use super::scene::{Before, Scene, ends_statement, transaction_at};
@@ -19,10 +20,6 @@ use super::settings::{Checksums, Damage};
 
 /// Bytes of events that one worker takes at a time.
 const CHUNK_SIZE: usize = 256 << 10;
-
-/// Payloads that claim to be larger are cut into chunks for all workers; the others are opened by the worker that
-/// comes across them.
-const PAYLOAD_SIZE_INLINE: u64 = 1 << 20;
 
 /// A part that has become larger is handed on before its chunk is done.
 const PART_SIZE: usize = 256 << 10;
@@ -40,8 +37,12 @@ pub(crate) struct Located<'a> {
     pub(crate) inner: Option<Inner>,
     /// As its header says; of an event inside a payload, as the header of the payload's event says.
     pub(crate) end_log_pos: u32,
-    /// Its bytes.
-    pub(crate) raw: RawEvent<'a>,
+    /// Its header.
+    pub(crate) header: Header,
+    /// Its bytes; none of a payload that is too large to be held.
+    pub(crate) raw: Option<RawEvent<'a>>,
+    /// The size of its payload, if it has one.
+    pub(crate) payload_size: Option<u64>,
     /// What holds for it.
     pub(crate) format: &'a Format,
 }
@@ -65,10 +66,29 @@ impl Inner {
 impl<'a> Located<'a> {
     fn in_chunk(log_name: &'a str, chunk: &'a Chunk, index: usize) -> Option<Self> {
         let event = chunk.get(index)?;
-        let end_log_pos = event.raw.header().next_position;
-        let (raw, format) = (event.raw, &**chunk.format());
-        let (position, end) = (event.offset, event.end());
-        Some(Located { log_name, position, end, inner: None, end_log_pos, raw, format })
+        Some(Located {
+            log_name,
+            position: event.offset,
+            end: event.end(),
+            inner: None,
+            end_log_pos: event.raw.header().next_position,
+            header: *event.raw.header(),
+            raw: Some(event.raw),
+            payload_size: None,
+            format: chunk.format(),
+        })
+    }
+
+    /// An event inside the payload of this one.
+    fn inside(&self, inner: Inner, raw: RawEvent<'a>, format: &'a Format) -> Self {
+        Self {
+            inner: Some(inner),
+            header: *raw.header(),
+            raw: Some(raw),
+            payload_size: None,
+            format,
+            ..*self
+        }
     }
 }
 
@@ -163,14 +183,21 @@ pub enum Source {
     File(PathBuf),
     /// Standard input.
     Stdin,
+    /// Bytes at hand, and the name to call them by.
+    Bytes(String, Arc<[u8]>),
 }
 
 impl Source {
-    fn open(&self) -> Result<LogReader, logs::Error> {
-        match self {
-            Self::File(path) => LogReader::open(path),
-            Self::Stdin => Ok(LogReader::stdin()),
-        }
+    fn open(&self, keyring: Option<&Arc<Keyring>>) -> Result<LogReader, logs::Error> {
+        let reader = match self {
+            Self::File(path) => LogReader::open(path)?,
+            Self::Stdin => LogReader::stdin(),
+            Self::Bytes(name, bytes) => LogReader::bytes(name.clone(), Arc::clone(bytes)),
+        };
+        Ok(match keyring {
+            Some(keyring) => reader.with_keyring(Arc::clone(keyring)),
+            None => reader,
+        })
     }
 
     /// As the server names it: without a folder.
@@ -178,6 +205,7 @@ impl Source {
         match self {
             Self::File(path) => base_name(path).into(),
             Self::Stdin => "-".into(),
+            Self::Bytes(name, _) => name.as_str().into(),
         }
     }
 }
@@ -187,12 +215,14 @@ fn base_name(path: &Path) -> String {
 }
 
 /// How to walk.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Walk {
     pub(crate) range: Range,
     pub(crate) bounds: Bounds,
     pub(crate) checksums: Checksums,
     pub(crate) damage: Damage,
+    pub(crate) keyring: Option<Arc<Keyring>>,
+    pub(crate) payload_size_large: usize,
 }
 
 impl Walk {
@@ -204,24 +234,56 @@ impl Walk {
         output: &O,
         take: impl FnMut(O::Part) -> Result<ControlFlow<()>, ListError>,
     ) -> Result<Vec<logs::Error>, ListError> {
+        match self.bounds.workers.get() {
+            1 => self.run_here(sources, output, take),
+            _ => self.run_in_parallel(sources, output, take),
+        }
+    }
+
+    fn run_in_parallel<O: Output>(
+        &self,
+        sources: &[Source],
+        output: &O,
+        take: impl FnMut(O::Part) -> Result<ControlFlow<()>, ListError>,
+    ) -> Result<Vec<logs::Error>, ListError> {
         let mut torn = Vec::new();
         ordered(
             self.bounds,
             |feed| {
-                let mut feeder = Feeder::new(self, feed);
-                for (index, source) in sources.iter().enumerate() {
-                    let place = Place { is_first: index == 0, is_last: index + 1 == sources.len() };
-                    if feeder.feed_log(source, place, &mut torn)?.is_break() {
-                        break;
-                    }
-                }
-                Ok(())
+                let mut push = |item, size| Ok(feed.push(item, size)?);
+                Feeder::new(self, &mut push).feed_logs(sources, &mut torn)
             },
             || Worker::new(self, output),
-            |worker, item, outlet| worker.work(item, outlet),
+            |worker, item, outlet| {
+                worker.work(item, &mut |part| {
+                    let size = O::size(&part);
+                    Ok(outlet.push(part, size)?)
+                })
+            },
             take,
         )?;
         Ok(torn)
+    }
+
+    /// Without threads.
+    fn run_here<O: Output>(
+        &self,
+        sources: &[Source],
+        output: &O,
+        mut take: impl FnMut(O::Part) -> Result<ControlFlow<()>, ListError>,
+    ) -> Result<Vec<logs::Error>, ListError> {
+        let mut torn = Vec::new();
+        let mut worker = Worker::new(self, output);
+        let mut push = |item, _| {
+            worker.work(item, &mut |part| match take(part)? {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(ListError::Stopped),
+            })
+        };
+        match Feeder::new(self, &mut push).feed_logs(sources, &mut torn) {
+            Err(ListError::Stopped) | Ok(()) => Ok(torn),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -234,75 +296,92 @@ struct Item {
 
 enum Events {
     /// Of a log.
-    Log { chunk: Chunk, payloads: Payloads },
-    /// Of a payload.
+    Log(Chunk),
+    /// A payload's event; what is inside comes next.
+    Large(Outer),
+    /// Of that payload.
     Inner { bytes: Vec<u8>, first: Inner, outer: Outer, format: Arc<Format> },
     /// A payload that cannot be opened to its end: what was inside has gone before.
-    Broken { chunk: Chunk, error: PayloadError },
+    Broken { outer: Outer, error: DecodeError },
 }
 
-/// Where a payload's event stands.
-#[derive(Clone, Copy, Debug)]
+/// A payload's event, without the payload.
+#[derive(Clone, Debug)]
 struct Outer {
     position: u64,
     end: u64,
-    end_log_pos: u32,
+    header: Header,
+    fields: PayloadFields,
+    format: Arc<Format>,
 }
 
-/// Who opens the payload in a chunk's last event?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Payloads {
-    /// The worker, as all others.
-    Worker,
-    /// The feeder: its events come as the next items.
-    LastByFeeder,
+impl Outer {
+    fn new(payload: &LargePayload<'_>) -> Self {
+        Self {
+            position: payload.offset(),
+            end: payload.end(),
+            header: *payload.header(),
+            fields: *payload.fields(),
+            format: Arc::clone(payload.format()),
+        }
+    }
+
+    fn located<'a>(&'a self, log_name: &'a str) -> Located<'a> {
+        Located {
+            log_name,
+            position: self.position,
+            end: self.end,
+            inner: None,
+            end_log_pos: self.header.next_position,
+            header: self.header,
+            raw: None,
+            payload_size: Some(self.fields.payload_size),
+            format: &self.format,
+        }
+    }
+
+    fn event(&self) -> Event<'static> {
+        Event::TransactionPayload(TransactionPayload {
+            compression: self.fields.compression,
+            uncompressed_size: self.fields.uncompressed_size,
+            fields: &[],
+            payload: &[],
+            rest: &[],
+        })
+    }
 }
+
+/// Hands on an item of so many bytes.
+type Push<'p> = dyn FnMut(Item, usize) -> Result<(), ListError> + 'p;
 
 /// Reads the logs.
-struct Feeder<'w, 'f> {
-    damage: Damage,
+struct Feeder<'w, 'p> {
+    walk: &'w Walk,
     range: Range,
-    feed: &'w Feed<'f, Item>,
+    push: &'w mut Push<'p>,
     before: Before,
     opener: PayloadOpener,
 }
 
-impl<'w, 'f> Feeder<'w, 'f> {
-    fn new(walk: &'w Walk, feed: &'w Feed<'f, Item>) -> Self {
-        Self {
-            damage: walk.damage,
-            range: walk.range,
-            feed,
-            before: Before::default(),
-            opener: PayloadOpener::new(),
-        }
+impl<'w, 'p> Feeder<'w, 'p> {
+    fn new(walk: &'w Walk, push: &'w mut Push<'p>) -> Self {
+        Self { walk, range: walk.range, push, before: Before::default(), opener: PayloadOpener::new() }
     }
 
-    fn feed_log(
-        &mut self,
-        source: &Source,
-        place: Place,
-        torn: &mut Vec<logs::Error>,
-    ) -> Result<ControlFlow<()>, ListError> {
-        let log_name = source.log_name();
-        let mut reader = source.open()?;
-        self.before = Before::default();
-        self.skip_to_start(&mut reader, place)?;
-        loop {
-            match reader.next_chunk(CHUNK_SIZE)? {
-                Next::Some(chunk) => {
-                    if self.feed_chunk(&log_name, &chunk, place)?.is_break() {
-                        return Ok(ControlFlow::Break(()));
-                    }
-                }
-                Next::End(End::Torn(tail @ Torn { in_use: true, .. })) => {
-                    torn.push(reader.torn(tail));
-                    return Ok(ControlFlow::Continue(()));
-                }
-                Next::End(End::Torn(tail)) => return Err(reader.torn(tail).into()),
-                Next::End(_) => return Ok(ControlFlow::Continue(())),
+    fn feed_logs(&mut self, sources: &[Source], torn: &mut Vec<logs::Error>) -> Result<(), ListError> {
+        for (index, source) in sources.iter().enumerate() {
+            let place = Place { is_first: index == 0, is_last: index + 1 == sources.len() };
+            let log_name = source.log_name();
+            let mut reader = source.open(self.walk.keyring.as_ref())?;
+            self.before = Before::default();
+            self.skip_to_start(&mut reader, place)?;
+            match self.feed_log(&log_name, &mut reader, place)? {
+                Fed::All => {}
+                Fed::Torn(tail) => torn.push(tail),
+                Fed::Enough => return Ok(()),
             }
         }
+        Ok(())
     }
 
     /// Nothing in front of the first position is looked at but the format description.
@@ -317,6 +396,33 @@ impl<'w, 'f> Feeder<'w, 'f> {
         Ok(())
     }
 
+    fn feed_log(
+        &mut self,
+        log_name: &Arc<str>,
+        reader: &mut LogReader,
+        place: Place,
+    ) -> Result<Fed, ListError> {
+        loop {
+            let fed = match reader.next_piece(CHUNK_SIZE, self.walk.payload_size_large)? {
+                Next::Some(Piece::Chunk(chunk)) => self.feed_chunk(log_name, &chunk, place),
+                Next::Some(Piece::LargePayload(payload)) => self.feed_payload(log_name, payload, place),
+                Next::End(End::Torn(tail @ Torn { in_use: true, .. })) => {
+                    return Ok(Fed::Torn(reader.torn(tail)));
+                }
+                Next::End(End::Torn(tail)) => return Err(reader.torn(tail).into()),
+                Next::End(_) => return Ok(Fed::All),
+            };
+            match fed {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => return Ok(Fed::Enough),
+                Err(ListError::Log(torn @ logs::Error::Torn { torn: Torn { in_use: true, .. }, .. })) => {
+                    return Ok(Fed::Torn(torn));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     fn feed_chunk(
         &mut self,
         log_name: &Arc<str>,
@@ -325,101 +431,106 @@ impl<'w, 'f> Feeder<'w, 'f> {
     ) -> Result<ControlFlow<()>, ListError> {
         let mut from = 0;
         for (index, event) in chunk.iter().enumerate() {
-            match self.range.judge(&event, place) {
+            match self.range.judge(event.offset, event.raw.header(), place) {
                 Verdict::Take => {}
                 Verdict::Skip => {
-                    self.push(log_name, chunk.part(from..index), Payloads::Worker)?;
+                    self.push_chunk(log_name, chunk.part(from..index))?;
                     self.before.pass([event.raw].into_iter(), chunk.format());
                     from = index + 1;
-                    continue;
                 }
                 Verdict::Stop => {
-                    self.push(log_name, chunk.part(from..index), Payloads::Worker)?;
+                    self.push_chunk(log_name, chunk.part(from..index))?;
                     return Ok(ControlFlow::Break(()));
                 }
             }
-            if event.raw.event_type() == EventType::TransactionPayload
-                && let Ok(Event::TransactionPayload(payload)) = event.raw.decode(chunk.format())
-                && !is_inline(&payload)
-            {
-                self.push(log_name, chunk.part(from..index + 1), Payloads::LastByFeeder)?;
-                self.feed_payload(log_name, chunk.part(index..index + 1), &payload)?;
-                from = index + 1;
-            }
         }
-        self.push(log_name, chunk.part(from..chunk.len()), Payloads::Worker)?;
+        self.push_chunk(log_name, chunk.part(from..chunk.len()))?;
         Ok(ControlFlow::Continue(()))
     }
 
-    fn push(&mut self, log_name: &Arc<str>, chunk: Chunk, payloads: Payloads) -> Result<(), ListError> {
+    fn push_chunk(&mut self, log_name: &Arc<str>, chunk: Chunk) -> Result<(), ListError> {
         if chunk.is_empty() {
             return Ok(());
         }
-        let (before, bytes) = (self.before.clone(), chunk.bytes().len());
+        let (before, size) = (self.before.clone(), chunk.bytes().len());
         self.before.pass(chunk.iter().map(|event| event.raw), chunk.format());
-        let events = Events::Log { chunk, payloads };
-        Ok(self.feed.push(Item { log_name: Arc::clone(log_name), before, events }, bytes)?)
+        (self.push)(Item { log_name: Arc::clone(log_name), before, events: Events::Log(chunk) }, size)
+    }
+
+    fn push_events(&mut self, log_name: &Arc<str>, events: Events, size: usize) -> Result<(), ListError> {
+        let before = self.before.clone();
+        (self.push)(Item { log_name: Arc::clone(log_name), before, events }, size)
     }
 
     fn feed_payload(
         &mut self,
         log_name: &Arc<str>,
-        outer: Chunk,
-        payload: &TransactionPayload<'_>,
-    ) -> Result<(), ListError> {
-        match self.feed_inner(log_name, &outer, payload)? {
-            Ok(()) => Ok(()),
-            Err(error) if self.damage == Damage::Stop => Err(payload_error(log_name, outer.offset(), error)),
-            Err(error) => {
-                let before = self.before.clone();
-                let events = Events::Broken { chunk: outer, error };
-                Ok(self.feed.push(Item { log_name: Arc::clone(log_name), before, events }, 0)?)
-            }
+        payload: LargePayload<'_>,
+        place: Place,
+    ) -> Result<ControlFlow<()>, ListError> {
+        let outer = Outer::new(&payload);
+        match self.range.judge(outer.position, &outer.header, place) {
+            Verdict::Take => {}
+            Verdict::Skip => return Ok(ControlFlow::Continue(())),
+            Verdict::Stop => return Ok(ControlFlow::Break(())),
         }
+        self.push_events(log_name, Events::Large(outer.clone()), 0)?;
+        let mut opener = std::mem::take(&mut self.opener);
+        let fed = match payload.open(&mut opener) {
+            Ok(inner) => self.feed_inner(log_name, inner, &outer),
+            Err(error) => Err(error.into()),
+        };
+        self.opener = opener;
+        match fed {
+            Err(ListError::Log(logs::Error::Payload { error, .. })) if self.walk.damage == Damage::Show => {
+                self.push_events(log_name, Events::Broken { outer, error: error.error }, 0)?;
+            }
+            Err(ListError::Event { error, .. }) if self.walk.damage == Damage::Show => {
+                self.push_events(log_name, Events::Broken { outer, error }, 0)?;
+            }
+            fed => fed?,
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
-    /// Feeds what is inside the payload of a chunk's only event.
     fn feed_inner(
         &mut self,
         log_name: &Arc<str>,
-        outer: &Chunk,
-        payload: &TransactionPayload<'_>,
-    ) -> Result<Result<(), PayloadError>, Stopped> {
-        let end_log_pos = outer.get(0).map_or(0, |event| event.raw.header().next_position);
-        let place = Outer { position: outer.offset(), end: outer.end(), end_log_pos };
-        let format = Arc::new(outer.format().inside_payload());
-        let mut inner = match self.opener.open(payload) {
-            Ok(inner) => inner,
-            Err(error) => return Ok(Err(error)),
-        };
+        mut inner: LargeEvents<'_, '_>,
+        outer: &Outer,
+    ) -> Result<(), ListError> {
+        let format = Arc::new(outer.format.inside_payload());
         let mut first = Inner { number: 0, offset: 0 };
         loop {
             let mut bytes = Vec::with_capacity(CHUNK_SIZE);
-            match inner.next_chunk(CHUNK_SIZE, &mut bytes) {
-                Ok(0) => return Ok(Ok(())),
-                Ok(count) => {
-                    let before = self.before.clone();
-                    self.before.pass(raw_events(&bytes), &format);
-                    let behind = Inner {
-                        number: first.number + count as u64,
-                        offset: first.offset + bytes.len() as u64,
-                    };
-                    let size = bytes.capacity();
-                    let events = Events::Inner { bytes, first, outer: place, format: Arc::clone(&format) };
-                    self.feed.push(Item { log_name: Arc::clone(log_name), before, events }, size)?;
-                    first = behind;
-                }
-                Err(error) => return Ok(Err(error)),
+            let count = inner.next_chunk(CHUNK_SIZE, &mut bytes)?;
+            if count == 0 {
+                break;
             }
+            let before = self.before.clone();
+            self.before.pass(raw_events(&bytes), &format);
+            let behind =
+                Inner { number: first.number + count as u64, offset: first.offset + bytes.len() as u64 };
+            let size = bytes.capacity();
+            let events = Events::Inner { bytes, first, outer: outer.clone(), format: Arc::clone(&format) };
+            (self.push)(Item { log_name: Arc::clone(log_name), before, events }, size)?;
+            first = behind;
+        }
+        let end = inner.finish()?;
+        match (end.checksum, self.walk.checksums) {
+            (Err(error), Checksums::Verify) => Err(event_error(&outer.located(log_name), error)),
+            _ => Ok(()),
         }
     }
 }
 
-/// Is a payload small enough for whoever comes across it?
-fn is_inline(payload: &TransactionPayload<'_>) -> bool {
-    let compressed = payload.payload.len() as u64;
-    let claimed = payload.uncompressed_size.unwrap_or(compressed.saturating_mul(8));
-    compressed.max(claimed) <= PAYLOAD_SIZE_INLINE
+/// How a log ended.
+enum Fed {
+    All,
+    /// Within an event, in a log in use.
+    Torn(logs::Error),
+    /// Nothing behind is wanted.
+    Enough,
 }
 
 /// Events that were cut out of a payload, one behind the other.
@@ -459,55 +570,42 @@ impl<'w, O: Output> Worker<'w, O> {
         }
     }
 
-    fn work(&mut self, item: Item, outlet: &Outlet<'_, O::Part>) -> Result<(), ListError> {
+    fn work(&mut self, item: Item, hand_on: &mut HandOn<'_, O::Part>) -> Result<(), ListError> {
         let Item { log_name, before, events } = item;
-        let mut filling = Filling { part: O::Part::default(), outlet };
+        let mut filling = Filling { part: O::Part::default(), hand_on };
         match events {
-            Events::Log { chunk, payloads } => {
+            Events::Log(chunk) => {
                 self.scene.set(&before, chunk.format());
-                self.put_log(&log_name, &chunk, payloads, &mut filling)?;
+                for index in 0..chunk.len() {
+                    let Some(located) = Located::in_chunk(&log_name, &chunk, index) else { continue };
+                    self.put(&located, &mut filling)?;
+                    if located.header.event_type == EventType::TransactionPayload {
+                        let mut opener = std::mem::take(&mut self.opener);
+                        let put = self.put_payload(&mut opener, &located, &mut filling);
+                        self.opener = opener;
+                        put?;
+                    }
+                }
+            }
+            Events::Large(outer) => {
+                self.scene.set(&before, &outer.format);
+                self.put_event(&outer.located(&log_name), Ok(outer.event()), &mut filling)?;
             }
             Events::Inner { bytes, first, outer, format } => {
                 self.scene.set(&before, &format);
-                let Outer { position, end, end_log_pos } = outer;
+                let outer = outer.located(&log_name);
                 let mut place = first;
                 for raw in raw_events(&bytes) {
-                    let (inner, format) = (Some(place), &*format);
-                    let located =
-                        Located { log_name: &log_name, position, end, inner, end_log_pos, raw, format };
-                    self.put(&located, &mut filling)?;
+                    self.put(&outer.inside(place, raw, &format), &mut filling)?;
                     place = place.behind(&raw);
                 }
             }
-            Events::Broken { chunk, error } => {
-                self.scene.set(&before, chunk.format());
-                if let Some(located) = Located::in_chunk(&log_name, &chunk, 0) {
-                    self.output.put_damaged(&self.scene, &located, error.error, &mut filling.part);
-                }
+            Events::Broken { outer, error } => {
+                self.scene.set(&before, &outer.format);
+                self.output.put_damaged(&self.scene, &outer.located(&log_name), error, &mut filling.part);
             }
         }
         filling.hand_on()
-    }
-
-    fn put_log(
-        &mut self,
-        log_name: &Arc<str>,
-        chunk: &Chunk,
-        payloads: Payloads,
-        filling: &mut Filling<'_, O>,
-    ) -> Result<(), ListError> {
-        for index in 0..chunk.len() {
-            let Some(located) = Located::in_chunk(log_name, chunk, index) else { continue };
-            self.put(&located, filling)?;
-            let by_feeder = payloads == Payloads::LastByFeeder && index + 1 == chunk.len();
-            if located.raw.event_type() == EventType::TransactionPayload && !by_feeder {
-                let mut opener = std::mem::take(&mut self.opener);
-                let put = self.put_payload(&mut opener, &located, filling);
-                self.opener = opener;
-                put?;
-            }
-        }
-        Ok(())
     }
 
     /// The events inside a payload.
@@ -518,7 +616,10 @@ impl<'w, O: Output> Worker<'w, O> {
         filling: &mut Filling<'_, O>,
     ) -> Result<(), ListError> {
         // What cannot be decoded has been complained about by now.
-        let Ok(Event::TransactionPayload(payload)) = outer.raw.decode(outer.format) else { return Ok(()) };
+        let Some(Ok(Event::TransactionPayload(payload))) = outer.raw.map(|raw| raw.decode(outer.format))
+        else {
+            return Ok(());
+        };
         let format = outer.format.inside_payload();
         let mut inner = match opener.open(&payload) {
             Ok(inner) => inner,
@@ -528,7 +629,7 @@ impl<'w, O: Output> Worker<'w, O> {
         loop {
             match inner.next_event() {
                 Ok(Some(raw)) => {
-                    self.put(&Located { inner: Some(place), raw, format: &format, ..*outer }, filling)?;
+                    self.put(&outer.inside(place, raw, &format), filling)?;
                     place = place.behind(&raw);
                 }
                 Ok(None) => return Ok(()),
@@ -556,15 +657,33 @@ impl<'w, O: Output> Worker<'w, O> {
     }
 
     fn put(&mut self, located: &Located<'_>, filling: &mut Filling<'_, O>) -> Result<(), ListError> {
-        self.scene.id = transaction_at(&located.raw, located.format, self.scene.id);
-        let put = self.decode(located).and_then(|event| match located.raw.event_type().decompressed() {
-            None => self.output.put(&mut self.own, &mut self.scene, located, &event, &mut filling.part),
+        let Some(raw) = located.raw else { return Ok(()) };
+        self.scene.id = transaction_at(&raw, located.format, self.scene.id);
+        match raw.event_type().decompressed() {
+            None => self.put_event(located, self.decode(&raw, located.format), filling)?,
             Some(_) => {
-                self.plain.clear();
-                located.raw.decompress_mariadb(located.format, EVENT_SIZE_MAX, &mut self.plain)?;
-                let plain = RawEvent::new(&self.plain, located.raw.checksum())?.decode(located.format)?;
-                self.output.put(&mut self.own, &mut self.scene, located, &plain, &mut filling.part)
+                let mut plain = std::mem::take(&mut self.plain);
+                plain.clear();
+                let event = self.decompress(&raw, located.format, &mut plain);
+                let put = self.put_event(located, event, filling);
+                self.plain = plain;
+                put?;
             }
+        }
+        if ends_statement(&raw, located.format) {
+            self.scene.tables.end();
+        }
+        Ok(())
+    }
+
+    fn put_event(
+        &mut self,
+        located: &Located<'_>,
+        event: Result<Event<'_>, DecodeError>,
+        filling: &mut Filling<'_, O>,
+    ) -> Result<(), ListError> {
+        let put = event.and_then(|event| {
+            self.output.put(&mut self.own, &mut self.scene, located, &event, &mut filling.part)
         });
         if let Err(error) = put {
             match self.walk.damage {
@@ -575,30 +694,37 @@ impl<'w, O: Output> Worker<'w, O> {
                 Damage::Show => self.output.put_damaged(&self.scene, located, error, &mut filling.part),
             }
         }
-        if ends_statement(&located.raw, located.format) {
-            self.scene.tables.end();
-        }
         match O::size(&filling.part) > PART_SIZE {
             true => filling.hand_on(),
             false => Ok(()),
         }
     }
 
-    fn decode<'a>(&self, located: &Located<'a>) -> Result<Event<'a>, DecodeError> {
+    fn decode<'a>(&self, raw: &RawEvent<'a>, format: &Format) -> Result<Event<'a>, DecodeError> {
         if self.walk.checksums == Checksums::Verify {
-            located.raw.verify()?;
+            raw.verify()?;
         }
-        let event = located.raw.decode(located.format)?;
-        let header = located.raw.header();
-        match event {
+        match raw.decode(format)? {
             // Who does not know an event may pass over it only if it says so.
-            Event::Unknown(_) if !header.flags.contains(Flags::IGNORABLE) => {
-                let found = u64::from(header.event_type.code());
+            Event::Unknown(event) if !raw.header().flags.contains(Flags::IGNORABLE) => {
+                let (field, found) = ("event type", u64::from(event.code));
                 let wanted = "a known one, as the event is not flagged ignorable";
-                Err(DecodeError::new(4, Reason::Unexpected { field: "event type", found, wanted }))
+                Err(DecodeError::new(4, Reason::Unexpected { field, found, wanted }))
             }
             event => Ok(event),
         }
+    }
+
+    /// A compressed event of MariaDB.
+    fn decompress<'p>(
+        &self,
+        raw: &RawEvent<'_>,
+        format: &Format,
+        plain: &'p mut Vec<u8>,
+    ) -> Result<Event<'p>, DecodeError> {
+        self.decode(raw, format)?;
+        raw.decompress_mariadb(format, EVENT_SIZE_MAX, plain)?;
+        RawEvent::new(plain, raw.checksum())?.decode(format)
     }
 }
 
@@ -611,10 +737,13 @@ fn event_error(located: &Located<'_>, error: DecodeError) -> ListError {
     }
 }
 
+/// Hands on a part.
+type HandOn<'h, Part> = dyn FnMut(Part) -> Result<(), ListError> + 'h;
+
 /// A part that is being filled, and where it goes.
-struct Filling<'o, O: Output> {
+struct Filling<'f, O: Output> {
     part: O::Part,
-    outlet: &'o Outlet<'o, O::Part>,
+    hand_on: &'f mut HandOn<'f, O::Part>,
 }
 
 impl<O: Output> Filling<'_, O> {
@@ -622,7 +751,7 @@ impl<O: Output> Filling<'_, O> {
         let part = std::mem::take(&mut self.part);
         match O::size(&part) {
             0 => Ok(()),
-            size => Ok(self.outlet.push(part, size)?),
+            _ => (self.hand_on)(part),
         }
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn put(
         Event::GtidTagged(event) => put_gtid_tagged(object, event),
         Event::PreviousGtids(event) => put_gtids(object, event.set)?,
         Event::RowsQuery(event) => object.text_or_bytes("sql", event.sql),
-        Event::TransactionPayload(event) => put_payload(object, event),
+        Event::TransactionPayload(event) => put_payload(object, located, event),
         Event::Rotate(event) => {
             object.text_or_bytes("next_log_name", event.file);
             object.uint("next_pos", event.position);
@@ -288,12 +288,12 @@ fn put_gtids(object: &mut Object<'_>, set: &[u8]) -> Result<(), DecodeError> {
     Ok(())
 }
 
-fn put_payload(object: &mut Object<'_>, event: &TransactionPayload<'_>) {
+fn put_payload(object: &mut Object<'_>, located: &Located<'_>, event: &TransactionPayload<'_>) {
     match event.compression {
         PayloadCompression::Unknown(code) => object.uint("compression", code),
         known => object.plain("compression", known.name()),
     }
-    object.uint("payload_size", event.payload.len() as u64);
+    object.uint("payload_size", located.payload_size.unwrap_or(event.payload.len() as u64));
     if let Some(size) = event.uncompressed_size {
         object.uint("uncompressed_size", size);
     }

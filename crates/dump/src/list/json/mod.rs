@@ -66,7 +66,9 @@ impl Output for JsonLines<'_> {
         let mut line = Object::open(part);
         worker.put_head(located, &mut line);
         line.text("error", error.to_string());
-        line.bytes("body", located.raw.body());
+        if let Some(raw) = located.raw {
+            line.bytes("body", raw.body());
+        }
         line.close();
         part.push(b'\n');
     }
@@ -111,7 +113,7 @@ impl Worker {
 
     /// What every line has.
     fn put_head(&self, located: &Located<'_>, line: &mut Object<'_>) {
-        let header = located.raw.header();
+        let header = &located.header;
         line.value("log_name").extend_from_slice(&self.log_name_text);
         line.uint("pos", located.position);
         line.uint("end_log_pos", located.end_log_pos);
@@ -132,7 +134,7 @@ impl Worker {
         if header.flags.0 != 0 {
             put_flags(line, "header_flags", &HEADER_FLAGS, header.flags.0);
         }
-        if let Some(checksum) = located.raw.checksum_stored() {
+        if let Some(checksum) = located.raw.and_then(|raw| raw.checksum_stored()) {
             line.hex("checksum", checksum);
         }
         if !self.id_text.is_empty() {
