@@ -1,12 +1,13 @@
 //! What is to be printed, in order, with the heavy parts still to be worked out: by any thread, in any order.
 
-use std::mem::take;
+use std::mem::replace;
 use std::sync::Arc;
 
 use binlog::{Checksum, Event, Format, RawEvent};
 
 use crate::base64::{LINE_BYTES, put_lines};
 use crate::event_ref::EventRef;
+use crate::pipeline::Spare;
 use crate::rows_text::{TableText, put_rows};
 
 /// Lines of base64 that are made between two looks at how much there is.
@@ -72,14 +73,16 @@ impl Batch {
     /// Works it out, and hands on the text in parts of about `part_size` bytes.
     pub(crate) fn write<E>(
         self,
+        spare: &Spare,
         part_size: usize,
         mut hand_on: impl FnMut(Vec<u8>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Self { text, steps, .. } = self;
-        if steps.is_empty() {
-            return if text.is_empty() { Ok(()) } else { hand_on(text) };
-        }
-        let mut out = Vec::with_capacity(text.len() + part_size / 4);
+        let mut hand_on_if_full = |out: &mut Vec<u8>| match out.len() >= part_size {
+            true => hand_on(replace(out, spare.take())),
+            false => Ok(()),
+        };
+        let mut out = spare.take();
         let mut start = 0;
         for step in steps {
             out.extend_from_slice(&text[start..step.text_end]);
@@ -89,28 +92,17 @@ impl Batch {
                     // Whole lines at a time: one event can be a gigabyte.
                     for piece in event.chunks(LINES_AT_ONCE * LINE_BYTES) {
                         put_lines(&mut out, piece);
-                        hand_on_if_full(&mut out, part_size, &mut hand_on)?;
+                        hand_on_if_full(&mut out)?;
                     }
                 }
                 Work::Rows(rows) => {
                     rows.put(&mut out);
-                    hand_on_if_full(&mut out, part_size, &mut hand_on)?;
+                    hand_on_if_full(&mut out)?;
                 }
             }
         }
         out.extend_from_slice(&text[start..]);
-        if out.is_empty() { Ok(()) } else { hand_on(out) }
-    }
-}
-
-fn hand_on_if_full<E>(
-    out: &mut Vec<u8>,
-    part_size: usize,
-    hand_on: &mut impl FnMut(Vec<u8>) -> Result<(), E>,
-) -> Result<(), E> {
-    match out.len() >= part_size {
-        true => hand_on(take(out)),
-        false => Ok(()),
+        hand_on(out)
     }
 }
 

@@ -2,22 +2,18 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::ops::ControlFlow;
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use logs::ordered::{Bounds, Feed, Outlet, Stopped, ordered};
-
-use crate::batch::Batch;
-use crate::dump::{Dump, Halt};
 use crate::errno::os_error;
 use crate::local_time::local_zone;
 use crate::options::files::{Choice, Loaded, Surroundings};
 use crate::options::table::{MYSQLBINLOG, OURS, Spec, Which};
 use crate::options::{Exit, Parser, Values, files, help};
+use crate::pipeline::{self, Ended};
 use crate::settings::{Heeded, Remote, Settings, Show};
 use crate::talk::Talk;
 
@@ -163,29 +159,6 @@ fn create(name: &[u8], talk: &mut Talk<'_>) -> Result<File, Exit> {
     })
 }
 
-/// Text is handed on in parts of so many bytes.
-const PART_SIZE: usize = 1 << 20;
-
-/// Events to be formatted, and formatted text, in bytes, between the threads.
-const MEMORY: usize = 64 << 20;
-
-/// Why a dump ends early.
-enum Ended {
-    /// It failed, and has said so.
-    Failed,
-    /// The output cannot be written.
-    Output(io::Error),
-    /// Nobody wants more.
-    Stopped,
-}
-
-impl From<Stopped> for Ended {
-    fn from(Stopped: Stopped) -> Self {
-        Self::Stopped
-    }
-}
-
-/// Goes over the logs in one thread, formats in others, and writes in this one.
 fn dump(
     settings: &Settings,
     files: &[Vec<u8>],
@@ -193,34 +166,8 @@ fn dump(
     output: &mut (dyn Write + Send),
     mut talk: Talk<'_>,
 ) -> Result<(), Exit> {
-    let mut bounds = Bounds::with_bytes(MEMORY);
-    if let Some(jobs) = settings.jobs {
-        bounds.workers = jobs;
-    }
-    let talk_inside = &mut talk;
-    let feed = move |feed: &Feed<'_, Batch>| {
-        let mut hand_on = |batch: Batch| {
-            let size = batch.size();
-            feed.push(batch, size).map_err(|Stopped| Halt::Unwanted)
-        };
-        Dump::new(settings, talk_inside, &mut hand_on).run(files, input).map_err(|halt| match halt {
-            Halt::Failed => Ended::Failed,
-            Halt::Unwanted => Ended::Stopped,
-        })
-    };
-    let work = |(): &mut (), batch: Batch, outlet: &Outlet<'_, Vec<u8>>| {
-        batch.write(PART_SIZE, |part| {
-            let size = part.len();
-            outlet.push(part, size).map_err(Ended::from)
-        })
-    };
-    let take = |part: Vec<u8>| match output.write_all(&part) {
-        Ok(()) => Ok(ControlFlow::Continue(())),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
-        Err(error) => Err(Ended::Output(error)),
-    };
-    match ordered(bounds, feed, || (), work, take) {
-        Ok(()) | Err(Ended::Stopped) => Ok(()),
+    match pipeline::run(settings, files, input, output, &mut talk) {
+        Ok(()) | Err(Ended::Unwanted) => Ok(()),
         Err(Ended::Failed) => Err(Exit::FAILURE),
         Err(Ended::Output(error)) => {
             talk.error(&[b"Error writing event to file. (", &os_error(&error), b")"]);

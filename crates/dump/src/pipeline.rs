@@ -1,0 +1,158 @@
+//! Runs a dump: one thread goes over the events, others work out the text of what it leaves to them, the caller's
+//! writes. The text leaves in order, and memory stays bounded whatever the logs hold.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
+use std::thread::available_parallelism;
+
+use logs::ordered::{Bounds, Stopped, ordered};
+
+use crate::batch::Batch;
+use crate::dump::{Dump, Halt};
+use crate::settings::Settings;
+use crate::talk::Talk;
+
+/// Text is handed on in parts of about so many bytes: small enough to stay in a core's own cache.
+const PART_SIZE: usize = 256 << 10;
+
+/// Bytes of events and text between the threads.
+const BETWEEN_MAX: usize = 16 << 20;
+
+/// Why a dump ends early.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// It failed, and has said so.
+    Failed,
+    /// The output cannot be written.
+    Output(io::Error),
+    /// Nobody wants more.
+    Unwanted,
+}
+
+impl From<Halt> for Ended {
+    fn from(halt: Halt) -> Self {
+        match halt {
+            Halt::Failed => Self::Failed,
+            Halt::Unwanted => Self::Unwanted,
+        }
+    }
+}
+
+impl From<Stopped> for Ended {
+    fn from(Stopped: Stopped) -> Self {
+        Self::Unwanted
+    }
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Self::Unwanted,
+            _ => Self::Output(error),
+        }
+    }
+}
+
+/// Dumps all logs to `output`.
+pub(crate) fn run(
+    settings: &Settings,
+    names: &[Vec<u8>],
+    input: &mut (dyn Read + Send),
+    output: &mut (dyn Write + Send),
+    talk: &mut Talk<'_>,
+) -> Result<(), Ended> {
+    let spare = Spare::default();
+    let mut write = |part: Vec<u8>| {
+        output.write_all(&part)?;
+        spare.put_back(part);
+        Ok(())
+    };
+    match settings.jobs.map_or_else(available_parallelism, Ok) {
+        Ok(jobs) if jobs > NonZeroUsize::MIN => {
+            run_in_parallel(jobs, settings, names, input, &mut write, talk, &spare)
+        }
+        _ => run_alone(settings, names, input, &mut write, talk, &spare),
+    }
+}
+
+/// Writes one part of the text.
+type WritePart<'w> = &'w mut dyn FnMut(Vec<u8>) -> Result<(), Ended>;
+
+fn run_alone(
+    settings: &Settings,
+    names: &[Vec<u8>],
+    input: &mut (dyn Read + Send),
+    write: WritePart<'_>,
+    talk: &mut Talk<'_>,
+    spare: &Spare,
+) -> Result<(), Ended> {
+    let mut failed = None;
+    let mut hand_on = |batch: Batch| {
+        batch.write(spare, PART_SIZE, &mut *write).map_err(|ended| {
+            failed = Some(ended);
+            Halt::Unwanted
+        })
+    };
+    let outcome = Dump::new(settings, talk, &mut hand_on).run(names, input);
+    outcome.map_err(|halt| failed.unwrap_or(halt.into()))
+}
+
+fn run_in_parallel(
+    jobs: NonZeroUsize,
+    settings: &Settings,
+    names: &[Vec<u8>],
+    input: &mut (dyn Read + Send),
+    write: WritePart<'_>,
+    talk: &mut Talk<'_>,
+    spare: &Spare,
+) -> Result<(), Ended> {
+    ordered(
+        Bounds { workers: jobs, bytes: BETWEEN_MAX },
+        |feed| {
+            let mut hand_on = |batch: Batch| {
+                let size = batch.size();
+                feed.push(batch, size).map_err(|Stopped| Halt::Unwanted)
+            };
+            Dump::new(settings, talk, &mut hand_on).run(names, input).map_err(Ended::from)
+        },
+        || (),
+        |(), batch, outlet| {
+            batch.write(spare, PART_SIZE, |part| {
+                let size = part.len();
+                outlet.push(part, size).map_err(Ended::from)
+            })
+        },
+        |part| write(part).map(ControlFlow::Continue),
+    )
+}
+
+/// Buffers whose text has been written, to be filled again: memory that is in the caches already.
+#[derive(Default)]
+pub(crate) struct Spare {
+    buffers: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Spare {
+    /// More are not kept.
+    const COUNT_MAX: usize = 32;
+
+    /// An empty buffer.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        let spare = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        spare.unwrap_or_else(|| Vec::with_capacity(2 * PART_SIZE))
+    }
+
+    /// Keeps a buffer, unless it has become large.
+    pub(crate) fn put_back(&self, mut buffer: Vec<u8>) {
+        if buffer.capacity() > 4 * PART_SIZE {
+            return;
+        }
+        buffer.clear();
+        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        if buffers.len() < Self::COUNT_MAX {
+            buffers.push(buffer);
+        }
+    }
+}
