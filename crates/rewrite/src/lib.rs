@@ -1,5 +1,6 @@
 //! Binary logs in, binary logs out: compress their transactions, or open them again.
 //!
+//! [`rewrite_file`] does that to a file, in its place or beside it: the old one is there until the new one is whole.
 //! [`rewrite`] reads one log and writes another with the same transactions: what a server reads of both is the same.
 //! Whole transactions are worked on in parallel and leave in order, in bounded memory.
 //!
@@ -10,8 +11,11 @@
 //! What this crate never does: change a log that it reads, talk to a server, or drop an event.
 #![forbid(unsafe_code)]
 
+mod encrypt;
 mod error;
 mod feed;
+mod file;
+mod meaning;
 mod place;
 mod replace;
 mod tally;
@@ -24,6 +28,10 @@ use logs::LogReader;
 use logs::ordered::{Bounds, ordered};
 
 pub use crate::error::Error;
+pub use crate::file::{
+    Check, FileJob, FileOutcome, FileReport, Sealing, Trial, positions_path, rewrite_file,
+};
+pub use crate::meaning::{Meaning, meaning};
 pub use crate::replace::{Replacement, Synced};
 pub use crate::tally::{Moved, Tally, Timing};
 

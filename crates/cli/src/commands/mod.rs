@@ -3,6 +3,7 @@
 pub(crate) mod completions;
 pub(crate) mod dump;
 pub(crate) mod man;
+pub(crate) mod rewrite;
 pub(crate) mod stats;
 pub(crate) mod verify;
 
@@ -12,7 +13,9 @@ use crate::exit::Outcome;
 /// Does what was asked for.
 pub(crate) fn run(cli: Cli) -> Outcome {
     match cli.command {
+        Command::Compress(command) => rewrite::compress(&command, &cli.global),
         Command::Completions(command) => completions::run(&command),
+        Command::Decompress(command) => rewrite::decompress(&command, &cli.global),
         Command::Dump(command) => dump::run(command),
         Command::Man(command) => man::run(&command),
         Command::Stats(command) => stats::run(&command, &cli.global),

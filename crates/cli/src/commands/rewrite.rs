@@ -1,0 +1,269 @@
+//! `bintide compress` and `bintide decompress`: logs in, logs out.
+
+mod text;
+
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use binlog::Level;
+use binlog::encryption::Keyring;
+use clap::Args;
+use logs::LogReader;
+use logs::ordered::Bounds;
+use rewrite::{
+    Action, Check, Compressed, Compression, FileJob, FileOutcome, FileReport, Keep, Sealing, Tally, Trial,
+    rewrite_file,
+};
+
+use crate::args::Global;
+use crate::exit::{Advice, Failure, Outcome, Verdict};
+use crate::inputs::{Inputs, Place};
+use crate::interrupt;
+use crate::progress::Progress;
+use crate::screen::Style;
+
+pub(crate) const COMPRESS_EXAMPLES: &str = "\
+Examples:
+  Compress what a server wrote plain, in place, and compare before each file
+  is replaced:
+      bintide compress --verify /backup/binlog.0000*
+  What would level 10 save?
+      bintide compress --dry-run --level 10 binlog.000012
+  Beside the originals, exactly as the server would have done it:
+      bintide compress --like-server --output /backup/small binlog.0000*
+
+A compressed log is still a binary log: mysqlbinlog and replicas since MySQL
+8.0.20 read it. Owner, mode and modification time stay; beside each file goes
+FILE.positions, a line a transaction: where it started, where it starts now.
+Interrupt it at any time and run it again: what is done is passed over.";
+
+pub(crate) const DECOMPRESS_EXAMPLES: &str = "\
+Examples:
+  For a reader that knows no compressed transactions:
+      bintide decompress --output plain binlog.0000*
+  In place:
+      bintide decompress binlog.000012
+
+What a server wrote plain and bintide compressed comes back byte for byte.";
+
+/// Arguments of `bintide compress`.
+#[derive(Args, Debug)]
+pub(crate) struct Compress {
+    #[command(flatten)]
+    inputs: Inputs,
+    #[command(flatten)]
+    common: Common,
+    /// How hard to try, as binlog_transaction_compression_level_zstd: 1 to 22.
+    #[arg(long, short, default_value = "3", value_parser = level)]
+    level: Level,
+    /// Leave a transaction plain that would not become smaller by this many percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
+    min_gain: u8,
+    /// Compress what a server would, also what becomes larger.
+    #[arg(long, conflicts_with = "min_gain")]
+    like_server: bool,
+    /// Compress again what is compressed already.
+    #[arg(long)]
+    recompress: bool,
+    /// Leave a transaction plain whose payload would be larger: the replicas' replica_max_allowed_packet, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    event_size_max: u32,
+}
+
+/// Arguments of `bintide decompress`.
+#[derive(Args, Debug)]
+pub(crate) struct Decompress {
+    #[command(flatten)]
+    inputs: Inputs,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What both have.
+#[derive(Args, Debug)]
+struct Common {
+    /// Write the new logs to this directory instead of in place of the old ones.
+    #[arg(long, short, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Do the work, say what it comes to, and write nothing.
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    /// Read each new log again and compare before it takes its place.
+    #[arg(long)]
+    verify: bool,
+    /// Change logs that are in use, in a running server's directory.
+    #[arg(long)]
+    live: bool,
+    /// What opens encrypted logs: the data file of component_keyring_file, or of the old keyring_file.
+    #[arg(long, value_name = "FILE")]
+    keyring: Option<PathBuf>,
+    /// Write logs that were encrypted in the open.
+    #[arg(long)]
+    plain: bool,
+    /// How many threads work; default: one a core.
+    #[arg(long, value_name = "COUNT")]
+    jobs: Option<NonZeroUsize>,
+    /// Print the outcome as one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One file, and what became of it.
+struct Done {
+    path: PathBuf,
+    end: Finish,
+}
+
+enum Finish {
+    Rewritten(Box<FileReport>),
+    /// A server still writes to it.
+    InUse,
+}
+
+pub(crate) fn compress(command: &Compress, global: &Global) -> Outcome {
+    let keep = match command.like_server {
+        true => Keep::None,
+        false => Keep::GainBelow(command.min_gain),
+    };
+    let compressed = if command.recompress { Compressed::Again } else { Compressed::Pass };
+    let Compress { level, event_size_max, .. } = *command;
+    let action = Action::Compress(Compression { level, keep, compressed, event_size_max });
+    run(action, &command.inputs, &command.common, global)
+}
+
+pub(crate) fn decompress(command: &Decompress, global: &Global) -> Outcome {
+    run(Action::Decompress, &command.inputs, &command.common, global)
+}
+
+/// Bytes on their way through the threads.
+const BYTES_UNDER_WAY: usize = 64 << 20;
+
+fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Outcome {
+    let found = inputs.find()?;
+    let files = files(&found.places)?;
+    let keyring = common.keyring.as_ref().map(logs::read_keyring).transpose();
+    let keyring = keyring.map_err(|error| Failure::NotBegun(error.into()))?.map(Arc::new);
+    if let Some(output) = &common.output {
+        let made =
+            std::fs::create_dir_all(output).with_context(|| format!("could not make {}", output.display()));
+        made.map_err(Failure::NotBegun)?;
+    }
+    let mut progress = Progress::new(global, found.bytes_total);
+    let mut bytes_done = 0;
+    let mut all = Vec::new();
+    for path in files {
+        if interrupt::requested() {
+            break;
+        }
+        let size = std::fs::metadata(path).map_or(0, |data| data.len());
+        let end = one(action, path, common, keyring.as_ref(), &mut |done| progress.at(bytes_done + done))?;
+        bytes_done += size;
+        all.push(Done { path: path.clone(), end });
+    }
+    drop(progress);
+    print(&all, common, global)
+}
+
+fn files(places: &[Place]) -> Result<Vec<&PathBuf>, Failure> {
+    let paths = places.iter().map(|place| match place {
+        Place::File(path) => Ok(path),
+        Place::Stdin => Err(Failure::NotBegun(anyhow!(
+            "standard input cannot be read twice, as large transactions need; give a file"
+        ))),
+    });
+    paths.collect()
+}
+
+fn one(
+    action: Action,
+    path: &Path,
+    common: &Common,
+    keyring: Option<&Arc<Keyring>>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Finish, Failure> {
+    let target = match (&common.output, path.file_name()) {
+        (Some(output), Some(name)) => output.join(name),
+        _ => path.to_owned(),
+    };
+    let in_place = target == path;
+    if in_place && !common.dry_run && !common.live && is_in_use(path, keyring)? {
+        return Ok(Finish::InUse);
+    }
+    let workers = common.jobs.or_else(|| std::thread::available_parallelism().ok());
+    let job = FileJob {
+        source: path,
+        target: &target,
+        action,
+        bounds: Bounds { workers: workers.unwrap_or(NonZeroUsize::MIN), bytes: BYTES_UNDER_WAY },
+        keyring: keyring.cloned(),
+        sealing: if common.plain { Sealing::Plain } else { Sealing::AsBefore },
+        check: if common.verify { Check::Meaning } else { Check::Nothing },
+        trial: if common.dry_run { Trial::DryRun } else { Trial::No },
+    };
+    let done = rewrite_file(&job, progress);
+    let done = done.map_err(|error| {
+        anyhow::Error::new(error).context(Advice("bintide verify shows what is wrong with it"))
+    });
+    Ok(Finish::Rewritten(Box::new(done?)))
+}
+
+/// Does a server still write to it? Its format description says so, or some process has the file open.
+fn is_in_use(path: &Path, keyring: Option<&Arc<Keyring>>) -> Result<bool, Failure> {
+    let mut reader = LogReader::open(path).map_err(anyhow::Error::from)?;
+    if let Some(keyring) = keyring {
+        reader = reader.with_keyring(Arc::clone(keyring));
+    }
+    reader.next_event().map_err(anyhow::Error::from)?;
+    Ok(reader.in_use() || is_open_elsewhere(path))
+}
+
+/// Where the system tells which files processes have open, as far as this user may know.
+fn is_open_elsewhere(path: &Path) -> bool {
+    let Ok(path) = path.canonicalize() else { return false };
+    let own = std::process::id().to_string();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let others = processes.filter(|process| process.file_name().to_str().is_some_and(|name| name != own));
+    let open = others
+        .flat_map(|process| std::fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten());
+    open.into_iter().any(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == path))
+}
+
+fn print(all: &[Done], common: &Common, global: &Global) -> Outcome {
+    let mut out = io::stdout().lock();
+    match common.json {
+        true => {
+            serde_json::to_writer_pretty(&mut out, &text::json(all)).map_err(io::Error::from)?;
+            out.write_all(b"\n")?;
+        }
+        false => out.write_all(text::render(all, Style::new(global.color.on_stdout())).as_bytes())?,
+    }
+    Ok(Verdict::Fine)
+}
+
+fn total(all: &[Done]) -> Tally {
+    let mut sum = Tally::default();
+    for done in all {
+        if let Finish::Rewritten(file) = &done.end {
+            sum.add(&file.report.tally);
+        }
+    }
+    sum
+}
+
+const fn outcome(end: &Finish) -> &'static str {
+    match end {
+        Finish::InUse => "in use, left alone",
+        Finish::Rewritten(file) => match file.outcome {
+            FileOutcome::Written => "written",
+            FileOutcome::Unchanged => "unchanged",
+            FileOutcome::Tried => "not written",
+        },
+    }
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    text.parse().ok().and_then(Level::new).ok_or_else(|| "a level is a number from 1 to 22".to_owned())
+}

@@ -1,0 +1,138 @@
+//! How the outcome of `bintide compress` and `decompress` looks.
+
+use std::time::Duration;
+
+use rewrite::{Tally, Timing};
+use serde_json::{Value, json};
+
+use super::{Done, Finish, outcome, total};
+use crate::screen::{Style, lines};
+use crate::units;
+
+pub(super) fn render(all: &[Done], style: Style) -> String {
+    let mut table = style.table(&["log", ">before", ">after", ">saved", ">transactions", ">changed", ""]);
+    for Done { path, end } in all {
+        let name = path.display().to_string();
+        match end {
+            Finish::InUse => table.add_row([&name, "", "", "", "", "", outcome(end)]),
+            Finish::Rewritten(file) => table.add_row(row(&name, &file.report.tally, outcome(end))),
+        };
+    }
+    let sum = total(all);
+    if all.len() > 1 {
+        table.add_row(row("together", &sum, ""));
+    }
+    let mut text = lines(&table);
+    text.push_str(&reasons(&sum, style));
+    text.push_str(&times(&sum));
+    text
+}
+
+fn row(name: &str, tally: &Tally, outcome: &str) -> [String; 7] {
+    [
+        name.to_owned(),
+        units::bytes(tally.bytes_before),
+        units::bytes(tally.bytes_after),
+        saved(tally.bytes_before, tally.bytes_after),
+        units::count(tally.transactions),
+        units::count(tally.compressed + tally.opened),
+        outcome.to_owned(),
+    ]
+}
+
+fn saved(before: u64, after: u64) -> String {
+    match before {
+        0 => String::new(),
+        _ => format!("{:.1}%", 100.0 * (1.0 - after as f64 / before as f64)),
+    }
+}
+
+/// Which transactions stayed as they were, and why.
+fn reasons(sum: &Tally, style: Style) -> String {
+    let mut table = style.table(&["stayed as they were", ">transactions", ">bytes"]);
+    for (reason, (count, bytes)) in &sum.refused {
+        table.add_row([reason.to_string(), units::count(*count), units::bytes(*bytes)]);
+    }
+    for (reason, count) in
+        [("it would not pay", sum.not_worth_it), ("the payload is too large", sum.too_large)]
+    {
+        if count > 0 {
+            table.add_row([reason.to_owned(), units::count(count), String::new()]);
+        }
+    }
+    match table.row_iter().next() {
+        Some(_) => format!("\n{}", lines(&table)),
+        None => String::new(),
+    }
+}
+
+fn times(sum: &Tally) -> String {
+    let line = |what: &str, timing: &Timing| match timing.count {
+        0 => String::new(),
+        _ => format!(
+            "{what} took {} in all: {} on average, {} at least, {} at most\n",
+            seconds(timing.total),
+            seconds(timing.avg()),
+            seconds(timing.min),
+            seconds(timing.max)
+        ),
+    };
+    let text = line("compressing", &sum.compressing) + &line("opening", &sum.opening);
+    if text.is_empty() { text } else { format!("\n{text}") }
+}
+
+fn seconds(time: Duration) -> String {
+    match time.as_secs_f64() {
+        long @ 1.0.. => format!("{long:.1} s"),
+        middle @ 0.001.. => format!("{:.1} ms", middle * 1e3),
+        short => format!("{:.1} µs", short * 1e6),
+    }
+}
+
+pub(super) fn json(all: &[Done]) -> Value {
+    let logs: Vec<Value> = all
+        .iter()
+        .map(|done| match &done.end {
+            Finish::InUse => json!({ "log": done.path, "outcome": outcome(&done.end) }),
+            Finish::Rewritten(file) => {
+                let mut value = tally(&file.report.tally);
+                value["log"] = json!(done.path);
+                value["outcome"] = json!(outcome(&done.end));
+                value
+            }
+        })
+        .collect();
+    json!({ "logs": logs, "together": tally(&total(all)) })
+}
+
+fn tally(tally: &Tally) -> Value {
+    let refused: Vec<Value> = tally
+        .refused
+        .iter()
+        .map(|(reason, (count, bytes))| json!({ "reason": reason.to_string(), "transactions": count, "bytes": bytes }))
+        .collect();
+    json!({
+        "bytes_before": tally.bytes_before,
+        "bytes_after": tally.bytes_after,
+        "transactions": tally.transactions,
+        "compressed": tally.compressed,
+        "opened": tally.opened,
+        "not_worth_it": tally.not_worth_it,
+        "too_large": tally.too_large,
+        "refused": refused,
+        "inner_bytes": tally.inner_bytes,
+        "payload_bytes": tally.payload_bytes,
+        "compressing": timing(&tally.compressing),
+        "opening": timing(&tally.opening),
+    })
+}
+
+fn timing(timing: &Timing) -> Value {
+    json!({
+        "count": timing.count,
+        "total_ns": timing.total.as_nanos() as u64,
+        "min_ns": timing.min.as_nanos() as u64,
+        "avg_ns": timing.avg().as_nanos() as u64,
+        "max_ns": timing.max.as_nanos() as u64,
+    })
+}

@@ -1,0 +1,193 @@
+//! Rewrites one file, in its place or beside it.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use binlog::MAGIC_ENCRYPTED;
+use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, Keyring};
+use logs::LogReader;
+use logs::ordered::Bounds;
+
+use crate::encrypt::EncryptedWriter;
+use crate::error::{At, Error};
+use crate::meaning::meaning;
+use crate::replace::Replacement;
+use crate::tally::Moved;
+use crate::{Action, Report, rewrite};
+
+/// One file to be rewritten.
+#[derive(Clone, Debug)]
+pub struct FileJob<'p> {
+    /// The log.
+    pub source: &'p Path,
+    /// Where the new one goes: the same place, or another.
+    pub target: &'p Path,
+    /// What is done to its transactions.
+    pub action: Action,
+    /// How much of the machine it may take.
+    pub bounds: Bounds,
+    /// What opens it, should it be encrypted.
+    pub keyring: Option<Arc<Keyring>>,
+    /// Whether what was encrypted is encrypted again.
+    pub sealing: Sealing,
+    /// Whether the new log is read again before it is put in its place.
+    pub check: Check,
+    /// Whether anything is written.
+    pub trial: Trial,
+}
+
+/// Is what was encrypted encrypted again?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sealing {
+    /// Yes: under a new password of its own, and the same key.
+    AsBefore,
+    /// No: it comes out in the open.
+    Plain,
+}
+
+/// Is the new log read again, and compared, before it is put in its place?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// Yes.
+    Meaning,
+    /// No.
+    Nothing,
+}
+
+/// Is anything written?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trial {
+    /// Yes.
+    No,
+    /// No: the work is done and its outcome thrown away.
+    DryRun,
+}
+
+/// What became of a file.
+#[derive(Clone, Debug)]
+pub struct FileReport {
+    /// Transactions and bytes.
+    pub report: Report,
+    /// What is on disk now.
+    pub outcome: FileOutcome,
+}
+
+/// What is on disk now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileOutcome {
+    /// The new log, in its place.
+    Written,
+    /// The old one: there was nothing to do.
+    Unchanged,
+    /// The old one: nothing was to be written.
+    Tried,
+}
+
+/// Rewrites one file. The old one is there until the new one is whole, on disk and, if asked for, compared. Beside it
+/// goes a list of where each transaction started and where it starts now: the log's name with `.positions` behind it.
+///
+/// # Errors
+///
+/// As [`rewrite`], and when the system refuses; then the old file is as it was.
+pub fn rewrite_file(job: &FileJob<'_>, progress: &mut dyn FnMut(u64)) -> Result<FileReport, Error> {
+    if job.trial == Trial::DryRun {
+        let report = run(job, io::sink(), &mut |moved| progress(moved.before))?;
+        return Ok(FileReport { report, outcome: FileOutcome::Tried });
+    }
+    let mut log = Replacement::begin(job.target)?;
+    let mut positions = Replacement::begin(&positions_path(job.target))?;
+    let report = {
+        let mut list = BufWriter::new(positions.file());
+        let mut failed = None;
+        let report = run(job, log.file(), &mut |moved| {
+            progress(moved.before);
+            let line = writeln!(list, "{}\t{}", moved.before, moved.after);
+            failed = failed.take().or(line.err());
+        })?;
+        let flushed = failed.map_or_else(|| list.flush(), Err);
+        flushed.map_err(|cause| Error::Write { what: "the list of positions".to_owned(), cause })?;
+        report
+    };
+    if !report.tally.is_changed() && job.source == job.target {
+        return Ok(FileReport { report, outcome: FileOutcome::Unchanged });
+    }
+    let log = log.sync(job.source)?;
+    if job.check == Check::Meaning {
+        compare(job, log.path())?;
+    }
+    positions.sync(job.source)?.put()?;
+    log.put()?;
+    Ok(FileReport { report, outcome: FileOutcome::Written })
+}
+
+/// Where the list of positions of a log goes.
+pub fn positions_path(log: &Path) -> PathBuf {
+    let mut name = log.as_os_str().to_owned();
+    name.push(".positions");
+    PathBuf::from(name)
+}
+
+fn run(job: &FileJob<'_>, out: impl Write, progress: &mut dyn FnMut(Moved)) -> Result<Report, Error> {
+    let open = || open(job.source, job.keyring.as_ref());
+    let mut progress = |moved| progress(moved);
+    let header = match job.sealing {
+        Sealing::AsBefore => encrypted_header(job.source)?,
+        Sealing::Plain => None,
+    };
+    let Some((header, keyring)) = header.zip(job.keyring.as_ref()) else {
+        return rewrite(job.action, job.bounds, &open, out, &mut progress);
+    };
+    let name = job.source.display().to_string();
+    let at = At { name: &name, offset: 0 };
+    let key = keyring.key(header.key_id()).ok_or_else(|| at.corrupt(&"its key is not in the keyring"))?;
+    let sealed = EncryptedWriter::begin(out, key);
+    let sealed = sealed.map_err(|cause| Error::Write { what: "an encrypted log".to_owned(), cause })?;
+    rewrite(job.action, job.bounds, &open, sealed, &mut progress)
+}
+
+fn open(path: &Path, keyring: Option<&Arc<Keyring>>) -> Result<LogReader, logs::Error> {
+    let reader = LogReader::open(path)?;
+    Ok(match keyring {
+        Some(keyring) => reader.with_keyring(Arc::clone(keyring)),
+        None => reader,
+    })
+}
+
+/// The header of an encrypted log; `None` for one in the open.
+fn encrypted_header(path: &Path) -> Result<Option<EncryptedHeader>, Error> {
+    let name = path.display().to_string();
+    let mut bytes = Vec::new();
+    let read =
+        File::open(path).and_then(|file| file.take(ENCRYPTED_HEADER_SIZE as u64).read_to_end(&mut bytes));
+    read.map_err(|cause| logs::Error::Io { verb: "read", name: name.clone(), cause })?;
+    match bytes.first_chunk() {
+        Some(bytes) if bytes.starts_with(&MAGIC_ENCRYPTED) => {
+            let header = EncryptedHeader::decode(bytes);
+            header.map(Some).map_err(|error| At { name: &name, offset: 0 }.decode(error))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Reads both logs and compares what they say.
+fn compare(job: &FileJob<'_>, made: &Path) -> Result<(), Error> {
+    let read = |path: &Path| meaning(&mut open(path, job.keyring.as_ref())?);
+    let (before, after) = thread::scope(|scope| {
+        let before = scope.spawn(|| read(job.source));
+        let after = read(made);
+        let before = before.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (before, after)
+    });
+    let (before, after) = (before?, after?);
+    match before == after {
+        true => Ok(()),
+        false => {
+            let name = job.source.display().to_string();
+            let what = format!("what was made of it says something else: {after:?}, wanted {before:?}");
+            Err(At { name: &name, offset: 0 }.corrupt(&what))
+        }
+    }
+}
