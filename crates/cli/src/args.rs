@@ -4,11 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-<<<<<<< HEAD
-use crate::commands::{completions, dump, man, stats, verify};
-=======
-use crate::commands::{completions, dump, man, rewrite, stats};
->>>>>>> 5639826 (Compress and decompress logs in place or beside: bintide compress, bintide decompress)
+use crate::commands::{completions, dump, man, rewrite, stats, verify};
 use crate::screen::When;
 
 /// Reads, measures and checks MySQL binary logs.
@@ -77,18 +73,15 @@ pub(crate) enum Command {
     /// Count what logs hold: transactions, rows and bytes, by table, size and time.
     #[command(after_long_help = stats::EXAMPLES)]
     Stats(stats::Stats),
-<<<<<<< HEAD
     /// Tell whether logs are sound: every checksum, position, GTID, row and payload.
     #[command(after_long_help = verify::EXAMPLES)]
     Verify(verify::Verify),
-=======
     /// Compress transactions, as a server does; the result is a binary log still.
     #[command(after_long_help = rewrite::COMPRESS_EXAMPLES)]
     Compress(rewrite::Compress),
     /// Open compressed transactions: plain logs for readers that know no others.
     #[command(after_long_help = rewrite::DECOMPRESS_EXAMPLES)]
     Decompress(rewrite::Decompress),
->>>>>>> 5639826 (Compress and decompress logs in place or beside: bintide compress, bintide decompress)
     /// Print completions for a shell.
     #[command(after_long_help = completions::EXAMPLES)]
     Completions(completions::Completions),
