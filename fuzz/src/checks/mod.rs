@@ -1,8 +1,11 @@
 //! The targets: one line each.
 
+mod encryption;
 mod events;
 mod framer;
+mod gtid_sets;
 mod json;
+mod payload;
 mod rows;
 
 use crate::seeds::Sample;
@@ -23,6 +26,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "events", check: events::check, seeds: events::seeds },
     Target { name: "rows", check: rows::check, seeds: rows::seeds },
     Target { name: "json", check: json::check, seeds: json::seeds },
+    Target { name: "payload", check: payload::check, seeds: payload::seeds },
+    Target { name: "gtid_sets", check: gtid_sets::check, seeds: gtid_sets::seeds },
+    Target { name: "encryption", check: encryption::check, seeds: encryption::seeds },
 ];
 
 impl Target {

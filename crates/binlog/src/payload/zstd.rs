@@ -15,6 +15,9 @@ const WINDOW_LOG_MAX: u32 = 27;
 /// What zstd wants to see of a frame first.
 const START_WISH: usize = 5;
 
+/// Bytes in front of each block of a frame.
+const BLOCK_HEADER_SIZE: usize = 3;
+
 /// The lowest four bits of a skippable frame's magic are free.
 const MAGIC_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
@@ -142,7 +145,12 @@ impl<'o> Frames<'o> {
 
     fn step(&mut self, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<Progress, &'static str> {
         let is_careful = self.care == Care::BlockByBlock || self.frame.is_second;
-        let size = if is_careful { self.wish } else { usize::MAX };
+        let size = match self.wish {
+            _ if !is_careful => usize::MAX,
+            // With a block, zstd likes to see the next one's header, and a fault there would hide this block.
+            wish if wish > BLOCK_HEADER_SIZE => wish - BLOCK_HEADER_SIZE,
+            wish => wish,
+        };
         let rest = input.rest();
         let mut piece = InBuffer::around(&rest[..rest.len().min(size)]);
         let old = out.len();

@@ -1,0 +1,103 @@
+//! Transaction payloads: opened at once or in pieces, event by event or in chunks, they give the same.
+
+use binlog::events::{PayloadCompression, TransactionPayload};
+use binlog::{Event, PayloadError, PayloadLimits, PayloadOpener};
+
+use crate::seeds::{Sample, format_of, raw_events};
+
+/// A few bytes can decompress to very many.
+const LIMITS: PayloadLimits = PayloadLimits { event_size_max: 1 << 20, total_size_max: 1 << 22 };
+
+/// Bytes of a seed at most.
+const SEED_SIZE_MAX: usize = 4096;
+
+pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
+    let format = format_of("9.7.4", 8);
+    let mut seeds = Vec::new();
+    for raw in raw_events(sample) {
+        if let Ok(Event::TransactionPayload(payload)) = raw.decode(&format) {
+            seeds.push([&[0, 7], payload.payload].concat());
+            let mut opener = PayloadOpener::with_limits(LIMITS);
+            let plain = match opener.open(&payload) {
+                Ok(mut events) => {
+                    let mut plain = vec![1, 100];
+                    // The first chunk is as good as any.
+                    let _ = events.next_chunk(SEED_SIZE_MAX, &mut plain);
+                    plain
+                }
+                Err(_) => continue,
+            };
+            seeds.push(plain);
+        }
+    }
+    seeds.retain(|seed| seed.len() <= SEED_SIZE_MAX);
+    seeds
+}
+
+/// What came out, and what went wrong: pieces end at other places of the payload.
+type Given = (Vec<u8>, Option<(u64, binlog::DecodeError)>);
+
+/// The first byte says how the payload is compressed, the second how large pieces and chunks are.
+pub(super) fn check(bytes: &[u8]) {
+    let [compression, size, payload @ ..] = bytes else { return };
+    let compression = match compression % 2 {
+        0 => PayloadCompression::Zstd,
+        _ => PayloadCompression::None,
+    };
+    let size = usize::from(*size) * 16 + 1;
+    let payload =
+        TransactionPayload { compression, uncompressed_size: None, fields: &[], payload, rest: &[] };
+    let mut opener = PayloadOpener::with_limits(LIMITS);
+    let given = by_event(&mut opener, &payload);
+    assert!(given.0.len() as u64 <= LIMITS.total_size_max);
+    assert_eq!(by_chunk(&mut opener, &payload, size), given);
+    assert_eq!(by_piece(&mut opener, &payload, size), given);
+}
+
+fn fault(error: PayloadError) -> (u64, binlog::DecodeError) {
+    (error.inner_offset, error.error)
+}
+
+fn by_event(opener: &mut PayloadOpener, payload: &TransactionPayload<'_>) -> Given {
+    let mut events = opener.open(payload).expect("this compression is known");
+    let mut out = Vec::new();
+    loop {
+        match events.next_event() {
+            Ok(Some(raw)) => out.extend_from_slice(raw.bytes()),
+            Ok(None) => return (out, None),
+            Err(error) => return (out, Some(fault(error))),
+        }
+    }
+}
+
+fn by_chunk(opener: &mut PayloadOpener, payload: &TransactionPayload<'_>, size: usize) -> Given {
+    let mut events = opener.open(payload).expect("this compression is known");
+    let mut out = Vec::new();
+    loop {
+        match events.next_chunk(size, &mut out) {
+            Ok(0) => return (out, None),
+            Ok(_) => {}
+            Err(error) => return (out, Some(fault(error))),
+        }
+    }
+}
+
+fn by_piece(opener: &mut PayloadOpener, payload: &TransactionPayload<'_>, size: usize) -> Given {
+    let stream = opener.open_stream(payload.compression, payload.uncompressed_size);
+    let mut stream = stream.expect("this compression is known");
+    let mut out = Vec::new();
+    for mut piece in payload.payload.chunks(size) {
+        loop {
+            match stream.next_event(&mut piece) {
+                Ok(Some(raw)) => out.extend_from_slice(raw.bytes()),
+                Ok(None) => break,
+                Err(error) => return (out, Some(fault(error))),
+            }
+        }
+        assert!(piece.is_empty());
+    }
+    match stream.finish() {
+        Ok(_) => (out, None),
+        Err(error) => (out, Some(fault(error))),
+    }
+}
