@@ -1,21 +1,27 @@
-//! The logs that a command reads: files, directories, standard input.
+//! The logs that a command reads: files, directories, indexes, standard input.
 
+use std::fmt;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
+use binlog::encryption::Keyring;
 use clap::Args;
-use logs::LogReader;
+use logs::{LogReader, Store, read_keyring};
 
 use crate::exit::{Advice, Failure};
 
 /// Which logs to read.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Inputs {
-    /// Logs: files, directories (whose index says which logs there are), `-` for standard input.
+    /// Logs: files, directories or their indexes (which say which logs there are, and in which order), `-` for
+    /// standard input.
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
+    /// The keyring file that encrypted logs are opened with: component_keyring_file's, or an old keyring_file's.
+    #[arg(long, value_name = "FILE")]
+    keyring: Option<PathBuf>,
 }
 
 /// The logs, found but not opened.
@@ -25,6 +31,7 @@ pub(crate) struct Found {
     pub(crate) places: Vec<Place>,
     /// Their sizes together, if all have one.
     pub(crate) bytes_total: Option<u64>,
+    keyring: Option<Arc<Keyring>>,
 }
 
 /// One log.
@@ -41,82 +48,77 @@ impl Inputs {
     pub(crate) fn find(&self) -> Result<Found, Failure> {
         let mut places = Vec::new();
         for path in &self.logs {
-            if path.as_os_str() == "-" {
-                places.push(Place::Stdin);
-                continue;
+            match path.as_os_str() == "-" {
+                true => places.push(Place::Stdin),
+                false => places.extend(find(path)?.into_iter().map(Place::File)),
             }
-            places.extend(find(path).map_err(Failure::NotBegun)?.into_iter().map(Place::File));
         }
         if places.iter().filter(|place| **place == Place::Stdin).count() > 1 {
             return Err(Failure::NotBegun(anyhow!("standard input can be read only once; give `-` once")));
         }
-        let sizes = places.iter().map(|place| match place {
-            Place::File(path) => fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|data| data.len()),
-            Place::Stdin => None,
-        });
-        Ok(Found { bytes_total: sizes.sum(), places })
+        let keyring = self.keyring.as_ref().map(read_keyring).transpose();
+        let keyring = keyring.map_err(|error| Failure::NotBegun(error.into()))?.map(Arc::new);
+        Ok(Found { bytes_total: places.iter().map(size).sum(), places, keyring })
     }
 }
 
-impl Place {
-    pub(crate) fn open(&self) -> Result<LogReader, logs::Error> {
+impl Found {
+    /// Opens one of the places.
+    pub(crate) fn open(&self, place: &Place) -> Result<LogReader, logs::Error> {
+        let reader = match place {
+            Place::File(path) => LogReader::open(path)?,
+            Place::Stdin => LogReader::stdin(),
+        };
+        Ok(match &self.keyring {
+            Some(keyring) => reader.with_keyring(Arc::clone(keyring)),
+            None => reader,
+        })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(path) => LogReader::open(path),
-            Self::Stdin => Ok(LogReader::stdin()),
+            Self::File(path) => path.display().fmt(out),
+            Self::Stdin => out.write_str("standard input"),
         }
     }
 }
 
-fn find(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            anyhow::Error::new(error).context(Advice("run it as the user that owns the logs"))
-        }
-        _ => error.into(),
-    });
-    match metadata.with_context(|| format!("could not open {}", path.display()))?.is_dir() {
-        true => of_directory(path),
-        false => Ok(vec![path.to_owned()]),
-    }
-}
-
-/// The logs that the directory's index names, in its order.
-fn of_directory(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let indexes = indexes(directory).with_context(|| format!("could not list {}", directory.display()))?;
-    let index = match indexes.as_slice() {
-        [index] => index,
-        [] => bail!("{} has no index (*.index); give the log files by name", directory.display()),
-        several => {
-            let names: Vec<_> = several.iter().filter_map(|path| path.file_name()).collect();
-            bail!("{} has several indexes ({names:?}); give the log files by name", directory.display());
-        }
+/// The error, with what can be done about it if we know.
+pub(crate) fn advised(error: impl std::error::Error + Send + Sync + 'static) -> anyhow::Error {
+    let cause: Option<&logs::Error> = match (&error as &dyn std::any::Any).downcast_ref::<inspect::Error>() {
+        Some(inspect::Error::Log(cause)) => Some(cause),
+        _ => (&error as &dyn std::any::Any).downcast_ref(),
     };
-    let text = fs::read(index).with_context(|| format!("could not read {}", index.display()))?;
-    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let logs: Vec<PathBuf> = lines.map(|line| directory.join(base_name(line))).collect();
-    match logs.iter().find(|log| !log.exists()) {
-        Some(absent) => {
-            bail!(
-                "{} names {}, which is not there; give the log files by name",
-                index.display(),
-                absent.display()
-            )
+    let advice = match cause {
+        Some(logs::Error::Encrypted { .. }) => Some(Advice("give it with --keyring")),
+        Some(logs::Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::PermissionDenied => {
+            Some(Advice("run it as the user that owns the logs"))
         }
-        None => Ok(logs),
+        Some(logs::Error::Corrupt { .. }) => Some(Advice("see what `bintide verify` says")),
+        _ => None,
+    };
+    match advice {
+        Some(advice) => anyhow::Error::new(error).context(advice),
+        None => anyhow::Error::new(error),
     }
 }
 
-fn indexes(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries: Result<Vec<_>, _> = fs::read_dir(directory)?.collect();
-    let paths = entries?.into_iter().map(|entry| entry.path());
-    let mut indexes: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|it| it == "index")).collect();
-    indexes.sort();
-    Ok(indexes)
+fn find(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let metadata = fs::metadata(path).with_context(|| format!("could not open {}", path.display()));
+    let is_index = path.extension().is_some_and(|extension| extension == "index");
+    if !metadata.map_err(Failure::NotBegun)?.is_dir() && !is_index {
+        return Ok(vec![path.to_owned()]);
+    }
+    let store = Store::open(path).map_err(|error| Failure::NotBegun(advised(error)))?;
+    // Indexes say `./binlog.000001`.
+    Ok(store.logs().iter().map(|log| log.components().collect()).collect())
 }
 
-/// A server names its logs from its own data directory; here they lie beside their index.
-fn base_name(line: &[u8]) -> PathBuf {
-    let name = line.rsplit(|byte| *byte == b'/' || *byte == b'\\').next().unwrap_or(line);
-    PathBuf::from(String::from_utf8_lossy(name).into_owned())
+fn size(place: &Place) -> Option<u64> {
+    match place {
+        Place::File(path) => fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|data| data.len()),
+        Place::Stdin => None,
+    }
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use binlog::{Format, Framed, Framer, Header, PayloadOpener, RawEvent, Role};
+use binlog::{
+    DecodeError, EventType, Format, Framed, Framer, HEADER_SIZE, Header, PayloadOpener, RawEvent, Reason,
+    Role,
+};
 use logs::{Chunk, End, LargeEnd, LargePayload, LogKind, LogReader, Next, Piece};
 
 use crate::carry::Carry;
@@ -19,6 +22,15 @@ pub(crate) struct Cut {
 
 impl Cut {
     pub(crate) const USUAL: Self = Self { chunk_size: 1 << 20, large_size: 4 << 20 };
+}
+
+/// What to do about a place that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnDamage {
+    /// Leave the log.
+    Stop,
+    /// Go on with the next transaction that can be found.
+    Resume,
 }
 
 /// Which log a piece is of.
@@ -40,8 +52,8 @@ pub(crate) enum Work {
     Inside(Inside),
     /// A large payload ends.
     PayloadEnds(PayloadEnds),
-    /// A log cannot be read on.
-    Broken { offset: u64, error: logs::Error },
+    /// A log cannot be read on, or not before another place.
+    Broken { offset: u64, error: logs::Error, resumed: Option<u64> },
     /// A log ends.
     Ends { origin: Origin, end: End, position: u64 },
 }
@@ -86,7 +98,13 @@ pub(crate) type Take<'t> = &'t mut dyn FnMut(Work, usize) -> Result<(), Error>;
 /// # Errors
 ///
 /// Those of `take`. What is wrong with the log is a piece: [`Work::Broken`].
-pub(crate) fn walk(mut reader: LogReader, mut log: u32, cut: Cut, take: Take<'_>) -> Result<u32, Error> {
+pub(crate) fn walk(
+    mut reader: LogReader,
+    mut log: u32,
+    cut: Cut,
+    on_damage: OnDamage,
+    take: Take<'_>,
+) -> Result<u32, Error> {
     let name: Arc<str> = reader.name().into();
     let first = log;
     let mut opener = PayloadOpener::new();
@@ -101,13 +119,25 @@ pub(crate) fn walk(mut reader: LogReader, mut log: u32, cut: Cut, take: Take<'_>
                 carry = open_large(payload, origin, carry, &mut opener, cut.chunk_size, take)?;
                 continue;
             }
-            Ok(Next::End(end)) => {
-                take(Work::Ends { origin: Origin { log, kind }, end, position }, 0)?;
-                return Ok(log + 1);
-            }
+            Ok(Next::End(end)) => match resume_within(&mut reader, end, on_damage) {
+                Some((error, resumed)) => {
+                    take(Work::Broken { offset: position, error, resumed: Some(resumed) }, 0)?;
+                    carry = Carry::default();
+                    continue;
+                }
+                None => {
+                    take(Work::Ends { origin: Origin { log, kind }, end, position }, 0)?;
+                    return Ok(log + 1);
+                }
+            },
             Err(error) => {
-                take(Work::Broken { offset: position, error }, 0)?;
-                return Ok(log + 1);
+                let resumed = resume(&mut reader, &error, on_damage);
+                take(Work::Broken { offset: position, error, resumed }, 0)?;
+                if resumed.is_none() {
+                    return Ok(log + 1);
+                }
+                carry = Carry::default();
+                continue;
             }
         };
         while u64::from(log - first) < chunk.log_number() {
@@ -119,6 +149,44 @@ pub(crate) fn walk(mut reader: LogReader, mut log: u32, cut: Cut, take: Take<'_>
         take(Work::Chunk { origin: Origin { log, kind: reader.kind() }, chunk, carry }, bytes)?;
         carry = after;
     }
+}
+
+/// Where the reader goes on behind what cannot be read.
+fn resume(reader: &mut LogReader, error: &logs::Error, on_damage: OnDamage) -> Option<u64> {
+    match (error, on_damage) {
+        // What the system refuses now it refuses again.
+        (logs::Error::Corrupt { .. }, OnDamage::Resume) => reader.resume_at(starts_anew).ok().flatten(),
+        _ => None,
+    }
+}
+
+/// An event that reaches beyond the log's end although others stand within it has a wrong size.
+fn resume_within(reader: &mut LogReader, end: End, on_damage: OnDamage) -> Option<(logs::Error, u64)> {
+    let End::Torn(torn) = end else { return None };
+    if on_damage == OnDamage::Stop || torn.found < HEADER_SIZE {
+        return None;
+    }
+    let resumed = reader.resume_at(starts_anew).ok().flatten()?;
+    let (field, wanted) = ("event size", "one that ends where another event starts");
+    let reason = Reason::Unexpected { field, found: torn.wanted as u64, wanted };
+    let (name, error) = (reader.name().to_owned(), DecodeError::new(SIZE_OFFSET, reason));
+    Some((logs::Error::Corrupt { name, offset: torn.offset, error }, resumed))
+}
+
+/// Where an event's size stands in its header.
+const SIZE_OFFSET: usize = 9;
+
+/// What makes sense without what came before.
+const fn starts_anew(event_type: EventType) -> bool {
+    matches!(
+        event_type,
+        EventType::Gtid
+            | EventType::AnonymousGtid
+            | EventType::GtidTagged
+            | EventType::MariadbGtid
+            | EventType::Rotate
+            | EventType::Stop
+    )
 }
 
 /// Opens a large payload while it is read; gives what holds behind it.

@@ -1,5 +1,7 @@
 //! Reads one log from front to back.
 
+mod resume;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;

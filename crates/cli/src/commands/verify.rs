@@ -2,14 +2,16 @@
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Context, anyhow};
 use clap::Args;
 use inspect::verify::{self, LogVerdict, Verdict, Verdicts};
 use serde_json::json;
 
 use crate::args::Global;
 use crate::exit::{Failure, Outcome, Verdict as Exit};
-use crate::inputs::{Inputs, Place};
+use crate::inputs::{Found, Inputs, Place, advised};
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::screen::Style;
@@ -22,7 +24,9 @@ Examples:
   Is every log that a server's index names sound, and do they follow each other?
       bintide verify /var/lib/mysql
   For a script: 0 sound, 1 faults found, 2 could not be read
-      bintide verify --quiet --json backup/binlog.0000* > verdict.json";
+      bintide verify --quiet --json backup/binlog.0000* > verdict.json
+  A copy of what a crash left whole, as the server's own recovery would cut it:
+      bintide verify binlog.000012 --repair-tail repaired.000012";
 
 /// Arguments of `bintide verify`.
 #[derive(Args, Debug)]
@@ -32,15 +36,22 @@ pub(crate) struct Verify {
     /// Print everything as one JSON document.
     #[arg(long)]
     json: bool,
+    /// Write a copy of the one log given, cut behind its last whole transaction and not flagged as in use.
+    #[arg(long, value_name = "COPY")]
+    repair_tail: Option<PathBuf>,
 }
 
 /// Looks, then prints.
 pub(crate) fn run(command: &Verify, global: &Global) -> Outcome {
-    let verdicts = look(command, global)?;
+    let found = command.inputs.find()?;
+    let verdicts = look(&found, global)?;
     let mut out = io::stdout().lock();
     match command.json {
         true => print_json(&verdicts, &mut out)?,
         false => print_text(&verdicts, Style::new(global.color.on_stdout()), global, &mut out)?,
+    }
+    if let Some(copy) = &command.repair_tail {
+        repair(&found, copy, global)?;
     }
     Ok(match verdicts.verdict() {
         Verdict::Sound => Exit::Fine,
@@ -49,10 +60,9 @@ pub(crate) fn run(command: &Verify, global: &Global) -> Outcome {
     })
 }
 
-fn look(command: &Verify, global: &Global) -> Result<Verdicts, Failure> {
-    let found = command.inputs.find()?;
+fn look(found: &Found, global: &Global) -> Result<Verdicts, Failure> {
     let mut progress = Progress::new(global, found.bytes_total);
-    let readers = found.places.iter().map(|place| (place.to_string(), place.open()));
+    let readers = found.places.iter().map(|place| (place.to_string(), found.open(place)));
     let mut watch = |bytes_done| {
         progress.at(bytes_done);
         match interrupt::requested() {
@@ -61,6 +71,20 @@ fn look(command: &Verify, global: &Global) -> Result<Verdicts, Failure> {
         }
     };
     verify::verify(readers, &mut watch).map_err(|error| Failure::Failed(error.into()))
+}
+
+fn repair(found: &Found, copy: &Path, global: &Global) -> Result<(), Failure> {
+    let [place @ Place::File(log)] = found.places.as_slice() else {
+        return Err(Failure::NotBegun(anyhow!("--repair-tail copies one log; give one file")));
+    };
+    let reader = found.open(place).map_err(|error| Failure::NotBegun(advised(error)))?;
+    let repaired = verify::repair_tail(log, reader, copy).context("wrote no copy")?;
+    if !global.quiet {
+        let (kept, cut) = (count(repaired.bytes_kept), count(repaired.bytes_cut));
+        let flag = if repaired.was_in_use { ", and not flagged as in use" } else { "" };
+        eprintln!("wrote {}: {kept} bytes, {cut} less than {}{flag}", copy.display(), log.display());
+    }
+    Ok(())
 }
 
 fn print_json(verdicts: &Verdicts, out: &mut impl Write) -> io::Result<()> {
@@ -103,13 +127,4 @@ fn summary(log: &LogVerdict, verdicts: &Verdicts) -> String {
     };
     let (size, events, transactions) = (bytes(log.bytes), count(log.events), count(log.transactions));
     format!("{}: {word}: {transactions} transactions, {events} events, {size}", log.name)
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::File(path) => path.display().fmt(out),
-            Self::Stdin => out.write_str("standard input"),
-        }
-    }
 }

@@ -12,7 +12,7 @@ use super::counter::{self, Cause, Stopped};
 use super::report::{GtidReport, LogEnd, LogReport, Report};
 use super::tally::{Head, Part};
 use crate::error::Error;
-use crate::walk::{Cut, Work, walk};
+use crate::walk::{Cut, OnDamage, Work, walk};
 
 /// Pieces waiting to be counted, in bytes.
 const WAITING_SIZE_MAX: usize = 16 << 20;
@@ -134,7 +134,7 @@ fn read(
     for reader in readers {
         let reader = reader?;
         let name: Arc<str> = reader.name().into();
-        log = walk(reader, log, cut, &mut |work, bytes| {
+        log = walk(reader, log, cut, OnDamage::Stop, &mut |work, bytes| {
             seen.note(&work);
             match work {
                 Work::Begins { .. } => Ok(()),

@@ -7,7 +7,7 @@ use binlog::events::{FormatDescription, GtidEvent, Rows, TransactionPayload};
 use binlog::gtid::GtidSet;
 use binlog::{
     DecodeError, EVENT_SIZE_MAX, Event, EventType, Flags, Format, Grammar, Lost, PayloadOpener,
-    PayloadSummary, Place, RawEvent, Role, Step, Tables, TransactionId,
+    PayloadSummary, Place, RawEvent, Reason, Role, Step, Tables, TransactionId,
 };
 use logs::{Chunk, LogKind};
 
@@ -25,6 +25,7 @@ pub(crate) fn chunk(chunk: &Chunk, carry: &Carry, origin: Origin, opener: &mut P
     }
     checker.findings.events = chunk.len() as u64;
     checker.findings.bytes = chunk.bytes().len() as u64;
+    checker.findings.end = chunk.end();
     checker.findings
 }
 
@@ -46,7 +47,7 @@ pub(crate) fn payload_end(ends: &PayloadEnds) -> Findings {
     match &ends.end {
         Ok(end) => {
             if let Err(error) = end.checksum {
-                checker.findings.fault(offset, FaultKind::Checksum, error);
+                checker.checksum(offset, error.reason);
             }
             checker.payload_summary(offset, &end.summary, end.trailing);
             checker.payload_ends(offset, &ends.inside.grammar);
@@ -57,6 +58,7 @@ pub(crate) fn payload_end(ends: &PayloadEnds) -> Findings {
     checker.place(offset, &step, size, None);
     checker.findings.events = 1;
     checker.findings.bytes = size;
+    checker.findings.end = offset + size;
     checker.findings
 }
 
@@ -102,7 +104,7 @@ impl Checker {
     fn event(&mut self, offset: u64, raw: &RawEvent<'_>, opener: &mut PayloadOpener) {
         let size = u64::from(raw.header().size);
         if let Err(error) = raw.verify() {
-            self.findings.fault(offset, FaultKind::Checksum, error.reason);
+            self.checksum(offset, error.reason);
             // Whatever else is wrong with it follows from that.
             let step = Role::of(raw, &self.format).map(|role| self.step_quietly(role));
             self.place(offset, &step.unwrap_or(Step::OUTSIDE), size, None);
@@ -129,6 +131,14 @@ impl Checker {
         if step.statement.is_last() || step.transaction == Place::Outside {
             self.named.clear();
         }
+    }
+
+    fn checksum(&mut self, offset: u64, reason: Reason) {
+        let detail = match reason {
+            Reason::Checksum { stored, computed } => format!("found 0x{stored:08x}, wanted 0x{computed:08x}"),
+            other => other.to_string(),
+        };
+        self.findings.fault(offset, FaultKind::Checksum, detail);
     }
 
     /// In a binary log, an event says where it ends; in a relay log, where it ended in the source's.

@@ -20,6 +20,8 @@ pub(crate) struct Findings {
     pub(crate) events: u64,
     /// Bytes of the log.
     pub(crate) bytes: u64,
+    /// Where the piece ends, if it is one of the log itself.
+    pub(crate) end: u64,
 }
 
 /// A fault, and where.

@@ -34,10 +34,14 @@ struct Log {
     /// MariaDB's last number by domain and server.
     mariadb: BTreeMap<(u32, u32), u64>,
     sequence_number: i64,
+    /// Transactions may have been passed over since.
+    is_clock_lost: bool,
     open: Option<Open>,
     /// The log that it says comes next, and where it says so.
     next: Option<(String, u64)>,
     end: Option<(End, u64)>,
+    /// A part could not be read: nothing is known of the transactions in it.
+    is_damaged: bool,
 }
 
 /// The open transaction.
@@ -66,7 +70,7 @@ impl Judge {
         self.log.kind = Some(kind);
         if let Some(verdict) = self.verdicts.logs.last_mut() {
             verdict.events += findings.events;
-            verdict.bytes += findings.bytes;
+            verdict.bytes = verdict.bytes.max(findings.end);
         }
         for found in findings.faults {
             self.fault(found.offset, found.kind, found.detail);
@@ -83,14 +87,22 @@ impl Judge {
     }
 
     /// The log cannot be read on.
-    pub(crate) fn broken(&mut self, offset: u64, error: logs::Error) {
+    pub(crate) fn broken(&mut self, offset: u64, error: logs::Error, resumed: Option<u64>) {
+        (self.log.is_damaged, self.log.is_clock_lost) = (true, true);
+        self.log.open = None;
         match error {
             logs::Error::NotALog { found, .. } => {
                 let found = found.map(|byte| format!("{byte:02x}")).join(" ");
                 self.fault(0, FaultKind::Start, format!("it starts with {found}, wanted fe 62 69 6e"));
             }
             logs::Error::Corrupt { offset, error, .. } => {
-                self.fault(offset, FaultKind::Framing, error.to_string())
+                let detail = match resumed {
+                    Some(resumed) => {
+                        format!("{error}; {} bytes passed over, to {resumed}", resumed - offset)
+                    }
+                    None => format!("{error}; nothing behind it can be read"),
+                };
+                self.fault(offset, FaultKind::Framing, detail);
             }
             logs::Error::Payload { offset, error, .. } => {
                 self.fault(offset, FaultKind::Payload, error.to_string())
@@ -155,7 +167,8 @@ impl Judge {
         if self.log.gtids.is_some() {
             return;
         }
-        if let Some(wanted) = self.before.as_ref().and_then(|before| before.gtids.as_ref())
+        let before = self.before.as_ref().filter(|before| !before.is_damaged);
+        if let Some(wanted) = before.and_then(|before| before.gtids.as_ref())
             && *wanted != set
         {
             let before = self.before.as_ref().map(|before| before.name.clone()).unwrap_or_default();
@@ -181,7 +194,8 @@ impl Judge {
     fn previous_mariadb(&mut self, offset: u64, list: Vec<(u32, u32, u64)>) {
         let mut faults = Vec::new();
         for (domain, server, number) in list {
-            let before = self.before.as_ref().and_then(|before| before.mariadb.get(&(domain, server)));
+            let before = self.before.as_ref().filter(|before| !before.is_damaged);
+            let before = before.and_then(|before| before.mariadb.get(&(domain, server)));
             if let Some(wanted) = before.filter(|wanted| **wanted != number) {
                 faults.push(format!(
                     "the last GTID before it is {domain}-{server}-{number}, wanted {domain}-{server}-{wanted}"
@@ -219,8 +233,9 @@ impl Judge {
             return;
         }
         let before = std::mem::replace(&mut self.log.sequence_number, sequence_number);
+        let is_known = !std::mem::take(&mut self.log.is_clock_lost);
         // What a replica receives leaves out what it has, and starts anew when its source's log does.
-        if self.log.kind == Some(LogKind::Binary) && sequence_number != before + 1 {
+        if is_known && self.log.kind == Some(LogKind::Binary) && sequence_number != before.saturating_add(1) {
             let detail = format!("sequence_number is {sequence_number}, wanted {}", before + 1);
             self.fault(offset, FaultKind::Clock, detail);
         }

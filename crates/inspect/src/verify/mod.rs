@@ -7,6 +7,7 @@ mod format;
 mod judge;
 mod report;
 mod rows;
+mod tail;
 
 use std::ops::ControlFlow;
 
@@ -16,9 +17,10 @@ use logs::{End, LogKind, LogReader};
 
 pub use fault::{Fault, FaultKind, Remark};
 pub use report::{LogVerdict, Unreadable, Verdict, Verdicts};
+pub use tail::{RepairError, Repaired, repair_tail};
 
 use crate::error::Error;
-use crate::walk::{Cut, Work, walk};
+use crate::walk::{Cut, OnDamage, Work, walk};
 use findings::Findings;
 use judge::Judge;
 
@@ -76,7 +78,7 @@ enum Looked {
     Unreadable { name: String, error: logs::Error },
     Begins { name: String },
     Piece { kind: LogKind, findings: Findings },
-    Broken { offset: u64, error: logs::Error },
+    Broken { offset: u64, error: logs::Error, resumed: Option<u64> },
     Ends { kind: LogKind, end: End, position: u64 },
 }
 
@@ -89,7 +91,9 @@ fn read(
     for (name, reader) in readers {
         match reader {
             Ok(reader) => {
-                log = walk(reader, log, cut, &mut |work, bytes| Ok(feed.push(Step::Work(work), bytes)?))?;
+                log = walk(reader, log, cut, OnDamage::Resume, &mut |work, bytes| {
+                    Ok(feed.push(Step::Work(work), bytes)?)
+                })?;
             }
             Err(error) => feed.push(Step::Unreadable { name, error }, 0)?,
         }
@@ -111,7 +115,7 @@ fn look(step: Step, opener: &mut PayloadOpener) -> Looked {
         Work::PayloadEnds(ends) => {
             Looked::Piece { kind: ends.origin.kind, findings: check::payload_end(&ends) }
         }
-        Work::Broken { offset, error } => Looked::Broken { offset, error },
+        Work::Broken { offset, error, resumed } => Looked::Broken { offset, error, resumed },
         Work::Ends { origin, end, position } => Looked::Ends { kind: origin.kind, end, position },
     }
 }
@@ -126,7 +130,7 @@ fn judge_one(judge: &mut Judge, looked: Looked) -> u64 {
             judge.piece(kind, findings);
             return bytes;
         }
-        Looked::Broken { offset, error } => judge.broken(offset, error),
+        Looked::Broken { offset, error, resumed } => judge.broken(offset, error, resumed),
         Looked::Ends { kind, end, position } => judge.ends(kind, end, position),
     }
     0

@@ -5,4 +5,5 @@ mod encrypted;
 mod large;
 mod make;
 mod reader;
+mod resume;
 mod store;

@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 
 use crate::args::Global;
 use crate::exit::{Failure, Outcome, Verdict};
-use crate::inputs::Inputs;
+use crate::inputs::{Inputs, advised};
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::screen::Style;
@@ -68,7 +68,7 @@ pub(crate) fn run(command: &Stats, global: &Global) -> Outcome {
 fn collect(command: &Stats, global: &Global) -> Result<Report, Failure> {
     let found = command.inputs.find()?;
     let mut progress = Progress::new(global, found.bytes_total);
-    let readers = found.places.iter().map(|place| place.open());
+    let readers = found.places.iter().map(|place| found.open(place));
     let mut watch = |bytes_done| {
         progress.at(bytes_done);
         match interrupt::requested() {
@@ -77,5 +77,5 @@ fn collect(command: &Stats, global: &Global) -> Result<Report, Failure> {
         }
     };
     let report = stats::collect(readers, Settings { top: command.top }, &mut watch);
-    report.map_err(|error| Failure::Failed(error.into()))
+    report.map_err(|error| Failure::Failed(advised(error)))
 }

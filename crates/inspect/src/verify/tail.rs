@@ -1,0 +1,215 @@
+//! Where the whole part of a log ends, and a copy that ends there.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use binlog::encryption::ENCRYPTED_HEADER_SIZE;
+use binlog::{Flags, Grammar, MAGIC, MAGIC_ENCRYPTED, RawEvent, Role};
+use logs::{Chunk, LogReader};
+use tempfile::NamedTempFile;
+
+use crate::error::Error;
+use crate::walk::{Cut, OnDamage, Work, walk};
+
+/// What a repaired copy was made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repaired {
+    /// The copy's size, in bytes.
+    pub bytes_kept: u64,
+    /// What was left out behind that, in bytes.
+    pub bytes_cut: u64,
+    /// Was the log flagged as in use? The copy is not.
+    pub was_in_use: bool,
+}
+
+/// What a copy could not be made of.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RepairError {
+    /// The log cannot be read.
+    #[error(transparent)]
+    Read(#[from] Error),
+    /// The fault is not in the tail: whole transactions stand behind it, and a cut would lose them.
+    #[error(
+        "{name} is at fault at {offset}, but has a whole transaction behind that, at {whole}: a cut would lose it"
+    )]
+    NotTheTail {
+        /// The log.
+        name: String,
+        /// Where the fault is.
+        offset: u64,
+        /// Where a transaction starts that is whole.
+        whole: u64,
+    },
+    /// Nothing of the log is whole.
+    #[error("{name} has no whole format description at its start: there is nothing to keep")]
+    Nothing {
+        /// The log.
+        name: String,
+    },
+    /// The system refuses.
+    #[error("could not {verb} {path}: {cause}")]
+    Io {
+        /// What was tried.
+        verb: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+}
+
+/// Copies a log up to the end of its last whole transaction, as a server recovers its own after a crash: what is
+/// torn or incomplete behind that is left out, and the copy is not flagged as in use. The log itself stays as it is,
+/// and so does whatever is at `copy` already.
+///
+/// # Errors
+///
+/// When the log cannot be read or the copy not be written, or when whole transactions stand behind a fault.
+pub fn repair_tail(log: &Path, reader: LogReader, copy: &Path) -> Result<Repaired, RepairError> {
+    let name = reader.name().to_owned();
+    let mut search = Search::default();
+    walk(reader, 0, Cut::USUAL, OnDamage::Resume, &mut |work, _| {
+        search.take(work);
+        Ok(())
+    })?;
+    if let Some(error) = search.unreadable {
+        return Err(Error::Log(error).into());
+    }
+    if let (Some(offset), Some(whole)) = (search.fault, search.whole_behind) {
+        return Err(RepairError::NotTheTail { name, offset, whole });
+    }
+    if search.whole_end == 0 {
+        return Err(RepairError::Nothing { name });
+    }
+    write_copy(log, copy, search.whole_end, search.in_use)
+}
+
+/// Looks for the end of the last whole transaction.
+#[derive(Debug, Default)]
+struct Search {
+    grammar: Grammar,
+    /// Behind the last event in front of the fault that ends a transaction or stands outside all.
+    whole_end: u64,
+    fault: Option<u64>,
+    /// Where the first transaction behind the fault starts that is whole, and where the open one does.
+    whole_behind: Option<u64>,
+    start: u64,
+    /// Is the open transaction one whose start was seen?
+    is_announced: bool,
+    in_use: bool,
+    unreadable: Option<logs::Error>,
+}
+
+impl Search {
+    fn take(&mut self, work: Work) {
+        match work {
+            Work::Chunk { chunk, .. } => self.chunk(&chunk),
+            Work::PayloadEnds(ends) => match ends.end {
+                Ok(end) if end.checksum.is_ok() => {
+                    let end = ends.offset + u64::from(ends.header.size);
+                    self.step(ends.offset, end, Role::Payload);
+                }
+                _ => self.fault(ends.offset),
+            },
+            Work::Broken { offset, error, .. } => match error {
+                logs::Error::Corrupt { .. }
+                | logs::Error::Payload { .. }
+                | logs::Error::NotALog { .. }
+                | logs::Error::Torn { .. } => {
+                    self.fault(offset);
+                    self.grammar = Grammar::new();
+                }
+                error => self.unreadable = Some(error),
+            },
+            Work::Begins { .. } | Work::Inside(_) | Work::Ends { .. } => {}
+        }
+    }
+
+    fn chunk(&mut self, chunk: &Chunk) {
+        for event in chunk.iter() {
+            let is_first = event.offset == MAGIC.len() as u64;
+            self.in_use |= is_first && event.raw.header().flags.contains(Flags::IN_USE);
+            match sound_role(&event.raw, chunk) {
+                Some(role) => self.step(event.offset, event.end(), role),
+                None => self.fault(event.offset),
+            }
+        }
+    }
+
+    fn step(&mut self, offset: u64, end: u64, role: Role) {
+        let step = match self.grammar.step(role) {
+            Ok(step) => step,
+            Err(fault) => {
+                self.fault(offset);
+                fault.step
+            }
+        };
+        if step.transaction.is_first() {
+            self.start = offset;
+            self.is_announced = matches!(role, Role::Gtid | Role::GtidAndBegin);
+        }
+        if self.fault.is_none() && !self.grammar.is_open() {
+            self.whole_end = end;
+        }
+        // Without its GTID, what looks whole may be the rest of what is at fault.
+        if self.fault.is_some() && step.transaction.is_last() && self.is_announced {
+            self.whole_behind = self.whole_behind.or(Some(self.start));
+        }
+    }
+
+    fn fault(&mut self, offset: u64) {
+        self.fault = self.fault.or(Some(offset));
+        self.is_announced = false;
+    }
+}
+
+fn sound_role(raw: &RawEvent<'_>, chunk: &Chunk) -> Option<Role> {
+    raw.verify().ok()?;
+    Role::of(raw, chunk.format()).ok()
+}
+
+fn write_copy(log: &Path, copy: &Path, end: u64, in_use: bool) -> Result<Repaired, RepairError> {
+    let at = |verb, path: &Path| {
+        let path = path.to_owned();
+        move |cause| RepairError::Io { verb, path, cause }
+    };
+    let mut source = File::open(log).map_err(at("open", log))?;
+    let mut magic = [0; MAGIC.len()];
+    source.read_exact(&mut magic).map_err(at("read", log))?;
+    source.rewind().map_err(at("read", log))?;
+    // An encrypted log has a header of its own in front, and nothing else moves.
+    let ahead = if magic == MAGIC_ENCRYPTED { ENCRYPTED_HEADER_SIZE as u64 } else { 0 };
+    let directory = copy.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut target = NamedTempFile::new_in(directory).map_err(at("write beside", copy))?;
+    let kept = ahead + end;
+    let copied = io::copy(&mut source.take(kept), &mut target).map_err(at("write", copy))?;
+    if copied < kept {
+        return Err(at("read", log)(io::ErrorKind::UnexpectedEof.into()));
+    }
+    if in_use {
+        clear_in_use(&mut target, ahead).map_err(at("write", copy))?;
+    }
+    target.as_file().sync_all().map_err(at("write", copy))?;
+    let metadata = fs::metadata(log).map_err(at("look at", log))?;
+    target.as_file().set_permissions(metadata.permissions()).map_err(at("write", copy))?;
+    target.persist_noclobber(copy).map_err(|error| at("create", copy)(error.error))?;
+    Ok(Repaired { bytes_kept: kept, bytes_cut: metadata.len().saturating_sub(kept), was_in_use: in_use })
+}
+
+/// Turns one bit of the first event's flags. The cipher of encrypted logs turns bits one by one, so the same is right
+/// there, too.
+fn clear_in_use(target: &mut NamedTempFile, ahead: u64) -> io::Result<()> {
+    let place = SeekFrom::Start(ahead + MAGIC.len() as u64 + FLAGS_OFFSET);
+    let file = target.as_file_mut();
+    let mut flags = [0];
+    file.seek(place)?;
+    file.read_exact(&mut flags)?;
+    file.seek(place)?;
+    file.write_all(&[flags[0] ^ Flags::IN_USE.0 as u8])
+}
+
+/// Where an event's flags stand in its header.
+const FLAGS_OFFSET: u64 = 17;

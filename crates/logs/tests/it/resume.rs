@@ -1,0 +1,72 @@
+//! Going on behind what cannot be read.
+
+use std::fs;
+use std::path::Path;
+
+use binlog::EventType;
+use logs::{Error, LogReader, Next};
+
+use crate::make::Logs;
+
+fn sample() -> Vec<u8> {
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types.binlog")).unwrap()
+}
+
+fn offsets(log: &[u8]) -> Vec<(u64, EventType)> {
+    let logs = Logs::new();
+    logs.write(log);
+    let mut reader = LogReader::open(logs.folder.path().join("binlog.000001")).unwrap();
+    let mut offsets = Vec::new();
+    while let Next::Some(event) = reader.next_event().unwrap() {
+        offsets.push((event.offset, event.raw.event_type()));
+    }
+    offsets
+}
+
+/// Damages the size of event number `index`; gives where reading stopped and where it went on.
+fn damage(log: &[u8], index: usize, size: u32) -> (u64, Option<u64>) {
+    let start = offsets(log)[index].0 as usize;
+    let mut log = log.to_vec();
+    log[start + 9..start + 13].copy_from_slice(&size.to_le_bytes());
+    let logs = Logs::new();
+    logs.write(&log);
+    let mut reader = LogReader::open(logs.folder.path().join("binlog.000001")).unwrap();
+    let stopped = loop {
+        match reader.next_chunk(1) {
+            Ok(Next::Some(_)) => {}
+            Ok(Next::End(_)) => break reader.position(),
+            Err(Error::Corrupt { offset, .. }) => break offset,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let resumed = reader.resume_at(|event_type| event_type == EventType::Gtid).unwrap();
+    if let Some(resumed) = resumed {
+        match reader.next_event().unwrap() {
+            Next::Some(event) => {
+                assert_eq!((event.offset, event.raw.event_type()), (resumed, EventType::Gtid))
+            }
+            Next::End(end) => panic!("{end:?}"),
+        }
+    }
+    (stopped, resumed)
+}
+
+#[test]
+fn reading_goes_on_at_the_next_transaction() {
+    let log = sample();
+    let offsets = offsets(&log);
+    for index in [2, 20, 100] {
+        let (start, _) = offsets[index];
+        let next = offsets[index + 1..].iter().find(|(_, event_type)| *event_type == EventType::Gtid);
+        let wanted = (start, next.map(|(offset, _)| *offset));
+        assert_eq!(damage(&log, index, 0), wanted, "event {index} without a size");
+        assert_eq!(damage(&log, index, 1 << 29), wanted, "event {index} beyond the end");
+    }
+}
+
+#[test]
+fn behind_the_last_transaction_nothing_is_found() {
+    let log = sample();
+    let last = offsets(&log).len() - 1;
+    assert_eq!(damage(&log, last, 0).1, None);
+}
