@@ -22,6 +22,25 @@ pub(crate) fn test(filters: &[String]) -> Result<()> {
     cargo(&arguments)
 }
 
+/// What the format crate can leave out.
+const FEATURES: [&str; 5] = ["zstd", "zlib", "ciphers", "charsets", "serde"];
+
+/// Checks that each feature of the format crate stands alone and can be left out, and tests all of them together.
+pub(crate) fn features() -> Result<()> {
+    lint_with("")?;
+    for feature in FEATURES {
+        lint_with(feature)?;
+        let others: Vec<&str> = FEATURES.into_iter().filter(|other| *other != feature).collect();
+        lint_with(&others.join(","))?;
+    }
+    cargo(&["test", "--quiet", "--package", "bintide-binlog", "--all-features"])
+}
+
+fn lint_with(features: &str) -> Result<()> {
+    let package = ["clippy", "--quiet", "--package", "bintide-binlog", "--no-default-features"];
+    cargo(&[&package[..], &["--features", features, "--", "-D", "warnings"]].concat())
+}
+
 /// Runs cargo in the workspace.
 pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

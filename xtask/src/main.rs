@@ -49,6 +49,8 @@ enum Chore {
     },
     /// Check what neither the compiler nor clippy checks
     Tidy,
+    /// Check that the format crate's features can be left out, one by one
+    Features,
     /// Make the logs that the benches read, by running five workloads on a real server
     Workloads,
     /// Compare with other programs, side by side
@@ -66,6 +68,7 @@ fn main() -> Result<()> {
         Chore::Demo => demo::demo(),
         Chore::Test { filters } => checks::test(&filters),
         Chore::Tidy => tidy::check(),
+        Chore::Features => checks::features(),
         Chore::Workloads => workloads::make_all(),
         Chore::Bench(benching) => bench::bench(&benching),
         Chore::Measure(measuring) => bench::measure_once(&measuring),

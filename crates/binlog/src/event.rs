@@ -25,7 +25,7 @@ macro_rules! events {
     ($($code:literal $name:ident $shown:literal $view:ty;)*) => {
         /// What an event's body holds: the fifth byte of its header.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
         #[non_exhaustive]
         pub enum EventType {
             $(#[doc = concat!("Code ", stringify!($code), ", shown as `", $shown, "`.")] $name,)*
@@ -64,7 +64,11 @@ macro_rules! events {
 
         /// One event's body, decoded: a view of the bytes it came from.
         #[derive(Clone, Debug, PartialEq)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+        #[cfg_attr(
+            feature = "serde",
+            derive(serde::Serialize),
+            serde(tag = "type", rename_all = "snake_case")
+        )]
         #[non_exhaustive]
         pub enum Event<'a> {
             $(#[doc = concat!("See [`EventType::", stringify!($name), "`].")] $name($view),)*
@@ -159,7 +163,7 @@ events! {
     41  HeartbeatV2          "Heartbeat"            events::HeartbeatV2<'a>;
     42  GtidTagged           "Gtid_tagged_log_event"        events::GtidTagged<'a>;
     43  LargeTransactionHeader "Large_transaction_header" events::Opaque<'a>;
-    160 MariadbAnnotateRows  "Annotate_rows"        events::Opaque<'a>;
+    160 MariadbAnnotateRows  "Annotate_rows"        events::MariadbAnnotateRows<'a>;
     161 MariadbBinlogCheckpoint "Binlog_checkpoint" events::MariadbBinlogCheckpoint<'a>;
     162 MariadbGtid          "Gtid"                 events::MariadbGtidEvent<'a>;
     163 MariadbGtidList      "Gtid_list"            events::MariadbGtidList<'a>;

@@ -18,7 +18,7 @@ pub struct Format {
 
 /// Whose event types a log holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Flavour {
     /// MySQL and its close relatives.
     MySql,
@@ -28,7 +28,7 @@ pub enum Flavour {
 
 /// The checksum algorithm byte of a format description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum ChecksumAlgorithm {
     /// 0: none.
     Off,

@@ -92,7 +92,6 @@ impl serde::Serialize for Tag {
 
 /// Who numbered a transaction: a server's UUID and perhaps a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Tsid {
     /// The source's UUID.
     pub uuid: Uuid,
@@ -111,7 +110,6 @@ impl fmt::Display for Tsid {
 
 /// One transaction: `uuid:number` or `uuid:tag:number`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Gtid {
     /// Who numbered it.
     pub tsid: Tsid,

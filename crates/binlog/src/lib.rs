@@ -41,6 +41,8 @@ mod mariadb;
 mod payload;
 mod raw;
 mod row;
+#[cfg(feature = "serde")]
+mod serial;
 mod table;
 mod tables;
 mod temporal;

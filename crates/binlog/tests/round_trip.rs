@@ -5,7 +5,7 @@
 use bintide_binlog::events::{
     ColumnSet, CommitStamps, DeleteFile, DuplicateHandling, ExecuteLoadQuery, FormatDescription, GtidEvent,
     GtidLayout, GtidTagged, Heartbeat, HeartbeatV2, Incident, Intvar, IntvarKind, LoadBlock, LogicalClock,
-    MariadbBinlogCheckpoint, MariadbGtidEvent, MariadbGtidList, MariadbQueryCompressed,
+    MariadbAnnotateRows, MariadbBinlogCheckpoint, MariadbGtidEvent, MariadbGtidList, MariadbQueryCompressed,
     MariadbRowsCompressed, MariadbStartEncryption, Opaque, PayloadCompression, PreviousGtids, Query, Rand,
     Rotate, Rows, RowsFlags, RowsKind, RowsQuery, StatusVars, Stop, TableMap, TransactionContext,
     TransactionPayload, Unknown, UserValue, UserVar, ViewChange, XaPrepare, Xid, Xid128,
@@ -122,7 +122,7 @@ proptest! {
         check(&Event::PreviousGtids(PreviousGtids { set: body }));
         check(&Event::Ignorable(Opaque { body }));
         check(&Event::Unknown(Unknown { code: 44 + d % 100, body }));
-        check(&Event::MariadbAnnotateRows(Opaque { body }));
+        check(&Event::MariadbAnnotateRows(MariadbAnnotateRows { sql: body }));
         check(&Event::MariadbGtidList(MariadbGtidList { count_and_flags: b, entries: body }));
         check(&Event::MariadbBinlogCheckpoint(MariadbBinlogCheckpoint { file: body, rest }));
         check(&Event::MariadbStartEncryption(MariadbStartEncryption { scheme: d, key_version: b, nonce: rest }));

@@ -23,7 +23,7 @@ pub struct ExecuteLoadQuery<'a> {
 
 /// What `LOAD DATA` does with rows whose key is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum DuplicateHandling {
     /// 0: stop.

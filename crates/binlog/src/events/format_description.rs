@@ -14,6 +14,7 @@ pub struct FormatDescription<'a> {
     /// 4 for every log since MySQL 5.0.
     pub binlog_version: u16,
     /// Fifty bytes, zeros at the end.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::padded_text"))]
     pub server_version: &'a [u8; SERVER_VERSION_SIZE],
     /// When the server started, if this is its first log since then; else 0. Seconds since 1970.
     pub created: u32,

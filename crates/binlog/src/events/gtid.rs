@@ -24,6 +24,7 @@ pub struct GtidEvent<'a> {
     /// Which fields were written.
     pub layout: GtidLayout,
     /// Bytes behind the known fields; also all of them behind a clock of an unknown kind.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
 

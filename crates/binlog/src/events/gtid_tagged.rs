@@ -26,6 +26,7 @@ pub struct GtidTagged<'a> {
     /// One more than the last field that a reader must know; 0 for none.
     pub fields_needed: u64,
     /// Fields behind the known ones, from the number of the first on.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
 

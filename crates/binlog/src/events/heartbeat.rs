@@ -9,6 +9,7 @@ use crate::event::{Body, Context};
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Heartbeat<'a> {
     /// The source's current file.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub file: &'a [u8],
 }
 
@@ -30,8 +31,10 @@ impl<'a> Body<'a> for Heartbeat<'a> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct HeartbeatV2<'a> {
     /// Type, size and value of each field, as written.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub fields: &'a [u8],
     /// The source's current file.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub file: &'a [u8],
     /// Where its next event will start.
     pub position: u64,

@@ -11,8 +11,10 @@ pub struct Incident<'a> {
     /// 1: events were lost.
     pub incident: u16,
     /// What the source says of it.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub message: &'a [u8],
     /// Bytes behind it: where events carry checksums, MySQL writes this one's twice.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
 

@@ -16,7 +16,7 @@ pub struct Intvar {
 
 /// Which integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum IntvarKind {
     /// 1: what `LAST_INSERT_ID()` returns.

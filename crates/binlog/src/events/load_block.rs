@@ -11,6 +11,7 @@ pub struct LoadBlock<'a> {
     /// Which file: the same number in all events that speak of it.
     pub file_id: u32,
     /// The piece.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub block: &'a [u8],
 }
 

@@ -12,7 +12,6 @@ use crate::mariadb;
 
 /// MariaDB's identifier of a transaction, shown as `domain-server-number`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MariadbGtid {
     /// The replication domain.
     pub domain_id: u32,
@@ -39,6 +38,7 @@ pub struct MariadbGtidEvent<'a> {
     /// See the constants of this type.
     pub flags: u8,
     /// What the flags ask for, or padding: [`MariadbGtidEvent::details`] reads it.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
 
@@ -92,6 +92,7 @@ pub struct MariadbGtidDetails<'a> {
     /// The sequence number of the ALTER that commits or rolls back.
     pub alter_sequence_number: Option<u64>,
     /// Bytes behind all that, padding mostly.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
 
@@ -150,7 +151,6 @@ impl<'a> Body<'a> for MariadbGtidEvent<'a> {
 
 /// Which transactions all earlier files hold, by domain and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MariadbGtidList<'a> {
     /// The low 28 bits count the entries, the high four are flags.
     pub count_and_flags: u32,
@@ -186,13 +186,37 @@ impl<'a> Body<'a> for MariadbGtidList<'a> {
     }
 }
 
+/// The statement whose rows follow, for people to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct MariadbAnnotateRows<'a> {
+    /// The statement.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
+    pub sql: &'a [u8],
+}
+
+// size  field
+//    *  sql: to the end of the body
+impl<'a> Body<'a> for MariadbAnnotateRows<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { sql: cursor.take_rest() })
+    }
+
+    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        out.extend_from_slice(self.sql);
+        Ok(())
+    }
+}
+
 /// The oldest file that crash recovery still needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MariadbBinlogCheckpoint<'a> {
     /// Its name.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub file: &'a [u8],
     /// Bytes behind it.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
 
@@ -223,6 +247,7 @@ pub struct MariadbStartEncryption<'a> {
     /// The key's version.
     pub key_version: u32,
     /// Twelve bytes.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub nonce: &'a [u8],
 }
 

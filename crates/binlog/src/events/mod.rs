@@ -39,12 +39,12 @@ pub use self::incident::Incident;
 pub use self::intvar::{Intvar, IntvarKind};
 pub use self::load_block::LoadBlock;
 pub use self::mariadb::{
-    MariadbBinlogCheckpoint, MariadbGtid, MariadbGtidDetails, MariadbGtidEvent, MariadbGtidList,
-    MariadbQueryCompressed, MariadbRowsCompressed, MariadbStartEncryption,
+    MariadbAnnotateRows, MariadbBinlogCheckpoint, MariadbGtid, MariadbGtidDetails, MariadbGtidEvent,
+    MariadbGtidList, MariadbQueryCompressed, MariadbRowsCompressed, MariadbStartEncryption,
 };
 pub use self::opaque::{Opaque, Unknown};
 pub use self::previous_gtids::PreviousGtids;
-pub use self::query::{Query, StatusVar, StatusVars};
+pub use self::query::{DatabaseNames, Query, StatusVar, StatusVars};
 pub use self::rand::Rand;
 pub use self::rotate::Rotate;
 pub use self::rows::{ColumnSet, Rows, RowsFlags, RowsKind};

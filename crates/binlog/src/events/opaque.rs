@@ -10,6 +10,7 @@ use crate::event::{Body, Context};
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Opaque<'a> {
     /// What stands between header and checksum.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub body: &'a [u8],
 }
 
@@ -31,6 +32,7 @@ pub struct Unknown<'a> {
     /// The type's code.
     pub code: u8,
     /// What stands between header and checksum.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub body: &'a [u8],
 }
 

@@ -9,6 +9,7 @@ use crate::event::{Body, Context};
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PreviousGtids<'a> {
     /// An encoded GTID set: see [`crate::gtid::GtidSet::decode`].
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::encoded_gtid_set"))]
     pub set: &'a [u8],
 }
 

@@ -17,8 +17,10 @@ pub struct Query<'a> {
     /// The session variables it depends on.
     pub status: StatusVars<'a>,
     /// The default database; may be empty.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub database: &'a [u8],
     /// As sent. Not always UTF-8.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub sql: &'a [u8],
 }
 
@@ -110,7 +112,6 @@ impl<'a> Body<'a> for Query<'a> {
 
 /// The session variables of a [`Query`], as written: [`StatusVars::iter`] decodes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct StatusVars<'a> {
     /// Code, value, code, value, to the end.
     pub bytes: &'a [u8],
@@ -118,7 +119,7 @@ pub struct StatusVars<'a> {
 
 /// One session variable of a [`Query`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum StatusVar<'a> {
     /// 0: bits of the session's options: 0x4000 `sql_auto_is_null`, 0x80000 autocommit off, 0x4000000 foreign key
@@ -127,7 +128,7 @@ pub enum StatusVar<'a> {
     /// 1: `sql_mode`'s bits.
     SqlMode(u64),
     /// 2: the catalog, with a zero behind it; old servers only.
-    Catalog(&'a [u8]),
+    Catalog(#[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))] &'a [u8]),
     /// 3: `auto_increment_increment` and `auto_increment_offset`.
     AutoIncrement {
         /// The step.
@@ -145,9 +146,9 @@ pub enum StatusVar<'a> {
         server: u16,
     },
     /// 5: `time_zone`.
-    TimeZone(&'a [u8]),
+    TimeZone(#[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))] &'a [u8]),
     /// 6: the catalog: `std`.
-    CatalogNz(&'a [u8]),
+    CatalogNz(#[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))] &'a [u8]),
     /// 7: `lc_time_names`, by number.
     LcTimeNames(u16),
     /// 8: `collation_database`.
@@ -159,8 +160,10 @@ pub enum StatusVar<'a> {
     /// 11: who runs it.
     Invoker {
         /// The account's user name.
+        #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
         user: &'a [u8],
         /// The account's host name.
+        #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
         host: &'a [u8],
     },
     /// 12: the databases it changes; `None` when there are more than 16.
@@ -195,19 +198,21 @@ pub enum StatusVar<'a> {
         alter_sequence_number: Option<u64>,
     },
     /// 131: MariaDB, `character_set_collations`: pairs of collation numbers, two bytes each.
-    MariadbCollations(&'a [u8]),
+    MariadbCollations(
+        #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))] &'a [u8],
+    ),
     /// A code that this crate does not know, and all bytes behind it: nothing says where it ends.
     Unknown {
         /// Its code.
         code: u8,
         /// All that follows the code.
+        #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
         rest: &'a [u8],
     },
 }
 
 /// Names with a zero behind each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct DatabaseNames<'a> {
     /// The names, a zero behind each.
     pub bytes: &'a [u8],

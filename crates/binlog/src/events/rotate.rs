@@ -11,6 +11,7 @@ pub struct Rotate<'a> {
     /// Where to start in the next file: 4 but for made-up rotations.
     pub position: u64,
     /// The next file's name, without a folder.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub file: &'a [u8],
 }
 

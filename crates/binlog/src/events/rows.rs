@@ -18,6 +18,7 @@ pub struct Rows<'a> {
     /// See [`RowsFlags`].
     pub flags: RowsFlags,
     /// Extra fields of version 2 events (partitions, NDB), as written; `None` in version 1.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::optional_bytes"))]
     pub extra: Option<&'a [u8]>,
     /// How many columns the table has.
     pub column_count: u64,
@@ -26,6 +27,7 @@ pub struct Rows<'a> {
     /// The columns in an update's image after.
     pub columns_after: Option<ColumnSet<'a>>,
     /// The rows, one after the other.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rows: &'a [u8],
 }
 
@@ -44,7 +46,7 @@ impl Rows<'_> {
 
 /// What was done to the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum RowsKind {
     /// Inserted: one image a row.
     Write,
@@ -88,7 +90,6 @@ impl RowsFlags {
 
 /// Which columns an image has: a bit a column, low bit first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ColumnSet<'a> {
     /// The bits.
     pub bits: &'a [u8],

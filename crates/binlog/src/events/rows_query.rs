@@ -11,6 +11,7 @@ pub struct RowsQuery<'a> {
     /// The low byte of the text's size: readers ignore it.
     pub size_low: u8,
     /// The statement.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub sql: &'a [u8],
 }
 

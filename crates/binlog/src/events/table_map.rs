@@ -14,16 +14,21 @@ pub struct TableMap<'a> {
     /// See the constants of this type.
     pub flags: u16,
     /// The database.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub database: &'a [u8],
     /// The table.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub table: &'a [u8],
     /// The type code of each column.
     pub column_types: &'a [u8],
     /// Type-dependent bytes of each column, one after the other.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub metadata: &'a [u8],
     /// A bit a column, low bit first: may it be NULL?
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub nullable: &'a [u8],
     /// Fields of type, size, value (1, lenenc, size): signedness, collations, names, keys.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub optional: &'a [u8],
 }
 

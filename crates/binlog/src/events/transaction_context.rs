@@ -9,18 +9,21 @@ use crate::event::{Body, Context};
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TransactionContext<'a> {
     /// The member it ran on, as text.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub server_uuid: &'a [u8],
     /// The connection it ran on.
     pub thread_id: u32,
     /// Not 0: its GTID was given, not made.
     pub gtid_specified: u8,
     /// The GTID set it saw, encoded.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::encoded_gtid_set"))]
     pub snapshot_version: &'a [u8],
     /// How many items were written.
     pub write_set_count: u32,
     /// How many items were read.
     pub read_set_count: u32,
     /// The items written, then those read, the size of each in front (2 bytes).
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub items: &'a [u8],
 }
 

@@ -13,16 +13,19 @@ pub struct TransactionPayload<'a> {
     /// The size of the events inside, in bytes, as the writer says. Not to be trusted: nothing is allocated by it.
     pub uncompressed_size: Option<u64>,
     /// The fields in front of the payload, as written, end mark included.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub fields: &'a [u8],
     /// The payload.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub payload: &'a [u8],
     /// Bytes behind the payload: no server writes any.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
 
 /// How a payload is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum PayloadCompression {
     /// 0: zstd frames.

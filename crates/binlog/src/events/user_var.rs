@@ -9,6 +9,7 @@ use crate::event::{Body, Context};
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct UserVar<'a> {
     /// Without the `@`.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub name: &'a [u8],
     /// `None` for NULL.
     pub value: Option<UserValue<'a>>,
@@ -24,8 +25,10 @@ pub struct UserValue<'a> {
     /// The collation's number.
     pub collation: u32,
     /// The value's bytes.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub bytes: &'a [u8],
     /// Bit 0: unsigned. Written behind integers only; any further bytes are kept.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub flags: &'a [u8],
 }
 

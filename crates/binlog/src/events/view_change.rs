@@ -9,12 +9,14 @@ use crate::event::{Body, Context};
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ViewChange<'a> {
     /// Forty bytes, zeros at the end.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::padded_text"))]
     pub view_id: &'a [u8; 40],
     /// The view's number.
     pub sequence_number: u64,
     /// How many entries follow.
     pub certification_count: u32,
     /// Key and value of each entry, the size of each in front (2 and 4 bytes).
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub certification: &'a [u8],
 }
 

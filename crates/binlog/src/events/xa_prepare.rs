@@ -15,12 +15,12 @@ pub struct XaPrepare<'a> {
     /// Which transaction.
     pub xid: Xid128<'a>,
     /// Anything behind the identifier: no server writes any.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
 
 /// An XA transaction's identifier; shown as MySQL writes it: `X'67',X'62',1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Xid128<'a> {
     /// The format's number.
     pub format_id: i32,

@@ -54,7 +54,7 @@ enum Open {
 
 /// Where an event stands in a transaction, or in a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Place {
     /// It is no part of one.
     Outside,
@@ -119,7 +119,7 @@ pub struct Fault {
 
 /// What is given up to go on behind a [`Fault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Lost {
     /// The event that is at fault.
     Event,

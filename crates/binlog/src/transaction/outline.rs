@@ -40,7 +40,7 @@ pub struct Outline {
 
 /// A transaction's identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum TransactionId {
     /// MySQL's.
@@ -65,7 +65,7 @@ impl fmt::Display for TransactionId {
 
 /// What a transaction is, by its last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum TransactionKind {
     /// It goes on.

@@ -5,7 +5,7 @@
 /// A server composes the text of all but [`Verb::Other`] itself: no comments, no synonyms, names quoted, the parts
 /// of an XID in hexadecimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Verb {
     /// `BEGIN`

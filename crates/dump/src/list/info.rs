@@ -59,7 +59,7 @@ pub(crate) fn put_info(
 /// What only MariaDB writes, in the words of its own `SHOW BINLOG EVENTS`.
 fn put_mariadb_info(out: &mut Vec<u8>, header: &Header, event: &Event<'_>) -> Result<(), DecodeError> {
     match event {
-        Event::MariadbAnnotateRows(event) => put(out, &[event.body]),
+        Event::MariadbAnnotateRows(event) => put(out, &[event.sql]),
         Event::MariadbBinlogCheckpoint(event) => put(out, &[event.file]),
         Event::MariadbGtid(event) => put_mariadb_gtid(out, header, event)?,
         Event::MariadbGtidList(event) => put_mariadb_gtid_list(out, event),

@@ -98,7 +98,7 @@ fn put_statement_part(
 
 fn put_mariadb(object: &mut Object<'_>, event: &Event<'_>) -> Result<(), DecodeError> {
     match event {
-        Event::MariadbAnnotateRows(event) => object.text_or_bytes("sql", event.body),
+        Event::MariadbAnnotateRows(event) => object.text_or_bytes("sql", event.sql),
         Event::MariadbBinlogCheckpoint(event) => object.text_or_bytes("file", event.file),
         Event::MariadbGtid(event) => put_mariadb_gtid(object, event)?,
         Event::MariadbGtidList(event) => {

@@ -1,0 +1,119 @@
+//! How bytes look when serialized.
+//!
+//! | bytes | in JSON and other formats for people | in binary formats |
+//! |---|---|---|
+//! | names, statements, messages: UTF-8 nearly always | a string; `{"base64": "…"}` where they are not UTF-8 | the same string; bytes |
+//! | all others | `{"base64": "…"}` | bytes |
+//! | identifiers: GTIDs, sets of them, XIDs | a string, as MySQL shows them | the same |
+
+use base64_simd::STANDARD;
+use serde::Serialize;
+use serde::ser::{SerializeMap, SerializeStruct, Serializer};
+
+use crate::events::{ColumnSet, DatabaseNames, MariadbGtid, MariadbGtidList, StatusVars, Xid128};
+use crate::gtid::{Gtid, GtidSet, Tsid};
+
+/// Bytes that mean no text.
+pub(crate) fn bytes<S: Serializer>(value: impl AsRef<[u8]>, out: S) -> Result<S::Ok, S::Error> {
+    if !out.is_human_readable() {
+        return out.serialize_bytes(value.as_ref());
+    }
+    let mut map = out.serialize_map(Some(1))?;
+    map.serialize_entry("base64", &STANDARD.encode_to_string(value.as_ref()))?;
+    map.end()
+}
+
+/// Bytes that mean text.
+pub(crate) fn text<S: Serializer>(value: impl AsRef<[u8]>, out: S) -> Result<S::Ok, S::Error> {
+    match std::str::from_utf8(value.as_ref()) {
+        Ok(text) => out.serialize_str(text),
+        Err(_) => bytes(value, out),
+    }
+}
+
+/// Text that ends at the first zero.
+pub(crate) fn padded_text<S: Serializer>(value: impl AsRef<[u8]>, out: S) -> Result<S::Ok, S::Error> {
+    let value = value.as_ref();
+    text(value.split(|byte| *byte == 0).next().unwrap_or_default(), out)
+}
+
+/// Bytes that mean no text, if there are any.
+pub(crate) fn optional_bytes<S: Serializer>(value: &Option<&[u8]>, out: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => bytes(value, out),
+        None => out.serialize_none(),
+    }
+}
+
+/// A GTID set as it stands in events.
+pub(crate) fn encoded_gtid_set<S: Serializer>(value: &&[u8], out: S) -> Result<S::Ok, S::Error> {
+    match GtidSet::decode(value) {
+        Ok(set) => out.collect_str(&set),
+        Err(_) => bytes(value, out),
+    }
+}
+
+impl Serialize for Tsid {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(self)
+    }
+}
+
+impl Serialize for Gtid {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(self)
+    }
+}
+
+impl Serialize for MariadbGtid {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(self)
+    }
+}
+
+impl Serialize for Xid128<'_> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(self)
+    }
+}
+
+/// Decoded, one after the other; all of them as bytes if one cannot be decoded.
+impl Serialize for StatusVars<'_> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        match self.iter().collect::<Result<Vec<_>, _>>() {
+            Ok(vars) => out.collect_seq(vars),
+            Err(_) => bytes(self.bytes, out),
+        }
+    }
+}
+
+impl Serialize for ColumnSet<'_> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        bytes(self.bits, out)
+    }
+}
+
+impl Serialize for DatabaseNames<'_> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_seq(self.iter().map(AsText))
+    }
+}
+
+impl Serialize for MariadbGtidList<'_> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        let gtid =
+            |(domain_id, server_id, sequence_number)| MariadbGtid { domain_id, server_id, sequence_number };
+        let mut list = out.serialize_struct("MariadbGtidList", 2)?;
+        list.serialize_field("count_and_flags", &self.count_and_flags)?;
+        list.serialize_field("gtids", &self.iter().map(gtid).collect::<Vec<_>>())?;
+        list.end()
+    }
+}
+
+struct AsText<'a>(&'a [u8]);
+
+impl Serialize for AsText<'_> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        text(self.0, out)
+    }
+}
