@@ -85,13 +85,14 @@ impl Program {
     }
 }
 
-/// The `bintide` under test, built now from the sources as they are.
+/// The `bintide` under test: what `BINTIDE_BIN` says, else built now from the sources as they are.
 ///
 /// # Errors
 /// When it does not build.
 pub fn bintide() -> Result<&'static Path> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
+    let named = env::var_os("BINTIDE_BIN").map(PathBuf::from);
+    let built = BUILT.get_or_init(|| named.map_or_else(build, Ok).map_err(|error| format!("{error:#}")));
     built.as_deref().map_err(|message| anyhow!("{message}"))
 }
 

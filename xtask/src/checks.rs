@@ -13,13 +13,14 @@ pub(crate) fn test(filters: &[String]) -> Result<()> {
     for package in Package::ALL {
         Home::find(package)?;
     }
-    cargo(&["build", "--package", "bintide"])?;
-    let mut arguments = vec!["test", "--workspace"];
+    // With the whole workspace selected, so that the tests find every dependency built as they want it.
+    cargo(&["build", "--workspace", "--bin", "bintide"])?;
+    let mut arguments = vec!["test", "--workspace", "--no-fail-fast"];
     if !filters.is_empty() {
         arguments.push("--");
         arguments.extend(filters.iter().map(String::as_str));
     }
-    cargo(&arguments)
+    run(command(&arguments).env("BINTIDE_BIN", testkit::target_dir().join("debug/bintide")), &arguments)
 }
 
 /// What the format crate can leave out.
@@ -43,9 +44,18 @@ fn lint_with(features: &str) -> Result<()> {
 
 /// Runs cargo in the workspace.
 pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
+    run(&mut command(arguments), arguments)
+}
+
+fn command(arguments: &[&str]) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(program).args(arguments).current_dir(workspace::root()).status();
-    let status = status.context("could not run cargo")?;
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(workspace::root());
+    command
+}
+
+fn run(command: &mut Command, arguments: &[&str]) -> Result<()> {
+    let status = command.status().context("could not run cargo")?;
     ensure!(status.success(), "cargo {} failed", arguments.join(" "));
     Ok(())
 }

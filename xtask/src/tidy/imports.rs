@@ -10,13 +10,14 @@ use serde::Deserialize;
 use super::Finding;
 
 /// What each crate may use of the others, as ARCHITECTURE.md has it. Crates not named here may use all.
-const MAY_USE: [(&str, &[&str]); 6] = [
+const MAY_USE: [(&str, &[&str]); 7] = [
     ("bintide-binlog", &[]),
     ("bintide-logs", &["bintide-binlog"]),
     ("bintide-dump", &["bintide-binlog", "bintide-logs"]),
     ("bintide-inspect", &["bintide-binlog", "bintide-logs"]),
+    ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),
     ("bintide-testkit", &[]),
-    ("bintide", &["bintide-binlog", "bintide-logs", "bintide-dump", "bintide-inspect"]),
+    ("bintide", &["bintide-binlog", "bintide-logs", "bintide-dump", "bintide-inspect", "bintide-rewrite"]),
 ];
 
 /// What tests of any crate may use besides.
