@@ -1,0 +1,181 @@
+//! Rewritten logs in the hands of those who read logs: `mysqlbinlog`, a source that serves them, a replica that
+//! receives or applies them.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use binlog::Level;
+use logs::ordered::Bounds;
+use rewrite::{
+    Action, Check, Compressed, Compression, FileJob, FileOutcome, Keep, Sealing, Tally, Trial, rewrite_file,
+};
+use testkit::{Launch, Server};
+
+/// Sample scripts whose transactions are of many kinds.
+const SCRIPTS: [&str; 6] = ["types", "json", "triggers", "savepoints", "foreign-keys", "partitions"];
+
+fn run_scripts(server: &Server) -> Result<()> {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
+    for script in SCRIPTS {
+        let path = samples.join(script).with_extension("sql");
+        let sql = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        server.sql(&sql)?;
+        server.sql("flush binary logs")?;
+    }
+    Ok(())
+}
+
+fn compress(level: u8, keep: Keep) -> Result<Action> {
+    let level = Level::new(level).context("a level")?;
+    Ok(Action::Compress(Compression { level, keep, compressed: Compressed::Pass, event_size_max: 1 << 30 }))
+}
+
+fn rewrite_all(logs: &[PathBuf], action: Action, keyring: Option<&Path>) -> Result<Tally> {
+    let keyring = keyring.map(logs::read_keyring).transpose()?.map(Arc::new);
+    let mut sum = Tally::default();
+    for log in logs {
+        let before = fs::metadata(log)?.modified()?;
+        let bounds = Bounds { workers: NonZeroUsize::new(2).context("two")?, bytes: 1 << 24 };
+        let job = FileJob {
+            source: log,
+            target: log,
+            action,
+            bounds,
+            keyring: keyring.clone(),
+            sealing: Sealing::AsBefore,
+            check: Check::Meaning,
+            trial: Trial::No,
+        };
+        let file = rewrite_file(&job, &mut |_| {})?;
+        ensure!(fs::metadata(log)?.modified()? == before, "{} has another time", log.display());
+        ensure!((file.outcome == FileOutcome::Written) == file.report.tally.is_changed());
+        sum.add(&file.report.tally);
+    }
+    Ok(sum)
+}
+
+fn read_with_mysqlbinlog(server: &Server, logs: &[PathBuf]) -> Result<()> {
+    for log in logs {
+        let name = log.display().to_string();
+        let output =
+            server.home().mysqlbinlog(&["--no-defaults", "--verify-binlog-checksum", "-v", &name], b"")?;
+        ensure!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+/// What a replica and its source must agree on: every table of every database.
+fn checksums(server: &Server) -> Result<String> {
+    let tables = server.sql(
+        "select group_concat('`', table_schema, '`.`', table_name, '`' order by table_schema, table_name)
+         from information_schema.tables where table_type = 'BASE TABLE'
+           and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema')",
+    )?;
+    ensure!(tables.contains('.'), "there are tables: {tables}");
+    server.sql(&format!("checksum table {}", tables.trim()))
+}
+
+fn executed(server: &Server) -> Result<String> {
+    Ok(server.sql("select replace(@@global.gtid_executed, '\\n', '')")?.trim().to_owned())
+}
+
+fn replica() -> Result<Server> {
+    Launch::mysql()
+        .options(["--server-id=2", "--relay-log=relay", "--relay-log-purge=OFF", "--skip-replica-start"])
+        .start()
+}
+
+fn point(replica: &Server, source: &Server) -> Result<()> {
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
+           source_auto_position = 1",
+        source.port()
+    ))?;
+    Ok(())
+}
+
+fn ends_equal(source: &Server, replica: &Server) -> Result<()> {
+    let all = executed(source)?;
+    let late = replica.sql(&format!("select wait_for_executed_gtid_set('{all}', 120)"))?;
+    let why = || {
+        replica.sql("select last_error_message from performance_schema.replication_applier_status_by_worker")
+    };
+    ensure!(late.trim() == "0", "the replica did not apply all: {}", why()?);
+    ensure!(checksums(source)? == checksums(replica)?, "source and replica differ");
+    Ok(())
+}
+
+/// A source whose logs are rewritten while it is down serves them to a replica that has nothing yet.
+fn served(launch: &Launch, action: Action, is_encrypted: bool) -> Result<Tally> {
+    let mut source = launch.clone().option("--server-id=1").start()?;
+    run_scripts(&source)?;
+    source.stop()?;
+    let keyring = is_encrypted.then(|| source.datadir().join("keyring"));
+    let logs = source.binlogs()?;
+    let tally = rewrite_all(&logs, action, keyring.as_deref())?;
+    if !is_encrypted {
+        read_with_mysqlbinlog(&source, &logs)?;
+    }
+    source.start_again(&[])?;
+    let replica = replica()?;
+    point(&replica, &source)?;
+    replica.sql("start replica")?;
+    ends_equal(&source, &replica)?;
+    Ok(tally)
+}
+
+#[test]
+fn a_source_serves_compressed_logs_to_a_replica() -> Result<()> {
+    let tally = served(&Launch::mysql(), compress(9, Keep::GainBelow(0))?, false)?;
+    ensure!(tally.compressed > 50 && tally.bytes_after < tally.bytes_before, "{tally:?}");
+    Ok(())
+}
+
+#[test]
+fn a_source_serves_decompressed_logs_to_a_replica() -> Result<()> {
+    let launch = Launch::mysql().option("--binlog-transaction-compression=ON");
+    let tally = served(&launch, Action::Decompress, false)?;
+    ensure!(tally.opened > 50 && tally.bytes_after > tally.bytes_before, "{tally:?}");
+    Ok(())
+}
+
+#[test]
+fn a_source_serves_encrypted_logs_that_were_compressed() -> Result<()> {
+    let launch = Launch::mysql().keyring().option("--binlog-encryption=ON");
+    let tally = served(&launch, compress(3, Keep::None)?, true)?;
+    ensure!(tally.compressed > 50, "{tally:?}");
+    Ok(())
+}
+
+#[test]
+fn a_replica_applies_relay_logs_that_were_compressed() -> Result<()> {
+    let source = Launch::mysql().option("--server-id=1").start()?;
+    let mut replica = replica()?;
+    point(&replica, &source)?;
+    run_scripts(&source)?;
+    replica.sql("start replica io_thread")?;
+    let all = executed(&source)?;
+    let mut received = String::new();
+    for _ in 0..600 {
+        received = replica.sql(&format!(
+            "select gtid_subset('{all}', received_transaction_set)
+             from performance_schema.replication_connection_status"
+        ))?;
+        if received.trim() == "1" {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    ensure!(received.trim() == "1", "the replica did not receive all");
+    replica.stop()?;
+    let logs = replica.indexed("relay.index")?;
+    let tally = rewrite_all(&logs, compress(3, Keep::None)?, None)?;
+    ensure!(tally.compressed > 50, "{tally:?}");
+    read_with_mysqlbinlog(&replica, &logs)?;
+    replica.start_again(&[])?;
+    replica.sql("start replica sql_thread")?;
+    ends_equal(&source, &replica)
+}
