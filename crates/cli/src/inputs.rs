@@ -31,7 +31,8 @@ pub(crate) struct Found {
     pub(crate) places: Vec<Place>,
     /// Their sizes together, if all have one.
     pub(crate) bytes_total: Option<u64>,
-    keyring: Option<Arc<Keyring>>,
+    /// What opens encrypted ones.
+    pub(crate) keyring: Option<Arc<Keyring>>,
 }
 
 /// One log.

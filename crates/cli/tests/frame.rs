@@ -20,6 +20,16 @@ fn fails(args: &[&str], environment: &[(&str, &str)], code: i32, message: &str) 
     assert_eq!(output.status.code(), Some(code));
 }
 
+/// The commands, as help lists them.
+fn commands() -> Vec<String> {
+    let help = text(&bintide(&["--help"], &[]).stdout);
+    let list = help.split("Commands:\n").nth(1).expect("a list of commands");
+    let words = list.lines().map_while(|line| line.strip_prefix("  ")?.split(' ').next());
+    let commands: Vec<String> = words.map(str::to_owned).collect();
+    assert!(commands.len() >= 5, "{commands:?}");
+    commands
+}
+
 #[test]
 fn help_has_examples_and_exit_codes() {
     let output = bintide(&["--help"], &[]);
@@ -32,13 +42,8 @@ fn help_has_examples_and_exit_codes() {
 
 #[test]
 fn every_command_has_examples() {
-    let help = text(&bintide(&["--help"], &[]).stdout);
-    let list = help.split("Commands:\n").nth(1).expect("a list of commands");
-    let commands: Vec<&str> =
-        list.lines().map_while(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
-    assert!(commands.len() >= 2, "{commands:?}");
-    for command in commands {
-        let output = bintide(&[command, "--help"], &[]);
+    for command in commands() {
+        let output = bintide(&[&command, "--help"], &[]);
         assert!(text(&output.stdout).contains("Examples:\n"), "{command}");
     }
 }
@@ -48,8 +53,8 @@ fn wrong_usage_is_exit_code_2() {
     for args in [&["nonsense"][..], &["--nonsense"], &["completions", "tcsh"], &[]] {
         assert_eq!(bintide(args, &[]).status.code(), Some(2), "{args:?}");
     }
-    let message = "bintide: there is no command `x`; there are dump, stats, verify, completions, man\n";
-    fails(&["man", "x"], &[], 2, message);
+    let message = format!("bintide: there is no command `x`; there are {}\n", commands().join(", "));
+    fails(&["man", "x"], &[], 2, &message);
 }
 
 #[test]
@@ -64,20 +69,11 @@ fn completions_and_manual_pages() {
     let path = directory.path().join("man1");
     let output = bintide(&["man", "--out", path.to_str().expect("a path")], &[]);
     assert_eq!(output.status.code(), Some(0));
-    let mut names: Vec<_> =
-        fs::read_dir(&path).expect("pages").map(|entry| entry.expect("one").file_name()).collect();
-    names.sort();
-    assert_eq!(
-        names,
-        [
-            "bintide-completions.1",
-            "bintide-dump.1",
-            "bintide-man.1",
-            "bintide-stats.1",
-            "bintide-verify.1",
-            "bintide.1"
-        ]
-    );
+    for command in commands() {
+        let page = fs::read_to_string(path.join(format!("bintide-{command}.1"))).expect("a page");
+        assert!(page.contains("Examples"), "{command}");
+    }
+    assert!(path.join("bintide.1").exists());
 }
 
 #[test]

@@ -97,9 +97,6 @@ struct Common {
     /// Change logs that are in use, in a running server's directory.
     #[arg(long)]
     live: bool,
-    /// What opens encrypted logs: the data file of component_keyring_file, or of the old keyring_file.
-    #[arg(long, value_name = "FILE")]
-    keyring: Option<PathBuf>,
     /// Write logs that were encrypted in the open.
     #[arg(long)]
     plain: bool,
@@ -144,8 +141,6 @@ const BYTES_UNDER_WAY: usize = 64 << 20;
 fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Outcome {
     let found = inputs.find()?;
     let files = files(&found.places)?;
-    let keyring = common.keyring.as_ref().map(logs::read_keyring).transpose();
-    let keyring = keyring.map_err(|error| Failure::NotBegun(error.into()))?.map(Arc::new);
     if let Some(output) = &common.output {
         let made =
             std::fs::create_dir_all(output).with_context(|| format!("could not make {}", output.display()));
@@ -159,7 +154,8 @@ fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Out
             break;
         }
         let size = std::fs::metadata(path).map_or(0, |data| data.len());
-        let end = one(action, path, common, keyring.as_ref(), &mut |done| progress.at(bytes_done + done))?;
+        let end =
+            one(action, path, common, found.keyring.as_ref(), &mut |done| progress.at(bytes_done + done))?;
         bytes_done += size;
         all.push(Done { path: path.clone(), end });
     }
