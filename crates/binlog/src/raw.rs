@@ -142,6 +142,12 @@ impl RawEventBuf {
     }
 }
 
+impl From<RawEvent<'_>> for RawEventBuf {
+    fn from(raw: RawEvent<'_>) -> Self {
+        raw.to_buf()
+    }
+}
+
 /// The CRC32 (zlib's) that stands behind an event whose other bytes are `covered`.
 ///
 /// The in-use flag of a format description is left out: a server clears it in place when it closes the file.

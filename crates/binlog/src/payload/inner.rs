@@ -19,7 +19,7 @@ pub fn inner_size(raw: &RawEvent<'_>) -> u32 {
 }
 
 impl<'a> TransactionPayload<'a> {
-    /// A payload made by [`PayloadWriter`], with the fields that a server writes in front of it; they are put
+    /// A payload made by [`PayloadWriter`](crate::PayloadWriter), with the fields that a server writes in front of it; they are put
     /// into `fields`.
     pub fn zstd(uncompressed_size: u64, payload: &'a [u8], fields: &'a mut Vec<u8>) -> Self {
         fields.clear();

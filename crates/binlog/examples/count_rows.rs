@@ -1,0 +1,73 @@
+//! Counts the changed rows of each table, also inside compressed transactions.
+//!
+//! ```text
+//! cargo run --example count_rows samples/types-compressed.binlog
+//! ```
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::ffi::OsString;
+use std::io::{Write, stdout};
+use std::{env, fs};
+
+use bintide_binlog::events::RowsKind;
+use bintide_binlog::{DecodeError, Event, Format, Framed, Framer, MAGIC, PayloadOpener, RawEvent, Tables};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    run(&env::args_os().skip(1).collect::<Vec<_>>(), &mut stdout().lock())
+}
+
+/// How many rows were written, updated and deleted, by table.
+type Counts = BTreeMap<(String, RowsKind), u64>;
+
+pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
+    let [path] = arguments else { return Err("usage: count_rows LOG".into()) };
+    let log = fs::read(path)?;
+    let mut rest = log.strip_prefix(&MAGIC).ok_or("this is no binary log")?;
+    let (mut framer, mut opener) = (Framer::new(), PayloadOpener::new());
+    let (mut tables, mut counts) = (Tables::new(), Counts::new());
+    while let Framed::Event(raw) = framer.next(rest)? {
+        let format = framer.format().ok_or("the first event describes the format")?;
+        if let Event::TransactionPayload(payload) = raw.decode(format)? {
+            let mut inner = opener.open(&payload)?;
+            while let Some(raw) = inner.next_event()? {
+                count(&raw, format, &mut tables, &mut counts)?;
+            }
+        } else {
+            count(&raw, format, &mut tables, &mut counts)?;
+        }
+        rest = &rest[raw.bytes().len()..];
+    }
+    for ((table, kind), rows) in &counts {
+        writeln!(out, "{rows:>8}  {kind:?}  {table}")?;
+    }
+    Ok(())
+}
+
+fn count(
+    raw: &RawEvent<'_>,
+    format: &Format,
+    tables: &mut Tables,
+    counts: &mut Counts,
+) -> Result<(), DecodeError> {
+    match raw.decode(format)? {
+        Event::TableMap(map) => drop(tables.map(&map)?),
+        Event::WriteRows(rows)
+        | Event::UpdateRows(rows)
+        | Event::DeleteRows(rows)
+        | Event::PartialUpdateRows(rows)
+        | Event::WriteRowsV1(rows)
+        | Event::UpdateRowsV1(rows)
+        | Event::DeleteRowsV1(rows) => {
+            let name = tables.table(rows.table_id).map(|table| {
+                let (database, table) =
+                    (String::from_utf8_lossy(&table.database), String::from_utf8_lossy(&table.name));
+                format!("{database}.{table}")
+            });
+            let key = (name.unwrap_or_default(), rows.kind);
+            *counts.entry(key).or_default() += tables.decoder(&rows)?.count(&rows)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! Follows the transactions of logs, given in order, and says which GTIDs they hold in all.
+//!
+//! ```text
+//! cargo run --example follow_gtids samples/gtids/binlog.00*
+//! ```
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::io::{Write, stdout};
+use std::{env, fs};
+
+use bintide_binlog::gtid::GtidSet;
+use bintide_binlog::{Framed, Framer, MAGIC, Outline, Tracker, TransactionId};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    run(&env::args_os().skip(1).collect::<Vec<_>>(), &mut stdout().lock())
+}
+
+pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
+    // One for all logs: in relay logs, a transaction may start in one and end in the next.
+    let mut tracker = Tracker::new();
+    let mut executed = GtidSet::new();
+    for path in arguments {
+        let log = fs::read(path)?;
+        follow(&log, &mut tracker, |outline| {
+            if let TransactionId::Gtid(gtid) = outline.id {
+                executed.add(gtid);
+            }
+            let Outline { position, size, kind, id, .. } = outline;
+            writeln!(out, "{position:>10}  {size:>8} bytes  {kind:?}  {id}")
+        })?;
+    }
+    if let Some(open) = tracker.open() {
+        writeln!(out, "{} has no end; next should come {}", open.id, tracker.wanted())?;
+    }
+    writeln!(out, "{executed}")?;
+    Ok(())
+}
+
+fn follow(
+    log: &[u8],
+    tracker: &mut Tracker,
+    mut see: impl FnMut(&Outline) -> std::io::Result<()>,
+) -> Result<(), Box<dyn Error>> {
+    let mut rest = log.strip_prefix(&MAGIC).ok_or("this is no binary log")?;
+    let mut framer = Framer::new();
+    while let Framed::Event(raw) = framer.next(rest)? {
+        let position = (log.len() - rest.len()) as u64;
+        let format = framer.format().ok_or("the first event describes the format")?;
+        // A fault says what it found, what it wanted, and what is lost by going on; here it ends the walk.
+        let tracked = tracker.track(position, &raw, format)?;
+        if let Some(outline) = &tracked.ended {
+            see(outline)?;
+        }
+        rest = &rest[raw.bytes().len()..];
+    }
+    Ok(())
+}
