@@ -19,6 +19,7 @@ mod local_time;
 pub mod mysqlbinlog;
 pub mod numbers;
 mod options;
+mod ours;
 mod pipeline;
 mod quote;
 mod reader;

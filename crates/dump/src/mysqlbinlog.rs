@@ -13,6 +13,7 @@ use crate::local_time::local_zone;
 use crate::options::files::{Choice, Loaded, Surroundings};
 use crate::options::table::{MYSQLBINLOG, OURS, Spec, Which};
 use crate::options::{Exit, Parser, Values, files, help};
+use crate::ours;
 use crate::pipeline::{self, Ended};
 use crate::settings::{Heeded, Remote, Settings, Show};
 use crate::talk::Talk;
@@ -112,9 +113,15 @@ fn run_checked(
         Some(name) => Some(create(name, &mut talk)?),
         None => None,
     };
+    let form = ours::form(&values, &mut talk)?;
     let settings = Settings::new(&values, heeded, &mut talk)?;
-    match &mut file {
-        Some(file) => dump(&settings, &files, input, file, talk),
+    ours::check(form, &settings, &mut talk)?;
+    let output = match &mut file {
+        Some(file) => file,
+        None => output,
+    };
+    match form {
+        Some(form) => ours::print(form, &settings, &files, output, &mut talk),
         None => dump(&settings, &files, input, output, talk),
     }
 }

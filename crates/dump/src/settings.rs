@@ -1,11 +1,16 @@
 //! What was asked for, checked and ready to use.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
 
+use binlog::encryption::Keyring;
 use binlog::gtid::GtidSet;
 use jiff::tz::TimeZone;
+use logs::read_keyring;
 
+use crate::list::{Condition, TablePattern};
 use crate::options::choice::choose;
 use crate::options::table::{Spec, Which};
 use crate::options::{Exit, Heed, Values, datetime, gtids};
@@ -52,6 +57,8 @@ pub(crate) struct Heeded {
     pub(crate) ask_password: bool,
     /// Which text was asked for instead of a dump.
     pub(crate) show: Option<Show>,
+    pub(crate) tables: Vec<TablePattern>,
+    pub(crate) conditions: Vec<Condition>,
     zone: TimeZone,
 }
 
@@ -75,6 +82,8 @@ impl Heeded {
             remote_by_switch: false,
             ask_password: false,
             show: None,
+            tables: Vec::new(),
+            conditions: Vec::new(),
             zone,
         }
     }
@@ -158,6 +167,8 @@ impl Heed for Heeded {
             }
             Which::Compress => deprecated(talk, "--compress", Some("--compression-algorithms")),
             Which::Password => self.ask_password |= argument.is_none(),
+            Which::Table => self.tables.push(TablePattern::new(text)),
+            Which::Where => self.conditions.push(condition(text, talk)?),
             _ => {}
         }
         Ok(())
@@ -169,6 +180,13 @@ impl Heeded {
         self.show = Some(show);
         Err(Exit(0))
     }
+}
+
+fn condition(text: &[u8], talk: &mut Talk<'_>) -> Result<Condition, Exit> {
+    Condition::new(&String::from_utf8_lossy(text)).map_err(|error| {
+        talk.error(&[error.to_string().as_bytes()]);
+        Exit::FAILURE
+    })
 }
 
 fn kept(values: &Values, key: Which) -> &[u8] {
@@ -237,6 +255,14 @@ pub(crate) struct Settings {
     pub(crate) zone: TimeZone,
     /// Threads that format; `None` for one a core.
     pub(crate) jobs: Option<NonZeroUsize>,
+    /// Go on at what cannot be decoded?
+    pub(crate) force_read: bool,
+    /// The only tables whose rows to print; all if there are none.
+    pub(crate) tables: Vec<TablePattern>,
+    /// What rows must be like.
+    pub(crate) conditions: Vec<Condition>,
+    /// Keys of encrypted logs.
+    pub(crate) keyring: Option<Keyring>,
 }
 
 impl Settings {
@@ -245,6 +271,11 @@ impl Settings {
         let text = |key| values.text(key).map(<[u8]>::to_vec);
         let bits = values.unsigned(Which::ServerIdBits);
         let include_gtids = gtid_set(values, Which::IncludeGtids, b"--include-gtids", talk)?;
+        let gtids = gtid_set(values, Which::Gtid, b"--gtid", talk)?;
+        let include_gtids = match (include_gtids, gtids) {
+            (Some(one), Some(other)) => Some(one.intersection(&other)),
+            (one, other) => one.or(other),
+        };
         let exclude_gtids = gtid_set(values, Which::ExcludeGtids, b"--exclude-gtids", talk)?;
         warn_of_connection(values, talk);
         Ok(Self {
@@ -274,12 +305,37 @@ impl Settings {
             exclude_gtids,
             zone: heeded.zone,
             jobs: usize::try_from(values.unsigned(Which::Jobs)).ok().and_then(NonZeroUsize::new),
+            force_read: values.switch(Which::ForceRead),
+            tables: heeded.tables,
+            conditions: heeded.conditions,
+            keyring: keyring(values, talk)?,
         })
     }
 
-    /// Is this database left out?
-    pub(crate) fn skips_database(&self, name: &[u8]) -> bool {
+    /// Is a statement left out that was run with this database as the default?
+    pub(crate) fn skips_statement(&self, database: &[u8]) -> bool {
+        self.skips_database(database) || !self.tables.is_empty()
+    }
+
+    /// Are the rows of this table left out?
+    pub(crate) fn skips_table(&self, database: &[u8], table: &[u8]) -> bool {
+        let fits = self.tables.is_empty() || self.tables.iter().any(|pattern| pattern.fits(database, table));
+        self.skips_database(database) || !fits
+    }
+
+    fn skips_database(&self, name: &[u8]) -> bool {
         self.database.as_ref().is_some_and(|wanted| wanted != name)
+    }
+}
+
+fn keyring(values: &Values, talk: &mut Talk<'_>) -> Result<Option<Keyring>, Exit> {
+    let Some(path) = values.text(Which::Keyring) else { return Ok(None) };
+    match read_keyring(OsStr::from_bytes(path)) {
+        Ok(keyring) => Ok(Some(keyring)),
+        Err(error) => {
+            talk.error(&[error.to_string().as_bytes()]);
+            Err(Exit::FAILURE)
+        }
     }
 }
 

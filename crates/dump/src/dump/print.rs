@@ -213,7 +213,7 @@ impl Dump<'_, '_> {
 
     fn query(&mut self, item: &Item, query: &Query<'_>) -> Result<(), Halt> {
         let word = TransactionWord::of(query.sql);
-        let is_skipped = !word.is_word() && self.settings.skips_database(query.database);
+        let is_skipped = !word.is_word() && self.settings.skips_statement(query.database);
         for variable in take(&mut self.variables) {
             if !is_skipped {
                 self.variable(&variable);
@@ -348,7 +348,7 @@ impl Dump<'_, '_> {
 
     fn execute_load(&mut self, item: &Item, load: &ExecuteLoadQuery<'_>) {
         let file = self.load_files.take(load.file_id);
-        if self.settings.skips_database(load.query.database) {
+        if self.settings.skips_statement(load.query.database) {
             self.skipped_in_transaction = true;
             return;
         }
@@ -386,7 +386,7 @@ impl Dump<'_, '_> {
     }
 
     fn table_map(&mut self, item: &Item, map: &TableMap<'_>) -> Result<(), Halt> {
-        if self.settings.skips_database(map.database) {
+        if self.settings.skips_table(map.database, map.table) {
             self.skipped_in_transaction = true;
             self.tables.ignored.insert(map.table_id);
             return Ok(());

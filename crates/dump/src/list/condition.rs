@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use binlog::{
-    Charset, Column, DecodeError, Field, Format, HEADER_SIZE, Image, JsonQuotes, Reason, Row, Table, Value,
-};
+use binlog::{Charset, Column, DecodeError, Field, Format, Image, JsonQuotes, Row, Table, Value};
 
 use super::json::charset_of;
+use super::walk::Refusal;
 
 /// A column has a value: `id=5`, `@1=5`, `name=NULL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +89,7 @@ pub(crate) struct RowTest<'c> {
 }
 
 impl<'c> RowTest<'c> {
-    pub(crate) fn new(conditions: &'c [Condition], table: &Table) -> Result<Self, DecodeError> {
+    pub(crate) fn new(conditions: &'c [Condition], table: &Table) -> Result<Self, Refusal> {
         let mut wanted = Some(Vec::new());
         for condition in conditions {
             match condition.column.index(table)? {
@@ -131,15 +130,13 @@ impl<'c> RowTest<'c> {
 }
 
 impl ColumnName {
-    fn index(&self, table: &Table) -> Result<Option<usize>, DecodeError> {
+    fn index(&self, table: &Table) -> Result<Option<usize>, Refusal> {
         let name = match self {
             Self::Number(index) => return Ok((*index < table.columns.len()).then_some(*index)),
             Self::Name(name) => name,
         };
         if table.columns.iter().all(|column| column.name.is_none()) {
-            let what =
-                "a condition on a column's name in a log without names (write @ and the column's number)";
-            return Err(DecodeError::new(HEADER_SIZE, Reason::Unsupported { what }));
+            return Err(Refusal::NoColumnNames);
         }
         let has_name = |column: &Column| {
             column.name.as_deref().is_some_and(|found| found.eq_ignore_ascii_case(name.as_bytes()))

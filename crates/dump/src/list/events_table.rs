@@ -5,7 +5,7 @@ use binlog::{DecodeError, Event};
 use super::info::put_info;
 use super::scene::Scene;
 use super::select::{Select, rows_of};
-use super::walk::{Located, Output};
+use super::walk::{Located, Output, Refusal};
 use crate::numbers::put_u64;
 
 /// The table's head.
@@ -32,7 +32,7 @@ impl Output for EventsTable<'_> {
         located: &Located<'_>,
         event: &Event<'_>,
         part: &mut Vec<u8>,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<(), Refusal> {
         if !self.select.takes(scene, located, event)? || !self.has_rows(scene, located, event)? {
             return Ok(());
         }
@@ -53,12 +53,7 @@ impl Output for EventsTable<'_> {
 
 impl EventsTable<'_> {
     /// Is there a row that is wanted, if rows are asked for?
-    fn has_rows(
-        &self,
-        scene: &mut Scene,
-        located: &Located<'_>,
-        event: &Event<'_>,
-    ) -> Result<bool, DecodeError> {
+    fn has_rows(&self, scene: &mut Scene, located: &Located<'_>, event: &Event<'_>) -> Result<bool, Refusal> {
         match rows_of(event) {
             Some(rows) if self.select.looks_at_values() => {
                 self.select.count_rows(scene, located.format, rows).map(|count| count > 0)

@@ -8,7 +8,7 @@ use binlog::{DecodeError, Event, Format, Table, TransactionId, Verb};
 
 use super::condition::{Condition, RowTest};
 use super::scene::Scene;
-use super::walk::Located;
+use super::walk::{Located, Refusal};
 
 /// Which events are wanted. What is not asked for does not restrict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,10 +111,10 @@ impl Select {
         scene: &mut Scene,
         format: &Format,
         rows: &Rows<'_>,
-    ) -> Result<u64, DecodeError> {
+    ) -> Result<u64, Refusal> {
         let (table, decoder) = scene.tables.decoder(rows)?;
         let Some(table) = table else { return Ok(0) };
-        let Some(test) = self.row_test(&table)? else { return decoder.count(rows) };
+        let Some(test) = self.row_test(&table)? else { return Ok(decoder.count(rows)?) };
         let mut count = 0;
         for row in decoder.rows(rows) {
             count += u64::from(test.passes(&row?, format)?);
@@ -127,7 +127,7 @@ impl Select {
     /// # Errors
     ///
     /// When a condition names a column, but the log does not.
-    pub(crate) fn row_test(&self, table: &Table) -> Result<Option<RowTest<'_>>, DecodeError> {
+    pub(crate) fn row_test(&self, table: &Table) -> Result<Option<RowTest<'_>>, Refusal> {
         match self.conditions.is_empty() {
             true => Ok(None),
             false => RowTest::new(&self.conditions, table).map(Some),

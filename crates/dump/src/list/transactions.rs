@@ -13,7 +13,7 @@ use binlog::{DecodeError, Event, Role, Table, TransactionId};
 pub(crate) use self::summary::{HEAD, Shape, Transactions};
 use super::scene::Scene;
 use super::select::{Select, rows_of};
-use super::walk::{Located, Output};
+use super::walk::{Located, Output, Refusal};
 
 /// Says of each event what it means to its transaction.
 pub(crate) struct Pieces<'s> {
@@ -84,7 +84,7 @@ impl Output for Pieces<'_> {
         located: &Located<'_>,
         event: &Event<'_>,
         part: &mut Vec<Piece>,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<(), Refusal> {
         if let Event::TableMap(map) = event {
             scene.tables.map(map)?;
         }
@@ -165,7 +165,7 @@ impl Pieces<'_> {
         scene: &mut Scene,
         located: &Located<'_>,
         event: &Event<'_>,
-    ) -> Result<Option<Change>, DecodeError> {
+    ) -> Result<Option<Change>, Refusal> {
         let Some(rows) = rows_of(event) else { return Ok(None) };
         let (table, _) = scene.tables.decoder(rows)?;
         let Some(table) = table.filter(|table| self.select.takes_name(&table.database, &table.name)) else {

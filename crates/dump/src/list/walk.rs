@@ -111,13 +111,28 @@ pub(crate) trait Output: Sync {
         located: &Located<'_>,
         event: &Event<'_>,
         part: &mut Self::Part,
-    ) -> Result<(), DecodeError>;
+    ) -> Result<(), Refusal>;
 
     /// Adds one event that cannot be decoded.
     fn put_damaged(&self, scene: &Scene, located: &Located<'_>, error: DecodeError, part: &mut Self::Part);
 
     /// In bytes, about.
     fn size(part: &Self::Part) -> usize;
+}
+
+/// Why an output cannot take an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The event is not as it must be.
+    Damaged(DecodeError),
+    /// A condition names a column, but the log names none.
+    NoColumnNames,
+}
+
+impl From<DecodeError> for Refusal {
+    fn from(error: DecodeError) -> Self {
+        Self::Damaged(error)
+    }
 }
 
 /// What can go wrong on the way.
@@ -150,6 +165,16 @@ pub enum ListError {
         /// What is wrong.
         #[source]
         error: PayloadError,
+    },
+    /// A condition names a column, but the log names none.
+    #[error(
+        "{log_name} at {position}: the log names no columns (it was written at binlog_row_metadata=MINIMAL)"
+    )]
+    NoColumnNames {
+        /// The log's name.
+        log_name: String,
+        /// Where the event starts.
+        position: u64,
     },
     /// What was made of the logs cannot be written.
     #[error("could not write: {0}")]
@@ -682,16 +707,23 @@ impl<'w, O: Output> Worker<'w, O> {
         event: Result<Event<'_>, DecodeError>,
         filling: &mut Filling<'_, O>,
     ) -> Result<(), ListError> {
-        let put = event.and_then(|event| {
+        let put = event.map_err(Refusal::Damaged).and_then(|event| {
             self.output.put(&mut self.own, &mut self.scene, located, &event, &mut filling.part)
         });
-        if let Err(error) = put {
-            match self.walk.damage {
-                Damage::Stop => {
-                    filling.hand_on()?;
-                    return Err(event_error(located, error));
-                }
-                Damage::Show => self.output.put_damaged(&self.scene, located, error, &mut filling.part),
+        match (put, self.walk.damage) {
+            (Ok(()), _) => {}
+            (Err(Refusal::Damaged(error)), Damage::Show) => {
+                self.output.put_damaged(&self.scene, located, error, &mut filling.part);
+            }
+            (Err(refusal), _) => {
+                filling.hand_on()?;
+                return Err(match refusal {
+                    Refusal::Damaged(error) => event_error(located, error),
+                    Refusal::NoColumnNames => {
+                        let (log_name, position) = (located.log_name.to_owned(), located.position);
+                        ListError::NoColumnNames { log_name, position }
+                    }
+                });
             }
         }
         match O::size(&filling.part) > PART_SIZE {

@@ -447,12 +447,41 @@ pub(crate) static MYSQLBINLOG: &[Spec] = &[
 
 /// What `bintide dump` has beyond them.
 pub(crate) static OURS: &[Spec] = &[
-    long(Which::Json, "json", OFF, "Print one JSON object a line, an event each."),
-    long(Which::Events, "events", OFF, "Print the table that SHOW BINLOG EVENTS shows."),
-    long(Which::Transactions, "transactions", OFF, "Print one line a transaction."),
-    long(Which::Table, "table", Kind::Text, "Only events of this table: 'database.table'."),
-    long(Which::Where, "where", Kind::Text, "Only rows whose column has this value: 'column=value'."),
-    long(Which::Gtid, "gtid", Kind::Text, "Only transactions in this GTID set."),
+    long(
+        Which::Json,
+        "json",
+        OFF,
+        "Print a line of JSON for each event, those inside compressed transactions too; with --transactions, for each \
+         transaction.",
+    ),
+    long(
+        Which::Events,
+        "events",
+        OFF,
+        "Print the table that SHOW BINLOG EVENTS shows, row for row, with tabs between the columns.",
+    ),
+    long(
+        Which::Transactions,
+        "transactions",
+        OFF,
+        "Print a line for each transaction: GTID, position, time, what became of it, rows, bytes, compression, tables.",
+    ),
+    long(
+        Which::Table,
+        "table",
+        Kind::Text,
+        "Only row changes of this table: 'database.table', or 'table' in any database; '*' stands for any text, '?' for \
+         one character. May be given several times.",
+    ),
+    long(
+        Which::Where,
+        "where",
+        Kind::Text,
+        "Only row changes where this column has this value, before or after: 'column=value', where the log names \
+         columns, or '@N=value' with the column's number. May be given several times: all must hold. Needs --json, \
+         --events or --transactions.",
+    ),
+    long(Which::Gtid, "gtid", Kind::Text, "Only transactions in this GTID set: 'uuid:1-5', 'uuid:tag:7'."),
     long(
         Which::Jobs,
         "jobs",

@@ -15,7 +15,7 @@ use super::writer::{Object, put_bytes, put_decoded, put_string};
 use crate::list::info::intvar_name;
 use crate::list::scene::Scene;
 use crate::list::select::{Select, rows_of};
-use crate::list::walk::Located;
+use crate::list::walk::{Located, Refusal};
 use crate::numbers::{put_i64, put_shortest, put_u64};
 
 /// Was there anything that is wanted?
@@ -33,7 +33,7 @@ pub(super) fn put(
     scene: &mut Scene,
     located: &Located<'_>,
     event: &Event<'_>,
-) -> Result<Found, DecodeError> {
+) -> Result<Found, Refusal> {
     if let Some(rows) = rows_of(event) {
         return put_rows(object, names, select, &mut scene.tables, located.format, rows);
     }

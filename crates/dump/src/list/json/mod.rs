@@ -13,7 +13,7 @@ pub(crate) use self::table::charset_of;
 use self::writer::{Object, put_string};
 use super::scene::Scene;
 use super::select::Select;
-use super::walk::{Located, Output};
+use super::walk::{Located, Output, Refusal};
 
 /// A line an event.
 pub(crate) struct JsonLines<'s> {
@@ -47,7 +47,7 @@ impl Output for JsonLines<'_> {
         located: &Located<'_>,
         event: &Event<'_>,
         part: &mut Vec<u8>,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<(), Refusal> {
         if !self.select.takes(scene, located, event)? {
             return Ok(());
         }
@@ -102,7 +102,7 @@ impl Worker {
         located: &Located<'_>,
         event: &Event<'_>,
         part: &mut Vec<u8>,
-    ) -> Result<body::Found, DecodeError> {
+    ) -> Result<body::Found, Refusal> {
         let mut line = Object::open(part);
         self.put_head(located, &mut line);
         let found = body::put(&mut line, &mut self.names, select, scene, located, event)?;

@@ -16,6 +16,7 @@ use super::writer::{Array, Object, put_base64, put_bytes, put_decoded, put_escap
 use crate::list::info::ROWS_FLAGS;
 use crate::list::scene::StatementTables;
 use crate::list::select::Select;
+use crate::list::walk::Refusal;
 use crate::numbers::{put_i64, put_shortest, put_u64};
 
 /// Writes the event.
@@ -26,7 +27,7 @@ pub(super) fn put(
     tables: &mut StatementTables,
     format: &Format,
     event: &Rows<'_>,
-) -> Result<Found, DecodeError> {
+) -> Result<Found, Refusal> {
     object.uint("table_id", event.table_id);
     put_flags(object, "flags", &ROWS_FLAGS.map(|(flag, name)| (flag.0, name)), event.flags.0);
     if let Some(extra) = event.extra.filter(|extra| !extra.is_empty()) {

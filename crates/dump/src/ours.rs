@@ -1,0 +1,114 @@
+//! What `bintide dump` can print beside mysqlbinlog's text: the options, made into settings of a list.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use crate::list::{Damage, Form, ListError, ListSettings, Range, ServerId, Source, list};
+use crate::options::table::Which;
+use crate::options::{Exit, Values};
+use crate::settings::Settings;
+use crate::talk::Talk;
+
+/// What is asked for in place of text, if anything.
+pub(crate) fn form(values: &Values, talk: &mut Talk<'_>) -> Result<Option<Form>, Exit> {
+    let [json, events, transactions] =
+        [Which::Json, Which::Events, Which::Transactions].map(|key| values.switch(key));
+    match (json, events, transactions) {
+        (false, false, false) => Ok(None),
+        (true, false, false) => Ok(Some(Form::Json)),
+        (false, true, false) => Ok(Some(Form::Events)),
+        (false, false, true) => Ok(Some(Form::Transactions)),
+        (true, false, true) => Ok(Some(Form::TransactionsJson)),
+        (_, true, _) => {
+            talk.error(&[b"--events is a table of its own: give it without --json and --transactions."]);
+            Err(Exit::FAILURE)
+        }
+    }
+}
+
+/// Refuses what text can do and a list cannot, or the other way round.
+pub(crate) fn check(form: Option<Form>, settings: &Settings, talk: &mut Talk<'_>) -> Result<(), Exit> {
+    let refused: Option<&[u8]> = match form {
+        None if !settings.conditions.is_empty() => {
+            Some(b"--where needs --json, --events or --transactions: BINLOG statements hold whole events.")
+        }
+        Some(_) if !settings.rewrites.is_empty() => {
+            Some(b"--rewrite-db changes mysqlbinlog's text only: give it without --json, --events and --transactions.")
+        }
+        Some(_) if settings.require_row_format => Some(
+            b"--require-row-format checks mysqlbinlog's text only: give it without --json, --events and --transactions.",
+        ),
+        _ => None,
+    };
+    match refused {
+        Some(why) => {
+            talk.error(&[why]);
+            Err(Exit::FAILURE)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Lists the logs.
+pub(crate) fn print(
+    form: Form,
+    settings: &Settings,
+    files: &[Vec<u8>],
+    output: &mut dyn Write,
+    talk: &mut Talk<'_>,
+) -> Result<(), Exit> {
+    let mut wanted = ListSettings::new(form, files.iter().map(|name| source(name)).collect());
+    wanted.range = Range {
+        start_position: settings.start_position,
+        stop_position: settings.stop_position,
+        start_time: u64::try_from(settings.start_time).unwrap_or(0),
+        stop_time: u64::try_from(settings.stop_time).unwrap_or(0),
+        leave_out: settings.offset,
+    };
+    wanted.select.server_id = u32::try_from(settings.server_id)
+        .ok()
+        .filter(|number| *number != 0)
+        .map(|number| ServerId { number, mask: settings.server_id_mask });
+    wanted.select.gtids.clone_from(&settings.include_gtids);
+    wanted.select.gtids_left_out.clone_from(&settings.exclude_gtids);
+    wanted.select.database.clone_from(&settings.database);
+    wanted.select.tables.clone_from(&settings.tables);
+    wanted.select.conditions.clone_from(&settings.conditions);
+    wanted.jobs = settings.jobs.unwrap_or(wanted.jobs);
+    wanted.damage = if settings.force_read { Damage::Show } else { Damage::Stop };
+    wanted.keyring = settings.keyring.clone().map(Arc::new);
+    let warnings = match list(&wanted, output) {
+        Ok(warnings) => warnings,
+        Err(error) => return Err(complain(&error, talk)),
+    };
+    for warning in &warnings {
+        let text = warning.to_string();
+        if !settings.force_if_open {
+            talk.error(&[text.as_bytes()]);
+            return Err(Exit::FAILURE);
+        }
+        talk.warning(&[text.as_bytes()]);
+    }
+    Ok(())
+}
+
+fn complain(error: &ListError, talk: &mut Talk<'_>) -> Exit {
+    let advice = match error {
+        ListError::Event { .. } | ListError::Payload { .. } => {
+            " (--force-read shows it as bytes, and goes on)"
+        }
+        ListError::NoColumnNames { .. } => ": write @ and the column's number in --where",
+        _ => "",
+    };
+    talk.error(&[error.to_string().as_bytes(), advice.as_bytes()]);
+    Exit::FAILURE
+}
+
+fn source(name: &[u8]) -> Source {
+    match name {
+        b"-" => Source::Stdin,
+        name => Source::File(OsStr::from_bytes(name).into()),
+    }
+}
