@@ -179,3 +179,91 @@ impl fmt::Display for Decimal<'_> {
         out.pad(&String::from_utf8_lossy(&text))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, proptest};
+
+    use super::Decimal;
+    use crate::error::{DecodeError, Reason};
+
+    fn check(precision: u8, scale: u8, bytes: &[u8], wanted: &str) {
+        let text = Decimal::new(bytes, precision, scale).map(|decimal| decimal.to_string());
+        assert_eq!(text.as_deref(), Ok(wanted), "DECIMAL({precision},{scale}) {bytes:02x?}");
+    }
+
+    fn check_error(precision: u8, scale: u8, bytes: &[u8], offset: usize, reason: Reason) {
+        assert_eq!(Decimal::new(bytes, precision, scale), Err(DecodeError::new(offset, reason)));
+    }
+
+    #[test]
+    fn digits_of_every_left_over() {
+        check(1, 0, &[0x85], "5");
+        check(2, 0, &[0x80 | 42], "42");
+        check(3, 0, &[0x83, 0xe7], "999");
+        check(4, 0, &[0xa7, 0x0f], "9999");
+        check(5, 0, &[0x81, 0x86, 0x9f], "99999");
+        check(6, 0, &[0x8f, 0x42, 0x3f], "999999");
+        check(7, 0, &[0x80, 0x98, 0x96, 0x7f], "9999999");
+        check(8, 0, &[0x85, 0xf5, 0xe0, 0xff], "99999999");
+        check(9, 0, &[0xbb, 0x9a, 0xc9, 0xff], "999999999");
+        check(10, 0, &[0x81, 0, 0, 0, 7], "1000000007");
+        check(1, 1, &[0x85], "0.5");
+        check(3, 3, &[0x80, 7], "0.007");
+        check(10, 10, &[0x80, 0, 0, 1, 2], "0.0000000012");
+    }
+
+    #[test]
+    fn both_sides_of_the_point() {
+        // The manual's example: 1234567890.1234.
+        check(14, 4, &[0x81, 0x0d, 0xfb, 0x38, 0xd2, 0x04, 0xd2], "1234567890.1234");
+        check(14, 4, &[0x7e, 0xf2, 0x04, 0xc7, 0x2d, 0xfb, 0x2d], "-1234567890.1234");
+        check(4, 2, &[0x80, 0], "0.00");
+        check(4, 2, &[0x7f, 0xfe], "-0.01");
+        check(4, 2, &[0x80, 0x05], "0.05");
+        check(11, 2, &[0x80, 0, 0, 100, 9], "100.09");
+        check(0, 0, &[], "0");
+    }
+
+    #[test]
+    fn sixty_five_digits() {
+        // Seven groups of nine digits, and two more in front.
+        let mut whole = vec![0x80 | 99];
+        whole.extend([0x3b, 0x9a, 0xc9, 0xff].repeat(7));
+        check(65, 0, &whole, &"9".repeat(65));
+        let mut half = vec![0x85, 0xf5, 0xe0, 0xff];
+        half.extend([0x3b, 0x9a, 0xc9, 0xff].repeat(6));
+        half.extend([0x03, 0xe7]);
+        check(65, 30, &half, &format!("{}.{}", "9".repeat(35), "9".repeat(30)));
+        let zero: Vec<u8> =
+            half.iter().enumerate().map(|(index, _)| if index == 0 { 0x80 } else { 0 }).collect();
+        check(65, 30, &zero, &format!("0.{}", "0".repeat(30)));
+        let minus: Vec<u8> = half.iter().map(|byte| !byte).collect();
+        check(65, 30, &minus, &format!("-{}.{}", "9".repeat(35), "9".repeat(30)));
+    }
+
+    #[test]
+    fn corrupt_bytes() {
+        let size = |found, wanted| Reason::Differs { field: "size of DECIMAL", found, wanted };
+        check_error(4, 2, &[0x80], 0, size(1, 2));
+        check_error(4, 2, &[0x80, 0, 0], 0, size(3, 2));
+        let digits = |found, max| Reason::OutOfRange { field: "digits of DECIMAL", found, max };
+        check_error(4, 2, &[0x80, 100], 1, digits(100, 99));
+        check_error(9, 0, &[0xbb, 0x9a, 0xca, 0x00], 0, digits(1_000_000_000, 999_999_999));
+        let precision = Reason::OutOfRange { field: "precision of DECIMAL", found: 82, max: 81 };
+        check_error(82, 0, &[0; 37], 0, precision);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_digits_or_an_error(bytes: Vec<u8>, precision in any::<u8>(), scale in any::<u8>()) {
+            if let Ok(decimal) = Decimal::new(&bytes, precision, scale) {
+                let text = decimal.to_string();
+                let digits = text.bytes().filter(u8::is_ascii_digit).count();
+                assert!(digits <= usize::from(precision) + 1, "{text}");
+                assert_eq!(text.starts_with('-'), decimal.is_negative());
+                assert_eq!(text.split_once('.').map_or(0, |(_, behind)| behind.len()), usize::from(scale));
+            }
+        }
+    }
+}

@@ -324,3 +324,192 @@ fn collation(value: &mut Cursor<'_>) -> Result<u16, DecodeError> {
     u16::try_from(found)
         .map_err(|_| DecodeError::new(offset, Reason::OutOfRange { field: "collation", found, max }))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::proptest;
+
+    use super::Table;
+    use crate::column::ColumnType;
+    use crate::error::DecodeError;
+    use crate::events::TableMap;
+
+    fn map<'a>(column_types: &'a [u8], metadata: &'a [u8], optional: &'a [u8]) -> TableMap<'a> {
+        TableMap {
+            table_id: 7,
+            flags: 1,
+            database: b"d",
+            table: b"t",
+            column_types,
+            metadata,
+            nullable: &[],
+            optional,
+        }
+    }
+
+    fn check_type(type_code: u8, metadata: &[u8], wanted: Result<(ColumnType, u32), &str>) {
+        let table = Table::new(&map(&[type_code], metadata, &[])).map_err(|error| error.to_string());
+        let found = table.map(|table| (table.columns[0].column_type, table.columns[0].metadata));
+        assert_eq!(found, wanted.map_err(str::to_owned), "{type_code} {metadata:02x?}");
+    }
+
+    #[test]
+    fn types_and_their_metadata() {
+        check_type(3, &[], Ok((ColumnType::Int, 0)));
+        check_type(4, &[4], Ok((ColumnType::Float, 4)));
+        check_type(10, &[], Ok((ColumnType::Date, 0)));
+        check_type(14, &[], Ok((ColumnType::Date, 0)));
+        check_type(15, &[0x2c, 0x01], Ok((ColumnType::Varchar { size_max: 300 }, 300)));
+        check_type(16, &[1, 2], Ok((ColumnType::Bit { bits: 17 }, 0x201)));
+        check_type(16, &[0, 8], Ok((ColumnType::Bit { bits: 64 }, 0x800)));
+        check_type(18, &[6], Ok((ColumnType::DateTime { fraction: 6 }, 6)));
+        check_type(242, &[4], Ok((ColumnType::Vector { prefix: 4 }, 4)));
+        check_type(246, &[65, 30], Ok((ColumnType::Decimal { precision: 65, scale: 30 }, 0x411e)));
+        check_type(252, &[3], Ok((ColumnType::Blob { prefix: 3 }, 3)));
+        check_type(140, &[2], Ok((ColumnType::CompressedBlob { prefix: 2 }, 2)));
+        check_type(0, &[], Ok((ColumnType::Unknown, 0)));
+        check_type(200, &[], Ok((ColumnType::Unknown, 0)));
+    }
+
+    /// One code for four types, and two bits of the size where the type has two ones.
+    #[test]
+    fn strings_hide_their_type_and_size() {
+        check_type(254, &[254, 40], Ok((ColumnType::Char { size_max: 40 }, 0xfe28)));
+        check_type(254, &[0xee, 0x2c], Ok((ColumnType::Char { size_max: 300 }, 0xee2c)));
+        check_type(254, &[0xce, 0xfc], Ok((ColumnType::Char { size_max: 1020 }, 0xcefc)));
+        check_type(254, &[247, 1], Ok((ColumnType::Enum { size: 1 }, 0xf701)));
+        check_type(254, &[247, 2], Ok((ColumnType::Enum { size: 2 }, 0xf702)));
+        check_type(254, &[248, 8], Ok((ColumnType::Set { size: 8 }, 0xf808)));
+    }
+
+    #[test]
+    fn corrupt_metadata() {
+        check_type(15, &[1], Err("byte 36: wanted 2 more bytes, found 1"));
+        check_type(16, &[1, 8], Err("byte 36: bits of BIT is 65, must be at most 64"));
+        check_type(17, &[7], Err("byte 36: digits of TIMESTAMP is 7, must be at most 6"));
+        check_type(246, &[66, 0], Err("byte 36: precision of DECIMAL is 66, must be at most 65"));
+        check_type(246, &[5, 6], Err("byte 37: scale of DECIMAL is 6, must be at most 5"));
+        check_type(252, &[5], Err("byte 36: prefix of BLOB is 5, must be at most 4"));
+        check_type(252, &[0], Err("byte 36: prefix of BLOB is 0, wanted 1"));
+        check_type(254, &[247, 3], Err("byte 37: size of ENUM or SET is 3, must be at most 2"));
+        check_type(254, &[250, 3], Err("byte 36: real type of a column is 250, wanted 247, 248, 253 or 254"));
+    }
+
+    /// INT, VARCHAR, DECIMAL, ENUM, TEXT, SET, YEAR, GEOMETRY, VECTOR.
+    const TYPES: &[u8] = &[3, 15, 246, 254, 252, 254, 13, 255, 242];
+    const METADATA: &[u8] = &[20, 0, 5, 2, 247, 1, 2, 248, 1, 4, 4];
+
+    fn with(optional: &[u8]) -> Result<Table, DecodeError> {
+        Table::new(&map(TYPES, METADATA, optional))
+    }
+
+    /// What one optional field says of each column.
+    fn check(optional: &[u8], show: impl Fn(&Table) -> String, wanted: &str) {
+        let shown = with(optional).map_or_else(|error| error.to_string(), |table| show(&table));
+        assert_eq!(shown, wanted, "{optional:02x?}");
+    }
+
+    fn each<T: ToString>(table: &Table, get: impl Fn(&super::Column) -> Option<T>) -> String {
+        let shown =
+            table.columns.iter().map(|column| get(column).map_or("-".to_owned(), |of| of.to_string()));
+        shown.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn bits_count_only_the_columns_that_have_one() {
+        let unsigned = |table: &Table| each(table, |column| column.unsigned.map(u8::from));
+        check(&[1, 1, 0b0110_0000], unsigned, "0 - 1 - - - 1 - -");
+        check(&[1, 1, 0b1000_0000], unsigned, "1 - 0 - - - 0 - -");
+        check(&[], unsigned, "- - - - - - - - -");
+        let visible = |table: &Table| each(table, |column| column.visible.map(u8::from));
+        check(&[12, 2, 0b1111_0111, 0b1000_0000], visible, "1 1 1 1 0 1 1 1 1");
+        check(&[1, 0], unsigned, "byte 57: wanted 1 more bytes, found 0");
+        check(&[1, 2, 0, 0], unsigned, "byte 58: wanted the end, found 1 more bytes");
+    }
+
+    #[test]
+    fn collations_come_one_by_one_or_with_a_default() {
+        let collation = |table: &Table| each(table, |column| column.collation);
+        check(&[2, 3, 0xfc, 0xff, 0], collation, "- 255 - - 255 - - - -");
+        check(&[2, 5, 0xfc, 0xff, 0, 1, 63], collation, "- 255 - - 63 - - - -");
+        check(&[3, 2, 8, 63], collation, "- 8 - - 63 - - - -");
+        check(&[10, 1, 45], collation, "- - - 45 - 45 - - -");
+        check(&[10, 3, 45, 0, 8], collation, "- - - 8 - 45 - - -");
+        check(&[11, 2, 8, 63], collation, "- - - 8 - 63 - - -");
+        check(&[2, 3, 8, 2, 63], collation, "byte 58: index of a column is 2, must be at most 1");
+        check(&[3, 1, 8], collation, "byte 58: wanted 1 more bytes, found 0");
+        check(&[3, 5, 0xfd, 0, 0, 1, 8], collation, "byte 57: collation is 65536, must be at most 65535");
+    }
+
+    #[test]
+    fn names_and_texts() {
+        let name = |table: &Table| {
+            each(table, |column| Some(String::from_utf8_lossy(column.name.as_ref()?).into_owned()))
+        };
+        check(b"\x04\x12\x01a\x01b\x01c\x01d\x01e\x01f\x01g\x01h\x01i", name, "a b c d e f g h i");
+        check(b"\x04\x02\x01a", name, "byte 59: wanted 1 more bytes, found 0");
+        let texts = |table: &Table| {
+            each(table, |column| {
+                let texts = column.texts.iter().map(|text| String::from_utf8_lossy(text));
+                Some(texts.collect::<Vec<_>>().join(","))
+            })
+        };
+        check(b"\x06\x05\x02\x01x\x01y", texts, "   x,y     ");
+        check(b"\x05\x04\x02\x00\x01z", texts, "     ,z   ");
+        check(b"\x05\x01\x00", texts, "        ");
+        check(
+            b"\x06\x04\xfd\x00\x00\x01",
+            texts,
+            "byte 57: texts of ENUM or SET is 65536, must be at most 65535",
+        );
+    }
+
+    #[test]
+    fn keys_and_shapes() {
+        let key = |table: &Table| {
+            let parts = table.primary_key.iter().flatten();
+            parts.map(|part| format!("{}({})", part.column, part.prefix)).collect::<Vec<_>>().join(" ")
+        };
+        check(&[8, 2, 4, 0], key, "4(0) 0(0)");
+        check(&[9, 4, 1, 10, 0, 0], key, "1(10) 0(0)");
+        check(&[8, 1, 9], key, "byte 57: index of a column is 9, must be at most 8");
+        check(&[9, 1, 1], key, "byte 58: wanted 1 more bytes, found 0");
+        let shape =
+            |table: &Table| each(table, |column| column.geometry_type.map(|shape| format!("{shape:?}")));
+        check(&[7, 1, 1], shape, "- - - - - - - Point -");
+        check(&[7, 1, 9], shape, "- - - - - - - Unknown(9) -");
+        check(&[13, 3, 0xfc, 0, 1], |table| each(table, |column| column.dimension), "- - - - - - - - 256");
+    }
+
+    #[test]
+    fn unknown_fields_are_kept() {
+        let unknown = |table: &Table| format!("{:?}", table.unknown);
+        check(
+            &[99, 2, 1, 2, 1, 1, 0, 100, 0],
+            unknown,
+            "[UnknownField { field_type: 99, value: [1, 2] }, UnknownField { field_type: 100, value: [] }]",
+        );
+        check(&[99, 3, 1, 2], unknown, "byte 57: wanted 3 more bytes, found 2");
+        let corrupt = map(TYPES, METADATA, &[99, 3, 1, 2]);
+        assert_eq!(Table::without_optional(&corrupt).unwrap().columns.len(), 9);
+    }
+
+    #[test]
+    fn no_columns_and_too_many() {
+        assert_eq!(Table::new(&map(&[], &[], &[])).unwrap().columns.len(), 0);
+        let types = [3; 4097];
+        let error = Table::new(&map(&types, &[], &[])).unwrap_err();
+        assert_eq!(error.to_string(), "byte 4134: column count is 4097, must be at most 4096");
+    }
+
+    proptest! {
+        #[test]
+        fn any_map_is_a_table_or_an_error(types: Vec<u8>, metadata: Vec<u8>, optional: Vec<u8>) {
+            let map = map(&types, &metadata, &optional);
+            if let Ok(table) = Table::new(&map) {
+                assert_eq!(table.columns.len(), types.len());
+                assert!(Table::without_optional(&map).is_ok());
+            }
+        }
+    }
+}

@@ -341,3 +341,129 @@ macro_rules! display {
 }
 
 display!(Date Time DateTime Timestamp);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::proptest;
+
+    use super::{Date, DateTime, Time, Timestamp};
+    use crate::cursor::Cursor;
+    use crate::error::DecodeError;
+
+    fn check(result: Result<impl ToString, DecodeError>, wanted: &str) {
+        let text = result.map_or_else(|error| error.to_string(), |value| value.to_string());
+        assert_eq!(text, wanted);
+    }
+
+    fn date(bytes: &[u8], wanted: &str) {
+        check(Date::decode(&mut Cursor::new(bytes)), wanted);
+    }
+
+    fn time(bytes: &[u8], fraction: u8, wanted: &str) {
+        check(Time::decode(&mut Cursor::new(bytes), fraction), wanted);
+    }
+
+    fn date_time(bytes: &[u8], fraction: u8, wanted: &str) {
+        check(DateTime::decode(&mut Cursor::new(bytes), fraction), wanted);
+    }
+
+    fn timestamp(bytes: &[u8], fraction: u8, wanted: &str, utc: &str) {
+        let value = Timestamp::decode(&mut Cursor::new(bytes), fraction);
+        check(value, wanted);
+        check(value.map(|value| value.to_utc()), utc);
+    }
+
+    #[test]
+    fn dates() {
+        date(&[0, 0, 0], "0000-00-00");
+        date(&[0x5d, 0xd0, 0x0f], "2024-02-29");
+        date(&[0x9f, 0x1f, 0x4e], "9999-12-31");
+        date(&[0x00, 0xd0, 0x0f], "2024-00-00");
+        date(&[0xff, 0xff, 0xff], "32767-15-31");
+        date(&[0, 0], "byte 0: wanted 3 more bytes, found 2");
+    }
+
+    #[test]
+    fn times() {
+        time(&[0x80, 0, 0], 0, "00:00:00");
+        time(&[0x80, 0, 1], 0, "00:00:01");
+        time(&[0x7f, 0xff, 0xff], 0, "-00:00:01");
+        time(&[0xb4, 0x6e, 0xfb], 0, "838:59:59");
+        time(&[0x4b, 0x91, 0x05], 0, "-838:59:59");
+        time(&[0x80, 0, 0, 99], 2, "00:00:00.99");
+        time(&[0x7f, 0xff, 0xff, 0x9d], 2, "-00:00:00.99");
+        time(&[0x7f, 0xff, 0xff, 0xff], 1, "-00:00:00.0");
+        time(&[0x7f, 0xff, 0xfe, 0xce], 1, "-00:00:01.5");
+        time(&[0x7f, 0xff, 0xff, 0xff, 0xff], 4, "-00:00:00.0001");
+        time(&[0x7f, 0xff, 0xff, 0xff, 0xff, 0xff], 6, "-00:00:00.000001");
+        time(&[0x80, 0, 0, 0x0f, 0x42, 0x3f], 6, "00:00:00.999999");
+        time(&[0x80, 0, 0, 100], 2, "byte 3: fraction of a second is 100, must be at most 99");
+        time(&[0x80, 0, 0], 6, "byte 0: wanted 6 more bytes, found 3");
+    }
+
+    #[test]
+    fn dates_and_times() {
+        date_time(&[0x80, 0, 0, 0, 0], 0, "0000-00-00 00:00:00");
+        date_time(&[0x99, 0xb2, 0xba, 0xc8, 0xb8], 0, "2024-02-29 12:34:56");
+        date_time(&[0xfe, 0xf3, 0xff, 0x7e, 0xfb], 0, "9999-12-31 23:59:59");
+        date_time(&[0x99, 0xb2, 0xba, 0xc8, 0xb8, 78], 1, "2024-02-29 12:34:56.7");
+        date_time(&[0x99, 0xb2, 0xba, 0xc8, 0xb8, 0x1e, 0xd2], 3, "2024-02-29 12:34:56.789");
+        date_time(&[0x99, 0xb2, 0xba, 0xc8, 0xb8, 0x0c, 0x0a, 0x14], 6, "2024-02-29 12:34:56.789012");
+        let negative = "byte 0: first bit of DATETIME is 0, wanted 1, not a negative one";
+        date_time(&[0x7f, 0xff, 0xff, 0xff, 0xff], 0, negative);
+        let fraction = "byte 5: fraction of a second is 1000000, must be at most 999999";
+        date_time(&[0x80, 0, 0, 0, 0, 0x0f, 0x42, 0x40], 6, fraction);
+    }
+
+    #[test]
+    fn timestamps() {
+        timestamp(&[0, 0, 0, 0], 0, "0", "0000-00-00 00:00:00");
+        timestamp(&[0, 0, 0, 1], 0, "1", "1970-01-01 00:00:01");
+        timestamp(&[0x7f, 0xff, 0xff, 0xff], 0, "2147483647", "2038-01-19 03:14:07");
+        timestamp(&[0xff, 0xff, 0xff, 0xff], 0, "4294967295", "2106-02-07 06:28:15");
+        timestamp(&[0x38, 0xbc, 0x5d, 0x7f, 90], 2, "951868799.90", "2000-02-29 23:59:59.90");
+        timestamp(&[0, 0, 0, 0, 0, 0, 1], 6, "0.000001", "1970-01-01 00:00:00.000001");
+    }
+
+    #[test]
+    fn before_version_5_6() {
+        let time = |packed: i32| Time::decode_old(&mut Cursor::new(&packed.to_le_bytes()[..3]));
+        check(time(8_385_959), "838:59:59");
+        check(time(-1), "-00:00:01");
+        let date_time = |packed: u64| DateTime::decode_old(&mut Cursor::new(&packed.to_le_bytes()));
+        check(date_time(20_240_229_123_456), "2024-02-29 12:34:56");
+        check(date_time(0), "0000-00-00 00:00:00");
+        check(Timestamp::decode_old(&mut Cursor::new(&[1, 0, 0, 0])), "1");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_value_or_an_error(bytes: [u8; 8], fraction in 0_u8..7) {
+            let cursor = || Cursor::new(&bytes);
+            for value in [
+                Time::decode(&mut cursor(), fraction).map(|time| (time.micros, time.to_string())),
+                DateTime::decode(&mut cursor(), fraction).map(|time| (time.micros, time.to_string())),
+                Timestamp::decode(&mut cursor(), fraction).map(|time| (time.micros, time.to_utc().to_string())),
+            ].into_iter().flatten() {
+                assert!(value.0 < 1_000_000);
+                let digits = value.1.split_once('.').map_or(0, |(_, digits)| digits.len());
+                assert_eq!(digits, usize::from(fraction));
+            }
+        }
+
+        /// A negative time is stored as the two's complement of what it would be without the sign.
+        #[test]
+        fn times_negate(bytes: [u8; 6], fraction in 0_u8..7) {
+            let size = 3 + usize::from(fraction.div_ceil(2));
+            let stored = bytes[..size].iter().fold(0_i64, |number, byte| number << 8 | i64::from(*byte));
+            let offset = 1_i64 << (8 * size - 1);
+            let negated = (2 * offset - stored).to_be_bytes();
+            let decode = |bytes: &[u8]| Time::decode(&mut Cursor::new(bytes), fraction);
+            if let (Ok(one), Ok(other)) = (decode(&bytes[..size]), decode(&negated[8 - size..]))
+                && stored != 0 && stored != offset
+            {
+                assert_eq!(Time { negative: !other.negative, ..other }, one);
+            }
+        }
+    }
+}

@@ -107,3 +107,21 @@ fn every_cut_is_an_error_in_its_place() {
         }
     });
 }
+
+/// Errors name bytes of the event: what the offsets count from is where it is.
+#[test]
+fn offsets_are_of_the_event() {
+    for sample in samples() {
+        for_each_event_deep(&sample.bytes, |_, raw, format| {
+            let event = raw.decode(format).unwrap();
+            let found =
+                |offset: usize, part: &[u8]| assert!(raw.bytes()[offset..].starts_with(part), "{event:?}");
+            if let Event::TableMap(map) = event {
+                found(map.metadata_offset(), map.metadata);
+                found(map.optional_offset(), map.optional);
+            } else if let Some(rows) = rows_of(&event) {
+                found(rows.rows_offset(), rows.rows);
+            }
+        });
+    }
+}

@@ -94,7 +94,9 @@ fn check_untouched(document: Json<'_>, text: &[u8]) {
     let changes = JsonChanges::new(around).expect("changes as servers write them");
     if text.starts_with(b"[")
         && let Ok(same) = changes.apply(document)
+        // Parts that overlap may hide behind holes, and come out when the holes are gone.
+        && let Some(same) = self::text(Json::new(&same))
     {
-        assert_eq!(self::text(Json::new(&same)).as_deref(), Some(text));
+        assert_eq!(same, text);
     }
 }

@@ -118,7 +118,8 @@ fn check_image(row: &Row<'_, '_>, image: &Image<'_, '_>) {
 
 /// What is decoded only on demand.
 fn look_at(row: &Row<'_, '_>, field: &Field<'_, '_>, value: &Value<'_>) {
-    assert_eq!(*value == Value::Null, field.bytes().is_none());
+    // A column of type NULL has values of no bytes.
+    assert!(field.bytes().is_some() || *value == Value::Null);
     let mut out = Vec::new();
     match value {
         Value::Decimal(decimal) => decimal.write(&mut out),

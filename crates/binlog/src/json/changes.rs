@@ -128,3 +128,133 @@ impl<'a> JsonChange<'a> {
         Ok(Self { kind, path, value })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::proptest;
+
+    use super::{Json, JsonChangeKind, JsonChanges};
+    use crate::json::JsonQuotes;
+
+    /// `{"a": 2, "bc": [true, "x"]}`.
+    const OBJECT: &[u8] = b"\x00\x02\x00\x27\x00\x12\x00\x01\x00\x13\x00\x02\x00\x05\x02\x00\x02\x15\x00abc\
+        \x02\x00\x12\x00\x04\x01\x00\x0c\x0a\x00\x01x\x00\x00\x00\x00\x00\x00";
+
+    const REPLACE: u8 = 0;
+    const INSERT: u8 = 1;
+    const REMOVE: u8 = 2;
+
+    fn change(kind: u8, path: &str, value: &[u8]) -> Vec<u8> {
+        let mut change = vec![kind, path.len() as u8];
+        change.extend_from_slice(path.as_bytes());
+        if kind != REMOVE {
+            change.push(value.len() as u8);
+            change.extend_from_slice(value);
+        }
+        change
+    }
+
+    fn check(changes: &[(u8, &str, &[u8])], wanted: &str) {
+        let bytes: Vec<u8> =
+            changes.iter().flat_map(|(kind, path, value)| change(*kind, path, value)).collect();
+        let after = JsonChanges::new(&bytes).and_then(|changes| changes.apply(Json::new(OBJECT)));
+        let text = match after {
+            Ok(after) => {
+                let mut text = Vec::new();
+                Json::new(&after).write(JsonQuotes::Always, &mut text).unwrap();
+                String::from_utf8(text).unwrap()
+            }
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(text, wanted, "{changes:?}");
+    }
+
+    const NULL: &[u8] = &[4, 0];
+    const LONG: &[u8] = &[7, 0, 0, 1, 0];
+    const EMPTY: &[u8] = &[2, 0, 0, 4, 0];
+
+    #[test]
+    fn changes_apply_in_order() {
+        check(&[], r#"{"a": 2, "bc": [true, "x"]}"#);
+        check(&[(REPLACE, "$.a", NULL)], r#"{"a": null, "bc": [true, "x"]}"#);
+        check(&[(REPLACE, "$", EMPTY)], "[]");
+        check(&[(REPLACE, "$.bc[1]", LONG)], r#"{"a": 2, "bc": [true, 65536]}"#);
+        check(&[(REPLACE, "$.bc[last-1]", LONG)], r#"{"a": 2, "bc": [65536, "x"]}"#);
+        check(&[(REPLACE, "$.a[0]", NULL)], r#"{"a": null, "bc": [true, "x"]}"#);
+        check(&[(INSERT, "$.b", NULL)], r#"{"a": 2, "b": null, "bc": [true, "x"]}"#);
+        check(&[(INSERT, "$.\"long name\"", EMPTY)], r#"{"a": 2, "bc": [true, "x"], "long name": []}"#);
+        check(&[(INSERT, "$.bc[0]", NULL)], r#"{"a": 2, "bc": [null, true, "x"]}"#);
+        check(&[(INSERT, "$.bc[9]", NULL)], r#"{"a": 2, "bc": [true, "x", null]}"#);
+        check(&[(REMOVE, "$.a", &[])], r#"{"bc": [true, "x"]}"#);
+        check(&[(REMOVE, "$.bc[0]", &[]), (REMOVE, "$.bc[0]", &[])], r#"{"a": 2, "bc": []}"#);
+        check(
+            &[(INSERT, "$.c", EMPTY), (INSERT, "$.c[0]", LONG), (REMOVE, "$.a", &[])],
+            r#"{"c": [65536], "bc": [true, "x"]}"#,
+        );
+    }
+
+    #[test]
+    fn changes_that_lead_nowhere() {
+        let nowhere = |offset: usize, code: u8| {
+            format!(
+                "byte {offset}: kind of a JSON change is {code}, wanted one whose path leads into the document"
+            )
+        };
+        check(&[(REPLACE, "$.x", NULL)], &nowhere(0, 0));
+        check(&[(REPLACE, "$.a.b", NULL)], &nowhere(0, 0));
+        check(&[(REPLACE, "$.a[1]", NULL)], &nowhere(0, 0));
+        check(&[(REPLACE, "$.bc[2]", NULL)], &nowhere(0, 0));
+        check(&[(INSERT, "$.a", NULL)], &nowhere(0, 1));
+        check(&[(INSERT, "$.a[0]", NULL)], &nowhere(0, 1));
+        check(&[(INSERT, "$", NULL)], &nowhere(0, 1));
+        check(&[(REMOVE, "$", &[])], &nowhere(0, 2));
+        check(&[(REMOVE, "$.bc[2]", &[])], &nowhere(0, 2));
+        check(&[(REMOVE, "$.a", &[]), (REMOVE, "$.a", &[])], &nowhere(5, 2));
+        check(
+            &[(REMOVE, "$.*", &[])],
+            "byte 4: byte of a JSON path is 42, wanted a path to one place, as servers write it",
+        );
+        check(&[(3, "$", NULL)], "byte 0: kind of a JSON change is 3, must be at most 2");
+    }
+
+    #[test]
+    fn steps_are_as_written() {
+        let bytes = [change(REPLACE, "$.a", NULL), change(REMOVE, "$.b", &[])].concat();
+        let steps: Vec<_> = JsonChanges::new(&bytes).unwrap().iter().collect();
+        assert_eq!(steps.len(), 2);
+        assert_eq!(
+            (steps[0].kind, steps[0].path, steps[0].value),
+            (JsonChangeKind::Replace, &b"$.a"[..], Some(Json::new(NULL)))
+        );
+        assert_eq!(
+            (steps[1].kind, steps[1].path, steps[1].value),
+            (JsonChangeKind::Remove, &b"$.b"[..], None)
+        );
+    }
+
+    /// What grows beyond 64 KiB gets large fields, and small ones again when it shrinks.
+    #[test]
+    fn documents_grow_and_shrink() {
+        let mut text = vec![12, 0x80, 0x80, 0x04];
+        text.resize(4 + 65_536, b'x');
+        let mut bytes = vec![INSERT, 3];
+        bytes.extend(b"$.t\xfd\x04\x00\x01");
+        bytes.extend(&text);
+        let grown = JsonChanges::new(&bytes).unwrap().apply(Json::new(OBJECT)).unwrap();
+        assert_eq!(grown[0], 1);
+        Json::new(&grown).check().unwrap();
+        let bytes = change(REMOVE, "$.t", &[]);
+        let shrunk = JsonChanges::new(&bytes).unwrap().apply(Json::new(&grown)).unwrap();
+        assert_eq!(shrunk[..OBJECT.len() - 6], OBJECT[..OBJECT.len() - 6]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_changes_or_an_error(bytes: Vec<u8>, document: Vec<u8>) {
+            if let Ok(changes) = JsonChanges::new(&bytes) {
+                let _ = changes.apply(Json::new(&document));
+                let _ = changes.apply(Json::new(OBJECT));
+            }
+        }
+    }
+}

@@ -442,3 +442,194 @@ impl<'a> JsonContainer<'a> {
         self.entry(start)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, proptest};
+
+    use super::{Json, JsonQuotes, JsonValue};
+
+    /// The text of a document, or what is wrong with it.
+    fn text(bytes: &[u8], quotes: JsonQuotes) -> String {
+        let mut text = Vec::new();
+        match Json::new(bytes).write(quotes, &mut text) {
+            Ok(()) => String::from_utf8_lossy(&text).into_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn check(bytes: &[u8], wanted: &str) {
+        assert_eq!(text(bytes, JsonQuotes::Always), wanted, "{bytes:02x?}");
+    }
+
+    /// A document that is one string, or is written as one.
+    fn check_bare(bytes: &[u8], wanted: &str) {
+        check(bytes, &format!("\"{wanted}\""));
+        assert_eq!(text(bytes, JsonQuotes::Inside), wanted, "{bytes:02x?}");
+    }
+
+    #[test]
+    fn scalars() {
+        check(&[], "null");
+        check(&[4, 0], "null");
+        check(&[4, 1], "true");
+        check(&[4, 2], "false");
+        check(&[5, 0, 0x80], "-32768");
+        check(&[6, 0xff, 0xff], "65535");
+        check(&[7, 0, 0, 0, 0x80], "-2147483648");
+        check(&[8, 0xff, 0xff, 0xff, 0xff], "4294967295");
+        check(&[9, 0, 0, 0, 0, 0, 0, 0, 0x80], "-9223372036854775808");
+        check(&[10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], "18446744073709551615");
+        check_bare(&[12, 0], "");
+        check_bare(&[12, 3, b'a', b'b', b'c'], "abc");
+        check(b"\x0c\x09\"\\/\x08\x0c\n\r\t\x01", r#""\"\\/\b\f\n\r\t\u0001""#);
+        check(&[&[12, 0x81, 0x01], &[b'x'; 129][..]].concat(), &format!("\"{}\"", "x".repeat(129)));
+    }
+
+    #[test]
+    fn doubles() {
+        let check = |number: f64, wanted| check(&[&[11][..], &number.to_le_bytes()].concat(), wanted);
+        check(0.0, "0.0");
+        check(-0.0, "-0.0");
+        check(1.5, "1.5");
+        check(100.0, "100.0");
+        check(1e14, "100000000000000.0");
+        check(1e15, "1e15");
+        check(123_456_789_012_345_680.0, "1.2345678901234568e17");
+        check(1_234_567_890_123_456.7, "1234567890123456.8");
+        check(1e-14, "0.00000000000001");
+        check(1e-15, "0.000000000000001");
+        check(1e-16, "1e-16");
+        check(-1.5e-300, "-1.5e-300");
+        check(f64::MAX, "1.7976931348623157e308");
+        check(5e-324, "5e-324");
+        check(f64::NAN, "0.0");
+    }
+
+    #[test]
+    fn values_of_other_columns() {
+        let packed = |type_code: u8, packed: i64| [&[15, type_code, 8][..], &packed.to_le_bytes()].concat();
+        let day = ((2024 * 13 + 2) << 5 | 29) << 17;
+        check_bare(&packed(10, day << 24), "2024-02-29");
+        check_bare(&packed(12, (day | 12 << 12 | 34 << 6 | 56) << 24 | 789), "2024-02-29 12:34:56.000789");
+        check_bare(&packed(7, (day | 12 << 12) << 24), "2024-02-29 12:00:00.000000");
+        check_bare(&packed(11, (838 << 12 | 59 << 6 | 59) << 24), "838:59:59.000000");
+        check_bare(&packed(11, -((1 << 24) | 500_000)), "-00:00:01.500000");
+        check(&[15, 246, 4, 4, 2, 0x81, 5], "1.05");
+        check_bare(&[15, 252, 2, 0, 0xff], "base64:type252:AP8=");
+        check_bare(&[15, 255, 3, 1, 2, 3], "base64:type255:AQID");
+        // Lines of 76 characters; inside quotes the line break is escaped.
+        let long = [&[15, 15, 60][..], &[0; 60]].concat();
+        check(&long, &format!("\"base64:type15:{}\\nAAAA\"", "A".repeat(76)));
+        assert_eq!(text(&long, JsonQuotes::Inside), format!("base64:type15:{}\nAAAA", "A".repeat(76)));
+    }
+
+    #[test]
+    fn arrays_and_objects() {
+        check(&[2, 0, 0, 4, 0], "[]");
+        check(&[0, 0, 0, 4, 0], "{}");
+        check(&[3, 0, 0, 0, 0, 8, 0, 0, 0], "[]");
+        check(&[2, 2, 0, 10, 0, 4, 1, 0, 6, 7, 0], "[true, 7]");
+        check(&[3, 1, 0, 0, 0, 13, 0, 0, 0, 7, 0xff, 0xff, 0xff, 0xff], "[-1]");
+        check(&[2, 1, 0, 11, 0, 7, 7, 0, 0xff, 0xff, 0xff, 0xff], "[-1]");
+        check(&[0, 1, 0, 12, 0, 11, 0, 1, 0, 5, 2, 0, b'a'], "{\"a\": 2}");
+        check(&[0, 1, 0, 12, 0, 11, 0, 1, 0, 5, 2, 0, b'"'], "{\"\\\"\": 2}");
+        check(&[1, 1, 0, 0, 0, 20, 0, 0, 0, 19, 0, 0, 0, 1, 0, 5, 2, 0, 0, 0, b'a'], "{\"a\": 2}");
+        check(&[2, 1, 0, 11, 0, 2, 7, 0, 0, 0, 4, 0], "[[]]");
+    }
+
+    #[test]
+    fn corrupt_documents() {
+        check(&[13], "byte 0: JSON type is 13, wanted 0 to 12, or 15");
+        check(&[4, 3], "byte 1: JSON literal is 3, must be at most 2");
+        check(&[4], "byte 1: wanted 1 more bytes, found 0");
+        check(&[12, 5, b'a'], "byte 2: wanted 5 more bytes, found 1");
+        check(
+            &[12, 0xff, 0xff, 0xff, 0xff, 0xff, 0],
+            "byte 1: size of a JSON string is 34359738367, wanted at most five bytes",
+        );
+        check(
+            &[12, 0xff, 0xff, 0xff, 0xff, 0x7f],
+            "byte 1: size of a JSON string is 34359738367, must be at most 4294967295",
+        );
+        check(&[2, 1, 0, 99, 0, 4, 1, 0], "byte 1: wanted 99 more bytes, found 7");
+        check(&[2, 9, 0, 7, 0, 4, 1, 0], "byte 1: wanted 31 more bytes, found 7");
+        check(&[3, 255, 255, 255, 255, 9, 0, 0, 0, 0], "byte 1: wanted 21474836483 more bytes, found 9");
+        check(&[15, 11, 3, 1, 2, 3], "byte 3: wanted 8 more bytes, found 3");
+        check(&[15, 11, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0], "byte 11: wanted the end, found 1 more bytes");
+    }
+
+    /// A document of so many arrays, one in the other.
+    fn nested(depth: usize) -> Vec<u8> {
+        let mut value = vec![0, 0, 4, 0];
+        for _ in 1..depth {
+            let size = (value.len() + 7) as u16;
+            let head = [1, 0, size.to_le_bytes()[0], size.to_le_bytes()[1], 2, 7, 0];
+            value = [&head[..], &value].concat();
+        }
+        [&[2][..], &value].concat()
+    }
+
+    #[test]
+    fn depth_is_limited() {
+        check(&nested(100), &format!("{}{}", "[".repeat(100), "]".repeat(100)));
+        check(&nested(101), "byte 701: depth of a JSON document is 101, must be at most 100");
+    }
+
+    /// Offsets that lead back, or twice to the same place, would make a short document's text endless.
+    #[test]
+    fn parts_must_not_overlap() {
+        check(&[2, 1, 0, 7, 0, 2, 0, 0], "byte 1: JSON offset is 0, wanted an offset behind the entries");
+        // Each of two values is the array behind; that one's two values are the next one.
+        let mut bomb = vec![2];
+        for _ in 0..40 {
+            bomb.extend([2, 0, 0xff, 0x00, 2, 10, 0, 2, 10, 0]);
+        }
+        let size = bomb.len() as u16;
+        for level in 0..40 {
+            let left = size - 1 - 10 * level;
+            let start = 1 + 10 * level as usize;
+            bomb[start + 2..start + 4].copy_from_slice(&left.to_le_bytes());
+        }
+        let mut last = vec![2, 0, 10, 0, 5, 1, 0, 5, 1, 0];
+        let end = bomb.len() - 10;
+        last[2..4].copy_from_slice(&10_u16.to_le_bytes());
+        bomb[end..].copy_from_slice(&last);
+        let mut text = Vec::new();
+        let error = Json::new(&bomb).write(JsonQuotes::Always, &mut text).unwrap_err();
+        assert!(error.to_string().contains("parts that do not overlap"), "{error}");
+        assert!(text.len() < 1000);
+    }
+
+    #[test]
+    fn values_by_index_and_name() {
+        let bytes = [0, 2, 0, 21, 0, 18, 0, 1, 0, 19, 0, 2, 0, 5, 2, 0, 4, 0, 0, b'a', b'b', b'c'];
+        let JsonValue::Object(object) = Json::new(&bytes).root().unwrap() else { panic!("an object") };
+        assert_eq!((object.len(), object.is_empty()), (2, false));
+        assert_eq!((object.name(0).unwrap(), object.value(0).unwrap()), (&b"a"[..], JsonValue::Int(2)));
+        assert_eq!((object.name(1).unwrap(), object.value(1).unwrap()), (&b"bc"[..], JsonValue::Null));
+        assert!(object.name(2).is_err() && object.value(2).is_err());
+        let names: Vec<_> = object.iter().map(|entry| entry.unwrap().0).collect();
+        assert_eq!(names, [Some(&b"a"[..]), Some(b"bc")]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_document_or_an_error(type_code in 0_u8..16, bytes: Vec<u8>) {
+            let bytes = [&[type_code][..], &bytes].concat();
+            let mut text = Vec::new();
+            let written = Json::new(&bytes).write(JsonQuotes::Always, &mut text);
+            assert_eq!(Json::new(&bytes).check(), written);
+            assert!(text.len() <= 16 * (bytes.len() + 4));
+        }
+
+        /// Doubles read back as what they are.
+        #[test]
+        fn doubles_read_back(number in any::<f64>()) {
+            let text = text(&[&[11][..], &number.to_le_bytes()].concat(), JsonQuotes::Always);
+            if number.is_finite() {
+                assert_eq!(text.parse::<f64>().unwrap().to_bits(), number.to_bits(), "{text}");
+            }
+        }
+    }
+}

@@ -27,7 +27,8 @@ impl Json<'_> {
             out.extend_from_slice(b"null");
             return Ok(());
         };
-        let mut writer = Writer { out, open: Vec::new(), unused: self.bytes.len() };
+        let mut writer = Writer { out, open: Vec::new(), unused: part.size()? };
+        writer.take(part.own_size()?, part.offset)?;
         writer.put(&part, quotes)?;
         while writer.step()? {}
         Ok(())
