@@ -9,7 +9,7 @@ const LINE_SIZE: usize = 76;
 pub(crate) const LINE_BYTES: usize = LINE_SIZE / 4 * 3;
 
 /// Lines are encoded many at a time, then set apart.
-const LINES_AT_ONCE: usize = 64;
+const LINES_AT_ONCE: usize = 16;
 
 /// Appends `bytes` in base64, in lines of 76 characters, each with its line break.
 pub fn put_lines(out: &mut Vec<u8>, bytes: &[u8]) {

@@ -26,6 +26,13 @@ impl EventRef {
     }
 }
 
+impl EventRef {
+    /// The buffer, and which part of it.
+    pub(crate) fn parts(&self) -> (&Arc<Vec<u8>>, &Range<usize>) {
+        (&self.buffer, &self.range)
+    }
+}
+
 impl Deref for EventRef {
     type Target = [u8];
 

@@ -11,6 +11,7 @@ mod errno;
 mod event_ref;
 mod event_text;
 mod frame;
+mod head_text;
 pub mod hexdump;
 mod json_text;
 pub mod list;

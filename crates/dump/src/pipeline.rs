@@ -11,6 +11,7 @@ use logs::ordered::{Bounds, Stopped, ordered};
 
 use crate::batch::Batch;
 use crate::dump::{Dump, Halt};
+use crate::head_text::HeadText;
 use crate::settings::Settings;
 use crate::talk::Talk;
 
@@ -89,13 +90,14 @@ fn run_alone(
     spare: &Spare,
 ) -> Result<(), Ended> {
     let mut failed = None;
+    let mut heads = HeadText::new(settings);
     let mut hand_on = |batch: Batch| {
-        batch.write(spare, PART_SIZE, &mut *write).map_err(|ended| {
+        batch.write(&mut heads, spare, PART_SIZE, &mut *write).map_err(|ended| {
             failed = Some(ended);
             Halt::Unwanted
         })
     };
-    let outcome = Dump::new(settings, talk, &mut hand_on).run(names, input);
+    let outcome = Dump::new(settings, talk, spare, &mut hand_on).run(names, input);
     outcome.map_err(|halt| failed.unwrap_or(halt.into()))
 }
 
@@ -115,11 +117,11 @@ fn run_in_parallel(
                 let size = batch.size();
                 feed.push(batch, size).map_err(|Stopped| Halt::Unwanted)
             };
-            Dump::new(settings, talk, &mut hand_on).run(names, input).map_err(Ended::from)
+            Dump::new(settings, talk, spare, &mut hand_on).run(names, input).map_err(Ended::from)
         },
-        || (),
-        |(), batch, outlet| {
-            batch.write(spare, PART_SIZE, |part| {
+        || HeadText::new(settings),
+        |heads, batch, outlet| {
+            batch.write(heads, spare, PART_SIZE, |part| {
                 let size = part.len();
                 outlet.push(part, size).map_err(Ended::from)
             })

@@ -17,7 +17,7 @@ mod statement;
 mod words;
 
 use std::io::Read;
-use std::mem::take;
+use std::mem::{replace, take};
 use std::sync::Arc;
 
 use binlog::gtid::GtidSet;
@@ -29,15 +29,16 @@ use binlog::{
 use self::row_format::RowFormat;
 use self::statement::{Statement, Tables};
 use self::words::TransactionWord;
-use crate::batch::Batch;
+use crate::batch::{Batch, HeadWork};
 use crate::delimiter::end_statement;
 use crate::errno::os_error;
 use crate::event_ref::EventRef;
 use crate::event_text::VERSION_UNKNOWN;
 use crate::frame::{OpenEnds, put_end, put_log_end, put_start};
+use crate::head_text::{Head, HeadText};
 use crate::load_files::LoadFiles;
-use crate::local_time::LocalTime;
 use crate::numbers::put_u64;
+use crate::pipeline::Spare;
 use crate::reader::{ReadError, Reader};
 use crate::rewrite::rewrite;
 use crate::session::Session;
@@ -84,12 +85,15 @@ struct Item {
 pub(crate) struct Dump<'s, 'e> {
     settings: &'s Settings,
     talk: &'s mut Talk<'e>,
+    spare: &'s Spare,
     hand_on: HandOn<'s>,
     batch: Batch,
     /// Printed as soon as an event gets through.
     head: Vec<u8>,
+    /// Events whose text belongs into the head, and where.
+    later: Vec<(usize, HeadWork)>,
     statement: Statement,
-    time: LocalTime,
+    heads: HeadText<'s>,
     session: Session,
     tables: Tables,
     load_files: LoadFiles,
@@ -135,15 +139,22 @@ enum PositionCheck {
 }
 
 impl<'s, 'e> Dump<'s, 'e> {
-    pub(crate) fn new(settings: &'s Settings, talk: &'s mut Talk<'e>, hand_on: HandOn<'s>) -> Self {
+    pub(crate) fn new(
+        settings: &'s Settings,
+        talk: &'s mut Talk<'e>,
+        spare: &'s Spare,
+        hand_on: HandOn<'s>,
+    ) -> Self {
         Self {
             settings,
             talk,
+            spare,
             hand_on,
-            batch: Batch::default(),
+            batch: Batch::new(spare),
             head: Vec::new(),
+            later: Vec::new(),
             statement: Statement::default(),
-            time: LocalTime::new(settings.zone.clone()),
+            heads: HeadText::new(settings),
             session: Session::default(),
             tables: Tables::default(),
             load_files: LoadFiles::new(&settings.local_load),
@@ -395,12 +406,19 @@ impl<'s, 'e> Dump<'s, 'e> {
     }
 
     fn flush_head(&mut self) {
-        self.batch.text().append(&mut self.head);
+        let mut start = 0;
+        for (end, work) in self.later.drain(..) {
+            self.batch.text().extend_from_slice(&self.head[start..end]);
+            self.batch.head(&work);
+            start = end;
+        }
+        self.batch.text().extend_from_slice(&self.head[start..]);
+        self.head.clear();
     }
 
     fn hand_on_if_full(&mut self) -> Result<(), Halt> {
         match self.batch.size() >= BATCH_SIZE {
-            true => (self.hand_on)(take(&mut self.batch)),
+            true => (self.hand_on)(replace(&mut self.batch, Batch::new(self.spare))),
             false => Ok(()),
         }
     }
@@ -431,6 +449,10 @@ impl Item {
             _ => (format.checksum.for_events(), Arc::clone(format)),
         };
         Ok(Self { bytes, header, checksum, format, at })
+    }
+
+    fn as_head(&self) -> Head<'_> {
+        Head { bytes: &self.bytes, header: self.header, format: &self.format, at: self.at }
     }
 
     fn raw(&self) -> Result<RawEvent<'_>, ReadError> {

@@ -4,33 +4,29 @@ use std::mem::take;
 use std::sync::Arc;
 
 use binlog::events::{
-    DeleteFile, ExecuteLoadQuery, FormatDescription, Incident, LoadBlock, LogicalClock, PreviousGtids, Query,
-    Rows, RowsFlags, TableMap, TransactionPayload,
+    DeleteFile, ExecuteLoadQuery, FormatDescription, Incident, LoadBlock, PreviousGtids, Query, Rows,
+    RowsFlags, TableMap, TransactionPayload,
 };
 use binlog::gtid::GtidSet;
-use binlog::{ChecksumAlgorithm, Event, EventType, Flags, HEADER_SIZE, InnerEvents, PayloadOpener, Table};
+use binlog::{ChecksumAlgorithm, Event, EventType, Flags, HEADER_SIZE, InnerEvents, PayloadOpener};
 
 use super::words::TransactionWord;
 use super::{BATCH_SIZE, Dump, Halt, Item, PositionCheck};
 use crate::base64::put_lines;
-use crate::batch::RowsWork;
+use crate::batch::{HeadWork, RowsWork};
 use crate::delimiter::end_statement;
 use crate::errno::os_error;
 use crate::event_ref::EventRef;
-use crate::event_text::{self, GtidText, QueryNumbers, VERSION_UNKNOWN, put};
+use crate::event_text::{self, VERSION_UNKNOWN, put};
 use crate::frame::{OpenEnds, put_log_end};
-use crate::hexdump::put_hexdump;
+use crate::head_text::GeneratedKeys;
 use crate::load_files::LoadError;
-use crate::numbers::{put_u32, put_u64};
+use crate::numbers::put_u32;
 use crate::reader::event_size;
 use crate::rewrite::rewrite;
 use crate::rows_text::Types;
 use crate::session::{SessionStyle, Variables};
 use crate::settings::Base64;
-use crate::table_metadata::put_table_metadata;
-
-/// From this version on, table maps say whether their primary key was made up.
-const GENERATED_KEYS_SINCE: u32 = 80_030;
 
 impl Dump<'_, '_> {
     pub(super) fn print(&mut self, item: &Item, event: &Event<'_>, name: &[u8]) -> Result<(), Halt> {
@@ -39,7 +35,7 @@ impl Dump<'_, '_> {
             Event::Query(query) => return self.query(item, query),
             Event::Intvar(_) | Event::Rand(_) | Event::UserVar(_) => self.variables.push(item.copy()),
             Event::Gtid(_) | Event::AnonymousGtid(_) | Event::GtidTagged(_) => self.gtid(item, event),
-            Event::Xid(xid) => self.xid(item, xid.xid),
+            Event::Xid(_) => self.xid(item),
             Event::TableMap(map) => return self.table_map(item, map),
             Event::WriteRows(rows)
             | Event::UpdateRows(rows)
@@ -127,22 +123,20 @@ impl Dump<'_, '_> {
     }
 
     fn put_header_line(&mut self, item: &Item) {
-        let out = &mut self.head;
-        out.push(b'#');
-        self.time.put_short(out, item.header.timestamp);
-        out.extend_from_slice(b" server id ");
-        put_u32(out, item.header.server_id & self.settings.server_id_mask);
-        out.extend_from_slice(b"  end_log_pos ");
-        put_u32(out, item.header.next_position);
-        out.push(b' ');
-        if item.format.checksum == ChecksumAlgorithm::Crc32
-            && let Some(stored) = item.bytes.last_chunk::<4>()
-        {
-            put_checksum(out, *stored);
-        }
-        if self.settings.hexdump && item.at != 0 {
-            put_hexdump(out, item.at, &item.bytes);
-        }
+        self.heads.put_header(&mut self.head, item.as_head());
+    }
+
+    /// Leaves an event's header line and text to whoever works out the batch.
+    fn put_later(&mut self, item: &Item) {
+        let work = HeadWork {
+            event: item.bytes.clone(),
+            checksum: item.checksum,
+            format: Arc::clone(&item.format),
+            at: item.at,
+            next_position: item.header.next_position,
+            keys: GeneratedKeys::of_version(self.server_version),
+        };
+        self.later.push((self.head.len(), work));
     }
 
     fn format_description(
@@ -166,7 +160,7 @@ impl Dump<'_, '_> {
             out.extend_from_slice(b"\tStart: binlog v ");
             put_u32(out, description.binlog_version.into());
             put(out, &[b", server v ", description.version(), b" created "]);
-            self.time.put_short(out, item.header.timestamp);
+            self.heads.time.put_short(out, item.header.timestamp);
             let at_startup: &[u8] = if description.created != 0 { b" at startup" } else { b"" };
             put(out, &[at_startup, b"\n"]);
             if flags.contains(Flags::IN_USE) {
@@ -247,14 +241,8 @@ impl Dump<'_, '_> {
 
     fn put_query_header(&mut self, item: &Item, query: &Query<'_>, word: TransactionWord) {
         let variables = Variables::of(query);
-        if self.put_header(item) {
-            let numbers = QueryNumbers {
-                thread_id: query.thread_id,
-                exec_time: query.exec_time,
-                error_code: query.error_code,
-                xid: variables.xid,
-            };
-            event_text::query_line(&mut self.head, item.header.event_type, numbers);
+        if !self.settings.short_form {
+            self.put_later(item);
         }
         let style = SessionStyle {
             short_form: self.settings.short_form,
@@ -286,38 +274,19 @@ impl Dump<'_, '_> {
         if take(&mut self.skipped_in_transaction) {
             self.put_commit();
         }
-        let is_anonymous = item.header.event_type == EventType::AnonymousGtid;
-        let (gtid, flags, clock, stamps) = match event {
-            Event::Gtid(event) | Event::AnonymousGtid(event) => {
-                (format!("{}:{}", event.uuid, event.gno), event.flags.into(), event.clock, event.stamps)
-            }
-            Event::GtidTagged(event) => {
-                let gtid = format!("{}:{}:{}", event.uuid, event.tag, event.gno);
-                (gtid, event.flags, Some(event.clock), Some(event.stamps))
-            }
+        let stamps = match event {
+            Event::Gtid(event) | Event::AnonymousGtid(event) => event.stamps.unwrap_or_default(),
+            Event::GtidTagged(event) => event.stamps,
             _ => return,
         };
-        let text = GtidText {
-            is_anonymous,
-            gtid: gtid.as_bytes(),
-            may_have_statements: flags & 1 != 0,
-            clock: clock.unwrap_or(LogicalClock { last_committed: 0, sequence_number: 0 }),
-            stamps: stamps.unwrap_or_default(),
-        };
-        self.server_version = text.stamps.immediate_server_version.unwrap_or(VERSION_UNKNOWN);
-        if self.put_header(item) {
-            text.put_line(&mut self.head);
-        }
-        text.put_settings(&mut self.head, &mut self.time);
+        self.server_version = stamps.immediate_server_version.unwrap_or(VERSION_UNKNOWN);
+        self.put_later(item);
     }
 
-    fn xid(&mut self, item: &Item, xid: u64) {
+    fn xid(&mut self, item: &Item) {
         self.ends = OpenEnds::default();
         self.skipped_in_transaction = false;
-        if self.put_header(item) {
-            event_text::xid_line(&mut self.head, xid);
-        }
-        event_text::commit(&mut self.head);
+        self.put_later(item);
     }
 
     fn begin_load(&mut self, item: &Item, block: &LoadBlock<'_>) -> Result<(), Halt> {
@@ -391,21 +360,8 @@ impl Dump<'_, '_> {
             self.tables.ignored.insert(map.table_id);
             return Ok(());
         }
-        if self.put_header(item) {
-            let out = &mut self.head;
-            put(out, &[b"\tTable_map: `", map.database, b"`.`", map.table, b"` mapped to number "]);
-            put_u64(out, map.table_id);
-            out.push(b'\n');
-            if self.server_version >= GENERATED_KEYS_SINCE && self.server_version != VERSION_UNKNOWN {
-                let is_generated = map.flags & TableMap::GENERATED_INVISIBLE_PRIMARY_KEY != 0;
-                let value: &[u8] = if is_generated { b"1\n" } else { b"0\n" };
-                put(out, &[b"# has_generated_invisible_primary_key=", value]);
-            }
-            if self.settings.print_table_metadata
-                && let Ok(table) = Table::new(map)
-            {
-                put_table_metadata(out, &table);
-            }
+        if !self.settings.short_form {
+            self.put_later(item);
             self.put_body(item);
             match self.settings.verbose {
                 0 => {}
@@ -436,8 +392,8 @@ impl Dump<'_, '_> {
         if needs_format && !self.format_printed {
             return Err(self.complain_of_format(item.header.event_type));
         }
-        if self.put_header(item) {
-            event_text::rows_line(&mut self.head, item.header.event_type, rows.table_id, rows.flags);
+        if !self.settings.short_form {
+            self.put_later(item);
             self.put_body(item);
             if self.settings.verbose > 0 {
                 self.statement.rows.push(RowsWork {
@@ -478,20 +434,22 @@ impl Dump<'_, '_> {
 
     /// Prints what a statement's events have left for its end.
     fn end_statement(&mut self) -> Result<(), Halt> {
-        let statement = take(&mut self.statement);
+        let mut statement = take(&mut self.statement);
         if !statement.body.is_empty() {
             self.batch.text().extend_from_slice(b"\nBINLOG '\n");
-            for event in statement.body {
-                self.batch.base64(event);
+            for event in statement.body.drain(..) {
+                self.batch.base64(&event);
                 self.hand_on_if_full()?;
             }
             self.batch.text().push(b'\'');
             end_statement(self.batch.text());
         }
-        for rows in statement.rows {
-            self.batch.rows(rows);
+        for rows in statement.rows.drain(..) {
+            self.batch.rows(&rows);
             self.hand_on_if_full()?;
         }
+        statement.is_open = false;
+        self.statement = statement;
         Ok(())
     }
 
@@ -577,14 +535,4 @@ impl Item {
     fn body(&self) -> &[u8] {
         &self.bytes[HEADER_SIZE..self.bytes.len() - self.checksum.size()]
     }
-}
-
-fn put_checksum(out: &mut Vec<u8>, stored: [u8; 4]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    out.extend_from_slice(b"CRC32 0x");
-    for byte in stored.iter().rev() {
-        out.push(DIGITS[usize::from(byte >> 4)]);
-        out.push(DIGITS[usize::from(byte & 15)]);
-    }
-    out.push(b' ');
 }

@@ -1,0 +1,164 @@
+//! Header lines, and the text of events that depends on nothing else: worked out by any thread.
+
+use binlog::events::{LogicalClock, Query, StatusVar, TableMap};
+use binlog::{ChecksumAlgorithm, Event, EventType, Format, Header, Table};
+
+use crate::event_text::{self, GtidText, QueryNumbers, VERSION_UNKNOWN, put};
+use crate::hexdump::put_hexdump;
+use crate::local_time::LocalTime;
+use crate::numbers::{put_u32, put_u64};
+use crate::settings::Settings;
+use crate::table_metadata::put_table_metadata;
+
+/// Writes heads, each thread with its own.
+pub(crate) struct HeadText<'s> {
+    settings: &'s Settings,
+    pub(crate) time: LocalTime,
+}
+
+/// One event, and where it stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Head<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) header: Header,
+    pub(crate) format: &'a Format,
+    /// Where it starts in its log.
+    pub(crate) at: u64,
+}
+
+/// Does the source say whether a table's primary key was made up?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GeneratedKeys {
+    Told,
+    Untold,
+}
+
+impl<'s> HeadText<'s> {
+    pub(crate) fn new(settings: &'s Settings) -> Self {
+        Self { settings, time: LocalTime::new(settings.zone.clone()) }
+    }
+
+    /// Appends an event's header line, up to where its own text begins.
+    pub(crate) fn put_header(&mut self, out: &mut Vec<u8>, head: Head<'_>) {
+        out.push(b'#');
+        self.time.put_short(out, head.header.timestamp);
+        out.extend_from_slice(b" server id ");
+        put_u32(out, head.header.server_id & self.settings.server_id_mask);
+        out.extend_from_slice(b"  end_log_pos ");
+        put_u32(out, head.header.next_position);
+        out.push(b' ');
+        if head.format.checksum == ChecksumAlgorithm::Crc32
+            && let Some(stored) = head.bytes.last_chunk::<4>()
+        {
+            put_checksum(out, *stored);
+        }
+        if self.settings.hexdump && head.at != 0 {
+            put_hexdump(out, head.at, head.bytes);
+        }
+    }
+
+    /// Appends header line and text of one of the events that make up most of a log: what begins and ends a
+    /// transaction, tables and rows. Of a statement, what stands in front of its session variables.
+    pub(crate) fn put(&mut self, out: &mut Vec<u8>, head: Head<'_>, event: &Event<'_>, keys: GeneratedKeys) {
+        let has_header = !self.settings.short_form;
+        if has_header {
+            self.put_header(out, head);
+        }
+        match event {
+            Event::Gtid(_) | Event::AnonymousGtid(_) | Event::GtidTagged(_) => {
+                self.put_gtid(out, head.header.event_type, event);
+            }
+            Event::Query(query) if has_header => put_query(out, query, head.header.event_type),
+            Event::ExecuteLoadQuery(load) if has_header => {
+                put_query(out, &load.query, head.header.event_type);
+            }
+            Event::Xid(xid) => {
+                if has_header {
+                    event_text::xid_line(out, xid.xid);
+                }
+                event_text::commit(out);
+            }
+            Event::TableMap(map) if has_header => self.put_table_map(out, map, keys),
+            Event::WriteRows(rows)
+            | Event::UpdateRows(rows)
+            | Event::DeleteRows(rows)
+            | Event::PartialUpdateRows(rows)
+                if has_header =>
+            {
+                event_text::rows_line(out, head.header.event_type, rows.table_id, rows.flags);
+            }
+            _ => {}
+        }
+    }
+
+    fn put_gtid(&mut self, out: &mut Vec<u8>, event_type: EventType, event: &Event<'_>) {
+        let (gtid, flags, clock, stamps) = match event {
+            Event::Gtid(event) | Event::AnonymousGtid(event) => {
+                (format!("{}:{}", event.uuid, event.gno), event.flags.into(), event.clock, event.stamps)
+            }
+            Event::GtidTagged(event) => {
+                let gtid = format!("{}:{}:{}", event.uuid, event.tag, event.gno);
+                (gtid, event.flags, Some(event.clock), Some(event.stamps))
+            }
+            _ => return,
+        };
+        let text = GtidText {
+            is_anonymous: event_type == EventType::AnonymousGtid,
+            gtid: gtid.as_bytes(),
+            may_have_statements: flags & 1 != 0,
+            clock: clock.unwrap_or(LogicalClock { last_committed: 0, sequence_number: 0 }),
+            stamps: stamps.unwrap_or_default(),
+        };
+        if !self.settings.short_form {
+            text.put_line(out);
+        }
+        text.put_settings(out, &mut self.time);
+    }
+
+    fn put_table_map(&self, out: &mut Vec<u8>, map: &TableMap<'_>, keys: GeneratedKeys) {
+        put(out, &[b"\tTable_map: `", map.database, b"`.`", map.table, b"` mapped to number "]);
+        put_u64(out, map.table_id);
+        out.push(b'\n');
+        if keys == GeneratedKeys::Told {
+            let is_generated = map.flags & TableMap::GENERATED_INVISIBLE_PRIMARY_KEY != 0;
+            let value: &[u8] = if is_generated { b"1\n" } else { b"0\n" };
+            put(out, &[b"# has_generated_invisible_primary_key=", value]);
+        }
+        if self.settings.print_table_metadata
+            && let Ok(table) = Table::new(map)
+        {
+            put_table_metadata(out, &table);
+        }
+    }
+}
+
+impl GeneratedKeys {
+    /// The first version that tells.
+    const SINCE: u32 = 80_030;
+
+    /// In a transaction that this version of the server wrote.
+    pub(crate) fn of_version(version: u32) -> Self {
+        match version >= Self::SINCE && version != VERSION_UNKNOWN {
+            true => Self::Told,
+            false => Self::Untold,
+        }
+    }
+}
+
+fn put_query(out: &mut Vec<u8>, query: &Query<'_>, event_type: EventType) {
+    let xid = query.status.iter().map_while(Result::ok).find_map(|variable| match variable {
+        StatusVar::DdlXid(xid) => Some(xid),
+        _ => None,
+    });
+    let (thread_id, exec_time, error_code) = (query.thread_id, query.exec_time, query.error_code);
+    event_text::query_line(out, event_type, QueryNumbers { thread_id, exec_time, error_code, xid });
+}
+
+fn put_checksum(out: &mut Vec<u8>, stored: [u8; 4]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = *b"CRC32 0x........ ";
+    for (place, byte) in text[8..16].as_chunks_mut::<2>().0.iter_mut().zip(stored.iter().rev()) {
+        *place = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+    }
+    out.extend_from_slice(&text);
+}
