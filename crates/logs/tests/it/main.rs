@@ -6,4 +6,5 @@ mod large;
 mod make;
 mod reader;
 mod resume;
+mod samples;
 mod store;

@@ -1,0 +1,100 @@
+//! Every sample log, whole and cut.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use binlog::{Event, PayloadOpener};
+use logs::{End, LogReader, Next, Piece};
+use tempfile::TempDir;
+
+/// Plain logs below the samples' folder.
+fn samples() -> Vec<PathBuf> {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples")];
+    let mut samples = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if fs::read(&path).unwrap().starts_with(b"\xfebin") {
+                samples.push(path);
+            }
+        }
+    }
+    assert!(samples.len() > 60, "only {} samples", samples.len());
+    samples.sort();
+    samples
+}
+
+/// Reads all of a log in pieces; gives its bytes, the events of its payloads, and its end.
+fn read(path: &Path, size: usize, large: usize) -> (Vec<u8>, Vec<u8>, End) {
+    let mut reader = LogReader::open(path).unwrap();
+    let (mut opener, mut bytes, mut inner) = (PayloadOpener::new(), Vec::new(), Vec::new());
+    loop {
+        match reader.next_piece(size, large).unwrap() {
+            Next::End(end) => return (bytes, inner, end),
+            Next::Some(Piece::LargePayload(payload)) => {
+                let (start, end) = (payload.offset() as usize, payload.end() as usize);
+                bytes.extend_from_slice(&fs::read(path).unwrap()[start..end]);
+                let mut events = payload.open(&mut opener).unwrap();
+                while events.next_chunk(size, &mut inner).unwrap() > 0 {}
+                let end = events.finish().unwrap();
+                assert_eq!((end.trailing, end.checksum), (0, Ok(())), "{}", path.display());
+                assert!(end.summary.is_claim_true());
+            }
+            Next::Some(Piece::Chunk(chunk)) => {
+                bytes.extend_from_slice(chunk.bytes());
+                for event in chunk.iter() {
+                    event.raw.verify().unwrap();
+                    if let Ok(Event::TransactionPayload(payload)) = event.raw.decode(chunk.format()) {
+                        let mut events = opener.open(&payload).unwrap();
+                        while events.next_chunk(size, &mut inner).unwrap() > 0 {}
+                        assert!(events.summary().is_claim_true());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn pieces_are_the_whole() {
+    for path in samples() {
+        let (bytes, inner, end) = read(&path, 1 << 20, usize::MAX);
+        let whole = fs::read(&path).unwrap();
+        assert!(whole[4..].starts_with(&bytes));
+        match end {
+            End::Torn(torn) => assert_eq!(torn.offset as usize + torn.found, whole.len()),
+            _ => assert_eq!(bytes.len() + 4, whole.len(), "{}", path.display()),
+        }
+        for (size, large) in [(1, 0), (777, 100), (70_000, 0), (70_000, 2000)] {
+            let (bytes_again, inner_again, end_again) = read(&path, size, large);
+            assert!(bytes_again == bytes && inner_again == inner && end_again == end, "{}", path.display());
+        }
+    }
+}
+
+/// A log cut anywhere gives all of its whole events, and says where it is torn.
+#[test]
+fn cuts_are_told() {
+    let folder = TempDir::new().unwrap();
+    let cut_path = folder.path().join("cut");
+    for path in samples() {
+        let whole = fs::read(&path).unwrap();
+        // Enough places in every sample, never the same in two.
+        let step = (whole.len() / 40).max(1) | 1;
+        for cut in (4..whole.len()).step_by(step) {
+            fs::write(&cut_path, &whole[..cut]).unwrap();
+            let (bytes, _, end) = read(&cut_path, 5000, 3000);
+            assert!(whole[4..].starts_with(&bytes));
+            let torn = match end {
+                End::Torn(torn) => {
+                    assert_eq!(torn.offset as usize, bytes.len() + 4);
+                    torn.found
+                }
+                _ => 0,
+            };
+            assert_eq!(bytes.len() + 4 + torn, cut, "{} cut at {cut}", path.display());
+        }
+    }
+}
