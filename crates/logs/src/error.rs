@@ -56,6 +56,17 @@ pub enum Error {
         /// The key's name.
         key_id: String,
     },
+    /// It is encrypted the way MariaDB does it, from an event of its own on, with a key of the server's own plugins.
+    #[error(
+        "{name} is encrypted by MariaDB from {offset} on: only its server can read it \
+         (mariadb-binlog --read-from-remote-server)"
+    )]
+    EncryptedByMariadb {
+        /// The file, or what else it is.
+        name: String,
+        /// From where on, in bytes from the start of the log.
+        offset: u64,
+    },
     /// A file is no keyring.
     #[error("{name}: {error}")]
     Keyring {

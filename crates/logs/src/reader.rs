@@ -39,6 +39,8 @@ pub struct LogReader {
     kind: LogKind,
     in_use: bool,
     closed: bool,
+    /// What follows is encrypted the way MariaDB does it.
+    sealed: bool,
     /// What [`LogReader::next_event`] takes from.
     current: Option<Chunk>,
     current_index: usize,
@@ -150,6 +152,7 @@ impl LogReader {
             kind: LogKind::Binary,
             in_use: false,
             closed: false,
+            sealed: false,
             current: None,
             current_index: 0,
             large_end: None,
@@ -451,6 +454,12 @@ impl LogReader {
 
     /// Takes one event into the run, if it is whole and belongs there.
     fn step(&mut self, run: &mut Run) -> Result<Step, Error> {
+        if self.sealed {
+            return match run.bounds.is_empty() {
+                true => Err(Error::EncryptedByMariadb { name: self.name.clone(), offset: self.place.offset }),
+                false => Ok(Step::Full),
+            };
+        }
         let rest = &run.bytes[run.end..];
         if rest.starts_with(&MAGIC) {
             match starts_log(rest) {
@@ -460,16 +469,17 @@ impl LogReader {
             }
         }
         let is_format = rest.get(4) == Some(&EventType::FormatDescription.code());
-        if is_format && !run.bounds.is_empty() {
+        // The framer remembers what it has seen: it must not see what is left for the next chunk.
+        if is_format && !run.bounds.is_empty() || !run.has_room_for(rest) {
             return Ok(Step::Full);
         }
         match self.framer.next(rest) {
             Ok(Framed::NeedMore { wanted }) => Ok(Step::NeedMore(wanted)),
-            Ok(Framed::Event(raw)) if !run.has_room_for(&raw) => Ok(Step::Full),
             Ok(Framed::Event(raw)) => {
                 if is_format {
                     self.note_format(&raw);
                 }
+                self.sealed = raw.event_type() == EventType::MariadbStartEncryption;
                 run.first_checksum.get_or_insert(raw.checksum());
                 let size = raw.bytes().len();
                 run.push(size);
@@ -493,6 +503,7 @@ impl LogReader {
             let end = run.end + size;
             let is_large = head[4] == EventType::TransactionPayload.code() && size > large;
             if head[4] == EventType::FormatDescription.code()
+                || head[4] == EventType::MariadbStartEncryption.code()
                 || head.starts_with(&MAGIC)
                 || is_large
                 || !(size_min..=EVENT_SIZE_MAX as usize).contains(&size)
@@ -519,7 +530,7 @@ impl LogReader {
         run.bytes.drain(..MAGIC.len());
         self.place = LogPlace { number: self.place.number + 1, offset: MAGIC.len() as u64 };
         self.framer = Framer::new();
-        self.closed = false;
+        (self.closed, self.sealed) = (false, false);
     }
 
     fn read_more(&mut self, run: &mut Run, wanted: usize, patience: Patience) -> Result<usize, Error> {
@@ -633,8 +644,11 @@ impl Run {
         Header::decode(&mut Cursor::new(&self.bytes[start..])).ok()
     }
 
-    fn has_room_for(&self, raw: &RawEvent<'_>) -> bool {
-        self.bounds.is_empty() || self.end + raw.bytes().len() <= self.size
+    /// Has the run room for the event that `rest` starts with, as far as its size is there to be seen?
+    fn has_room_for(&self, rest: &[u8]) -> bool {
+        let size = rest.first_chunk().and_then(|head: &[u8; HEADER_SIZE]| head[9..13].first_chunk());
+        let fits = |size: &[u8; 4]| self.end + u32::from_le_bytes(*size) as usize <= self.size;
+        self.bounds.is_empty() || size.is_none_or(fits)
     }
 
     fn push(&mut self, size: usize) {

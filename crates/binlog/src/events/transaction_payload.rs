@@ -152,3 +152,36 @@ impl<'a> Body<'a> for TransactionPayload<'a> {
 fn missing(at: &Cursor<'_>, field: &'static str) -> DecodeError {
     at.error(Reason::Unexpected { field, found: 0, wanted: "a field of that name" })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{PayloadCompression, PayloadFields};
+    use crate::cursor::Cursor;
+    use crate::error::{DecodeError, Reason};
+
+    fn check(bytes: &[u8], wanted: Result<(PayloadCompression, u64, Option<u64>), DecodeError>) {
+        let found = PayloadFields::decode(&mut Cursor::new(bytes));
+        let found = found.map(|found| (found.compression, found.payload_size, found.uncompressed_size));
+        assert_eq!(found, wanted, "{bytes:02x?}");
+    }
+
+    #[test]
+    fn fields_in_any_order_of_any_size() {
+        use PayloadCompression::{None, Unknown, Zstd};
+        check(&[2, 1, 0, 3, 1, 0xf3, 1, 1, 0xb4, 0], Ok((Zstd, 0xb4, Some(0xf3))));
+        check(&[1, 1, 9, 2, 3, 0xfc, 0xff, 0, 0], Ok((None, 9, Option::None)));
+        check(&[2, 1, 7, 1, 1, 9, 0], Ok((Unknown(7), 9, Option::None)));
+        // A field of an unknown kind, then a size beyond 32 bits.
+        let large = [99, 2, 1, 2, 2, 1, 0, 1, 9, 0xfe, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+        check(&large, Ok((Zstd, 1 << 32, Option::None)));
+        let missing = |offset, field| {
+            Err(DecodeError::new(
+                offset,
+                Reason::Unexpected { field, found: 0, wanted: "a field of that name" },
+            ))
+        };
+        check(&[2, 1, 0, 0], missing(0, "payload size"));
+        check(&[1, 1, 9, 0], missing(0, "payload compression"));
+        check(&[1, 2, 9], Err(DecodeError::new(2, Reason::Short { wanted: 2, found: 1 })));
+    }
+}

@@ -142,6 +142,17 @@ fn faults() {
 }
 
 #[test]
+fn log_that_mariadb_encrypted() {
+    const START_ENCRYPTION: u8 = 164;
+    let (format, start) = (format(0), event(START_ENCRYPTION, 0, &[1; 17]));
+    for rest in [&b""[..], b"what cannot be read"] {
+        let message = "binlog.000001 is encrypted by MariaDB from 162 on: only its server can read it \
+                       (mariadb-binlog --read-from-remote-server)";
+        check(&log(&[format.clone(), start.clone(), rest.to_vec()]), &[&format, &start], message);
+    }
+}
+
+#[test]
 fn logs_one_behind_the_other() {
     let logs = Logs::new();
     let one = log(&[format(0), event(QUERY, 0, b"one"), event(STOP, 0, b"")]);
