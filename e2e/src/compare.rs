@@ -79,19 +79,30 @@ impl Run {
         let time_zone = self.time_zone.unwrap_or("UTC");
         let surroundings = Surroundings { folder: &folder, time_zone, stdin: &stdin };
         let mut outcome = program.run(&self.arguments, &surroundings)?;
-        forget_version(&mut outcome.stdout);
+        forget_words(&mut outcome.stdout);
         let files = files_left(&folder)?;
         fs::remove_dir_all(&folder)?;
         Ok((outcome, files))
     }
 }
 
-/// The line that names the program's version is the one line that is not the same.
-fn forget_version(stdout: &mut Vec<u8>) {
-    if stdout.starts_with(b"mysqlbinlog  Ver ") {
-        let end = stdout.iter().position(|byte| *byte == b'\n').unwrap_or(stdout.len());
-        stdout.drain(..end);
+/// What a program says about itself is its own: the line of its version, and how the help words things. What
+/// the help lists must be the same: the options and how they are written, and the values that they have.
+fn forget_words(stdout: &mut Vec<u8>) {
+    if !stdout.starts_with(b"mysqlbinlog  Ver ") {
+        return;
     }
+    let text = String::from_utf8_lossy(stdout).into_owned();
+    let (help, values) = text.split_once("\nVariables (").unwrap_or((&text, ""));
+    let options = help.lines().filter(|line| line.trim_start().starts_with('-') && !line.starts_with("   "));
+    let mut kept: String = options.map(|line| format!("  {}\n", written(line))).collect();
+    kept.push_str(values);
+    *stdout = kept.into_bytes();
+}
+
+/// How an option is written, without what the help says about it.
+fn written(line: &str) -> String {
+    line.split_whitespace().take_while(|word| word.starts_with('-')).collect::<Vec<_>>().join(" ")
 }
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -158,7 +169,7 @@ fn shown(line: Option<&[u8]>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::text_difference;
+    use super::{forget_words, text_difference};
 
     #[test]
     fn first_difference_is_told() {
@@ -167,5 +178,16 @@ mod tests {
         assert_eq!(told, "out, line 2:\n  before  a\\n\n  real    b\\n\n  ours    B\\n");
         let told = text_difference("out", b"a\n", b"a\nb\n").unwrap();
         assert!(told.contains("real    (ends here)"), "{told}");
+    }
+
+    #[test]
+    fn help_is_compared_by_what_it_lists() {
+        let mut help =
+            b"mysqlbinlog  Ver 9\nWords.\n  -v, --verbose-as-is More.\n                      --and more.\n\
+            \nVariables (--variable-name=value)\nverbose  FALSE\n"
+                .to_vec();
+        forget_words(&mut help);
+        let kept = String::from_utf8(help).unwrap();
+        assert_eq!(kept, "  -v, --verbose-as-is\n--variable-name=value)\nverbose  FALSE\n");
     }
 }

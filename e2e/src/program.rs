@@ -55,6 +55,8 @@ impl Program {
         let mut command = self.command(surroundings.folder)?;
         command.args(arguments).current_dir(surroundings.folder);
         command.env_clear().env("TZ", surroundings.time_zone).env("HOME", surroundings.folder);
+        // Files of LOAD DATA then land where they are compared.
+        command.env("TMPDIR", surroundings.folder);
         command.env("TZDIR", Home::find(Package::Mysql)?.time_zones());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("could not start {self:?}"))?;
