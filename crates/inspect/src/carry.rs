@@ -39,8 +39,11 @@ impl Carry {
     /// The same behind an event.
     pub(crate) fn step(&mut self, raw: &RawEvent<'_>, format: &Format) {
         self.next_position = raw.header().next_position;
-        // What cannot be decoded is said by whoever looks at the event itself.
-        let Ok(role) = Role::of(raw, format) else { return };
+        let Ok(role) = Role::of(raw, format) else {
+            // Whoever looks at the event itself says so; where its transaction stands, nobody knows.
+            *self = Self { next_position: self.next_position, ..Self::default() };
+            return;
+        };
         let step = self.grammar.step(role).unwrap_or_else(|fault: Fault| fault.step);
         if raw.event_type() == EventType::TableMap {
             self.maps.push(raw.to_buf());

@@ -67,6 +67,8 @@ struct Checker {
     format_inside: Arc<Format>,
     kind: LogKind,
     grammar: Grammar,
+    /// Has an event come, since the last transaction's start, that could not be told?
+    in_doubt: bool,
     /// `end_log_pos` of the event in front.
     next_position: u32,
     tables: Tables,
@@ -84,6 +86,7 @@ impl Checker {
             format_inside: Arc::new(format.inside_payload()),
             kind,
             grammar: carry.grammar,
+            in_doubt: false,
             next_position: carry.next_position,
             tables: Tables::new(),
             named: Vec::new(),
@@ -103,34 +106,54 @@ impl Checker {
 
     fn event(&mut self, offset: u64, raw: &RawEvent<'_>, opener: &mut PayloadOpener) {
         let size = u64::from(raw.header().size);
+        let format = Arc::clone(&self.format);
+        let role = Role::of(raw, &format);
         if let Err(error) = raw.verify() {
             self.checksum(offset, error.reason);
             // Whatever else is wrong with it follows from that.
-            let step = Role::of(raw, &self.format).map(|role| self.step_quietly(role));
-            self.place(offset, &step.unwrap_or(Step::OUTSIDE), size, None);
             self.next_position = raw.header().next_position;
+            match role {
+                Ok(role) => {
+                    let step = self.step_quietly(role);
+                    self.place(offset, &step, size, None);
+                }
+                Err(_) => self.doubt(),
+            }
             return;
         }
         let header = raw.header();
         self.position(offset, header.next_position, header.size, header.flags);
-        let format = Arc::clone(&self.format);
-        let decoded = Role::of(raw, &format).and_then(|role| Ok((role, raw.decode(&format)?)));
-        let (role, event) = match decoded {
-            Ok(decoded) => decoded,
+        let role = match role {
+            Ok(role) => role,
             Err(error) => {
                 self.findings.fault(offset, FaultKind::Event, named(raw, &error));
-                return self.place(offset, &Step::OUTSIDE, size, None);
+                return self.doubt();
             }
         };
         let step = self.step(offset, role);
-        self.place(offset, &step, size, Some((&event, raw)));
-        match &event {
-            Event::TransactionPayload(payload) => self.payload(offset, payload, opener),
-            _ => self.content(offset, raw, &event),
+        match raw.decode(&format) {
+            Ok(event) => {
+                self.place(offset, &step, size, Some((&event, raw)));
+                match &event {
+                    Event::TransactionPayload(payload) => self.payload(offset, payload, opener),
+                    _ => self.content(offset, raw, &event),
+                }
+            }
+            Err(error) => {
+                self.findings.fault(offset, FaultKind::Event, named(raw, &error));
+                self.place(offset, &step, size, None);
+            }
         }
         if step.statement.is_last() || step.transaction == Place::Outside {
             self.named.clear();
         }
+    }
+
+    /// What the event means cannot be told, nor what follows up to the next transaction's start.
+    fn doubt(&mut self) {
+        self.findings.seen.push(Seen::InDoubt);
+        self.grammar = Grammar::new();
+        self.in_doubt = true;
     }
 
     fn checksum(&mut self, offset: u64, reason: Reason) {
@@ -141,29 +164,25 @@ impl Checker {
         self.findings.fault(offset, FaultKind::Checksum, detail);
     }
 
-    /// In a binary log, an event says where it ends; in a relay log, where it ended in the source's.
     fn position(&mut self, offset: u64, found: u32, size: u32, flags: Flags) {
         let before = std::mem::replace(&mut self.next_position, found);
         if found == 0 || flags.contains(Flags::ARTIFICIAL) {
             return;
         }
-        // Positions have 32 bits: they wrap at 4 GiB.
-        let wanted = match self.kind {
-            LogKind::Binary => (offset as u32).wrapping_add(size),
-            LogKind::Relay if flags.contains(Flags::RELAY_LOG) => (offset as u32).wrapping_add(size),
-            // Sources leave out transactions that the replica has.
-            LogKind::Relay if before != 0 && self.grammar.is_open() => before.wrapping_add(size),
-            LogKind::Relay => return,
-        };
-        if found != wanted {
+        let before = (before != 0 && self.grammar.is_open()).then_some(before);
+        let wanted = wanted_position(self.kind, flags, offset, size, before);
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
             let detail = format!("end_log_pos is {found}, should be {wanted}");
             self.findings.fault(offset, FaultKind::Position, detail);
         }
     }
 
     fn step(&mut self, offset: u64, role: Role) -> Step {
+        let in_doubt = self.in_doubt;
+        self.in_doubt &= !matches!(role, Role::Gtid | Role::GtidAndBegin | Role::LogBoundary);
         match self.grammar.step(role) {
             Ok(step) => step,
+            Err(fault) if in_doubt => fault.step,
             Err(fault) => {
                 if fault.lost == Lost::Transaction {
                     self.findings.seen.push(Seen::Lost);
@@ -403,10 +422,43 @@ impl Checker {
     }
 }
 
+/// What `end_log_pos` should be: in a binary log, where the event ends; in a relay log, where it ended in the source's,
+/// which can be told only within a transaction, from the event before. It has 32 bits, and wraps at 4 GiB.
+fn wanted_position(kind: LogKind, flags: Flags, offset: u64, size: u32, before: Option<u32>) -> Option<u32> {
+    match kind {
+        LogKind::Relay if !flags.contains(Flags::RELAY_LOG) => Some(before?.wrapping_add(size)),
+        LogKind::Binary | LogKind::Relay => Some((offset as u32).wrapping_add(size)),
+    }
+}
+
 /// The error, and in which event.
 fn named(raw: &RawEvent<'_>, error: &DecodeError) -> String {
     match raw.event_type() {
         EventType::Unknown(code) => format!("event of type {code}: {error}"),
         known => format!("{}: {error}", known.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::Flags;
+    use logs::LogKind;
+
+    use super::wanted_position;
+
+    #[test]
+    fn positions_wrap_and_belong_to_the_source_in_relay_logs() {
+        let check = |kind, flags, offset, before, wanted| {
+            assert_eq!(wanted_position(kind, flags, offset, 100, before), wanted);
+        };
+        let none = Flags::default();
+        check(LogKind::Binary, none, 4, Some(9), Some(104));
+        check(LogKind::Binary, none, (1 << 32) - 100, None, Some(0));
+        check(LogKind::Binary, none, (1 << 32) - 99, None, Some(1));
+        check(LogKind::Binary, none, (5 << 32) + 4, None, Some(104));
+        check(LogKind::Relay, Flags::RELAY_LOG, 4, Some(9), Some(104));
+        check(LogKind::Relay, none, 4, Some(9), Some(109));
+        check(LogKind::Relay, none, 4, Some(u32::MAX), Some(99));
+        check(LogKind::Relay, none, 4, None, None);
     }
 }

@@ -49,6 +49,8 @@ pub(crate) enum Seen {
     Ends,
     /// The open transaction has no end.
     Lost,
+    /// How the open transaction goes on cannot be told.
+    InDoubt,
     /// The log goes on in another.
     Rotate { offset: u64, name: String },
 }

@@ -149,6 +149,11 @@ impl Judge {
             }
             Seen::Ends => self.transaction_ends(),
             Seen::Lost => self.log.open = None,
+            Seen::InDoubt => {
+                if let Some(open) = self.log.open.take() {
+                    self.committed(open.starts.id);
+                }
+            }
             Seen::Rotate { offset, name } => {
                 let wanted = numbered(&self.log.name).map(|(_, number)| number + 1);
                 if let (Some(wanted), Some((_, found))) = (wanted, numbered(&name))
@@ -251,7 +256,11 @@ impl Judge {
             let detail = format!("the transaction has {bytes} bytes, and its GTID event says {wanted}");
             self.fault(starts.offset, FaultKind::Size, detail);
         }
-        match starts.id {
+        self.committed(starts.id);
+    }
+
+    fn committed(&mut self, id: TransactionId) {
+        match id {
             TransactionId::Gtid(gtid) => {
                 if let Some(gtids) = &mut self.log.gtids {
                     gtids.add(gtid);

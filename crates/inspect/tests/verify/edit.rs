@@ -1,0 +1,118 @@
+//! Takes a sample apart, changes it, and puts it together again so that only the change is wrong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use binlog::events::GtidEvent;
+use binlog::{Checksum, Event, EventType, Format, MAGIC, NextPosition, RawEvent, move_event};
+use logs::{LogReader, Next};
+
+/// A log's events.
+pub(crate) struct Log {
+    pub(crate) events: Vec<Vec<u8>>,
+    format: Format,
+}
+
+/// Where the sample logs are.
+pub(crate) fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(name)
+}
+
+impl Log {
+    pub(crate) fn of_sample(name: &str) -> Self {
+        let mut reader = LogReader::open(sample(name)).expect("a sample");
+        let mut events = Vec::new();
+        while let Next::Some(event) = reader.next_event().expect("an event") {
+            events.push(event.raw.bytes().to_vec());
+        }
+        let format = reader.format().expect("a format").as_ref().clone();
+        Self { events, format }
+    }
+
+    /// Where event number `index` starts.
+    pub(crate) fn offset(&self, index: usize) -> u64 {
+        let before: usize = self.events[..index].iter().map(Vec::len).sum();
+        (MAGIC.len() + before) as u64
+    }
+
+    /// The number of the `nth` event of a type, from 0.
+    pub(crate) fn find(&self, event_type: EventType, nth: usize) -> usize {
+        let code = event_type.code();
+        let found = (0..self.events.len()).filter(|index| self.events[*index][4] == code).nth(nth);
+        found.unwrap_or_else(|| panic!("no {event_type:?} number {nth}"))
+    }
+
+    fn checksum(&self, index: usize) -> Checksum {
+        match self.events[index][4] == EventType::FormatDescription.code() {
+            true => Checksum::Crc32,
+            false => self.format.checksum.for_events(),
+        }
+    }
+
+    pub(crate) const fn format(&self) -> &Format {
+        &self.format
+    }
+
+    pub(crate) fn raw(&self, index: usize) -> RawEvent<'_> {
+        RawEvent::new(&self.events[index], self.checksum(index)).expect("an event")
+    }
+
+    /// Changes an event's body; its size, checksum and position follow.
+    pub(crate) fn body(&mut self, index: usize, change: impl FnOnce(&mut Vec<u8>)) {
+        let raw = self.raw(index);
+        let checksum = raw.checksum().size();
+        let mut body = raw.body().to_vec();
+        change(&mut body);
+        let event = &mut self.events[index];
+        event.truncate(19);
+        event.extend(body);
+        event.extend(vec![0; checksum]);
+        let size = event.len() as u32;
+        event[9..13].copy_from_slice(&size.to_le_bytes());
+    }
+
+    /// Changes the fields of a GTID event.
+    pub(crate) fn gtid(&mut self, index: usize, change: impl FnOnce(&mut GtidEvent<'_>)) {
+        let raw = self.raw(index);
+        let Ok(Event::Gtid(mut event)) = raw.decode(&self.format) else { panic!("no GTID event") };
+        change(&mut event);
+        let mut bytes = Vec::new();
+        let written =
+            Event::Gtid(event).write(raw.header().origin(), NextPosition::Is(0), &self.format, &mut bytes);
+        written.expect("an event");
+        self.events[index] = bytes;
+    }
+
+    /// Gives every event its position and checksum.
+    pub(crate) fn settle(&mut self) {
+        for index in 0..self.events.len() {
+            let next = NextPosition::Behind(self.offset(index));
+            let checksum = self.checksum(index);
+            move_event(&mut self.events[index], checksum, next);
+        }
+    }
+
+    /// Gives every event its checksum, and leaves positions as they are.
+    pub(crate) fn settle_checksums(&mut self) {
+        for index in 0..self.events.len() {
+            let next = self.events[index][13..17].try_into().map(u32::from_le_bytes).expect("four bytes");
+            let checksum = self.checksum(index);
+            move_event(&mut self.events[index], checksum, NextPosition::Is(next));
+        }
+    }
+
+    /// Has the GTID event at `index` say the size of its transaction, which ends behind event `last`.
+    pub(crate) fn settle_size(&mut self, index: usize, last: usize) {
+        let behind = self.events[index + 1..=last].iter().map(|event| event.len() as u64).sum();
+        let checksum = self.checksum(index);
+        self.gtid(index, |event| event.settle_transaction_size(behind, checksum).expect("a size"));
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        [MAGIC.to_vec(), self.events.concat()].concat()
+    }
+
+    pub(crate) fn write(&self, path: &Path) {
+        fs::write(path, self.bytes()).expect("a file");
+    }
+}

@@ -1,0 +1,277 @@
+//! Every kind of fault, made by hand in a sample, is found where it is, and nothing else.
+
+mod edit;
+mod payloads;
+mod tails;
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use binlog::EventType;
+use inspect::verify::{FaultKind, Verdict, Verdicts, verify};
+use logs::LogReader;
+use tempfile::TempDir;
+
+use edit::{Log, sample};
+
+/// Verifies files in order.
+fn verdicts(paths: &[&Path]) -> Verdicts {
+    let readers = paths.iter().map(|path| (path.display().to_string(), LogReader::open(path)));
+    verify(readers.collect::<Vec<_>>(), &mut |_| ControlFlow::Continue(())).expect("verdicts")
+}
+
+/// Verifies one log under a name of a server's; gives where and what, and how it is said.
+fn faults(bytes: &[u8]) -> Vec<(u64, FaultKind, String)> {
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("binlog.000001");
+    std::fs::write(&path, bytes).expect("a file");
+    let verdicts = verdicts(&[&path]);
+    assert_eq!(verdicts.verdict() == Verdict::Sound, verdicts.faults.is_empty());
+    verdicts.faults.into_iter().map(|fault| (fault.offset, fault.kind, fault.detail)).collect()
+}
+
+/// There is this one fault.
+fn check(log: &Log, index: usize, kind: FaultKind, detail: &str) {
+    check_bytes(&log.bytes(), log.offset(index), kind, detail);
+}
+
+fn check_bytes(bytes: &[u8], offset: u64, kind: FaultKind, detail: &str) {
+    assert_eq!(faults(bytes), [(offset, kind, detail.to_owned())]);
+}
+
+#[test]
+fn samples_are_sound() {
+    let (mut logs, mut directories) = (Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(sample("")).expect("samples") {
+        let path = entry.expect("a sample").path();
+        match path.extension() {
+            Some(extension) if extension == "binlog" => logs.push(path),
+            _ if path.is_dir() && !path.join("keyring").exists() => directories.push(path),
+            _ => {}
+        }
+    }
+    assert!(logs.len() > 20 && directories.len() > 5);
+    for log in &logs {
+        assert_eq!(verdicts(&[log]).faults, [], "{}", log.display());
+    }
+    for directory in directories {
+        let store = logs::Store::open(&directory).expect("logs");
+        let paths: Vec<&Path> = store.logs().iter().map(AsRef::as_ref).collect();
+        assert_eq!(verdicts(&paths).faults, [], "{}", directory.display());
+    }
+}
+
+#[test]
+fn an_edited_log_that_is_settled_again_is_sound() {
+    let mut log = Log::of_sample("types.binlog");
+    log.settle();
+    let gtid = log.find(EventType::Gtid, 0);
+    log.settle_size(gtid, log.find(EventType::Gtid, 1) - 1);
+    assert_eq!(faults(&log.bytes()), []);
+}
+
+#[test]
+fn start() {
+    let mut bytes = Log::of_sample("types.binlog").bytes();
+    bytes[0] = 0;
+    check_bytes(&bytes, 0, FaultKind::Start, "it starts with 00 62 69 6e, wanted fe 62 69 6e");
+}
+
+#[test]
+fn framing() {
+    let mut log = Log::of_sample("types.binlog");
+    let xid = log.find(EventType::Xid, 0);
+    log.events[xid][9..13].fill(0);
+    let detail = "byte 9: event size is 0, wanted 19 bytes or more; 31 bytes passed over, to ";
+    check(&log, xid, FaultKind::Framing, &format!("{detail}{}", log.offset(xid + 1)));
+}
+
+#[test]
+fn checksum() {
+    let mut log = Log::of_sample("types.binlog");
+    let rows = log.find(EventType::UpdateRows, 1);
+    *log.events[rows].last_mut().expect("a byte") ^= 0xff;
+    let found = faults(&log.bytes());
+    assert_eq!((found.len(), found[0].0, found[0].1), (1, log.offset(rows), FaultKind::Checksum));
+    assert!(found[0].2.starts_with("found 0x") && found[0].2.contains(", wanted 0x"), "{}", found[0].2);
+}
+
+#[test]
+fn format() {
+    let mut log = Log::of_sample("types.binlog");
+    log.body(0, |body| body[2 + 50 + 4 + 1 + 1] = 14);
+    log.settle();
+    check(&log, 0, FaultKind::Format, "the fixed part of Query events has 14 bytes, wanted one of [13]");
+    let mut log = Log::of_sample("types.binlog");
+    log.body(0, |body| body[2 + 5] = b'\t');
+    log.settle();
+    let detail = r#"the server's version is "9.7.4\t2", wanted one like 8.0.43"#;
+    check(&log, 0, FaultKind::Format, detail);
+}
+
+#[test]
+fn event() {
+    let mut log = Log::of_sample("types.binlog");
+    let query = log.find(EventType::Query, 3);
+    log.body(query, |body| body[8] = 255);
+    log.settle();
+    let found = faults(&log.bytes());
+    assert_eq!((found.len(), found[0].0, found[0].1), (1, log.offset(query), FaultKind::Event), "{found:?}");
+    assert!(found[0].2.starts_with("Query: byte "), "{}", found[0].2);
+}
+
+#[test]
+fn grammar() {
+    let mut log = Log::of_sample("types.binlog");
+    let xid = log.find(EventType::Xid, 1);
+    log.events.remove(xid);
+    log.settle();
+    let detail = "found a GTID, wanted a statement or a commit: the transaction before it has no end";
+    check(&log, xid, FaultKind::Grammar, detail);
+}
+
+#[test]
+fn a_closed_log_with_an_open_transaction() {
+    let mut log = Log::of_sample("types.binlog");
+    let xid = (0..).map(|nth| log.find(EventType::Xid, nth)).take(18).last().expect("an Xid event");
+    let gtid = (0..xid).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("a GTID");
+    let stop = log.find(EventType::Stop, 0);
+    log.events.drain(xid..stop);
+    log.settle();
+    let detail = "the log is closed within the transaction, wanted its commit";
+    check(&log, gtid, FaultKind::Grammar, detail);
+}
+
+#[test]
+fn position() {
+    let mut log = Log::of_sample("types.binlog");
+    let xid = log.find(EventType::Xid, 2);
+    let wanted = log.offset(xid + 1);
+    log.events[xid][13..17].copy_from_slice(&7_u32.to_le_bytes());
+    log.settle_checksums();
+    check(&log, xid, FaultKind::Position, &format!("end_log_pos is 7, should be {wanted}"));
+}
+
+#[test]
+fn size() {
+    let mut log = Log::of_sample("types.binlog");
+    let (gtid, next) = (log.find(EventType::Gtid, 4), log.find(EventType::Gtid, 5));
+    let wanted = log.offset(next) - log.offset(gtid);
+    log.gtid(gtid, |event| {
+        let stamps = event.stamps.as_mut().expect("stamps");
+        stamps.transaction_size = Some(wanted + 1);
+    });
+    log.settle();
+    let detail = format!("the transaction has {wanted} bytes, and its GTID event says {}", wanted + 1);
+    check(&log, gtid, FaultKind::Size, &detail);
+}
+
+#[test]
+fn gtids() {
+    let mut log = Log::of_sample("types.binlog");
+    let gtid = log.find(EventType::Gtid, 7);
+    log.gtid(gtid, |event| event.gno = 3);
+    log.settle();
+    let detail = "5ea5ca5e-0001-4000-8000-000000000001:3 comes again, wanted one that has not been";
+    check(&log, gtid, FaultKind::Gtid, detail);
+    log.gtid(gtid, |event| event.gno = 0);
+    log.settle();
+    let detail = "the transaction's number must be from 1 to 2^63 - 2, and is not";
+    check(&log, gtid, FaultKind::Gtid, detail);
+}
+
+#[test]
+fn clocks() {
+    let mut log = Log::of_sample("types.binlog");
+    let gtid = log.find(EventType::Gtid, 7);
+    log.gtid(gtid, |event| event.clock.as_mut().expect("a clock").last_committed = 8);
+    log.settle();
+    check(&log, gtid, FaultKind::Clock, "last_committed is 8, wanted less than 8");
+    let mut log = Log::of_sample("types.binlog");
+    let (gtid, next) = (log.find(EventType::Gtid, 7), log.find(EventType::Gtid, 8));
+    log.events.drain(gtid..next);
+    log.settle();
+    check(&log, gtid, FaultKind::Clock, "sequence_number is 9, wanted 8");
+}
+
+#[test]
+fn rows_of_a_table_without_a_name() {
+    let mut log = Log::of_sample("types.binlog");
+    let map = log.find(EventType::TableMap, 0);
+    let (gtid, commit) = (log.find(EventType::Gtid, 2), log.find(EventType::Xid, 0));
+    log.events.remove(map);
+    let gtid = (0..commit).rev().find(|index| *index <= gtid.max(map)).unwrap_or(gtid);
+    let gtid =
+        (0..=gtid).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("a GTID");
+    log.settle_size(gtid, commit - 1);
+    log.settle();
+    let found = faults(&log.bytes());
+    assert_eq!((found.len(), found[0].0, found[0].1), (1, log.offset(map), FaultKind::Row));
+    assert!(found[0].2.ends_with("wanted one that a table map of the statement has named"), "{}", found[0].2);
+}
+
+#[test]
+fn rows_that_stop_short() {
+    let mut log = Log::of_sample("types.binlog");
+    let rows = log.find(EventType::WriteRows, 0);
+    let gtid = (0..rows).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("a GTID");
+    log.body(rows, |body| body.truncate(body.len() - 1));
+    log.settle_size(gtid, rows + 1);
+    log.settle();
+    let found = faults(&log.bytes());
+    assert_eq!((found.len(), found[0].0, found[0].1), (1, log.offset(rows), FaultKind::Row), "{found:?}");
+}
+
+#[test]
+fn continuity() {
+    let directory = TempDir::new().expect("a directory");
+    let paths = ["binlog.000001", "binlog.000002"].map(|name| directory.path().join(name));
+    let first = Log::of_sample("gtids/binlog.000001");
+    first.write(&paths[0]);
+    let mut second = Log::of_sample("gtids/binlog.000002");
+    let previous = second.find(EventType::PreviousGtids, 0);
+    // Another number within the first interval's end.
+    let end = second.events[previous].len() - 4 - 8;
+    second.events[previous][end] += 1;
+    second.settle_checksums();
+    second.write(&paths[1]);
+    let verdicts = self::verdicts(&[&paths[0], &paths[1]]);
+    let found: Vec<_> =
+        verdicts.faults.iter().map(|fault| (fault.log.as_str(), fault.offset, fault.kind)).collect();
+    let name = paths[1].display().to_string();
+    assert_eq!(found, [(name.as_str(), second.offset(previous), FaultKind::Continuity)]);
+    assert!(verdicts.faults[0].detail.starts_with("it says that "), "{}", verdicts.faults[0].detail);
+    // Alone, each is sound.
+    assert_eq!(self::verdicts(&[&paths[1]]).faults, []);
+}
+
+#[test]
+fn rotation() {
+    let mut log = Log::of_sample("rotation/binlog.000001");
+    let rotate = log.find(EventType::Rotate, 0);
+    log.body(rotate, |body| *body.last_mut().expect("a digit") = b'7');
+    log.settle();
+    check(&log, rotate, FaultKind::Rotation, "the next log is binlog.000007, wanted number 2");
+}
+
+#[test]
+fn what_cannot_be_read_is_said() {
+    let absent = Path::new("/nonexistent/binlog.000001");
+    let found = verdicts(&[absent, &sample("types.binlog")]);
+    assert_eq!(found.verdict(), Verdict::Unreadable);
+    assert_eq!((found.unreadable.len(), found.logs.len(), found.faults.len()), (1, 1, 0));
+    let encrypted = verdicts(&[&sample("encrypted/binlog.000001")]);
+    assert_eq!(encrypted.verdict(), Verdict::Unreadable);
+}
+
+#[test]
+fn no_byte_can_be_turned_unseen() {
+    for name in ["types.binlog", "types-compressed.binlog", "xa.binlog"] {
+        let bytes = Log::of_sample(name).bytes();
+        for place in (0..bytes.len()).step_by(211).filter(|place| *place != 4 + 17) {
+            let mut bytes = bytes.clone();
+            bytes[place] ^= 0x10;
+            assert_ne!(faults(&bytes), [], "{name}: byte {place}");
+        }
+    }
+}

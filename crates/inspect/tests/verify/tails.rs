@@ -1,0 +1,170 @@
+//! How logs end, and copies that end better.
+
+use std::fs;
+use std::path::Path;
+
+use binlog::EventType;
+use inspect::verify::{FaultKind, RepairError, Repaired, repair_tail};
+use logs::LogReader;
+use tempfile::TempDir;
+
+use crate::edit::{Log, sample};
+use crate::{check_bytes, faults, verdicts};
+
+/// Flags the log as in use.
+fn in_use(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes[4 + 17] |= 1;
+    bytes
+}
+
+fn remarks(bytes: &[u8]) -> Vec<String> {
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("binlog.000001");
+    fs::write(&path, bytes).expect("a file");
+    verdicts(&[&path]).remarks.into_iter().map(|remark| remark.detail).collect()
+}
+
+#[test]
+fn a_log_that_is_still_written_is_no_fault() {
+    let log = Log::of_sample("types.binlog");
+    let rows = log.find(EventType::WriteRows, 3);
+    let gtid = (0..rows).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("a GTID");
+    let (torn, open) = (log.offset(rows), log.offset(gtid));
+    let bytes = log.bytes();
+    let wanted = log.events[rows].len();
+
+    let cut = &bytes[..torn as usize + 20];
+    let missing = format!(
+        "of the event at {torn} there are 20 bytes, wanted {wanted}; the transaction at {open} has no end"
+    );
+    check_bytes(cut, torn, FaultKind::Tail, &format!("the log stops within an event: {missing}"));
+    let cut = in_use(cut.to_vec());
+    assert_eq!(faults(&cut), []);
+    assert_eq!(remarks(&cut), [format!("is still written to, or was left by a crash: {missing}")]);
+
+    let cut = &bytes[..torn as usize];
+    check_bytes(cut, open, FaultKind::Tail, "the log stops within the transaction, wanted its commit");
+    let cut = in_use(cut.to_vec());
+    assert_eq!(faults(&cut), []);
+    let detail = "is in use, or was left by a crash: it ends at ";
+    assert_eq!(remarks(&cut), [format!("{detail}{torn}; the transaction at {open} has no end")]);
+
+    let cut = &bytes[..open as usize];
+    assert_eq!(faults(cut), []);
+    let detail = format!("ends at {open} without Rotate or Stop: still open, or left by a crash");
+    assert_eq!(remarks(cut), [detail]);
+}
+
+#[test]
+fn an_empty_file_is_torn() {
+    let detail = "the log stops within an event: of the event at 0 there are 0 bytes, wanted 4";
+    check_bytes(b"", 0, FaultKind::Tail, detail);
+}
+
+#[test]
+fn a_torn_log_that_another_follows_is_at_fault_though_in_use() {
+    let directory = TempDir::new().expect("a directory");
+    let paths = ["binlog.000001", "binlog.000002"].map(|name| directory.path().join(name));
+    let bytes = in_use(Log::of_sample("gtids/binlog.000001").bytes());
+    fs::write(&paths[0], &bytes[..bytes.len() - 60]).expect("a file");
+    fs::copy(sample("gtids/binlog.000002"), &paths[1]).expect("a file");
+    let kinds: Vec<FaultKind> =
+        verdicts(&[&paths[0], &paths[1]]).faults.into_iter().map(|fault| fault.kind).collect();
+    assert_eq!(kinds.first(), Some(&FaultKind::Tail));
+}
+
+fn repair(bytes: &[u8]) -> (Result<Repaired, RepairError>, Option<Vec<u8>>) {
+    let directory = TempDir::new().expect("a directory");
+    let (log, copy) = (directory.path().join("binlog.000001"), directory.path().join("copy"));
+    fs::write(&log, bytes).expect("a file");
+    let repaired = repair_tail(&log, LogReader::open(&log).expect("a log"), &copy);
+    assert_eq!(fs::read(&log).expect("the log"), bytes, "the log stays as it is");
+    (repaired, fs::read(copy).ok())
+}
+
+#[test]
+fn every_cut_is_repaired_to_the_last_whole_transaction() {
+    let log = Log::of_sample("in-use.binlog");
+    let bytes = log.bytes();
+    let mut ends: Vec<u64> = (0..log.events.len())
+        .filter(|index| {
+            let next = log.events.get(index + 1).map(|event| event[4]);
+            next.is_none_or(|next| next == EventType::Gtid.code() || next == EventType::PreviousGtids.code())
+        })
+        .map(|index| log.offset(index + 1))
+        .collect();
+    ends.reverse();
+    let first = *ends.last().expect("a format description");
+    let places = (1..=log.events.len()).map(|index| log.offset(index));
+    let sizes = places.flat_map(|place| [place - 1, place, place + 1, place + 18, place + 19, place + 23]);
+    for size in sizes.filter(|size| (first..=bytes.len() as u64).contains(size)) {
+        let size = size as usize;
+        let wanted = *ends.iter().find(|end| **end <= size as u64).expect("an end");
+        let (repaired, copy) = repair(&bytes[..size]);
+        let bytes_cut = size as u64 - wanted;
+        assert_eq!(repaired.expect("a copy"), Repaired { bytes_kept: wanted, bytes_cut, was_in_use: true });
+        let copy = copy.expect("a copy");
+        assert_eq!(copy[4 + 17] & 1, 0, "no longer in use");
+        assert_eq!(in_use(copy.clone()), bytes[..wanted as usize]);
+        assert_eq!(faults(&copy), []);
+    }
+}
+
+#[test]
+fn zeros_behind_the_last_transaction_are_cut() {
+    let bytes = Log::of_sample("types.binlog").bytes();
+    let (repaired, copy) = repair(&[bytes.clone(), vec![0; 4096]].concat());
+    let size = bytes.len() as u64;
+    assert_eq!(repaired.expect("a copy"), Repaired { bytes_kept: size, bytes_cut: 4096, was_in_use: false });
+    assert_eq!(copy, Some(bytes));
+}
+
+#[test]
+fn what_is_not_the_tail_is_not_cut() {
+    let mut log = Log::of_sample("types.binlog");
+    let (xid, next) = (log.find(EventType::Xid, 4), log.find(EventType::Xid, 4) + 1);
+    log.events[xid][20] ^= 1;
+    let (repaired, copy) = repair(&log.bytes());
+    match repaired {
+        Err(RepairError::NotTheTail { offset, whole, .. }) => {
+            assert_eq!((offset, whole), (log.offset(xid), log.offset(next)));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(copy, None);
+    assert!(matches!(repair(b"").0, Err(RepairError::Nothing { .. })));
+}
+
+#[test]
+fn nothing_is_overwritten() {
+    let directory = TempDir::new().expect("a directory");
+    let copy = directory.path().join("copy");
+    fs::write(&copy, "precious").expect("a file");
+    let log = sample("torn.binlog");
+    let repaired = repair_tail(&log, LogReader::open(&log).expect("a log"), &copy);
+    assert!(matches!(repaired, Err(RepairError::Io { verb: "create", .. })), "{repaired:?}");
+    assert_eq!(fs::read(&copy).expect("the file"), b"precious");
+    assert_eq!(names(directory.path()), ["copy"]);
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("a directory");
+    entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect()
+}
+
+#[test]
+fn an_encrypted_log_is_repaired_without_being_opened_for_good() {
+    let directory = TempDir::new().expect("a directory");
+    let (log, copy) = (directory.path().join("binlog.000001"), directory.path().join("copy"));
+    let mut bytes = fs::read(sample("encrypted/binlog.000002")).expect("a sample");
+    // The cipher turns bits one by one: this flags the log as in use.
+    bytes[512 + 4 + 17] ^= 1;
+    fs::write(&log, &bytes[..bytes.len() - 20]).expect("a file");
+    let keyring = std::sync::Arc::new(logs::read_keyring(sample("encrypted/keyring")).expect("a keyring"));
+    let reader = LogReader::open(&log).expect("a log").with_keyring(keyring.clone());
+    let repaired = repair_tail(&log, reader, &copy).expect("a copy");
+    assert_eq!((repaired.was_in_use, repaired.bytes_cut), (true, 24));
+    let kept = bytes.len() - 44;
+    bytes[512 + 4 + 17] ^= 1;
+    assert_eq!(fs::read(&copy).expect("the copy"), bytes[..kept]);
+}
