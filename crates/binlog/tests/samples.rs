@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use bintide_binlog::{Checksum, Event, EventType, Flags, Format, NextPosition, RawEvent};
+use bintide_binlog::{Checksum, ChecksumAlgorithm, Event, EventType, Flags, Format, NextPosition, RawEvent};
 
 use common::{for_each_event, for_each_event_deep, samples};
 
@@ -66,6 +66,22 @@ fn checksums_and_positions_are_right() {
             }
         });
     }
+}
+
+#[test]
+fn inner_events_have_no_position_and_no_checksum() {
+    let mut count = 0;
+    for sample in samples() {
+        for_each_event_deep(&sample.bytes, |position, raw, format| {
+            if format.checksum == ChecksumAlgorithm::Off && raw.checksum() == Checksum::Absent {
+                let is_inner =
+                    position as u64 + u64::from(raw.header().size) != u64::from(raw.header().next_position);
+                count += u32::from(is_inner);
+                assert!(!is_inner || raw.header().next_position == 0, "{} {position}", sample.name);
+            }
+        });
+    }
+    assert!(count > 500, "only {count} events");
 }
 
 /// Most events of a relay log keep the positions they had in the source's log.

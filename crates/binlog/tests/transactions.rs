@@ -7,8 +7,8 @@ mod common;
 use std::collections::BTreeMap;
 
 use bintide_binlog::{
-    AssembleError, Assembler, Event, EventType, Format, Grammar, Outline, PayloadOpener, Place, RawEvent,
-    Role, Tracker, Transaction,
+    AssembleError, Assembler, Checksum, Event, EventType, Format, Grammar, Lost, Outline, PayloadOpener,
+    Place, RawEvent, Role, TrackError, Tracker, Transaction,
 };
 
 use common::{Sample, for_each_event, samples};
@@ -158,4 +158,68 @@ fn transactions_beyond_the_limit_are_refused_and_the_others_come() {
         assert_eq!(errors.len(), sizes.len() - small.len());
         assert!(errors.iter().all(|error| matches!(error, AssembleError::TooLarge { .. })));
     }
+}
+
+/// Events of the relay log samples: those of one file, in order, from and to the given numbers.
+fn relay_events(name: &str, from: usize, to: usize) -> Vec<(u64, Vec<u8>, Checksum, Format)> {
+    let sample = samples().into_iter().find(|sample| sample.name == name).unwrap();
+    let mut events = Vec::new();
+    for_each_event(&sample.bytes, |position, raw, format| {
+        events.push((position as u64, raw.bytes().to_vec(), raw.checksum(), format.clone()));
+    });
+    let to = to.min(events.len());
+    events.drain(from..to).collect()
+}
+
+/// How many transactions ended, and the events of those that were cut.
+fn follow(events: &[(u64, Vec<u8>, Checksum, Format)]) -> (usize, Vec<u64>) {
+    let (mut tracker, mut ended, mut cut) = (Tracker::new(), 0, Vec::new());
+    for (position, bytes, checksum, format) in events {
+        let raw = RawEvent::new(bytes, *checksum).unwrap();
+        match tracker.track(*position, &raw, format) {
+            Ok(tracked) => ended += usize::from(tracked.ended.is_some()),
+            Err(TrackError::Fault(broken)) => {
+                assert_eq!(broken.fault.lost, Lost::Transaction);
+                cut.extend(broken.cut.map(|outline| outline.events));
+            }
+            Err(TrackError::Decode(error)) => panic!("{error}"),
+        }
+    }
+    (ended, cut)
+}
+
+#[test]
+fn a_transaction_goes_on_in_the_next_relay_log() {
+    let whole = relay_events("relay/relay.000002", 0, usize::MAX);
+    let (ended, cut) = follow(&whole);
+    assert_eq!((ended, cut), (4, vec![]));
+    // Rotated in the middle of the third transaction: a rotation, a format description and a set of GTIDs of the
+    // replica's own stand between its events.
+    let mut events = whole[..12].to_vec();
+    events.push(whole.last().unwrap().clone());
+    events.extend(relay_events("relay/relay.000003", 0, 2));
+    events.extend_from_slice(&whole[12..]);
+    assert_eq!(follow(&events), (4, vec![]));
+}
+
+#[test]
+fn a_transaction_is_cut_where_the_connection_broke_off() {
+    // The source then sends it again, from its start, behind a made-up rotation and the format description.
+    let mut events = relay_events("relay/relay.000002", 0, 12);
+    events.extend(relay_events("relay/relay.000004", 0, usize::MAX));
+    let (ended, cut) = follow(&events);
+    assert!(ended > 3, "{ended}");
+    assert_eq!(cut.len(), 1, "{cut:?}");
+}
+
+#[test]
+fn positions_go_beyond_four_gigabytes() {
+    let (start, mut ends) = (5_u64 << 30, Vec::new());
+    let mut tracker = Tracker::new();
+    for (position, bytes, checksum, format) in relay_events("relay/relay.000002", 0, usize::MAX) {
+        let raw = RawEvent::new(&bytes, checksum).unwrap();
+        let tracked = tracker.track(start + position, &raw, &format).unwrap();
+        ends.extend(tracked.ended.map(|outline| (outline.position, outline.end)));
+    }
+    assert!(ends.is_sorted() && ends[0].0 > start && ends.last().unwrap().1 < start + 10_000, "{ends:?}");
 }

@@ -155,7 +155,7 @@ fn missing(at: &Cursor<'_>, field: &'static str) -> DecodeError {
 
 #[cfg(test)]
 mod tests {
-    use super::{PayloadCompression, PayloadFields};
+    use super::{PayloadCompression, PayloadFields, TransactionPayload};
     use crate::cursor::Cursor;
     use crate::error::{DecodeError, Reason};
 
@@ -183,5 +183,13 @@ mod tests {
         check(&[2, 1, 0, 0], missing(0, "payload size"));
         check(&[1, 1, 9, 0], missing(0, "payload compression"));
         check(&[1, 2, 9], Err(DecodeError::new(2, Reason::Short { wanted: 2, found: 1 })));
+    }
+
+    #[test]
+    fn fields_are_written_as_the_server_writes_them() {
+        let fields = TransactionPayload::encode_fields(PayloadCompression::Zstd, 180, Some(243));
+        assert_eq!(fields, [2, 1, 0, 3, 1, 243, 1, 1, 180, 0]);
+        let fields = TransactionPayload::encode_fields(PayloadCompression::None, 5, None);
+        assert_eq!(fields, [2, 3, 0xfc, 255, 0, 1, 1, 5, 0]);
     }
 }

@@ -160,3 +160,112 @@ impl fmt::Display for Role {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Role;
+    use crate::event::Event;
+    use crate::events::{
+        ColumnSet, FormatDescription, MariadbGtidEvent, Opaque, Query, Rotate, Rows, RowsFlags, RowsKind,
+        StatusVars, Unknown, XaPrepare, Xid128,
+    };
+    use crate::format::{ChecksumAlgorithm, Flavour, Format};
+    use crate::header::{Flags, Origin};
+    use crate::raw::RawEvent;
+    use crate::write::NextPosition;
+
+    fn check_at(event: &Event<'_>, flags: Flags, next_position: u32, wanted: Role) {
+        let format = Format {
+            server_version: b"9.7.4".to_vec(),
+            post_header_sizes: Vec::new(),
+            checksum: ChecksumAlgorithm::Off,
+            flavour: Flavour::MySql,
+        };
+        let (origin, mut bytes) = (Origin { flags, ..Origin::default() }, Vec::new());
+        event.write(origin, NextPosition::Is(next_position), &format, &mut bytes).unwrap();
+        let raw = RawEvent::new(&bytes, format.checksum.for_events()).unwrap();
+        assert_eq!(Role::of(&raw, &format), Ok(wanted), "{event:?}");
+    }
+
+    fn check(event: &Event<'_>, wanted: Role) {
+        check_at(event, Flags(0), 1000, wanted);
+    }
+
+    #[test]
+    fn logs_end_only_where_their_source_says() {
+        let rotate = Event::Rotate(Rotate { position: 4, file: b"binlog.000002" });
+        check(&rotate, Role::LogBoundary);
+        check_at(&rotate, Flags::ARTIFICIAL, 0, Role::Aside);
+        check_at(&rotate, Flags::RELAY_LOG, 1000, Role::Aside);
+        let description = Event::FormatDescription(FormatDescription {
+            binlog_version: 4,
+            server_version: &[0; 50],
+            created: 0,
+            header_size: 19,
+            post_header_sizes: &[],
+            checksum_algorithm: None,
+        });
+        check(&description, Role::LogBoundary);
+        check_at(&description, Flags::ARTIFICIAL, 0, Role::Aside);
+        check_at(&description, Flags::RELAY_LOG, 127, Role::Aside);
+    }
+
+    #[test]
+    fn unknown_events_may_be_ignored_only_if_they_say_so() {
+        let unknown = Event::Unknown(Unknown { code: 99, body: b"?" });
+        check(&unknown, Role::Unknown(99));
+        check_at(&unknown, Flags::IGNORABLE, 1000, Role::Aside);
+        check(&Event::LargeTransactionHeader(Opaque { body: &[1; 10] }), Role::Aside);
+    }
+
+    #[test]
+    fn statements_play_the_role_of_their_verb() {
+        let status = StatusVars { bytes: &[] };
+        let query = |sql: &'static [u8]| {
+            Event::Query(Query { thread_id: 1, exec_time: 0, error_code: 0, status, database: b"", sql })
+        };
+        check(&query(b"BEGIN"), Role::Begin);
+        check(&query(b"XA START X'61',X'',1"), Role::Begin);
+        check(&query(b"XA END X'61',X'',1"), Role::Statement);
+        check(&query(b"XA COMMIT X'61',X'',1"), Role::XaFinish);
+        check(&query(b"COMMIT"), Role::Commit);
+        check(&query(b"ROLLBACK"), Role::Rollback);
+        check(&query(b"ROLLBACK TO `s`"), Role::Statement);
+        check(&query(b"DROP TABLE t"), Role::Statement);
+    }
+
+    #[test]
+    fn xa_prepare_in_one_phase_is_a_commit() {
+        let xid = Xid128 { format_id: 1, gtrid: b"a", bqual: b"" };
+        check(&Event::XaPrepare(XaPrepare { one_phase: 0, xid, rest: &[] }), Role::XaPrepare);
+        check(&Event::XaPrepare(XaPrepare { one_phase: 1, xid, rest: &[] }), Role::Commit);
+    }
+
+    #[test]
+    fn rows_end_their_statement_by_a_flag() {
+        let rows = |flags| {
+            let columns = ColumnSet { bits: &[] };
+            Event::WriteRows(Rows {
+                kind: RowsKind::Write,
+                table_id: 0xff_ffff,
+                flags: RowsFlags(flags),
+                extra: Some(&[]),
+                column_count: 0,
+                columns,
+                columns_after: None,
+                rows: &[],
+            })
+        };
+        check(&rows(0x12), Role::Rows);
+        check(&rows(0x13), Role::RowsEnd);
+    }
+
+    #[test]
+    fn mariadb_gtids_begin_transactions_unless_they_stand_alone() {
+        let gtid = |flags| {
+            Event::MariadbGtid(MariadbGtidEvent { sequence_number: 1, domain_id: 0, flags, rest: &[0; 6] })
+        };
+        check(&gtid(0x0c), Role::GtidAndBegin);
+        check(&gtid(0x29), Role::Gtid);
+    }
+}
