@@ -217,13 +217,14 @@ impl ColumnType {
         )
     }
 
-    /// Is it one of the types that the character set fields have an entry for?
+    /// Is it one of the types that the character set fields have an entry for? Vectors are: theirs says `binary`.
     pub const fn is_character(self) -> bool {
         matches!(
             self,
             Self::Char { .. }
                 | Self::Varchar { .. }
                 | Self::Blob { .. }
+                | Self::Vector { .. }
                 | Self::CompressedVarchar { .. }
                 | Self::CompressedBlob { .. }
         )

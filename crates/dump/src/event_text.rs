@@ -260,6 +260,13 @@ pub(crate) fn put_charset(out: &mut Vec<u8>, charset: [u16; 3]) {
     end_statement(out);
 }
 
+/// Behind a LOAD DATA statement.
+pub(crate) fn load_file_id(out: &mut Vec<u8>, event: &ExecuteLoadQuery<'_>) {
+    out.extend_from_slice(b"# file_id: ");
+    put_i64(out, event.file_id.cast_signed().into());
+    out.extend_from_slice(b" \n");
+}
+
 /// Behind the header of a piece of a file for LOAD DATA.
 pub(crate) fn load_block(out: &mut Vec<u8>, event_type: EventType, event: &LoadBlock<'_>) {
     put(out, &[b"\n#", event_type.name().as_bytes(), b": file_id: "]);
@@ -279,9 +286,6 @@ pub(crate) fn load_statement(out: &mut Vec<u8>, event: &ExecuteLoadQuery<'_>, fi
     }
     put(out, &[b" INTO", sql.get(end..).unwrap_or_default(), b"\n"]);
     end_statement(out);
-    out.extend_from_slice(b"# file_id: ");
-    put_i64(out, event.file_id.cast_signed().into());
-    out.extend_from_slice(b" \n");
 }
 
 /// The statement that rows come from, each line a comment.

@@ -81,7 +81,8 @@ fn run_checked(
         }
     };
     let mut values = Values::new(&specs);
-    let mut heeded = Heeded::new(local_zone());
+    let mut ask_password = |talk: &mut Talk<'_>| ask_password(input, talk);
+    let mut heeded = Heeded::new(local_zone(), &mut ask_password);
     let mut parser = Parser {
         specs: &specs,
         values: &mut values,
@@ -127,7 +128,7 @@ fn run_checked(
 }
 
 /// Reading from a server is not for this program yet; what cannot be asked of any server is refused first.
-fn refuse_servers(values: &Values, heeded: &Heeded, talk: &mut Talk<'_>) -> Result<(), Exit> {
+fn refuse_servers(values: &Values, heeded: &Heeded<'_>, talk: &mut Talk<'_>) -> Result<(), Exit> {
     if heeded.remote_by_switch && heeded.remote == Some(Remote::ByGtids) {
         talk.error(&[
             b"The option read-from-remote-server cannot be used when read-from-remote-source is defined and is not \
@@ -151,6 +152,23 @@ fn refuse_servers(values: &Values, heeded: &Heeded, talk: &mut Talk<'_>) -> Resu
         return Err(Exit::FAILURE);
     }
     Ok(())
+}
+
+/// Bytes that are read at once of a password that does not come from a terminal.
+const PASSWORD_READ_SIZE: usize = 4096;
+
+/// Asks on the terminal; without one, on standard error, for the first line of standard input.
+fn ask_password(input: &mut (dyn Read + Send), talk: &mut Talk<'_>) {
+    const PROMPT: &str = "Enter password: ";
+    if rpassword::prompt_password(PROMPT).is_ok() {
+        return;
+    }
+    talk.prompt(PROMPT.as_bytes());
+    let mut buffer = vec![0; PASSWORD_READ_SIZE];
+    // More than the line is taken, and lost to the log that may follow.
+    while let Ok(count @ 1..) = input.read(&mut buffer)
+        && !buffer[..count].contains(&b'\n')
+    {}
 }
 
 /// Who may read a result file: its owner and group.

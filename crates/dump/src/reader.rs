@@ -63,6 +63,8 @@ pub(crate) struct Reader<'i> {
     taken: usize,
     /// Where the next event starts.
     position: u64,
+    /// That is a place that no file has.
+    is_lost: bool,
 }
 
 enum Input<'i> {
@@ -83,7 +85,7 @@ impl<'i> Reader<'i> {
     }
 
     fn begin(input: Input<'i>) -> Result<Self, ReadError> {
-        let mut reader = Self { input, block: Arc::default(), taken: 0, position: 0 };
+        let mut reader = Self { input, block: Arc::default(), taken: 0, position: 0, is_lost: false };
         match reader.fill(MAGIC.len()) {
             Ok(true) => {}
             Ok(false) => return Err(ReadError::Other(ReadError::NO_MAGIC)),
@@ -103,35 +105,32 @@ impl<'i> Reader<'i> {
         self.position
     }
 
-    /// Goes on at `position`, which must not lie behind.
-    pub(crate) fn skip_to(&mut self, position: u64) -> Result<(), ReadError> {
+    /// Goes on at `position`, which must not lie behind. What is wrong with that shows with the next event.
+    pub(crate) fn skip_to(&mut self, position: u64) {
         let ahead = position - self.position;
         let ready = self.ready().len() as u64;
         if ahead <= ready {
-            self.take(ahead as usize);
-            return Ok(());
+            return self.take(ahead as usize);
         }
-        match &mut self.input {
-            Input::File(file) => {
-                file.seek(SeekFrom::Start(position)).map_err(|error| ReadError::Io(error, "seek"))?;
-            }
+        let skipped = match &mut self.input {
+            Input::File(file) => file.seek(SeekFrom::Start(position)).map(drop),
             Input::Stream(stream) => {
-                let wanted = ahead - ready;
-                match io::copy(&mut stream.by_ref().take(wanted), &mut io::sink()) {
-                    Ok(found) if found == wanted => {}
-                    _ => return Err(ReadError::Other("skip")),
-                }
+                io::copy(&mut stream.by_ref().take(ahead - ready), &mut io::sink()).map(drop)
             }
-        }
+        };
+        self.is_lost = skipped.is_err();
         self.block = Arc::default();
         self.taken = 0;
         self.position = position;
-        Ok(())
     }
 
     /// The next event, or `None` at the end.
     pub(crate) fn next_event(&mut self) -> Result<Option<EventRef>, ReadError> {
-        let failed = |error| ReadError::Io(error, "I/O error reading log event");
+        const FAILED: &str = "I/O error reading log event";
+        let failed = |error| ReadError::Io(error, FAILED);
+        if self.is_lost {
+            return Err(ReadError::Other(FAILED));
+        }
         if !self.fill(HEADER_SIZE).map_err(failed)? {
             return if self.ready().is_empty() { Ok(None) } else { Err(ReadError::Truncated) };
         }

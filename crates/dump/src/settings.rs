@@ -13,7 +13,7 @@ use logs::read_keyring;
 use crate::list::{Condition, TablePattern};
 use crate::options::choice::choose;
 use crate::options::table::{Spec, Which};
-use crate::options::{Exit, Heed, Values, datetime, gtids};
+use crate::options::{Exit, Heed, Value, Values, datetime, gtids};
 use crate::talk::Talk;
 
 /// Which events become BINLOG statements.
@@ -41,7 +41,7 @@ const SSL_MODE_WORDS: [&str; 5] = ["DISABLED", "PREFERRED", "REQUIRED", "VERIFY_
 const FIPS_WORDS: [&str; 3] = ["OFF", "ON", "STRICT"];
 
 /// What is worked out while options are read, beside their plain values.
-pub(crate) struct Heeded {
+pub(crate) struct Heeded<'a> {
     pub(crate) base64: Base64,
     pub(crate) verbose: u32,
     pub(crate) short_form: bool,
@@ -53,8 +53,8 @@ pub(crate) struct Heeded {
     pub(crate) rewrites: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) remote: Option<Remote>,
     pub(crate) remote_by_switch: bool,
-    /// The password is to be asked for.
-    pub(crate) ask_password: bool,
+    /// Asks for the password, which nobody needs as long as no server is read.
+    ask_password: &'a mut dyn FnMut(&mut Talk<'_>),
     /// Which text was asked for instead of a dump.
     pub(crate) show: Option<Show>,
     pub(crate) tables: Vec<TablePattern>,
@@ -69,8 +69,8 @@ pub(crate) enum Show {
     Version,
 }
 
-impl Heeded {
-    pub(crate) fn new(zone: TimeZone) -> Self {
+impl<'a> Heeded<'a> {
+    pub(crate) fn new(zone: TimeZone, ask_password: &'a mut dyn FnMut(&mut Talk<'_>)) -> Self {
         Self {
             base64: Base64::Auto,
             verbose: 0,
@@ -80,7 +80,7 @@ impl Heeded {
             rewrites: BTreeMap::new(),
             remote: None,
             remote_by_switch: false,
-            ask_password: false,
+            ask_password,
             show: None,
             tables: Vec::new(),
             conditions: Vec::new(),
@@ -119,7 +119,7 @@ impl Heeded {
     }
 }
 
-impl Heed for Heeded {
+impl Heed for Heeded<'_> {
     fn heed(
         &mut self,
         spec: &Spec,
@@ -166,7 +166,8 @@ impl Heed for Heeded {
                 deprecated(talk, "--stop-never-slave-server-id", Some("--connection-server-id"));
             }
             Which::Compress => deprecated(talk, "--compress", Some("--compression-algorithms")),
-            Which::Password => self.ask_password |= argument.is_none(),
+            Which::Password if argument.is_none() => (self.ask_password)(talk),
+            Which::StopNever => values.set(Which::ToLastLog, Value::Switch(true)),
             Which::Table => self.tables.push(TablePattern::new(text)),
             Which::Where => self.conditions.push(condition(text, talk)?),
             _ => {}
@@ -175,7 +176,7 @@ impl Heed for Heeded {
     }
 }
 
-impl Heeded {
+impl Heeded<'_> {
     fn stop_to(&mut self, show: Show) -> Result<(), Exit> {
         self.show = Some(show);
         Err(Exit(0))
@@ -267,7 +268,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Takes what options say, and checks what they say together.
-    pub(crate) fn new(values: &Values, heeded: Heeded, talk: &mut Talk<'_>) -> Result<Self, Exit> {
+    pub(crate) fn new(values: &Values, heeded: Heeded<'_>, talk: &mut Talk<'_>) -> Result<Self, Exit> {
         let text = |key| values.text(key).map(<[u8]>::to_vec);
         let bits = values.unsigned(Which::ServerIdBits);
         let include_gtids = gtid_set(values, Which::IncludeGtids, b"--include-gtids", talk)?;

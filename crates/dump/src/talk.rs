@@ -57,6 +57,12 @@ impl<'a> Talk<'a> {
         self.line(&[], text);
     }
 
+    /// The text alone, and no new line.
+    pub(crate) fn prompt(&mut self, text: &[u8]) {
+        let _ = self.err.write_all(text);
+        let _ = self.err.flush();
+    }
+
     fn base_name(&self) -> Vec<u8> {
         self.program.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec()
     }

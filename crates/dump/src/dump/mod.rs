@@ -280,14 +280,15 @@ impl<'s, 'e> Dump<'s, 'e> {
         if let Some(item) = &mut found {
             item.at = last_at;
             if reader.position() < start {
-                reader.skip_to(start).map_err(|error| self.complain(log.name, &error))?;
+                reader.skip_to(start);
             }
         }
         Ok(found)
     }
 
     fn complain_of_entry(&mut self, name: &[u8], at: u64, error: &ReadError) -> Halt {
-        let at = at.to_string();
+        // Shown as if it had a sign.
+        let at = at.cast_signed().to_string();
         let start = b"Could not read entry at offset ";
         self.talk.error(&[start, at.as_bytes(), b": Error in log format or read error 1."]);
         self.complain(name, error)

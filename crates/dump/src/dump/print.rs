@@ -191,14 +191,16 @@ impl Dump<'_, '_> {
             out.extend_from_slice(b"ROLLBACK");
             end_statement(out);
         }
-        if self.settings.base64 != Base64::Auto || self.settings.short_form {
+        if self.settings.base64 == Base64::Never || self.settings.short_form {
             return;
         }
-        out.extend_from_slice(b"BINLOG '\n");
-        put_lines(out, &item.bytes);
-        out.push(b'\'');
-        end_statement(out);
-        self.format_printed = true;
+        if self.settings.base64 == Base64::Auto {
+            out.extend_from_slice(b"BINLOG '\n");
+            put_lines(out, &item.bytes);
+            out.push(b'\'');
+            end_statement(out);
+            self.format_printed = true;
+        }
         if self.settings.skip_gtids {
             out.extend_from_slice(b"/*!50616 SET @@SESSION.GTID_NEXT='AUTOMATIC'*/");
             end_statement(out);
@@ -326,6 +328,9 @@ impl Dump<'_, '_> {
                 file.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
                 self.put_query_header(item, &load.query, TransactionWord::of(load.query.sql));
                 event_text::load_statement(&mut self.head, load, &file);
+                if !self.settings.short_form {
+                    event_text::load_file_id(&mut self.head, load);
+                }
             }
             None => {
                 let id = load.file_id.to_string();

@@ -74,7 +74,7 @@ fn option(out: &mut Vec<u8>, spec: &Spec) {
     }
     out.extend_from_slice(rest.as_bytes());
     out.push(b'\n');
-    if spec.kind == (Kind::Switch { default: true }) {
+    if let Kind::Switch { default: true, .. } = spec.kind {
         pad(out, INDENT);
         out.extend_from_slice(b"(Defaults to on; use --skip-");
         shown_name(out, spec.name);

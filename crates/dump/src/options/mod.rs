@@ -74,7 +74,7 @@ impl Values {
         for spec in specs {
             values.0[spec.key as usize] = match spec.kind {
                 Kind::Mark | Kind::Word | Kind::Password | Kind::Disabled { .. } => Value::Nothing,
-                Kind::Switch { default } => Value::Switch(default),
+                Kind::Switch { default, .. } => Value::Switch(default),
                 Kind::Text => Value::Text(None),
                 Kind::Number(Number::Signed(limits)) => Value::Signed(limits.limit(limits.default).value),
                 Kind::Number(Number::Unsigned(limits, block)) => {
@@ -190,7 +190,8 @@ impl<H: Heed> Parser<'_, '_, H> {
     fn long(&mut self, text: &[u8], origin: Origin, words: &[Word], index: &mut usize) -> Result<(), Exit> {
         let Some((spec, argument)) = self.find_long(text)? else { return Ok(()) };
         match spec.kind {
-            Kind::Switch { .. } => return self.switch(spec, argument),
+            Kind::Switch { lax: false, .. } => return self.switch(spec, argument),
+            Kind::Switch { lax: true, .. } => {}
             Kind::Mark => {
                 if argument != Argument::None {
                     self.complain(&[b"option '--", spec.name.as_bytes(), b"' cannot take an argument."]);
@@ -341,7 +342,16 @@ impl<H: Heed> Parser<'_, '_, H> {
                     self.talk.local(Level::Warning, &[text]);
                 }
             }
-            Kind::Mark | Kind::Switch { .. } | Kind::Word | Kind::Disabled { .. } => {}
+            Kind::Switch { .. } => {
+                let on = boolean(argument.text().unwrap_or(b"1"));
+                if let (None, Some(text)) = (on, argument.text()) {
+                    let name = spec.name.as_bytes();
+                    let end = b"' was not recognized. Set to OFF.";
+                    self.talk.local(Level::Warning, &[b"option '", name, b"': boolean value '", text, end]);
+                }
+                self.values.set(spec.key, Value::Switch(on.unwrap_or(false)));
+            }
+            Kind::Mark | Kind::Word | Kind::Disabled { .. } => {}
         }
         self.heed.heed(spec, argument.text(), self.values, self.talk)
     }
@@ -351,32 +361,40 @@ impl<H: Heed> Parser<'_, '_, H> {
             self.complain(&[b"Empty value for '", spec.name.as_bytes(), b"' specified."]);
             return Err(Exit::ARGUMENT_REQUIRED);
         }
-        let parsed = match number {
-            Number::Signed(limits) => parse_signed(text).map(|given| {
+        match number {
+            Number::Signed(limits) => {
+                let parsed =
+                    parse_signed(text).inspect_err(|why| self.not_a_number(spec, number, text, *why));
+                let given = parsed.unwrap_or(0);
                 let limited = limits.limit(given);
                 if limited.adjusted {
                     self.adjusted(spec, b"signed value ", given, limited.value);
                 }
-                Value::Signed(limited.value)
-            }),
+                parsed.map(|_| Value::Signed(limited.value))
+            }
             Number::Unsigned(limits, block) => {
-                let given = match is_negative(text) {
+                let parsed = match is_negative(text) {
                     true => {
                         self.adjusted(spec, b"value ", String::from_utf8_lossy(text), limits.min);
                         Ok(limits.min)
                     }
-                    false => parse_unsigned(text),
-                };
-                given.map(|given| {
-                    let limited = limits.limit(given, block);
-                    if limited.adjusted {
-                        self.adjusted(spec, b"unsigned value ", given, limited.value);
+                    false => {
+                        parse_unsigned(text).inspect_err(|why| self.not_a_number(spec, number, text, *why))
                     }
-                    Value::Unsigned(limited.value)
-                })
+                };
+                // What is no number counts as 0, and is held against the limits all the same.
+                let given = parsed.unwrap_or(0);
+                let limited = limits.limit(given, block);
+                if limited.adjusted {
+                    self.adjusted(spec, b"unsigned value ", given, limited.value);
+                }
+                parsed.map(|_| Value::Unsigned(limited.value))
             }
-        };
-        parsed.map_err(|why| self.not_a_number(spec, number, text, why))
+        }
+        .map_err(|_| {
+            self.complain(&[b"Error while setting value '", text, b"' to '", spec.name.as_bytes(), b"'."]);
+            Exit::UNKNOWN_SUFFIX
+        })
     }
 
     fn adjusted(&mut self, spec: &Spec, kind: &[u8], from: impl ToString, to: impl ToString) {
@@ -387,7 +405,7 @@ impl<H: Heed> Parser<'_, '_, H> {
         self.talk.local(Level::Warning, text);
     }
 
-    fn not_a_number(&mut self, spec: &Spec, number: Number, text: &[u8], why: NotANumber) -> Exit {
+    fn not_a_number(&mut self, spec: &Spec, number: Number, text: &[u8], why: NotANumber) {
         let name = spec.name.as_bytes();
         match (why, number) {
             (NotANumber::Suffix(byte), _) => {
@@ -409,8 +427,6 @@ impl<H: Heed> Parser<'_, '_, H> {
                 self.talk.local(Level::Error, &[b"Incorrect unsigned integer value: '", text, b"'."]);
             }
         }
-        self.complain(&[b"Error while setting value '", text, b"' to '", name, b"'."]);
-        Exit::UNKNOWN_SUFFIX
     }
 
     /// Says it with the program's name twice, as MySQL does.

@@ -99,6 +99,8 @@ pub(crate) enum Kind {
     Switch {
         /// As it is when not given.
         default: bool,
+        /// Takes a value that is neither for off, instead of ignoring it.
+        lax: bool,
     },
     /// Any text.
     Text,
@@ -127,8 +129,8 @@ pub(crate) struct Spec {
     pub(crate) about: &'static str,
 }
 
-const OFF: Kind = Kind::Switch { default: false };
-const ON: Kind = Kind::Switch { default: true };
+const OFF: Kind = Kind::Switch { default: false, lax: false };
+const ON: Kind = Kind::Switch { default: true, lax: false };
 
 const fn short(key: Which, name: &'static str, letter: u8, kind: Kind, about: &'static str) -> Spec {
     Spec { key, name, short: Some(letter), kind, about }
@@ -321,7 +323,7 @@ pub(crate) static MYSQLBINLOG: &[Spec] = &[
     long(
         Which::SslSessionDataContinue,
         "ssl-session-data-continue-on-failed-reuse",
-        OFF,
+        Kind::Switch { default: false, lax: true },
         "Connect also if that session cannot be taken up again.",
     ),
     long(
