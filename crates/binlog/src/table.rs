@@ -430,13 +430,13 @@ mod tests {
     #[test]
     fn collations_come_one_by_one_or_with_a_default() {
         let collation = |table: &Table| each(table, |column| column.collation);
-        check(&[2, 3, 0xfc, 0xff, 0], collation, "- 255 - - 255 - - - -");
-        check(&[2, 5, 0xfc, 0xff, 0, 1, 63], collation, "- 255 - - 63 - - - -");
-        check(&[3, 2, 8, 63], collation, "- 8 - - 63 - - - -");
+        check(&[2, 3, 0xfc, 0xff, 0], collation, "- 255 - - 255 - - - 255");
+        check(&[2, 5, 0xfc, 0xff, 0, 1, 63], collation, "- 255 - - 63 - - - 255");
+        check(&[3, 3, 8, 45, 63], collation, "- 8 - - 45 - - - 63");
         check(&[10, 1, 45], collation, "- - - 45 - 45 - - -");
         check(&[10, 3, 45, 0, 8], collation, "- - - 8 - 45 - - -");
         check(&[11, 2, 8, 63], collation, "- - - 8 - 63 - - -");
-        check(&[2, 3, 8, 2, 63], collation, "byte 58: index of a column is 2, must be at most 1");
+        check(&[2, 3, 8, 3, 63], collation, "byte 58: index of a column is 3, must be at most 2");
         check(&[3, 1, 8], collation, "byte 58: wanted 1 more bytes, found 0");
         check(&[3, 5, 0xfd, 0, 0, 1, 8], collation, "byte 57: collation is 65536, must be at most 65535");
     }
