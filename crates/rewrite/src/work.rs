@@ -158,12 +158,10 @@ impl<'o> Worker<'o> {
         kind: LogKind,
         size: u64,
     ) -> Result<bool, Error> {
-        let Some((gtid, payload, format)) = gtid_and_payload(segment) else { return Ok(false) };
-        let at = At { name: self.name, offset: payload.offset };
-        let Event::TransactionPayload(body) = payload.raw.decode(format).map_err(|error| at.decode(error))?
-        else {
+        let Some(Closed { gtid, payload, body, format }) = closed(self.name, segment)? else {
             return Ok(false);
         };
+        let at = At { name: self.name, offset: payload.offset };
         let started = Instant::now();
         self.inner.clear();
         let mut inner = self.opener.open(&body).map_err(|error| at.payload(error))?;
@@ -224,12 +222,10 @@ impl<'o> Worker<'o> {
         kind: LogKind,
         outlet: &Outlet<'_, Part>,
     ) -> Result<bool, Error> {
-        let Some((gtid, payload, format)) = gtid_and_payload(segment) else { return Ok(false) };
-        let at = At { name: self.name, offset: payload.offset };
-        let Event::TransactionPayload(body) = payload.raw.decode(format).map_err(|error| at.decode(error))?
-        else {
+        let Some(Closed { gtid, payload, body, format }) = closed(self.name, segment)? else {
             return Ok(false);
         };
+        let at = At { name: self.name, offset: payload.offset };
         let checksum = payload.raw.checksum();
         let started = Instant::now();
         let mut inner = self.opener.open(&body).map_err(|error| at.payload(error))?;
@@ -511,10 +507,25 @@ fn relay_position(kind: LogKind, last: &RawEvent<'_>) -> Option<u32> {
     }
 }
 
-fn gtid_and_payload(segment: &Segment) -> Option<(LogEvent<'_>, LogEvent<'_>, &Format)> {
-    let format = segment.parts.first()?.format();
+/// A compressed transaction.
+struct Closed<'s> {
+    gtid: LogEvent<'s>,
+    payload: LogEvent<'s>,
+    body: events::TransactionPayload<'s>,
+    format: &'s Format,
+}
+
+fn closed<'s>(name: &str, segment: &'s Segment) -> Result<Option<Closed<'s>>, Error> {
     let mut events = segment.parts.iter().flat_map(logs::Chunk::iter);
-    Some((events.next()?, events.next()?, format))
+    let (Some(first), Some(gtid), Some(payload)) = (segment.parts.first(), events.next(), events.next())
+    else {
+        return Ok(None);
+    };
+    let (format, at) = (first.format(), At { name, offset: payload.offset });
+    match payload.raw.decode(format).map_err(|error| at.decode(error))? {
+        Event::TransactionPayload(body) => Ok(Some(Closed { gtid, payload, body, format })),
+        _ => Ok(None),
+    }
 }
 
 fn pays(keep: Keep, before: u64, after: u64) -> bool {
