@@ -216,15 +216,27 @@ fn is_in_use(path: &Path, keyring: Option<&Arc<Keyring>>) -> Result<bool, Failur
     Ok(reader.in_use() || is_open_elsewhere(path))
 }
 
-/// Where the system tells which files processes have open, as far as this user may know.
+/// Does another process have it open to write? Where the system tells, as far as this user may know.
 fn is_open_elsewhere(path: &Path) -> bool {
     let Ok(path) = path.canonicalize() else { return false };
     let own = std::process::id().to_string();
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let others = processes.filter(|process| process.file_name().to_str().is_some_and(|name| name != own));
-    let open = others
-        .flat_map(|process| std::fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten());
-    open.into_iter().any(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == path))
+    let entries = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let others = entries("/proc".into()).filter(|process| process.file_name().to_str() != Some(&own));
+    let mut open = others.flat_map(|process| {
+        let file =
+            |entry: std::fs::DirEntry| (entry.path(), process.path().join("fdinfo").join(entry.file_name()));
+        entries(process.path().join("fd")).map(file).collect::<Vec<_>>()
+    });
+    open.any(|(link, how)| {
+        std::fs::read_link(link).is_ok_and(|target| target == path)
+            && std::fs::read_to_string(how).is_ok_and(|how| is_for_writing(&how))
+    })
+}
+
+/// As `/proc/PID/fdinfo/N` tells it: `flags:`, then the flags of `open` in octal, whose lowest two bits are the mode.
+fn is_for_writing(how: &str) -> bool {
+    let flags = how.lines().find_map(|line| line.strip_prefix("flags:"));
+    flags.is_some_and(|flags| u32::from_str_radix(flags.trim(), 8).is_ok_and(|flags| flags & 0o3 != 0))
 }
 
 fn print(all: &[Done], common: &Common, global: &Global) -> Outcome {
