@@ -1,5 +1,8 @@
 //! A column's value, decoded.
 
+#[cfg(feature = "serde")]
+mod serial;
+
 use std::borrow::Cow;
 
 use crate::column::{Column, ColumnType};
@@ -306,4 +309,91 @@ fn bit(bytes: &[u8], bits: u8) -> Result<Value<'_>, DecodeError> {
     }
     let value = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
     Ok(Value::Bit(Bit { value, bits }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, proptest};
+
+    use super::{BINARY, Bit, Bytes, Text, Value};
+    use crate::column::{Column, resolve};
+    use crate::cursor::Cursor;
+
+    fn column(type_code: u8, metadata: &[u8]) -> Option<Column> {
+        let resolved = resolve(type_code, &mut Cursor::new(metadata)).ok()?;
+        Some(Column {
+            column_type: resolved.column_type,
+            type_code,
+            metadata: resolved.metadata,
+            nullable: true,
+            unsigned: None,
+            collation: None,
+            name: None,
+            texts: Box::default(),
+            visible: None,
+            geometry_type: None,
+            dimension: None,
+        })
+    }
+
+    fn check(column: &Column, bytes: &[u8], wanted: Result<Value<'_>, &str>) {
+        let value = column.value(bytes).map_err(|error| error.to_string());
+        assert_eq!(value, wanted.map_err(str::to_owned), "{column:?} {bytes:02x?}");
+    }
+
+    #[test]
+    fn integers_have_the_sign_that_the_log_tells() {
+        for (type_code, size) in [(1, 1), (2, 2), (9, 3), (3, 4), (8, 8)] {
+            let unknown = column(type_code, &[]).unwrap();
+            let unsigned = Column { unsigned: Some(true), ..unknown.clone() };
+            let signed = Column { unsigned: Some(false), ..unknown.clone() };
+            let ones = &[0xff; 8][..size];
+            check(&unknown, ones, Ok(Value::Int(-1)));
+            check(&signed, ones, Ok(Value::Int(-1)));
+            check(&unsigned, ones, Ok(Value::UInt(u64::MAX >> (64 - 8 * size))));
+            let size_wanted = format!("byte 0: size of the value is 0, wanted {size}");
+            check(&unknown, &[], Err(&size_wanted));
+        }
+    }
+
+    #[test]
+    fn characters_have_the_collation_that_the_log_tells() {
+        for (type_code, metadata) in [(254, &[254, 4][..]), (15, &[4, 0]), (252, &[2])] {
+            let unknown = column(type_code, metadata).unwrap();
+            let text = Column { collation: Some(255), ..unknown.clone() };
+            let bytes = Column { collation: Some(BINARY), ..unknown.clone() };
+            // A BINARY(4) is filled up with zeros, and so is nothing else.
+            let padding = if type_code == 254 { 3 } else { 0 };
+            check(&unknown, b"a", Ok(Value::Bytes(Bytes { bytes: b"a", padding: 0 })));
+            check(&text, b"a", Ok(Value::Text(Text { bytes: b"a", collation: 255 })));
+            check(&bytes, b"a", Ok(Value::Bytes(Bytes { bytes: b"a", padding })));
+        }
+    }
+
+    #[test]
+    fn bits_and_indexes() {
+        check(&column(16, &[1, 1]).unwrap(), &[1, 2], Ok(Value::Bit(Bit { value: 258, bits: 9 })));
+        check(&column(16, &[1, 1]).unwrap(), &[1], Err("byte 0: size of BIT is 1, wanted 2"));
+        check(&column(254, &[247, 2]).unwrap(), &[1, 2], Ok(Value::Enum(513)));
+        check(&column(254, &[248, 3]).unwrap(), &[1, 2, 3], Ok(Value::Set(0x03_0201)));
+        check(&column(13, &[]).unwrap(), &[0], Ok(Value::Year(0)));
+        check(&column(13, &[]).unwrap(), &[255], Ok(Value::Year(2155)));
+        check(&column(242, &[4]).unwrap(), &[0; 5], Err("byte 4: wanted the end, found 1 more bytes"));
+        check(&column(6, &[]).unwrap(), &[], Ok(Value::Null));
+        check(&column(200, &[]).unwrap(), &[], Err("byte 0: column type is 200, wanted one that is known"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_value_or_an_error(
+            type_code in any::<u8>(), metadata: [u8; 4], bytes: Vec<u8>, unsigned: Option<bool>, collation: Option<u16>,
+        ) {
+            if let Some(column) = column(type_code, &metadata) {
+                let column = Column { unsigned, collation, ..column };
+                if let Err(error) = column.value(&bytes) {
+                    assert!(error.offset <= bytes.len());
+                }
+            }
+        }
+    }
 }
