@@ -1,5 +1,6 @@
 //! The main jobs on the sample logs, one after the other: what a newcomer sees first.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
@@ -12,54 +13,64 @@ struct Step {
     /// What it shows, in a line.
     shows: &'static str,
     arguments: &'static [&'static str],
+    /// Lines of its output before those that are shown.
+    skipped: usize,
     /// Lines of its output that are shown; the rest is counted.
     lines: usize,
     /// The exit code that it ends with.
     code: i32,
 }
 
+/// Where the demo puts the damaged copy of a sample, and where in it the damage is.
+const DAMAGED: &str = "target/demo/damaged.binlog";
+const DAMAGED_AT: usize = 5000;
+
 const STEPS: [Step; 6] = [
     Step {
         shows: "What is in a log: transactions, rows and bytes by table and kind of change",
         arguments: &["stats", "samples/triggers.binlog"],
-        lines: 60,
+        skipped: 0,
+        lines: 34,
         code: 0,
     },
     Step {
         shows: "The text of mysqlbinlog, byte for byte, from inside compressed transactions too",
-        arguments: &["dump", "-vv", "--base64-output=decode-rows", "samples/types-compressed.binlog"],
+        arguments: &[
+            "dump",
+            "-vv",
+            "--base64-output=decode-rows",
+            "--skip-gtids",
+            "samples/triggers-compressed.binlog",
+        ],
+        skipped: 94,
         lines: 40,
         code: 0,
     },
     Step {
         shows: "A line a transaction",
         arguments: &["dump", "--transactions", "samples/gtids/binlog.000001"],
+        skipped: 0,
         lines: 20,
         code: 0,
     },
     Step {
         shows: "A line of JSON an event",
         arguments: &["dump", "--json", "samples/json-partial.binlog"],
-        lines: 8,
+        skipped: 14,
+        lines: 5,
         code: 0,
     },
     Step {
-        shows: "A verdict on six files in a row: checksums, grammar, positions, GTIDs, rows",
-        arguments: &[
-            "verify",
-            "samples/rotation/binlog.000001",
-            "samples/rotation/binlog.000002",
-            "samples/rotation/binlog.000003",
-            "samples/rotation/binlog.000004",
-            "samples/rotation/binlog.000005",
-            "samples/rotation/binlog.000006",
-        ],
+        shows: "A verdict on a server's logs, one after the other: checksums, grammar, positions, GTIDs, rows",
+        arguments: &["verify", "samples/rotation"],
+        skipped: 0,
         lines: 30,
         code: 0,
     },
     Step {
-        shows: "And on one that was cut in the middle of an event",
-        arguments: &["verify", "samples/torn.binlog"],
+        shows: "And on one in which a bit has fallen over",
+        arguments: &["verify", DAMAGED],
+        skipped: 0,
         lines: 30,
         code: 1,
     },
@@ -69,10 +80,21 @@ const STEPS: [Step; 6] = [
 pub(crate) fn demo() -> Result<()> {
     eprintln!("building bintide");
     checks::cargo(&["build", "--quiet", "--release", "--package", "bintide"])?;
+    damage().context("could not damage a copy of a sample")?;
     for step in &STEPS {
         show(step).with_context(|| format!("could not show bintide {}", step.arguments.join(" ")))?;
     }
     Ok(())
+}
+
+/// A copy of a sample with one bit changed.
+fn damage() -> Result<()> {
+    let root = workspace::root();
+    let mut bytes = fs::read(root.join("samples/triggers.binlog"))?;
+    *bytes.get_mut(DAMAGED_AT).context("the sample is too short")? ^= 1;
+    let path = root.join(DAMAGED);
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    Ok(fs::write(path, bytes)?)
 }
 
 fn show(step: &Step) -> Result<()> {
@@ -85,14 +107,13 @@ fn show(step: &Step) -> Result<()> {
     let mut more = 0;
     for (number, line) in BufReader::new(output).split(b'\n').enumerate() {
         let line = line?;
-        if number < step.lines {
-            println!("{}", String::from_utf8_lossy(&line));
-        } else {
-            more += 1;
+        match number.checked_sub(step.skipped) {
+            Some(shown) if shown < step.lines => println!("{}", String::from_utf8_lossy(&line)),
+            _ => more += 1,
         }
     }
     if more > 0 {
-        println!("… and {more} lines more");
+        println!("… {more} lines more, before and after");
     }
     let status = child.wait()?;
     ensure!(status.code() == Some(step.code), "it ended with {status}, {} was wanted", step.code);
