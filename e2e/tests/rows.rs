@@ -181,6 +181,8 @@ const MARIADB_ONLY: &[Case] = &[
     ("TINYTEXT COMPRESSED CHARACTER SET latin1", &["REPEAT('é', 254)"]),
     ("BLOB COMPRESSED", &["''", "'short'", "REPEAT('x', 60000)"]),
     ("LONGTEXT COMPRESSED CHARACTER SET ucs2", &["REPEAT('ab€', 30000)"]),
+    ("GEOMETRY", &["ST_GEOMFROMTEXT('LINESTRING(0 0, 1 1)')"]),
+    ("POINT", &["POINT(1, -2)"]),
 ];
 
 fn launch(flavour: Flavour, options: &[&str]) -> Result<Server> {
