@@ -1,10 +1,14 @@
 //! `bintide stats`: what logs hold.
 
+mod html;
 mod text;
 
+use std::fs;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::Args;
 use inspect::stats::{self, Report, Settings};
 use jiff::tz::TimeZone;
@@ -27,6 +31,8 @@ Examples:
       bintide stats --rows binlog.000012
   The largest transaction, for a program:
       bintide stats --json binlog.000012 | jq '.largest[0]'
+  A page with charts, to be read in a browser or printed:
+      bintide stats --html report.html /var/lib/mysql
   From a compressed backup:
       zstd -dc binlog.000012.zst | bintide stats -
 
@@ -44,6 +50,9 @@ pub(crate) struct Stats {
     /// Print everything as one JSON document.
     #[arg(long)]
     json: bool,
+    /// Write a page with charts to this file: it needs nothing else, and prints well. `-` is standard output.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "rows"])]
+    html: Option<PathBuf>,
     /// How many of the largest and of the longest transactions to name.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     top: usize,
@@ -53,7 +62,9 @@ pub(crate) struct Stats {
 pub(crate) fn run(command: &Stats, global: &Global) -> Outcome {
     let report = collect(command, global)?;
     let mut out = io::stdout().lock();
-    if command.rows {
+    if let Some(path) = &command.html {
+        write_page(&report, path, &mut out)?;
+    } else if command.rows {
         out.write_all(report.rows_lines())?;
     } else if command.json {
         serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
@@ -63,6 +74,15 @@ pub(crate) fn run(command: &Stats, global: &Global) -> Outcome {
         out.write_all(text::render(&report, style, &TimeZone::system()).as_bytes())?;
     }
     Ok(Verdict::Fine)
+}
+
+fn write_page(report: &Report, path: &Path, out: &mut impl Write) -> Result<(), Failure> {
+    let page = html::render(report, &TimeZone::system());
+    match path.as_os_str() == "-" {
+        true => out.write_all(page.as_bytes())?,
+        false => fs::write(path, page).with_context(|| format!("could not write {}", path.display()))?,
+    }
+    Ok(())
 }
 
 fn collect(command: &Stats, global: &Global) -> Result<Report, Failure> {

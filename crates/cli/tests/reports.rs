@@ -1,0 +1,107 @@
+//! What stats and verify print of the samples, and how they end.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Runs `bintide` among the samples.
+fn bintide(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
+    command.args(args).env_clear().env("TZ", "UTC").stdin(Stdio::null());
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples"));
+    command.output().expect("run bintide")
+}
+
+fn check(args: &[&str], code: i32, stdout: &str, stderr: &str) {
+    let output = bintide(args);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), stdout, "{args:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), stderr, "{args:?}");
+    assert_eq!(output.status.code(), Some(code), "{args:?}");
+}
+
+fn printed(args: &[&str]) -> String {
+    let output = bintide(args);
+    assert_eq!(output.status.code(), Some(0), "{args:?}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+fn json(args: &[&str]) -> serde_json::Value {
+    serde_json::from_slice(&bintide(args).stdout).expect("JSON")
+}
+
+#[test]
+fn rows_are_counted_by_kind_and_table() {
+    let lines = "6 INSERT rotation.t\n5 DELETE rotation.t\n5 UPDATE rotation.t\n";
+    check(&["stats", "--rows", "rotation"], 0, lines, "");
+}
+
+#[test]
+fn tables_of_stats() {
+    let text = printed(&["stats", "rotation"]);
+    let table = "\
+Tables
+
+ table        inserted   updated   deleted   rows events     bytes     share
+─────────────────────────────────────────────────────────────────────────────
+ rotation.t          6         5         5             8   16.0 kB   100.0 %
+";
+    assert!(text.contains(table), "{text}");
+    let sizes = "\
+ up to    transactions    share    bytes    share
+──────────────────────────────────────────────────
+ 256 B               2   20.0 %    422 B    2.4 %
+";
+    assert!(text.contains(sizes), "{text}");
+    assert!(text.contains(" GTIDs         5ea5ca5e-0001-4000-8000-000000000001:1-9:tagged:1\n"), "{text}");
+    assert!(!text.contains('\u{1b}'), "no colour in a pipe");
+    assert!(printed(&["stats", "--color", "always", "rotation"]).contains("\u{1b}[1mTables\u{1b}[0m"));
+}
+
+#[test]
+fn stats_as_json_say_the_same() {
+    let report = json(&["stats", "--json", "--top", "1", "rotation"]);
+    assert_eq!(report["totals"]["transactions"], 10);
+    assert_eq!(report["totals"]["insert"]["rows"], 6);
+    assert_eq!(report["tables"][0]["table"], "t");
+    assert_eq!(report["gtids"]["gaps"], "");
+    assert_eq!(report["largest"].as_array().map(Vec::len), Some(1));
+    assert_eq!(report["compression"][0]["compression_type"], "NONE");
+}
+
+#[test]
+fn the_page_needs_nothing_else() {
+    let page = printed(&["stats", "--html", "-", "rotation", "types-compressed.binlog"]);
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert!(page.contains("<svg"));
+    for outside in ["http:", "https:", "<script", "<link", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn verdicts_and_exit_codes() {
+    check(&["verify", "xa.binlog"], 0, "xa.binlog: sound: 16 transactions, 68 events, 5.9 kB\n", "");
+    let missing = "of the event at 1102 there are 24 bytes, wanted 31; the transaction at 844 has no end";
+    let torn = format!(
+        "torn.binlog: is still written to, or was left by a crash: {missing}\n\
+         torn.binlog: sound: 4 transactions, 15 events, 1.1 kB\n"
+    );
+    check(&["verify", "torn.binlog"], 0, &torn, "");
+    check(&["verify", "--quiet", "torn.binlog"], 0, "", "");
+    let start = "xa.sql at 0: start: it starts with ";
+    let output = bintide(&["verify", "xa.sql"]);
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with(start), "{output:?}");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(bintide(&["verify", "encrypted"]).status.code(), Some(2));
+    printed(&["verify", "encrypted", "--keyring", "encrypted/keyring"]);
+    let absent = "bintide: could not open absent: No such file or directory (os error 2)\n";
+    check(&["verify", "absent"], 2, "", absent);
+}
+
+#[test]
+fn verdicts_as_json() {
+    let verdict = json(&["verify", "--json", "rotation", "xa.sql"]);
+    assert_eq!(verdict["verdict"], "faulty");
+    assert_eq!(verdict["logs"].as_array().map(Vec::len), Some(7));
+    assert_eq!(verdict["faults"][0]["kind"], "start");
+    assert_eq!(verdict["faults"][0]["offset"], 0);
+}
