@@ -1,13 +1,13 @@
 //! What is to be printed, in order, with the heavy parts still to be worked out: by any thread, in any order.
 
 use std::mem::replace;
+use std::ops::Range;
 use std::sync::Arc;
 
 use binlog::events::Rows;
 use binlog::{Checksum, Event, Format, RawEvent};
 
 use crate::base64::{LINE_BYTES, put_lines};
-use crate::event_ref::EventRef;
 use crate::head_text::{GeneratedKeys, Head, HeadText};
 use crate::pipeline::Spare;
 use crate::rows_text::{TableText, put_rows};
@@ -58,24 +58,13 @@ struct Decoding {
     format: u32,
 }
 
-/// A rows event to be shown as pseudo-SQL.
-#[derive(Clone)]
-pub(crate) struct RowsWork {
-    pub(crate) event: EventRef,
+/// One event, and what it takes to decode it.
+pub(crate) struct Source<'a> {
+    pub(crate) buffer: &'a Arc<Vec<u8>>,
+    /// Where it stands in the buffer.
+    pub(crate) range: Range<usize>,
     pub(crate) checksum: Checksum,
-    pub(crate) format: Arc<Format>,
-    /// What its table id stands for, if anything.
-    pub(crate) table: Option<Arc<TableText>>,
-}
-
-/// An event whose header line and text are wanted.
-pub(crate) struct HeadWork {
-    pub(crate) event: EventRef,
-    pub(crate) checksum: Checksum,
-    pub(crate) format: Arc<Format>,
-    pub(crate) at: u64,
-    pub(crate) next_position: u32,
-    pub(crate) keys: GeneratedKeys,
+    pub(crate) format: &'a Arc<Format>,
 }
 
 impl Batch {
@@ -90,37 +79,69 @@ impl Batch {
     }
 
     /// The event in base64 comes next.
-    pub(crate) fn base64(&mut self, event: &EventRef) {
+    pub(crate) fn base64(&mut self, event: &Source<'_>) {
         self.step(event, Work::Base64);
     }
 
-    /// The event's rows come next.
-    pub(crate) fn rows(&mut self, rows: &RowsWork) {
-        let decoding = self.decoding(rows.checksum, &rows.format);
-        let table = rows.table.as_ref().map(|table| number_of(&mut self.tables, table));
-        self.step(&rows.event, Work::Rows { decoding, table });
+    /// The event's rows come next; `table` is what its table id stands for, if anything.
+    pub(crate) fn rows(&mut self, event: &Source<'_>, table: Option<&Arc<TableText>>) {
+        let decoding = self.decoding(event);
+        let table = table.map(|table| number_of(&mut self.tables, table));
+        self.step(event, Work::Rows { decoding, table });
     }
 
-    /// The event's header line and text come next.
-    pub(crate) fn head(&mut self, head: &HeadWork) {
-        let decoding = self.decoding(head.checksum, &head.format);
-        let HeadWork { at, next_position, keys, .. } = *head;
-        self.step(&head.event, Work::Head { decoding, at, next_position, keys });
+    /// The header line and the text of an event come next that stands at `at`.
+    pub(crate) fn head(&mut self, event: &Source<'_>, at: u64, next_position: u32, keys: GeneratedKeys) {
+        let decoding = self.decoding(event);
+        self.step(event, Work::Head { decoding, at, next_position, keys });
     }
 
-    fn decoding(&mut self, checksum: Checksum, format: &Arc<Format>) -> Decoding {
-        Decoding { checksum, format: number_of(&mut self.formats, format) }
+    /// All that `other` holds comes next.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        let text_start = self.text.len();
+        self.text.append(&mut other.text);
+        self.size += other.size;
+        for mut step in other.steps.drain(..) {
+            step.text_end += text_start;
+            step.event.buffer = number_of(&mut self.buffers, &other.buffers[step.event.buffer as usize]);
+            match &mut step.work {
+                Work::Base64 => {}
+                Work::Head { decoding, .. } => {
+                    decoding.format = number_of(&mut self.formats, &other.formats[decoding.format as usize]);
+                }
+                Work::Rows { decoding, table } => {
+                    decoding.format = number_of(&mut self.formats, &other.formats[decoding.format as usize]);
+                    if let Some(table) = table {
+                        *table = number_of(&mut self.tables, &other.tables[*table as usize]);
+                    }
+                }
+            }
+            self.steps.push(step);
+        }
+        other.size = 0;
+        keep_last(&mut other.buffers);
+        keep_last(&mut other.formats);
+        keep_last(&mut other.tables);
     }
 
-    fn step(&mut self, event: &EventRef, work: Work) {
-        let (buffer, range) = event.parts();
+    fn decoding(&mut self, event: &Source<'_>) -> Decoding {
+        Decoding { checksum: event.checksum, format: number_of(&mut self.formats, event.format) }
+    }
+
+    fn step(&mut self, event: &Source<'_>, work: Work) {
+        let range = &event.range;
+        self.size += range.len() + size_of::<Step>();
         let event = Slice {
-            buffer: number_of(&mut self.buffers, buffer),
+            buffer: number_of(&mut self.buffers, event.buffer),
             start: range.start as u32,
             end: range.end as u32,
         };
-        self.size += range.len() + size_of::<Step>();
         self.steps.push(Step { text_end: self.text.len(), event, work });
+    }
+
+    /// Is nothing in it?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.steps.is_empty()
     }
 
     /// How much it holds, in bytes.
@@ -211,4 +232,9 @@ fn number_of<T>(held: &mut Vec<Arc<T>>, one: &Arc<T>) -> u32 {
             held.len() as u32 - 1
         }
     }
+}
+
+/// What is used again next, most often.
+fn keep_last<T>(held: &mut Vec<Arc<T>>) {
+    held.drain(..held.len().saturating_sub(1));
 }

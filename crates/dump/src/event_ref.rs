@@ -19,14 +19,12 @@ impl EventRef {
         Self { buffer, range }
     }
 
-    /// An event with a buffer of its own.
-    pub(crate) fn alone(bytes: Vec<u8>) -> Self {
-        let range = 0..bytes.len();
-        Self { buffer: Arc::new(bytes), range }
+    /// All of a buffer.
+    pub(crate) fn whole(buffer: Arc<Vec<u8>>) -> Self {
+        let range = 0..buffer.len();
+        Self { buffer, range }
     }
-}
 
-impl EventRef {
     /// The buffer, and which part of it.
     pub(crate) fn parts(&self) -> (&Arc<Vec<u8>>, &Range<usize>) {
         (&self.buffer, &self.range)

@@ -6,16 +6,17 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use binlog::{EVENT_SIZE_MAX, HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED};
+use binlog::{EVENT_SIZE_MAX, EventType, HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED};
 
 use crate::event_ref::EventRef;
 
 /// How much is read at a time.
-const BLOCK_SIZE: usize = 1 << 20;
+const BLOCK_SIZE: usize = 256 << 10;
 
 /// Why no event comes.
 #[derive(Debug)]
@@ -39,11 +40,16 @@ impl ReadError {
     pub(crate) const MEMORY: Self = Self::Other("memory allocation failed reading log event");
     const BOGUS: Self = Self::Other("corrupted data in log event");
     const TOO_LARGE: Self = Self::Other("Event too big");
+    const FAILED: &'static str = "I/O error reading log event";
     const NO_MAGIC: &'static str = "I/O error reading the header from the binary log";
     const BAD_MAGIC: Self = Self::Other(
         "Binlog has bad magic number;  It's not a binary log file that can be used by this version of MySQL",
     );
     const ENCRYPTED: Self = Self::Other("Reading encrypted log files directly is not supported.");
+
+    fn of_event(error: io::Error) -> Self {
+        Self::Io(error, Self::FAILED)
+    }
 
     /// As mysqlbinlog says it.
     pub(crate) const fn text(&self) -> &'static str {
@@ -52,6 +58,26 @@ impl ReadError {
             Self::Io(_, text) | Self::Other(text) => text,
             Self::Truncated => "binlog truncated in the middle of event; consider out of disk space",
         }
+    }
+}
+
+/// Some whole events, one behind the other.
+pub(crate) struct Block {
+    /// Where it starts, in bytes from the start of the input.
+    pub(crate) start: u64,
+    pub(crate) buffer: Arc<Vec<u8>>,
+    /// Where the buffer starts, in bytes from the start of the input, modulo 2^64.
+    base: u64,
+    /// Where each event stands in the buffer.
+    pub(crate) events: Vec<Range<usize>>,
+    /// How the log ends behind them, if it does.
+    pub(crate) end: Option<Result<(), ReadError>>,
+}
+
+impl Block {
+    /// Where a place in the buffer stands, in bytes from the start of the input.
+    pub(crate) fn position(&self, place: usize) -> u64 {
+        self.base.wrapping_add(place as u64)
     }
 }
 
@@ -126,34 +152,93 @@ impl<'i> Reader<'i> {
 
     /// The next event, or `None` at the end.
     pub(crate) fn next_event(&mut self) -> Result<Option<EventRef>, ReadError> {
-        const FAILED: &str = "I/O error reading log event";
-        let failed = |error| ReadError::Io(error, FAILED);
-        if self.is_lost {
-            return Err(ReadError::Other(FAILED));
+        self.fill_header()?;
+        match self.next_size()? {
+            None => Ok(None),
+            Some(size) => {
+                self.fill_event(size)?;
+                let event = EventRef::new(Arc::clone(&self.block), self.taken..self.taken + size);
+                self.take(size);
+                Ok(Some(event))
+            }
         }
-        if !self.fill(HEADER_SIZE).map_err(failed)? {
-            return if self.ready().is_empty() { Ok(None) } else { Err(ReadError::Truncated) };
+    }
+
+    /// Some whole events. Nothing comes behind a block that says how the log ends.
+    pub(crate) fn next_block(&mut self) -> Block {
+        let start = self.position;
+        let end = self.fill_header().and_then(|()| match self.next_size()? {
+            None => Ok(true),
+            Some(size) => self.fill_event(size).map(|()| false),
+        });
+        let base = self.position.wrapping_sub(self.taken as u64);
+        let mut block = Block { start, buffer: Arc::clone(&self.block), base, events: Vec::new(), end: None };
+        match end {
+            Ok(true) => block.end = Some(Ok(())),
+            Ok(false) => {}
+            Err(error) => block.end = Some(Err(error)),
+        }
+        while block.end.is_none() {
+            match self.whole_size(&block) {
+                Ok(Some(size)) => {
+                    block.events.push(self.taken..self.taken + size);
+                    self.take(size);
+                }
+                // It comes first in the next block, which also says what is wrong with it.
+                Ok(None) | Err(_) => break,
+            }
+        }
+        block
+    }
+
+    /// The size of the next event, if all of it is ready and it can stand in this block: only in front of all others
+    /// can a format description, and what follows the magic of a next log.
+    fn whole_size(&self, block: &Block) -> Result<Option<usize>, ReadError> {
+        const EVENT_TYPE_AT: usize = 4;
+        let ready = self.ready();
+        let starts_anew = ready.starts_with(&MAGIC)
+            || ready.get(EVENT_TYPE_AT) == Some(&EventType::FormatDescription.code());
+        if ready.len() < HEADER_SIZE || (starts_anew && !block.events.is_empty()) {
+            return Ok(None);
+        }
+        Ok(self.next_size()?.filter(|size| *size <= ready.len()))
+    }
+
+    /// Sees to it that the next event's header is ready, or that nothing is.
+    fn fill_header(&mut self) -> Result<(), ReadError> {
+        if self.is_lost {
+            return Err(ReadError::Other(ReadError::FAILED));
+        }
+        if !self.fill(HEADER_SIZE).map_err(ReadError::of_event)? {
+            return if self.ready().is_empty() { Ok(()) } else { Err(ReadError::Truncated) };
         }
         if matches!(self.input, Input::Stream(_)) && self.ready().starts_with(&MAGIC) {
             // One log behind the other: the magic of the next is passed over.
             self.take(MAGIC.len());
-            if !self.fill(HEADER_SIZE).map_err(failed)? {
+            if !self.fill(HEADER_SIZE).map_err(ReadError::of_event)? {
                 return Err(ReadError::Truncated);
             }
         }
-        let size = event_size(self.ready());
-        if size < HEADER_SIZE {
-            return Err(ReadError::BOGUS);
+        Ok(())
+    }
+
+    /// What the next event's header says of its size, if there is one.
+    fn next_size(&self) -> Result<Option<usize>, ReadError> {
+        if self.ready().is_empty() {
+            return Ok(None);
         }
-        if size > EVENT_SIZE_MAX as usize {
-            return Err(ReadError::TOO_LARGE);
+        match event_size(self.ready()) {
+            size if size < HEADER_SIZE => Err(ReadError::BOGUS),
+            size if size > EVENT_SIZE_MAX as usize => Err(ReadError::TOO_LARGE),
+            size => Ok(Some(size)),
         }
-        if !self.fill(size).map_err(failed)? {
-            return Err(ReadError::Truncated);
+    }
+
+    fn fill_event(&mut self, size: usize) -> Result<(), ReadError> {
+        match self.fill(size).map_err(ReadError::of_event)? {
+            true => Ok(()),
+            false => Err(ReadError::Truncated),
         }
-        let event = EventRef::new(Arc::clone(&self.block), self.taken..self.taken + size);
-        self.take(size);
-        Ok(Some(event))
     }
 
     fn ready(&self) -> &[u8] {

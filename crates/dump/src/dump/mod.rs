@@ -18,6 +18,7 @@ mod words;
 
 use std::io::Read;
 use std::mem::{replace, take};
+use std::ops::Range;
 use std::sync::Arc;
 
 use binlog::gtid::GtidSet;
@@ -29,7 +30,7 @@ use binlog::{
 use self::row_format::RowFormat;
 use self::statement::{Statement, Tables};
 use self::words::TransactionWord;
-use crate::batch::{Batch, HeadWork};
+use crate::batch::{Batch, Source};
 use crate::delimiter::end_statement;
 use crate::errno::os_error;
 use crate::event_ref::EventRef;
@@ -39,7 +40,7 @@ use crate::head_text::{Head, HeadText};
 use crate::load_files::LoadFiles;
 use crate::numbers::put_u64;
 use crate::pipeline::Spare;
-use crate::reader::{ReadError, Reader};
+use crate::reader::{Block, ReadError, Reader};
 use crate::rewrite::rewrite;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -72,13 +73,26 @@ type Outcome = Result<Flow, Halt>;
 pub(crate) type HandOn<'h> = &'h mut dyn FnMut(Batch) -> Result<(), Halt>;
 
 /// One event, and where it stands.
-struct Item {
-    bytes: EventRef,
+#[derive(Clone, Copy)]
+struct Item<'b> {
+    raw: RawEvent<'b>,
+    /// The event's, but for the next position of one inside a payload: that is where the payload ends.
     header: Header,
-    checksum: Checksum,
-    format: Arc<Format>,
+    buffer: &'b Arc<Vec<u8>>,
+    /// Where it starts in the buffer.
+    start: usize,
+    /// What holds for it.
+    format: &'b Arc<Format>,
     /// Where it starts in its log.
     at: u64,
+}
+
+/// An event that is kept for longer than its block.
+struct Kept {
+    event: EventRef,
+    format: Arc<Format>,
+    at: u64,
+    next_position: u32,
 }
 
 /// Goes over the events of all logs.
@@ -89,9 +103,7 @@ pub(crate) struct Dump<'s, 'e> {
     hand_on: HandOn<'s>,
     batch: Batch,
     /// Printed as soon as an event gets through.
-    head: Vec<u8>,
-    /// Events whose text belongs into the head, and where.
-    later: Vec<(usize, HeadWork)>,
+    head: Batch,
     statement: Statement,
     heads: HeadText<'s>,
     session: Session,
@@ -102,7 +114,7 @@ pub(crate) struct Dump<'s, 'e> {
     format: Arc<Format>,
     filter: Filter,
     /// Variables that belong to the next statement.
-    variables: Vec<Item>,
+    variables: Vec<Kept>,
     ends: OpenEnds,
     /// An event of the open transaction has been left out.
     skipped_in_transaction: bool,
@@ -128,6 +140,7 @@ struct Log<'n> {
     /// By the last format description read.
     format: Arc<Format>,
     in_use: bool,
+    rows_only: RowFormat,
 }
 
 /// Does a stop position apply?
@@ -151,8 +164,7 @@ impl<'s, 'e> Dump<'s, 'e> {
             spare,
             hand_on,
             batch: Batch::new(spare),
-            head: Vec::new(),
-            later: Vec::new(),
+            head: Batch::default(),
             statement: Statement::default(),
             heads: HeadText::new(settings),
             session: Session::default(),
@@ -222,37 +234,73 @@ impl<'s, 'e> Dump<'s, 'e> {
     fn log(&mut self, name: &[u8], start: u64, input: &mut (dyn Read + Send)) -> Outcome {
         let opened = if name == b"-" { Reader::stream(input) } else { Reader::open(name) };
         let mut reader = opened.map_err(|error| self.complain(name, &error))?;
-        let mut log = Log { name, format: Arc::new(format_at_first()), in_use: false };
+        let mut log =
+            Log { name, format: Arc::new(format_at_first()), in_use: false, rows_only: RowFormat::default() };
         if let Some(first) = self.find_format(&mut log, start, &mut reader)?
-            && let Ok(event) = first.decode()
-            && self.event(&first, &event, name, PositionCheck::Needed)? == Flow::Stop
+            && let Ok(item) = first.item()
+            && let Ok(event) = item.decode()
+            && self.event(item, &event, name, PositionCheck::Needed)? == Flow::Stop
         {
             return Ok(Flow::Stop);
         }
-        let mut rows_only = RowFormat::default();
         loop {
-            let at = reader.position();
-            let item = match self.read(&mut reader, &mut log) {
-                Ok(Some(item)) => item,
-                Ok(None) => return Ok(Flow::Continue),
-                Err(ReadError::Truncated) if log.in_use && self.settings.force_if_open => {
+            let block = reader.next_block();
+            if self.block(&block, &mut log)? == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+            match block.end {
+                None => {}
+                Some(Ok(())) => return Ok(Flow::Continue),
+                Some(Err(ReadError::Truncated)) if log.in_use && self.settings.force_if_open => {
                     self.talk.warning(&[b"File ends with a truncated event."]);
                     return Ok(Flow::Continue);
                 }
-                Err(error) => return Err(self.complain_of_entry(name, at, &error)),
-            };
-            let event = item.decode().map_err(|error| self.complain_of_entry(name, at, &error))?;
-            if self.settings.require_row_format && !rows_only.takes(item.header.event_type, &event) {
-                self.talk.error(&[
-                    b"Event being written violates the --require-row-format parameter constraints.",
-                ]);
-                return Err(Halt::Failed);
+                Some(Err(error)) => return Err(self.complain_of_entry(name, block.start, &error)),
             }
-            if self.event(&item, &event, name, PositionCheck::Needed)? == Flow::Stop {
+        }
+    }
+
+    fn block(&mut self, block: &Block, log: &mut Log<'_>) -> Outcome {
+        let mut format = Arc::clone(&log.format);
+        for range in &block.events {
+            let at = block.position(range.start);
+            let taken = self.take(&block.buffer[range.clone()], log);
+            let rewritten = taken.map_err(|error| self.complain_of_entry(log.name, at, &error))?;
+            if !Arc::ptr_eq(&format, &log.format) {
+                format = Arc::clone(&log.format);
+            }
+            let item = match &rewritten {
+                Some(buffer) => Item::new(buffer, 0..buffer.len(), at, &format),
+                None => Item::new(&block.buffer, range.clone(), at, &format),
+            };
+            let outcome = item.and_then(|item| self.check(item)).map(|(item, event)| {
+                let is_allowed =
+                    !self.settings.require_row_format || log.rows_only.takes(item.header.event_type, &event);
+                match is_allowed {
+                    true => self.event(item, &event, log.name, PositionCheck::Needed),
+                    false => Err(self.complain_of_statement()),
+                }
+            });
+            if outcome.map_err(|error| self.complain_of_entry(log.name, at, &error))?? == Flow::Stop {
                 return Ok(Flow::Stop);
             }
             self.hand_on_if_full()?;
         }
+        Ok(Flow::Continue)
+    }
+
+    fn complain_of_statement(&mut self) -> Halt {
+        self.talk.error(&[b"Event being written violates the --require-row-format parameter constraints."]);
+        Halt::Failed
+    }
+
+    /// Checks an event as far as mysqlbinlog does before it prints anything of it.
+    fn check<'b>(&self, item: Item<'b>) -> Result<(Item<'b>, Event<'b>), ReadError> {
+        if self.settings.verify_checksum {
+            item.verify()?;
+        }
+        let event = item.decode()?;
+        Ok((item, event))
     }
 
     /// Reads the events in front of the start position that tell what the others look like.
@@ -261,24 +309,27 @@ impl<'s, 'e> Dump<'s, 'e> {
         log: &mut Log<'_>,
         start: u64,
         reader: &mut Reader<'_>,
-    ) -> Result<Option<Item>, Halt> {
-        let mut found = None;
+    ) -> Result<Option<Kept>, Halt> {
+        let mut found: Option<Kept> = None;
         let mut last_at = reader.position();
         while reader.position() < start {
             last_at = reader.position();
-            let read = self.read(reader, log).and_then(|item| match &item {
-                Some(whole) => whole.decode().map(|_| ()).map(|()| item),
+            let read = self.read(reader, log).and_then(|kept| match kept {
+                Some(kept) => self
+                    .check(kept.item()?)
+                    .map(|(item, _)| item.header.event_type)
+                    .map(|kind| Some((kept, kind))),
                 None => Ok(None),
             });
-            let Some(item) = read.map_err(|error| self.complain(log.name, &error))? else { break };
-            match item.header.event_type {
-                EventType::FormatDescription => found = Some(item),
+            let Some((kept, kind)) = read.map_err(|error| self.complain(log.name, &error))? else { break };
+            match kind {
+                EventType::FormatDescription => found = Some(kept),
                 EventType::PreviousGtids | EventType::Rotate => {}
                 _ => break,
             }
         }
-        if let Some(item) = &mut found {
-            item.at = last_at;
+        if let Some(kept) = &mut found {
+            kept.at = last_at;
             if reader.position() < start {
                 reader.skip_to(start);
             }
@@ -309,30 +360,35 @@ impl<'s, 'e> Dump<'s, 'e> {
         Halt::Failed
     }
 
-    /// Reads one event, and checks it as far as mysqlbinlog does before it looks at its body.
-    fn read(&mut self, reader: &mut Reader<'_>, log: &mut Log<'_>) -> Result<Option<Item>, ReadError> {
+    /// Reads one event.
+    fn read(&mut self, reader: &mut Reader<'_>, log: &mut Log<'_>) -> Result<Option<Kept>, ReadError> {
         let at = reader.position();
-        let Some(mut bytes) = reader.next_event()? else { return Ok(None) };
-        match rewrite(&bytes, &self.format, &self.settings.rewrites) {
-            Ok(None) => {}
-            Ok(Some(rewritten)) => bytes = EventRef::alone(rewritten),
+        let Some(mut event) = reader.next_event()? else { return Ok(None) };
+        if let Some(rewritten) = self.take(&event, log)? {
+            event = EventRef::whole(rewritten);
+        }
+        let header = Header::decode(&mut Cursor::new(&event)).map_err(|_| ReadError::Truncated)?;
+        Ok(Some(Kept { event, format: Arc::clone(&log.format), at, next_position: header.next_position }))
+    }
+
+    /// Learns from an event what holds for it and those behind it. It may come back with another database.
+    fn take(&mut self, event: &[u8], log: &mut Log<'_>) -> Result<Option<Arc<Vec<u8>>>, ReadError> {
+        let rewritten = match rewrite(event, &self.format, &self.settings.rewrites) {
+            Ok(rewritten) => rewritten.map(Arc::new),
             Err(_) => {
                 self.talk.error(&[b"Error applying filter while reading event"]);
                 return Err(ReadError::MEMORY);
             }
+        };
+        let header = Header::decode(&mut Cursor::new(event)).map_err(|_| ReadError::Truncated)?;
+        if header.event_type == EventType::FormatDescription {
+            log.format = describe(event)?;
+            log.in_use = header.flags.contains(Flags::IN_USE);
         }
-        let item = Item::new(bytes, at, &log.format)?;
-        if self.settings.verify_checksum {
-            item.verify()?;
-        }
-        if item.header.event_type == EventType::FormatDescription {
-            log.format = Arc::clone(&item.format);
-            log.in_use = item.header.flags.contains(Flags::IN_USE);
-        }
-        Ok(Some(item))
+        Ok(rewritten)
     }
 
-    fn event(&mut self, item: &Item, event: &Event<'_>, name: &[u8], check: PositionCheck) -> Outcome {
+    fn event(&mut self, item: Item<'_>, event: &Event<'_>, name: &[u8], check: PositionCheck) -> Outcome {
         let outcome = match self.passes(item, check) {
             Passes::Yes => {
                 self.put_place(item);
@@ -348,7 +404,7 @@ impl<'s, 'e> Dump<'s, 'e> {
         outcome
     }
 
-    fn passes(&mut self, item: &Item, check: PositionCheck) -> Passes {
+    fn passes(&mut self, item: Item<'_>, check: PositionCheck) -> Passes {
         let (filter, settings) = (&mut self.filter, self.settings);
         let time = i64::from(item.header.timestamp);
         let event_type = item.header.event_type;
@@ -368,7 +424,7 @@ impl<'s, 'e> Dump<'s, 'e> {
     }
 
     /// Is this event left out because of its transaction's GTID?
-    fn skips_by_gtid(&mut self, item: &Item, event: &Event<'_>) -> bool {
+    fn skips_by_gtid(&mut self, item: Item<'_>, event: &Event<'_>) -> bool {
         match event {
             Event::Gtid(_) | Event::AnonymousGtid(_) | Event::GtidTagged(_) => {
                 let gtid = match event {
@@ -393,11 +449,11 @@ impl<'s, 'e> Dump<'s, 'e> {
         }
     }
 
-    fn put_place(&mut self, item: &Item) {
+    fn put_place(&mut self, item: Item<'_>) {
         if !self.settings.short_form {
-            self.head.extend_from_slice(b"# at ");
-            put_u64(&mut self.head, item.at);
-            self.head.push(b'\n');
+            self.head.text().extend_from_slice(b"# at ");
+            put_u64(self.head.text(), item.at);
+            self.head.text().push(b'\n');
         }
     }
 
@@ -407,21 +463,18 @@ impl<'s, 'e> Dump<'s, 'e> {
     }
 
     fn flush_head(&mut self) {
-        let mut start = 0;
-        for (end, work) in self.later.drain(..) {
-            self.batch.text().extend_from_slice(&self.head[start..end]);
-            self.batch.head(&work);
-            start = end;
-        }
-        self.batch.text().extend_from_slice(&self.head[start..]);
-        self.head.clear();
+        self.batch.append(&mut self.head);
     }
 
     fn hand_on_if_full(&mut self) -> Result<(), Halt> {
         match self.batch.size() >= BATCH_SIZE {
-            true => (self.hand_on)(replace(&mut self.batch, Batch::new(self.spare))),
+            true => self.hand_on(),
             false => Ok(()),
         }
+    }
+
+    fn hand_on(&mut self) -> Result<(), Halt> {
+        (self.hand_on)(replace(&mut self.batch, Batch::new(self.spare)))
     }
 }
 
@@ -434,50 +487,76 @@ enum Passes {
     NorOthers,
 }
 
-impl Item {
+impl<'b> Item<'b> {
     /// Takes an event's bytes under the format that holds where it stands.
-    fn new(bytes: EventRef, at: u64, format: &Arc<Format>) -> Result<Self, ReadError> {
-        let header = Header::decode(&mut Cursor::new(&bytes)).map_err(|_| ReadError::Truncated)?;
-        let (checksum, format) = match header.event_type {
-            EventType::FormatDescription => {
-                let format = describe(&bytes)?;
-                let has_checksum = format.checksum != ChecksumAlgorithm::Undefined;
-                (if has_checksum { Checksum::Crc32 } else { Checksum::Absent }, format)
+    fn new(
+        buffer: &'b Arc<Vec<u8>>,
+        range: Range<usize>,
+        at: u64,
+        format: &'b Arc<Format>,
+    ) -> Result<Self, ReadError> {
+        let start = range.start;
+        let bytes = &buffer[range];
+        let checksum = match bytes.get(EVENT_TYPE_AT).map(|code| EventType::from_code(*code)) {
+            Some(EventType::FormatDescription) if format.checksum == ChecksumAlgorithm::Undefined => {
+                Checksum::Absent
             }
-            event_type if usize::from(event_type.code()) > format.post_header_sizes.len() => {
-                return Err(ReadError::INVALID_EVENT);
-            }
-            _ => (format.checksum.for_events(), Arc::clone(format)),
+            Some(EventType::FormatDescription) => Checksum::Crc32,
+            _ => format.checksum.for_events(),
         };
-        Ok(Self { bytes, header, checksum, format, at })
+        let raw = RawEvent::new(bytes, checksum).map_err(|_| ReadError::INVALID_EVENT)?;
+        let header = *raw.header();
+        if usize::from(header.event_type.code()) > format.post_header_sizes.len() {
+            return Err(ReadError::INVALID_EVENT);
+        }
+        Ok(Self { raw, header, buffer, start, format, at })
     }
 
-    fn as_head(&self) -> Head<'_> {
-        Head { bytes: &self.bytes, header: self.header, format: &self.format, at: self.at }
+    fn bytes(&self) -> &'b [u8] {
+        self.raw.bytes()
     }
 
-    fn raw(&self) -> Result<RawEvent<'_>, ReadError> {
-        RawEvent::new(&self.bytes, self.checksum).map_err(|_| ReadError::INVALID_EVENT)
+    fn as_head(&self) -> Head<'b> {
+        Head { bytes: self.bytes(), header: self.header, format: self.format, at: self.at }
+    }
+
+    fn as_source(&self) -> Source<'b> {
+        let range = self.start..self.start + self.bytes().len();
+        Source { buffer: self.buffer, range, checksum: self.raw.checksum(), format: self.format }
     }
 
     fn verify(&self) -> Result<(), ReadError> {
-        self.raw()?.verify().map_err(|_| ReadError::CHECKSUM)
+        self.raw.verify().map_err(|_| ReadError::CHECKSUM)
     }
 
     /// The event's fields. An event of a type that mysqlbinlog does not know must say that this does not matter.
-    fn decode(&self) -> Result<Event<'_>, ReadError> {
+    fn decode(&self) -> Result<Event<'b>, ReadError> {
         let can_be_ignored = self.header.flags.contains(Flags::IGNORABLE);
         if !is_known(self.header.event_type) && !can_be_ignored {
             return Err(ReadError::INVALID_EVENT);
         }
-        match self.raw()?.decode(&self.format) {
-            Ok(event) => Ok(event),
-            Err(_) => Err(ReadError::INVALID_EVENT),
-        }
+        self.raw.decode(self.format).map_err(|_| ReadError::INVALID_EVENT)
     }
 
-    fn copy(&self) -> Self {
-        Self { bytes: self.bytes.clone(), format: Arc::clone(&self.format), ..*self }
+    fn keep(&self) -> Kept {
+        Kept {
+            event: EventRef::new(Arc::clone(self.buffer), self.as_source().range),
+            format: Arc::clone(self.format),
+            at: self.at,
+            next_position: self.header.next_position,
+        }
+    }
+}
+
+/// Where a header has its event's type.
+const EVENT_TYPE_AT: usize = 4;
+
+impl Kept {
+    fn item(&self) -> Result<Item<'_>, ReadError> {
+        let (buffer, range) = self.event.parts();
+        let mut item = Item::new(buffer, range.clone(), self.at, &self.format)?;
+        item.header.next_position = self.next_position;
+        Ok(item)
     }
 }
 

@@ -10,13 +10,12 @@ use binlog::events::{
 use binlog::gtid::GtidSet;
 use binlog::{ChecksumAlgorithm, Event, EventType, Flags, HEADER_SIZE, InnerEvents, PayloadOpener};
 
+use super::statement::Pile;
 use super::words::TransactionWord;
 use super::{BATCH_SIZE, Dump, Halt, Item, PositionCheck};
 use crate::base64::put_lines;
-use crate::batch::{HeadWork, RowsWork};
 use crate::delimiter::end_statement;
 use crate::errno::os_error;
-use crate::event_ref::EventRef;
 use crate::event_text::{self, VERSION_UNKNOWN, put};
 use crate::frame::{OpenEnds, put_log_end};
 use crate::head_text::GeneratedKeys;
@@ -29,11 +28,11 @@ use crate::session::{SessionStyle, Variables};
 use crate::settings::Base64;
 
 impl Dump<'_, '_> {
-    pub(super) fn print(&mut self, item: &Item, event: &Event<'_>, name: &[u8]) -> Result<(), Halt> {
+    pub(super) fn print(&mut self, item: Item<'_>, event: &Event<'_>, name: &[u8]) -> Result<(), Halt> {
         match event {
             Event::FormatDescription(description) => self.format_description(item, description, name)?,
             Event::Query(query) => return self.query(item, query),
-            Event::Intvar(_) | Event::Rand(_) | Event::UserVar(_) => self.variables.push(item.copy()),
+            Event::Intvar(_) | Event::Rand(_) | Event::UserVar(_) => self.variables.push(item.keep()),
             Event::Gtid(_) | Event::AnonymousGtid(_) | Event::GtidTagged(_) => self.gtid(item, event),
             Event::Xid(_) => self.xid(item),
             Event::TableMap(map) => return self.table_map(item, map),
@@ -48,7 +47,7 @@ impl Dump<'_, '_> {
             Event::RowsQuery(query) => {
                 if self.settings.verbose > 1 {
                     self.put_header(item);
-                    event_text::rows_query(&mut self.head, query);
+                    event_text::rows_query(self.head.text(), query);
                     self.put_body(item);
                 }
                 self.statement.is_open = true;
@@ -60,11 +59,11 @@ impl Dump<'_, '_> {
     }
 
     /// Events whose text depends on nothing else.
-    fn simple(&mut self, item: &Item, event: &Event<'_>) {
+    fn simple(&mut self, item: Item<'_>, event: &Event<'_>) {
         match event {
             Event::XaPrepare(prepare) => {
                 self.put_header_line(item);
-                return event_text::xa_prepare(&mut self.head, prepare);
+                return event_text::xa_prepare(self.head.text(), prepare);
             }
             Event::PreviousGtids(previous) => return self.previous_gtids(item, previous),
             _ => {}
@@ -73,30 +72,30 @@ impl Dump<'_, '_> {
             return;
         }
         match event {
-            Event::Rotate(rotate) => event_text::rotate(&mut self.head, rotate),
-            Event::Stop(_) => self.head.extend_from_slice(b"\tStop\n"),
+            Event::Rotate(rotate) => event_text::rotate(self.head.text(), rotate),
+            Event::Stop(_) => self.head.text().extend_from_slice(b"\tStop\n"),
             Event::Incident(incident) => self.incident(incident),
             Event::DeleteFile(delete) => self.delete_file(delete),
             Event::TransactionContext(context) => {
-                event_text::transaction_context(&mut self.head, context);
+                event_text::transaction_context(self.head.text(), context);
             }
-            Event::ViewChange(change) => event_text::view_change(&mut self.head, change),
-            _ => self.head.extend_from_slice(b"\tIgnorable\n# Unrecognized ignorable event\n"),
+            Event::ViewChange(change) => event_text::view_change(self.head.text(), change),
+            _ => self.head.text().extend_from_slice(b"\tIgnorable\n# Unrecognized ignorable event\n"),
         }
     }
 
     fn incident(&mut self, incident: &Incident<'_>) {
-        put(&mut self.head, &[b"\n# Incident: ", incident.name().as_bytes()]);
-        self.head.extend_from_slice(b"\nRELOAD DATABASE; # Shall generate syntax error\n");
+        put(self.head.text(), &[b"\n# Incident: ", incident.name().as_bytes()]);
+        self.head.text().extend_from_slice(b"\nRELOAD DATABASE; # Shall generate syntax error\n");
     }
 
     fn delete_file(&mut self, delete: &DeleteFile) {
-        self.head.extend_from_slice(b"\n#Delete_file: file_id=");
-        put_u32(&mut self.head, delete.file_id);
-        self.head.push(b'\n');
+        self.head.text().extend_from_slice(b"\n#Delete_file: file_id=");
+        put_u32(self.head.text(), delete.file_id);
+        self.head.text().push(b'\n');
     }
 
-    fn previous_gtids(&mut self, item: &Item, previous: &PreviousGtids<'_>) {
+    fn previous_gtids(&mut self, item: Item<'_>, previous: &PreviousGtids<'_>) {
         if self.settings.database.is_some() && !self.settings.skip_gtids {
             self.talk.warning(&[
                 b"The option --database has been used. It may filter parts of transactions, but will include the \
@@ -109,46 +108,39 @@ impl Dump<'_, '_> {
             return;
         };
         if self.put_header(item) {
-            self.head.extend_from_slice(b"\tPrevious-GTIDs\n");
+            self.head.text().extend_from_slice(b"\tPrevious-GTIDs\n");
         }
-        put(&mut self.head, &[set.commented().to_string().as_bytes(), b"\n"]);
+        put(self.head.text(), &[set.commented().to_string().as_bytes(), b"\n"]);
     }
 
     /// Prints an event's header line, unless in short form. Has it been printed?
-    fn put_header(&mut self, item: &Item) -> bool {
+    fn put_header(&mut self, item: Item<'_>) -> bool {
         if !self.settings.short_form {
             self.put_header_line(item);
         }
         !self.settings.short_form
     }
 
-    fn put_header_line(&mut self, item: &Item) {
-        self.heads.put_header(&mut self.head, item.as_head());
+    fn put_header_line(&mut self, item: Item<'_>) {
+        self.heads.put_header(self.head.text(), item.as_head());
     }
 
     /// Leaves an event's header line and text to whoever works out the batch.
-    fn put_later(&mut self, item: &Item) {
-        let work = HeadWork {
-            event: item.bytes.clone(),
-            checksum: item.checksum,
-            format: Arc::clone(&item.format),
-            at: item.at,
-            next_position: item.header.next_position,
-            keys: GeneratedKeys::of_version(self.server_version),
-        };
-        self.later.push((self.head.len(), work));
+    fn put_later(&mut self, item: Item<'_>) {
+        let keys = GeneratedKeys::of_version(self.server_version);
+        self.head.head(&item.as_source(), item.at, item.header.next_position, keys);
     }
 
     fn format_description(
         &mut self,
-        item: &Item,
+        item: Item<'_>,
         description: &FormatDescription<'_>,
         name: &[u8],
     ) -> Result<(), Halt> {
         let flags = item.header.flags;
         let is_relay = flags.contains(Flags::RELAY_LOG);
         if !is_relay {
-            self.format = Arc::clone(&item.format);
+            self.format = Arc::clone(item.format);
             if item.header.next_position > 0 && !self.is_first_format {
                 put_log_end(self.batch.text(), self.ends, self.settings.skip_gtids);
                 self.ends = OpenEnds::default();
@@ -156,7 +148,7 @@ impl Dump<'_, '_> {
             self.is_first_format = false;
         }
         if self.put_header(item) {
-            let out = &mut self.head;
+            let out = self.head.text();
             out.extend_from_slice(b"\tStart: binlog v ");
             put_u32(out, description.binlog_version.into());
             put(out, &[b", server v ", description.version(), b" created "]);
@@ -170,7 +162,7 @@ impl Dump<'_, '_> {
             }
         }
         match is_relay {
-            true => self.head.extend_from_slice(
+            true => self.head.text().extend_from_slice(
                 b"# This Format_description_event appears in a relay log and was generated by the replica thread.\n",
             ),
             false => self.replay_format(item, description),
@@ -185,8 +177,8 @@ impl Dump<'_, '_> {
         Ok(())
     }
 
-    fn replay_format(&mut self, item: &Item, description: &FormatDescription<'_>) {
-        let out = &mut self.head;
+    fn replay_format(&mut self, item: Item<'_>, description: &FormatDescription<'_>) {
+        let out = self.head.text();
         if description.created != 0 && !item.header.flags.contains(Flags::ARTIFICIAL) {
             out.extend_from_slice(b"ROLLBACK");
             end_statement(out);
@@ -196,7 +188,7 @@ impl Dump<'_, '_> {
         }
         if self.settings.base64 == Base64::Auto {
             out.extend_from_slice(b"BINLOG '\n");
-            put_lines(out, &item.bytes);
+            put_lines(out, item.bytes());
             out.push(b'\'');
             end_statement(out);
             self.format_printed = true;
@@ -207,12 +199,12 @@ impl Dump<'_, '_> {
         }
     }
 
-    fn query(&mut self, item: &Item, query: &Query<'_>) -> Result<(), Halt> {
+    fn query(&mut self, item: Item<'_>, query: &Query<'_>) -> Result<(), Halt> {
         let word = TransactionWord::of(query.sql);
         let is_skipped = !word.is_word() && self.settings.skips_statement(query.database);
         for variable in take(&mut self.variables) {
-            if !is_skipped {
-                self.variable(&variable);
+            if !is_skipped && let Ok(variable) = variable.item() {
+                self.variable(variable);
             }
         }
         if is_skipped {
@@ -235,13 +227,13 @@ impl Dump<'_, '_> {
             TransactionWord::Stays | TransactionWord::Not => self.ends.seen_gtid &= self.ends.in_transaction,
         }
         self.put_query_header(item, query, word);
-        put(&mut self.head, &[query.sql, b"\n"]);
-        end_statement(&mut self.head);
+        put(self.head.text(), &[query.sql, b"\n"]);
+        end_statement(self.head.text());
         self.flush_head();
         Ok(())
     }
 
-    fn put_query_header(&mut self, item: &Item, query: &Query<'_>, word: TransactionWord) {
+    fn put_query_header(&mut self, item: Item<'_>, query: &Query<'_>, word: TransactionWord) {
         let variables = Variables::of(query);
         if !self.settings.short_form {
             self.put_later(item);
@@ -250,28 +242,28 @@ impl Dump<'_, '_> {
             short_form: self.settings.short_form,
             require_row_format: self.settings.require_row_format,
         };
-        self.session.put_changes(&mut self.head, &item.header, query, &variables, word.is_word(), style);
+        self.session.put_changes(self.head.text(), &item.header, query, &variables, word.is_word(), style);
     }
 
     /// An integer, a seed or a variable that the next statement uses.
-    fn variable(&mut self, item: &Item) {
+    fn variable(&mut self, item: Item<'_>) {
         let Ok(event) = item.decode() else { return };
         if self.put_header(item) {
-            self.head.extend_from_slice(match &event {
+            self.head.text().extend_from_slice(match &event {
                 Event::Intvar(_) => b"\tIntvar\n".as_slice(),
                 Event::Rand(_) => b"\tRand\n",
                 _ => b"\tUser_var\n",
             });
         }
         match &event {
-            Event::Intvar(intvar) => event_text::intvar(&mut self.head, intvar),
-            Event::Rand(rand) => event_text::rand(&mut self.head, rand),
-            Event::UserVar(variable) => event_text::user_var(&mut self.head, variable, &self.session),
+            Event::Intvar(intvar) => event_text::intvar(self.head.text(), intvar),
+            Event::Rand(rand) => event_text::rand(self.head.text(), rand),
+            Event::UserVar(variable) => event_text::user_var(self.head.text(), variable, &self.session),
             _ => {}
         }
     }
 
-    fn gtid(&mut self, item: &Item, event: &Event<'_>) {
+    fn gtid(&mut self, item: Item<'_>, event: &Event<'_>) {
         self.ends.seen_gtid = true;
         if take(&mut self.skipped_in_transaction) {
             self.put_commit();
@@ -285,19 +277,19 @@ impl Dump<'_, '_> {
         self.put_later(item);
     }
 
-    fn xid(&mut self, item: &Item) {
+    fn xid(&mut self, item: Item<'_>) {
         self.ends = OpenEnds::default();
         self.skipped_in_transaction = false;
         self.put_later(item);
     }
 
-    fn begin_load(&mut self, item: &Item, block: &LoadBlock<'_>) -> Result<(), Halt> {
+    fn begin_load(&mut self, item: Item<'_>, block: &LoadBlock<'_>) -> Result<(), Halt> {
         self.put_load_block(item, block);
         let begun = self.load_files.begin(block.file_id, block.block);
         begun.map_err(|error| self.complain_of_load(&error))
     }
 
-    fn append_load(&mut self, item: &Item, block: &LoadBlock<'_>) -> Result<(), Halt> {
+    fn append_load(&mut self, item: Item<'_>, block: &LoadBlock<'_>) -> Result<(), Halt> {
         self.put_load_block(item, block);
         match self.load_files.append(block.file_id, block.block) {
             Ok(true) => Ok(()),
@@ -311,13 +303,13 @@ impl Dump<'_, '_> {
         }
     }
 
-    fn put_load_block(&mut self, item: &Item, block: &LoadBlock<'_>) {
+    fn put_load_block(&mut self, item: Item<'_>, block: &LoadBlock<'_>) {
         if self.put_header(item) {
-            event_text::load_block(&mut self.head, item.header.event_type, block);
+            event_text::load_block(self.head.text(), item.header.event_type, block);
         }
     }
 
-    fn execute_load(&mut self, item: &Item, load: &ExecuteLoadQuery<'_>) {
+    fn execute_load(&mut self, item: Item<'_>, load: &ExecuteLoadQuery<'_>) {
         let file = self.load_files.take(load.file_id);
         if self.settings.skips_statement(load.query.database) {
             self.skipped_in_transaction = true;
@@ -327,9 +319,9 @@ impl Dump<'_, '_> {
             Some(mut file) => {
                 file.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
                 self.put_query_header(item, &load.query, TransactionWord::of(load.query.sql));
-                event_text::load_statement(&mut self.head, load, &file);
+                event_text::load_statement(self.head.text(), load, &file);
                 if !self.settings.short_form {
-                    event_text::load_file_id(&mut self.head, load);
+                    event_text::load_file_id(self.head.text(), load);
                 }
             }
             None => {
@@ -359,7 +351,7 @@ impl Dump<'_, '_> {
         Halt::Failed
     }
 
-    fn table_map(&mut self, item: &Item, map: &TableMap<'_>) -> Result<(), Halt> {
+    fn table_map(&mut self, item: Item<'_>, map: &TableMap<'_>) -> Result<(), Halt> {
         if self.settings.skips_table(map.database, map.table) {
             self.skipped_in_transaction = true;
             self.tables.ignored.insert(map.table_id);
@@ -370,8 +362,8 @@ impl Dump<'_, '_> {
             self.put_body(item);
             match self.settings.verbose {
                 0 => {}
-                1 => self.tables.learn(map, item.body(), Types::Hidden),
-                _ => self.tables.learn(map, item.body(), Types::Shown),
+                1 => self.tables.learn(map, item.raw.body(), Types::Hidden),
+                _ => self.tables.learn(map, item.raw.body(), Types::Shown),
             }
         }
         self.statement.is_open = true;
@@ -379,7 +371,7 @@ impl Dump<'_, '_> {
         Ok(())
     }
 
-    fn rows(&mut self, item: &Item, rows: &Rows<'_>) -> Result<(), Halt> {
+    fn rows(&mut self, item: Item<'_>, rows: &Rows<'_>) -> Result<(), Halt> {
         let is_end = rows.flags.contains(RowsFlags::STATEMENT_END);
         let is_skipped = self.tables.ignored.contains(&rows.table_id);
         if is_end {
@@ -401,12 +393,8 @@ impl Dump<'_, '_> {
             self.put_later(item);
             self.put_body(item);
             if self.settings.verbose > 0 {
-                self.statement.rows.push(RowsWork {
-                    event: item.bytes.clone(),
-                    checksum: item.checksum,
-                    format: Arc::clone(&item.format),
-                    table: self.tables.find(rows.table_id),
-                });
+                let table = self.tables.find(rows.table_id);
+                self.statement.rows.batch().rows(&item.as_source(), table);
             }
         }
         self.statement.is_open = true;
@@ -431,9 +419,9 @@ impl Dump<'_, '_> {
         Halt::Failed
     }
 
-    fn put_body(&mut self, item: &Item) {
+    fn put_body(&mut self, item: Item<'_>) {
         if self.settings.base64 != Base64::DecodeRows {
-            self.statement.body.push(item.bytes.clone());
+            self.statement.body.batch().base64(&item.as_source());
         }
     }
 
@@ -442,39 +430,43 @@ impl Dump<'_, '_> {
         let mut statement = take(&mut self.statement);
         if !statement.body.is_empty() {
             self.batch.text().extend_from_slice(b"\nBINLOG '\n");
-            for event in statement.body.drain(..) {
-                self.batch.base64(&event);
-                self.hand_on_if_full()?;
-            }
+            self.put_pile(&mut statement.body)?;
             self.batch.text().push(b'\'');
             end_statement(self.batch.text());
         }
-        for rows in statement.rows.drain(..) {
-            self.batch.rows(&rows);
-            self.hand_on_if_full()?;
-        }
+        self.put_pile(&mut statement.rows)?;
         statement.is_open = false;
         self.statement = statement;
         Ok(())
     }
 
-    fn payload(&mut self, item: &Item, payload: &TransactionPayload<'_>, name: &[u8]) -> Result<(), Halt> {
+    fn put_pile(&mut self, pile: &mut Pile) -> Result<(), Halt> {
+        let (full, last) = pile.take();
+        for batch in full {
+            self.hand_on()?;
+            (self.hand_on)(batch)?;
+        }
+        self.batch.append(last);
+        self.hand_on_if_full()
+    }
+
+    fn payload(&mut self, item: Item<'_>, payload: &TransactionPayload<'_>, name: &[u8]) -> Result<(), Halt> {
         if self.put_header(item) {
-            event_text::payload_line(&mut self.head, payload);
+            event_text::payload_line(self.head.text(), payload);
         }
         let mut opener = take(&mut self.opener);
         let outcome = self.open_payload(item, payload, &mut opener, name);
         self.opener = opener;
         outcome?;
         if !self.settings.short_form {
-            self.head.extend_from_slice(b"# End of compressed events.\n");
+            self.head.text().extend_from_slice(b"# End of compressed events.\n");
         }
         Ok(())
     }
 
     fn open_payload(
         &mut self,
-        outer: &Item,
+        outer: Item<'_>,
         payload: &TransactionPayload<'_>,
         opener: &mut PayloadOpener,
         name: &[u8],
@@ -485,7 +477,12 @@ impl Dump<'_, '_> {
     }
 
     /// Prints some of a payload's events; were there any?
-    fn inner_chunk(&mut self, outer: &Item, events: &mut InnerEvents<'_>, name: &[u8]) -> Result<bool, Halt> {
+    fn inner_chunk(
+        &mut self,
+        outer: Item<'_>,
+        events: &mut InnerEvents<'_>,
+        name: &[u8],
+    ) -> Result<bool, Halt> {
         let mut chunk = Vec::new();
         match events.next_chunk(BATCH_SIZE, &mut chunk) {
             Ok(0) => return Ok(false),
@@ -497,12 +494,13 @@ impl Dump<'_, '_> {
         let at = u64::from(outer.header.next_position);
         let format = Arc::clone(&self.format);
         for bound in bounds.windows(2) {
-            let bytes = EventRef::new(Arc::clone(&buffer), bound[0]..bound[1]);
-            let Ok(mut inner) = Item::new(bytes, at, &format) else { return Err(Halt::Failed) };
+            let Ok(mut inner) = Item::new(&buffer, bound[0]..bound[1], at, &format) else {
+                return Err(Halt::Failed);
+            };
             inner.header.next_position = outer.header.next_position;
             let Ok(event) = inner.decode() else { return Err(Halt::Failed) };
             // What stops the dump elsewhere stops nothing in a payload.
-            if self.event(&inner, &event, name, PositionCheck::Passed) == Err(Halt::Unwanted) {
+            if self.event(inner, &event, name, PositionCheck::Passed) == Err(Halt::Unwanted) {
                 return Err(Halt::Unwanted);
             }
             self.hand_on_if_full()?;
@@ -515,13 +513,14 @@ impl Dump<'_, '_> {
         let mut out = Vec::with_capacity(events.len() + events.len() / 8);
         let mut bounds = vec![0];
         let mut rest = events;
-        let inside = self.format.inside_payload();
+        let rules = &self.settings.rewrites;
+        let inside = (!rules.is_empty()).then(|| self.format.inside_payload());
         while rest.len() >= HEADER_SIZE {
             let (event, behind) = rest.split_at(event_size(rest).clamp(HEADER_SIZE, rest.len()));
             rest = behind;
             let start = out.len();
-            match rewrite(event, &inside, &self.settings.rewrites) {
-                Ok(Some(rewritten)) => out.extend_from_slice(&rewritten),
+            match inside.as_ref().map(|inside| rewrite(event, inside, rules)) {
+                Some(Ok(Some(rewritten))) => out.extend_from_slice(&rewritten),
                 _ => out.extend_from_slice(event),
             }
             if self.format.checksum == ChecksumAlgorithm::Crc32 {
@@ -533,11 +532,5 @@ impl Dump<'_, '_> {
             bounds.push(out.len());
         }
         (out, bounds)
-    }
-}
-
-impl Item {
-    fn body(&self) -> &[u8] {
-        &self.bytes[HEADER_SIZE..self.bytes.len() - self.checksum.size()]
     }
 }

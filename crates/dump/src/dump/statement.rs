@@ -1,24 +1,52 @@
 //! What waits for the end of a statement: its BINLOG block, and its rows as pseudo-SQL.
 
 use std::collections::{HashMap, HashSet};
+use std::mem::take;
 use std::sync::Arc;
 
 use binlog::Table;
 use binlog::events::TableMap;
 
-use crate::batch::RowsWork;
-use crate::event_ref::EventRef;
+use super::BATCH_SIZE;
+use crate::batch::Batch;
 use crate::rows_text::{TableText, Types};
 
 /// What is printed at the end of a statement.
 #[derive(Default)]
 pub(super) struct Statement {
     /// For the BINLOG block.
-    pub(super) body: Vec<EventRef>,
+    pub(super) body: Pile,
     /// For the pseudo-SQL.
-    pub(super) rows: Vec<RowsWork>,
+    pub(super) rows: Pile,
     /// A part of it would be lost if nothing followed.
     pub(super) is_open: bool,
+}
+
+/// Work that waits, in batches of a size that is right for handing on: a statement may hold any number of events.
+#[derive(Default)]
+pub(super) struct Pile {
+    full: Vec<Batch>,
+    last: Batch,
+}
+
+impl Pile {
+    /// The batch that takes more.
+    pub(super) fn batch(&mut self) -> &mut Batch {
+        if self.last.size() >= BATCH_SIZE {
+            self.full.push(take(&mut self.last));
+        }
+        &mut self.last
+    }
+
+    /// Is nothing in it?
+    pub(super) fn is_empty(&self) -> bool {
+        self.full.is_empty() && self.last.is_empty()
+    }
+
+    /// Empties it: the full batches, and what is to be appended behind them.
+    pub(super) fn take(&mut self) -> (Vec<Batch>, &mut Batch) {
+        (take(&mut self.full), &mut self.last)
+    }
 }
 
 /// What table ids stand for.
@@ -47,7 +75,7 @@ impl Tables {
     }
 
     /// What this table id stands for, if anything.
-    pub(super) fn find(&self, table_id: u64) -> Option<Arc<TableText>> {
-        self.known.get(&table_id).and_then(|known| known.text.clone())
+    pub(super) fn find(&self, table_id: u64) -> Option<&Arc<TableText>> {
+        self.known.get(&table_id).and_then(|known| known.text.as_ref())
     }
 }
