@@ -1,0 +1,71 @@
+//! What a real server writes under SQL drawn at random: every event encodes to the bytes it came from, every
+//! transaction has a start and an end where the grammar says, and is as large as the server says.
+
+use std::fs;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use binlog::{
+    Event, Format, Framed, Framer, Grammar, MAGIC, NextPosition, PayloadOpener, RawEvent, Role, Tracker,
+};
+use e2e::workload;
+use tempfile::TempDir;
+
+#[test]
+fn transactions_of_random_sql() -> Result<()> {
+    let folder = TempDir::new()?;
+    let mut count = 0;
+    for seed in 21..24 {
+        let name = format!("random-{seed}");
+        workload::record(seed, &name, folder.path())?;
+        for entry in fs::read_dir(folder.path().join(&name))? {
+            let path = entry?.path();
+            let log = fs::read(&path)?;
+            if log.starts_with(&MAGIC) {
+                count += check(&log).with_context(|| format!("seed {seed}, {}", path.display()))?;
+            }
+        }
+    }
+    ensure!(count > 250, "only {count} transactions");
+    Ok(())
+}
+
+/// Checks one log, and gives the number of its transactions.
+fn check(log: &[u8]) -> Result<u64> {
+    let (mut framer, mut tracker, mut count) = (Framer::new(), Tracker::new(), 0);
+    let mut rest = &log[MAGIC.len()..];
+    while let Framed::Event(raw) = framer.next(rest)? {
+        let position = (log.len() - rest.len()) as u64;
+        let format = framer.format().context("no format")?;
+        check_event(&raw, format).with_context(|| format!("at {position}"))?;
+        let tracked = tracker.track(position, &raw, format).with_context(|| format!("at {position}"))?;
+        if let Some(outline) = tracked.ended {
+            let said = outline.stamps.and_then(|stamps| stamps.transaction_size);
+            ensure!(said == Some(outline.size), "{outline:?}");
+            count += 1;
+        }
+        rest = &rest[raw.bytes().len()..];
+    }
+    ensure!(rest.is_empty() && tracker.open().is_none(), "{} bytes, {:?}", rest.len(), tracker.open());
+    Ok(count)
+}
+
+fn check_event(raw: &RawEvent<'_>, format: &Format) -> Result<()> {
+    raw.verify()?;
+    let (event, mut again) = (raw.decode(format)?, Vec::new());
+    let next = NextPosition::Is(raw.header().next_position);
+    // Inside a payload, events have no checksum.
+    let inner = format.inside_payload();
+    let format_written = if raw.checksum_stored().is_some() { format } else { &inner };
+    event.write(raw.header().origin(), next, format_written, &mut again)?;
+    ensure!(again == raw.bytes(), "{event:?}");
+    if let Event::TransactionPayload(payload) = event {
+        let (mut opener, mut grammar) = (PayloadOpener::new(), Grammar::inside_payload());
+        let mut events = opener.open(&payload)?;
+        while let Some(raw) = events.next_event()? {
+            check_event(&raw, &inner)?;
+            grammar.step(Role::of(&raw, &inner)?).map_err(|fault| anyhow!("inside: {fault}"))?;
+        }
+        ensure!(!grammar.is_open(), "the payload has no commit");
+    }
+    Ok(())
+}
