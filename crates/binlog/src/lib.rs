@@ -66,7 +66,7 @@
 //! | `zlib` | compressed events and columns stay closed (MariaDB) | yes |
 //! | `ciphers` | encrypted logs stay closed | yes |
 //! | `charsets` | texts of nine East Asian character sets stay bytes | yes |
-//! | `serde` | no `Serialize` for events, values, outlines | no |
+//! | `serde` | no `Serialize` for events and outlines (row values have none) | no |
 //!
 //! Serialized, names and statements are strings where they are UTF-8, and `{"base64": "…"}` where they are not, as
 //! all other bytes are; GTIDs, sets of them and XIDs look as the server shows them; the session variables of a
