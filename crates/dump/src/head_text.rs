@@ -1,6 +1,6 @@
 //! Header lines, and the text of events that depends on nothing else: worked out by any thread.
 
-use binlog::events::{LogicalClock, Query, StatusVar, TableMap};
+use binlog::events::{CommitStamps, LogicalClock, Query, StatusVar, TableMap};
 use binlog::{ChecksumAlgorithm, Event, EventType, Format, Header, Table};
 
 use crate::event_text::{self, GtidText, QueryNumbers, VERSION_UNKNOWN, put};
@@ -107,7 +107,7 @@ impl<'s> HeadText<'s> {
             gtid: gtid.as_bytes(),
             may_have_statements: flags & 1 != 0,
             clock: clock.unwrap_or(LogicalClock { last_committed: 0, sequence_number: 0 }),
-            stamps: stamps.unwrap_or_default(),
+            stamps: stamps.unwrap_or(STAMPS_ABSENT),
         };
         if !self.settings.short_form {
             text.put_line(out);
@@ -144,6 +144,17 @@ impl GeneratedKeys {
         }
     }
 }
+
+/// What stands for the stamps of servers before 8.0.1, which wrote none: zeros, where a stamp without versions, as
+/// 8.0.1 to 8.0.13 wrote them, has unknown ones.
+const STAMPS_ABSENT: CommitStamps = CommitStamps {
+    immediate_commit_us: 0,
+    original_commit_us: 0,
+    transaction_size: None,
+    immediate_server_version: Some(0),
+    original_server_version: Some(0),
+    commit_group_ticket: None,
+};
 
 fn put_query(out: &mut Vec<u8>, query: &Query<'_>, event_type: EventType) {
     let xid = query.status.iter().map_while(Result::ok).find_map(|variable| match variable {

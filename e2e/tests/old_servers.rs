@@ -1,0 +1,91 @@
+//! Logs as older servers wrote them: a sample, its GTID events cut down to what each version knew.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use binlog::{Checksum, Event, Framed, Framer, MAGIC, NextPosition, RawEvent};
+use e2e::compare::{LOGS, Run};
+use e2e::identity;
+use e2e::logs::Logs;
+use tempfile::TempDir;
+
+/// What a version's GTID events say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Knows {
+    /// 5.6: the identifier.
+    Identifier,
+    /// 5.7: also the logical clock.
+    Clock,
+    /// 8.0.1: also when the transaction committed.
+    Times,
+    /// 8.0.2: also how large it is.
+    Size,
+}
+
+const VERSIONS: [(&str, Knows); 4] = [
+    ("5.6.51-log", Knows::Identifier),
+    ("5.7.44-log", Knows::Clock),
+    ("8.0.1-dmr", Knows::Times),
+    ("8.0.11", Knows::Size),
+];
+
+#[test]
+fn what_old_servers_left_out_is_told_as_mysqlbinlog_tells_it() -> Result<()> {
+    let folder = TempDir::new()?;
+    let mut runs = Vec::new();
+    for (number, (version, knows)) in VERSIONS.iter().enumerate() {
+        for sample in ["savepoints", "anonymous", "statements"] {
+            let samples = Logs::samples()?.folder;
+            let bytes = fs::read(samples.join(format!("{sample}.binlog")))?;
+            let name = format!("{sample}-{number}.binlog");
+            fs::write(folder.path().join(&name), older(&bytes, version, *knows)?)?;
+            for options in
+                [&[][..], &["-vv", "--base64-output=decode-rows"], &["--hexdump"], &["--short-form"]]
+            {
+                let log = format!("{LOGS}/{name}");
+                runs.push(Run::new(options.iter().map(|option| (*option).to_owned()).chain([log])));
+            }
+        }
+    }
+    identity::check_all("old servers", &Logs::read(folder.path())?, &runs)
+}
+
+/// The same log, as a server of this version could have written it.
+fn older(log: &[u8], version: &str, knows: Knows) -> Result<Vec<u8>> {
+    let (mut framer, mut rest, mut out) = (Framer::new(), &log[MAGIC.len()..], MAGIC.to_vec());
+    while let Framed::Event(raw) = framer.next(rest)? {
+        rest = &rest[raw.bytes().len()..];
+        let format = framer.format().context("no format")?.clone();
+        let next = NextPosition::Behind(out.len() as u64);
+        let mut event = raw.decode(&format)?;
+        let mut server_version = [0; 50];
+        server_version[..version.len()].copy_from_slice(version.as_bytes());
+        match &mut event {
+            Event::FormatDescription(description) => description.server_version = &server_version,
+            Event::Gtid(gtid) | Event::AnonymousGtid(gtid) => {
+                if knows == Knows::Identifier {
+                    gtid.clock = None;
+                }
+                match (&mut gtid.stamps, knows) {
+                    (stamps, Knows::Identifier | Knows::Clock) => *stamps = None,
+                    (Some(stamps), Knows::Times | Knows::Size) => {
+                        (stamps.immediate_server_version, stamps.original_server_version) = (None, None);
+                        stamps.transaction_size = stamps.transaction_size.filter(|_| knows == Knows::Size);
+                    }
+                    (None, _) => {}
+                }
+            }
+            _ => {
+                move_to(&raw, next, &mut out)?;
+                continue;
+            }
+        }
+        event.write(raw.header().origin(), next, &format, &mut out)?;
+    }
+    Ok(out)
+}
+
+fn move_to(raw: &RawEvent<'_>, next: NextPosition, out: &mut Vec<u8>) -> Result<()> {
+    let checksum: Checksum = raw.checksum();
+    Ok(raw.rewrite(raw.header().origin(), next, checksum, out)?)
+}
