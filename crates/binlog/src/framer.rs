@@ -165,7 +165,7 @@ mod tests {
             server_version: &server_version,
             created: 0,
             header_size: 19,
-            post_header_sizes: &[0; 42],
+            post_header_sizes: if checksum_algorithm.is_some() { &[0; 42] } else { &[0; 27] },
             checksum_algorithm,
         };
         whole(&Event::FormatDescription(description), ChecksumAlgorithm::Off)
@@ -198,9 +198,19 @@ mod tests {
             description(b"5.5.62", None),
             whole(&xid, ChecksumAlgorithm::Off),
         ];
-        let (xid, old) = ((EventType::Xid, 8), (EventType::FormatDescription, 99));
+        let (xid, old) = ((EventType::Xid, 8), (EventType::FormatDescription, 84));
         let new = (EventType::FormatDescription, 100);
         assert_eq!(events(Framer::new(), &log.concat()), Ok(vec![new, xid, new, xid, old, xid]));
+    }
+
+    #[test]
+    fn a_version_too_old_for_the_event_types_is_none() {
+        let mut description = description(b"9.7.4", Some(1));
+        description[19 + 2] = b'\xb9';
+        let (field, found) = ("number of event types", 42 + 1 + 4);
+        let wanted = "40 at most, as servers of this version write no checksums";
+        let error = DecodeError::new(76, Reason::Unexpected { field, found, wanted });
+        assert_eq!(events(Framer::new(), &description), Err((0, error)));
     }
 
     #[test]

@@ -30,8 +30,14 @@ pub struct FormatDescription<'a> {
 const FIXED_SIZE: usize = 2 + SERVER_VERSION_SIZE + 4 + 1;
 const SERVER_VERSION_SIZE: usize = 50;
 
+/// No server that writes no checksums knows as many event types.
+const TYPES_WITHOUT_CHECKSUMS: usize = 40;
+
 /// The first server that writes checksums.
 const CHECKSUMS_SINCE: (u32, u32, u32) = (5, 6, 1);
+
+/// The first MariaDB that writes checksums.
+const MARIADB_CHECKSUMS_SINCE: (u32, u32, u32) = (5, 3, 0);
 
 // size  field
 //    2  binlog_version
@@ -103,6 +109,14 @@ impl<'a> FormatDescription<'a> {
             let offset = HEADER_SIZE + FIXED_SIZE - 1;
             return Err(DecodeError::new(offset, Reason::Unexpected { field, found, wanted: "19" }));
         }
+        let types = self.post_header_sizes.len();
+        if self.checksum_algorithm.is_none() && types > TYPES_WITHOUT_CHECKSUMS {
+            // The version is not what it was: its events would be read with their checksums as part of them.
+            let (field, found) = ("number of event types", types as u64);
+            let wanted = "40 at most, as servers of this version write no checksums";
+            let offset = HEADER_SIZE + FIXED_SIZE;
+            return Err(DecodeError::new(offset, Reason::Unexpected { field, found, wanted }));
+        }
         let checksum = match self.checksum_algorithm {
             Some(0) => ChecksumAlgorithm::Off,
             Some(1) => ChecksumAlgorithm::Crc32,
@@ -117,7 +131,7 @@ impl<'a> FormatDescription<'a> {
             }
         };
         let server_version = self.version().to_vec();
-        let flavour = match server_version.windows(7).any(|part| part.eq_ignore_ascii_case(b"mariadb")) {
+        let flavour = match is_mariadb(&server_version) {
             true => Flavour::MariaDb,
             false => Flavour::MySql,
         };
@@ -157,7 +171,12 @@ fn version_text(padded: &[u8]) -> &[u8] {
 fn has_checksum(server_version: &[u8]) -> bool {
     let mut parts = version_text(server_version).splitn(3, |byte| *byte == b'.').map(leading_number);
     let mut part = || parts.next().unwrap_or(0);
-    (part(), part(), part()) >= CHECKSUMS_SINCE
+    let since = if is_mariadb(server_version) { MARIADB_CHECKSUMS_SINCE } else { CHECKSUMS_SINCE };
+    (part(), part(), part()) >= since
+}
+
+fn is_mariadb(server_version: &[u8]) -> bool {
+    server_version.windows(7).any(|part| part.eq_ignore_ascii_case(b"mariadb"))
 }
 
 fn leading_number(text: &[u8]) -> u32 {

@@ -8,7 +8,9 @@ use binlog::events::{
     RowsFlags, TableMap, TransactionPayload,
 };
 use binlog::gtid::GtidSet;
-use binlog::{ChecksumAlgorithm, Event, EventType, Flags, HEADER_SIZE, InnerEvents, PayloadOpener};
+use binlog::{
+    ChecksumAlgorithm, DecodeError, Event, EventType, Flags, HEADER_SIZE, InnerEvents, PayloadOpener, Reason,
+};
 
 use super::statement::Pile;
 use super::words::TransactionWord;
@@ -21,7 +23,7 @@ use crate::frame::{OpenEnds, put_log_end};
 use crate::head_text::GeneratedKeys;
 use crate::load_files::LoadError;
 use crate::numbers::put_u32;
-use crate::reader::event_size;
+use crate::reader::{ReadError, event_size};
 use crate::rewrite::rewrite;
 use crate::rows_text::Types;
 use crate::session::{SessionStyle, Variables};
@@ -471,7 +473,10 @@ impl Dump<'_, '_> {
         opener: &mut PayloadOpener,
         name: &[u8],
     ) -> Result<(), Halt> {
-        let Ok(mut events) = opener.open(payload) else { return Err(Halt::Failed) };
+        let mut events = match opener.open(payload) {
+            Ok(events) => events,
+            Err(error) => return Err(self.complain_of_payload(&error.error)),
+        };
         while self.inner_chunk(outer, &mut events, name)? {}
         Ok(())
     }
@@ -487,18 +492,17 @@ impl Dump<'_, '_> {
         match events.next_chunk(BATCH_SIZE, &mut chunk) {
             Ok(0) => return Ok(false),
             Ok(_) => {}
-            Err(_) => return Err(Halt::Failed),
+            Err(error) => return Err(self.complain_of_payload(&error.error)),
         }
         let (buffer, bounds) = self.as_outside(&chunk);
         let buffer = Arc::new(buffer);
         let at = u64::from(outer.header.next_position);
         let format = Arc::clone(&self.format);
         for bound in bounds.windows(2) {
-            let Ok(mut inner) = Item::new(&buffer, bound[0]..bound[1], at, &format) else {
-                return Err(Halt::Failed);
-            };
+            let mut inner = Item::new(&buffer, bound[0]..bound[1], at, &format)
+                .map_err(|error| self.complain_of_inner(&error))?;
             inner.header.next_position = outer.header.next_position;
-            let Ok(event) = inner.decode() else { return Err(Halt::Failed) };
+            let event = inner.decode().map_err(|error| self.complain_of_inner(&error))?;
             // What stops the dump elsewhere stops nothing in a payload.
             if self.event(inner, &event, name, PositionCheck::Passed) == Err(Halt::Unwanted) {
                 return Err(Halt::Unwanted);
@@ -506,6 +510,30 @@ impl Dump<'_, '_> {
             self.hand_on_if_full()?;
         }
         Ok(true)
+    }
+
+    fn complain_of_payload(&mut self, error: &DecodeError) -> Halt {
+        match error.reason {
+            Reason::Zstd { message: "the frame is torn" } => {
+                self.talk
+                    .error(&[b"Payload_log_event corrupted: the compressed payload has been truncated."]);
+            }
+            Reason::Zstd { .. } | Reason::Short { .. } => {
+                self.talk.error(&[b"Payload_log_event corrupted: compression stream is corrupted."]);
+            }
+            Reason::Unexpected { field: "event size", found, .. } => {
+                let found = found.to_string();
+                let start = b"Length field of embedded event in Payload_log_event is only ";
+                self.talk.error(&[start, found.as_bytes(), b" bytes, but 19 are required."]);
+            }
+            _ => return self.complain_of_inner(&ReadError::INVALID_EVENT),
+        }
+        Halt::Failed
+    }
+
+    fn complain_of_inner(&mut self, error: &ReadError) -> Halt {
+        self.talk.error(&[b"Error decoding Payload_log_event: ", error.text().as_bytes(), b"."]);
+        Halt::Failed
     }
 
     /// Gives inner events the database and the checksum that they would have outside, and says where each starts.
