@@ -5,9 +5,6 @@ use std::panic::catch_unwind;
 use fuzz::{TARGETS, Target, findings, mutate, samples, seeds};
 use testkit::Dice;
 
-/// Damaged inputs for each target.
-const ROUNDS: u64 = 20_000;
-
 #[test]
 fn nothing_that_was_found_breaks_again() {
     for target in TARGETS {
@@ -26,7 +23,7 @@ fn nothing_breaks_under_fixed_seeds() {
         for (number, seed) in seeds.iter().enumerate() {
             run(target, seed, &format!("seed {number} itself"));
         }
-        for round in 0..ROUNDS {
+        for round in 0..target.rounds {
             let bytes = mutate(&seeds, &mut Dice::new(round));
             run(target, &bytes, &format!("round {round}"));
         }

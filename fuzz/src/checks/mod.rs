@@ -5,8 +5,10 @@ mod events;
 mod framer;
 mod gtid_sets;
 mod json;
+mod lists;
 mod payload;
 mod rows;
+mod text;
 
 use crate::seeds::Sample;
 
@@ -18,17 +20,27 @@ pub struct Target {
     pub check: fn(&[u8]),
     /// Inputs to start from, cut out of a real log.
     pub seeds: fn(&Sample) -> Vec<Vec<u8>>,
+    /// Damaged seeds in the slice that ordinary tests run: as many as take a few seconds.
+    pub rounds: u64,
 }
+
+/// For checks of one part.
+const MANY: u64 = 20_000;
+
+/// For checks that take whole logs.
+const FEW: u64 = 1_500;
 
 /// All of them.
 pub const TARGETS: &[Target] = &[
-    Target { name: "framer", check: framer::check, seeds: framer::seeds },
-    Target { name: "events", check: events::check, seeds: events::seeds },
-    Target { name: "rows", check: rows::check, seeds: rows::seeds },
-    Target { name: "json", check: json::check, seeds: json::seeds },
-    Target { name: "payload", check: payload::check, seeds: payload::seeds },
-    Target { name: "gtid_sets", check: gtid_sets::check, seeds: gtid_sets::seeds },
-    Target { name: "encryption", check: encryption::check, seeds: encryption::seeds },
+    Target { name: "framer", check: framer::check, seeds: framer::seeds, rounds: MANY },
+    Target { name: "events", check: events::check, seeds: events::seeds, rounds: MANY },
+    Target { name: "rows", check: rows::check, seeds: rows::seeds, rounds: MANY },
+    Target { name: "json", check: json::check, seeds: json::seeds, rounds: MANY },
+    Target { name: "payload", check: payload::check, seeds: payload::seeds, rounds: MANY },
+    Target { name: "gtid_sets", check: gtid_sets::check, seeds: gtid_sets::seeds, rounds: MANY },
+    Target { name: "encryption", check: encryption::check, seeds: encryption::seeds, rounds: MANY },
+    Target { name: "lists", check: lists::check, seeds: lists::seeds, rounds: FEW },
+    Target { name: "text", check: text::check, seeds: text::seeds, rounds: FEW },
 ];
 
 impl Target {
