@@ -1,16 +1,19 @@
 //! What is to be printed, in order, with the heavy parts still to be worked out: by any thread, in any order.
 
+use std::collections::HashMap;
+use std::io;
 use std::mem::replace;
 use std::ops::Range;
 use std::sync::Arc;
 
 use binlog::events::Rows;
-use binlog::{Checksum, Event, Format, RawEvent};
+use binlog::{Checksum, Cursor, Event, Format, RawEvent};
 
 use crate::base64::{LINE_BYTES, put_lines};
 use crate::head_text::{GeneratedKeys, Head, HeadText};
 use crate::pipeline::Spare;
 use crate::rows_text::{TableText, put_rows};
+use crate::spool::{Away, Spool};
 
 /// Lines of base64 that are made between two looks at how much there is.
 const LINES_AT_ONCE: usize = 8192;
@@ -23,11 +26,19 @@ const LINES_AT_ONCE: usize = 8192;
 pub(crate) struct Batch {
     text: Vec<u8>,
     steps: Vec<Step>,
-    buffers: Vec<Arc<Vec<u8>>>,
+    /// The steps, if they are not here.
+    steps_away: Option<Away>,
+    buffers: Vec<Buffer>,
     formats: Vec<Arc<Format>>,
     tables: Vec<Arc<TableText>>,
     /// What the steps hold, in bytes.
     size: usize,
+}
+
+/// The bytes of some events.
+enum Buffer {
+    Here(Arc<Vec<u8>>),
+    Away(Away),
 }
 
 /// Work, and the text in front of it, which starts where the step before ends.
@@ -56,6 +67,49 @@ enum Work {
 struct Decoding {
     checksum: Checksum,
     format: u32,
+}
+
+/// Buffers that are in a temporary file, by where they are in memory, too.
+pub(crate) type PutAway = HashMap<*const Vec<u8>, (Arc<Vec<u8>>, Away)>;
+
+impl Step {
+    const STORED_SIZE: usize = 24;
+
+    // size  field
+    //    4  buffer
+    //    4  start
+    //    4  end
+    //    4  1 as base64, 2 as rows, 3 as rows of an unknown table; 256 more with a checksum
+    //    4  format
+    //    4  table
+    /// Appends it. Heads are written as they come, so they never wait for a statement's end, and no text does.
+    fn store(&self, out: &mut Vec<u8>) {
+        let (kind, format, table) = match self.work {
+            Work::Base64 | Work::Head { .. } => (1, 0, 0),
+            Work::Rows { decoding, table } => {
+                let checksum = if decoding.checksum == Checksum::Crc32 { 256 } else { 0 };
+                let kind = if table.is_some() { 2 } else { 3 };
+                (kind + checksum, decoding.format, table.unwrap_or_default())
+            }
+        };
+        for field in [self.event.buffer, self.event.start, self.event.end, kind, format, table] {
+            out.extend_from_slice(&field.to_le_bytes());
+        }
+    }
+
+    fn restore(bytes: &[u8; Self::STORED_SIZE]) -> Option<Self> {
+        let mut cursor = Cursor::new(bytes);
+        let mut field = || cursor.u32().ok();
+        let event = Slice { buffer: field()?, start: field()?, end: field()? };
+        let (kind, format, table) = (field()?, field()?, field()?);
+        let checksum = if kind & 256 == 0 { Checksum::Absent } else { Checksum::Crc32 };
+        let work = match kind & 255 {
+            1 => Work::Base64,
+            2 => Work::Rows { decoding: Decoding { checksum, format }, table: Some(table) },
+            _ => Work::Rows { decoding: Decoding { checksum, format }, table: None },
+        };
+        Some(Self { text_end: 0, event, work })
+    }
 }
 
 /// One event, and what it takes to decode it.
@@ -103,7 +157,9 @@ impl Batch {
         self.size += other.size;
         for mut step in other.steps.drain(..) {
             step.text_end += text_start;
-            step.event.buffer = number_of(&mut self.buffers, &other.buffers[step.event.buffer as usize]);
+            if let Buffer::Here(buffer) = &other.buffers[step.event.buffer as usize] {
+                step.event.buffer = buffer_number(&mut self.buffers, buffer);
+            }
             match &mut step.work {
                 Work::Base64 => {}
                 Work::Head { decoding, .. } => {
@@ -119,7 +175,7 @@ impl Batch {
             self.steps.push(step);
         }
         other.size = 0;
-        keep_last(&mut other.buffers);
+        other.buffers.drain(..other.buffers.len().saturating_sub(1));
         keep_last(&mut other.formats);
         keep_last(&mut other.tables);
     }
@@ -132,7 +188,7 @@ impl Batch {
         let range = &event.range;
         self.size += range.len() + size_of::<Step>();
         let event = Slice {
-            buffer: number_of(&mut self.buffers, event.buffer),
+            buffer: buffer_number(&mut self.buffers, event.buffer),
             start: range.start as u32,
             end: range.end as u32,
         };
@@ -141,7 +197,44 @@ impl Batch {
 
     /// Is nothing in it?
     pub(crate) fn is_empty(&self) -> bool {
-        self.text.is_empty() && self.steps.is_empty()
+        self.text.is_empty() && self.steps.is_empty() && self.steps_away.is_none()
+    }
+
+    /// Puts steps and events into a temporary file. `known` has what is there already, by where it was in memory; it
+    /// keeps that memory from being used for anything else.
+    pub(crate) fn put_away(&mut self, spool: &mut Spool, known: &mut PutAway) -> io::Result<()> {
+        for held in &mut self.buffers {
+            let Buffer::Here(buffer) = held else { continue };
+            let away = match known.get(&Arc::as_ptr(buffer)) {
+                Some((_, away)) => away.clone(),
+                None => {
+                    let away = spool.put(buffer)?;
+                    known.insert(Arc::as_ptr(buffer), (Arc::clone(buffer), away.clone()));
+                    away
+                }
+            };
+            *held = Buffer::Away(away);
+        }
+        let mut bytes = Vec::with_capacity(self.steps.len() * Step::STORED_SIZE);
+        for step in &self.steps {
+            step.store(&mut bytes);
+        }
+        self.steps_away = Some(spool.put(&bytes)?);
+        self.steps = Vec::new();
+        Ok(())
+    }
+
+    fn bring_back(&mut self) -> io::Result<()> {
+        for held in &mut self.buffers {
+            if let Buffer::Away(away) = held {
+                *held = Buffer::Here(Arc::new(away.read()?));
+            }
+        }
+        if let Some(away) = self.steps_away.take() {
+            let bytes = away.read()?;
+            self.steps.extend(bytes.as_chunks().0.iter().filter_map(Step::restore));
+        }
+        Ok(())
     }
 
     /// How much it holds, in bytes.
@@ -150,13 +243,14 @@ impl Batch {
     }
 
     /// Works it out, and hands on the text in parts of about `part_size` bytes.
-    pub(crate) fn write<E>(
-        self,
+    pub(crate) fn write<E: From<io::Error>>(
+        mut self,
         heads: &mut HeadText<'_>,
         spare: &Spare,
         part_size: usize,
         mut hand_on: impl FnMut(Vec<u8>) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.bring_back()?;
         if self.steps.is_empty() {
             return hand_on(self.text);
         }
@@ -169,8 +263,8 @@ impl Batch {
         for step in &self.steps {
             out.extend_from_slice(&self.text[start..step.text_end]);
             start = step.text_end;
-            let event =
-                &self.buffers[step.event.buffer as usize][step.event.start as usize..step.event.end as usize];
+            let Buffer::Here(buffer) = &self.buffers[step.event.buffer as usize] else { continue };
+            let event = &buffer[step.event.start as usize..step.event.end as usize];
             match step.work {
                 Work::Base64 => {
                     // Whole lines at a time: one event can be a gigabyte.
@@ -223,6 +317,18 @@ fn rows_of<'e, 'a>(event: &'e Event<'a>) -> Option<&'e Rows<'a>> {
     }
 }
 
+/// As [`number_of`].
+fn buffer_number(held: &mut Vec<Buffer>, one: &Arc<Vec<u8>>) -> u32 {
+    let is_same = |other: &Buffer| matches!(other, Buffer::Here(other) if Arc::ptr_eq(other, one));
+    match held.iter().rposition(is_same) {
+        Some(number) => number as u32,
+        None => {
+            held.push(Buffer::Here(Arc::clone(one)));
+            held.len() as u32 - 1
+        }
+    }
+}
+
 /// Its number among what is held; it is most often the last.
 fn number_of<T>(held: &mut Vec<Arc<T>>, one: &Arc<T>) -> u32 {
     match held.iter().rposition(|other| Arc::ptr_eq(other, one)) {
@@ -237,4 +343,91 @@ fn number_of<T>(held: &mut Vec<Arc<T>>, one: &Arc<T>) -> u32 {
 /// What is used again next, most often.
 fn keep_last<T>(held: &mut Vec<Arc<T>>) {
     held.drain(..held.len().saturating_sub(1));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use binlog::events::TableMap;
+    use binlog::{Checksum, ChecksumAlgorithm, Flavour, Format, Table};
+    use jiff::tz::TimeZone;
+
+    use super::{Batch, PutAway, Source};
+    use crate::head_text::HeadText;
+    use crate::options::Values;
+    use crate::pipeline::Spare;
+    use crate::rows_text::{TableText, Types};
+    use crate::settings::{Heeded, Settings};
+    use crate::spool::Spool;
+    use crate::talk::Talk;
+
+    /// A Write_rows event of table 71: one row of one TINYINT.
+    fn event(value: u8) -> Vec<u8> {
+        let header = [0, 0, 0, 0, 30, 1, 0, 0, 0, 33, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let body = [71, 0, 0, 0, 0, 0, 1, 0, 2, 0, 1, 1, 0, value];
+        [&header[..], &body].concat()
+    }
+
+    fn batch(buffer: &Arc<Vec<u8>>) -> Batch {
+        let format = Arc::new(Format {
+            server_version: b"9.7.4".to_vec(),
+            post_header_sizes: vec![10; 42],
+            checksum: ChecksumAlgorithm::Off,
+            flavour: Flavour::MySql,
+        });
+        let map = TableMap {
+            table_id: 71,
+            flags: 1,
+            database: b"d",
+            table: b"t",
+            column_types: &[1],
+            metadata: &[],
+            nullable: &[1],
+            optional: &[],
+        };
+        let table = Arc::new(TableText::new(&Table::new(&map).unwrap(), Types::Hidden));
+        let mut batch = Batch::default();
+        for start in (0..buffer.len()).step_by(event(0).len()) {
+            let range = start..start + event(0).len();
+            let source = Source { buffer, range, checksum: Checksum::Absent, format: &format };
+            batch.base64(&source);
+            batch.rows(&source, Some(&table));
+            batch.rows(&source, None);
+        }
+        batch
+    }
+
+    fn text(batch: Batch) -> String {
+        let mut said = Vec::new();
+        let mut talk = Talk::new(&mut said, b"test");
+        let mut never = |_: &mut Talk<'_>| {};
+        let heeded = Heeded::new(TimeZone::UTC, &mut never);
+        let settings = Settings::new(&Values::new(&[]), heeded, &mut talk);
+        let mut out = Vec::new();
+        let settings = settings.unwrap_or_else(|_| panic!("no option is wrong"));
+        let written = batch.write(&mut HeadText::new(&settings), &Spare::default(), 10, |part| {
+            out.extend_from_slice(&part);
+            Ok::<(), io::Error>(())
+        });
+        written.unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_was_put_away_is_written_the_same() {
+        let buffer = Arc::new([event(1), event(2), event(3)].concat());
+        let wanted = text(batch(&buffer));
+        assert!(wanted.contains("### INSERT INTO `d`.`t`\n### SET\n###   @1=3\n"), "{wanted}");
+        let mut away = batch(&buffer);
+        let (mut spool, mut known) = (Spool::default(), PutAway::new());
+        away.put_away(&mut spool, &mut known).unwrap();
+        let mut again = batch(&buffer);
+        again.put_away(&mut spool, &mut known).unwrap();
+        assert_eq!(known.len(), 1);
+        drop((spool, known, buffer));
+        assert_eq!(text(away), wanted);
+        assert_eq!(text(again), wanted);
+    }
 }

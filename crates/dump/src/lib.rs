@@ -28,6 +28,7 @@ mod rewrite;
 pub mod rows_text;
 mod session;
 mod settings;
+mod spool;
 pub mod table_metadata;
 mod talk;
 mod value_text;

@@ -401,7 +401,11 @@ impl Dump<'_, '_> {
         }
         self.statement.is_open = true;
         self.flush_head();
-        if is_end { self.end_statement() } else { Ok(()) }
+        if is_end {
+            return self.end_statement();
+        }
+        self.statement.bound();
+        Ok(())
     }
 
     fn complain_of_format(&mut self, event_type: EventType) -> Halt {
@@ -437,7 +441,7 @@ impl Dump<'_, '_> {
             end_statement(self.batch.text());
         }
         self.put_pile(&mut statement.rows)?;
-        statement.is_open = false;
+        statement.end();
         self.statement = statement;
         Ok(())
     }

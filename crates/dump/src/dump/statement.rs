@@ -8,8 +8,9 @@ use binlog::Table;
 use binlog::events::TableMap;
 
 use super::BATCH_SIZE;
-use crate::batch::Batch;
+use crate::batch::{Batch, PutAway};
 use crate::rows_text::{TableText, Types};
+use crate::spool::Spool;
 
 /// What is printed at the end of a statement.
 #[derive(Default)]
@@ -20,6 +21,7 @@ pub(super) struct Statement {
     pub(super) rows: Pile,
     /// A part of it would be lost if nothing followed.
     pub(super) is_open: bool,
+    spool: Spool,
 }
 
 /// Work that waits, in batches of a size that is right for handing on: a statement may hold any number of events.
@@ -27,6 +29,35 @@ pub(super) struct Statement {
 pub(super) struct Pile {
     full: Vec<Batch>,
     last: Batch,
+    /// How many of the full ones are in a temporary file.
+    away: usize,
+}
+
+/// Bytes of one statement's events that stay in memory; more go into a temporary file.
+const HELD_MAX: usize = 32 << 20;
+
+impl Statement {
+    /// Makes it ready for the next one.
+    pub(super) fn end(&mut self) {
+        self.is_open = false;
+        self.spool = Spool::default();
+    }
+
+    /// Keeps what is held in memory within bounds. Where no file can be written, memory must do.
+    pub(super) fn bound(&mut self) {
+        if self.body.held().max(self.rows.held()) < HELD_MAX {
+            return;
+        }
+        let mut known = PutAway::new();
+        for pile in [&mut self.body, &mut self.rows] {
+            for batch in &mut pile.full[pile.away..] {
+                if batch.put_away(&mut self.spool, &mut known).is_err() {
+                    return;
+                }
+                pile.away += 1;
+            }
+        }
+    }
 }
 
 impl Pile {
@@ -38,6 +69,10 @@ impl Pile {
         &mut self.last
     }
 
+    fn held(&self) -> usize {
+        (self.full.len() - self.away) * BATCH_SIZE
+    }
+
     /// Is nothing in it?
     pub(super) fn is_empty(&self) -> bool {
         self.full.is_empty() && self.last.is_empty()
@@ -45,6 +80,7 @@ impl Pile {
 
     /// Empties it: the full batches, and what is to be appended behind them.
     pub(super) fn take(&mut self) -> (Vec<Batch>, &mut Batch) {
+        self.away = 0;
         (take(&mut self.full), &mut self.last)
     }
 }
