@@ -21,6 +21,7 @@ pub mod mysqlbinlog;
 pub mod numbers;
 mod options;
 mod ours;
+mod paint;
 mod pipeline;
 mod quote;
 mod reader;

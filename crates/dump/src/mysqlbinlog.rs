@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,7 +13,8 @@ use crate::local_time::local_zone;
 use crate::options::files::{Choice, Loaded, Surroundings};
 use crate::options::table::{MYSQLBINLOG, OURS, Spec, Which};
 use crate::options::{Exit, Parser, Values, files, help};
-use crate::ours;
+use crate::ours::{self, Terminal};
+use crate::paint::Painter;
 use crate::pipeline::{self, Ended};
 use crate::settings::{Heeded, Remote, Settings, Show};
 use crate::talk::Talk;
@@ -46,15 +47,25 @@ pub fn run_here(dialect: Dialect, args: impl IntoIterator<Item = OsString>) -> i
     // Past the line buffer of standard output: text comes in large parts.
     let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let streams = Streams { input: &mut io::stdin(), output: &mut output, error: &mut io::stderr() };
-    Ok(run(dialect, args, streams))
+    let terminal = if io::stdout().is_terminal() { Terminal::Yes } else { Terminal::No };
+    Ok(run_on(terminal, dialect, args, streams))
 }
 
 /// Runs with the arguments of a command line, the program's name first, and returns the exit code.
 pub fn run(dialect: Dialect, args: impl IntoIterator<Item = OsString>, streams: Streams<'_>) -> u8 {
+    run_on(Terminal::No, dialect, args, streams)
+}
+
+fn run_on(
+    terminal: Terminal,
+    dialect: Dialect,
+    args: impl IntoIterator<Item = OsString>,
+    streams: Streams<'_>,
+) -> u8 {
     let args: Vec<Vec<u8>> = args.into_iter().map(OsStringExt::into_vec).collect();
     let (program, words) = args.split_first().map_or((&[][..], &[][..]), |(program, words)| (program, words));
     let talk = Talk::new(streams.error, program);
-    match run_checked(dialect, words, streams.input, streams.output, talk) {
+    match run_checked(dialect, words, streams.input, (streams.output, terminal), talk) {
         Ok(()) => 0,
         Err(Exit(code)) => code,
     }
@@ -64,7 +75,7 @@ fn run_checked(
     dialect: Dialect,
     words: &[Vec<u8>],
     input: &mut (dyn Read + Send),
-    output: &mut (dyn Write + Send),
+    (output, terminal): (&mut (dyn Write + Send), Terminal),
     mut talk: Talk<'_>,
 ) -> Result<(), Exit> {
     let specs: Vec<&'static Spec> = match dialect {
@@ -117,8 +128,16 @@ fn run_checked(
     let form = ours::form(&values, &mut talk)?;
     let settings = Settings::new(&values, heeded, &mut talk)?;
     ours::check(form, &settings, &mut talk)?;
-    let output = match &mut file {
-        Some(file) => file,
+    let (output, terminal): (&mut (dyn Write + Send), _) = match &mut file {
+        Some(file) => (file, Terminal::No),
+        None => (output, terminal),
+    };
+    let mut painter;
+    let output = match ours::style(form, settings.color, terminal) {
+        Some(style) => {
+            painter = Painter::new(style, output);
+            &mut painter
+        }
         None => output,
     };
     match form {

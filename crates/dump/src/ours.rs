@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::list::{Damage, Form, ListError, ListSettings, Range, ServerId, Source, list};
 use crate::options::table::Which;
 use crate::options::{Exit, Values};
+use crate::paint::Style;
 use crate::settings::Settings;
 use crate::talk::Talk;
 
@@ -49,6 +50,40 @@ pub(crate) fn check(form: Option<Form>, settings: &Settings, talk: &mut Talk<'_>
         }
         None => Ok(()),
     }
+}
+
+/// Does the output go to a terminal?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Terminal {
+    Yes,
+    No,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Color {
+    /// On a terminal, unless the environment has `NO_COLOR`.
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+/// How to paint the output, if at all.
+pub(crate) fn style(form: Option<Form>, color: Color, terminal: Terminal) -> Option<Style> {
+    let no_color = || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let wanted = match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => terminal == Terminal::Yes && !no_color(),
+    };
+    wanted.then_some(match form {
+        None => Style::Text,
+        // The columns that say what it is: type of event; GTID and what became of it.
+        Some(Form::Events) => Style::Table(&[2]),
+        Some(Form::Transactions) => Style::Table(&[0, 5]),
+        Some(Form::Json | Form::TransactionsJson) => Style::Json,
+    })
 }
 
 /// Lists the logs.

@@ -14,6 +14,7 @@ use crate::list::{Condition, TablePattern};
 use crate::options::choice::choose;
 use crate::options::table::{Spec, Which};
 use crate::options::{Exit, Heed, Value, Values, datetime, gtids};
+use crate::ours::Color;
 use crate::talk::Talk;
 
 /// Which events become BINLOG statements.
@@ -38,6 +39,7 @@ const BASE64_WORDS: [&str; 4] = ["NEVER", "AUTO", "UNSPEC", "DECODE-ROWS"];
 const REMOTE_WORDS: [&str; 2] = ["BINLOG-DUMP-NON-GTIDS", "BINLOG-DUMP-GTIDS"];
 const PROTOCOL_WORDS: [&str; 4] = ["TCP", "SOCKET", "PIPE", "MEMORY"];
 const SSL_MODE_WORDS: [&str; 5] = ["DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"];
+const COLOR_WORDS: [&str; 3] = ["AUTO", "ALWAYS", "NEVER"];
 const FIPS_WORDS: [&str; 3] = ["OFF", "ON", "STRICT"];
 
 /// What is worked out while options are read, beside their plain values.
@@ -59,6 +61,7 @@ pub(crate) struct Heeded<'a> {
     pub(crate) show: Option<Show>,
     pub(crate) tables: Vec<TablePattern>,
     pub(crate) conditions: Vec<Condition>,
+    pub(crate) color: Color,
     zone: TimeZone,
 }
 
@@ -84,6 +87,7 @@ impl<'a> Heeded<'a> {
             show: None,
             tables: Vec::new(),
             conditions: Vec::new(),
+            color: Color::Auto,
             zone,
         }
     }
@@ -169,6 +173,13 @@ impl Heed for Heeded<'_> {
             Which::Password if argument.is_none() => (self.ask_password)(talk),
             Which::StopNever => values.set(Which::ToLastLog, Value::Switch(true)),
             Which::Table => self.tables.push(TablePattern::new(text)),
+            Which::Color => {
+                self.color = match choose(text, spec.name, &COLOR_WORDS, talk)? {
+                    0 => Color::Auto,
+                    1 => Color::Always,
+                    _ => Color::Never,
+                };
+            }
             Which::Where => self.conditions.push(condition(text, talk)?),
             _ => {}
         }
@@ -262,6 +273,8 @@ pub(crate) struct Settings {
     pub(crate) tables: Vec<TablePattern>,
     /// What rows must be like.
     pub(crate) conditions: Vec<Condition>,
+    /// When to use colour.
+    pub(crate) color: Color,
     /// Keys of encrypted logs.
     pub(crate) keyring: Option<Keyring>,
 }
@@ -309,6 +322,7 @@ impl Settings {
             force_read: values.switch(Which::ForceRead),
             tables: heeded.tables,
             conditions: heeded.conditions,
+            color: heeded.color,
             keyring: keyring(values, talk)?,
         })
     }

@@ -1,0 +1,188 @@
+//! Colour, for people: the same text with what matters set off. Whoever takes the colour away has the text as it was.
+
+use std::io::{self, Write};
+
+/// What the text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// mysqlbinlog's: comments, rows.
+    Text,
+    /// A table with tabs between columns: its head, and these columns, from 0.
+    Table(&'static [usize]),
+    /// Lines of JSON: names, and strings.
+    Json,
+}
+
+const PLAIN: &[u8] = b"\x1b[0m";
+const BOLD: &[u8] = b"\x1b[1m";
+const DIM: &[u8] = b"\x1b[2m";
+const GREEN: &[u8] = b"\x1b[32m";
+const CYAN: &[u8] = b"\x1b[36m";
+
+/// Writes text on with colour. Text may come in pieces of any size.
+pub(crate) struct Painter<'o> {
+    out: &'o mut (dyn Write + Send),
+    brush: Brush,
+    /// The colour that is on.
+    colour: Option<&'static [u8]>,
+    painted: Vec<u8>,
+}
+
+/// Where in the text we are.
+enum Brush {
+    Text { in_line: Vec<u8> },
+    Table { columns: &'static [usize], column: usize, in_head: bool },
+    Json(Json),
+}
+
+/// Where in JSON we are.
+#[derive(Default)]
+struct Json {
+    /// Of the arrays and objects around: is it an object?
+    open: Vec<bool>,
+    in_string: bool,
+    is_escaped: bool,
+    /// Is a string a name here?
+    at_name: bool,
+}
+
+impl<'o> Painter<'o> {
+    /// At the start of the text.
+    pub(crate) fn new(style: Style, out: &'o mut (dyn Write + Send)) -> Self {
+        let brush = match style {
+            Style::Text => Brush::Text { in_line: Vec::new() },
+            Style::Table(columns) => Brush::Table { columns, column: 0, in_head: true },
+            Style::Json => Brush::Json(Json::default()),
+        };
+        Self { out, brush, colour: None, painted: Vec::new() }
+    }
+
+    fn paint(&mut self, byte: u8) {
+        let (before, behind) = self.brush.colours(byte);
+        self.switch(before);
+        self.painted.push(byte);
+        self.switch(behind);
+    }
+
+    fn switch(&mut self, colour: Option<&'static [u8]>) {
+        if self.colour != colour {
+            if self.colour.is_some() {
+                self.painted.extend_from_slice(PLAIN);
+            }
+            self.painted.extend_from_slice(colour.unwrap_or_default());
+            self.colour = colour;
+        }
+    }
+}
+
+impl Write for Painter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.painted.clear();
+        bytes.iter().for_each(|byte| self.paint(*byte));
+        self.out.write_all(&self.painted)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl Brush {
+    /// The colour of a byte, and the one to leave on behind it.
+    fn colours(&mut self, byte: u8) -> (Option<&'static [u8]>, Option<&'static [u8]>) {
+        let (colour, ends) = match self {
+            Self::Text { in_line } => (text_colour(in_line, byte), byte == b'\n'),
+            Self::Table { columns, column, in_head } => {
+                let colour = match byte {
+                    b'\t' | b'\n' => None,
+                    _ if *in_head => Some(BOLD),
+                    _ => columns.contains(column).then_some(CYAN),
+                };
+                match byte {
+                    b'\t' => *column += 1,
+                    b'\n' => (*column, *in_head) = (0, false),
+                    _ => {}
+                }
+                (colour, byte == b'\n')
+            }
+            Self::Json(json) => (json.colour(byte), byte == b'\n'),
+        };
+        let colour = if byte == b'\n' { None } else { colour };
+        (colour, if ends { None } else { colour })
+    }
+}
+
+/// Rows are green, all other comments dim. What a line is shows in its first three bytes.
+fn text_colour(in_line: &mut Vec<u8>, byte: u8) -> Option<&'static [u8]> {
+    if byte == b'\n' {
+        in_line.clear();
+        return None;
+    }
+    if in_line.len() < 3 {
+        in_line.push(byte);
+    }
+    match in_line.as_slice() {
+        [b'#', b'#', ..] => Some(GREEN),
+        [b'#', ..] => Some(DIM),
+        _ => None,
+    }
+}
+
+impl Json {
+    fn colour(&mut self, byte: u8) -> Option<&'static [u8]> {
+        let string = if self.at_name { Some(CYAN) } else { Some(GREEN) };
+        if self.in_string {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' => self.is_escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return string;
+        }
+        match byte {
+            b'"' => {
+                self.in_string = true;
+                return string;
+            }
+            b'{' | b'[' => {
+                self.open.push(byte == b'{');
+                self.at_name = byte == b'{';
+            }
+            b'}' | b']' => {
+                self.open.pop();
+                self.at_name = false;
+            }
+            b',' => self.at_name = self.open.last() == Some(&true),
+            b':' => self.at_name = false,
+            _ => {}
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::{Painter, Style};
+
+    #[test]
+    fn what_matters_is_set_off() {
+        check(Style::Table(&[1]), "A\tB\nx\ty\tz\n", "<1>A<0>\t<1>B<0>\nx\t<36>y<0>\tz\n");
+        check(Style::Json, r#"{"a":["b\"",1],"c":{}}"#, r#"{<36>"a"<0>:[<32>"b\""<0>,1],<36>"c"<0>:{}}"#);
+        check(Style::Text, "# at 4\n### x\nBEGIN\n#\n", "<2># at 4<0>\n<2>#<0><32>## x<0>\nBEGIN\n<2>#<0>\n");
+    }
+
+    #[track_caller]
+    fn check(style: Style, text: &str, wanted: &str) {
+        for piece in [1, 2, 100] {
+            let mut out = Vec::new();
+            let mut painter = Painter::new(style, &mut out);
+            text.as_bytes().chunks(piece).for_each(|piece| painter.write_all(piece).unwrap());
+            let shown = String::from_utf8(out).unwrap().replace("\x1b[", "<").replace('m', ">");
+            assert_eq!(shown, wanted, "{piece}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Our own options, as a command line has them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+use dump::mysqlbinlog::{Dialect, Streams, run};
+use serde_json::Value;
+
+/// Output, errors and exit code.
+fn dump(args: &str, sample: &str) -> (String, String, u8) {
+    let mut output = Vec::new();
+    let (error, code) = dump_to(&mut output, args, sample);
+    (String::from_utf8_lossy(&output).into_owned(), error, code)
+}
+
+fn dump_to(output: &mut (dyn Write + Send), args: &str, sample: &str) -> (String, u8) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
+    let words = ["dump", "--no-defaults"].into_iter().chain(args.split_whitespace()).map(OsString::from);
+    let mut error = Vec::new();
+    let streams = Streams { input: &mut io::empty(), output, error: &mut error };
+    let code = run(Dialect::Bintide, words.chain([path.into_os_string()]), streams);
+    (String::from_utf8_lossy(&error).into_owned(), code)
+}
+
+fn lines(args: &str, sample: &str) -> Vec<Value> {
+    let (output, error, code) = dump(args, sample);
+    assert_eq!((error.as_str(), code), ("", 0), "{args}");
+    output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// How many lines, and how many rows in them.
+#[track_caller]
+fn check(args: &str, sample: &str, wanted: (usize, usize)) {
+    let lines = lines(&format!("--json {args}"), sample);
+    let rows = lines.iter().filter_map(|line| line["rows"].as_array()).map(Vec::len).sum();
+    assert_eq!((lines.len(), rows), wanted, "{args}");
+}
+
+const NAMED: &str = "types-full-metadata.binlog";
+
+#[test]
+fn tables_and_values_are_chosen() {
+    // Row 3 is inserted, and later changed.
+    let all = lines("--json --table=types.integers", NAMED);
+    assert!(all.iter().all(|line| line["table"] == "integers"));
+    let rows: usize = all.iter().filter_map(|line| line["rows"].as_array()).map(Vec::len).sum();
+    check("--table=types.integers", NAMED, (all.len(), rows));
+    check("--table=t*s.int?gers", NAMED, (all.len(), rows));
+    check("--table=integers", NAMED, (all.len(), rows));
+    check("--table=types.nothing", NAMED, (0, 0));
+    check("--table=integers --where=id=3 --where=tiny=-1", NAMED, (2, 2));
+    check("--table=integers --where=ID=3 --where=tiny=-2", NAMED, (0, 0));
+    let by_name = lines("--json --table=integers --where=id=1", NAMED);
+    let by_number = lines("--json --table=integers --where=@1=1", NAMED);
+    let by_key = lines("--json --table=integers --where=pk=1", NAMED);
+    assert!(!by_name.is_empty());
+    assert_eq!(by_name, by_number);
+    assert_eq!(by_name, by_key);
+    for line in &by_name {
+        for row in line["rows"].as_array().unwrap() {
+            assert!(row["before"]["id"] == 1 || row["after"]["id"] == 1, "{row}");
+        }
+    }
+    let (_, error, code) = dump("--json --where=id=1", "types.binlog");
+    assert!(code == 1 && error.contains("names no columns"), "{error}");
+}
+
+#[test]
+fn transactions_are_chosen() {
+    let sample = "gtids/binlog.000001";
+    let all = lines("--json --transactions", sample);
+    let gtid = all[2]["gtid"].as_str().unwrap().to_owned();
+    let one = lines(&format!("--json --transactions --gtid={gtid}"), sample);
+    assert_eq!(one, [all[2].clone()]);
+    for line in lines(&format!("--json --gtid={gtid}"), sample) {
+        assert_eq!(line["gtid"], gtid.as_str());
+    }
+    let others = lines(&format!("--json --transactions --exclude-gtids={gtid}"), sample);
+    assert_eq!(others.len(), all.len() - 1);
+    let (text, _, code) = dump(&format!("--gtid={gtid}"), sample);
+    let (included, ..) = dump(&format!("--include-gtids={gtid}"), sample);
+    assert_eq!((code, &text), (0, &included));
+    assert_eq!(text.matches("SET @@SESSION.GTID_NEXT= '5").count(), 1);
+    let with_rows = lines("--json --transactions --table=gtids.t", sample);
+    assert!(!with_rows.is_empty() && with_rows.len() < all.len());
+}
+
+#[test]
+fn positions_cut_the_list() {
+    let all = lines("--json", NAMED);
+    let start = all[4]["pos"].as_u64().unwrap();
+    let stop = all[9]["pos"].as_u64().unwrap();
+    assert_eq!(lines(&format!("--json -j {start} --stop-position={stop}"), NAMED), all[4..9]);
+    assert_eq!(lines("--json --offset=7", NAMED), all[7..]);
+    assert_eq!(lines("--json --server-id=77", NAMED), [] as [Value; 0]);
+}
+
+#[test]
+fn text_keeps_to_the_tables() {
+    let (text, error, code) = dump("-v --base64-output=decode-rows --table=types.integers", NAMED);
+    assert_eq!((error.as_str(), code), ("", 0));
+    assert!(text.contains("### INSERT INTO `types`.`integers`"));
+    let tables = text.lines().filter(|line| line.starts_with("### ") && line.contains("`.`"));
+    assert!(tables.into_iter().all(|line| line.ends_with("`types`.`integers`")));
+    assert!(!text.contains("CREATE TABLE"));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    for (args, wanted) in [
+        ("--events --json", "--events is a table of its own"),
+        ("--events --transactions", "--events is a table of its own"),
+        ("--where=id=1", "--where needs"),
+        ("--json --where=id", "is no condition"),
+        ("--json --rewrite-db=a->b", "--rewrite-db changes"),
+        ("--json --require-row-format", "--require-row-format checks"),
+        ("--json --gtid=x", "--gtid"),
+        ("--json --keyring=/nowhere", "keyring"),
+    ] {
+        let (output, error, code) = dump(args, NAMED);
+        assert_eq!((output.as_str(), code), ("", 1), "{args}");
+        assert!(error.contains(wanted), "{args}: {error}");
+    }
+}
+
+#[test]
+fn colour_is_only_colour() {
+    for args in ["--events", "--json", "--transactions", "--json --transactions", "-vv"] {
+        let (plain, ..) = dump(args, NAMED);
+        let (coloured, ..) = dump(&format!("--color=always {args}"), NAMED);
+        assert_ne!(plain, coloured, "{args}");
+        assert_eq!(plain, without_colour(&coloured), "{args}");
+        assert_eq!(plain, dump(&format!("--color=never {args}"), NAMED).0, "{args}");
+    }
+}
+
+fn without_colour(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('m').unwrap().1)
+}
+
+#[test]
+fn encrypted_logs_are_listed() {
+    let keyring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/encrypted/keyring");
+    let listed = lines(&format!("--json --keyring={}", keyring.display()), "encrypted/binlog.000001");
+    assert!(listed.len() > 2);
+    assert_eq!(dump("--json", "encrypted/binlog.000001").2, 1);
+}
+
+/// Takes some bytes, then goes away.
+struct Pager(usize);
+
+impl Write for Pager {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0 == 0 {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        let taken = bytes.len().min(self.0);
+        self.0 -= taken;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    for args in ["--events", "--json", "--transactions", "--json --transactions", "-vv"] {
+        for size in [0, 10, 1000] {
+            let ended = dump_to(&mut Pager(size), args, NAMED);
+            assert_eq!(ended, (String::new(), 0), "{args} {size}");
+        }
+    }
+}
