@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use crate::errno::os_error;
+use crate::list::Form;
 use crate::local_time::local_zone;
 use crate::options::files::{Choice, Loaded, Surroundings};
 use crate::options::table::{MYSQLBINLOG, OURS, Spec, Which};
@@ -132,17 +133,23 @@ fn run_checked(
         Some(file) => (file, Terminal::No),
         None => (output, terminal),
     };
-    let mut painter;
-    let output = match ours::style(form, settings.color, terminal) {
-        Some(style) => {
-            painter = Painter::new(style, output);
-            &mut painter
-        }
-        None => output,
-    };
+    match ours::style(form, settings.color, terminal) {
+        Some(style) => print(form, &settings, &files, input, &mut Painter::new(style, output), talk),
+        None => print(form, &settings, &files, input, output, talk),
+    }
+}
+
+fn print(
+    form: Option<Form>,
+    settings: &Settings,
+    files: &[Vec<u8>],
+    input: &mut (dyn Read + Send),
+    output: &mut (dyn Write + Send),
+    mut talk: Talk<'_>,
+) -> Result<(), Exit> {
     match form {
-        Some(form) => ours::print(form, &settings, &files, output, &mut talk),
-        None => dump(&settings, &files, input, output, talk),
+        Some(form) => ours::print(form, settings, files, output, &mut talk),
+        None => dump(settings, files, input, output, talk),
     }
 }
 
