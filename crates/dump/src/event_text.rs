@@ -335,9 +335,9 @@ pub(crate) fn rows_line(out: &mut Vec<u8>, event_type: EventType, table_id: u64,
 }
 
 /// Behind the header of a compressed transaction.
-pub(crate) fn payload_line(out: &mut Vec<u8>, event: &TransactionPayload<'_>) {
+pub(crate) fn payload_line(out: &mut Vec<u8>, event: &TransactionPayload<'_>, payload_size: u64) {
     out.extend_from_slice(b"\tTransaction_Payload\t\tpayload_size=");
-    put_u64(out, event.payload.len() as u64);
+    put_u64(out, payload_size);
     put(out, &[b"\tcompression_type=", event.compression.name().as_bytes()]);
     out.extend_from_slice(b"\tuncompressed_size=");
     put_u64(out, event.uncompressed_size.unwrap_or(0));

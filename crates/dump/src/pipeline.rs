@@ -5,7 +5,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
-use std::thread::available_parallelism;
 
 use logs::ordered::{Bounds, Stopped, ordered};
 
@@ -70,11 +69,9 @@ pub(crate) fn run(
         spare.put_back(part);
         Ok(())
     };
-    match settings.jobs.map_or_else(available_parallelism, Ok) {
-        Ok(jobs) if jobs > NonZeroUsize::MIN => {
-            run_in_parallel(jobs, settings, names, input, &mut write, talk, &spare)
-        }
-        _ => run_alone(settings, names, input, &mut write, talk, &spare),
+    match settings.jobs() {
+        NonZeroUsize::MIN => run_alone(settings, names, input, &mut write, talk, &spare),
+        jobs => run_in_parallel(jobs, settings, names, input, &mut write, talk, &spare),
     }
 }
 

@@ -5,13 +5,18 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use binlog::{EVENT_SIZE_MAX, EventType, HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED};
+use binlog::events::PayloadFields;
+use binlog::{
+    CHECKSUM_SIZE, Checksum, ChecksumAlgorithm, Cursor, EVENT_SIZE_MAX, EventType, Flavour, Format, Framed,
+    Framer, HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED,
+};
 
 use crate::event_ref::EventRef;
 
@@ -70,9 +75,96 @@ pub(crate) struct Block {
     base: u64,
     /// Where each event stands in the buffer.
     pub(crate) events: Vec<Range<usize>>,
+    /// What holds for them.
+    pub(crate) format: Arc<Format>,
     /// How the log ends behind them, if it does.
     pub(crate) end: Option<Result<(), ReadError>>,
+    /// Instead of all that: one event that is too large to be in memory.
+    pub(crate) large: Option<LargePayload>,
 }
+
+/// What becomes of payloads that are too large to be in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LargePayloads {
+    InMemory,
+    InPieces,
+}
+
+/// From this size on, a payload is read in pieces.
+const LARGE_SIZE: usize = 16 << 20;
+
+/// What is read of a large payload to find its fields.
+const LARGE_HEAD_SIZE: usize = 4096;
+
+/// A transaction payload event that is too large to be in memory.
+pub(crate) struct LargePayload {
+    /// Where it starts in its log.
+    pub(crate) at: u64,
+    pub(crate) fields: PayloadFields,
+    /// The event without its payload, as if that were all of it.
+    pub(crate) stub: Arc<Vec<u8>>,
+    /// A file that has the event.
+    file: File,
+    /// Where the event starts in it.
+    start: u64,
+    /// Where the payload starts in the event.
+    payload_at: u64,
+    size: u64,
+}
+
+impl LargePayload {
+    /// Finds the payload in an event that is in a file.
+    fn new(file: File, start: u64, at: u64, size: usize, checksum: Checksum) -> Result<Self, ReadError> {
+        let mut head = vec![0; LARGE_HEAD_SIZE.min(size)];
+        file.read_exact_at(&mut head, start).map_err(ReadError::of_event)?;
+        let mut cursor = Cursor::at(&head[HEADER_SIZE..], HEADER_SIZE);
+        let fields = PayloadFields::decode(&mut cursor).map_err(|_| ReadError::INVALID_EVENT)?;
+        let payload_at = cursor.offset();
+        if fields.payload_size > (size - checksum.size()).saturating_sub(payload_at) as u64 {
+            return Err(ReadError::INVALID_EVENT);
+        }
+        let mut stub = head;
+        stub.truncate(payload_at);
+        let mut stored = vec![0; checksum.size()];
+        let stored_at = start + (size - stored.len()) as u64;
+        file.read_exact_at(&mut stored, stored_at).map_err(ReadError::of_event)?;
+        stub.append(&mut stored);
+        let stub_size = (stub.len() as u32).to_le_bytes();
+        stub[SIZE_AT].copy_from_slice(&stub_size);
+        let (stub, payload_at, size) = (Arc::new(stub), payload_at as u64, size as u64);
+        Ok(Self { at, fields, stub, file, start, payload_at, size })
+    }
+
+    /// Up to `size` bytes of the payload, from its byte `from` on; none behind its end.
+    pub(crate) fn payload(&self, from: u64, size: usize) -> Result<Vec<u8>, ReadError> {
+        self.read(self.payload_at + from, (self.fields.payload_size - from).min(size as u64))
+    }
+
+    fn read(&self, from: u64, size: u64) -> Result<Vec<u8>, ReadError> {
+        let mut bytes = vec![0; size as usize];
+        self.file.read_exact_at(&mut bytes, self.start + from).map_err(ReadError::of_event)?;
+        Ok(bytes)
+    }
+
+    /// Compares the checksum behind the event with the event.
+    pub(crate) fn verify(&self) -> Result<(), ReadError> {
+        let covered = self.size - CHECKSUM_SIZE as u64;
+        let mut hasher = crc32fast::Hasher::new();
+        for from in (0..covered).step_by(BLOCK_SIZE) {
+            hasher.update(&self.read(from, (covered - from).min(BLOCK_SIZE as u64))?);
+        }
+        match self.stub.ends_with(&hasher.finalize().to_le_bytes()) {
+            true => Ok(()),
+            false => Err(ReadError::CHECKSUM),
+        }
+    }
+}
+
+/// Where a header has its event's size.
+const SIZE_AT: Range<usize> = 9..13;
+
+/// Where a header has its event's type.
+const EVENT_TYPE_AT: usize = 4;
 
 impl Block {
     /// Where a place in the buffer stands, in bytes from the start of the input.
@@ -91,6 +183,16 @@ pub(crate) struct Reader<'i> {
     position: u64,
     /// That is a place that no file has.
     is_lost: bool,
+    /// What the last format description said.
+    format: Arc<Format>,
+    large: LargePayloads,
+}
+
+/// What comes next.
+enum Front {
+    Event,
+    Large(Box<LargePayload>),
+    End,
 }
 
 enum Input<'i> {
@@ -100,18 +202,19 @@ enum Input<'i> {
 
 impl<'i> Reader<'i> {
     /// Opens a log and looks at its first four bytes.
-    pub(crate) fn open(name: &[u8]) -> Result<Self, ReadError> {
+    pub(crate) fn open(name: &[u8], large: LargePayloads) -> Result<Self, ReadError> {
         let file = File::open(Path::new(OsStr::from_bytes(name))).map_err(ReadError::Open)?;
-        Self::begin(Input::File(file))
+        Self::begin(Input::File(file), large)
     }
 
     /// Reads from a stream, behind whose first log others may follow.
-    pub(crate) fn stream(stream: &'i mut (dyn Read + Send)) -> Result<Self, ReadError> {
-        Self::begin(Input::Stream(stream))
+    pub(crate) fn stream(stream: &'i mut (dyn Read + Send), large: LargePayloads) -> Result<Self, ReadError> {
+        Self::begin(Input::Stream(stream), large)
     }
 
-    fn begin(input: Input<'i>) -> Result<Self, ReadError> {
-        let mut reader = Self { input, block: Arc::default(), taken: 0, position: 0, is_lost: false };
+    fn begin(input: Input<'i>, large: LargePayloads) -> Result<Self, ReadError> {
+        let (block, format) = (Arc::default(), Arc::new(format_at_first()));
+        let mut reader = Self { input, block, taken: 0, position: 0, is_lost: false, format, large };
         match reader.fill(MAGIC.len()) {
             Ok(true) => {}
             Ok(false) => return Err(ReadError::Other(ReadError::NO_MAGIC)),
@@ -158,6 +261,7 @@ impl<'i> Reader<'i> {
             Some(size) => {
                 self.fill_event(size)?;
                 let event = EventRef::new(Arc::clone(&self.block), self.taken..self.taken + size);
+                self.learn_format();
                 self.take(size);
                 Ok(Some(event))
             }
@@ -167,18 +271,18 @@ impl<'i> Reader<'i> {
     /// Some whole events. Nothing comes behind a block that says how the log ends.
     pub(crate) fn next_block(&mut self) -> Block {
         let start = self.position;
-        let end = self.fill_header().and_then(|()| match self.next_size()? {
-            None => Ok(true),
-            Some(size) => self.fill_event(size).map(|()| false),
-        });
-        let base = self.position.wrapping_sub(self.taken as u64);
-        let mut block = Block { start, buffer: Arc::clone(&self.block), base, events: Vec::new(), end: None };
-        match end {
-            Ok(true) => block.end = Some(Ok(())),
-            Ok(false) => {}
-            Err(error) => block.end = Some(Err(error)),
+        let mut end = None;
+        let mut large = None;
+        match self.begin_block() {
+            Ok(Front::Event) => self.learn_format(),
+            Ok(Front::Large(payload)) => large = Some(*payload),
+            Ok(Front::End) => end = Some(Ok(())),
+            Err(error) => end = Some(Err(error)),
         }
-        while block.end.is_none() {
+        let base = self.position.wrapping_sub(self.taken as u64);
+        let (buffer, format) = (Arc::clone(&self.block), Arc::clone(&self.format));
+        let mut block = Block { start, buffer, base, events: Vec::new(), format, end, large };
+        while block.end.is_none() && block.large.is_none() {
             match self.whole_size(&block) {
                 Ok(Some(size)) => {
                     block.events.push(self.taken..self.taken + size);
@@ -191,10 +295,77 @@ impl<'i> Reader<'i> {
         block
     }
 
+    /// Sees to it that the next event is ready.
+    fn begin_block(&mut self) -> Result<Front, ReadError> {
+        self.fill_header()?;
+        match self.next_size()? {
+            None => Ok(Front::End),
+            Some(size) if size >= LARGE_SIZE && self.is_large_payload() => {
+                self.take_large(size).map(|large| Front::Large(Box::new(large)))
+            }
+            Some(size) => self.fill_event(size).map(|()| Front::Event),
+        }
+    }
+
+    fn is_large_payload(&self) -> bool {
+        let event_type = self.ready().get(EVENT_TYPE_AT).copied().map(EventType::from_code);
+        self.large == LargePayloads::InPieces && event_type == Some(EventType::TransactionPayload)
+    }
+
+    /// Passes over an event that stays in its file, or goes into a temporary one.
+    fn take_large(&mut self, size: usize) -> Result<LargePayload, ReadError> {
+        let (at, end) = (self.position, self.position + size as u64);
+        let checksum = self.format.checksum.for_events();
+        let (file, start) = match &mut self.input {
+            Input::File(file) => {
+                let file = file.try_clone().map_err(ReadError::of_event)?;
+                if file.metadata().map_err(ReadError::of_event)?.len() < end {
+                    return Err(ReadError::Truncated);
+                }
+                (file, at)
+            }
+            Input::Stream(stream) => {
+                let mut file = tempfile::tempfile().map_err(ReadError::of_event)?;
+                let ready = &self.block[self.taken..];
+                let ready = &ready[..ready.len().min(size)];
+                file.write_all(ready).map_err(ReadError::of_event)?;
+                let left = (size - ready.len()) as u64;
+                let copied = io::copy(&mut stream.by_ref().take(left), &mut file);
+                if copied.map_err(ReadError::of_event)? < left {
+                    return Err(ReadError::Truncated);
+                }
+                (file, 0)
+            }
+        };
+        let large = LargePayload::new(file, start, at, size, checksum)?;
+        let ready = self.ready().len();
+        match (&self.input, ready >= size) {
+            (_, true) => self.take(size),
+            (Input::File(_), false) => self.skip_to(end),
+            (Input::Stream(_), false) => {
+                self.block = Arc::default();
+                self.taken = 0;
+                self.position = end;
+            }
+        }
+        Ok(large)
+    }
+
+    /// What the event at hand says of those behind it, if it is a format description.
+    fn learn_format(&mut self) {
+        let ready = self.ready();
+        if ready.get(EVENT_TYPE_AT) == Some(&EventType::FormatDescription.code())
+            && let Ok(Some(size)) = self.next_size()
+            && let Some(bytes) = ready.get(..size)
+            && let Ok(format) = describe(bytes)
+        {
+            self.format = format;
+        }
+    }
+
     /// The size of the next event, if all of it is ready and it can stand in this block: only in front of all others
     /// can a format description, and what follows the magic of a next log.
     fn whole_size(&self, block: &Block) -> Result<Option<usize>, ReadError> {
-        const EVENT_TYPE_AT: usize = 4;
         let ready = self.ready();
         let starts_anew = ready.starts_with(&MAGIC)
             || ready.get(EVENT_TYPE_AT) == Some(&EventType::FormatDescription.code());
@@ -283,5 +454,84 @@ pub(crate) fn event_size(header: &[u8]) -> usize {
     match header.get(9..13).and_then(|bytes| bytes.first_chunk()) {
         Some(bytes) => u32::from_le_bytes(*bytes) as usize,
         None => 0,
+    }
+}
+
+/// What a format description promises.
+pub(crate) fn describe(bytes: &[u8]) -> Result<Arc<Format>, ReadError> {
+    let mut framer = Framer::new();
+    match framer.next(bytes) {
+        Ok(Framed::Event(_)) => {}
+        _ => return Err(ReadError::INVALID_FORMAT),
+    }
+    framer.format().cloned().map(Arc::new).ok_or(ReadError::INVALID_FORMAT)
+}
+
+/// What mysqlbinlog 9.7 takes for granted before a format description says otherwise.
+pub(crate) fn format_at_first() -> Format {
+    Format {
+        server_version: b"9.7.4".to_vec(),
+        post_header_sizes: vec![
+            0, 13, 0, 8, 0, 0, 0, 0, 4, 0, 4, 0, 0, 0, 99, 0, 4, 26, 8, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 10, 10,
+            10, 42, 42, 0, 18, 52, 0, 10, 40, 0, 0,
+        ],
+        checksum: ChecksumAlgorithm::Undefined,
+        flavour: Flavour::MySql,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Seek, SeekFrom, Write};
+
+    use binlog::{Checksum, Event, RawEvent};
+
+    use super::{LargePayload, LargePayloads, Reader};
+
+    const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/types-compressed.binlog");
+
+    #[test]
+    fn a_payload_in_pieces_is_the_payload() {
+        let mut reader = Reader::open(SAMPLE.as_bytes(), LargePayloads::InPieces).unwrap();
+        let mut payloads = 0;
+        while let block = reader.next_block()
+            && block.end.is_none()
+        {
+            for range in &block.events {
+                let bytes = &block.buffer[range.clone()];
+                let raw = RawEvent::new(bytes, Checksum::Crc32).unwrap();
+                let Ok(Event::TransactionPayload(payload)) = raw.decode(&block.format) else { continue };
+                let (file, at) = (File::open(SAMPLE).unwrap(), block.position(range.start));
+                let large = LargePayload::new(file, at, at, bytes.len(), Checksum::Crc32).unwrap();
+                large.verify().unwrap();
+                let mut read = Vec::new();
+                while let piece = large.payload(read.len() as u64, 7).unwrap()
+                    && !piece.is_empty()
+                {
+                    read.extend_from_slice(&piece);
+                }
+                assert_eq!(read, payload.payload);
+                assert_eq!(large.stub.last_chunk::<4>(), bytes.last_chunk());
+                payloads += 1;
+            }
+        }
+        assert!(payloads > 10, "{payloads}");
+    }
+
+    #[test]
+    fn a_payload_in_pieces_can_be_wrong() {
+        let mut file = tempfile::tempfile().unwrap();
+        let fields = [2, 1, 0, 1, 1, 3, 0];
+        let header = [0, 0, 0, 0, 40, 1, 0, 0, 0, 33, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        file.write_all(&[&header[..], &fields, b"abc", &[0; 4]].concat()).unwrap();
+        let large = |file: &File| LargePayload::new(file.try_clone().unwrap(), 0, 4, 33, Checksum::Crc32);
+        let whole = large(&file).unwrap_or_else(|error| panic!("{}", error.text()));
+        assert_eq!(whole.payload(1, 10).unwrap(), b"bc");
+        assert!(whole.verify().is_err());
+        // A size that reaches over the end of the event.
+        file.seek(SeekFrom::Start(24)).unwrap();
+        file.write_all(&[4]).unwrap();
+        assert!(large(&file).is_err());
     }
 }

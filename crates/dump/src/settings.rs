@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
+use std::thread::available_parallelism;
 
 use binlog::encryption::Keyring;
 use binlog::gtid::GtidSet;
@@ -280,6 +281,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// How many threads format.
+    pub(crate) fn jobs(&self) -> NonZeroUsize {
+        self.jobs.unwrap_or_else(|| available_parallelism().unwrap_or(NonZeroUsize::MIN))
+    }
+
     /// Takes what options say, and checks what they say together.
     pub(crate) fn new(values: &Values, heeded: Heeded<'_>, talk: &mut Talk<'_>) -> Result<Self, Exit> {
         let text = |key| values.text(key).map(<[u8]>::to_vec);

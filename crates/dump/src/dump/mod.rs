@@ -8,9 +8,11 @@
 //! | this one | reads, checks and filters events |
 //! | [`print`](self::print) | prints them |
 //! | [`row_format`] | refuses statements where only rows are wanted |
+//! | [`payload`](self::payload) | opens compressed transactions |
 //! | [`statement`] | gathers what waits for a statement's end |
 //! | [`words`] | tells statements that begin and end transactions |
 
+mod payload;
 mod print;
 mod row_format;
 mod statement;
@@ -18,15 +20,18 @@ mod words;
 
 use std::io::Read;
 use std::mem::{replace, take};
-use std::ops::Range;
+use std::num::NonZeroUsize;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+use binlog::events::TransactionPayload;
 use binlog::gtid::GtidSet;
 use binlog::{
-    Checksum, ChecksumAlgorithm, Cursor, Event, EventType, Flags, Flavour, Format, Framed, Framer, Header,
-    PayloadOpener, RawEvent,
+    Checksum, ChecksumAlgorithm, Cursor, Event, EventType, Flags, Format, Header, PayloadOpener, RawEvent,
 };
+use logs::ordered::{Bounds, Stopped, ordered};
 
+use self::payload::{Inside, Opened};
 use self::row_format::RowFormat;
 use self::statement::{Statement, Tables};
 use self::words::TransactionWord;
@@ -40,11 +45,14 @@ use crate::head_text::{Head, HeadText};
 use crate::load_files::LoadFiles;
 use crate::numbers::put_u64;
 use crate::pipeline::Spare;
-use crate::reader::{Block, ReadError, Reader};
+use crate::reader::{Block, LargePayload, LargePayloads, ReadError, Reader, describe, format_at_first};
 use crate::rewrite::rewrite;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::talk::Talk;
+
+/// Bytes of blocks that are read and opened ahead.
+const AHEAD_MAX: usize = 8 << 20;
 
 /// Batches are handed on when they hold so many bytes.
 const BATCH_SIZE: usize = 256 << 10;
@@ -85,6 +93,7 @@ struct Item<'b> {
     format: &'b Arc<Format>,
     /// Where it starts in its log.
     at: u64,
+    inside: Inside<'b>,
 }
 
 /// An event that is kept for longer than its block.
@@ -232,7 +241,9 @@ impl<'s, 'e> Dump<'s, 'e> {
     }
 
     fn log(&mut self, name: &[u8], start: u64, input: &mut (dyn Read + Send)) -> Outcome {
-        let opened = if name == b"-" { Reader::stream(input) } else { Reader::open(name) };
+        // Of an event in hexadecimal, everything is needed.
+        let large = if self.settings.hexdump { LargePayloads::InMemory } else { LargePayloads::InPieces };
+        let opened = if name == b"-" { Reader::stream(input, large) } else { Reader::open(name, large) };
         let mut reader = opened.map_err(|error| self.complain(name, &error))?;
         let mut log =
             Log { name, format: Arc::new(format_at_first()), in_use: false, rows_only: RowFormat::default() };
@@ -243,26 +254,116 @@ impl<'s, 'e> Dump<'s, 'e> {
         {
             return Ok(Flow::Stop);
         }
+        let first = reader.next_block();
+        let is_all = first.end.is_some();
+        match self.block(&first, &Opened::default(), &mut log)? {
+            Flow::Continue if is_all => Ok(Flow::Continue),
+            Flow::Continue if self.settings.jobs() == NonZeroUsize::MIN => self.blocks(&mut reader, &mut log),
+            Flow::Continue => self.blocks_ahead(reader, &mut log),
+            Flow::Stop => Ok(Flow::Stop),
+        }
+    }
+
+    /// Prints all that is left of a log.
+    fn blocks(&mut self, reader: &mut Reader<'_>, log: &mut Log<'_>) -> Outcome {
         loop {
             let block = reader.next_block();
-            if self.block(&block, &mut log)? == Flow::Stop {
-                return Ok(Flow::Stop);
-            }
-            match block.end {
-                None => {}
-                Some(Ok(())) => return Ok(Flow::Continue),
-                Some(Err(ReadError::Truncated)) if log.in_use && self.settings.force_if_open => {
-                    self.talk.warning(&[b"File ends with a truncated event."]);
-                    return Ok(Flow::Continue);
-                }
-                Some(Err(error)) => return Err(self.complain_of_entry(name, block.start, &error)),
+            let is_last = block.end.is_some();
+            match self.block(&block, &Opened::default(), log)? {
+                Flow::Continue if is_last => return Ok(Flow::Continue),
+                Flow::Continue => {}
+                Flow::Stop => return Ok(Flow::Stop),
             }
         }
     }
 
-    fn block(&mut self, block: &Block, log: &mut Log<'_>) -> Outcome {
+    /// The same, while other threads read ahead and open payloads.
+    fn blocks_ahead(&mut self, mut reader: Reader<'_>, log: &mut Log<'_>) -> Outcome {
+        let settings = self.settings;
+        let mut outcome = Ok(Flow::Continue);
+        let ended = ordered(
+            Bounds { workers: settings.jobs(), bytes: AHEAD_MAX },
+            |feed| {
+                let mut is_last = false;
+                while !is_last {
+                    let block = reader.next_block();
+                    is_last = block.end.is_some();
+                    let size = block.buffer.len();
+                    feed.push(block, size)?;
+                }
+                Ok(())
+            },
+            PayloadOpener::new,
+            |opener, block, outlet| {
+                let opened = Opened::new(&block, opener, &settings.rewrites);
+                let size = block.buffer.len() + opened.size();
+                outlet.push((block, opened), size)
+            },
+            |(block, opened)| {
+                outcome = self.block(&block, &opened, log);
+                Ok(match outcome {
+                    Ok(Flow::Continue) => ControlFlow::Continue(()),
+                    _ => ControlFlow::Break(()),
+                })
+            },
+        );
+        // Whoever is told to stop was stopped by an outcome.
+        let (Ok(()) | Err(Stopped)) = ended;
+        outcome
+    }
+
+    /// Prints a block, and says what is wrong where it ends.
+    fn block(&mut self, block: &Block, opened: &Opened, log: &mut Log<'_>) -> Outcome {
+        if let Some(large) = &block.large {
+            return self.large(large, log);
+        }
+        if self.block_events(block, opened, log)? == Flow::Stop {
+            return Ok(Flow::Stop);
+        }
+        match &block.end {
+            Some(Err(ReadError::Truncated)) if log.in_use && self.settings.force_if_open => {
+                self.talk.warning(&[b"File ends with a truncated event."]);
+                Ok(Flow::Continue)
+            }
+            Some(Err(error)) => Err(self.complain_of_entry(log.name, block.start, error)),
+            Some(Ok(())) | None => Ok(Flow::Continue),
+        }
+    }
+
+    /// A payload that is not in memory: the event without it stands for the event.
+    fn large(&mut self, large: &LargePayload, log: &mut Log<'_>) -> Outcome {
+        let format = Arc::clone(&log.format);
+        if self.settings.verify_checksum && format.checksum == ChecksumAlgorithm::Crc32 {
+            large.verify().map_err(|error| self.complain_of_entry(log.name, large.at, &error))?;
+        }
+        let item = Item::new(&large.stub, 0..large.stub.len(), large.at, &format);
+        let item = item.map_err(|error| self.complain_of_entry(log.name, large.at, &error))?;
+        let (compression, uncompressed_size) = (large.fields.compression, large.fields.uncompressed_size);
+        let nothing = &[][..];
+        let event = Event::TransactionPayload(TransactionPayload {
+            compression,
+            uncompressed_size,
+            fields: nothing,
+            payload: nothing,
+            rest: nothing,
+        });
+        let flow = self.allowed(Item { inside: Inside::Large(large), ..item }, &event, log)?;
+        self.hand_on_if_full().map(|()| flow)
+    }
+
+    /// Takes an event, if only certain ones are.
+    fn allowed(&mut self, item: Item<'_>, event: &Event<'_>, log: &mut Log<'_>) -> Outcome {
+        let is_allowed =
+            !self.settings.require_row_format || log.rows_only.takes(item.header.event_type, event);
+        match is_allowed {
+            true => self.event(item, event, log.name, PositionCheck::Needed),
+            false => Err(self.complain_of_statement()),
+        }
+    }
+
+    fn block_events(&mut self, block: &Block, opened: &Opened, log: &mut Log<'_>) -> Outcome {
         let mut format = Arc::clone(&log.format);
-        for range in &block.events {
+        for (index, range) in block.events.iter().enumerate() {
             let at = block.position(range.start);
             let taken = self.take(&block.buffer[range.clone()], log);
             let rewritten = taken.map_err(|error| self.complain_of_entry(log.name, at, &error))?;
@@ -274,12 +375,11 @@ impl<'s, 'e> Dump<'s, 'e> {
                 None => Item::new(&block.buffer, range.clone(), at, &format),
             };
             let outcome = item.and_then(|item| self.check(item)).map(|(item, event)| {
-                let is_allowed =
-                    !self.settings.require_row_format || log.rows_only.takes(item.header.event_type, &event);
-                match is_allowed {
-                    true => self.event(item, &event, log.name, PositionCheck::Needed),
-                    false => Err(self.complain_of_statement()),
-                }
+                let inside = match event {
+                    Event::TransactionPayload(_) => opened.inside(index),
+                    _ => Inside::Unopened,
+                };
+                self.allowed(Item { inside, ..item }, &event, log)
             });
             if outcome.map_err(|error| self.complain_of_entry(log.name, at, &error))?? == Flow::Stop {
                 return Ok(Flow::Stop);
@@ -509,7 +609,7 @@ impl<'b> Item<'b> {
         if usize::from(header.event_type.code()) > format.post_header_sizes.len() {
             return Err(ReadError::INVALID_EVENT);
         }
-        Ok(Self { raw, header, buffer, start, format, at })
+        Ok(Self { raw, header, buffer, start, format, at, inside: Inside::Unopened })
     }
 
     fn bytes(&self) -> &'b [u8] {
@@ -563,27 +663,4 @@ impl Kept {
 /// Does mysqlbinlog 9.7 know events of this type? Row events of version 1 it does not.
 fn is_known(event_type: EventType) -> bool {
     matches!(event_type.code(), 2..=5 | 9 | 11 | 13..=19 | 26 | 29..=40 | 42)
-}
-
-/// What a format description promises.
-fn describe(bytes: &[u8]) -> Result<Arc<Format>, ReadError> {
-    let mut framer = Framer::new();
-    match framer.next(bytes) {
-        Ok(Framed::Event(_)) => {}
-        _ => return Err(ReadError::INVALID_FORMAT),
-    }
-    framer.format().cloned().map(Arc::new).ok_or(ReadError::INVALID_FORMAT)
-}
-
-/// What mysqlbinlog 9.7 takes for granted before a format description says otherwise.
-fn format_at_first() -> Format {
-    Format {
-        server_version: b"9.7.4".to_vec(),
-        post_header_sizes: vec![
-            0, 13, 0, 8, 0, 0, 0, 0, 4, 0, 4, 0, 0, 0, 99, 0, 4, 26, 8, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 10, 10,
-            10, 42, 42, 0, 18, 52, 0, 10, 40, 0, 0,
-        ],
-        checksum: ChecksumAlgorithm::Undefined,
-        flavour: Flavour::MySql,
-    }
 }

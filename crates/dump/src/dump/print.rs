@@ -5,16 +5,14 @@ use std::sync::Arc;
 
 use binlog::events::{
     DeleteFile, ExecuteLoadQuery, FormatDescription, Incident, LoadBlock, PreviousGtids, Query, Rows,
-    RowsFlags, TableMap, TransactionPayload,
+    RowsFlags, TableMap,
 };
 use binlog::gtid::GtidSet;
-use binlog::{
-    ChecksumAlgorithm, DecodeError, Event, EventType, Flags, HEADER_SIZE, InnerEvents, PayloadOpener, Reason,
-};
+use binlog::{Event, EventType, Flags};
 
 use super::statement::Pile;
 use super::words::TransactionWord;
-use super::{BATCH_SIZE, Dump, Halt, Item, PositionCheck};
+use super::{Dump, Halt, Item};
 use crate::base64::put_lines;
 use crate::delimiter::end_statement;
 use crate::errno::os_error;
@@ -23,8 +21,6 @@ use crate::frame::{OpenEnds, put_log_end};
 use crate::head_text::GeneratedKeys;
 use crate::load_files::LoadError;
 use crate::numbers::put_u32;
-use crate::reader::{ReadError, event_size};
-use crate::rewrite::rewrite;
 use crate::rows_text::Types;
 use crate::session::{SessionStyle, Variables};
 use crate::settings::Base64;
@@ -116,7 +112,7 @@ impl Dump<'_, '_> {
     }
 
     /// Prints an event's header line, unless in short form. Has it been printed?
-    fn put_header(&mut self, item: Item<'_>) -> bool {
+    pub(super) fn put_header(&mut self, item: Item<'_>) -> bool {
         if !self.settings.short_form {
             self.put_header_line(item);
         }
@@ -454,115 +450,5 @@ impl Dump<'_, '_> {
         }
         self.batch.append(last);
         self.hand_on_if_full()
-    }
-
-    fn payload(&mut self, item: Item<'_>, payload: &TransactionPayload<'_>, name: &[u8]) -> Result<(), Halt> {
-        if self.put_header(item) {
-            event_text::payload_line(self.head.text(), payload);
-        }
-        let mut opener = take(&mut self.opener);
-        let outcome = self.open_payload(item, payload, &mut opener, name);
-        self.opener = opener;
-        outcome?;
-        if !self.settings.short_form {
-            self.head.text().extend_from_slice(b"# End of compressed events.\n");
-        }
-        Ok(())
-    }
-
-    fn open_payload(
-        &mut self,
-        outer: Item<'_>,
-        payload: &TransactionPayload<'_>,
-        opener: &mut PayloadOpener,
-        name: &[u8],
-    ) -> Result<(), Halt> {
-        let mut events = match opener.open(payload) {
-            Ok(events) => events,
-            Err(error) => return Err(self.complain_of_payload(&error.error)),
-        };
-        while self.inner_chunk(outer, &mut events, name)? {}
-        Ok(())
-    }
-
-    /// Prints some of a payload's events; were there any?
-    fn inner_chunk(
-        &mut self,
-        outer: Item<'_>,
-        events: &mut InnerEvents<'_>,
-        name: &[u8],
-    ) -> Result<bool, Halt> {
-        let mut chunk = Vec::new();
-        match events.next_chunk(BATCH_SIZE, &mut chunk) {
-            Ok(0) => return Ok(false),
-            Ok(_) => {}
-            Err(error) => return Err(self.complain_of_payload(&error.error)),
-        }
-        let (buffer, bounds) = self.as_outside(&chunk);
-        let buffer = Arc::new(buffer);
-        let at = u64::from(outer.header.next_position);
-        let format = Arc::clone(&self.format);
-        for bound in bounds.windows(2) {
-            let mut inner = Item::new(&buffer, bound[0]..bound[1], at, &format)
-                .map_err(|error| self.complain_of_inner(&error))?;
-            inner.header.next_position = outer.header.next_position;
-            let event = inner.decode().map_err(|error| self.complain_of_inner(&error))?;
-            // What stops the dump elsewhere stops nothing in a payload.
-            if self.event(inner, &event, name, PositionCheck::Passed) == Err(Halt::Unwanted) {
-                return Err(Halt::Unwanted);
-            }
-            self.hand_on_if_full()?;
-        }
-        Ok(true)
-    }
-
-    fn complain_of_payload(&mut self, error: &DecodeError) -> Halt {
-        match error.reason {
-            Reason::Zstd { message: "the frame is torn" } => {
-                self.talk
-                    .error(&[b"Payload_log_event corrupted: the compressed payload has been truncated."]);
-            }
-            Reason::Zstd { .. } | Reason::Short { .. } => {
-                self.talk.error(&[b"Payload_log_event corrupted: compression stream is corrupted."]);
-            }
-            Reason::Unexpected { field: "event size", found, .. } => {
-                let found = found.to_string();
-                let start = b"Length field of embedded event in Payload_log_event is only ";
-                self.talk.error(&[start, found.as_bytes(), b" bytes, but 19 are required."]);
-            }
-            _ => return self.complain_of_inner(&ReadError::INVALID_EVENT),
-        }
-        Halt::Failed
-    }
-
-    fn complain_of_inner(&mut self, error: &ReadError) -> Halt {
-        self.talk.error(&[b"Error decoding Payload_log_event: ", error.text().as_bytes(), b"."]);
-        Halt::Failed
-    }
-
-    /// Gives inner events the database and the checksum that they would have outside, and says where each starts.
-    fn as_outside(&self, events: &[u8]) -> (Vec<u8>, Vec<usize>) {
-        let mut out = Vec::with_capacity(events.len() + events.len() / 8);
-        let mut bounds = vec![0];
-        let mut rest = events;
-        let rules = &self.settings.rewrites;
-        let inside = (!rules.is_empty()).then(|| self.format.inside_payload());
-        while rest.len() >= HEADER_SIZE {
-            let (event, behind) = rest.split_at(event_size(rest).clamp(HEADER_SIZE, rest.len()));
-            rest = behind;
-            let start = out.len();
-            match inside.as_ref().map(|inside| rewrite(event, inside, rules)) {
-                Some(Ok(Some(rewritten))) => out.extend_from_slice(&rewritten),
-                _ => out.extend_from_slice(event),
-            }
-            if self.format.checksum == ChecksumAlgorithm::Crc32 {
-                let whole = (out.len() - start + 4) as u32;
-                out[start + 9..start + 13].copy_from_slice(&whole.to_le_bytes());
-                let checksum = crc32fast::hash(&out[start..]);
-                out.extend_from_slice(&checksum.to_le_bytes());
-            }
-            bounds.push(out.len());
-        }
-        (out, bounds)
     }
 }

@@ -1,0 +1,314 @@
+//! Compressed transactions: opened ahead by other threads if they are small, in pieces if they are large.
+
+use std::mem::take;
+use std::ops::Range;
+use std::sync::Arc;
+
+use binlog::events::TransactionPayload;
+use binlog::{
+    ChecksumAlgorithm, DecodeError, Event, Format, HEADER_SIZE, PayloadError, PayloadOpener, PayloadStream,
+    RawEvent, Reason,
+};
+
+use super::{BATCH_SIZE, Dump, Halt, Item, PositionCheck};
+use crate::event_text;
+use crate::reader::{Block, LargePayload, ReadError, event_size};
+use crate::rewrite::{Rules, rewrite};
+
+/// Payloads that are larger are not opened ahead.
+const PAYLOAD_AHEAD_MAX: usize = 2 << 20;
+
+/// Nor are those whose events take more.
+const EVENTS_AHEAD_MAX: usize = 8 << 20;
+
+/// Bytes of a large payload that are read at a time.
+const PIECE_SIZE: usize = 1 << 20;
+
+/// What is known of an event's payload besides the event.
+#[derive(Clone, Copy)]
+pub(super) enum Inside<'b> {
+    /// It has none, or it has not been opened.
+    Unopened,
+    /// The events inside.
+    Opened(&'b Opened, &'b [Range<usize>]),
+    /// It is not in memory.
+    Large(&'b LargePayload),
+}
+
+/// Events from inside payloads, as they would stand outside.
+#[derive(Default)]
+pub(crate) struct Opened {
+    buffer: Arc<Vec<u8>>,
+    /// What holds for them.
+    checksum: Option<ChecksumAlgorithm>,
+    /// Where the events of all payloads stand in the buffer.
+    events: Vec<Range<usize>>,
+    /// The place in its block of each event whose payload was opened, and which of the events are its.
+    payloads: Vec<(usize, Range<usize>)>,
+}
+
+impl Opened {
+    /// Opens the payloads of a block. What cannot be opened is left to be complained of in its turn.
+    pub(super) fn new(block: &Block, opener: &mut PayloadOpener, rules: &Rules) -> Self {
+        const EVENT_TYPE_AT: usize = 4;
+        const PAYLOAD: u8 = 40;
+        let mut opened = Self { checksum: Some(block.format.checksum), ..Self::default() };
+        let mut buffer = Vec::new();
+        for (index, range) in block.events.iter().enumerate() {
+            let bytes = &block.buffer[range.clone()];
+            if bytes.get(EVENT_TYPE_AT) != Some(&PAYLOAD) || bytes.len() > PAYLOAD_AHEAD_MAX {
+                continue;
+            }
+            let first = opened.events.len();
+            match open_one(bytes, &block.format, opener, rules, &mut buffer, &mut opened.events) {
+                Some(()) => opened.payloads.push((index, first..opened.events.len())),
+                None => opened.events.truncate(first),
+            }
+        }
+        opened.buffer = Arc::new(buffer);
+        opened
+    }
+
+    /// What is inside the event at this place of the block.
+    pub(super) fn inside(&self, index: usize) -> Inside<'_> {
+        match self.payloads.binary_search_by_key(&index, |(index, _)| *index) {
+            Ok(found) => Inside::Opened(self, &self.events[self.payloads[found].1.clone()]),
+            Err(_) => Inside::Unopened,
+        }
+    }
+
+    /// How many bytes it takes.
+    pub(super) fn size(&self) -> usize {
+        self.buffer.len() + self.events.len() * size_of::<Range<usize>>()
+    }
+}
+
+fn open_one(
+    bytes: &[u8],
+    format: &Format,
+    opener: &mut PayloadOpener,
+    rules: &Rules,
+    buffer: &mut Vec<u8>,
+    events: &mut Vec<Range<usize>>,
+) -> Option<()> {
+    let raw = RawEvent::new(bytes, format.checksum.for_events()).ok()?;
+    let Event::TransactionPayload(payload) = raw.decode(format).ok()? else { return None };
+    let mut inner = opener.open(&payload).ok()?;
+    let mut chunk = Vec::new();
+    while inner.next_chunk(BATCH_SIZE, &mut chunk).ok()? > 0 {
+        if chunk.len() > EVENTS_AHEAD_MAX {
+            return None;
+        }
+    }
+    put_outside(buffer, events, &chunk, format, rules);
+    Some(())
+}
+
+/// Appends inner events with the database and the checksum that they would have outside, and where each stands.
+fn put_outside(
+    out: &mut Vec<u8>,
+    places: &mut Vec<Range<usize>>,
+    events: &[u8],
+    format: &Format,
+    rules: &Rules,
+) {
+    out.reserve(events.len() + events.len() / 8);
+    let inside = (!rules.is_empty()).then(|| format.inside_payload());
+    let mut rest = events;
+    while rest.len() >= HEADER_SIZE {
+        let (event, behind) = rest.split_at(event_size(rest).clamp(HEADER_SIZE, rest.len()));
+        rest = behind;
+        let start = out.len();
+        match inside.as_ref().map(|inside| rewrite(event, inside, rules)) {
+            Some(Ok(Some(rewritten))) => out.extend_from_slice(&rewritten),
+            _ => out.extend_from_slice(event),
+        }
+        if format.checksum == ChecksumAlgorithm::Crc32 {
+            let whole = (out.len() - start + 4) as u32;
+            out[start + 9..start + 13].copy_from_slice(&whole.to_le_bytes());
+            let checksum = crc32fast::hash(&out[start..]);
+            out.extend_from_slice(&checksum.to_le_bytes());
+        }
+        places.push(start..out.len());
+    }
+}
+
+/// Why the next events do not come.
+enum Fault {
+    Payload(DecodeError),
+    Read(ReadError),
+}
+
+impl From<PayloadError> for Fault {
+    fn from(error: PayloadError) -> Self {
+        Self::Payload(error.error)
+    }
+}
+
+/// A large payload's events, in chunks.
+struct Pieces<'l, 'o> {
+    large: &'l LargePayload,
+    stream: PayloadStream<'o>,
+    piece: Vec<u8>,
+    taken: usize,
+    /// Bytes of the payload that have been read.
+    read: u64,
+}
+
+impl Pieces<'_, '_> {
+    /// Appends some events; gives how many.
+    fn next_chunk(&mut self, out: &mut Vec<u8>) -> Result<usize, Fault> {
+        loop {
+            let mut input = &self.piece[self.taken..];
+            let count = self.stream.next_chunk(&mut input, BATCH_SIZE, out)?;
+            self.taken = self.piece.len() - input.len();
+            if count > 0 {
+                return Ok(count);
+            }
+            self.piece.drain(..self.taken);
+            self.taken = 0;
+            let piece = self.large.payload(self.read, PIECE_SIZE).map_err(Fault::Read)?;
+            if piece.is_empty() {
+                self.stream.finish()?;
+                return Ok(0);
+            }
+            self.read += piece.len() as u64;
+            self.piece.extend_from_slice(&piece);
+        }
+    }
+}
+
+impl Dump<'_, '_> {
+    pub(super) fn payload(
+        &mut self,
+        item: Item<'_>,
+        payload: &TransactionPayload<'_>,
+        name: &[u8],
+    ) -> Result<(), Halt> {
+        if self.put_header(item) {
+            let size = match item.inside {
+                Inside::Large(large) => large.fields.payload_size,
+                Inside::Opened(..) | Inside::Unopened => payload.payload.len() as u64,
+            };
+            event_text::payload_line(self.head.text(), payload, size);
+        }
+        match item.inside {
+            Inside::Opened(opened, events) if opened.checksum == Some(self.format.checksum) => {
+                self.inner_events(item, &opened.buffer, events, name)?;
+            }
+            Inside::Large(large) => {
+                self.with_opener(|dump, opener| dump.large_payload(item, large, opener, name))?
+            }
+            Inside::Opened(..) | Inside::Unopened => {
+                self.with_opener(|dump, opener| dump.whole_payload(item, payload, opener, name))?;
+            }
+        }
+        if !self.settings.short_form {
+            self.head.text().extend_from_slice(b"# End of compressed events.\n");
+        }
+        Ok(())
+    }
+
+    fn with_opener(
+        &mut self,
+        open: impl FnOnce(&mut Self, &mut PayloadOpener) -> Result<(), Halt>,
+    ) -> Result<(), Halt> {
+        let mut opener = take(&mut self.opener);
+        let outcome = open(self, &mut opener);
+        self.opener = opener;
+        outcome
+    }
+
+    fn whole_payload(
+        &mut self,
+        outer: Item<'_>,
+        payload: &TransactionPayload<'_>,
+        opener: &mut PayloadOpener,
+        name: &[u8],
+    ) -> Result<(), Halt> {
+        let mut events = opener.open(payload).map_err(|error| self.complain_of_payload(&error.error))?;
+        self.chunks(outer, name, |chunk| Ok(events.next_chunk(BATCH_SIZE, chunk)?))
+    }
+
+    fn large_payload(
+        &mut self,
+        outer: Item<'_>,
+        large: &LargePayload,
+        opener: &mut PayloadOpener,
+        name: &[u8],
+    ) -> Result<(), Halt> {
+        let stream = opener.open_stream(large.fields.compression, large.fields.uncompressed_size);
+        let stream = stream.map_err(|error| self.complain_of_payload(&error.error))?;
+        let mut pieces = Pieces { large, stream, piece: Vec::new(), taken: 0, read: 0 };
+        self.chunks(outer, name, |chunk| pieces.next_chunk(chunk))
+    }
+
+    /// Prints a payload's events, some at a time, until none come.
+    fn chunks(
+        &mut self,
+        outer: Item<'_>,
+        name: &[u8],
+        mut next_chunk: impl FnMut(&mut Vec<u8>) -> Result<usize, Fault>,
+    ) -> Result<(), Halt> {
+        let mut chunk = Vec::new();
+        loop {
+            chunk.clear();
+            match next_chunk(&mut chunk) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(Fault::Payload(error)) => return Err(self.complain_of_payload(&error)),
+                Err(Fault::Read(error)) => return Err(self.complain(name, &error)),
+            }
+            let (mut buffer, mut events) = (Vec::new(), Vec::new());
+            put_outside(&mut buffer, &mut events, &chunk, &self.format, &self.settings.rewrites);
+            self.inner_events(outer, &Arc::new(buffer), &events, name)?;
+        }
+    }
+
+    fn inner_events(
+        &mut self,
+        outer: Item<'_>,
+        buffer: &Arc<Vec<u8>>,
+        events: &[Range<usize>],
+        name: &[u8],
+    ) -> Result<(), Halt> {
+        let at = u64::from(outer.header.next_position);
+        let format = Arc::clone(&self.format);
+        for range in events {
+            let mut inner = Item::new(buffer, range.clone(), at, &format)
+                .map_err(|error| self.complain_of_inner(&error))?;
+            inner.header.next_position = outer.header.next_position;
+            let event = inner.decode().map_err(|error| self.complain_of_inner(&error))?;
+            // What stops the dump elsewhere stops nothing in a payload.
+            if self.event(inner, &event, name, PositionCheck::Passed) == Err(Halt::Unwanted) {
+                return Err(Halt::Unwanted);
+            }
+            self.hand_on_if_full()?;
+        }
+        Ok(())
+    }
+
+    fn complain_of_payload(&mut self, error: &DecodeError) -> Halt {
+        match error.reason {
+            Reason::Zstd { message: "the frame is torn" } => {
+                self.talk
+                    .error(&[b"Payload_log_event corrupted: the compressed payload has been truncated."]);
+            }
+            Reason::Zstd { .. } | Reason::Short { .. } => {
+                self.talk.error(&[b"Payload_log_event corrupted: compression stream is corrupted."]);
+            }
+            Reason::Unexpected { field: "event size", found, .. } => {
+                let found = found.to_string();
+                let start = b"Length field of embedded event in Payload_log_event is only ";
+                self.talk.error(&[start, found.as_bytes(), b" bytes, but 19 are required."]);
+            }
+            _ => return self.complain_of_inner(&ReadError::INVALID_EVENT),
+        }
+        Halt::Failed
+    }
+
+    fn complain_of_inner(&mut self, error: &ReadError) -> Halt {
+        self.talk.error(&[b"Error decoding Payload_log_event: ", error.text().as_bytes(), b"."]);
+        Halt::Failed
+    }
+}
