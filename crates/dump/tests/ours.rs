@@ -143,6 +143,29 @@ fn without_colour(text: &str) -> String {
     parts.fold(first, |text, part| text + part.split_once('m').unwrap().1)
 }
 
+/// Of every row of a sample: what it was, what it became, and whether that was given as changes.
+fn rows(sample: &str) -> Vec<(Value, Value, bool)> {
+    let of_line = |line: Value| line["rows"].as_array().cloned().unwrap_or_default();
+    let parts = |row: Value| (row["before"].clone(), row["after"].clone(), !row["changes"].is_null());
+    lines("--json", sample).into_iter().flat_map(of_line).map(parts).collect()
+}
+
+#[test]
+fn changes_lead_to_the_documents_that_the_server_wrote_whole() {
+    for (whole, partial) in [
+        ("json.binlog", "json-partial.binlog"),
+        ("json.binlog", "json-partial-compressed.binlog"),
+        ("json-large.binlog", "json-large-partial.binlog"),
+    ] {
+        let (whole, partial) = (rows(whole), rows(partial));
+        assert!(whole.iter().all(|row| !row.2) && partial.iter().any(|row| row.2));
+        assert_eq!(whole.len(), partial.len());
+        for (whole, partial) in whole.iter().zip(&partial) {
+            assert_eq!((&whole.0, &whole.1), (&partial.0, &partial.1));
+        }
+    }
+}
+
 #[test]
 fn encrypted_logs_are_listed() {
     let keyring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/encrypted/keyring");
