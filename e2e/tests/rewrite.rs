@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,7 +50,7 @@ fn rewrite_all(logs: &[PathBuf], action: Action, keyring: Option<&Path>) -> Resu
             check: Check::Meaning,
             trial: Trial::No,
         };
-        let file = rewrite_file(&job, &mut |_| {})?;
+        let file = rewrite_file(&job, &mut |_| ControlFlow::Continue(()))?;
         ensure!(fs::metadata(log)?.modified()? == before, "{} has another time", log.display());
         ensure!((file.outcome == FileOutcome::Written) == file.report.tally.is_changed());
         sum.add(&file.report.tally);

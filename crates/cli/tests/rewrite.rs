@@ -46,7 +46,7 @@ fn in_place_and_back() {
     let made = json(&bintide(&folder, &["compress", "--verify", "--json", "types.binlog"]));
     assert_eq!(made["logs"][0]["outcome"], "written");
     assert!(fs::metadata(&log).unwrap().len() < original.len() as u64);
-    let positions = fs::read_to_string(folder.path().join("types.binlog.positions")).unwrap();
+    let positions = fs::read_to_string(folder.path().join("positions.types.binlog")).unwrap();
     assert_eq!(positions.lines().count() as u64, made["together"]["transactions"].as_u64().unwrap());
     let again = json(&bintide(&folder, &["compress", "--json", "types.binlog"]));
     assert_eq!(
@@ -78,6 +78,12 @@ fn a_log_in_use_is_left_alone_unless_told() {
     let beside =
         json(&bintide(&folder, &["compress", "--like-server", "--json", "--output", "o", "in-use.binlog"]));
     assert_eq!(beside["logs"][0]["outcome"], "written");
+    let there = json(&bintide(&folder, &["compress", "--json", "--output", "o", "in-use.binlog"]));
+    assert_eq!(there["logs"][0]["outcome"], "there already, left alone");
+    let same = json(&bintide(&folder, &["compress", "--json", "--output", ".", "in-use.binlog"]));
+    assert_eq!(same["logs"][0]["outcome"], "in use, left alone");
+    let twice = bintide(&folder, &["compress", "--output", "p", "in-use.binlog", "o/in-use.binlog"]);
+    assert_eq!(twice.status.code(), Some(2));
     let told = json(&bintide(&folder, &["compress", "--like-server", "--live", "--json", "in-use.binlog"]));
     assert_eq!(told["logs"][0]["outcome"], "written");
 }

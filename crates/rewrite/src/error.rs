@@ -47,6 +47,18 @@ pub enum Error {
         #[source]
         cause: io::Error,
     },
+    /// Whoever asked for it wanted no more.
+    #[error("interrupted; {name} is as it was")]
+    Interrupted {
+        /// The log.
+        name: String,
+    },
+    /// It changed while it was read.
+    #[error("{name} changed while it was read; it was left as it is")]
+    Changed {
+        /// The log.
+        name: String,
+    },
     /// Another error came before, or nobody wants more.
     #[error("stopped")]
     Stopped,

@@ -2,21 +2,15 @@
 
 use std::sync::Arc;
 
-use binlog::{Candidate, Format, Outline, Refusal, TrackError, Tracker};
+use binlog::{Candidate, Format, Outline, Refusal, TrackError, Tracker, TransactionKind};
 use logs::ordered::Feed;
 use logs::{Chunk, End, LogEvent, LogKind, LogReader, Next};
 
 use crate::error::{At, Error};
-use crate::{Action, Compressed};
-
-/// What is read at once, and roughly what is handed on at once.
-const UNIT_SIZE: usize = 1024 * 1024;
-
-/// A transaction of more bytes is not kept in memory: its worker reads it again.
-const LARGE_SIZE: u64 = 32 * 1024 * 1024;
+use crate::{Action, Compressed, Sizes};
 
 /// What a large transaction counts for, in bytes: its worker's buffers.
-const LARGE_COST: usize = 4 * UNIT_SIZE;
+const LARGE_COST: usize = 4 << 20;
 
 /// What one worker does at once.
 pub(crate) struct Unit {
@@ -72,11 +66,20 @@ pub(crate) enum Passing {
 }
 
 /// Reads the log to its end.
-pub(crate) fn feed(reader: &mut LogReader, action: Action, line: &Feed<'_, Unit>) -> Result<End, Error> {
-    let mut grouper = Grouper::new(action, reader.name().to_owned());
+pub(crate) fn feed(
+    reader: &mut LogReader,
+    action: Action,
+    sizes: &Sizes,
+    line: &Feed<'_, Unit>,
+) -> Result<End, Error> {
+    let mut grouper = Grouper::new(action, sizes.clone(), reader.name().to_owned());
     loop {
-        match reader.next_chunk(UNIT_SIZE)? {
+        match reader.next_chunk(sizes.unit)? {
             Next::Some(chunk) => {
+                if chunk.log_number() > 0 {
+                    let at = At { name: reader.name(), offset: chunk.offset() };
+                    return Err(at.corrupt(&"this is a second log in the same file: cut the file in two"));
+                }
                 grouper.kind = reader.kind();
                 grouper.check_format(chunk.format())?;
                 grouper.take(&chunk, line)?;
@@ -92,11 +95,14 @@ pub(crate) fn feed(reader: &mut LogReader, action: Action, line: &Feed<'_, Unit>
 
 struct Grouper {
     action: Action,
+    sizes: Sizes,
     name: String,
     kind: LogKind,
     format: Option<Arc<Format>>,
     tracker: Tracker,
     candidate: Candidate,
+    /// Did the open transaction break the grammar?
+    is_faulty: bool,
     open: OpenTransaction,
     segments: Vec<Segment>,
     segments_size: usize,
@@ -112,14 +118,16 @@ struct OpenTransaction {
 }
 
 impl Grouper {
-    fn new(action: Action, name: String) -> Self {
+    fn new(action: Action, sizes: Sizes, name: String) -> Self {
         Self {
             action,
+            sizes,
             name,
             kind: LogKind::Binary,
             format: None,
             tracker: Tracker::new(),
             candidate: Candidate::default(),
+            is_faulty: false,
             open: OpenTransaction::default(),
             segments: Vec::new(),
             segments_size: 0,
@@ -147,7 +155,13 @@ impl Grouper {
         let mut start = 0;
         for (index, event) in chunk.iter().enumerate() {
             let was_open = self.tracker.open().is_some();
-            let ended = self.track(&event, chunk.format())?;
+            let (ended, cut) = self.track(&event, chunk.format())?;
+            if let Some(cut) = &cut {
+                self.open.extend(chunk.part(start..index), self.sizes.large);
+                self.give_up(cut, line)?;
+                start = index;
+            }
+            let was_open = was_open && cut.is_none();
             let is_open = self.tracker.open().is_some();
             if !was_open && (is_open || ended.is_some()) {
                 self.push(Fate::Between, chunk.part(start..index), line)?;
@@ -161,62 +175,74 @@ impl Grouper {
         }
         let rest = chunk.part(start..chunk.len());
         match self.tracker.open() {
-            Some(_) => self.open.extend(rest),
+            Some(_) => self.open.extend(rest, self.sizes.large),
             None => self.push(Fate::Between, rest, line)?,
         }
         Ok(())
     }
 
-    /// Follows the grammar; gives the transaction that the event ends. What breaks the grammar passes as it is:
-    /// judging logs is another tool's business, and nothing is lost.
-    fn track(&mut self, event: &LogEvent<'_>, format: &Format) -> Result<Option<Outline>, Error> {
+    /// Follows the grammar; gives the transaction that the event ends, and the one that it cuts short. What breaks
+    /// the grammar passes as it is: judging logs is another command's business, and nothing is lost.
+    fn track(
+        &mut self,
+        event: &LogEvent<'_>,
+        format: &Format,
+    ) -> Result<(Option<Outline>, Option<Outline>), Error> {
         let at = At { name: &self.name, offset: event.offset };
-        if self.tracker.open().is_none() {
-            self.candidate = Candidate::default();
-        }
-        let tracked = match self.tracker.track(event.offset, &event.raw, format) {
-            Ok(tracked) => tracked,
+        let was_open = self.tracker.open().is_some();
+        let (tracked, cut, is_fault) = match self.tracker.track(event.offset, &event.raw, format) {
+            Ok(tracked) => (tracked, None, false),
+            Err(TrackError::Fault(broken)) => (broken.tracked, broken.cut, true),
             Err(TrackError::Decode(error)) => return Err(at.decode(error)),
-            Err(TrackError::Fault(broken)) => return Err(at.corrupt(&broken.fault)),
         };
+        if !was_open || cut.is_some() {
+            (self.candidate, self.is_faulty) = (Candidate::default(), false);
+        }
+        self.is_faulty |= is_fault;
         self.candidate.take(tracked.role, &event.raw, format).map_err(|error| at.decode(error))?;
-        Ok(tracked.ended)
+        Ok((tracked.ended, cut))
+    }
+
+    /// The open transaction was cut short: its events pass.
+    fn give_up(&mut self, cut: &Outline, line: &Feed<'_, Unit>) -> Result<(), Error> {
+        let open = std::mem::take(&mut self.open);
+        if open.is_large {
+            return self.push_large(Fate::Between, cut, line);
+        }
+        self.segments_size += open.size as usize;
+        if !open.parts.is_empty() {
+            self.segments.push(Segment { fate: Fate::Between, parts: open.parts });
+        }
+        self.flush_if_full(line)
     }
 
     fn end(&mut self, outline: &Outline, last: Chunk, line: &Feed<'_, Unit>) -> Result<(), Error> {
         let fate = self.fate(outline);
-        self.open.extend(last);
+        let is_payload = outline.kind == TransactionKind::Payload;
+        if is_payload {
+            // Only its GTID event came before, and the payload itself is one event and in memory already.
+            self.open.is_large = false;
+        }
+        self.open.extend(last, if is_payload { u64::MAX } else { self.sizes.large });
         let open = std::mem::take(&mut self.open);
         if open.is_large {
-            return self.push_large(fate, &open, outline, line);
+            return self.push_large(fate, outline, line);
         }
         self.segments_size += open.size as usize;
         self.segments.push(Segment { fate, parts: open.parts });
         self.flush_if_full(line)
     }
 
-    fn push_large(
-        &mut self,
-        fate: Fate,
-        open: &OpenTransaction,
-        outline: &Outline,
-        line: &Feed<'_, Unit>,
-    ) -> Result<(), Error> {
+    fn push_large(&mut self, fate: Fate, outline: &Outline, line: &Feed<'_, Unit>) -> Result<(), Error> {
         self.flush(line)?;
-        if open.parts.first().is_some_and(|part| part.log_number() > 0) {
-            let at = At { name: &self.name, offset: outline.position };
-            let size = outline.size;
-            return Err(at.corrupt(&format_args!(
-                "a transaction of {size} bytes in a log behind another in one file: cut the file in two"
-            )));
-        }
         let (start, end, inner_size) = (outline.position, outline.end, self.candidate.inner_size());
         let work = Work::Large(LargeTransaction { fate, start, end, inner_size });
         Ok(line.push(Unit { kind: self.kind, work }, LARGE_COST)?)
     }
 
     fn fate(&self, outline: &Outline) -> Fate {
-        match (self.action, self.candidate.refusal(outline)) {
+        let faulty = self.is_faulty.then_some(Refusal::Interrupted);
+        match (self.action, faulty.or_else(|| self.candidate.refusal(outline))) {
             (Action::Decompress, Some(Refusal::Compressed)) => Fate::Open,
             (Action::Decompress, _) => Fate::Pass(Passing::Unmeant),
             (Action::Compress(_), None) => Fate::Compress,
@@ -237,7 +263,7 @@ impl Grouper {
     }
 
     fn flush_if_full(&mut self, line: &Feed<'_, Unit>) -> Result<(), Error> {
-        match self.segments_size < UNIT_SIZE {
+        match self.segments_size < self.sizes.unit {
             true => Ok(()),
             false => self.flush(line),
         }
@@ -254,21 +280,17 @@ impl Grouper {
 
     /// A transaction that has not ended passes as it is.
     fn finish(&mut self, line: &Feed<'_, Unit>) -> Result<(), Error> {
-        let open = std::mem::take(&mut self.open);
-        if let (true, Some(outline)) = (open.is_large, self.tracker.open().cloned()) {
-            return self.push_large(Fate::Between, &open, &outline, line);
-        }
-        if !open.parts.is_empty() {
-            self.segments.push(Segment { fate: Fate::Between, parts: open.parts });
+        if let Some(outline) = self.tracker.open().cloned() {
+            self.give_up(&outline, line)?;
         }
         self.flush(line)
     }
 }
 
 impl OpenTransaction {
-    fn extend(&mut self, part: Chunk) {
+    fn extend(&mut self, part: Chunk, large: u64) {
         self.size += part.bytes().len() as u64;
-        self.is_large |= self.size > LARGE_SIZE;
+        self.is_large |= self.size > large;
         self.parts.push(part);
         if self.is_large {
             // The first part tells which log; its bytes are few.

@@ -1,7 +1,8 @@
 //! Rewrites one file, in its place or beside it.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -16,7 +17,7 @@ use crate::error::{At, Error};
 use crate::meaning::meaning;
 use crate::replace::Replacement;
 use crate::tally::Moved;
-use crate::{Action, Report, rewrite};
+use crate::{Action, Report, Sizes, rewrite};
 
 /// One file to be rewritten.
 #[derive(Clone, Debug)]
@@ -86,51 +87,107 @@ pub enum FileOutcome {
     Tried,
 }
 
-/// Rewrites one file. The old one is there until the new one is whole, on disk and, if asked for, compared. Beside it
-/// goes a list of where each transaction started and where it starts now: the log's name with `.positions` behind it.
+/// Rewrites one file. The old one is there until the new one is whole, on disk and, if asked for, compared; beside
+/// the new one goes a list of where each transaction started and where it starts now: see [`positions_path`].
+///
+/// `progress` is told how far the old one is done, in bytes; its `Break` ends the work.
 ///
 /// # Errors
 ///
-/// As [`rewrite`], and when the system refuses; then the old file is as it was.
-pub fn rewrite_file(job: &FileJob<'_>, progress: &mut dyn FnMut(u64)) -> Result<FileReport, Error> {
+/// As [`rewrite`]; when the system refuses; when the old file changes on the way; when the new one has another place
+/// and something stands there. Then everything is as it was.
+pub fn rewrite_file(
+    job: &FileJob<'_>,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<FileReport, Error> {
     if job.trial == Trial::DryRun {
-        let report = run(job, io::sink(), &mut |moved| progress(moved.before))?;
+        let sizes = Sizes::usual(&std::env::temp_dir());
+        let report = run(job, &sizes, io::sink(), &mut |moved| progress(moved.before))?;
         return Ok(FileReport { report, outcome: FileOutcome::Tried });
     }
+    let in_place = is_same_file(job.source, job.target);
+    let stamp = Stamp::of(job.source)?;
     let mut log = Replacement::begin(job.target)?;
     let mut positions = Replacement::begin(&positions_path(job.target))?;
-    let report = {
-        let mut list = BufWriter::new(positions.file());
-        let mut failed = None;
-        let report = run(job, log.file(), &mut |moved| {
-            progress(moved.before);
-            let line = writeln!(list, "{}\t{}", moved.before, moved.after);
-            failed = failed.take().or(line.err());
-        })?;
-        let flushed = failed.map_or_else(|| list.flush(), Err);
-        flushed.map_err(|cause| Error::Write { what: "the list of positions".to_owned(), cause })?;
-        report
-    };
-    if !report.tally.is_changed() && job.source == job.target {
+    let report = run_listed(job, &mut log, &mut positions, progress)?;
+    let is_opened = job.sealing == Sealing::Plain && encrypted_header(job.source)?.is_some();
+    if in_place && !is_opened && !report.tally.is_changed() {
         return Ok(FileReport { report, outcome: FileOutcome::Unchanged });
     }
     let log = log.sync(job.source)?;
     if job.check == Check::Meaning {
         compare(job, log.path())?;
     }
-    positions.sync(job.source)?.put()?;
-    log.put()?;
+    if Stamp::of(job.source)? != stamp {
+        return Err(Error::Changed { name: job.source.display().to_string() });
+    }
+    let positions = positions.sync(job.source)?;
+    match in_place {
+        true => log.put()?,
+        false => log.put_new()?,
+    }
+    positions.put()?;
     Ok(FileReport { report, outcome: FileOutcome::Written })
 }
 
-/// Where the list of positions of a log goes.
-pub fn positions_path(log: &Path) -> PathBuf {
-    let mut name = log.as_os_str().to_owned();
-    name.push(".positions");
-    PathBuf::from(name)
+/// What tells that a file is still the same.
+#[derive(PartialEq, Eq)]
+struct Stamp {
+    size: u64,
+    modified: std::time::SystemTime,
 }
 
-fn run(job: &FileJob<'_>, out: impl Write, progress: &mut dyn FnMut(Moved)) -> Result<Report, Error> {
+impl Stamp {
+    fn of(path: &Path) -> Result<Self, Error> {
+        let name = || path.display().to_string();
+        let stamp =
+            fs::metadata(path).and_then(|data| Ok(Self { size: data.len(), modified: data.modified()? }));
+        stamp.map_err(|cause| logs::Error::Io { verb: "look at", name: name(), cause }.into())
+    }
+}
+
+/// Rewrites the log, and lists its transactions.
+fn run_listed(
+    job: &FileJob<'_>,
+    log: &mut Replacement,
+    positions: &mut Replacement,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<Report, Error> {
+    let sizes = Sizes::usual(log.path().parent().unwrap_or(Path::new(".")));
+    let mut list = BufWriter::new(positions.file());
+    let mut failed = None;
+    let report = run(job, &sizes, log.file(), &mut |moved| {
+        let line = writeln!(list, "{}\t{}", moved.before, moved.after);
+        failed = failed.take().or(line.err());
+        progress(moved.before)
+    })?;
+    let flushed = failed.map_or_else(|| list.flush(), Err);
+    flushed.map_err(|cause| Error::Write { what: "the list of positions".to_owned(), cause })?;
+    Ok(report)
+}
+
+/// Where the list of positions of a log goes: beside it, with `positions.` in front of its name, so that what names
+/// logs by their common start does not name it.
+pub fn positions_path(log: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from("positions.");
+    name.push(log.file_name().unwrap_or_default());
+    log.with_file_name(name)
+}
+
+/// Do both paths lead to one file that exists?
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
+
+fn run(
+    job: &FileJob<'_>,
+    sizes: &Sizes,
+    out: impl Write,
+    progress: &mut dyn FnMut(Moved) -> ControlFlow<()>,
+) -> Result<Report, Error> {
     let open = || open(job.source, job.keyring.as_ref());
     let mut progress = |moved| progress(moved);
     let header = match job.sealing {
@@ -138,14 +195,14 @@ fn run(job: &FileJob<'_>, out: impl Write, progress: &mut dyn FnMut(Moved)) -> R
         Sealing::Plain => None,
     };
     let Some((header, keyring)) = header.zip(job.keyring.as_ref()) else {
-        return rewrite(job.action, job.bounds, &open, out, &mut progress);
+        return rewrite(job.action, job.bounds, sizes, &open, out, &mut progress);
     };
     let name = job.source.display().to_string();
     let at = At { name: &name, offset: 0 };
     let key = keyring.key(header.key_id()).ok_or_else(|| at.corrupt(&"its key is not in the keyring"))?;
     let sealed = EncryptedWriter::begin(out, key);
     let sealed = sealed.map_err(|cause| Error::Write { what: "an encrypted log".to_owned(), cause })?;
-    rewrite(job.action, job.bounds, &open, sealed, &mut progress)
+    rewrite(job.action, job.bounds, sizes, &open, sealed, &mut progress)
 }
 
 fn open(path: &Path, keyring: Option<&Arc<Keyring>>) -> Result<LogReader, logs::Error> {

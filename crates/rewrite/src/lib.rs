@@ -15,6 +15,7 @@ mod encrypt;
 mod error;
 mod feed;
 mod file;
+mod large;
 mod meaning;
 mod place;
 mod replace;
@@ -22,6 +23,9 @@ mod tally;
 mod work;
 
 use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use binlog::Level;
 use logs::LogReader;
@@ -29,7 +33,7 @@ use logs::ordered::{Bounds, ordered};
 
 pub use crate::error::Error;
 pub use crate::file::{
-    Check, FileJob, FileOutcome, FileReport, Sealing, Trial, positions_path, rewrite_file,
+    Check, FileJob, FileOutcome, FileReport, Sealing, Trial, is_same_file, positions_path, rewrite_file,
 };
 pub use crate::meaning::{Meaning, meaning};
 pub use crate::replace::{Replacement, Synced};
@@ -37,7 +41,7 @@ pub use crate::tally::{Moved, Tally, Timing};
 
 use crate::feed::feed;
 use crate::place::Placer;
-use crate::work::Worker;
+use crate::work::{Shop, Worker};
 
 /// What is done to a log's transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,15 +92,33 @@ pub struct Report {
     pub end: logs::End,
 }
 
-/// What is told on the way.
+/// What is told on the way: where each transaction started and where it starts now. `Break` ends the work.
 pub trait Progress {
-    /// So many bytes of the source are done; where a transaction started and where it starts now.
-    fn moved(&mut self, moved: Moved);
+    /// One more transaction is written.
+    fn moved(&mut self, moved: Moved) -> ControlFlow<()>;
 }
 
-impl<F: FnMut(Moved)> Progress for F {
-    fn moved(&mut self, moved: Moved) {
-        self(moved);
+impl<F: FnMut(Moved) -> ControlFlow<()>> Progress for F {
+    fn moved(&mut self, moved: Moved) -> ControlFlow<()> {
+        self(moved)
+    }
+}
+
+/// How a log is cut up, and where what does not fit in memory goes.
+#[derive(Clone, Debug)]
+pub struct Sizes {
+    /// Bytes that are read at once, and roughly what is handed on at once.
+    pub unit: usize,
+    /// A transaction of more bytes is not kept in memory: it is read again, and its payload waits in a file.
+    pub large: u64,
+    /// The folder of those files. They have no name and are gone with the process.
+    pub folder: PathBuf,
+}
+
+impl Sizes {
+    /// The usual sizes; payloads of large transactions wait in `folder`, where the new log is written too.
+    pub fn usual(folder: &Path) -> Self {
+        Self { unit: 1 << 20, large: 32 << 20, folder: folder.to_owned() }
     }
 }
 
@@ -107,10 +129,11 @@ impl<F: FnMut(Moved)> Progress for F {
 /// # Errors
 ///
 /// When the log cannot be read, is not sound (checksums are verified), or is of a format that cannot hold compressed
-/// transactions; when `out` cannot be written. What was written by then is of no use.
+/// transactions; when `out` cannot be written; when `progress` ends the work. What was written by then is of no use.
 pub fn rewrite<W: Write>(
     action: Action,
     bounds: Bounds,
+    sizes: &Sizes,
     open: &(dyn Fn() -> Result<LogReader, logs::Error> + Sync),
     out: W,
     progress: &mut dyn Progress,
@@ -119,16 +142,26 @@ pub fn rewrite<W: Write>(
     let name = reader.name().to_owned();
     let mut placer = Placer::new(out, name.clone())?;
     let mut end = logs::End::Open { in_use: false };
+    let threads = bounds.workers.get() as u32;
+    let shop = Shop { action, open, name: &name, sizes, threads, one_large: Mutex::new(()) };
+    let mut is_interrupted = false;
     ordered(
         bounds,
         |line| {
-            end = feed(&mut reader, action, line)?;
+            end = feed(&mut reader, action, sizes, line)?;
             Ok(())
         },
-        || Worker::new(action, open, &name),
+        || Worker::new(&shop),
         |worker, item, outlet| worker.work(item, outlet),
-        |part| placer.take(part, progress),
+        |part| {
+            let flow = placer.take(part, progress)?;
+            is_interrupted |= flow.is_break();
+            Ok(flow)
+        },
     )?;
+    if is_interrupted {
+        return Err(Error::Interrupted { name });
+    }
     let tally = placer.finish()?;
     Ok(Report { tally, end })
 }

@@ -38,7 +38,10 @@ impl<W: Write> Placer<W> {
         match part {
             Part::Events { mut bytes, placed, moved, tally } => {
                 for (before, start) in moved {
-                    progress.moved(Moved { before, after: self.position + u64::from(start) });
+                    let after = self.position + u64::from(start);
+                    if progress.moved(Moved { before, after }).is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
                 }
                 self.place(&mut bytes, &placed);
                 self.tally.add(&tally);

@@ -29,6 +29,8 @@ impl Replacement {
     ///
     /// When the system refuses.
     pub fn begin(target: &Path) -> Result<Self, Error> {
+        // What a link leads to is replaced, not the link.
+        let target = &target.canonicalize().unwrap_or_else(|_| target.to_owned());
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let file = tempfile::Builder::new().prefix(".bintide-").tempfile_in(folder);
@@ -74,11 +76,26 @@ impl Synced {
     pub fn put(self) -> Result<(), Error> {
         let Self { file, target } = self;
         file.persist(&target).map_err(|error| failed("over", &target, error.error))?;
-        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|cause| failed("the entry of", &target, cause))
+        sync_folder(&target)
     }
+
+    /// Puts it in its place, where nothing may stand yet.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses, or something stands there.
+    pub fn put_new(self) -> Result<(), Error> {
+        let Self { file, target } = self;
+        file.persist_noclobber(&target).map_err(|error| failed("anew", &target, error.error))?;
+        sync_folder(&target)
+    }
+}
+
+fn sync_folder(target: &Path) -> Result<(), Error> {
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|cause| failed("the entry of", target, cause))
 }
 
 #[cfg(unix)]

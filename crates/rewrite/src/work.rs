@@ -1,21 +1,21 @@
 //! Turns units of a log into other bytes, which have no place yet.
 
-use std::io::{Read, Seek, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use binlog::{
-    Checksum, CompressError, Event, EventType, Format, HEADER_SIZE, Header, NextPosition, PayloadOpener,
-    PayloadWriter, RawEvent, RawEventBuf, events, put_gtid_resized, put_inner,
+    Checksum, CompressError, Event, Format, HEADER_SIZE, NextPosition, PayloadOpener, PayloadWriter,
+    RawEvent, events, put_gtid_resized, put_inner,
 };
 use logs::ordered::Outlet;
-use logs::{LogEvent, LogKind, LogReader, Next};
-use tempfile::SpooledTempFile;
+use logs::{LogEvent, LogKind, LogReader};
 
 use crate::error::{At, Error};
 use crate::feed::{Fate, LargeTransaction, Passing, Segment, Unit, Work};
+use crate::large::{PayloadFile, Spooled, each_event, spool};
 use crate::place::Placed;
 use crate::tally::Tally;
-use crate::{Action, Compression, Keep};
+use crate::{Action, Compression, Keep, Sizes};
 
 /// What workers hand on.
 pub(crate) enum Part {
@@ -40,16 +40,23 @@ pub(crate) enum Part {
 pub(crate) type Open<'o> = &'o (dyn Fn() -> Result<LogReader, logs::Error> + Sync);
 
 /// What is handed on at once, of events that come out of a payload or pass.
-const PART_SIZE: usize = 1024 * 1024;
+pub(crate) const PART_SIZE: usize = 1024 * 1024;
 
-/// A payload of more bytes is spooled to disk.
-const SPOOL_SIZE: usize = 16 * 1024 * 1024;
+/// What all workers of one log share.
+pub(crate) struct Shop<'o> {
+    pub(crate) action: Action,
+    pub(crate) open: Open<'o>,
+    pub(crate) name: &'o str,
+    pub(crate) sizes: &'o Sizes,
+    /// How many threads zstd may use for one large transaction.
+    pub(crate) threads: u32,
+    /// Held by whoever compresses a large transaction: one at a time takes memory enough.
+    pub(crate) one_large: Mutex<()>,
+}
 
 /// One thread's tools.
 pub(crate) struct Worker<'o> {
-    action: Action,
-    open: Open<'o>,
-    name: &'o str,
+    shop: &'o Shop<'o>,
     writer: Option<PayloadWriter>,
     opener: PayloadOpener,
     inner: Vec<u8>,
@@ -66,16 +73,9 @@ struct Batch {
 }
 
 impl<'o> Worker<'o> {
-    pub(crate) fn new(action: Action, open: Open<'o>, name: &'o str) -> Self {
-        Self {
-            action,
-            open,
-            name,
-            writer: None,
-            opener: PayloadOpener::new(),
-            inner: Vec::new(),
-            batch: Batch::default(),
-        }
+    pub(crate) fn new(shop: &'o Shop<'o>) -> Self {
+        let (opener, batch) = (PayloadOpener::new(), Batch::default());
+        Self { shop, writer: None, opener, inner: Vec::new(), batch }
     }
 
     pub(crate) fn work(&mut self, unit: Unit, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
@@ -105,13 +105,13 @@ impl<'o> Worker<'o> {
             *refused = (refused.0 + 1, refused.1 + size);
         }
         for event in segment.parts.iter().flat_map(logs::Chunk::iter) {
-            let at = At { name: self.name, offset: event.offset };
+            let at = At { name: self.shop.name, offset: event.offset };
             event.raw.verify().map_err(|error| at.decode(error))?;
         }
-        let done = match (segment.fate, self.action) {
+        let done = match (segment.fate, self.shop.action) {
             (Fate::Compress, Action::Compress(how)) => self.compress(segment, how, kind, size)?,
             (Fate::Open, _) => self.open_payloads(segment, kind, outlet)?,
-            (Fate::Recompress, Action::Compress(how)) => self.recompress(segment, how, kind, size)?,
+            (Fate::Recompress, Action::Compress(how)) => self.recompress(segment, how, kind, outlet)?,
             _ => false,
         };
         if !done {
@@ -156,20 +156,46 @@ impl<'o> Worker<'o> {
         segment: &Segment,
         how: Compression,
         kind: LogKind,
-        size: u64,
+        outlet: &Outlet<'_, Part>,
     ) -> Result<bool, Error> {
-        let Some(Closed { gtid, payload, body, format }) = closed(self.name, segment)? else {
+        let Some(Closed { gtid, payload, body, format }) = closed(self.shop.name, segment)? else {
             return Ok(false);
         };
-        let at = At { name: self.name, offset: payload.offset };
+        let at = At { name: self.shop.name, offset: payload.offset };
+        let before = (gtid.raw.bytes().len() + payload.raw.bytes().len()) as u64;
+        let next = relay_position(kind, &payload.raw);
         let started = Instant::now();
         self.inner.clear();
         let mut inner = self.opener.open(&body).map_err(|error| at.payload(error))?;
         while let Some(event) = inner.next_event().map_err(|error| at.payload(error))? {
-            self.inner.extend_from_slice(event.bytes());
+            if inner_fits(self.inner.len(), event, self.shop.sizes.large) {
+                self.inner.extend_from_slice(event.bytes());
+            }
         }
+        let inner_size = inner.summary().uncompressed_size;
         self.batch.tally.opening.note(started.elapsed());
-        self.close(&gtid, format, how, relay_position(kind, &payload.raw), size)
+        if inner_size == self.inner.len() as u64 {
+            return self.close(&gtid, format, how, next, before);
+        }
+        let started = Instant::now();
+        let _one = self.shop.one_large();
+        let mut file = PayloadFile::begin(self.shop, how, inner_size)?;
+        let mut inner = self.opener.open(&body).map_err(|error| at.payload(error))?;
+        while let Some(event) = inner.next_event().map_err(|error| at.payload(error))? {
+            if !file.push(event.bytes())? {
+                self.batch.tally.too_large += 1;
+                return Ok(false);
+            }
+        }
+        let spooled = Spooled {
+            gtid: gtid.raw.to_buf(),
+            next,
+            format: format.clone(),
+            payload: file.end()?,
+            inner_size,
+        };
+        self.batch.tally.compressing.note(started.elapsed());
+        self.close_spooled(spooled, how, before, outlet)
     }
 
     /// Puts what is in `self.inner` into a payload, with its GTID event in front.
@@ -201,7 +227,7 @@ impl<'o> Worker<'o> {
             self.batch.tally.not_worth_it += 1;
             return Ok(false);
         }
-        let at = At { name: self.name, offset: gtid.offset };
+        let at = At { name: self.shop.name, offset: gtid.offset };
         self.batch.tally.compressed += 1;
         self.batch.tally.inner_bytes += self.inner.len() as u64;
         self.batch.tally.payload_bytes += frame.len() as u64;
@@ -222,10 +248,10 @@ impl<'o> Worker<'o> {
         kind: LogKind,
         outlet: &Outlet<'_, Part>,
     ) -> Result<bool, Error> {
-        let Some(Closed { gtid, payload, body, format }) = closed(self.name, segment)? else {
+        let Some(Closed { gtid, payload, body, format }) = closed(self.shop.name, segment)? else {
             return Ok(false);
         };
-        let at = At { name: self.name, offset: payload.offset };
+        let at = At { name: self.shop.name, offset: payload.offset };
         let checksum = payload.raw.checksum();
         let started = Instant::now();
         let mut inner = self.opener.open(&body).map_err(|error| at.payload(error))?;
@@ -268,14 +294,14 @@ impl<'o> Worker<'o> {
         if let Fate::Pass(Passing::Refused(reason)) = large.fate {
             self.batch.tally.refused.insert(reason, (1, size));
         }
-        if let (Fate::Compress, Action::Compress(how)) = (large.fate, self.action)
+        if let (Fate::Compress, Action::Compress(how)) = (large.fate, self.shop.action)
             && self.compress_large(large, how, kind, outlet)?
         {
             return Ok(());
         }
         let is_transaction = large.fate != Fate::Between;
         let mut first = true;
-        each_event(self.open, self.name, large, |event, _| {
+        each_event(self.shop, large, |event, _| {
             if std::mem::take(&mut first) && is_transaction {
                 self.batch.start(event.offset);
             }
@@ -295,151 +321,59 @@ impl<'o> Worker<'o> {
         kind: LogKind,
         outlet: &Outlet<'_, Part>,
     ) -> Result<bool, Error> {
-        let mut writer = new_writer(how)?;
-        writer.set_threads(threads())?;
+        let _one = self.shop.one_large();
         let started = Instant::now();
-        let spooled = spool(self.open, self.name, large, &mut writer, &mut self.inner)?;
-        let Some(mut spooled) = spooled else {
+        let Some(spooled) = spool(self.shop, large, how, kind, &mut self.inner)? else {
             self.batch.tally.too_large += 1;
             return Ok(false);
         };
         self.batch.tally.compressing.note(started.elapsed());
+        self.batch.start(large.start);
+        let done = self.close_spooled(spooled, how, large.end - large.start, outlet)?;
+        if !done {
+            self.batch.moved.clear();
+        }
+        Ok(done)
+    }
+
+    /// Hands on a payload that is in a file, its GTID event in front; false when it does not pay.
+    fn close_spooled(
+        &mut self,
+        mut spooled: Spooled,
+        how: Compression,
+        before: u64,
+        outlet: &Outlet<'_, Part>,
+    ) -> Result<bool, Error> {
         let mut fields = Vec::new();
-        events::TransactionPayload::put_zstd_fields(large.inner_size, spooled.size, &mut fields);
+        let payload_size = spooled.payload.size;
+        events::TransactionPayload::put_zstd_fields(spooled.inner_size, payload_size, &mut fields);
         let gtid = spooled.gtid.as_raw();
-        let checksum = gtid.checksum();
-        let behind = (HEADER_SIZE + fields.len() + checksum.size()) as u64 + spooled.size;
-        if !pays(how.keep, large.end - large.start, behind + gtid.bytes().len() as u64) {
+        let behind = (HEADER_SIZE + fields.len() + gtid.checksum().size()) as u64 + payload_size;
+        if !pays(how.keep, before, behind + gtid.bytes().len() as u64) {
             self.batch.tally.not_worth_it += 1;
             return Ok(false);
         }
         self.batch.tally.compressed += 1;
-        self.batch.tally.inner_bytes += large.inner_size;
-        self.batch.tally.payload_bytes += spooled.size;
-        self.batch.start(large.start);
-        let next = match kind {
-            LogKind::Binary => None,
-            LogKind::Relay => Some(spooled.last.next_position),
-        };
-        let at = At { name: self.name, offset: large.start };
-        self.batch.gtid(&gtid, behind, &spooled.format, next).map_err(|error| at.corrupt(&error))?;
+        self.batch.tally.inner_bytes += spooled.inner_size;
+        self.batch.tally.payload_bytes += payload_size;
+        let at = At { name: self.shop.name, offset: 0 };
+        let put = self.batch.gtid(&gtid, behind, &spooled.format, spooled.next);
+        put.map_err(|error| at.corrupt(&error))?;
         self.batch.flush(outlet)?;
-        spooled.hand_on(&fields, behind as u32, next, outlet)?;
+        spooled.hand_on(&fields, behind as u32, outlet)?;
         Ok(true)
     }
 }
 
-/// A payload on disk, or in memory while it is small.
-struct Spooled {
-    gtid: RawEventBuf,
-    last: Header,
-    format: Format,
-    file: SpooledTempFile,
-    size: u64,
-}
-
-impl Spooled {
-    fn hand_on(
-        &mut self,
-        fields: &[u8],
-        size: u32,
-        next: Option<u32>,
-        outlet: &Outlet<'_, Part>,
-    ) -> Result<(), Error> {
-        let gtid = self.gtid.as_raw();
-        let origin = events::TransactionPayload::origin(&gtid);
-        let header = Header {
-            timestamp: origin.timestamp,
-            event_type: EventType::TransactionPayload,
-            server_id: origin.server_id,
-            size,
-            next_position: 0,
-            flags: origin.flags,
-        };
-        let mut bytes = header.encode().to_vec();
-        bytes.extend_from_slice(fields);
-        let cost = bytes.len();
-        outlet.push(Part::Head { bytes, size, next, checksum: gtid.checksum() }, cost)?;
-        self.file.rewind().map_err(spool_error)?;
-        loop {
-            let mut piece = Vec::with_capacity(PART_SIZE);
-            let read = (&mut self.file).take(PART_SIZE as u64).read_to_end(&mut piece);
-            if read.map_err(spool_error)? == 0 {
-                return Ok(outlet.push(Part::Tail, 0)?);
-            }
-            let cost = piece.len();
-            outlet.push(Part::Body(piece), cost)?;
-        }
+impl Shop<'_> {
+    fn one_large(&self) -> MutexGuard<'_, ()> {
+        self.one_large.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Compresses a large transaction into a file; `None` when its payload becomes too large.
-fn spool(
-    open: Open<'_>,
-    name: &str,
-    large: &LargeTransaction,
-    writer: &mut PayloadWriter,
-    inner: &mut Vec<u8>,
-) -> Result<Option<Spooled>, Error> {
-    let mut file = SpooledTempFile::new(SPOOL_SIZE);
-    let (mut gtid, mut last, mut size) = (None, None, 0);
-    inner.clear();
-    writer.begin(large.inner_size)?;
-    let spooled = each_event(open, name, large, |event, format| {
-        if gtid.is_none() {
-            gtid = Some((event.raw.to_buf(), format.clone()));
-            return Ok(());
-        }
-        last = Some(*event.raw.header());
-        put_inner(&event.raw, inner);
-        if inner.len() >= PART_SIZE || event.end() == large.end {
-            writer.push(inner)?;
-            inner.clear();
-            size += writer.drain(|bytes| file.write_all(bytes)).map_err(spool_error)?;
-        }
-        Ok(())
-    });
-    match spooled {
-        Ok(()) => {}
-        Err(Error::Compress(CompressError::TooLarge { .. })) => return Ok(None),
-        Err(error) => return Err(error),
-    }
-    let (Some((gtid, format)), Some(last)) = (gtid, last) else { return Ok(None) };
-    Ok(Some(Spooled { gtid, last, format, file, size }))
-}
-
-fn spool_error(cause: std::io::Error) -> Error {
-    Error::Write { what: "a payload to a temporary file".to_owned(), cause }
-}
-
-/// Reads the transaction again, and verifies its events.
-fn each_event(
-    open: Open<'_>,
-    name: &str,
-    large: &LargeTransaction,
-    mut take: impl FnMut(LogEvent<'_>, &Format) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let mut reader = open()?;
-    reader.next_event()?;
-    if reader.kind() == LogKind::Binary && reader.position() <= large.start {
-        reader.skip_to(large.start)?;
-    }
-    loop {
-        match reader.next_chunk(PART_SIZE)? {
-            Next::End(_) => return Ok(()),
-            Next::Some(chunk) if chunk.end() <= large.start => {}
-            Next::Some(chunk) => {
-                for event in chunk.iter().filter(|event| event.offset >= large.start) {
-                    if event.offset >= large.end {
-                        return Ok(());
-                    }
-                    let at = At { name, offset: event.offset };
-                    event.raw.verify().map_err(|error| at.decode(error))?;
-                    take(event, chunk.format())?;
-                }
-            }
-        }
-    }
+/// Would the events so far, with this one, still count as small?
+fn inner_fits(size: usize, event: RawEvent<'_>, large: u64) -> bool {
+    (size + event.bytes().len()) as u64 <= large
 }
 
 impl Batch {
@@ -500,7 +434,7 @@ fn says_its_place(event: &LogEvent<'_>, kind: LogKind) -> bool {
 }
 
 /// In relay logs a payload's position is that of its last event, in the source's coordinates.
-fn relay_position(kind: LogKind, last: &RawEvent<'_>) -> Option<u32> {
+pub(crate) fn relay_position(kind: LogKind, last: &RawEvent<'_>) -> Option<u32> {
     match kind {
         LogKind::Binary => None,
         LogKind::Relay => Some(last.header().next_position),
@@ -548,10 +482,6 @@ fn writer(place: &mut Option<PayloadWriter>, how: Compression) -> Result<&mut Pa
     }
 }
 
-fn new_writer(how: Compression) -> Result<PayloadWriter, Error> {
+pub(crate) fn new_writer(how: Compression) -> Result<PayloadWriter, Error> {
     Ok(PayloadWriter::new(how.level)?.with_event_size_max(how.event_size_max))
-}
-
-fn threads() -> u32 {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
 }

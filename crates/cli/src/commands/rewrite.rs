@@ -2,8 +2,10 @@
 
 mod text;
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use logs::LogReader;
 use logs::ordered::Bounds;
 use rewrite::{
     Action, Check, Compressed, Compression, FileJob, FileOutcome, FileReport, Keep, Sealing, Tally, Trial,
-    rewrite_file,
+    is_same_file, rewrite_file,
 };
 
 use crate::args::Global;
@@ -37,7 +39,7 @@ Examples:
 
 A compressed log is still a binary log: mysqlbinlog and replicas since MySQL
 8.0.20 read it. Owner, mode and modification time stay; beside each file goes
-FILE.positions, a line a transaction: where it started, where it starts now.
+positions.FILE, a line a transaction: where it started, where it starts now.
 Interrupt it at any time and run it again: what is done is passed over.";
 
 pub(crate) const DECOMPRESS_EXAMPLES: &str = "\
@@ -118,6 +120,8 @@ enum Finish {
     Rewritten(Box<FileReport>),
     /// A server still writes to it.
     InUse,
+    /// Something is where the new log would go, perhaps from an earlier run.
+    There,
 }
 
 pub(crate) fn compress(command: &Compress, global: &Global) -> Outcome {
@@ -146,21 +150,49 @@ fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Out
             std::fs::create_dir_all(output).with_context(|| format!("could not make {}", output.display()));
         made.map_err(Failure::NotBegun)?;
     }
+    let targets = targets(&files, common)?;
     let mut progress = Progress::new(global, found.bytes_total);
-    let mut bytes_done = 0;
-    let mut all = Vec::new();
-    for path in files {
-        if interrupt::requested() {
-            break;
-        }
+    let (mut bytes_done, mut all) = (0, Vec::new());
+    for (path, target) in files.into_iter().zip(&targets) {
         let size = std::fs::metadata(path).map_or(0, |data| data.len());
-        let end =
-            one(action, path, common, found.keyring.as_ref(), &mut |done| progress.at(bytes_done + done))?;
+        let mut watch = |done| {
+            progress.at(bytes_done + done);
+            match interrupt::requested() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        match one(action, path, target, common, found.keyring.as_ref(), &mut watch) {
+            Ok(end) => all.push(Done { path: path.clone(), end }),
+            Err(failure) => {
+                drop(progress);
+                // What is done is done, and is said.
+                if !all.is_empty() {
+                    print(&all, common, global)?;
+                }
+                return Err(failure);
+            }
+        }
         bytes_done += size;
-        all.push(Done { path: path.clone(), end });
     }
     drop(progress);
     print(&all, common, global)
+}
+
+/// Where each new log goes. Two must not go to one place.
+fn targets(files: &[&PathBuf], common: &Common) -> Result<Vec<PathBuf>, Failure> {
+    let target = |path: &&PathBuf| match (&common.output, path.file_name()) {
+        (Some(output), Some(name)) => output.join(name),
+        _ => path.to_path_buf(),
+    };
+    let targets: Vec<PathBuf> = files.iter().map(target).collect();
+    let mut seen = HashSet::new();
+    match targets.iter().find(|target| !seen.insert(*target)) {
+        Some(twice) => {
+            Err(Failure::NotBegun(anyhow!("two logs would become {}; give each once", twice.display())))
+        }
+        None => Ok(targets),
+    }
 }
 
 fn files(places: &[Place]) -> Result<Vec<&PathBuf>, Failure> {
@@ -176,22 +208,22 @@ fn files(places: &[Place]) -> Result<Vec<&PathBuf>, Failure> {
 fn one(
     action: Action,
     path: &Path,
+    target: &Path,
     common: &Common,
     keyring: Option<&Arc<Keyring>>,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Finish, Failure> {
-    let target = match (&common.output, path.file_name()) {
-        (Some(output), Some(name)) => output.join(name),
-        _ => path.to_owned(),
-    };
-    let in_place = target == path;
+    let in_place = is_same_file(path, target);
+    if !in_place && target.exists() && !common.dry_run {
+        return Ok(Finish::There);
+    }
     if in_place && !common.dry_run && !common.live && is_in_use(path, keyring)? {
         return Ok(Finish::InUse);
     }
     let workers = common.jobs.or_else(|| std::thread::available_parallelism().ok());
     let job = FileJob {
         source: path,
-        target: &target,
+        target,
         action,
         bounds: Bounds { workers: workers.unwrap_or(NonZeroUsize::MIN), bytes: BYTES_UNDER_WAY },
         keyring: keyring.cloned(),
@@ -200,8 +232,11 @@ fn one(
         trial: if common.dry_run { Trial::DryRun } else { Trial::No },
     };
     let done = rewrite_file(&job, progress);
-    let done = done.map_err(|error| {
-        anyhow::Error::new(error).context(Advice("bintide verify shows what is wrong with it"))
+    let done = done.map_err(|error| match error {
+        rewrite::Error::Corrupt { .. } => {
+            anyhow::Error::new(error).context(Advice("bintide verify shows what is wrong with it"))
+        }
+        other => other.into(),
     });
     Ok(Finish::Rewritten(Box::new(done?)))
 }
@@ -264,6 +299,7 @@ fn total(all: &[Done]) -> Tally {
 const fn outcome(end: &Finish) -> &'static str {
     match end {
         Finish::InUse => "in use, left alone",
+        Finish::There => "there already, left alone",
         Finish::Rewritten(file) => match file.outcome {
             FileOutcome::Written => "written",
             FileOutcome::Unchanged => "unchanged",

@@ -1,0 +1,169 @@
+//! Transactions that are not held in memory: read again, their payloads made piece by piece in a file.
+
+use std::io::{self, Read, Seek, Write};
+
+use binlog::{CompressError, EventType, Format, Header, PayloadWriter, RawEventBuf, events, put_inner};
+use logs::ordered::Outlet;
+use logs::{LogEvent, LogKind, Next};
+use tempfile::SpooledTempFile;
+
+use crate::Compression;
+use crate::error::{At, Error};
+use crate::feed::LargeTransaction;
+use crate::work::{PART_SIZE, Part, Shop, new_writer, relay_position};
+
+/// A payload of more bytes goes to disk.
+const SPOOL_SIZE: usize = 16 * 1024 * 1024;
+
+/// A payload that is made piece by piece.
+pub(crate) struct PayloadFile {
+    writer: PayloadWriter,
+    file: SpooledTempFile,
+    size: u64,
+    folder: String,
+}
+
+/// A payload that has been made.
+pub(crate) struct MadePayload {
+    file: SpooledTempFile,
+    pub(crate) size: u64,
+    folder: String,
+}
+
+impl PayloadFile {
+    /// For so many bytes of inner events.
+    pub(crate) fn begin(shop: &Shop<'_>, how: Compression, inner_size: u64) -> Result<Self, Error> {
+        let mut writer = new_writer(how)?;
+        writer.set_threads(shop.threads)?;
+        writer.begin(inner_size)?;
+        let folder = &shop.sizes.folder;
+        let file = SpooledTempFile::new_in(SPOOL_SIZE, folder);
+        Ok(Self { writer, file, size: 0, folder: folder.display().to_string() })
+    }
+
+    /// Takes more of them; false when the payload becomes too large.
+    pub(crate) fn push(&mut self, inner: &[u8]) -> Result<bool, Error> {
+        match self.writer.push(inner) {
+            Ok(()) => {}
+            Err(CompressError::TooLarge { .. }) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        let drained = self.writer.drain(|bytes| self.file.write_all(bytes));
+        self.size += drained.map_err(|cause| spool_error(&self.folder, cause))?;
+        Ok(true)
+    }
+
+    pub(crate) fn end(mut self) -> Result<MadePayload, Error> {
+        self.writer.finish()?;
+        Ok(MadePayload { file: self.file, size: self.size, folder: self.folder })
+    }
+}
+
+/// A large transaction, compressed.
+pub(crate) struct Spooled {
+    pub(crate) gtid: RawEventBuf,
+    /// The payload's position at the source, in relay logs.
+    pub(crate) next: Option<u32>,
+    pub(crate) format: Format,
+    pub(crate) payload: MadePayload,
+    pub(crate) inner_size: u64,
+}
+
+impl Spooled {
+    /// Hands on the payload's event, of `size` bytes, in pieces.
+    pub(crate) fn hand_on(
+        &mut self,
+        fields: &[u8],
+        size: u32,
+        outlet: &Outlet<'_, Part>,
+    ) -> Result<(), Error> {
+        let gtid = self.gtid.as_raw();
+        let origin = events::TransactionPayload::origin(&gtid);
+        let header = Header {
+            timestamp: origin.timestamp,
+            event_type: EventType::TransactionPayload,
+            server_id: origin.server_id,
+            size,
+            next_position: 0,
+            flags: origin.flags,
+        };
+        let mut bytes = header.encode().to_vec();
+        bytes.extend_from_slice(fields);
+        let cost = bytes.len();
+        outlet.push(Part::Head { bytes, size, next: self.next, checksum: gtid.checksum() }, cost)?;
+        let MadePayload { file, folder, .. } = &mut self.payload;
+        file.rewind().map_err(|cause| spool_error(folder, cause))?;
+        loop {
+            let mut piece = Vec::with_capacity(PART_SIZE);
+            let read = file.take(PART_SIZE as u64).read_to_end(&mut piece);
+            if read.map_err(|cause| spool_error(folder, cause))? == 0 {
+                return Ok(outlet.push(Part::Tail, 0)?);
+            }
+            let cost = piece.len();
+            outlet.push(Part::Body(piece), cost)?;
+        }
+    }
+}
+
+/// Compresses a large transaction into a file; `None` when its payload becomes too large.
+pub(crate) fn spool(
+    shop: &Shop<'_>,
+    large: &LargeTransaction,
+    how: Compression,
+    kind: LogKind,
+    inner: &mut Vec<u8>,
+) -> Result<Option<Spooled>, Error> {
+    let mut file = PayloadFile::begin(shop, how, large.inner_size)?;
+    let (mut first, mut next, mut fits) = (None, None, true);
+    inner.clear();
+    each_event(shop, large, |event, format| {
+        if first.is_none() {
+            first = Some((event.raw.to_buf(), format.clone()));
+            return Ok(());
+        }
+        next = relay_position(kind, &event.raw);
+        put_inner(&event.raw, inner);
+        if fits && (inner.len() >= PART_SIZE || event.end() == large.end) {
+            fits = file.push(inner)?;
+            inner.clear();
+        }
+        Ok(())
+    })?;
+    let Some((gtid, format)) = first.filter(|_| fits) else { return Ok(None) };
+    let (payload, inner_size) = (file.end()?, large.inner_size);
+    Ok(Some(Spooled { gtid, next, format, payload, inner_size }))
+}
+
+fn spool_error(folder: &str, cause: io::Error) -> Error {
+    Error::Write { what: format!("a payload to a temporary file in {folder}"), cause }
+}
+
+/// Reads the transaction again, and verifies its events.
+pub(crate) fn each_event(
+    shop: &Shop<'_>,
+    large: &LargeTransaction,
+    mut take: impl FnMut(LogEvent<'_>, &Format) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut reader = (shop.open)()?;
+    reader.next_event()?;
+    // A relay log holds its source's format description too, which must not be passed over.
+    if reader.kind() == LogKind::Binary && reader.position() <= large.start {
+        reader.skip_to(large.start)?;
+    }
+    loop {
+        match reader.next_chunk(shop.sizes.unit)? {
+            Next::End(_) => return Err(Error::Changed { name: shop.name.to_owned() }),
+            Next::Some(chunk) if chunk.end() <= large.start => {}
+            Next::Some(chunk) => {
+                for event in chunk.iter().filter(|event| event.offset >= large.start) {
+                    let at = At { name: shop.name, offset: event.offset };
+                    event.raw.verify().map_err(|error| at.decode(error))?;
+                    take(event, chunk.format())?;
+                    if event.end() >= large.end {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
