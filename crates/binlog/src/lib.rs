@@ -30,6 +30,9 @@
 //!     }
 //!     rest = &rest[raw.bytes().len()..];
 //! }
+//! if !rest.is_empty() {
+//!     return Err("the log stops within an event".into());
+//! }
 //! # Ok(())
 //! # }
 //! ```

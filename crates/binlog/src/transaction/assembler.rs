@@ -74,7 +74,12 @@ pub enum AssembleError {
     /// An event that cannot be decoded.
     Decode(DecodeError),
     /// An event that cannot stand where it stands.
-    Fault(Fault),
+    Fault {
+        /// What was found and wanted.
+        fault: Fault,
+        /// The transaction that the event is all of, whole and sound, if it is one.
+        whole: Option<Box<Transaction>>,
+    },
     /// More events than may be held.
     TooLarge {
         /// Where the transaction starts.
@@ -88,7 +93,7 @@ impl fmt::Display for AssembleError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Decode(error) => error.fmt(out),
-            Self::Fault(fault) => fault.fmt(out),
+            Self::Fault { fault, .. } => fault.fmt(out),
             Self::TooLarge { position, size_max } => {
                 write!(out, "the transaction at {position} is larger than {size_max} bytes")
             }
@@ -130,10 +135,11 @@ impl Assembler {
             }
             Err(TrackError::Fault(broken)) => {
                 self.taking = Taking::Nothing;
+                let mut whole = None;
                 if broken.tracked.step.transaction.is_first() {
-                    self.take(position, broken.tracked, raw, format)?;
+                    whole = self.take(position, broken.tracked, raw, format)?.map(Box::new);
                 }
-                Err(AssembleError::Fault(broken.fault))
+                Err(AssembleError::Fault { fault: broken.fault, whole })
             }
         }
     }

@@ -103,8 +103,8 @@ impl Compression {
         match place {
             Some(sum) => {
                 sum.transactions += 1;
-                sum.compressed += sample.compressed;
-                sum.uncompressed += sample.uncompressed;
+                sum.compressed = sum.compressed.saturating_add(sample.compressed);
+                sum.uncompressed = sum.uncompressed.saturating_add(sample.uncompressed);
                 sum.last = sample;
             }
             None => {
@@ -127,8 +127,8 @@ impl Compression {
                 (None, later) => *place = later,
                 (Some(sum), Some(later)) => {
                     sum.transactions += later.transactions;
-                    sum.compressed += later.compressed;
-                    sum.uncompressed += later.uncompressed;
+                    sum.compressed = sum.compressed.saturating_add(later.compressed);
+                    sum.uncompressed = sum.uncompressed.saturating_add(later.uncompressed);
                     sum.last = later.last;
                 }
             }

@@ -155,7 +155,7 @@ impl Judge {
                 }
             }
             Seen::Rotate { offset, name } => {
-                let wanted = numbered(&self.log.name).map(|(_, number)| number + 1);
+                let wanted = numbered(&self.log.name).and_then(|(_, number)| number.checked_add(1));
                 if let (Some(wanted), Some((_, found))) = (wanted, numbered(&name))
                     && wanted != found
                 {
@@ -241,7 +241,7 @@ impl Judge {
         let is_known = !std::mem::take(&mut self.log.is_clock_lost);
         // What a replica receives leaves out what it has, and starts anew when its source's log does.
         if is_known && self.log.kind == Some(LogKind::Binary) && sequence_number != before.saturating_add(1) {
-            let detail = format!("sequence_number is {sequence_number}, wanted {}", before + 1);
+            let detail = format!("sequence_number is {sequence_number}, wanted {}", before.saturating_add(1));
             self.fault(offset, FaultKind::Clock, detail);
         }
         if !(0..sequence_number).contains(&last_committed) {
@@ -341,7 +341,9 @@ enum Followed {
 /// Does the log with this name come right behind?
 fn follows(before: &Log, name: &str) -> bool {
     match (&before.next, numbered(&before.name), numbered(name)) {
-        (_, Some((stem, number)), Some((next_stem, next))) => stem == next_stem && next == number + 1,
+        (_, Some((stem, number)), Some((next_stem, next))) => {
+            stem == next_stem && Some(next) == number.checked_add(1)
+        }
         (Some((wanted, _)), _, _) => base_name(name) == wanted,
         _ => false,
     }

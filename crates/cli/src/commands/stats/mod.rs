@@ -4,11 +4,12 @@ mod html;
 mod text;
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+use binlog::{MAGIC, MAGIC_ENCRYPTED};
 use clap::Args;
 use inspect::stats::{self, Report, Settings};
 use jiff::tz::TimeZone;
@@ -60,6 +61,9 @@ pub(crate) struct Stats {
 
 /// Counts, then prints.
 pub(crate) fn run(command: &Stats, global: &Global) -> Outcome {
+    if let Some(path) = &command.html {
+        refuse_log(path)?;
+    }
     let report = collect(command, global)?;
     let mut out = io::stdout().lock();
     if let Some(path) = &command.html {
@@ -74,6 +78,20 @@ pub(crate) fn run(command: &Stats, global: &Global) -> Outcome {
         out.write_all(text::render(&report, style, &TimeZone::system()).as_bytes())?;
     }
     Ok(Verdict::Fine)
+}
+
+/// `--html` in front of the logs takes the first of them for the page's name: no log is written over.
+fn refuse_log(path: &Path) -> Result<(), Failure> {
+    let mut magic = [0; 4];
+    let is_log = fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && (magic == MAGIC || magic == MAGIC_ENCRYPTED);
+    match is_log {
+        true => Err(Failure::NotBegun(anyhow!(
+            "{} is a binary log; --html takes the page's name first",
+            path.display()
+        ))),
+        false => Ok(()),
+    }
 }
 
 fn write_page(report: &Report, path: &Path, out: &mut impl Write) -> Result<(), Failure> {
