@@ -42,7 +42,7 @@ pub(crate) fn inside(inside: &Inside) -> Findings {
 pub(crate) fn payload_end(ends: &PayloadEnds) -> Findings {
     let mut checker = Checker::new(&ends.format, &ends.before, ends.origin.kind);
     let (offset, size) = (ends.offset, u64::from(ends.header.size));
-    checker.position(offset, ends.header.next_position, ends.header.size, ends.header.flags);
+    checker.position(offset, &ends.header);
     let step = checker.step(offset, Role::Payload);
     match &ends.end {
         Ok(end) => {
