@@ -85,7 +85,17 @@ pub enum Reason {
     },
 }
 
+impl Reason {
+    /// A zstd frame stops before its end.
+    pub(crate) const TORN_FRAME: Self = Self::Zstd { message: "the frame is torn" };
+}
+
 impl DecodeError {
+    /// Is something missing at the end, rather than wrong?
+    pub fn is_short(&self) -> bool {
+        matches!(self.reason, Reason::Short { .. }) || self.reason == Reason::TORN_FRAME
+    }
+
     /// An error at `offset`.
     pub const fn new(offset: usize, reason: Reason) -> Self {
         Self { offset, reason }

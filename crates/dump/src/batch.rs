@@ -7,9 +7,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use binlog::events::Rows;
-use binlog::{Checksum, Cursor, Event, Format, RawEvent};
+use binlog::{Checksum, Cursor, Event, Header};
 
 use crate::base64::{LINE_BYTES, put_lines};
+use crate::decode::{LogFormat, decode};
 use crate::head_text::{GeneratedKeys, Head, HeadText};
 use crate::pipeline::Spare;
 use crate::rows_text::{TableText, put_rows};
@@ -29,7 +30,7 @@ pub(crate) struct Batch {
     /// The steps, if they are not here.
     steps_away: Option<Away>,
     buffers: Vec<Buffer>,
-    formats: Vec<Arc<Format>>,
+    formats: Vec<Arc<LogFormat>>,
     tables: Vec<Arc<TableText>>,
     /// What the steps hold, in bytes.
     size: usize,
@@ -118,7 +119,7 @@ pub(crate) struct Source<'a> {
     /// Where it stands in the buffer.
     pub(crate) range: Range<usize>,
     pub(crate) checksum: Checksum,
-    pub(crate) format: &'a Arc<Format>,
+    pub(crate) format: &'a Arc<LogFormat>,
 }
 
 impl Batch {
@@ -277,10 +278,10 @@ impl Batch {
                 Work::Head { decoding, at, next_position, keys } => {
                     let format = &*self.formats[decoding.format as usize];
                     // It was decoded before it came here.
-                    if let Ok(raw) = RawEvent::new(event, decoding.checksum)
-                        && let Ok(decoded) = raw.decode(format)
+                    if let Ok(header) = Header::decode(&mut Cursor::new(event))
+                        && let Some(decoded) = decode(event, decoding.checksum, format)
                     {
-                        let header = binlog::Header { next_position, ..*raw.header() };
+                        let header = Header { next_position, ..header };
                         heads.put(&mut out, Head { bytes: event, header, format, at }, &decoded, keys);
                     }
                 }
@@ -294,10 +295,9 @@ impl Batch {
 
     fn put_rows(&self, out: &mut Vec<u8>, event: &[u8], decoding: Decoding, table: Option<u32>) {
         let format = &self.formats[decoding.format as usize];
-        let event = RawEvent::new(event, decoding.checksum).and_then(|raw| raw.decode(format));
         // It was decoded before it came here.
-        if let Ok(event) = &event
-            && let Some(rows) = rows_of(event)
+        if let Some(event) = decode(event, decoding.checksum, format)
+            && let Some(rows) = rows_of(&event)
         {
             put_rows(out, table.map(|table| &*self.tables[table as usize]), rows);
         }
@@ -351,10 +351,12 @@ mod tests {
     use std::sync::Arc;
 
     use binlog::events::TableMap;
-    use binlog::{Checksum, ChecksumAlgorithm, Flavour, Format, Table};
+    use binlog::{Checksum, Table};
     use jiff::tz::TimeZone;
 
     use super::{Batch, PutAway, Source};
+    use crate::decode::LogFormat;
+    use crate::decode::{LogFormat, decode};
     use crate::head_text::HeadText;
     use crate::options::Values;
     use crate::pipeline::Spare;
@@ -371,12 +373,7 @@ mod tests {
     }
 
     fn batch(buffer: &Arc<Vec<u8>>) -> Batch {
-        let format = Arc::new(Format {
-            server_version: b"9.7.4".to_vec(),
-            post_header_sizes: vec![10; 42],
-            checksum: ChecksumAlgorithm::Off,
-            flavour: Flavour::MySql,
-        });
+        let format = Arc::new(LogFormat::at_first());
         let map = TableMap {
             table_id: 71,
             flags: 1,

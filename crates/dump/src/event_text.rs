@@ -1,5 +1,7 @@
 //! The text of each kind of event, behind its header line.
 
+use std::ops::Range;
+
 use binlog::events::{
     CommitStamps, DuplicateHandling, ExecuteLoadQuery, Intvar, IntvarKind, LoadBlock, LogicalClock, Rand,
     Rotate, RowsFlags, RowsQuery, TransactionContext, TransactionPayload, UserValue, UserVar, ViewChange,
@@ -155,15 +157,15 @@ pub(crate) fn intvar(out: &mut Vec<u8>, event: &Intvar) {
         IntvarKind::InsertId => b"SET INSERT_ID=",
         _ => b"SET INVALID_INT=",
     });
-    put_u64(out, event.value);
+    put_i64(out, event.value.cast_signed());
     end_statement(out);
 }
 
 pub(crate) fn rand(out: &mut Vec<u8>, event: &Rand) {
     out.extend_from_slice(b"SET @@RAND_SEED1=");
-    put_u64(out, event.seed1);
+    put_i64(out, event.seed1.cast_signed());
     out.extend_from_slice(b", @@RAND_SEED2=");
-    put_u64(out, event.seed2);
+    put_i64(out, event.seed2.cast_signed());
     end_statement(out);
 }
 
@@ -171,7 +173,9 @@ pub(crate) fn rand(out: &mut Vec<u8>, event: &Rand) {
 const NAMES_COLLATION: u16 = 33;
 
 /// A user variable. Its name is in utf8mb3, so the session is switched to that, and back.
-pub(crate) fn user_var(out: &mut Vec<u8>, event: &UserVar<'_>, session: &Session) {
+///
+/// Gives the number of a character set that nobody knows, if one was printed.
+pub(crate) fn user_var(out: &mut Vec<u8>, event: &UserVar<'_>, session: &Session) -> Option<u16> {
     let connection = match &event.value {
         Some(value) if value.kind != STRING => value.collation as u16,
         _ => NAMES_COLLATION,
@@ -189,8 +193,9 @@ pub(crate) fn user_var(out: &mut Vec<u8>, event: &UserVar<'_>, session: &Session
     }
     end_statement(out);
     if switched && let Some(charset) = session.charset() {
-        put_charset(out, charset);
+        return put_charset(out, charset);
     }
+    None
 }
 
 const STRING: u8 = 0;
@@ -242,10 +247,14 @@ fn put_user_string(out: &mut Vec<u8>, value: &UserValue<'_>) {
     put(out, &[b" COLLATE `", collation.name().as_bytes(), b"`"]);
 }
 
-/// Appends what sets a session's three character sets, by collation numbers.
-pub(crate) fn put_charset(out: &mut Vec<u8>, charset: [u16; 3]) {
+/// The numbers that a character set can have.
+const CHARSETS: Range<u16> = 1..2048;
+
+/// Appends what sets a session's three character sets, by collation numbers. Gives the first one if nobody knows it.
+pub(crate) fn put_charset(out: &mut Vec<u8>, charset: [u16; 3]) -> Option<u16> {
     let [client, connection, server] = charset;
-    if let Some(collation) = Collation::new(client, Flavour::MySql) {
+    let known = Collation::new(client, Flavour::MySql);
+    if let Some(collation) = &known {
         put(out, &[b"/*!\\C ", collation.charset().name().as_bytes(), b" */"]);
         end_statement(out);
     }
@@ -258,6 +267,7 @@ pub(crate) fn put_charset(out: &mut Vec<u8>, charset: [u16; 3]) {
         put_u32(out, number.into());
     }
     end_statement(out);
+    (known.is_none() && CHARSETS.contains(&client)).then_some(client)
 }
 
 /// Behind a LOAD DATA statement.

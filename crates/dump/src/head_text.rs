@@ -1,12 +1,14 @@
 //! Header lines, and the text of events that depends on nothing else: worked out by any thread.
 
-use binlog::events::{CommitStamps, LogicalClock, Query, StatusVar, TableMap};
-use binlog::{ChecksumAlgorithm, Event, EventType, Format, Header, Table};
+use binlog::events::{LogicalClock, Query, StatusVar, TableMap};
+use binlog::gtid::Uuid;
+use binlog::{Event, EventType, Header, Table};
 
+use crate::decode::{LogFormat, each_status};
 use crate::event_text::{self, GtidText, QueryNumbers, VERSION_UNKNOWN, put};
 use crate::hexdump::put_hexdump;
 use crate::local_time::LocalTime;
-use crate::numbers::{put_u32, put_u64};
+use crate::numbers::{put_i64, put_u32, put_u64};
 use crate::settings::Settings;
 use crate::table_metadata::put_table_metadata;
 
@@ -21,7 +23,7 @@ pub(crate) struct HeadText<'s> {
 pub(crate) struct Head<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) header: Header,
-    pub(crate) format: &'a Format,
+    pub(crate) format: &'a LogFormat,
     /// Where it starts in its log.
     pub(crate) at: u64,
 }
@@ -47,9 +49,10 @@ impl<'s> HeadText<'s> {
         out.extend_from_slice(b"  end_log_pos ");
         put_u32(out, head.header.next_position);
         out.push(b' ');
-        if head.format.checksum == ChecksumAlgorithm::Crc32
-            && let Some(stored) = head.bytes.last_chunk::<4>()
+        if let Some(name) = head.format.checksum.name()
+            && let Some(stored) = head.bytes.last_chunk()
         {
+            out.extend_from_slice(name.as_bytes());
             put_checksum(out, *stored);
         }
         if self.settings.hexdump && head.at != 0 {
@@ -94,20 +97,21 @@ impl<'s> HeadText<'s> {
     fn put_gtid(&mut self, out: &mut Vec<u8>, event_type: EventType, event: &Event<'_>) {
         let (gtid, flags, clock, stamps) = match event {
             Event::Gtid(event) | Event::AnonymousGtid(event) => {
-                (format!("{}:{}", event.uuid, event.gno), event.flags.into(), event.clock, event.stamps)
+                let gtid = gtid_text(event.uuid, event.rest, event.gno);
+                (gtid, event.flags.into(), event.clock, event.stamps)
             }
             Event::GtidTagged(event) => {
-                let gtid = format!("{}:{}:{}", event.uuid, event.tag, event.gno);
+                let gtid = gtid_text(event.uuid, event.tag.as_str().as_bytes(), event.gno);
                 (gtid, event.flags, Some(event.clock), Some(event.stamps))
             }
             _ => return,
         };
         let text = GtidText {
             is_anonymous: event_type == EventType::AnonymousGtid,
-            gtid: gtid.as_bytes(),
+            gtid: &gtid,
             may_have_statements: flags & 1 != 0,
             clock: clock.unwrap_or(LogicalClock { last_committed: 0, sequence_number: 0 }),
-            stamps: stamps.unwrap_or(STAMPS_ABSENT),
+            stamps: stamps.unwrap_or_default(),
         };
         if !self.settings.short_form {
             text.put_line(out);
@@ -145,21 +149,22 @@ impl GeneratedKeys {
     }
 }
 
-/// What stands for the stamps of servers before 8.0.1, which wrote none: zeros, where a stamp without versions, as
-/// 8.0.1 to 8.0.13 wrote them, has unknown ones.
-const STAMPS_ABSENT: CommitStamps = CommitStamps {
-    immediate_commit_us: 0,
-    original_commit_us: 0,
-    transaction_size: None,
-    immediate_server_version: Some(0),
-    original_server_version: Some(0),
-    commit_group_ticket: None,
-};
+fn gtid_text(uuid: Uuid, tag: &[u8], gno: i64) -> Vec<u8> {
+    let mut text = uuid.to_string().into_bytes();
+    if !tag.is_empty() {
+        put(&mut text, &[b":", tag]);
+    }
+    text.push(b':');
+    put_i64(&mut text, gno);
+    text
+}
 
 fn put_query(out: &mut Vec<u8>, query: &Query<'_>, event_type: EventType) {
-    let xid = query.status.iter().map_while(Result::ok).find_map(|variable| match variable {
-        StatusVar::DdlXid(xid) => Some(xid),
-        _ => None,
+    let mut xid = None;
+    each_status(query.status, |variable| {
+        if let StatusVar::DdlXid(number) = variable {
+            xid = Some(number);
+        }
     });
     let (thread_id, exec_time, error_code) = (query.thread_id, query.exec_time, query.error_code);
     event_text::query_line(out, event_type, QueryNumbers { thread_id, exec_time, error_code, xid });
@@ -167,8 +172,8 @@ fn put_query(out: &mut Vec<u8>, query: &Query<'_>, event_type: EventType) {
 
 fn put_checksum(out: &mut Vec<u8>, stored: [u8; 4]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = *b"CRC32 0x........ ";
-    for (place, byte) in text[8..16].as_chunks_mut::<2>().0.iter_mut().zip(stored.iter().rev()) {
+    let mut text = *b" 0x........ ";
+    for (place, byte) in text[3..11].as_chunks_mut::<2>().0.iter_mut().zip(stored.iter().rev()) {
         *place = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
     }
     out.extend_from_slice(&text);

@@ -5,6 +5,7 @@
 
 pub mod base64;
 mod batch;
+mod decode;
 mod delimiter;
 mod dump;
 mod errno;

@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use binlog::events::PayloadFields;
 use binlog::{
-    CHECKSUM_SIZE, Checksum, ChecksumAlgorithm, Cursor, EVENT_SIZE_MAX, EventType, Flavour, Format, Framed,
-    Framer, HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED,
+    CHECKSUM_SIZE, Checksum, Cursor, EVENT_SIZE_MAX, EventType, HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED,
 };
 
+use crate::decode::{LogFormat, describe};
 use crate::event_ref::EventRef;
 
 /// How much is read at a time.
@@ -43,6 +43,8 @@ impl ReadError {
     pub(crate) const CHECKSUM: Self =
         Self::Other("Event crc check failed! Most likely there is event corruption.");
     pub(crate) const MEMORY: Self = Self::Other("memory allocation failed reading log event");
+    pub(crate) const FROM_FUTURE: Self =
+        Self::Other("Unrecognized event format. The event appears to originate from a future server version");
     const BOGUS: Self = Self::Other("corrupted data in log event");
     const TOO_LARGE: Self = Self::Other("Event too big");
     const FAILED: &'static str = "I/O error reading log event";
@@ -76,7 +78,7 @@ pub(crate) struct Block {
     /// Where each event stands in the buffer.
     pub(crate) events: Vec<Range<usize>>,
     /// What holds for them.
-    pub(crate) format: Arc<Format>,
+    pub(crate) format: Arc<LogFormat>,
     /// How the log ends behind them, if it does.
     pub(crate) end: Option<Result<(), ReadError>>,
     /// Instead of all that: one event that is too large to be in memory.
@@ -184,7 +186,7 @@ pub(crate) struct Reader<'i> {
     /// That is a place that no file has.
     is_lost: bool,
     /// What the last format description said.
-    format: Arc<Format>,
+    format: Arc<LogFormat>,
     large: LargePayloads,
 }
 
@@ -213,7 +215,7 @@ impl<'i> Reader<'i> {
     }
 
     fn begin(input: Input<'i>, large: LargePayloads) -> Result<Self, ReadError> {
-        let (block, format) = (Arc::default(), Arc::new(format_at_first()));
+        let (block, format) = (Arc::default(), Arc::new(LogFormat::at_first()));
         let mut reader = Self { input, block, taken: 0, position: 0, is_lost: false, format, large };
         match reader.fill(MAGIC.len()) {
             Ok(true) => {}
@@ -357,9 +359,9 @@ impl<'i> Reader<'i> {
         if ready.get(EVENT_TYPE_AT) == Some(&EventType::FormatDescription.code())
             && let Ok(Some(size)) = self.next_size()
             && let Some(bytes) = ready.get(..size)
-            && let Ok(format) = describe(bytes)
+            && let Ok((_, format)) = describe(bytes)
         {
-            self.format = format;
+            self.format = Arc::new(format);
         }
     }
 
@@ -454,29 +456,6 @@ pub(crate) fn event_size(header: &[u8]) -> usize {
     match header.get(9..13).and_then(|bytes| bytes.first_chunk()) {
         Some(bytes) => u32::from_le_bytes(*bytes) as usize,
         None => 0,
-    }
-}
-
-/// What a format description promises.
-pub(crate) fn describe(bytes: &[u8]) -> Result<Arc<Format>, ReadError> {
-    let mut framer = Framer::new();
-    match framer.next(bytes) {
-        Ok(Framed::Event(_)) => {}
-        _ => return Err(ReadError::INVALID_FORMAT),
-    }
-    framer.format().cloned().map(Arc::new).ok_or(ReadError::INVALID_FORMAT)
-}
-
-/// What mysqlbinlog 9.7 takes for granted before a format description says otherwise.
-pub(crate) fn format_at_first() -> Format {
-    Format {
-        server_version: b"9.7.4".to_vec(),
-        post_header_sizes: vec![
-            0, 13, 0, 8, 0, 0, 0, 0, 4, 0, 4, 0, 0, 0, 99, 0, 4, 26, 8, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 10, 10,
-            10, 42, 42, 0, 18, 52, 0, 10, 40, 0, 0,
-        ],
-        checksum: ChecksumAlgorithm::Undefined,
-        flavour: Flavour::MySql,
     }
 }
 

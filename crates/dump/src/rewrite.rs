@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use binlog::{ChecksumAlgorithm, EventType, Format, HEADER_SIZE};
+use binlog::{Checksum, EventType, HEADER_SIZE};
+
+use crate::decode::LogFormat;
 
 /// What a database's name becomes.
 pub(crate) type Rules = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -26,7 +28,7 @@ const DATABASE_SIZE_AT: usize = 8;
 const LOAD_EXTRA_SIZE: usize = 13;
 
 /// The event with another database, if a rule says so.
-pub(crate) fn rewrite(event: &[u8], format: &Format, rules: &Rules) -> Result<Option<Vec<u8>>, TooShort> {
+pub(crate) fn rewrite(event: &[u8], format: &LogFormat, rules: &Rules) -> Result<Option<Vec<u8>>, TooShort> {
     if rules.is_empty() {
         return Ok(None);
     }
@@ -39,7 +41,7 @@ pub(crate) fn rewrite(event: &[u8], format: &Format, rules: &Rules) -> Result<Op
     out[place.size_at] = to.len() as u8;
     let whole = (out.len() as u32).to_le_bytes();
     out[9..13].copy_from_slice(&whole);
-    if format.checksum == ChecksumAlgorithm::Crc32
+    if format.checksum.for_events() == Checksum::Crc32
         && let Some(covered) = out.len().checked_sub(4)
     {
         let checksum = crc32fast::hash(&out[..covered]);
@@ -48,9 +50,9 @@ pub(crate) fn rewrite(event: &[u8], format: &Format, rules: &Rules) -> Result<Op
     Ok(Some(out))
 }
 
-fn find(event: &[u8], format: &Format) -> Result<Option<Place>, TooShort> {
+fn find(event: &[u8], format: &LogFormat) -> Result<Option<Place>, TooShort> {
     let event_type = EventType::from_code(event.get(4).copied().unwrap_or(0));
-    let fixed = |event_type| usize::from(format.post_header_size(event_type).unwrap_or(0));
+    let fixed = |event_type| format.fixed_size(event_type);
     match event_type {
         EventType::TableMap => {
             let size_at = HEADER_SIZE + fixed(event_type);

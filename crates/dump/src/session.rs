@@ -3,6 +3,7 @@
 use binlog::events::{Query, StatusVar};
 use binlog::{Flags, Header};
 
+use crate::decode::each_status;
 use crate::delimiter::end_statement;
 use crate::event_text::put_charset;
 use crate::numbers::{put_i64, put_padded, put_u32, put_u64};
@@ -21,6 +22,7 @@ pub(crate) struct Session {
     lc_time_names: Option<u16>,
     database_collation: Option<u16>,
     utf8mb4_collation: Option<u16>,
+    cascade_triggers: u8,
 }
 
 impl Default for Session {
@@ -37,6 +39,7 @@ impl Default for Session {
             lc_time_names: None,
             database_collation: None,
             utf8mb4_collation: None,
+            cascade_triggers: 0,
         }
     }
 }
@@ -79,7 +82,7 @@ pub(crate) struct Variables<'a> {
     utf8mb4_collation: u16,
     require_primary_key: Option<u8>,
     table_encryption: Option<u8>,
-    cascade_triggers: Option<u8>,
+    cascade_triggers: u8,
     /// The transaction number of a statement that commits by itself.
     pub(crate) xid: Option<u64>,
 }
@@ -88,9 +91,7 @@ impl<'a> Variables<'a> {
     /// Sorts them out. Behind one that is unknown, the others are lost.
     pub(crate) fn of(query: &Query<'a>) -> Self {
         let mut found = Self::default();
-        for variable in query.status.iter().map_while(Result::ok) {
-            found.take(variable);
-        }
+        each_status(query.status, |variable| found.take(variable));
         found
     }
 
@@ -111,6 +112,7 @@ impl<'a> Variables<'a> {
             StatusVar::DefaultCollationForUtf8mb4(number) => self.utf8mb4_collation = number,
             StatusVar::SqlRequirePrimaryKey(value) => self.require_primary_key = Some(value),
             StatusVar::DefaultTableEncryption(value) => self.table_encryption = Some(value),
+            StatusVar::EnableCascadeTriggers(value) => self.cascade_triggers = value,
             _ => {}
         }
     }
@@ -122,7 +124,8 @@ impl Session {
         self.charset
     }
 
-    /// Appends what has to be printed in front of a statement, and remembers it.
+    /// Appends what has to be printed in front of a statement, and remembers it. Gives the number of a character set
+    /// that nobody knows, if one was printed.
     pub(crate) fn put_changes(
         &mut self,
         out: &mut Vec<u8>,
@@ -131,7 +134,7 @@ impl Session {
         variables: &Variables<'_>,
         is_transaction_word: bool,
         style: SessionStyle,
-    ) {
+    ) -> Option<u16> {
         self.put_database(out, header, query, is_transaction_word);
         out.extend_from_slice(b"SET TIMESTAMP=");
         put_u32(out, header.timestamp);
@@ -144,9 +147,10 @@ impl Session {
         self.put_options(out, variables);
         self.put_sql_mode(out, variables);
         self.put_auto_increment(out, variables);
-        self.put_charset(out, variables);
+        let unknown = self.put_charset(out, variables);
         self.put_locale(out, variables);
         self.put_always(out, variables);
+        unknown
     }
 
     fn put_database(&mut self, out: &mut Vec<u8>, header: &Header, query: &Query<'_>, is_word: bool) {
@@ -232,13 +236,13 @@ impl Session {
         self.auto_increment = (increment, offset);
     }
 
-    fn put_charset(&mut self, out: &mut Vec<u8>, variables: &Variables<'_>) {
-        let Some(charset) = variables.charset else { return };
+    fn put_charset(&mut self, out: &mut Vec<u8>, variables: &Variables<'_>) -> Option<u16> {
+        let charset = variables.charset?;
         if self.charset == Some(charset) {
-            return;
+            return None;
         }
-        put_charset(out, charset);
         self.charset = Some(charset);
+        put_charset(out, charset)
     }
 
     fn put_locale(&mut self, out: &mut Vec<u8>, variables: &Variables<'_>) {
@@ -279,15 +283,19 @@ impl Session {
             }
             self.utf8mb4_collation = Some(collation);
         }
-        let often: [(&[u8], Option<u8>); 3] = [
+        let often: [(&[u8], Option<u8>); 2] = [
             (b"/*!80013 SET @@session.sql_require_primary_key=", variables.require_primary_key),
             (b"/*!80016 SET @@session.default_table_encryption=", variables.table_encryption),
-            (b"/*!90700 SET @@session.enable_cascade_triggers=", variables.cascade_triggers),
         ];
         for (start, value) in often {
             if let Some(value) = value.filter(|value| *value != u8::MAX) {
                 put_number(out, start, value.into(), b"*/");
             }
+        }
+        if self.cascade_triggers != variables.cascade_triggers {
+            let start = b"/*!90700 SET @@session.enable_cascade_triggers=";
+            put_number(out, start, variables.cascade_triggers.into(), b"*/");
+            self.cascade_triggers = variables.cascade_triggers;
         }
     }
 }

@@ -135,7 +135,7 @@ impl<'o> Frames<'o> {
                 Ok(Progress::Some) if self.wish == 0 => self.frame.note(summary),
                 Ok(Progress::Some) => {}
                 Ok(Progress::None) if input.ending == Ending::Later => return Ok(()),
-                Ok(Progress::None) => self.fault = Some(Reason::Zstd { message: "the frame is torn" }),
+                Ok(Progress::None) => self.fault = Some(Reason::TORN_FRAME),
                 Err(_) if self.care == Care::Fast && !self.frame.is_second => self.begin_again(input)?,
                 Err(message) => self.fault = Some(Reason::Zstd { message }),
             }

@@ -26,9 +26,7 @@ use std::sync::Arc;
 
 use binlog::events::TransactionPayload;
 use binlog::gtid::GtidSet;
-use binlog::{
-    Checksum, ChecksumAlgorithm, Cursor, Event, EventType, Flags, Format, Header, PayloadOpener, RawEvent,
-};
+use binlog::{Checksum, Cursor, Event, EventType, Flags, HEADER_SIZE, Header, PayloadOpener};
 use logs::ordered::{Bounds, Stopped, ordered};
 
 use self::payload::{Inside, Opened};
@@ -36,6 +34,7 @@ use self::row_format::RowFormat;
 use self::statement::{Statement, Tables};
 use self::words::TransactionWord;
 use crate::batch::{Batch, Source};
+use crate::decode::{LogFormat, checksum_fits, decode, describe, is_from_future};
 use crate::delimiter::end_statement;
 use crate::errno::os_error;
 use crate::event_ref::EventRef;
@@ -45,7 +44,7 @@ use crate::head_text::{Head, HeadText};
 use crate::load_files::LoadFiles;
 use crate::numbers::put_u64;
 use crate::pipeline::Spare;
-use crate::reader::{Block, LargePayload, LargePayloads, ReadError, Reader, describe, format_at_first};
+use crate::reader::{Block, LargePayload, LargePayloads, ReadError, Reader};
 use crate::rewrite::rewrite;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -83,14 +82,15 @@ pub(crate) type HandOn<'h> = &'h mut dyn FnMut(Batch) -> Result<(), Halt>;
 /// One event, and where it stands.
 #[derive(Clone, Copy)]
 struct Item<'b> {
-    raw: RawEvent<'b>,
+    bytes: &'b [u8],
+    checksum: Checksum,
     /// The event's, but for the next position of one inside a payload: that is where the payload ends.
     header: Header,
     buffer: &'b Arc<Vec<u8>>,
     /// Where it starts in the buffer.
     start: usize,
     /// What holds for it.
-    format: &'b Arc<Format>,
+    format: &'b Arc<LogFormat>,
     /// Where it starts in its log.
     at: u64,
     inside: Inside<'b>,
@@ -99,7 +99,7 @@ struct Item<'b> {
 /// An event that is kept for longer than its block.
 struct Kept {
     event: EventRef,
-    format: Arc<Format>,
+    format: Arc<LogFormat>,
     at: u64,
     next_position: u32,
 }
@@ -120,7 +120,7 @@ pub(crate) struct Dump<'s, 'e> {
     load_files: LoadFiles,
     opener: PayloadOpener,
     /// What holds for the events that follow, by the last format description that was printed.
-    format: Arc<Format>,
+    format: Arc<LogFormat>,
     filter: Filter,
     /// Variables that belong to the next statement.
     variables: Vec<Kept>,
@@ -147,7 +147,7 @@ struct Filter {
 struct Log<'n> {
     name: &'n [u8],
     /// By the last format description read.
-    format: Arc<Format>,
+    format: Arc<LogFormat>,
     in_use: bool,
     rows_only: RowFormat,
 }
@@ -180,7 +180,7 @@ impl<'s, 'e> Dump<'s, 'e> {
             tables: Tables::default(),
             load_files: LoadFiles::new(&settings.local_load),
             opener: PayloadOpener::new(),
-            format: Arc::new(format_at_first()),
+            format: Arc::new(LogFormat::at_first()),
             filter: Filter {
                 stop_position: u64::MAX,
                 start_time: settings.start_time,
@@ -245,8 +245,12 @@ impl<'s, 'e> Dump<'s, 'e> {
         let large = if self.settings.hexdump { LargePayloads::InMemory } else { LargePayloads::InPieces };
         let opened = if name == b"-" { Reader::stream(input, large) } else { Reader::open(name, large) };
         let mut reader = opened.map_err(|error| self.complain(name, &error))?;
-        let mut log =
-            Log { name, format: Arc::new(format_at_first()), in_use: false, rows_only: RowFormat::default() };
+        let mut log = Log {
+            name,
+            format: Arc::new(LogFormat::at_first()),
+            in_use: false,
+            rows_only: RowFormat::default(),
+        };
         if let Some(first) = self.find_format(&mut log, start, &mut reader)?
             && let Ok(item) = first.item()
             && let Ok(event) = item.decode()
@@ -333,7 +337,7 @@ impl<'s, 'e> Dump<'s, 'e> {
     /// A payload that is not in memory: the event without it stands for the event.
     fn large(&mut self, large: &LargePayload, log: &mut Log<'_>) -> Outcome {
         let format = Arc::clone(&log.format);
-        if self.settings.verify_checksum && format.checksum == ChecksumAlgorithm::Crc32 {
+        if self.settings.verify_checksum && format.checksum.for_events() == Checksum::Crc32 {
             large.verify().map_err(|error| self.complain_of_entry(log.name, large.at, &error))?;
         }
         let item = Item::new(&large.stub, 0..large.stub.len(), large.at, &format);
@@ -374,7 +378,7 @@ impl<'s, 'e> Dump<'s, 'e> {
                 Some(buffer) => Item::new(buffer, 0..buffer.len(), at, &format),
                 None => Item::new(&block.buffer, range.clone(), at, &format),
             };
-            let outcome = item.and_then(|item| self.check(item)).map(|(item, event)| {
+            let outcome = item.and_then(|item| Ok((item, item.decode()?))).map(|(item, event)| {
                 let inside = match event {
                     Event::TransactionPayload(_) => opened.inside(index),
                     _ => Inside::Unopened,
@@ -394,15 +398,6 @@ impl<'s, 'e> Dump<'s, 'e> {
         Halt::Failed
     }
 
-    /// Checks an event as far as mysqlbinlog does before it prints anything of it.
-    fn check<'b>(&self, item: Item<'b>) -> Result<(Item<'b>, Event<'b>), ReadError> {
-        if self.settings.verify_checksum {
-            item.verify()?;
-        }
-        let event = item.decode()?;
-        Ok((item, event))
-    }
-
     /// Reads the events in front of the start position that tell what the others look like.
     fn find_format(
         &mut self,
@@ -415,10 +410,11 @@ impl<'s, 'e> Dump<'s, 'e> {
         while reader.position() < start {
             last_at = reader.position();
             let read = self.read(reader, log).and_then(|kept| match kept {
-                Some(kept) => self
-                    .check(kept.item()?)
-                    .map(|(item, _)| item.header.event_type)
-                    .map(|kind| Some((kept, kind))),
+                Some(kept) => {
+                    let item = kept.item()?;
+                    let kind = item.decode().map(|_| item.header.event_type)?;
+                    Ok(Some((kept, kind)))
+                }
                 None => Ok(None),
             });
             let Some((kept, kind)) = read.map_err(|error| self.complain(log.name, &error))? else { break };
@@ -473,6 +469,9 @@ impl<'s, 'e> Dump<'s, 'e> {
 
     /// Learns from an event what holds for it and those behind it. It may come back with another database.
     fn take(&mut self, event: &[u8], log: &mut Log<'_>) -> Result<Option<Arc<Vec<u8>>>, ReadError> {
+        if self.settings.verify_checksum && !checksum_fits(event, &log.format) {
+            return Err(ReadError::CHECKSUM);
+        }
         let rewritten = match rewrite(event, &self.format, &self.settings.rewrites) {
             Ok(rewritten) => rewritten.map(Arc::new),
             Err(_) => {
@@ -482,7 +481,11 @@ impl<'s, 'e> Dump<'s, 'e> {
         };
         let header = Header::decode(&mut Cursor::new(event)).map_err(|_| ReadError::Truncated)?;
         if header.event_type == EventType::FormatDescription {
-            log.format = describe(event)?;
+            let (_, format) = describe(event)?;
+            if !log.format.lists(header.event_type) {
+                return Err(ReadError::INVALID_EVENT);
+            }
+            log.format = Arc::new(format);
             log.in_use = header.flags.contains(Flags::IN_USE);
         }
         Ok(rewritten)
@@ -593,27 +596,26 @@ impl<'b> Item<'b> {
         buffer: &'b Arc<Vec<u8>>,
         range: Range<usize>,
         at: u64,
-        format: &'b Arc<Format>,
+        format: &'b Arc<LogFormat>,
     ) -> Result<Self, ReadError> {
         let start = range.start;
         let bytes = &buffer[range];
-        let checksum = match bytes.get(EVENT_TYPE_AT).map(|code| EventType::from_code(*code)) {
-            Some(EventType::FormatDescription) if format.checksum == ChecksumAlgorithm::Undefined => {
-                Checksum::Absent
-            }
-            Some(EventType::FormatDescription) => Checksum::Crc32,
+        let header = Header::decode(&mut Cursor::new(bytes)).map_err(|_| ReadError::Truncated)?;
+        let checksum = match header.event_type {
+            EventType::FormatDescription => format.checksum.for_format(),
+            event_type if !format.lists(event_type) => return Err(ReadError::INVALID_EVENT),
             _ => format.checksum.for_events(),
         };
-        let raw = RawEvent::new(bytes, checksum).map_err(|_| ReadError::INVALID_EVENT)?;
-        let header = *raw.header();
-        if usize::from(header.event_type.code()) > format.post_header_sizes.len() {
-            return Err(ReadError::INVALID_EVENT);
-        }
-        Ok(Self { raw, header, buffer, start, format, at, inside: Inside::Unopened })
+        Ok(Self { bytes, checksum, header, buffer, start, format, at, inside: Inside::Unopened })
     }
 
     fn bytes(&self) -> &'b [u8] {
-        self.raw.bytes()
+        self.bytes
+    }
+
+    fn body(&self) -> &'b [u8] {
+        let end = self.bytes.len().saturating_sub(self.checksum.size());
+        self.bytes.get(HEADER_SIZE..end).unwrap_or_default()
     }
 
     fn as_head(&self) -> Head<'b> {
@@ -622,20 +624,16 @@ impl<'b> Item<'b> {
 
     fn as_source(&self) -> Source<'b> {
         let range = self.start..self.start + self.bytes().len();
-        Source { buffer: self.buffer, range, checksum: self.raw.checksum(), format: self.format }
+        Source { buffer: self.buffer, range, checksum: self.checksum, format: self.format }
     }
 
-    fn verify(&self) -> Result<(), ReadError> {
-        self.raw.verify().map_err(|_| ReadError::CHECKSUM)
-    }
-
-    /// The event's fields. An event of a type that mysqlbinlog does not know must say that this does not matter.
     fn decode(&self) -> Result<Event<'b>, ReadError> {
-        let can_be_ignored = self.header.flags.contains(Flags::IGNORABLE);
-        if !is_known(self.header.event_type) && !can_be_ignored {
-            return Err(ReadError::INVALID_EVENT);
-        }
-        self.raw.decode(self.format).map_err(|_| ReadError::INVALID_EVENT)
+        decode(self.bytes, self.checksum, self.format).ok_or_else(|| {
+            match is_from_future(self.bytes, self.format) {
+                true => ReadError::FROM_FUTURE,
+                false => ReadError::INVALID_EVENT,
+            }
+        })
     }
 
     fn keep(&self) -> Kept {
@@ -648,9 +646,6 @@ impl<'b> Item<'b> {
     }
 }
 
-/// Where a header has its event's type.
-const EVENT_TYPE_AT: usize = 4;
-
 impl Kept {
     fn item(&self) -> Result<Item<'_>, ReadError> {
         let (buffer, range) = self.event.parts();
@@ -658,9 +653,4 @@ impl Kept {
         item.header.next_position = self.next_position;
         Ok(item)
     }
-}
-
-/// Does mysqlbinlog 9.7 know events of this type? Row events of version 1 it does not.
-fn is_known(event_type: EventType) -> bool {
-    matches!(event_type.code(), 2..=5 | 9 | 11 | 13..=19 | 26 | 29..=40 | 42)
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use binlog::events::TransactionPayload;
 use binlog::{
-    ChecksumAlgorithm, DecodeError, Event, Format, HEADER_SIZE, PayloadError, PayloadOpener, PayloadStream,
-    RawEvent, Reason,
+    Checksum, DecodeError, Event, EventType, HEADER_SIZE, PayloadError, PayloadOpener, PayloadStream, Reason,
 };
 
 use super::{BATCH_SIZE, Dump, Halt, Item, PositionCheck};
+use crate::decode::{LogFormat, decode};
 use crate::event_text;
 use crate::reader::{Block, LargePayload, ReadError, event_size};
 use crate::rewrite::{Rules, rewrite};
@@ -40,7 +40,7 @@ pub(super) enum Inside<'b> {
 pub(crate) struct Opened {
     buffer: Arc<Vec<u8>>,
     /// What holds for them.
-    checksum: Option<ChecksumAlgorithm>,
+    checksum: Option<Checksum>,
     /// Where the events of all payloads stand in the buffer.
     events: Vec<Range<usize>>,
     /// The place in its block of each event whose payload was opened, and which of the events are its.
@@ -52,7 +52,7 @@ impl Opened {
     pub(super) fn new(block: &Block, opener: &mut PayloadOpener, rules: &Rules) -> Self {
         const EVENT_TYPE_AT: usize = 4;
         const PAYLOAD: u8 = 40;
-        let mut opened = Self { checksum: Some(block.format.checksum), ..Self::default() };
+        let mut opened = Self { checksum: Some(block.format.checksum.for_events()), ..Self::default() };
         let mut buffer = Vec::new();
         for (index, range) in block.events.iter().enumerate() {
             let bytes = &block.buffer[range.clone()];
@@ -85,14 +85,14 @@ impl Opened {
 
 fn open_one(
     bytes: &[u8],
-    format: &Format,
+    format: &LogFormat,
     opener: &mut PayloadOpener,
     rules: &Rules,
     buffer: &mut Vec<u8>,
     events: &mut Vec<Range<usize>>,
 ) -> Option<()> {
-    let raw = RawEvent::new(bytes, format.checksum.for_events()).ok()?;
-    let Event::TransactionPayload(payload) = raw.decode(format).ok()? else { return None };
+    let decoded = decode(bytes, format.checksum.for_events(), format)?;
+    let Event::TransactionPayload(payload) = decoded else { return None };
     let mut inner = opener.open(&payload).ok()?;
     let mut chunk = Vec::new();
     while inner.next_chunk(BATCH_SIZE, &mut chunk).ok()? > 0 {
@@ -109,7 +109,7 @@ fn put_outside(
     out: &mut Vec<u8>,
     places: &mut Vec<Range<usize>>,
     events: &[u8],
-    format: &Format,
+    format: &LogFormat,
     rules: &Rules,
 ) {
     out.reserve(events.len() + events.len() / 8);
@@ -123,7 +123,7 @@ fn put_outside(
             Some(Ok(Some(rewritten))) => out.extend_from_slice(&rewritten),
             _ => out.extend_from_slice(event),
         }
-        if format.checksum == ChecksumAlgorithm::Crc32 {
+        if format.checksum.for_events() == Checksum::Crc32 {
             let whole = (out.len() - start + 4) as u32;
             out[start + 9..start + 13].copy_from_slice(&whole.to_le_bytes());
             let checksum = crc32fast::hash(&out[start..]);
@@ -193,7 +193,7 @@ impl Dump<'_, '_> {
             event_text::payload_line(self.head.text(), payload, size);
         }
         match item.inside {
-            Inside::Opened(opened, events) if opened.checksum == Some(self.format.checksum) => {
+            Inside::Opened(opened, events) if opened.checksum == Some(self.format.checksum.for_events()) => {
                 self.inner_events(item, &opened.buffer, events, name)?;
             }
             Inside::Large(large) => {
@@ -288,22 +288,30 @@ impl Dump<'_, '_> {
         Ok(())
     }
 
+    /// Says why no more events come out of a payload.
     fn complain_of_payload(&mut self, error: &DecodeError) -> Halt {
-        match error.reason {
-            Reason::Zstd { message: "the frame is torn" } => {
-                self.talk
-                    .error(&[b"Payload_log_event corrupted: the compressed payload has been truncated."]);
-            }
-            Reason::Zstd { .. } | Reason::Short { .. } => {
-                self.talk.error(&[b"Payload_log_event corrupted: compression stream is corrupted."]);
+        const SIZE: &str = "Length field of embedded event in Payload_log_event is";
+        let text = match error.reason {
+            _ if error.is_short() => {
+                "Payload_log_event corrupted: the compressed payload has been truncated.".to_owned()
             }
             Reason::Unexpected { field: "event size", found, .. } => {
-                let found = found.to_string();
-                let start = b"Length field of embedded event in Payload_log_event is only ";
-                self.talk.error(&[start, found.as_bytes(), b" bytes, but 19 are required."]);
+                format!("{SIZE} only {found} bytes, but {HEADER_SIZE} are required.")
             }
-            _ => return self.complain_of_inner(&ReadError::INVALID_EVENT),
-        }
+            Reason::OutOfRange { field: "event size", found, max } => {
+                format!("{SIZE} {found} bytes, exceeding the maximum of {max} bytes.")
+            }
+            Reason::Unexpected { field: "event type", found, .. }
+                if found == u64::from(EventType::TransactionPayload.code()) =>
+            {
+                "Payload_log_event corrupted: contains an embedded Payload_log_event".to_owned()
+            }
+            Reason::Unexpected { field: "event type", .. } => {
+                return self.complain_of_inner(&ReadError::INVALID_FORMAT);
+            }
+            _ => "Payload_log_event corrupted: compression stream is corrupted.".to_owned(),
+        };
+        self.talk.error(&[text.as_bytes()]);
         Halt::Failed
     }
 

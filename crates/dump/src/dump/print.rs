@@ -240,7 +240,17 @@ impl Dump<'_, '_> {
             short_form: self.settings.short_form,
             require_row_format: self.settings.require_row_format,
         };
-        self.session.put_changes(self.head.text(), &item.header, query, &variables, word.is_word(), style);
+        let out = self.head.text();
+        let is_word = word.is_word();
+        let unknown = self.session.put_changes(out, &item.header, query, &variables, is_word, style);
+        self.complain_of_charset(unknown);
+    }
+
+    fn complain_of_charset(&mut self, unknown: Option<u16>) {
+        let Some(number) = unknown else { return };
+        let end = b"' is not a compiled character set and is not specified in the \
+            '/usr/share/mysql/charsets/Index.xml' file";
+        self.talk.file(&[b"Character set '#", number.to_string().as_bytes(), end]);
     }
 
     /// An integer, a seed or a variable that the next statement uses.
@@ -256,7 +266,10 @@ impl Dump<'_, '_> {
         match &event {
             Event::Intvar(intvar) => event_text::intvar(self.head.text(), intvar),
             Event::Rand(rand) => event_text::rand(self.head.text(), rand),
-            Event::UserVar(variable) => event_text::user_var(self.head.text(), variable, &self.session),
+            Event::UserVar(variable) => {
+                let unknown = event_text::user_var(self.head.text(), variable, &self.session);
+                self.complain_of_charset(unknown);
+            }
             _ => {}
         }
     }
@@ -360,8 +373,8 @@ impl Dump<'_, '_> {
             self.put_body(item);
             match self.settings.verbose {
                 0 => {}
-                1 => self.tables.learn(map, item.raw.body(), Types::Hidden),
-                _ => self.tables.learn(map, item.raw.body(), Types::Shown),
+                1 => self.tables.learn(map, item.body(), Types::Hidden),
+                _ => self.tables.learn(map, item.body(), Types::Shown),
             }
         }
         self.statement.is_open = true;

@@ -17,13 +17,16 @@ const STAYING: [&str; 6] = ["SAVEPOINT", "ROLLBACK", "XA START", "XA END", "XA P
 impl TransactionWord {
     pub(super) fn of(sql: &[u8]) -> Self {
         // A zero ends the text for whoever compares it.
+        let whole = sql;
         let sql = sql.split(|byte| *byte == 0).next().unwrap_or_default();
+        let is_start_of =
+            |word: &[u8]| if sql.len() < whole.len() { word == sql } else { word.starts_with(sql) };
         let starts = |word: &str| {
             sql.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
         };
         match () {
-            () if b"BEGIN".starts_with(sql) || sql.starts_with(b"XA START") => Self::Starts,
-            () if b"COMMIT".starts_with(sql) => Self::Ends,
+            () if is_start_of(b"BEGIN") || sql.starts_with(b"XA START") => Self::Starts,
+            () if is_start_of(b"COMMIT") => Self::Ends,
             () if starts("ROLLBACK") && !starts("ROLLBACK TO ") => Self::Ends,
             () if starts("XA ROLLBACK") => Self::Ends,
             () if STAYING.into_iter().any(starts) => Self::Stays,
@@ -46,6 +49,10 @@ mod tests {
         let check = |sql: &str, wanted| assert_eq!(TransactionWord::of(sql.as_bytes()), wanted, "{sql}");
         check("BEGIN", TransactionWord::Starts);
         check("begin", TransactionWord::Not);
+        check("BEG", TransactionWord::Starts);
+        check("BEGIN\0anything", TransactionWord::Starts);
+        check("BEG\0IN", TransactionWord::Not);
+        check("\0BEGIN", TransactionWord::Not);
         check("XA START X'31',X'',1", TransactionWord::Starts);
         check("COMMIT", TransactionWord::Ends);
         check("COMMIT AND CHAIN", TransactionWord::Not);

@@ -1,0 +1,109 @@
+//! What events are read with: it moves as MySQL's own reader does.
+
+use binlog::{Checksum, HEADER_SIZE};
+
+/// A place in an event, of which nothing behind the body is seen.
+pub(super) struct Fields<'a> {
+    bytes: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Fields<'a> {
+    /// At the start of an event's body; `None` if there is no room for one.
+    pub(super) fn of(bytes: &'a [u8], checksum: Checksum) -> Option<Self> {
+        let end = bytes.len().checked_sub(checksum.size())?;
+        (end >= HEADER_SIZE).then(|| Self { bytes: &bytes[..end], position: HEADER_SIZE })
+    }
+
+    /// At the start of bytes that stand alone.
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, position: 0 }
+    }
+
+    /// In bytes from the start of the event.
+    pub(super) fn position(&self) -> usize {
+        self.position
+    }
+
+    /// How many bytes are left.
+    pub(super) fn left(&self) -> usize {
+        self.bytes.len().saturating_sub(self.position)
+    }
+
+    /// What lies between two places.
+    pub(super) fn between(&self, start: usize, end: usize) -> &'a [u8] {
+        self.bytes.get(start..end).unwrap_or_default()
+    }
+
+    /// Goes to a place; there must be a byte.
+    pub(super) fn go_to(&mut self, position: usize) -> Option<()> {
+        (position < self.bytes.len()).then(|| self.position = position)
+    }
+
+    /// Passes over bytes; another one must follow.
+    pub(super) fn pass(&mut self, count: usize) -> Option<()> {
+        self.go_to(self.position.checked_add(count)?)
+    }
+
+    pub(super) fn take(&mut self, count: u64) -> Option<&'a [u8]> {
+        let end = self.position.checked_add(usize::try_from(count).ok()?)?;
+        let taken = self.bytes.get(self.position..end)?;
+        self.position = end;
+        Some(taken)
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
+        self.take(N as u64)?.first_chunk()
+    }
+
+    /// Text up to its first zero, as C has it.
+    pub(super) fn text(bytes: &'a [u8]) -> &'a [u8] {
+        let end = bytes.iter().position(|byte| *byte == 0);
+        &bytes[..end.unwrap_or(bytes.len())]
+    }
+
+    pub(super) fn take_rest(&mut self) -> &'a [u8] {
+        let rest = self.bytes.get(self.position..).unwrap_or_default();
+        self.position = self.bytes.len();
+        rest
+    }
+
+    pub(super) fn u8(&mut self) -> Option<u8> {
+        self.array().map(|[byte]| *byte)
+    }
+
+    pub(super) fn u16(&mut self) -> Option<u16> {
+        self.array().map(|bytes| u16::from_le_bytes(*bytes))
+    }
+
+    pub(super) fn u24(&mut self) -> Option<u32> {
+        self.array().map(|[a, b, c]| u32::from_le_bytes([*a, *b, *c, 0]))
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        self.array().map(|bytes| u32::from_le_bytes(*bytes))
+    }
+
+    pub(super) fn u48(&mut self) -> Option<u64> {
+        self.array().map(|[a, b, c, d, e, f]| u64::from_le_bytes([*a, *b, *c, *d, *e, *f, 0, 0]))
+    }
+
+    pub(super) fn u56(&mut self) -> Option<u64> {
+        self.array().map(|[a, b, c, d, e, f, g]| u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, 0]))
+    }
+
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        self.array().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// A length-encoded integer. The two first bytes that stand for none have a value all the same.
+    pub(super) fn lenenc(&mut self) -> Option<u64> {
+        match self.u8()? {
+            small @ 0..=250 => Some(small.into()),
+            251 => Some(u64::MAX),
+            252 => self.u16().map(u64::from),
+            253 => self.u24().map(u64::from),
+            254.. => self.u64(),
+        }
+    }
+}

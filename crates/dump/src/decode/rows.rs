@@ -1,0 +1,105 @@
+//! Tables and rows.
+
+use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind, RowsQuery, TableMap};
+
+use super::Sizes;
+use super::fields::Fields;
+
+/// The longest name of a database or table, in bytes.
+const NAME_MAX: u64 = 192;
+
+/// The most columns of a table.
+const COLUMNS_MAX: u64 = 4096;
+
+/// Bytes in front of a rows event's columns when it has extra fields.
+const WITH_EXTRA: usize = 10;
+
+/// And when it comes from before MySQL 5.1.4, with a shorter table id.
+const WITH_SHORT_ID: usize = 6;
+
+pub(super) fn table_map<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<TableMap<'a>> {
+    let table_id = table_id(fields, sizes)?;
+    let flags = fields.u16()?;
+    let (database, table) = (name(fields)?, name(fields)?);
+    let count = fields.lenenc()?;
+    let column_types = fields.take(count)?;
+    let (mut metadata, mut nullable): (&[u8], &[u8]) = (&[], &[]);
+    if fields.left() > 0 {
+        let size = fields.lenenc()?;
+        if size > count * 4 {
+            return None;
+        }
+        metadata = fields.take(size)?;
+        nullable = fields.take(count.div_ceil(8))?;
+    }
+    let optional = fields.take_rest();
+    Some(TableMap { table_id, flags, database, table, column_types, metadata, nullable, optional })
+}
+
+fn table_id(fields: &mut Fields<'_>, sizes: Sizes<'_>) -> Option<u64> {
+    match sizes.fixed() {
+        WITH_SHORT_ID => fields.u32().map(u64::from),
+        _ => fields.u48(),
+    }
+}
+
+fn name<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
+    let size = fields.lenenc()?;
+    if size > NAME_MAX {
+        return None;
+    }
+    let (_, name) = fields.take(size + 1)?.split_last()?;
+    Some(Fields::text(name))
+}
+
+pub(super) fn rows<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<Rows<'a>> {
+    let kind = sizes.event_type.rows_kind()?;
+    let table_id = table_id(fields, sizes)?;
+    let flags = RowsFlags(fields.u16()?);
+    let extra = match sizes.fixed() {
+        WITH_EXTRA => Some(extra(fields, kind)?),
+        _ => None,
+    };
+    let column_count = fields.lenenc()?;
+    if column_count == 0 || column_count > COLUMNS_MAX {
+        return None;
+    }
+    let mut columns = || Some(ColumnSet { bits: fields.take(column_count.div_ceil(8))? });
+    let first = columns()?;
+    let columns_after = if kind.has_after() { Some(columns()?) } else { None };
+    let rows = fields.take_rest();
+    Some(Rows { kind, table_id, flags, extra, column_count, columns: first, columns_after, rows })
+}
+
+/// The extra fields, which must end where their size says.
+fn extra<'a>(fields: &mut Fields<'a>, kind: RowsKind) -> Option<&'a [u8]> {
+    let size = fields.u16()?;
+    let start = fields.position();
+    // A size that does not even count itself is none.
+    let end = start + usize::from(size).saturating_sub(2);
+    while fields.position() < end {
+        match fields.u8()? {
+            0 => {
+                let size = fields.u8()?;
+                fields.go_to(fields.position() - 1)?;
+                fields.take(size.into())?;
+            }
+            1 => {
+                fields.u16()?;
+                if kind.has_after() {
+                    fields.u16()?;
+                }
+            }
+            _ => fields.go_to(end)?,
+        }
+        if fields.position() > end {
+            return None;
+        }
+    }
+    Some(fields.between(start, end))
+}
+
+pub(super) fn rows_query<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<RowsQuery<'a>> {
+    fields.pass(sizes.fixed() + 1)?;
+    Some(RowsQuery { size_low: 0, sql: fields.take_rest() })
+}

@@ -1,0 +1,183 @@
+//! Statements, and what they depend on.
+
+use binlog::events::{
+    DuplicateHandling, ExecuteLoadQuery, Intvar, IntvarKind, Query, Rand, StatusVar, StatusVars, UserValue,
+    UserVar,
+};
+
+use super::Sizes;
+use super::fields::Fields;
+
+/// The most bytes of status variables.
+const STATUS_MAX: usize = 3961;
+
+/// The fixed part of a statement without status variables, as no server since MySQL 5.0 writes it.
+const FIXED_OLD: usize = 11;
+
+/// The fixed part of a statement.
+const FIXED: usize = 13;
+
+pub(super) fn query<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<Query<'a>> {
+    let behind_fixed = fields.left().wrapping_sub(sizes.fixed());
+    let (thread_id, exec_time) = (fields.u32()?, fields.u32()?);
+    let database_size = usize::from(fields.u8()?);
+    let error_code = fields.u16()?;
+    if sizes.fixed() <= FIXED_OLD {
+        return None;
+    }
+    let status_size = usize::from(fields.u16()?);
+    if status_size > behind_fixed.min(STATUS_MAX) {
+        return None;
+    }
+    fields.go_to(sizes.format.header_size + sizes.fixed())?;
+    let start = fields.position();
+    let end = start + status_size;
+    read_status(fields, end, &mut |_| {})?;
+    if fields.position() != end {
+        return None;
+    }
+    fields.pass(database_size + 1)?;
+    Some(Query {
+        thread_id,
+        exec_time,
+        error_code,
+        status: StatusVars { bytes: fields.between(start, end) },
+        database: Fields::text(fields.between(end, end + database_size)),
+        sql: fields.take_rest(),
+    })
+}
+
+/// Hands out a statement's status variables one by one. Behind one that mysqlbinlog does not know, the others are
+/// lost.
+pub(crate) fn each_status<'a>(status: StatusVars<'a>, mut take: impl FnMut(StatusVar<'a>)) {
+    let mut fields = Fields::new(status.bytes);
+    // They were read before.
+    let _ = read_status(&mut fields, status.bytes.len(), &mut take);
+}
+
+fn read_status<'a>(fields: &mut Fields<'a>, end: usize, take: &mut dyn FnMut(StatusVar<'a>)) -> Option<()> {
+    while fields.position() < end {
+        take(match fields.u8()? {
+            0 => StatusVar::Flags2(fields.u32()?),
+            1 => StatusVar::SqlMode(fields.u64()?),
+            2 => {
+                let size = fields.u8()?;
+                // There is a zero behind it, but not behind nothing.
+                let bytes = if size > 0 { fields.take(u64::from(size) + 1)? } else { &[] };
+                StatusVar::Catalog(bytes.split_last().map_or(&[], |(_, catalog)| catalog))
+            }
+            3 => StatusVar::AutoIncrement { increment: fields.u16()?, offset: fields.u16()? },
+            4 => {
+                StatusVar::Charset { client: fields.u16()?, connection: fields.u16()?, server: fields.u16()? }
+            }
+            5 => StatusVar::TimeZone(Fields::text(short(fields)?)),
+            6 => StatusVar::CatalogNz(short(fields)?),
+            7 => StatusVar::LcTimeNames(fields.u16()?),
+            8 => StatusVar::CharsetDatabase(fields.u16()?),
+            9 => StatusVar::TableMapForUpdate(fields.u64()?),
+            11 => StatusVar::Invoker { user: short(fields)?, host: short(fields)? },
+            12 => {
+                pass_databases(fields, end)?;
+                StatusVar::UpdatedDatabases(None)
+            }
+            13 => StatusVar::Microseconds(fields.u24()?),
+            16 => StatusVar::ExplicitDefaultsForTimestamp(fields.u8()?),
+            17 => StatusVar::DdlXid(fields.u64()?),
+            18 => StatusVar::DefaultCollationForUtf8mb4(fields.u16()?),
+            19 => StatusVar::SqlRequirePrimaryKey(fields.u8()?),
+            20 => StatusVar::DefaultTableEncryption(fields.u8()?),
+            21 => StatusVar::EnableCascadeTriggers(fields.u8()?),
+            code => {
+                let rest = fields.between(fields.position(), end);
+                // At the end of all bytes there is nothing to go to when these are looked at alone.
+                let there = fields.go_to(end);
+                take(StatusVar::Unknown { code, rest });
+                return there;
+            }
+        });
+    }
+    Some(())
+}
+
+fn short<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
+    let size = fields.u8()?;
+    fields.take(size.into())
+}
+
+/// The most databases that an event names; if a statement changes more, only that is said.
+const DATABASES_MAX: u8 = 16;
+
+/// The room for a database's name, its zero included.
+const DATABASE_ROOM: usize = 192;
+
+fn pass_databases(fields: &mut Fields<'_>, end: usize) -> Option<()> {
+    let count = fields.u8()?;
+    if count > DATABASES_MAX {
+        return Some(());
+    }
+    let mut found = 0;
+    while found < count && fields.position() < end {
+        let room = (end - fields.position()).min(DATABASE_ROOM);
+        let bytes = fields.between(fields.position(), fields.position() + room);
+        let size = match bytes.iter().position(|byte| *byte == 0) {
+            Some(zero) => zero + 1,
+            None if bytes.len() == DATABASE_ROOM => DATABASE_ROOM,
+            None => return None,
+        };
+        fields.take(size as u64)?;
+        found += 1;
+    }
+    (count > 0 && found == count).then_some(())
+}
+
+pub(super) fn load_query<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<ExecuteLoadQuery<'a>> {
+    let query = query(fields, sizes)?;
+    fields.go_to(sizes.format.header_size)?;
+    fields.pass(FIXED)?;
+    let file_id = fields.u32()?;
+    let (name_start, name_end) = (fields.u32()?, fields.u32()?);
+    let duplicates = match fields.u8()? {
+        0 => DuplicateHandling::Error,
+        1 => DuplicateHandling::Ignore,
+        2 => DuplicateHandling::Replace,
+        _ => return None,
+    };
+    let size = query.sql.len() as u64;
+    let is_valid = u64::from(name_start) <= size && u64::from(name_end) <= size && file_id != 0;
+    is_valid.then_some(ExecuteLoadQuery { query, file_id, name_start, name_end, duplicates })
+}
+
+pub(super) fn intvar(fields: &mut Fields<'_>, sizes: Sizes<'_>) -> Option<Intvar> {
+    fields.pass(sizes.fixed())?;
+    let kind = match fields.u8()? {
+        1 => IntvarKind::LastInsertId,
+        2 => IntvarKind::InsertId,
+        code => IntvarKind::Unknown(code),
+    };
+    Some(Intvar { kind, value: fields.u64()? })
+}
+
+pub(super) fn rand(fields: &mut Fields<'_>, sizes: Sizes<'_>) -> Option<Rand> {
+    fields.pass(sizes.fixed())?;
+    Some(Rand { seed1: fields.u64()?, seed2: fields.u64()? })
+}
+
+pub(super) fn user_var<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<UserVar<'a>> {
+    fields.pass(sizes.fixed())?;
+    let size = fields.u32()?;
+    if size == 0 {
+        return None;
+    }
+    let name = fields.take(size.into())?;
+    if fields.u8()? != 0 {
+        return Some(UserVar { name, value: None });
+    }
+    let kind = fields.u8()?;
+    if !matches!(kind, UserValue::STRING | UserValue::REAL | UserValue::INT | UserValue::DECIMAL) {
+        return None;
+    }
+    let collation = fields.u32()?;
+    let size = fields.u32()?;
+    let bytes = fields.take(size.into())?;
+    Some(UserVar { name, value: Some(UserValue { kind, collation, bytes, flags: fields.take_rest() }) })
+}

@@ -1,0 +1,213 @@
+//! The event that begins a transaction whose identifier has a tag. It is laid out as no other: fields with numbers in
+//! front, any of which can be missing.
+
+use binlog::Event;
+use binlog::events::{CommitStamps, GtidEvent, GtidLayout, GtidTagged, LogicalClock};
+use binlog::gtid::{Tag, Uuid};
+
+use super::Sizes;
+use super::format::{LogChecksum, LogFormat};
+
+/// The version of the layout.
+const VERSION: u64 = 1;
+
+/// How many fields there are.
+const FIELD_COUNT: u64 = 12;
+
+/// The longest tag.
+const TAG_MAX: u64 = 32;
+
+/// What the fields say; those that are missing keep these values.
+struct Tagged<'a> {
+    flags: u8,
+    uuid: [u8; 16],
+    gno: i64,
+    tag: &'a [u8],
+    clock: LogicalClock,
+    immediate_commit_us: u64,
+    original_commit_us: u64,
+    transaction_size: u64,
+    immediate_version: u32,
+    original_version: u32,
+}
+
+/// A transaction's beginning. A tag that is none stands in the `rest` of an event without a tag.
+pub(super) fn tagged<'a>(bytes: &'a [u8], sizes: Sizes<'_>) -> Option<Event<'a>> {
+    let found = Tagged::read(&mut Archive::of(bytes, sizes.format)?)?;
+    let uuid = Uuid::from_bytes(found.uuid);
+    let stamps = CommitStamps {
+        immediate_commit_us: found.immediate_commit_us,
+        original_commit_us: found.original_commit_us,
+        transaction_size: Some(found.transaction_size),
+        immediate_server_version: Some(found.immediate_version),
+        original_server_version: Some(found.original_version),
+        commit_group_ticket: None,
+    };
+    let Tagged { flags, gno, clock, tag, .. } = found;
+    Some(match Tag::new(tag).filter(|word| word.as_str().as_bytes() == tag) {
+        Some(tag) => Event::GtidTagged(GtidTagged {
+            flags: flags.into(),
+            uuid,
+            gno,
+            tag,
+            clock,
+            stamps,
+            fields_needed: 0,
+            rest: &[],
+        }),
+        None => {
+            let (clock, stamps) = (Some(clock), Some(stamps));
+            Event::Gtid(GtidEvent {
+                flags,
+                uuid,
+                gno,
+                clock,
+                stamps,
+                layout: GtidLayout::default(),
+                rest: tag,
+            })
+        }
+    })
+}
+
+/// Has it fields that nobody knows yet, and that must be known?
+pub(super) fn is_from_future(bytes: &[u8], format: &LogFormat) -> bool {
+    let needed = Archive::of(bytes, format).and_then(|mut archive| {
+        let (version, _, needed) = (archive.number()?, archive.number()?, archive.number()?);
+        (version == VERSION).then_some(needed)
+    });
+    needed.is_some_and(|needed| needed > FIELD_COUNT)
+}
+
+impl<'a> Tagged<'a> {
+    fn read(archive: &mut Archive<'a>) -> Option<Self> {
+        let (version, size, needed) = (archive.number()?, archive.number()?, archive.number()?);
+        if version != VERSION || needed > FIELD_COUNT {
+            return None;
+        }
+        let mut found = Self {
+            flags: 1,
+            uuid: [0; 16],
+            gno: 0,
+            tag: &[],
+            clock: LogicalClock { last_committed: 0, sequence_number: 0 },
+            immediate_commit_us: 0,
+            original_commit_us: 0,
+            transaction_size: 0,
+            immediate_version: 0,
+            original_version: 0,
+        };
+        for field in 0..FIELD_COUNT {
+            let is_at_end = size != 0 && archive.position as u64 == size;
+            if !is_at_end && archive.is_next(field)? {
+                found.read_field(archive, field)?;
+            } else if field == 7 {
+                found.original_commit_us = found.immediate_commit_us;
+            } else if field == 10 {
+                found.original_version = found.immediate_version;
+            }
+        }
+        Some(found)
+    }
+
+    fn read_field(&mut self, archive: &mut Archive<'a>, field: u64) -> Option<()> {
+        match field {
+            0 => self.flags = archive.small()?,
+            1 => {
+                for byte in &mut self.uuid {
+                    *byte = archive.small()?;
+                }
+            }
+            2 => self.gno = archive.signed()?,
+            3 => self.tag = archive.text(TAG_MAX)?,
+            4 => self.clock.last_committed = archive.signed()?,
+            5 => self.clock.sequence_number = archive.signed()?,
+            6 => self.immediate_commit_us = archive.number()?,
+            7 => self.original_commit_us = archive.number()?,
+            8 => self.transaction_size = archive.number()?,
+            9 => self.immediate_version = archive.small()?,
+            10 => self.original_version = archive.small()?,
+            _ => _ = archive.number()?,
+        }
+        Some(())
+    }
+}
+
+/// Reads variable-length numbers.
+struct Archive<'a> {
+    bytes: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Archive<'a> {
+    /// The body of an event.
+    fn of(bytes: &'a [u8], format: &LogFormat) -> Option<Self> {
+        // Even where the format does not say that there is a checksum.
+        let checksum_size = if format.checksum == LogChecksum::Off { 0 } else { 4 };
+        let end = bytes.len().checked_sub(checksum_size)?;
+        Some(Self { bytes: bytes.get(format.header_size..end)?, position: 0 })
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.number_to(u64::MAX)
+    }
+
+    /// The ones at the low end of the first byte count the bytes behind it. What those hold must not be too large.
+    fn number_to(&mut self, max: u64) -> Option<u64> {
+        let rest = self.bytes.get(self.position..)?;
+        let (first, more) = rest.split_first()?;
+        let count = first.trailing_ones();
+        let low = u64::from(*first).checked_shr(count + 1).unwrap_or(0);
+        let mut high = [0; 8];
+        high[..count as usize].copy_from_slice(more.get(..count as usize)?);
+        let high = u64::from_le_bytes(high) << 7_u32.saturating_sub(count);
+        if high > max {
+            return None;
+        }
+        self.position += 1 + count as usize;
+        Some(low | high)
+    }
+
+    fn small<T: TryFrom<u64> + Bounded>(&mut self) -> Option<T> {
+        T::try_from(self.number_to(T::MAX)?).ok()
+    }
+
+    fn signed(&mut self) -> Option<i64> {
+        let folded = self.number()?;
+        let magnitude = (folded >> 1).cast_signed();
+        Some(if folded & 1 == 0 { magnitude } else { !magnitude })
+    }
+
+    fn text(&mut self, max: u64) -> Option<&'a [u8]> {
+        let size = self.number()?;
+        if size > max {
+            return None;
+        }
+        let end = self.position + size as usize;
+        let text = self.bytes.get(self.position..end)?;
+        self.position = end;
+        Some(text)
+    }
+
+    /// Does this field come next? If so, its number is passed.
+    fn is_next(&mut self, field: u64) -> Option<bool> {
+        let before = self.position;
+        let found = self.number()?;
+        if found != field {
+            self.position = before;
+        }
+        Some(found == field)
+    }
+}
+
+trait Bounded {
+    const MAX: u64;
+}
+
+impl Bounded for u8 {
+    const MAX: u64 = Self::MAX as u64;
+}
+
+impl Bounded for u32 {
+    const MAX: u64 = Self::MAX as u64;
+}
