@@ -356,7 +356,6 @@ mod tests {
 
     use super::{Batch, PutAway, Source};
     use crate::decode::LogFormat;
-    use crate::decode::{LogFormat, decode};
     use crate::head_text::HeadText;
     use crate::options::Values;
     use crate::pipeline::Spare;

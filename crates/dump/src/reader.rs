@@ -464,7 +464,9 @@ mod tests {
     use std::fs::File;
     use std::io::{Seek, SeekFrom, Write};
 
-    use binlog::{Checksum, Event, RawEvent};
+    use binlog::{Checksum, Event};
+
+    use crate::decode::decode;
 
     use super::{LargePayload, LargePayloads, Reader};
 
@@ -479,8 +481,8 @@ mod tests {
         {
             for range in &block.events {
                 let bytes = &block.buffer[range.clone()];
-                let raw = RawEvent::new(bytes, Checksum::Crc32).unwrap();
-                let Ok(Event::TransactionPayload(payload)) = raw.decode(&block.format) else { continue };
+                let event = decode(bytes, Checksum::Crc32, &block.format);
+                let Some(Event::TransactionPayload(payload)) = event else { continue };
                 let (file, at) = (File::open(SAMPLE).unwrap(), block.position(range.start));
                 let large = LargePayload::new(file, at, at, bytes.len(), Checksum::Crc32).unwrap();
                 large.verify().unwrap();
