@@ -6,6 +6,7 @@
 pub mod base64;
 mod batch;
 mod decode;
+mod decrypt;
 mod delimiter;
 mod dump;
 mod errno;

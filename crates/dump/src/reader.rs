@@ -12,12 +12,14 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use binlog::encryption::Keyring;
 use binlog::events::PayloadFields;
 use binlog::{
     CHECKSUM_SIZE, Checksum, Cursor, EVENT_SIZE_MAX, EventType, HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED,
 };
 
 use crate::decode::{LogFormat, describe};
+use crate::decrypt::decrypted;
 use crate::event_ref::EventRef;
 
 /// How much is read at a time.
@@ -53,6 +55,10 @@ impl ReadError {
         "Binlog has bad magic number;  It's not a binary log file that can be used by this version of MySQL",
     );
     const ENCRYPTED: Self = Self::Other("Reading encrypted log files directly is not supported.");
+    pub(crate) const ENCRYPTION_HEADER: Self = Self::Other("Found invalid binary log encryption header");
+    pub(crate) const NO_PASSWORD: Self = Self::Other(
+        "Cannot get file password for encrypted replication log file, please check if keyring plugin is loaded",
+    );
 
     fn of_event(error: io::Error) -> Self {
         Self::Io(error, Self::FAILED)
@@ -204,8 +210,16 @@ enum Input<'i> {
 
 impl<'i> Reader<'i> {
     /// Opens a log and looks at its first four bytes.
-    pub(crate) fn open(name: &[u8], large: LargePayloads) -> Result<Self, ReadError> {
+    pub(crate) fn open(
+        name: &[u8],
+        keyring: Option<&Keyring>,
+        large: LargePayloads,
+    ) -> Result<Self, ReadError> {
         let file = File::open(Path::new(OsStr::from_bytes(name))).map_err(ReadError::Open)?;
+        let file = match keyring {
+            Some(keyring) => decrypted(file, keyring)?,
+            None => file,
+        };
         Self::begin(Input::File(file), large)
     }
 
@@ -474,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_payload_in_pieces_is_the_payload() {
-        let mut reader = Reader::open(SAMPLE.as_bytes(), LargePayloads::InPieces).unwrap();
+        let mut reader = Reader::open(SAMPLE.as_bytes(), None, LargePayloads::InPieces).unwrap();
         let mut payloads = 0;
         while let block = reader.next_block()
             && block.end.is_none()

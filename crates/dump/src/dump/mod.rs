@@ -243,7 +243,10 @@ impl<'s, 'e> Dump<'s, 'e> {
     fn log(&mut self, name: &[u8], start: u64, input: &mut (dyn Read + Send)) -> Outcome {
         // Of an event in hexadecimal, everything is needed.
         let large = if self.settings.hexdump { LargePayloads::InMemory } else { LargePayloads::InPieces };
-        let opened = if name == b"-" { Reader::stream(input, large) } else { Reader::open(name, large) };
+        let opened = match name {
+            b"-" => Reader::stream(input, large),
+            name => Reader::open(name, self.settings.keyring.as_ref(), large),
+        };
         let mut reader = opened.map_err(|error| self.complain(name, &error))?;
         let mut log = Log {
             name,
