@@ -147,7 +147,7 @@ pub(crate) fn xa_prepare(out: &mut Vec<u8>, event: &XaPrepare<'_>) {
 
 pub(crate) fn rotate(out: &mut Vec<u8>, event: &Rotate<'_>) {
     put(out, &[b"\tRotate to ", event.file, b"  pos: "]);
-    put_u64(out, event.position);
+    put_i64(out, event.position.cast_signed());
     out.push(b'\n');
 }
 
@@ -177,7 +177,7 @@ const NAMES_COLLATION: u16 = 33;
 /// Gives the number of a character set that nobody knows, if one was printed.
 pub(crate) fn user_var(out: &mut Vec<u8>, event: &UserVar<'_>, session: &Session) -> Option<u16> {
     let connection = match &event.value {
-        Some(value) if value.kind != STRING => value.collation as u16,
+        Some(value) if value.kind != STRING && collation(value).is_some() => value.collation as u16,
         _ => NAMES_COLLATION,
     };
     let wanted = [NAMES_COLLATION, connection, NAMES_COLLATION];
@@ -207,8 +207,9 @@ const DECIMAL: u8 = 4;
 const REAL_DIGITS: usize = 14;
 
 fn put_user_value(out: &mut Vec<u8>, value: &UserValue<'_>) {
+    let Some(collation) = collation(value) else { return out.extend_from_slice(b":=???") };
     match (value.kind, value.bytes.first_chunk::<8>()) {
-        (STRING, _) => put_user_string(out, value),
+        (STRING, _) => put_user_string(out, value, collation),
         (REAL, Some(bytes)) => {
             out.extend_from_slice(b":=");
             put_general(out, f64::from_le_bytes(*bytes), REAL_DIGITS);
@@ -230,9 +231,11 @@ fn put_user_value(out: &mut Vec<u8>, value: &UserValue<'_>) {
     }
 }
 
-fn put_user_string(out: &mut Vec<u8>, value: &UserValue<'_>) {
-    let collation = u16::try_from(value.collation).ok().and_then(|id| Collation::new(id, Flavour::MySql));
-    let Some(collation) = collation else { return out.extend_from_slice(b":=???") };
+fn collation(value: &UserValue<'_>) -> Option<Collation> {
+    Collation::new(value.collation.try_into().ok()?, Flavour::MySql)
+}
+
+fn put_user_string(out: &mut Vec<u8>, value: &UserValue<'_>, collation: Collation) {
     put(out, &[b":=_", collation.charset().name().as_bytes(), b" "]);
     if value.bytes.is_empty() {
         out.extend_from_slice(b"\"\"");

@@ -2,12 +2,13 @@
 
 use binlog::events::{LogicalClock, Query, StatusVar, TableMap};
 use binlog::gtid::Uuid;
-use binlog::{Event, EventType, Header, Table};
+use binlog::{Event, EventType, Header};
 
 use crate::decode::{LogFormat, each_status};
 use crate::event_text::{self, GtidText, QueryNumbers, VERSION_UNKNOWN, put};
 use crate::hexdump::put_hexdump;
 use crate::local_time::LocalTime;
+use crate::loose_table::loose_table;
 use crate::numbers::{put_i64, put_u32, put_u64};
 use crate::settings::Settings;
 use crate::table_metadata::put_table_metadata;
@@ -129,7 +130,7 @@ impl<'s> HeadText<'s> {
             put(out, &[b"# has_generated_invisible_primary_key=", value]);
         }
         if self.settings.print_table_metadata
-            && let Ok(table) = Table::new(map)
+            && let Some(table) = loose_table(map)
         {
             put_table_metadata(out, &table);
         }

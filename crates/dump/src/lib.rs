@@ -19,6 +19,7 @@ mod json_text;
 pub mod list;
 mod load_files;
 mod local_time;
+mod loose_table;
 pub mod mysqlbinlog;
 pub mod numbers;
 mod options;

@@ -9,7 +9,7 @@ use crate::decode::LogFormat;
 /// What a database's name becomes.
 pub(crate) type Rules = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The event is too short to have a database.
+/// The event is too short for what stands in front of its database.
 pub(crate) struct TooShort;
 
 /// Where an event has its database.
@@ -33,9 +33,9 @@ pub(crate) fn rewrite(event: &[u8], format: &LogFormat, rules: &Rules) -> Result
         return Ok(None);
     }
     let Some(place) = find(event, format)? else { return Ok(None) };
-    let size = usize::from(*event.get(place.size_at).ok_or(TooShort)?);
-    let end = place.name_at + size;
-    let name = event.get(place.name_at..end).ok_or(TooShort)?;
+    let Some(size) = event.get(place.size_at) else { return Ok(None) };
+    let end = place.name_at + usize::from(*size);
+    let Some(name) = event.get(place.name_at..end) else { return Ok(None) };
     let Some(to) = rules.get(name) else { return Ok(None) };
     let mut out = [&event[..place.name_at], to, &event[end..]].concat();
     out[place.size_at] = to.len() as u8;

@@ -11,12 +11,14 @@ const GENERATED_KEY: &[u8] = b"my_row_id";
 /// Appends the table's columns, and its primary key if the map tells it.
 pub fn put_table_metadata(out: &mut Vec<u8>, table: &Table) {
     out.extend_from_slice(b"# Columns(");
+    let mut separator: &[u8] = b"";
     for (index, column) in table.columns.iter().enumerate() {
-        if index > 0 {
-            out.extend_from_slice(b",\n#         ");
-        }
+        out.extend_from_slice(separator);
         let is_generated = index == 0 && table.has_generated_key();
-        put_column(out, column, is_generated);
+        separator = match put_column(out, column, is_generated) {
+            TypeShown::Known => b",\n#         ",
+            TypeShown::Unknown => b"",
+        };
     }
     out.extend_from_slice(b")\n");
     if let Some(key) = key_of(table) {
@@ -33,7 +35,15 @@ fn key_of(table: &Table) -> Option<Vec<KeyPart>> {
     }
 }
 
-fn put_column(out: &mut Vec<u8>, column: &Column, is_generated: bool) {
+/// Is a column's type one that mysqlbinlog has a name for?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TypeShown {
+    Known,
+    /// Then nothing more is shown of the column, nor what would divide it from the next.
+    Unknown,
+}
+
+fn put_column(out: &mut Vec<u8>, column: &Column, is_generated: bool) -> TypeShown {
     let name = match &column.name {
         Some(name) => Some(&**name),
         None if is_generated => Some(GENERATED_KEY),
@@ -44,7 +54,10 @@ fn put_column(out: &mut Vec<u8>, column: &Column, is_generated: bool) {
         out.push(b' ');
     }
     let collation = column.collation.and_then(|id| Collation::new(id, Flavour::MySql));
-    put_type(out, column, collation.filter(|collation| collation.id() != BINARY));
+    let shown = put_type(out, column, collation.filter(|collation| collation.id() != BINARY));
+    if shown == TypeShown::Unknown {
+        return shown;
+    }
     if column.unsigned == Some(true) && column.column_type != ColumnType::Year {
         out.extend_from_slice(b" UNSIGNED");
     }
@@ -65,13 +78,15 @@ fn put_column(out: &mut Vec<u8>, column: &Column, is_generated: bool) {
     if is_generated {
         out.extend_from_slice(b" AUTO_INCREMENT");
     }
+    shown
 }
 
 /// The number of the collation `binary`: it makes bytes of a text.
 const BINARY: u16 = 63;
 
 /// `collation` is that of texts; bytes have none.
-fn put_type(out: &mut Vec<u8>, column: &Column, collation: Option<Collation>) {
+fn put_type(out: &mut Vec<u8>, column: &Column, collation: Option<Collation>) -> TypeShown {
+    let mut shown = TypeShown::Known;
     let (name, numbers): (&[u8], &[u32]) = match column.column_type {
         ColumnType::TinyInt => (b"TINYINT", &[]),
         ColumnType::SmallInt => (b"SMALLINT", &[]),
@@ -104,7 +119,10 @@ fn put_type(out: &mut Vec<u8>, column: &Column, collation: Option<Collation>) {
         },
         ColumnType::Geometry { .. } => (geometry_name(column.geometry_type), &[]),
         ColumnType::Vector { .. } => (b"VECTOR", &[column.dimension.unwrap_or_default()]),
-        _ => (b"INVALID_TYPE", &[u32::from(column.type_code)]),
+        _ => {
+            shown = TypeShown::Unknown;
+            (b"INVALID_TYPE", &[u32::from(column.type_code)])
+        }
     };
     out.extend_from_slice(name);
     for (index, number) in numbers.iter().enumerate() {
@@ -114,6 +132,7 @@ fn put_type(out: &mut Vec<u8>, column: &Column, collation: Option<Collation>) {
     if !numbers.is_empty() {
         out.push(b')');
     }
+    shown
 }
 
 fn characters(size_max: u16, collation: Collation) -> u32 {

@@ -369,10 +369,81 @@ fn decimal_size(precision: u8, scale: u8) -> usize {
 
 pub(crate) fn put_decimal(out: &mut Vec<u8>, bytes: &[u8], precision: u8, scale: u8) {
     match Decimal::new(bytes, precision, scale) {
+        // Without a fraction, no zero is negative.
+        Ok(_) if scale == 0 && is_negative_zero(bytes) => out.push(b'0'),
         Ok(decimal) => decimal.write(out),
-        // What mysqlbinlog makes of digits that are none.
-        Err(_) => out.push(b'0'),
+        Err(_) => {
+            let start = out.len();
+            if put_loose_decimal(out, bytes, precision, scale).is_none() {
+                // What mysqlbinlog makes of digits that are none.
+                out.truncate(start);
+                out.push(b'0');
+            }
+        }
     }
+}
+
+fn is_negative_zero(bytes: &[u8]) -> bool {
+    bytes.split_first().is_some_and(|(first, rest)| *first == 0x7f && rest.iter().all(|byte| *byte == 0xff))
+}
+
+/// Digits in a group, but for the first whole and the last fractional one.
+const GROUP: u8 = 9;
+
+/// Bytes of a group, by its digits.
+const GROUP_SIZES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
+
+/// The first number with one digit too many for a group.
+const GROUP_END: u32 = 1_000_000_000;
+
+/// A decimal with more digits in some group than there is place for: mysqlbinlog lets one too many pass in the first
+/// group, and takes the last one's overflow for digits.
+fn put_loose_decimal(out: &mut Vec<u8>, bytes: &[u8], precision: u8, scale: u8) -> Option<()> {
+    let whole = precision.checked_sub(scale)?;
+    let is_negative = bytes.first()? & 0x80 == 0;
+    let mut bytes = bytes.to_vec();
+    bytes[0] ^= 0x80;
+    let mut rest = bytes.as_slice();
+    let mut group = |digits: u8| {
+        let (group, behind) = rest.split_at_checked(GROUP_SIZES[usize::from(digits)])?;
+        rest = behind;
+        let number = signed(group) as i32;
+        Some(if is_negative { !number } else { number }.cast_unsigned())
+    };
+    if is_negative {
+        out.push(b'-');
+    }
+    let start = out.len();
+    let put_group = |out: &mut Vec<u8>, number: u32| match out.len() == start {
+        true if number == 0 => {}
+        true => put_u64(out, number.into()),
+        false => put_padded(out, number.into(), usize::from(GROUP)),
+    };
+    let first = whole % GROUP;
+    if first > 0 {
+        let number = group(first)?;
+        put_group(out, Some(number).filter(|number| *number < 10_u32.pow(u32::from(first) + 1))?);
+    }
+    for _ in 0..whole / GROUP {
+        put_group(out, group(GROUP).filter(|number| *number < GROUP_END)?);
+    }
+    if out.len() == start {
+        out.push(b'0');
+    }
+    if scale > 0 {
+        out.push(b'.');
+    }
+    for _ in 0..scale / GROUP {
+        put_padded(out, group(GROUP).filter(|number| *number < GROUP_END)?.into(), usize::from(GROUP));
+    }
+    let last = scale % GROUP;
+    if last > 0 {
+        let number = group(last)?.wrapping_mul(10_u32.pow(u32::from(GROUP - last)));
+        let shown = out.len() + usize::from(last);
+        put_padded(out, Some(number).filter(|number| *number < GROUP_END)?.into(), usize::from(GROUP));
+        out.truncate(shown);
+    }
+    Some(())
 }
 
 fn fraction_size(decimals: u8) -> usize {
@@ -428,7 +499,14 @@ fn put_datetime(out: &mut Vec<u8>, bytes: &[u8], decimals: u8) {
     let seconds = number_be(seconds) - 0x80_0000_0000;
     let packed = (seconds << 24) + signed(fraction) * fraction_unit(decimals);
     out.push(b'\'');
-    put_packed_datetime(out, packed, decimals);
+    match packed {
+        // It is its own opposite, and so has no size.
+        i64::MIN => {
+            out.extend_from_slice(b"0014-10-00 00:00:00");
+            put_fraction(out, 0, decimals);
+        }
+        packed => put_packed_datetime(out, packed, decimals),
+    }
     out.push(b'\'');
 }
 
@@ -472,6 +550,9 @@ fn put_old_time(out: &mut Vec<u8>, value: u32) {
     out.push(b'\'');
 }
 
+/// The smallest number that a TIME's bytes can be.
+const TIME_MIN: i64 = -(1 << 47);
+
 fn put_time(out: &mut Vec<u8>, bytes: &[u8], decimals: u8) {
     let packed = match bytes.len() {
         // Seconds and fraction are one number.
@@ -488,6 +569,8 @@ fn put_time(out: &mut Vec<u8>, bytes: &[u8], decimals: u8) {
             (seconds << 24) + fraction * fraction_unit(decimals)
         }
     };
+    // The smallest has no opposite.
+    let packed = if packed == TIME_MIN { !TIME_MIN } else { packed };
     out.push(b'\'');
     put_packed_time(out, packed, decimals);
     out.push(b'\'');

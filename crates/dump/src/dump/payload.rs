@@ -4,7 +4,7 @@ use std::mem::take;
 use std::ops::Range;
 use std::sync::Arc;
 
-use binlog::events::TransactionPayload;
+use binlog::events::{PayloadCompression, TransactionPayload};
 use binlog::{
     Checksum, DecodeError, Event, EventType, HEADER_SIZE, PayloadError, PayloadOpener, PayloadStream, Reason,
 };
@@ -99,6 +99,9 @@ fn open_one(
         if chunk.len() > EVENTS_AHEAD_MAX {
             return None;
         }
+    }
+    if chunk.is_empty() {
+        return None;
     }
     put_outside(buffer, events, &chunk, format, rules);
     Some(())
@@ -227,7 +230,7 @@ impl Dump<'_, '_> {
         name: &[u8],
     ) -> Result<(), Halt> {
         let mut events = opener.open(payload).map_err(|error| self.complain_of_payload(&error.error))?;
-        self.chunks(outer, name, |chunk| Ok(events.next_chunk(BATCH_SIZE, chunk)?))
+        self.chunks(outer, name, payload.compression, |chunk| Ok(events.next_chunk(BATCH_SIZE, chunk)?))
     }
 
     fn large_payload(
@@ -240,7 +243,7 @@ impl Dump<'_, '_> {
         let stream = opener.open_stream(large.fields.compression, large.fields.uncompressed_size);
         let stream = stream.map_err(|error| self.complain_of_payload(&error.error))?;
         let mut pieces = Pieces { large, stream, piece: Vec::new(), taken: 0, read: 0 };
-        self.chunks(outer, name, |chunk| pieces.next_chunk(chunk))
+        self.chunks(outer, name, large.fields.compression, |chunk| pieces.next_chunk(chunk))
     }
 
     /// Prints a payload's events, some at a time, until none come.
@@ -248,12 +251,19 @@ impl Dump<'_, '_> {
         &mut self,
         outer: Item<'_>,
         name: &[u8],
+        compression: PayloadCompression,
         mut next_chunk: impl FnMut(&mut Vec<u8>) -> Result<usize, Fault>,
     ) -> Result<(), Halt> {
         let mut chunk = Vec::new();
         loop {
+            let is_first = chunk.is_empty();
             chunk.clear();
             match next_chunk(&mut chunk) {
+                // Nothing at all is less than zstd makes of it.
+                Ok(0) if is_first && compression == PayloadCompression::Zstd => {
+                    let nothing = Reason::Short { wanted: HEADER_SIZE as u64, found: 0 };
+                    return Err(self.complain_of_payload(&DecodeError::new(0, nothing)));
+                }
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
                 Err(Fault::Payload(error)) => return Err(self.complain_of_payload(&error)),

@@ -101,7 +101,10 @@ impl Dump<'_, '_> {
                 --exclude-gtids or --include-gtids, respectively, instead.",
             ]);
         }
-        let Ok(set) = GtidSet::decode(previous.set) else {
+        let mut bytes = previous.set.to_vec();
+        // The format's number stands on both sides of the count, but mysqlbinlog looks only behind it.
+        bytes[0] = if bytes[7] == 1 { 1 } else { bytes[0] };
+        let Ok(set) = GtidSet::decode(&bytes) else {
             self.talk.error(&[b"Malformed GTID_set encoding."]);
             return;
         };
