@@ -6,8 +6,7 @@ use std::mem::replace;
 use std::ops::Range;
 use std::sync::Arc;
 
-use binlog::events::Rows;
-use binlog::{Checksum, Cursor, Event, Header};
+use binlog::{Checksum, Cursor, Header};
 
 use crate::base64::{LINE_BYTES, put_lines};
 use crate::decode::{LogFormat, decode};
@@ -297,23 +296,10 @@ impl Batch {
         let format = &self.formats[decoding.format as usize];
         // It was decoded before it came here.
         if let Some(event) = decode(event, decoding.checksum, format)
-            && let Some(rows) = rows_of(&event)
+            && let Some(rows) = event.rows()
         {
             put_rows(out, table.map(|table| &*self.tables[table as usize]), rows);
         }
-    }
-}
-
-fn rows_of<'e, 'a>(event: &'e Event<'a>) -> Option<&'e Rows<'a>> {
-    match event {
-        Event::WriteRows(rows)
-        | Event::UpdateRows(rows)
-        | Event::DeleteRows(rows)
-        | Event::PartialUpdateRows(rows)
-        | Event::WriteRowsV1(rows)
-        | Event::UpdateRowsV1(rows)
-        | Event::DeleteRowsV1(rows) => Some(rows),
-        _ => None,
     }
 }
 

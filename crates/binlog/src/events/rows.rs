@@ -2,7 +2,7 @@
 
 use crate::cursor::{Cursor, lenenc_size, put_lenenc};
 use crate::error::{DecodeError, EncodeError, Reason, narrow, same_size};
-use crate::event::{Body, Context, EventType};
+use crate::event::{Body, Context, Event, EventType};
 use crate::events::table_map::{put_table_id, table_id};
 use crate::header::HEADER_SIZE;
 
@@ -209,4 +209,19 @@ enum RowsVersion {
 /// The shape of the event that is being read or written: only types that have one come here.
 fn shape(context: Context<'_>) -> (RowsKind, RowsVersion) {
     context.event_type.rows_shape().unwrap_or((RowsKind::Write, RowsVersion::Two))
+}
+impl<'a> Event<'a> {
+    /// The changed rows, if that is what the event holds, in the open: MariaDB's compressed rows are not.
+    pub const fn rows(&self) -> Option<&Rows<'a>> {
+        match self {
+            Self::WriteRows(rows)
+            | Self::UpdateRows(rows)
+            | Self::DeleteRows(rows)
+            | Self::PartialUpdateRows(rows)
+            | Self::WriteRowsV1(rows)
+            | Self::UpdateRowsV1(rows)
+            | Self::DeleteRowsV1(rows) => Some(rows),
+            _ => None,
+        }
+    }
 }

@@ -4,7 +4,7 @@ use binlog::{DecodeError, Event};
 
 use super::info::put_info;
 use super::scene::Scene;
-use super::select::{Select, rows_of};
+use super::select::Select;
 use super::walk::{Located, Output, Refusal};
 use crate::numbers::put_u64;
 
@@ -54,7 +54,7 @@ impl Output for EventsTable<'_> {
 impl EventsTable<'_> {
     /// Is there a row that is wanted, if rows are asked for?
     fn has_rows(&self, scene: &mut Scene, located: &Located<'_>, event: &Event<'_>) -> Result<bool, Refusal> {
-        match rows_of(event) {
+        match event.rows() {
             Some(rows) if self.select.looks_at_values() => {
                 self.select.count_rows(scene, located.format, rows).map(|count| count > 0)
             }

@@ -80,7 +80,7 @@ impl Select {
             Event::ExecuteLoadQuery(load) => {
                 Ok(!self.looks_at_rows() && self.takes_query(load.query.database, load.query.sql))
             }
-            _ => match rows_of(event) {
+            _ => match event.rows() {
                 Some(rows) => {
                     let (table, _) = scene.tables.decoder(rows)?;
                     Ok(table.is_some_and(|table| self.takes_name(&table.database, &table.name)))
@@ -132,20 +132,6 @@ impl Select {
             true => Ok(None),
             false => RowTest::new(&self.conditions, table).map(Some),
         }
-    }
-}
-
-/// The event's rows, if it has any.
-pub(crate) fn rows_of<'e, 'a>(event: &'e Event<'a>) -> Option<&'e Rows<'a>> {
-    match event {
-        Event::WriteRows(rows)
-        | Event::UpdateRows(rows)
-        | Event::DeleteRows(rows)
-        | Event::PartialUpdateRows(rows)
-        | Event::WriteRowsV1(rows)
-        | Event::UpdateRowsV1(rows)
-        | Event::DeleteRowsV1(rows) => Some(rows),
-        _ => None,
     }
 }
 

@@ -12,7 +12,7 @@ use binlog::{DecodeError, Event, Role, Table, TransactionId};
 
 pub(crate) use self::summary::{HEAD, Shape, Transactions};
 use super::scene::Scene;
-use super::select::{Select, rows_of};
+use super::select::Select;
 use super::walk::{Located, Output, Refusal};
 
 /// Says of each event what it means to its transaction.
@@ -166,7 +166,7 @@ impl Pieces<'_> {
         located: &Located<'_>,
         event: &Event<'_>,
     ) -> Result<Option<Change>, Refusal> {
-        let Some(rows) = rows_of(event) else { return Ok(None) };
+        let Some(rows) = event.rows() else { return Ok(None) };
         let (table, _) = scene.tables.decoder(rows)?;
         let Some(table) = table.filter(|table| self.select.takes_name(&table.database, &table.name)) else {
             return Ok(None);

@@ -14,7 +14,7 @@ use super::table;
 use super::writer::{Object, put_bytes, put_decoded, put_string};
 use crate::list::info::intvar_name;
 use crate::list::scene::Scene;
-use crate::list::select::{Select, rows_of};
+use crate::list::select::Select;
 use crate::list::walk::{Located, Refusal};
 use crate::numbers::{put_i64, put_shortest, put_u64};
 
@@ -34,7 +34,7 @@ pub(super) fn put(
     located: &Located<'_>,
     event: &Event<'_>,
 ) -> Result<Found, Refusal> {
-    if let Some(rows) = rows_of(event) {
+    if let Some(rows) = event.rows() {
         return put_rows(object, names, select, &mut scene.tables, located.format, rows);
     }
     let format = located.format;
