@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand};
 
 use crate::bench::measure::{Measured, run_measured};
 pub(crate) use crate::bench::measure::{Measuring, measure_once};
@@ -24,9 +24,25 @@ use crate::checks;
 /// Which bench, and how.
 #[derive(Args)]
 pub(crate) struct Benching {
-    /// Which bench
-    #[arg(value_enum)]
-    name: Name,
+    #[command(subcommand)]
+    which: Which,
+}
+
+#[derive(Subcommand)]
+enum Which {
+    /// `bintide dump` and mysqlbinlog: with `-vv` and without `-v`, to nowhere and to a file
+    Dump(Racing),
+    /// `bintide stats`, mysqlbinlog with a perl one-liner, and a go-mysql program
+    Stats(Racing),
+    /// Peak memory of dump, stats and verify on one compressed transaction of 1 GiB
+    Memory(Racing),
+    /// The library's row decoding, in rows and bytes a second
+    Rows,
+}
+
+/// How contenders take turns.
+#[derive(Args)]
+struct Racing {
     /// How often each contender runs each case
     #[arg(long, default_value_t = 5)]
     runs: usize,
@@ -36,18 +52,6 @@ pub(crate) struct Benching {
     /// Print the measurements as JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Name {
-    /// `bintide dump` and mysqlbinlog: with `-vv` and without `-v`, to nowhere and to a file
-    Dump,
-    /// `bintide stats`, mysqlbinlog with a perl one-liner, and a go-mysql program
-    Stats,
-    /// Peak memory of dump, stats and verify on one compressed transaction of 1 GiB
-    Memory,
-    /// The library's row decoding, in rows and bytes a second
-    Rows,
 }
 
 /// One job that all contenders do.
@@ -79,23 +83,26 @@ enum Goal {
 
 /// Runs a bench and prints its table.
 pub(crate) fn bench(benching: &Benching) -> Result<()> {
-    ensure!(benching.runs > 0, "nothing is measured in no runs");
-    let cases = match benching.name {
-        Name::Dump => cases::dump()?,
-        Name::Stats => cases::stats()?,
-        Name::Memory => cases::memory()?,
-        Name::Rows => return rows(),
-    };
-    let wanted = |case: &Case| benching.only.iter().all(|text| case.name.contains(text.as_str()));
+    match &benching.which {
+        Which::Dump(racing) => race(cases::dump()?, racing),
+        Which::Stats(racing) => race(cases::stats()?, racing),
+        Which::Memory(racing) => race(cases::memory()?, racing),
+        Which::Rows => rows(),
+    }
+}
+
+fn race(cases: Vec<Case>, racing: &Racing) -> Result<()> {
+    ensure!(racing.runs > 0, "nothing is measured in no runs");
+    let wanted = |case: &Case| racing.only.iter().all(|text| case.name.contains(text.as_str()));
     let mut results = Vec::new();
     for case in cases.into_iter().filter(wanted) {
-        let measured = run_case(&case, benching.runs).with_context(|| format!("in case {}", case.name))?;
-        if !benching.json {
+        let measured = run_case(&case, racing.runs).with_context(|| format!("in case {}", case.name))?;
+        if !racing.json {
             table::print_progress(&case, &measured);
         }
         results.push((case, measured));
     }
-    if benching.json { table::print_json(&results) } else { table::print(&results) }
+    if racing.json { table::print_json(&results) } else { table::print(&results) }
 }
 
 /// All runs of a case: a list of runs for each contender.
