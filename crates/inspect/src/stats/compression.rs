@@ -1,9 +1,10 @@
 //! What `performance_schema.binary_log_transaction_compression_stats` says, worked out from the logs themselves.
 //!
 //! The server counts, of each transaction, what stands behind its GTID event. In a binary log an uncompressed
-//! transaction counts without checksums, as in the session's cache; in a relay log with them, as received. A
-//! compressed one counts its payload on the one side, and on the other what its payload says it holds. (Seen in
-//! tests against a real server.)
+//! transaction counts without checksums, as in the session's cache; in a relay log with them, as received, that of the
+//! GTID event too. A compressed one counts its payload on the one side, and on the other what its payload says it
+//! holds. (Tests hold all that to a real server.) One thing is in no log: a relay log's timestamps in the server's
+//! table say when the replica had received the transaction; ours say when it committed on the source.
 
 use binlog::TransactionId;
 use serde::Serialize;
@@ -51,7 +52,7 @@ pub struct CompressionRow {
     pub first_transaction_compressed_bytes: u64,
     /// Its size before compression.
     pub first_transaction_uncompressed_bytes: u64,
-    /// When it committed on the server that wrote the log; `None` before MySQL 8.0.1.
+    /// When it committed on the server that wrote the log, or on the source of a relay log; `None` before MySQL 8.0.1.
     pub first_transaction_timestamp: Option<Moment>,
     /// The last of them: `ANONYMOUS` without a GTID.
     pub last_transaction_id: String,
@@ -59,7 +60,7 @@ pub struct CompressionRow {
     pub last_transaction_compressed_bytes: u64,
     /// Its size before compression.
     pub last_transaction_uncompressed_bytes: u64,
-    /// When it committed on the server that wrote the log; `None` before MySQL 8.0.1.
+    /// When it committed on the server that wrote the log, or on the source of a relay log; `None` before MySQL 8.0.1.
     pub last_transaction_timestamp: Option<Moment>,
 }
 

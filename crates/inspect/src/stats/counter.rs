@@ -196,17 +196,21 @@ impl Counter {
     fn stored(&mut self, raw: &RawEvent<'_>, role: Role) {
         let Some(open) = &mut self.open else { return };
         let size = u64::from(raw.header().size);
+        let checksum = raw.checksum().size() as u64;
+        let is_gtid = matches!(role, Role::Gtid | Role::GtidAndBegin);
         open.bytes_stored += size;
-        if matches!(role, Role::Gtid | Role::GtidAndBegin) {
+        if is_gtid {
             open.bytes_plain += size;
             open.events += 1;
             open.last_s = raw.header().timestamp;
-        } else {
-            open.bytes_cached += match self.log_type {
-                LogType::Binary => size - raw.checksum().size() as u64,
-                LogType::Relay => size,
-            };
         }
+        open.bytes_cached += match (self.log_type, is_gtid) {
+            (LogType::Binary, true) => 0,
+            (LogType::Binary, false) => size - checksum,
+            // A replica takes the GTID event off the transaction's length, and forgets its checksum.
+            (LogType::Relay, true) => checksum,
+            (LogType::Relay, false) => size,
+        };
     }
 
     /// Counts an event of a transaction, in the log itself or inside a payload.

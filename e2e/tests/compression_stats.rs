@@ -1,0 +1,143 @@
+//! `performance_schema.binary_log_transaction_compression_stats`, worked out from the logs, beside what the servers
+//! that wrote them say: source and replica, compressed and not, before and after a reset.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use inspect::stats::{CompressionRow, LogType, Settings, collect};
+use logs::LogReader;
+use testkit::{Launch, Server};
+
+/// Sample scripts, and whether their sessions compress.
+const SCRIPTS: [(&str, bool); 6] = [
+    ("types", true),
+    ("ddl", true),
+    ("triggers", false),
+    ("savepoints", true),
+    ("xa", false),
+    ("json", true),
+];
+
+/// What grows when it is compressed, what has a tag, and what is no transaction of rows.
+const MORE: &str = "
+    create database more; use more; create table t (id int primary key, a varbinary(4000)); create user more;
+    set binlog_transaction_compression = on;
+    insert into t values (1, random_bytes(600)); insert into t values (2, random_bytes(900));
+    set gtid_next = 'automatic:tag'; insert into t values (3, ''); set gtid_next = 'automatic';
+    begin; update t set a = repeat('a', id); delete from t where id = 1; commit;
+    set binlog_transaction_compression = off;
+    insert into t values (4, repeat('b', 4000)); begin; commit; drop user more;";
+
+const TABLE: &str = "performance_schema.binary_log_transaction_compression_stats";
+
+#[test]
+fn the_servers_own_table_comes_out_of_its_logs() -> Result<()> {
+    let source = Launch::mysql().option("--server-id=1").start()?;
+    let replica = Launch::mysql()
+        .options(["--server-id=2", "--relay-log=relay", "--relay-log-purge=OFF"])
+        .options(["--binlog-transaction-compression=ON"])
+        .start()?;
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
+           source_auto_position = 1; start replica",
+        source.port()
+    ))?;
+    for (script, compresses) in SCRIPTS {
+        run_script(&source, script, compresses)?;
+    }
+    let rows = check_both(&source, &replica, (0, 0))?;
+    ensure!(rows == (2, 4), "{rows:?}");
+    // Checksums count in relay logs: what comes next has none.
+    source.sql("set global binlog_checksum = none")?;
+    for server in [&source, &replica] {
+        server.sql(&format!("flush local logs; truncate table {TABLE}"))?;
+        ensure!(told(server)?.is_empty(), "there are rows after a reset: {}", told(server)?);
+    }
+    let begin = (source.binlogs()?.len() - 1, replica.binlogs()?.len() - 1);
+    source.sql(MORE)?;
+    let rows = check_both(&source, &replica, begin)?;
+    ensure!(rows == (2, 4), "{rows:?}");
+    Ok(())
+}
+
+fn run_script(server: &Server, script: &str, compresses: bool) -> Result<()> {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
+    let path = samples.join(script).with_extension("sql");
+    let sql = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let compression = u8::from(compresses);
+    server.sql(&format!("set binlog_transaction_compression = {compression};\n{sql}"))?;
+    server.sql("flush binary logs").map(drop)
+}
+
+/// Compares both servers' tables with what their logs say from the given ones on; gives the numbers of rows.
+fn check_both(source: &Server, replica: &Server, begin: (usize, usize)) -> Result<(usize, usize)> {
+    let all = source.sql("select replace(@@global.gtid_executed, '\\n', '')")?;
+    let late = replica.sql(&format!("select wait_for_executed_gtid_set('{}', 120)", all.trim()))?;
+    ensure!(late.trim() == "0", "the replica did not apply all");
+    // The table learns of a transaction a moment after everyone else does.
+    thread::sleep(Duration::from_millis(500));
+    let of_source = check(source, &source.binlogs()?[begin.0..])?;
+    let mut logs = replica.binlogs()?.split_off(begin.1);
+    let relay_logs = replica.indexed("relay.index")?;
+    // A relay log that ends at the reset is full, and none is before the first.
+    let relay_begin = if begin.1 == 0 { 0 } else { relay_logs.len() - 1 };
+    logs.extend_from_slice(&relay_logs[relay_begin..]);
+    Ok((of_source, check(replica, &logs)?))
+}
+
+/// Compares a server's table with what its logs say; gives the number of its rows.
+fn check(server: &Server, logs: &[PathBuf]) -> Result<usize> {
+    let told = told(server)?;
+    let readers = logs.iter().map(LogReader::open);
+    let report = collect(readers, Settings { top: 0 }, &mut |_| ControlFlow::Continue(()))?;
+    let (told_rows, rows) = (told.lines().collect::<Vec<_>>(), &report.compression);
+    let both = || format!("{told}{rows:#?}");
+    ensure!(told_rows.len() == rows.len(), "{}", both());
+    for (told, row) in told_rows.iter().zip(rows) {
+        let mut told: Vec<String> = told.split('\t').map(str::to_owned).collect();
+        let mut found = columns(row);
+        if row.log_type == LogType::Relay {
+            // When the replica received it stands in no log; it cannot be before the commit.
+            for timestamp in [9, 13] {
+                ensure!(found[timestamp] <= told[timestamp], "{}", both());
+                (found[timestamp], told[timestamp]) = (String::new(), String::new());
+            }
+        }
+        ensure!(told == found, "{}", both());
+    }
+    Ok(rows.len())
+}
+
+/// A line a row, tabs between the columns.
+fn told(server: &Server) -> Result<String> {
+    server.sql(&format!("set time_zone = '+00:00'; select * from {TABLE}"))
+}
+
+/// All fourteen, as the client prints them.
+fn columns(row: &CompressionRow) -> Vec<String> {
+    let timestamp = |moment: Option<inspect::stats::Moment>| {
+        let text = moment.map(|moment| moment.to_string()).unwrap_or_default();
+        text.replace('T', " ").trim_end_matches('Z').to_owned()
+    };
+    let word = |value: &dyn std::fmt::Debug| format!("{value:?}").to_uppercase();
+    vec![
+        word(&row.log_type),
+        word(&row.compression_type),
+        row.transaction_counter.to_string(),
+        row.compressed_bytes_counter.to_string(),
+        row.uncompressed_bytes_counter.to_string(),
+        row.compression_percentage.to_string(),
+        row.first_transaction_id.clone(),
+        row.first_transaction_compressed_bytes.to_string(),
+        row.first_transaction_uncompressed_bytes.to_string(),
+        timestamp(row.first_transaction_timestamp),
+        row.last_transaction_id.clone(),
+        row.last_transaction_compressed_bytes.to_string(),
+        row.last_transaction_uncompressed_bytes.to_string(),
+        timestamp(row.last_transaction_timestamp),
+    ]
+}
