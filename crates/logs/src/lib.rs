@@ -5,6 +5,7 @@
 //! | read one log, event by event or in chunks for other threads | [`LogReader`] |
 //! | find the logs of a directory or an index | [`Store`] |
 //! | follow a store that is being written to | [`Follower`] |
+//! | cut a log into whole transactions | [`TransactionCutter`] |
 //! | read an encrypted log | [`read_keyring`], [`LogReader::with_keyring`] |
 //! | read in order, work in parallel, hand on in order, bounded in bytes | [`ordered`](ordered::ordered) |
 //!
@@ -15,7 +16,7 @@
 //! where they wrap at 4 GiB.
 //!
 //! What this crate never does: talk to a server, decode what is inside an event (but for what tells where logs
-//! start and end), or wait for a log to grow: it says that nothing more is there, and its caller decides.
+//! and transactions start and end), or wait for a log to grow: it says that nothing more is there, and its caller decides.
 #![forbid(unsafe_code)]
 
 mod chunk;
@@ -27,6 +28,7 @@ mod large;
 pub mod ordered;
 mod reader;
 mod store;
+mod transactions;
 
 pub use crate::chunk::{Chunk, LogEvent};
 pub use crate::error::Error;
@@ -35,3 +37,4 @@ pub use crate::keyring::read_keyring;
 pub use crate::large::{LargeEnd, LargeEvents, LargePayload};
 pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};
 pub use crate::store::Store;
+pub use crate::transactions::{Content, CutError, Segment, TransactionCutter, Whole};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use binlog::{Candidate, Format, Outline, Refusal, TrackError, Tracker, TransactionKind};
+use binlog::{Format, Outline, Refusal};
 use logs::ordered::Feed;
-use logs::{Chunk, End, LogEvent, LogKind, LogReader, Next};
+use logs::{Chunk, Content, CutError, End, LogKind, LogReader, Next, TransactionCutter, Whole};
 
 use crate::error::{At, Error};
 use crate::{Action, Compressed, Sizes};
@@ -73,6 +73,7 @@ pub(crate) fn feed(
     line: &Feed<'_, Unit>,
 ) -> Result<End, Error> {
     let mut grouper = Grouper::new(action, sizes.clone(), reader.name().to_owned());
+    let mut cutter = TransactionCutter::new(sizes.large);
     loop {
         match reader.next_chunk(sizes.unit)? {
             Next::Some(chunk) => {
@@ -82,11 +83,16 @@ pub(crate) fn feed(
                 }
                 grouper.kind = reader.kind();
                 grouper.check_format(chunk.format())?;
-                grouper.take(&chunk, line)?;
+                cutter
+                    .take(&chunk, &mut |segment| grouper.take(segment, line))
+                    .map_err(|stop| stop.at(reader.name()))?;
             }
             Next::End(End::Torn(torn)) => return Err(reader.torn(torn).into()),
             Next::End(end) => {
-                grouper.finish(line)?;
+                cutter
+                    .finish(&mut |segment| grouper.take(segment, line))
+                    .map_err(|stop| stop.at(reader.name()))?;
+                grouper.flush(line)?;
                 return Ok(end);
             }
         }
@@ -99,39 +105,41 @@ struct Grouper {
     name: String,
     kind: LogKind,
     format: Option<Arc<Format>>,
-    tracker: Tracker,
-    candidate: Candidate,
-    /// Did the open transaction break the grammar?
-    is_faulty: bool,
-    open: OpenTransaction,
     segments: Vec<Segment>,
     segments_size: usize,
 }
 
-/// The events of the open transaction that earlier chunks brought.
-#[derive(Default)]
-struct OpenTransaction {
-    parts: Vec<Chunk>,
-    size: u64,
-    start: u64,
-    is_large: bool,
+/// What stops the cutting, before it is known where.
+enum Stop {
+    Cut(CutError),
+    Other(Error),
+}
+
+impl Stop {
+    fn at(self, name: &str) -> Error {
+        match self {
+            Self::Cut(cut) => At { name, offset: cut.offset }.decode(cut.error),
+            Self::Other(error) => error,
+        }
+    }
+}
+
+impl From<CutError> for Stop {
+    fn from(cut: CutError) -> Self {
+        Self::Cut(cut)
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
 }
 
 impl Grouper {
     fn new(action: Action, sizes: Sizes, name: String) -> Self {
-        Self {
-            action,
-            sizes,
-            name,
-            kind: LogKind::Binary,
-            format: None,
-            tracker: Tracker::new(),
-            candidate: Candidate::default(),
-            is_faulty: false,
-            open: OpenTransaction::default(),
-            segments: Vec::new(),
-            segments_size: 0,
-        }
+        let kind = LogKind::Binary;
+        Self { action, sizes, name, kind, format: None, segments: Vec::new(), segments_size: 0 }
     }
 
     /// Could the log hold compressed transactions?
@@ -150,99 +158,23 @@ impl Grouper {
         }
     }
 
-    fn take(&mut self, chunk: &Chunk, line: &Feed<'_, Unit>) -> Result<(), Error> {
-        // Where the events start that no segment has yet.
-        let mut start = 0;
-        for (index, event) in chunk.iter().enumerate() {
-            let was_open = self.tracker.open().is_some();
-            let (ended, cut) = self.track(&event, chunk.format())?;
-            if let Some(cut) = &cut {
-                self.open.extend(chunk.part(start..index), self.sizes.large);
-                self.give_up(cut, line)?;
-                start = index;
+    fn take(&mut self, segment: logs::Segment, line: &Feed<'_, Unit>) -> Result<(), Stop> {
+        match segment.content {
+            Content::Between => self.push(Fate::Between, segment.parts, line)?,
+            Content::LargeBetween(outline) => self.push_large(Fate::Between, &outline, 0, line)?,
+            Content::Transaction(whole) => {
+                let fate = self.fate(&whole);
+                match whole.is_large {
+                    true => self.push_large(fate, &whole.outline, whole.inner_size, line)?,
+                    false => self.push(fate, segment.parts, line)?,
+                }
             }
-            let was_open = was_open && cut.is_none();
-            let is_open = self.tracker.open().is_some();
-            if !was_open && (is_open || ended.is_some()) {
-                self.push(Fate::Between, chunk.part(start..index), line)?;
-                start = index;
-                self.open.start = event.offset;
-            }
-            if let Some(ended) = ended {
-                self.end(&ended, chunk.part(start..index + 1), line)?;
-                start = index + 1;
-            }
-        }
-        let rest = chunk.part(start..chunk.len());
-        match self.tracker.open() {
-            Some(_) => self.open.extend(rest, self.sizes.large),
-            None => self.push(Fate::Between, rest, line)?,
         }
         Ok(())
     }
 
-    /// Follows the grammar; gives the transaction that the event ends, and the one that it cuts short. What breaks
-    /// the grammar passes as it is: judging logs is another command's business, and nothing is lost.
-    fn track(
-        &mut self,
-        event: &LogEvent<'_>,
-        format: &Format,
-    ) -> Result<(Option<Outline>, Option<Outline>), Error> {
-        let at = At { name: &self.name, offset: event.offset };
-        let was_open = self.tracker.open().is_some();
-        let (tracked, cut, is_fault) = match self.tracker.track(event.offset, &event.raw, format) {
-            Ok(tracked) => (tracked, None, false),
-            Err(TrackError::Fault(broken)) => (broken.tracked, broken.cut, true),
-            Err(TrackError::Decode(error)) => return Err(at.decode(error)),
-        };
-        if !was_open || cut.is_some() {
-            (self.candidate, self.is_faulty) = (Candidate::default(), false);
-        }
-        self.is_faulty |= is_fault;
-        self.candidate.take(tracked.role, &event.raw, format).map_err(|error| at.decode(error))?;
-        Ok((tracked.ended, cut))
-    }
-
-    /// The open transaction was cut short: its events pass.
-    fn give_up(&mut self, cut: &Outline, line: &Feed<'_, Unit>) -> Result<(), Error> {
-        let open = std::mem::take(&mut self.open);
-        if open.is_large {
-            return self.push_large(Fate::Between, cut, line);
-        }
-        self.segments_size += open.size as usize;
-        if !open.parts.is_empty() {
-            self.segments.push(Segment { fate: Fate::Between, parts: open.parts });
-        }
-        self.flush_if_full(line)
-    }
-
-    fn end(&mut self, outline: &Outline, last: Chunk, line: &Feed<'_, Unit>) -> Result<(), Error> {
-        let fate = self.fate(outline);
-        let is_payload = outline.kind == TransactionKind::Payload;
-        if is_payload {
-            // Only its GTID event came before, and the payload itself is one event and in memory already.
-            self.open.is_large = false;
-        }
-        self.open.extend(last, if is_payload { u64::MAX } else { self.sizes.large });
-        let open = std::mem::take(&mut self.open);
-        if open.is_large {
-            return self.push_large(fate, outline, line);
-        }
-        self.segments_size += open.size as usize;
-        self.segments.push(Segment { fate, parts: open.parts });
-        self.flush_if_full(line)
-    }
-
-    fn push_large(&mut self, fate: Fate, outline: &Outline, line: &Feed<'_, Unit>) -> Result<(), Error> {
-        self.flush(line)?;
-        let (start, end, inner_size) = (outline.position, outline.end, self.candidate.inner_size());
-        let work = Work::Large(LargeTransaction { fate, start, end, inner_size });
-        Ok(line.push(Unit { kind: self.kind, work }, LARGE_COST)?)
-    }
-
-    fn fate(&self, outline: &Outline) -> Fate {
-        let faulty = self.is_faulty.then_some(Refusal::Interrupted);
-        match (self.action, faulty.or_else(|| self.candidate.refusal(outline))) {
+    fn fate(&self, whole: &Whole) -> Fate {
+        match (self.action, whole.refusal) {
             (Action::Decompress, Some(Refusal::Compressed)) => Fate::Open,
             (Action::Decompress, _) => Fate::Pass(Passing::Unmeant),
             (Action::Compress(_), None) => Fate::Compress,
@@ -253,16 +185,22 @@ impl Grouper {
         }
     }
 
-    fn push(&mut self, fate: Fate, part: Chunk, line: &Feed<'_, Unit>) -> Result<(), Error> {
-        if part.is_empty() {
-            return Ok(());
-        }
-        self.segments_size += part.bytes().len();
-        self.segments.push(Segment { fate, parts: vec![part] });
-        self.flush_if_full(line)
+    fn push_large(
+        &mut self,
+        fate: Fate,
+        outline: &Outline,
+        inner_size: u64,
+        line: &Feed<'_, Unit>,
+    ) -> Result<(), Error> {
+        self.flush(line)?;
+        let (start, end) = (outline.position, outline.end);
+        let work = Work::Large(LargeTransaction { fate, start, end, inner_size });
+        Ok(line.push(Unit { kind: self.kind, work }, LARGE_COST)?)
     }
 
-    fn flush_if_full(&mut self, line: &Feed<'_, Unit>) -> Result<(), Error> {
+    fn push(&mut self, fate: Fate, parts: Vec<Chunk>, line: &Feed<'_, Unit>) -> Result<(), Error> {
+        self.segments_size += parts.iter().map(|part| part.bytes().len()).sum::<usize>();
+        self.segments.push(Segment { fate, parts });
         match self.segments_size < self.sizes.unit {
             true => Ok(()),
             false => self.flush(line),
@@ -276,25 +214,5 @@ impl Grouper {
         let work = Work::Small(std::mem::take(&mut self.segments));
         let size = std::mem::take(&mut self.segments_size);
         Ok(line.push(Unit { kind: self.kind, work }, size)?)
-    }
-
-    /// A transaction that has not ended passes as it is.
-    fn finish(&mut self, line: &Feed<'_, Unit>) -> Result<(), Error> {
-        if let Some(outline) = self.tracker.open().cloned() {
-            self.give_up(&outline, line)?;
-        }
-        self.flush(line)
-    }
-}
-
-impl OpenTransaction {
-    fn extend(&mut self, part: Chunk, large: u64) {
-        self.size += part.bytes().len() as u64;
-        self.is_large |= self.size > large;
-        self.parts.push(part);
-        if self.is_large {
-            // The first part tells which log; its bytes are few.
-            self.parts.truncate(1);
-        }
     }
 }
