@@ -1,7 +1,9 @@
 //! The logs that a command reads: files, directories, indexes, standard input.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +12,7 @@ use binlog::encryption::Keyring;
 use clap::Args;
 use logs::{LogReader, Store, read_keyring};
 
+use crate::args::Global;
 use crate::exit::{Advice, Failure};
 
 /// Which logs to read.
@@ -64,6 +67,19 @@ impl Inputs {
 }
 
 impl Found {
+    /// Says which logs were given more than once, and are therefore `counted` so.
+    pub(crate) fn remark_on_twice(&self, global: &Global, counted: &str) {
+        let mut seen = HashSet::new();
+        let identity = |place: &&Place| match place {
+            Place::File(path) => fs::metadata(path).ok().map(|data| (data.dev(), data.ino())),
+            Place::Stdin => None,
+        };
+        let again = self.places.iter().filter(|place| identity(place).is_some_and(|one| !seen.insert(one)));
+        for place in again.filter(|_| !global.quiet) {
+            eprintln!("bintide: {place} was given before, and is {counted} again");
+        }
+    }
+
     /// Opens one of the places.
     pub(crate) fn open(&self, place: &Place) -> Result<LogReader, logs::Error> {
         let reader = match place {

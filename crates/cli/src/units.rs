@@ -15,6 +15,12 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
+/// A number of things: `1 transaction`, `2,696 transactions`.
+pub(crate) fn counted(number: u64, thing: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{ending}", count(number))
+}
+
 /// In the largest unit that leaves a digit in front of the point: `81.2 MB`. A kilobyte has 1000 bytes.
 pub(crate) fn bytes(number: u64) -> String {
     const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
@@ -84,7 +90,7 @@ pub(crate) fn sparkline(values: impl IntoIterator<Item = u64> + Clone) -> String
 mod tests {
     use std::time::Duration;
 
-    use super::{bytes, bytes_of_two, count, duration, share, sparkline};
+    use super::{bytes, bytes_of_two, count, counted, duration, share, sparkline};
 
     #[test]
     fn counts() {
@@ -94,6 +100,10 @@ mod tests {
         check(1000, "1,000");
         check(2_696_041, "2,696,041");
         check(u64::MAX, "18,446,744,073,709,551,615");
+        let check = |number, wanted| assert_eq!(counted(number, "row"), wanted);
+        check(0, "0 rows");
+        check(1, "1 row");
+        check(1000, "1,000 rows");
     }
 
     #[test]

@@ -91,10 +91,51 @@ fn verdicts_and_exit_codes() {
     let output = bintide(&["verify", "xa.sql"]);
     assert!(String::from_utf8_lossy(&output.stdout).starts_with(start), "{output:?}");
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(bintide(&["verify", "encrypted"]).status.code(), Some(2));
+    let output = bintide(&["verify", "encrypted"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).starts_with("bintide: encrypted/binlog.000001 is encrypted")
+    );
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("is encrypted"), "{output:?}");
     printed(&["verify", "encrypted", "--keyring", "encrypted/keyring"]);
     let absent = "bintide: could not open absent: No such file or directory (os error 2)\n";
     check(&["verify", "absent"], 2, "", absent);
+}
+
+#[test]
+fn empty_logs_and_logs_given_twice_are_said() {
+    let nothing = "bintide: /dev/null holds no events: it is empty, or torn at its start\n";
+    check(&["stats", "--rows", "/dev/null"], 1, "", nothing);
+    let twice = "bintide: ./rotation/binlog.000006 was given before, and is";
+    let output = bintide(&["stats", "--rows", "rotation", "./rotation/binlog.000006"]);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), format!("{twice} counted again\n"));
+    let line = "rotation/binlog.000006: sound: 2 transactions, 13 events, 915 B\n";
+    let stdout = format!("{line}./{line}");
+    let args = ["verify", "rotation/binlog.000006", "./rotation/binlog.000006"];
+    check(&args, 0, &stdout, &format!("{twice} judged again\n"));
+    check(
+        &["stats", "--rows", "--quiet", "xa.binlog", "xa.binlog"],
+        0,
+        &printed(&["stats", "--rows", "-q", "xa.binlog", "xa.binlog"]),
+        "",
+    );
+    let line = "rotation/binlog.000005: sound: 1 transaction, 8 events, 8.2 kB\n";
+    check(&["verify", "rotation/binlog.000005"], 0, line, "");
+}
+
+#[test]
+fn repairs_say_what_they_did() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let copy = directory.path().join("copy");
+    let copy = copy.to_str().expect("a path");
+    let same = format!("xa.binlog needs no repair: {copy} is the same 5,911 bytes\n");
+    let output = bintide(&["verify", "xa.binlog", "--repair-tail", copy]);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), same);
+    let other = directory.path().join("other");
+    let other = other.to_str().expect("a path");
+    let output = bintide(&["verify", "torn.binlog", "--repair-tail", other]);
+    let wanted = format!("wrote {other}: 844 bytes, 282 less than torn.binlog, and not flagged as in use\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), wanted);
 }
 
 #[test]

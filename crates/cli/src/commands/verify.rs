@@ -15,7 +15,7 @@ use crate::inputs::{Found, Inputs, Place, advised};
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::screen::Style;
-use crate::units::{bytes, count};
+use crate::units::{bytes, count, counted};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -45,6 +45,10 @@ pub(crate) struct Verify {
 pub(crate) fn run(command: &Verify, global: &Global) -> Outcome {
     let found = command.inputs.find()?;
     let verdicts = look(&found, global)?;
+    for unreadable in &verdicts.unreadable {
+        eprintln!("bintide: {}", unreadable.cause);
+    }
+    found.remark_on_twice(global, "judged");
     let mut out = io::stdout().lock();
     match command.json {
         true => print_json(&verdicts, &mut out)?,
@@ -80,9 +84,14 @@ fn repair(found: &Found, copy: &Path, global: &Global) -> Result<(), Failure> {
     let reader = found.open(place).map_err(|error| Failure::NotBegun(advised(error)))?;
     let repaired = verify::repair_tail(log, reader, copy).context("wrote no copy")?;
     if !global.quiet {
-        let (kept, cut) = (count(repaired.bytes_kept), count(repaired.bytes_cut));
-        let flag = if repaired.was_in_use { ", and not flagged as in use" } else { "" };
-        eprintln!("wrote {}: {kept} bytes, {cut} less than {}{flag}", copy.display(), log.display());
+        let (kept, cut) = (counted(repaired.bytes_kept, "byte"), count(repaired.bytes_cut));
+        let (copy, log) = (copy.display(), log.display());
+        match (repaired.bytes_cut, repaired.was_in_use) {
+            (0, false) => eprintln!("{log} needs no repair: {copy} is the same {kept}"),
+            (0, true) => eprintln!("wrote {copy}: all {kept} of {log}, and not flagged as in use"),
+            (_, false) => eprintln!("wrote {copy}: {kept}, {cut} less than {log}"),
+            (_, true) => eprintln!("wrote {copy}: {kept}, {cut} less than {log}, and not flagged as in use"),
+        }
     }
     Ok(())
 }
@@ -103,9 +112,6 @@ fn print_text(verdicts: &Verdicts, style: Style, global: &Global, out: &mut impl
     for fault in &verdicts.faults {
         writeln!(out, "{}", style.alarm(&fault.to_string()))?;
     }
-    for unreadable in &verdicts.unreadable {
-        writeln!(out, "{}", style.alarm(&unreadable.cause))?;
-    }
     if !global.quiet {
         for remark in &verdicts.remarks {
             writeln!(out, "{}: {}", remark.log, remark.detail)?;
@@ -122,9 +128,8 @@ fn summary(log: &LogVerdict, verdicts: &Verdicts) -> String {
     let word = match log.faults {
         _ if is_unreadable => "not read to its end".to_owned(),
         0 => "sound".to_owned(),
-        1 => "1 fault".to_owned(),
-        faults => format!("{} faults", count(faults)),
+        faults => counted(faults, "fault"),
     };
-    let (size, events, transactions) = (bytes(log.bytes), count(log.events), count(log.transactions));
-    format!("{}: {word}: {transactions} transactions, {events} events, {size}", log.name)
+    let (transactions, events) = (counted(log.transactions, "transaction"), counted(log.events, "event"));
+    format!("{}: {word}: {transactions}, {events}, {}", log.name, bytes(log.bytes))
 }

@@ -77,7 +77,17 @@ pub(crate) fn run(command: &Stats, global: &Global) -> Outcome {
         let style = Style::new(global.color.on_stdout());
         out.write_all(text::render(&report, style, &TimeZone::system()).as_bytes())?;
     }
-    Ok(Verdict::Fine)
+    Ok(verdict(&report))
+}
+
+/// What holds no event at all is no log.
+fn verdict(report: &Report) -> Verdict {
+    let mut verdict = Verdict::Fine;
+    for log in report.logs.iter().filter(|log| log.events == 0) {
+        eprintln!("bintide: {} holds no events: it is empty, or torn at its start", log.name);
+        verdict = Verdict::FaultsFound;
+    }
+    verdict
 }
 
 /// `--html` in front of the logs takes the first of them for the page's name: no log is written over.
@@ -105,6 +115,7 @@ fn write_page(report: &Report, path: &Path, out: &mut impl Write) -> Result<(), 
 
 fn collect(command: &Stats, global: &Global) -> Result<Report, Failure> {
     let found = command.inputs.find()?;
+    found.remark_on_twice(global, "counted");
     let mut progress = Progress::new(global, found.bytes_total);
     let readers = found.places.iter().map(|place| found.open(place));
     let mut watch = |bytes_done| {

@@ -9,7 +9,7 @@ use inspect::stats::{
 use jiff::tz::TimeZone;
 
 use crate::screen::{Style, lines};
-use crate::units::{bytes, bytes_of_two, count, duration, share, sparkline};
+use crate::units::{bytes, bytes_of_two, count, counted, duration, share, sparkline};
 
 /// Tables shown; the others become one line.
 const TABLES_SHOWN: usize = 20;
@@ -53,7 +53,7 @@ fn logs(report: &Report, style: Style) -> String {
     if is_many {
         let closed = report.logs.iter().filter(|log| log.end == LogEnd::Closed);
         let (name, size) =
-            (format!("{} closed logs", closed.clone().count()), closed.map(|log| log.bytes).sum());
+            (counted(closed.clone().count() as u64, "closed log"), closed.map(|log| log.bytes).sum());
         table.add_row([name, bytes(size)]);
     }
     lines(&table)
@@ -85,7 +85,11 @@ fn totals(report: &Report, style: Style, zone: &TimeZone) -> String {
     line("bytes", size_line(report));
     line(
         "events",
-        format!("{}, {} of them statements", count(totals.events_uncompressed), count(totals.statements)),
+        format!(
+            "{}, {} among them",
+            count(totals.events_uncompressed),
+            counted(totals.statements, "statement")
+        ),
     );
     line("rows", rows_line(report));
     if let Some(span) = report.span {
@@ -93,7 +97,11 @@ fn totals(report: &Report, style: Style, zone: &TimeZone) -> String {
         line("commits", format!("{} to {}", span.first.in_zone(zone), span.last.in_zone(zone)));
         line(
             "",
-            format!("{}; {} transactions a second", duration(took), per_second(totals.transactions, took)),
+            format!(
+                "{}; {} a second",
+                duration(took),
+                counted(per_second(totals.transactions, took), "transaction")
+            ),
         );
     }
     let or_none = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
@@ -136,10 +144,10 @@ fn rows_line(report: &Report) -> String {
     )
 }
 
-fn per_second(number: u64, took: Duration) -> String {
+fn per_second(number: u64, took: Duration) -> u64 {
     match took.as_secs_f64() {
-        seconds if seconds >= 0.001 => count((number as f64 / seconds).round() as u64),
-        _ => count(number),
+        seconds if seconds >= 0.001 => (number as f64 / seconds).round() as u64,
+        _ => number,
     }
 }
 
