@@ -40,14 +40,18 @@ Settings:
       BINTIDE_STATS_TOP=20         in the environment: the command, the option
       [stats]                      in ~/.config/bintide/bintide.toml, or the file
       top = 20                     that --config or BINTIDE_CONFIG names
-  Options of every command stand alone: BINTIDE_QUIET=true, quiet = true.
-  NO_COLOR is obeyed.
+  Without the command's name, a setting holds for every command that has the
+  option: BINTIDE_KEYRING=FILE, or keyring = \"FILE\" above all tables; one with
+  the name wins. dump reads MySQL's option files too; these settings win over
+  them. NO_COLOR is obeyed.
 
 Exit codes:
   0    done; nothing wrong was found
-  1    faults were found, or the work failed on the way
-  2    not begun: wrong usage or settings, or a file that cannot be read
-  130  interrupted";
+  1    a log is damaged, or the work failed on the way
+  2    not done: wrong usage or settings, or a log that cannot be read (it is
+       not there, not for this user, or its key is not at hand)
+  130  interrupted
+  dump as text has mysqlbinlog's, which are 1 for all that goes wrong with logs.";
 
 /// Options of every command.
 #[derive(Args, Clone, Debug)]

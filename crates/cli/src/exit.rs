@@ -1,4 +1,13 @@
 //! How a run ends: its exit code, and one line about what went wrong.
+//!
+//! One rule for all commands (`dump` as text has mysqlbinlog's codes instead):
+//!
+//! | code | when |
+//! |---|---|
+//! | 0 | the work is done, and nothing wrong was found |
+//! | 1 | a log is damaged, or the work failed on the way |
+//! | 2 | it could not be done: wrong usage or settings, or a log that cannot be read, as it is not there, not for this user, or encrypted with a key that is not at hand |
+//! | 130 | interrupted |
 
 use std::fmt;
 use std::io::{self, Write};
@@ -29,7 +38,7 @@ pub(crate) enum Failure {
     Usage(Box<clap::Error>),
     /// It was not begun: exit code 2.
     NotBegun(anyhow::Error),
-    /// It failed on the way: exit code 1.
+    /// It failed on the way: exit code 1, or 2 if a log cannot be read.
     Failed(anyhow::Error),
 }
 
@@ -78,6 +87,7 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
         }
         Err(Failure::NotBegun(error)) => complain(&error, NOT_BEGUN),
         Err(Failure::Failed(error)) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(Failure::Failed(error)) if is_unreadable(&error) => complain(&error, NOT_BEGUN),
         Err(Failure::Failed(error)) => complain(&error, FAILED),
     }
 }
@@ -113,6 +123,15 @@ fn sentence(error: &anyhow::Error) -> String {
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
     causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Is it a log that cannot be read, rather than one that is damaged?
+fn is_unreadable(error: &anyhow::Error) -> bool {
+    let cause = match (error.downcast_ref(), error.downcast_ref(), error.downcast_ref()) {
+        (Some(inspect::Error::Log(cause)), ..) | (_, Some(rewrite::Error::Read(cause)), _) => Some(cause),
+        (.., cause) => cause,
+    };
+    cause.is_some_and(|cause: &logs::Error| !cause.is_damage())
 }
 
 #[cfg(test)]

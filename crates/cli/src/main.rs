@@ -29,10 +29,15 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Vec<OsString>) -> Outcome {
-    let command = settings::layer(args::command(), &settings::load(&args)?)?;
+    let settings = settings::load(settings::named_in(&args))?;
+    let unknown = settings::unknown_variables(&args::command());
+    let command = settings::layer(args::command(), &settings)?;
     let command = command.color(screen::color_of_help(&args));
     let mut matches = command.try_get_matches_from(&args)?;
     let cli = Cli::from_arg_matches_mut(&mut matches)?;
+    if !cli.global.quiet {
+        settings::remark_on(&unknown);
+    }
     interrupt::install()?;
     commands::run(cli)
 }

@@ -1,9 +1,10 @@
 //! Settings from the environment and from a file, laid under the command line.
 //!
 //! Nothing here knows an option by name: every long option `--top` of a command `stats` can be set by
-//! `BINTIDE_STATS_TOP` and by `top` in the table `[stats]` of the file; options of every command go without the
-//! command's name.
+//! `BINTIDE_STATS_TOP` and by `top` in the table `[stats]` of the file. Without the command's name it holds for every
+//! command that has the option: `BINTIDE_KEYRING`, and `keyring` above all tables.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Arg, Command, Id};
+use dump::mysqlbinlog::{Preset, presettable};
 use toml::{Table, Value};
 
 use crate::exit::{Advice, Failure};
@@ -22,9 +24,15 @@ pub(crate) struct Settings {
     table: Table,
 }
 
-/// Reads the file that `--config` or `BINTIDE_CONFIG` names, else the user's own if there is one.
-pub(crate) fn load(args: &[OsString]) -> Result<Settings, Failure> {
-    let named = named_on_command_line(args).or_else(|| env::var_os("BINTIDE_CONFIG").map(PathBuf::from));
+/// The one command whose options clap does not see.
+const DUMP: &str = "dump";
+
+/// In front of the names of all variables.
+const PREFIX: &str = "BINTIDE";
+
+/// Reads the file that `named` or `BINTIDE_CONFIG` names, else the user's own if there is one.
+pub(crate) fn load(named: Option<PathBuf>) -> Result<Settings, Failure> {
+    let named = named.or_else(|| env::var_os("BINTIDE_CONFIG").map(PathBuf::from));
     let read = match (named, default_path()) {
         (Some(path), _) => read(&path).context(Advice("see the end of `bintide --help` for settings")),
         (None, Some(path)) if path.exists() => read(&path),
@@ -33,14 +41,96 @@ pub(crate) fn load(args: &[OsString]) -> Result<Settings, Failure> {
     read.map_err(Failure::NotBegun)
 }
 
+/// The file that `--config` names; clap parses the line only once the settings are known.
+pub(crate) fn named_in(words: &[OsString]) -> Option<PathBuf> {
+    let mut words = words.iter().take_while(|word| *word != "--");
+    while let Some(word) = words.next() {
+        if word == "--config" {
+            return words.next().map(PathBuf::from);
+        }
+        if let Some(path) = word.to_str().and_then(|text| text.strip_prefix("--config=")) {
+            return Some(path.into());
+        }
+    }
+    None
+}
+
 /// Lays the environment and the file under a command's own defaults.
 pub(crate) fn layer(command: Command, settings: &Settings) -> Result<Command, Failure> {
-    let names = command.get_subcommands().map(|inner| inner.get_name().to_owned());
-    let known: Vec<String> = options(&command).into_iter().map(|(_, long)| long).chain(names).collect();
-    let layered = refuse_unknown(&settings.table, &known)
-        .and_then(|()| layer_options(command, "BINTIDE", &settings.table))
-        .and_then(|command| layer_commands(command, &settings.table));
+    settings.check(&command)?;
+    let layered = layer_commands(command, &settings.table);
     layered.with_context(|| settings.path.display().to_string()).map_err(Failure::NotBegun)
+}
+
+/// The same for the command whose options clap does not see. `command` is the whole one.
+pub(crate) fn presets(command: &Command, settings: &Settings) -> Result<Vec<Preset>, Failure> {
+    settings.check(command)?;
+    let mut presets = Vec::new();
+    for long in presettable() {
+        let values = match variable(Some(DUMP), long) {
+            Some((_, value)) => Some(vec![value]),
+            None => in_file(&settings.table, DUMP, long)
+                .with_context(|| settings.path.display().to_string())
+                .map_err(Failure::NotBegun)?
+                .map(|values| values.into_iter().map(OsString::from).collect()),
+        };
+        presets.extend(values.map(|values| Preset { option: long.to_owned(), values }));
+    }
+    Ok(presets)
+}
+
+/// Variables that look like settings, and are none.
+pub(crate) fn unknown_variables(command: &Command) -> Vec<String> {
+    let mut known: BTreeSet<String> = ["BINTIDE_CONFIG".to_owned()].into();
+    for long in options(command).into_iter().map(|(_, long)| long) {
+        known.insert(variable_name(None, &long));
+    }
+    for (name, inner) in command.get_subcommands().map(|inner| (inner.get_name(), inner)) {
+        for long in keys(inner) {
+            known.extend([variable_name(None, &long), variable_name(Some(name), &long)]);
+        }
+    }
+    let set = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let mut unknown: Vec<String> =
+        set.filter(|name| name.starts_with("BINTIDE_") && !known.contains(name)).collect();
+    unknown.sort_unstable();
+    unknown
+}
+
+/// Says which variables are no settings.
+pub(crate) fn remark_on(unknown: &[String]) {
+    for name in unknown {
+        eprintln!(
+            "bintide: {name} is no setting, and is ignored; `bintide --help` says how settings are named"
+        );
+    }
+}
+
+impl Settings {
+    /// Refuses what no command has.
+    fn check(&self, command: &Command) -> Result<(), Failure> {
+        let checked = check(&self.table, command);
+        checked.with_context(|| self.path.display().to_string()).map_err(Failure::NotBegun)
+    }
+}
+
+fn check(table: &Table, command: &Command) -> anyhow::Result<()> {
+    let own = options(command).into_iter().map(|(_, long)| long);
+    let known: Vec<String> = own.chain(command.get_subcommands().flat_map(keys)).collect();
+    let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
+    refuse_unknown(table, &[known.as_slice(), &names].concat())?;
+    for inner in command.get_subcommands() {
+        let name = inner.get_name();
+        match table.get(name) {
+            Some(Value::Table(table)) => {
+                refuse_unknown(table, &keys(inner)).with_context(|| format!("[{name}]"))?
+            }
+            // Some commands have the names of other commands' options.
+            Some(_) if !known.iter().any(|key| key == name) => bail!("`{name}` must be a table: [{name}]"),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn read(path: &Path) -> anyhow::Result<Settings> {
@@ -52,46 +142,26 @@ fn read(path: &Path) -> anyhow::Result<Settings> {
     Ok(Settings { path: path.to_owned(), table })
 }
 
-/// Clap parses the rest of the line only once the settings are known. Behind `dump`, arguments are mysqlbinlog's.
-fn named_on_command_line(args: &[OsString]) -> Option<PathBuf> {
-    let mut ours = args.iter().skip(1).take_while(|arg| *arg != "--" && *arg != "dump");
-    while let Some(arg) = ours.next() {
-        if arg == "--config" {
-            return ours.next().map(PathBuf::from);
-        }
-        if let Some(path) = arg.to_str().and_then(|text| text.strip_prefix("--config=")) {
-            return Some(path.into());
-        }
-    }
-    None
-}
-
 fn default_path() -> Option<PathBuf> {
     let given = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let directory = given("XDG_CONFIG_HOME").or_else(|| given("HOME").map(|home| home.join(".config")));
     directory.map(|directory| directory.join("bintide").join("bintide.toml"))
 }
 
-fn layer_options(mut command: Command, prefix: &str, table: &Table) -> anyhow::Result<Command> {
+fn layer_commands(mut command: Command, table: &Table) -> anyhow::Result<Command> {
     for (id, long) in options(&command) {
         let values = table.get(&long).map(|value| texts(&long, value)).transpose()?;
-        let variable = format!("{prefix}_{}", shouted(&long));
+        let variable = variable(None, &long);
         command = command.mut_arg(id, |arg| lay(arg, variable, values));
     }
-    Ok(command)
-}
-
-fn layer_commands(mut command: Command, table: &Table) -> anyhow::Result<Command> {
     let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
-    for name in names {
-        let Some(inner) = command.find_subcommand(&name).cloned() else { continue };
-        let empty = Table::new();
-        let table = table.get(&name).and_then(Value::as_table).unwrap_or(&empty);
-        let keys: Vec<String> = options(&inner).into_iter().map(|(_, long)| long).collect();
-        let layered = refuse_unknown(table, &keys)
-            .and_then(|()| layer_options(inner, &format!("BINTIDE_{}", shouted(&name)), table))
-            .with_context(|| format!("[{name}]"))?;
-        command = command.mut_subcommand(&name, |_| layered);
+    for name in names.iter().filter(|name| *name != DUMP) {
+        let Some(mut inner) = command.find_subcommand(name).cloned() else { continue };
+        for (id, long) in options(&inner) {
+            let (variable, values) = (variable(Some(name), &long), in_file(table, name, &long)?);
+            inner = inner.mut_arg(id, |arg| lay(arg, variable, values));
+        }
+        command = command.mut_subcommand(name, |_| inner);
     }
     Ok(command)
 }
@@ -103,6 +173,14 @@ fn options(command: &Command) -> Vec<(Id, String)> {
     all.filter(|(_, long)| !["help", "version", "config"].contains(&long.as_str())).collect()
 }
 
+/// The options of one command that can be set, as a user writes them.
+fn keys(command: &Command) -> Vec<String> {
+    match command.get_name() {
+        DUMP => presettable().map(|long| long.replace('_', "-")).collect(),
+        _ => options(command).into_iter().map(|(_, long)| long).collect(),
+    }
+}
+
 fn refuse_unknown(table: &Table, known: &[String]) -> anyhow::Result<()> {
     match table.keys().find(|key| !known.contains(key)) {
         Some(key) => bail!("there is no setting `{key}`; settings have the names of long options"),
@@ -110,10 +188,36 @@ fn refuse_unknown(table: &Table, known: &[String]) -> anyhow::Result<()> {
     }
 }
 
-fn lay(arg: Arg, variable: String, values: Option<Vec<String>>) -> Arg {
-    // An empty variable counts as not set, as everywhere else in a shell.
-    let is_set = env::var_os(&variable).is_some_and(|value| value != OsStr::new(""));
-    let arg = if is_set { arg.env(variable).hide_env(true) } else { arg };
+/// What the file says of an option: in the command's table, else above all tables.
+fn in_file(table: &Table, command: &str, long: &str) -> anyhow::Result<Option<Vec<String>>> {
+    let key = long.replace('_', "-");
+    let own = table.get(command).and_then(Value::as_table).and_then(|own| own.get(&key));
+    if let Some(value) = own {
+        return texts(&key, value).with_context(|| format!("[{command}]")).map(Some);
+    }
+    table.get(&key).filter(|value| !value.is_table()).map(|value| texts(&key, value)).transpose()
+}
+
+/// The variable that sets an option, if there is one. An empty one counts as not set, as everywhere else in a shell.
+fn variable(command: Option<&str>, long: &str) -> Option<(String, OsString)> {
+    let names = [command.map(|command| variable_name(Some(command), long)), Some(variable_name(None, long))];
+    names.into_iter().flatten().find_map(|name| {
+        let value = env::var_os(&name).filter(|value| value != OsStr::new(""))?;
+        Some((name, value))
+    })
+}
+
+fn variable_name(command: Option<&str>, long: &str) -> String {
+    let shouted = |name: &str| name.replace('-', "_").to_uppercase();
+    let parts = [Some(PREFIX.to_owned()), command.map(shouted), Some(shouted(long))];
+    parts.into_iter().flatten().collect::<Vec<String>>().join("_")
+}
+
+fn lay(arg: Arg, variable: Option<(String, OsString)>, values: Option<Vec<String>>) -> Arg {
+    let arg = match variable {
+        Some((name, _)) => arg.env(name).hide_env(true),
+        None => arg,
+    };
     match values {
         Some(values) => arg.default_values(values).hide_default_value(true),
         None => arg,
@@ -132,8 +236,4 @@ fn texts(key: &str, value: &Value) -> anyhow::Result<Vec<String>> {
         }
         Value::Datetime(_) | Value::Table(_) => bail!("`{key}` must be a text, a number, true or false"),
     }
-}
-
-fn shouted(name: &str) -> String {
-    name.replace('-', "_").to_uppercase()
 }

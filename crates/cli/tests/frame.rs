@@ -108,6 +108,126 @@ fn settings_are_found_in_the_users_directory() {
     assert!(text(&output.stderr).ends_with(ending), "{output:?}");
 }
 
+/// Where a sample is.
+fn sample(name: &str) -> String {
+    format!("{}/../../samples/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn settings_reach_dump() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let settings = directory.path().join("bintide.toml");
+    let path = settings.to_str().expect("a path");
+    let log = sample("rotation/binlog.000001");
+    let dump = |args: &[&str], environment: &[(&str, &str)]| {
+        let output = bintide(&[&["dump", "--no-defaults"], args, &[log.as_str()]].concat(), environment);
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{args:?}");
+        text(&output.stdout)
+    };
+    let (plain, shown) = (dump(&[], &[]), dump(&["-vv", "--base64-output=decode-rows"], &[]));
+    fs::write(&settings, "[dump]\nverbose = 2\nbase64-output = \"decode-rows\"\n").expect("settings");
+    assert_eq!(dump(&[], &[("BINTIDE_CONFIG", path)]), shown);
+    assert_eq!(dump(&["--config", path], &[]), shown);
+    let front = bintide(&["-q", "--config", path, "dump", "--no-defaults", &log], &[]);
+    assert_eq!(text(&front.stdout), shown);
+    let environment =
+        [("BINTIDE_CONFIG", path), ("BINTIDE_DUMP_BASE64_OUTPUT", "auto"), ("BINTIDE_DUMP_VERBOSE", "0")];
+    assert_eq!(dump(&[], &environment), plain, "the environment wins over the file");
+    let environment = [("BINTIDE_DUMP_JSON", "true"), ("BINTIDE_COLOR", "always")];
+    assert!(dump(&[], &environment).contains("\u{1b}["));
+    assert_eq!(
+        dump(&["--skip-json", "--color=never"], &environment),
+        plain,
+        "the command line wins over both"
+    );
+
+    // MySQL's own option files keep their meaning, and give way.
+    let defaults = directory.path().join("my.cnf");
+    fs::write(&defaults, "[mysqlbinlog]\nverbose\nbase64-output=never\n").expect("an option file");
+    let defaults = format!("--defaults-file={}", defaults.display());
+    let both = bintide(&["dump", &defaults, &log], &[("BINTIDE_DUMP_BASE64_OUTPUT", "decode-rows")]);
+    assert_eq!(text(&both.stdout), dump(&["-v", "--base64-output=decode-rows"], &[]));
+
+    // Called as mysqlbinlog, it is that program.
+    let link = directory.path().join("mysqlbinlog");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_bintide"), &link).expect("a link");
+    let mut command = Command::new(link);
+    command.args(["--no-defaults", &log]).env_clear().envs(environment).env("BINTIDE_CONFIG", "/nonexistent");
+    assert_eq!(text(&command.output().expect("run it").stdout), plain);
+}
+
+#[test]
+fn one_setting_opens_encrypted_logs_everywhere() {
+    let (logs, keyring) = (sample("encrypted"), sample("encrypted/keyring"));
+    let directory = tempfile::tempdir().expect("a directory");
+    let settings = directory.path().join("bintide.toml");
+    fs::write(&settings, format!("keyring = {keyring:?}\n")).expect("settings");
+    let settings = settings.to_str().expect("a path");
+    let (log, output) = (format!("{logs}/binlog.000001"), directory.path().join("out"));
+    let output = output.to_str().expect("a path");
+    for args in [
+        &["stats", "--rows", &logs][..],
+        &["verify", &logs],
+        &["dump", "--events", &log],
+        &["dump", &log],
+        &["decompress", "--dry-run", "--output", output, &log],
+    ] {
+        assert_ne!(bintide(args, &[]).status.code(), Some(0), "{args:?}");
+        for setting in [("BINTIDE_KEYRING", keyring.as_str()), ("BINTIDE_CONFIG", settings)] {
+            let done = bintide(args, &[setting]);
+            assert_eq!(done.status.code(), Some(0), "{args:?} {done:?}");
+        }
+        let wins = [
+            ("BINTIDE_KEYRING", "/nonexistent"),
+            (&*format!("BINTIDE_{}_KEYRING", args[0].to_uppercase()), &keyring),
+        ];
+        assert_eq!(bintide(args, &wins).status.code(), Some(0), "the command's own wins: {args:?}");
+    }
+}
+
+#[test]
+fn variables_that_are_no_settings_are_named() {
+    let log = sample("rotation/binlog.000006");
+    for args in [&["stats", "--rows", &log][..], &["dump", "--json", &log]] {
+        let environment = [("BINTIDE_STATS_TPO", "1"), ("BINTIDE_QUITE", "1"), ("BINTIDE_DUMP_TABLE", "*")];
+        let named = |name| {
+            format!(
+                "bintide: {name} is no setting, and is ignored; `bintide --help` says how settings are named\n"
+            )
+        };
+        let output = bintide(args, &environment);
+        assert_eq!(text(&output.stderr), named("BINTIDE_QUITE") + &named("BINTIDE_STATS_TPO"));
+        assert_eq!(output.status.code(), Some(0));
+        let quiet = bintide(&[args, &["--quiet"]].concat(), &environment);
+        assert_eq!((text(&quiet.stderr).as_str(), quiet.stdout == output.stdout), ("", true));
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_read_is_exit_code_2_everywhere() {
+    let (absent, encrypted, no_log) =
+        ("/nonexistent/binlog.000001".to_owned(), sample("encrypted/binlog.000001"), sample("xa.sql"));
+    let directory = tempfile::tempdir().expect("a directory");
+    let output = directory.path().to_str().expect("a path");
+    for args in [
+        &["stats"][..],
+        &["verify"],
+        &["dump", "--json"],
+        &["dump", "--events"],
+        &["dump", "--transactions"],
+        &["decompress", "--output", output],
+    ] {
+        for (log, code) in [(&absent, 2), (&encrypted, 2), (&no_log, 1)] {
+            let output = bintide(&[args, &[log.as_str()]].concat(), &[]);
+            assert_eq!(output.status.code(), Some(code), "{args:?} {output:?}");
+            if code == 2 {
+                assert!(text(&output.stderr).contains(log.as_str()), "{args:?} {output:?}");
+                assert!(output.stdout.len() < 120, "{args:?} {output:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn wrong_settings_are_named() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -118,6 +238,11 @@ fn wrong_settings_are_named() {
         fails(&["man"], &[("BINTIDE_CONFIG", path)], 2, &format!("bintide: {path}{message}\n"));
     };
     check("[man]\nuot = 1", ": [man]: there is no setting `uot`; settings have the names of long options");
+    check(
+        "verify = 3\n[dump]\ntabel = 1",
+        ": [dump]: there is no setting `tabel`; settings have the names of long options",
+    );
+    check("stats = 3", ": `stats` must be a table: [stats]");
     check("[man]\nout = 1979-05-27", ": [man]: `out` must be a text, a number, true or false");
     check(
         "\nout = ",

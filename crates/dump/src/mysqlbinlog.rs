@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Write};
+use std::iter;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,8 +13,8 @@ use crate::errno::os_error;
 use crate::list::Form;
 use crate::local_time::local_zone;
 use crate::options::files::{Choice, Loaded, Surroundings};
-use crate::options::table::{MYSQLBINLOG, OURS, Spec, Which};
-use crate::options::{Exit, Parser, Values, files, help};
+use crate::options::table::{Kind, MYSQLBINLOG, OURS, Spec, Which};
+use crate::options::{self, Exit, Origin, Parser, Values, Word, files, help};
 use crate::ours::{self, Terminal};
 use crate::paint::Painter;
 use crate::pipeline::{self, Ended};
@@ -39,34 +40,67 @@ pub struct Streams<'a> {
     pub error: &'a mut (dyn Write + Send),
 }
 
+/// What an option holds unless the command line gives it, whatever MySQL's option files say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preset {
+    /// Its long name.
+    pub option: String,
+    /// Its values: more than one where it may be given several times.
+    pub values: Vec<OsString>,
+}
+
+/// The long names of the options that can be preset.
+pub fn presettable() -> impl Iterator<Item = &'static str> {
+    let is_value = |spec: &&Spec| {
+        !matches!(spec.kind, Kind::Disabled { .. })
+            && !matches!(spec.key, Which::Help | Which::Version | Which::Config)
+    };
+    MYSQLBINLOG.iter().chain(OURS).filter(is_value).map(|spec| spec.name)
+}
+
 /// Runs with this process's own standard streams, and returns the exit code.
 ///
 /// # Errors
 ///
 /// When standard output is not there to write to.
-pub fn run_here(dialect: Dialect, args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
+pub fn run_here(
+    dialect: Dialect,
+    args: impl IntoIterator<Item = OsString>,
+    presets: &[Preset],
+) -> io::Result<u8> {
     // Past the line buffer of standard output: text comes in large parts.
     let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let streams = Streams { input: &mut io::stdin(), output: &mut output, error: &mut io::stderr() };
     let terminal = if io::stdout().is_terminal() { Terminal::Yes } else { Terminal::No };
-    Ok(run_on(terminal, dialect, args, streams))
+    Ok(run_on(terminal, dialect, args, presets, streams))
 }
 
 /// Runs with the arguments of a command line, the program's name first, and returns the exit code.
 pub fn run(dialect: Dialect, args: impl IntoIterator<Item = OsString>, streams: Streams<'_>) -> u8 {
-    run_on(Terminal::No, dialect, args, streams)
+    run_with(dialect, args, &[], streams)
+}
+
+/// The same where options are preset.
+pub fn run_with(
+    dialect: Dialect,
+    args: impl IntoIterator<Item = OsString>,
+    presets: &[Preset],
+    streams: Streams<'_>,
+) -> u8 {
+    run_on(Terminal::No, dialect, args, presets, streams)
 }
 
 fn run_on(
     terminal: Terminal,
     dialect: Dialect,
     args: impl IntoIterator<Item = OsString>,
+    presets: &[Preset],
     streams: Streams<'_>,
 ) -> u8 {
     let args: Vec<Vec<u8>> = args.into_iter().map(OsStringExt::into_vec).collect();
     let (program, words) = args.split_first().map_or((&[][..], &[][..]), |(program, words)| (program, words));
     let talk = Talk::new(streams.error, program);
-    match run_checked(dialect, words, streams.input, (streams.output, terminal), talk) {
+    match run_checked(dialect, (words, presets), streams.input, (streams.output, terminal), talk) {
         Ok(()) => 0,
         Err(Exit(code)) => code,
     }
@@ -74,7 +108,7 @@ fn run_on(
 
 fn run_checked(
     dialect: Dialect,
-    words: &[Vec<u8>],
+    (words, presets): (&[Vec<u8>], &[Preset]),
     input: &mut (dyn Read + Send),
     (output, terminal): (&mut (dyn Write + Send), Terminal),
     mut talk: Talk<'_>,
@@ -85,13 +119,16 @@ fn run_checked(
     };
     let surroundings = Surroundings::of_process();
     let (mut choice, rest) = Choice::take(words, &surroundings);
-    let words = match files::load(&mut choice, rest, &surroundings, &mut talk)? {
+    let mut words = match files::load(&mut choice, rest, &surroundings, &mut talk)? {
         Loaded::Words(words) => words,
         Loaded::Print(text) => {
             let _ = output.write_all(&text);
             return Ok(());
         }
     };
+    let of_files = words.len() - rest.len();
+    let given = options::given(&specs, &words[of_files..]);
+    words.splice(of_files..of_files, preset_words(&specs, presets, &given, &mut talk)?);
     let mut values = Values::new(&specs);
     let mut ask_password = |talk: &mut Talk<'_>| ask_password(input, talk);
     let mut heeded = Heeded::new(local_zone(), &mut ask_password);
@@ -128,7 +165,7 @@ fn run_checked(
     };
     let form = ours::form(&values, &mut talk)?;
     let settings = Settings::new(&values, heeded, &mut talk)?;
-    ours::check(form, &settings, &mut talk)?;
+    ours::check(form, &settings, &given, &mut talk)?;
     let (output, terminal): (&mut (dyn Write + Send), _) = match &mut file {
         Some(file) => (file, Terminal::No),
         None => (output, terminal),
@@ -149,7 +186,58 @@ fn print(
 ) -> Result<(), Exit> {
     match form {
         Some(form) => ours::print(form, settings, files, output, &mut talk),
-        None => dump(settings, files, input, output, talk),
+        None => {
+            dump(settings, files, input, output, &mut talk)?;
+            ours::remark_on_text(settings, &mut talk);
+            Ok(())
+        }
+    }
+}
+
+/// The options that are preset and not given, as lines of an option file would give them.
+fn preset_words(
+    specs: &[&'static Spec],
+    presets: &[Preset],
+    given: &[Which],
+    talk: &mut Talk<'_>,
+) -> Result<Vec<Word>, Exit> {
+    let mut words = Vec::new();
+    for preset in presets {
+        let spec = specs.iter().find(|spec| spec.name == preset.option);
+        let Some(spec) = spec.filter(|spec| !given.contains(&spec.key)) else { continue };
+        for value in &preset.values {
+            let (name, value) = (spec.name.as_bytes(), value.as_bytes());
+            let (text, times) = match spec.kind {
+                // Without a value of its own, how often it is given counts.
+                Kind::Mark => match times(value) {
+                    Some(times) => ([b"--", name].concat(), times),
+                    None => {
+                        talk.error(&[
+                            b"the setting ",
+                            name,
+                            b" is '",
+                            value,
+                            b"', wanted how often to give it",
+                        ]);
+                        return Err(Exit::NOT_BEGUN);
+                    }
+                },
+                _ => ([b"--", name, b"=", value].concat(), 1),
+            };
+            words.extend(iter::repeat_n(Word { text, origin: Origin::File }, times));
+        }
+    }
+    Ok(words)
+}
+
+/// How often an option that takes no value is given: `true` is once.
+fn times(value: &[u8]) -> Option<usize> {
+    /// More makes no difference.
+    const TIMES_MAX: usize = 3;
+    match value {
+        b"true" => Some(1),
+        b"false" => Some(0),
+        number => str::from_utf8(number).ok()?.parse().ok().map(|times: usize| times.min(TIMES_MAX)),
     }
 }
 
@@ -215,9 +303,9 @@ fn dump(
     files: &[Vec<u8>],
     input: &mut (dyn Read + Send),
     output: &mut (dyn Write + Send),
-    mut talk: Talk<'_>,
+    talk: &mut Talk<'_>,
 ) -> Result<(), Exit> {
-    match pipeline::run(settings, files, input, output, &mut talk) {
+    match pipeline::run(settings, files, input, output, talk) {
         Ok(()) | Err(Ended::Unwanted) => Ok(()),
         Err(Ended::Failed) => Err(Exit::FAILURE),
         Err(Ended::Output(error)) => {

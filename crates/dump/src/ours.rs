@@ -1,7 +1,7 @@
 //! What `bintide dump` can print beside mysqlbinlog's text: the options, made into settings of a list.
 
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -24,13 +24,19 @@ pub(crate) fn form(values: &Values, talk: &mut Talk<'_>) -> Result<Option<Form>,
         (true, false, true) => Ok(Some(Form::TransactionsJson)),
         (_, true, _) => {
             talk.error(&[b"--events is a table of its own: give it without --json and --transactions."]);
-            Err(Exit::FAILURE)
+            Err(Exit::NOT_BEGUN)
         }
     }
 }
 
-/// Refuses what text can do and a list cannot, or the other way round.
-pub(crate) fn check(form: Option<Form>, settings: &Settings, talk: &mut Talk<'_>) -> Result<(), Exit> {
+/// Refuses what text can do and a list cannot, or the other way round; says which of the options on the command line,
+/// `given`, a list does not heed.
+pub(crate) fn check(
+    form: Option<Form>,
+    settings: &Settings,
+    given: &[Which],
+    talk: &mut Talk<'_>,
+) -> Result<(), Exit> {
     let refused: Option<&[u8]> = match form {
         None if !settings.conditions.is_empty() => {
             Some(b"--where needs --json, --events or --transactions: BINLOG statements hold whole events.")
@@ -46,9 +52,80 @@ pub(crate) fn check(form: Option<Form>, settings: &Settings, talk: &mut Talk<'_>
     match refused {
         Some(why) => {
             talk.error(&[why]);
-            Err(Exit::FAILURE)
+            Err(Exit::NOT_BEGUN)
         }
-        None => Ok(()),
+        None => {
+            if let Some(form) = form {
+                warn_of_unheeded(form, given, talk);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// What changes mysqlbinlog's text, and no list.
+const OF_TEXT: [(Which, &str); 10] = [
+    (Which::Base64Output, "--base64-output"),
+    (Which::DisableLogBin, "--disable-log-bin"),
+    (Which::Hexdump, "--hexdump"),
+    (Which::Idempotent, "--idempotent"),
+    (Which::LocalLoad, "--local-load"),
+    (Which::PrintTableMetadata, "--print-table-metadata"),
+    (Which::SetCharset, "--set-charset"),
+    (Which::ShortForm, "--short-form"),
+    (Which::SkipGtids, "--skip-gtids"),
+    (Which::Verbose, "--verbose"),
+];
+
+/// Names the options on the command line that a list does not heed.
+fn warn_of_unheeded(form: Form, given: &[Which], talk: &mut Talk<'_>) {
+    let unheeded: Vec<&str> =
+        OF_TEXT.iter().filter(|(key, _)| given.contains(key)).map(|(_, name)| *name).collect();
+    let option = match form {
+        Form::Events => "--events",
+        Form::Json => "--json",
+        Form::Transactions | Form::TransactionsJson => "--transactions",
+    };
+    let names = match unheeded.as_slice() {
+        [] => return,
+        [one] => format!("{one} has"),
+        [names @ .., last] => format!("{} and {last} have", names.join(", ")),
+    };
+    talk.warning(&[
+        format!("{names} no effect with {option}: only mysqlbinlog's text heeds them.").as_bytes()
+    ]);
+}
+
+/// Says that filters left nothing.
+fn remark_nothing_found(settings: &Settings, talk: &mut Talk<'_>) {
+    let filters = settings.sought.filters.join(b" ".as_slice());
+    if !settings.quiet && !filters.is_empty() {
+        talk.warning(&[b"nothing in these logs fits ", &filters]);
+    }
+}
+
+/// Says so if filters of our own left nothing of the text.
+pub(crate) fn remark_on_text(settings: &Settings, talk: &mut Talk<'_>) {
+    if settings.found_nothing() {
+        remark_nothing_found(settings, talk);
+    }
+}
+
+/// Counts what is written.
+struct Counted<'o> {
+    output: &'o mut dyn Write,
+    size: usize,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let size = self.output.write(bytes)?;
+        self.size += size;
+        Ok(size)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
     }
 }
 
@@ -114,10 +191,11 @@ pub(crate) fn print(
     wanted.jobs = settings.jobs.unwrap_or(wanted.jobs);
     wanted.damage = if settings.force_read { Damage::Show } else { Damage::Stop };
     wanted.keyring = settings.keyring.clone().map(Arc::new);
-    let warnings = match list(&wanted, output) {
-        Ok(warnings) => warnings,
-        Err(error) => return Err(complain(&error, talk)),
-    };
+    let mut output = Counted { output, size: 0 };
+    let warnings = list(&wanted, &mut output).map_err(|error| complain(&error, talk))?;
+    if output.size <= form.head().len() {
+        remark_nothing_found(settings, talk);
+    }
     for warning in &warnings {
         let text = warning.to_string();
         if !settings.force_if_open {
@@ -138,7 +216,10 @@ fn complain(error: &ListError, talk: &mut Talk<'_>) -> Exit {
         _ => "",
     };
     talk.error(&[error.to_string().as_bytes(), advice.as_bytes()]);
-    Exit::FAILURE
+    match error {
+        ListError::Log(cause) if !cause.is_damage() => Exit::NOT_BEGUN,
+        _ => Exit::FAILURE,
+    }
 }
 
 fn source(name: &[u8]) -> Source {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 
 use binlog::encryption::Keyring;
-use binlog::gtid::GtidSet;
+use binlog::gtid::{Gtid, GtidSet};
 use jiff::tz::TimeZone;
 use logs::read_keyring;
 
@@ -198,7 +199,7 @@ impl Heeded<'_> {
 fn condition(text: &[u8], talk: &mut Talk<'_>) -> Result<Condition, Exit> {
     Condition::new(&String::from_utf8_lossy(text)).map_err(|error| {
         talk.error(&[error.to_string().as_bytes()]);
-        Exit::FAILURE
+        Exit::NOT_BEGUN
     })
 }
 
@@ -278,6 +279,20 @@ pub(crate) struct Settings {
     pub(crate) color: Color,
     /// Keys of encrypted logs.
     pub(crate) keyring: Option<Keyring>,
+    /// Filters of our own.
+    pub(crate) sought: Sought,
+    /// No remarks of our own?
+    pub(crate) quiet: bool,
+}
+
+/// Filters of our own, and whether the text had anything for them: that it had not must be said.
+#[derive(Debug, Default)]
+pub(crate) struct Sought {
+    /// As they were given.
+    pub(crate) filters: Vec<Vec<u8>>,
+    by_gtid: bool,
+    has_transaction: AtomicBool,
+    has_table: AtomicBool,
 }
 
 impl Settings {
@@ -291,7 +306,9 @@ impl Settings {
         let text = |key| values.text(key).map(<[u8]>::to_vec);
         let bits = values.unsigned(Which::ServerIdBits);
         let include_gtids = gtid_set(values, Which::IncludeGtids, b"--include-gtids", talk)?;
-        let gtids = gtid_set(values, Which::Gtid, b"--gtid", talk)?;
+        let gtids = gtid_set(values, Which::Gtid, b"--gtid", talk).map_err(|_| Exit::NOT_BEGUN)?;
+        let sought =
+            Sought { filters: filters(values, &heeded), by_gtid: gtids.is_some(), ..Sought::default() };
         let include_gtids = match (include_gtids, gtids) {
             (Some(one), Some(other)) => Some(one.intersection(&other)),
             (one, other) => one.or(other),
@@ -330,7 +347,27 @@ impl Settings {
             conditions: heeded.conditions,
             color: heeded.color,
             keyring: keyring(values, talk)?,
+            sought,
+            quiet: values.switch(Which::Quiet),
         })
+    }
+
+    /// Is a transaction left out?
+    pub(crate) fn skips_transaction(&self, gtid: Option<Gtid>) -> bool {
+        let is_in = |set: &GtidSet| gtid.is_some_and(|gtid| set.contains(gtid));
+        let is_skipped = self.include_gtids.as_ref().is_some_and(|set| !is_in(set))
+            || self.exclude_gtids.as_ref().is_some_and(is_in);
+        if self.sought.by_gtid && !is_skipped {
+            self.sought.has_transaction.store(true, Ordering::Relaxed);
+        }
+        is_skipped
+    }
+
+    /// Did a filter of our own leave nothing of the text?
+    pub(crate) fn found_nothing(&self) -> bool {
+        let is_missed = |is_sought: bool, has: &AtomicBool| is_sought && !has.load(Ordering::Relaxed);
+        is_missed(self.sought.by_gtid, &self.sought.has_transaction)
+            || is_missed(!self.tables.is_empty(), &self.sought.has_table)
     }
 
     /// Is a statement left out that was run with this database as the default?
@@ -341,12 +378,24 @@ impl Settings {
     /// Are the rows of this table left out?
     pub(crate) fn skips_table(&self, database: &[u8], table: &[u8]) -> bool {
         let fits = self.tables.is_empty() || self.tables.iter().any(|pattern| pattern.fits(database, table));
-        self.skips_database(database) || !fits
+        let is_skipped = self.skips_database(database) || !fits;
+        if !self.tables.is_empty() && !is_skipped {
+            self.sought.has_table.store(true, Ordering::Relaxed);
+        }
+        is_skipped
     }
 
     fn skips_database(&self, name: &[u8]) -> bool {
         self.database.as_ref().is_some_and(|wanted| wanted != name)
     }
+}
+
+/// Our own filters, as they were given.
+fn filters(values: &Values, heeded: &Heeded<'_>) -> Vec<Vec<u8>> {
+    let tables = heeded.tables.iter().map(|table| format!("--table={table}").into_bytes());
+    let conditions = heeded.conditions.iter().map(|condition| format!("--where={condition}").into_bytes());
+    let gtids = values.text(Which::Gtid).map(|gtids| [b"--gtid=", gtids].concat());
+    tables.chain(conditions).chain(gtids).collect()
 }
 
 fn keyring(values: &Values, talk: &mut Talk<'_>) -> Result<Option<Keyring>, Exit> {
@@ -355,7 +404,7 @@ fn keyring(values: &Values, talk: &mut Talk<'_>) -> Result<Option<Keyring>, Exit
         Ok(keyring) => Ok(Some(keyring)),
         Err(error) => {
             talk.error(&[error.to_string().as_bytes()]);
-            Err(Exit::FAILURE)
+            Err(Exit::NOT_BEGUN)
         }
     }
 }

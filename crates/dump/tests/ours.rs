@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-use dump::mysqlbinlog::{Dialect, Streams, run};
+use dump::mysqlbinlog::{Dialect, Preset, Streams, run, run_with};
 use serde_json::Value;
 
 /// Output, errors and exit code.
@@ -34,7 +34,7 @@ fn lines(args: &str, sample: &str) -> Vec<Value> {
 /// How many lines, and how many rows in them.
 #[track_caller]
 fn check(args: &str, sample: &str, wanted: (usize, usize)) {
-    let lines = lines(&format!("--json {args}"), sample);
+    let lines = lines(&format!("--quiet --json {args}"), sample);
     let rows = lines.iter().filter_map(|line| line["rows"].as_array()).map(Vec::len).sum();
     assert_eq!((lines.len(), rows), wanted, "{args}");
 }
@@ -121,9 +121,83 @@ fn what_cannot_be_is_refused() {
         ("--json --keyring=/nowhere", "keyring"),
     ] {
         let (output, error, code) = dump(args, NAMED);
-        assert_eq!((output.as_str(), code), ("", 1), "{args}");
+        assert_eq!((output.as_str(), code), ("", 2), "{args}");
         assert!(error.contains(wanted), "{args}: {error}");
     }
+}
+
+#[test]
+fn filters_that_leave_nothing_say_so() {
+    for (args, sample) in [
+        ("--json --table=types.nothing", NAMED),
+        ("--json --table=types.integers --where=id=77", NAMED),
+        ("--events --where=@1=NULL --table=integers", NAMED),
+        ("--transactions --table=no.thing", NAMED),
+        ("--json --transactions --gtid=5ea5ca5e-0001-4000-8000-000000000001:99", "gtids/binlog.000001"),
+        ("--table=types.nothing", NAMED),
+        ("-vv --gtid=5ea5ca5e-0001-4000-8000-000000000001:99", "gtids/binlog.000001"),
+    ] {
+        let filters: Vec<&str> = args
+            .split(' ')
+            .filter(|word| ["--table", "--where", "--gtid"].iter().any(|name| word.starts_with(name)))
+            .collect();
+        let (_, error, code) = dump(args, sample);
+        assert_eq!(code, 0, "{args}");
+        assert!(error.starts_with("WARNING: nothing in these logs fits "), "{args}: {error}");
+        assert!(filters.iter().all(|filter| error.contains(filter)), "{args}: {error}");
+        assert_eq!(dump(&format!("--quiet {args}"), sample).1, "", "{args}");
+    }
+    // What they leave is no matter of their names.
+    for (args, sample) in [
+        ("--table=types.integers", NAMED),
+        ("--gtid=5ea5ca5e-0001-4000-8000-000000000001:1", "gtids/binlog.000001"),
+        ("--json --server-id=77", NAMED),
+        ("--include-gtids=5ea5ca5e-0001-4000-8000-000000000001:99", "gtids/binlog.000001"),
+    ] {
+        assert_eq!(dump(args, sample).1, "", "{args}");
+    }
+}
+
+#[test]
+fn what_only_text_heeds_is_named() {
+    let (_, error, code) = dump("--json -vv --hexdump --skip-gtids --force-if-open", NAMED);
+    let wanted = "WARNING: --hexdump, --skip-gtids and --verbose have no effect with --json: \
+                  only mysqlbinlog's text heeds them.\n";
+    assert_eq!((error.as_str(), code), (wanted, 0));
+    let (_, error, _) = dump("--events --base64-output=decode-rows", NAMED);
+    assert!(error.starts_with("WARNING: --base64-output has no effect with --events"), "{error}");
+    assert_eq!(dump("-vv --hexdump", NAMED).1, "");
+}
+
+#[test]
+fn what_is_preset_gives_way_to_the_command_line() {
+    let preset = |option: &str, values: &[&str]| Preset {
+        option: option.to_owned(),
+        values: values.iter().map(OsString::from).collect(),
+    };
+    let presets = [
+        preset("verbose", &["2"]),
+        preset("base64-output", &["decode-rows"]),
+        preset("table", &["types.integers", "types.decimals"]),
+    ];
+    let run = |args: &str, presets: &[Preset]| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(NAMED);
+        let words = ["dump", "--no-defaults"].into_iter().chain(args.split_whitespace()).map(OsString::from);
+        let (mut output, mut error) = (Vec::new(), Vec::new());
+        let streams = Streams { input: &mut io::empty(), output: &mut output, error: &mut error };
+        let code = run_with(Dialect::Bintide, words.chain([path.into_os_string()]), presets, streams);
+        (String::from_utf8_lossy(&output).into_owned(), String::from_utf8_lossy(&error).into_owned(), code)
+    };
+    let all = "-vv --base64-output=decode-rows --table=types.integers --table=types.decimals";
+    assert_eq!(run("", &presets), run(all, &[]));
+    let one = "-vv --base64-output=decode-rows --table=types.decimals";
+    assert_eq!(run("--table=types.decimals", &presets), run(one, &[]));
+    assert_eq!(run("-v", &presets), run(&all.replace("-vv", "-v"), &[]));
+    let (_, error, code) = run("", &[preset("verbose", &["much"])]);
+    assert_eq!(
+        (error.as_str(), code),
+        ("ERROR: the setting verbose is 'much', wanted how often to give it\n", 2)
+    );
 }
 
 #[test]
@@ -171,7 +245,7 @@ fn encrypted_logs_are_listed() {
     let keyring = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/encrypted/keyring");
     let listed = lines(&format!("--json --keyring={}", keyring.display()), "encrypted/binlog.000001");
     assert!(listed.len() > 2);
-    assert_eq!(dump("--json", "encrypted/binlog.000001").2, 1);
+    assert_eq!(dump("--json", "encrypted/binlog.000001").2, 2);
 }
 
 /// Takes some bytes, then goes away.

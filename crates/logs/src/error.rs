@@ -165,6 +165,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Is it the log that is not as it must be? Else it could not be read: it is not there, or not for this user, or
+    /// its key is not.
+    pub const fn is_damage(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::Payload { .. } | Self::NotALog { .. } | Self::Torn { .. })
+    }
+
     pub(crate) fn several(folder: &Path, what: &'static str, found: &[PathBuf]) -> Self {
         let names = found.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()));
         let found = names.map(|name| name.to_string_lossy().into_owned()).collect();

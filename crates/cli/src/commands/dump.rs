@@ -6,9 +6,10 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap::Args;
-use dump::mysqlbinlog::{Dialect, run_here};
+use dump::mysqlbinlog::{Dialect, Preset, run_here};
 
 use crate::exit::{Outcome, Verdict};
+use crate::{args, settings};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -34,6 +35,9 @@ pub(crate) struct Dump {
     /// The name that this program was called by, if that is the other one.
     #[arg(skip)]
     called: Option<OsString>,
+    /// Options of every command that stood in front of this one's name.
+    #[arg(skip)]
+    front: Vec<OsString>,
     /// Options and log files.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
@@ -43,25 +47,74 @@ pub(crate) struct Dump {
 pub(crate) fn take(args: &[OsString]) -> Option<Dump> {
     let (program, rest) = args.split_first()?;
     if Path::new(program).file_name()? == NAME {
-        return Some(Dump { called: Some(program.clone()), words: rest.to_vec() });
+        return Some(Dump { called: Some(program.clone()), front: Vec::new(), words: rest.to_vec() });
     }
-    match rest.split_first() {
-        Some((command, words)) if command == "dump" => Some(Dump { called: None, words: words.to_vec() }),
-        _ => None,
+    let (mut front, mut rest) = (Vec::new(), rest);
+    loop {
+        let (word, behind) = rest.split_first()?;
+        match word.to_str()? {
+            "dump" => return Some(Dump { called: None, front, words: behind.to_vec() }),
+            "-q" | "--quiet" => front.push("--quiet".into()),
+            "--color" | "--config" => {
+                let (value, behind) = behind.split_first()?;
+                front.push(joined(word, value));
+                rest = behind;
+                continue;
+            }
+            text if text.starts_with("--color=") || text.starts_with("--config=") => front.push(word.clone()),
+            _ => return None,
+        }
+        rest = behind;
     }
+}
+
+fn joined(option: &OsString, value: &OsString) -> OsString {
+    let mut word = option.clone();
+    word.push("=");
+    word.push(value);
+    word
 }
 
 /// Prints the logs.
 pub(crate) fn run(command: Dump) -> Outcome {
+    match command.called {
+        Some(program) => Ok(Verdict::Code(run_here(
+            Dialect::Mysqlbinlog,
+            [program].into_iter().chain(command.words),
+            &[],
+        )?)),
+        None => run_ours(command),
+    }
+}
+
+fn run_ours(command: Dump) -> Outcome {
     let asks_for_help = command.words.iter().any(|word| word == "--help" || word == "-?");
-    let (dialect, program) = match command.called {
-        Some(program) => (Dialect::Mysqlbinlog, program),
-        None => (Dialect::Bintide, "bintide dump".into()),
-    };
-    let args = [program].into_iter().chain(command.words);
-    let code = run_here(dialect, args)?;
-    if dialect == Dialect::Bintide && asks_for_help {
+    let named = settings::named_in(&command.words).or_else(|| settings::named_in(&command.front));
+    let whole = args::command();
+    let presets = settings::presets(&whole, &settings::load(named)?)?;
+    if !is_quiet(&command, &presets) {
+        settings::remark_on(&settings::unknown_variables(&whole));
+    }
+    let presets: Vec<Preset> = presets.into_iter().chain(in_front(&command.front)).collect();
+    let args = [OsString::from("bintide dump")].into_iter().chain(command.words);
+    let code = run_here(Dialect::Bintide, args, &presets)?;
+    if asks_for_help {
         writeln!(io::stdout(), "\n{EXAMPLES}")?;
     }
     Ok(Verdict::Code(code))
+}
+
+fn is_quiet(command: &Dump, presets: &[Preset]) -> bool {
+    let is_word = |word: &OsString| word == "--quiet";
+    let is_preset = |preset: &Preset| preset.option == "quiet" && preset.values == ["true"];
+    command.front.iter().chain(&command.words).any(is_word) || presets.iter().any(is_preset)
+}
+
+/// What stood in front of the command's name, as settings.
+fn in_front(front: &[OsString]) -> impl Iterator<Item = Preset> {
+    front.iter().filter_map(|word| {
+        let text = word.to_str()?.strip_prefix("--")?;
+        let (option, value) = text.split_once('=').unwrap_or((text, "true"));
+        Some(Preset { option: option.to_owned(), values: vec![value.into()] })
+    })
 }

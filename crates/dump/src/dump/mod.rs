@@ -25,7 +25,6 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use binlog::events::TransactionPayload;
-use binlog::gtid::GtidSet;
 use binlog::{Checksum, Cursor, Event, EventType, Flags, HEADER_SIZE, Header, PayloadOpener};
 use logs::ordered::{Bounds, Stopped, ordered};
 
@@ -538,11 +537,8 @@ impl<'s, 'e> Dump<'s, 'e> {
                     Event::GtidTagged(event) => event.gtid(),
                     _ => None,
                 };
-                let is_in = |set: &GtidSet| gtid.is_some_and(|gtid| set.contains(gtid));
-                let settings = self.settings;
-                self.filter.by_gtid = settings.include_gtids.as_ref().is_some_and(|set| !is_in(set))
-                    || settings.exclude_gtids.as_ref().is_some_and(is_in);
-                self.filter.by_gtid || settings.skip_gtids
+                self.filter.by_gtid = self.settings.skips_transaction(gtid);
+                self.filter.by_gtid || self.settings.skip_gtids
             }
             Event::PreviousGtids(_) => self.settings.skip_gtids,
             Event::Xid(_) => take(&mut self.filter.by_gtid),

@@ -51,6 +51,19 @@ impl fmt::Display for ConditionError {
 
 impl std::error::Error for ConditionError {}
 
+impl fmt::Display for Condition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.column {
+            ColumnName::Number(index) => write!(out, "@{}", index + 1)?,
+            ColumnName::Name(name) => out.write_str(name)?,
+        }
+        match &self.value {
+            Wanted::Null => out.write_str("=NULL"),
+            Wanted::Text { text, .. } => write!(out, "={text}"),
+        }
+    }
+}
+
 impl Condition {
     /// Reads `column=value`.
     ///

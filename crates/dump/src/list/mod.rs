@@ -38,20 +38,13 @@ const MEMORY: usize = 32 << 20;
 /// When a log cannot be read, is not as it must be or is torn though not in use, or when `out` cannot be written.
 /// All that stands in front of the fault has been written by then.
 pub fn list(settings: &ListSettings, out: &mut dyn Write) -> Result<Vec<logs::Error>, ListError> {
+    if put(out, settings.form.head())?.is_break() {
+        return Ok(Vec::new());
+    }
     match settings.form {
-        Form::Events => {
-            if put(out, events_table::HEAD)?.is_break() {
-                return Ok(Vec::new());
-            }
-            list_lines(settings, &EventsTable { select: &settings.select }, out)
-        }
+        Form::Events => list_lines(settings, &EventsTable { select: &settings.select }, out),
         Form::Json => list_lines(settings, &JsonLines { select: &settings.select }, out),
-        Form::Transactions => {
-            if put(out, transactions::HEAD)?.is_break() {
-                return Ok(Vec::new());
-            }
-            list_transactions(settings, Shape::Table, out)
-        }
+        Form::Transactions => list_transactions(settings, Shape::Table, out),
         Form::TransactionsJson => list_transactions(settings, Shape::Json, out),
     }
 }

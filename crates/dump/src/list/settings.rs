@@ -8,6 +8,7 @@ use binlog::encryption::Keyring;
 use super::range::Range;
 use super::select::Select;
 use super::walk::Source;
+use super::{events_table, transactions};
 
 /// What to list, and how.
 #[derive(Clone, Debug)]
@@ -66,6 +67,17 @@ pub enum Form {
     Transactions,
     /// A line of JSON a transaction.
     TransactionsJson,
+}
+
+impl Form {
+    /// What stands above all lines.
+    pub const fn head(self) -> &'static [u8] {
+        match self {
+            Self::Events => events_table::HEAD,
+            Self::Transactions => transactions::HEAD,
+            Self::Json | Self::TransactionsJson => b"",
+        }
+    }
 }
 
 /// Compare events with their checksums?

@@ -30,6 +30,8 @@ pub(crate) struct Exit(pub(crate) u8);
 
 impl Exit {
     pub(crate) const FAILURE: Self = Self(1);
+    /// Of our own: wrong usage, or a log that cannot be read.
+    pub(crate) const NOT_BEGUN: Self = Self(2);
     const UNKNOWN_OPTION: Self = Self(2);
     const NO_ARGUMENT_ALLOWED: Self = Self(4);
     const ARGUMENT_REQUIRED: Self = Self(5);
@@ -134,6 +136,29 @@ pub(crate) trait Heed {
         values: &mut Values,
         talk: &mut Talk<'_>,
     ) -> Result<(), Exit>;
+}
+
+/// Which options `words` have, as far as they can be read; whoever handles them says what is wrong with them.
+pub(crate) fn given(specs: &[&'static Spec], words: &[Word]) -> Vec<Which> {
+    struct Listed(Vec<Which>);
+    impl Heed for Listed {
+        fn heed(
+            &mut self,
+            spec: &Spec,
+            _: Option<&[u8]>,
+            _: &mut Values,
+            _: &mut Talk<'_>,
+        ) -> Result<(), Exit> {
+            self.0.push(spec.key);
+            Ok(())
+        }
+    }
+    let mut listed = Listed(Vec::new());
+    let (mut values, mut unheard) = (Values::new(specs), std::io::sink());
+    let mut talk = Talk::new(&mut unheard, b"");
+    let _ = Parser { specs, values: &mut values, heed: &mut listed, talk: &mut talk, password_warned: false }
+        .parse(words);
+    listed.0
 }
 
 /// What an option was given.

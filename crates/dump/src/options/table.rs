@@ -85,10 +85,12 @@ pub(crate) enum Which {
     Jobs,
     Color,
     Keyring,
+    Config,
+    Quiet,
 }
 
 /// How many there are.
-pub(crate) const KEYS: usize = Which::Keyring as usize + 1;
+pub(crate) const KEYS: usize = Which::Quiet as usize + 1;
 
 /// What an option takes and keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -492,4 +494,11 @@ pub(crate) static OURS: &[Spec] = &[
     ),
     long(Which::Color, "color", Kind::Text, "Colour: 'auto' (on a terminal), 'always' or 'never'."),
     long(Which::Keyring, "keyring", Kind::Text, "The keyring file with the keys of encrypted logs."),
+    long(
+        Which::Config,
+        "config",
+        Kind::Text,
+        "The file with bintide's own settings, instead of bintide/bintide.toml in the user's configuration directory.",
+    ),
+    long(Which::Quiet, "quiet", OFF, "No remarks of bintide's own on standard error."),
 ];
