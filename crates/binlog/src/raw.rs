@@ -59,8 +59,9 @@ impl<'a> RawEvent<'a> {
         }
     }
 
-    /// The event at the front of bytes that are known to be whole events, and what is behind it; `None` at the end.
-    pub(crate) fn split_first(bytes: &'a [u8], checksum: Checksum) -> Option<(Self, &'a [u8])> {
+    /// The event at the front of bytes that are known to be whole events, and what is behind it; `None` at the end, or
+    /// when there is no whole event.
+    pub fn split_first(bytes: &'a [u8], checksum: Checksum) -> Option<(Self, &'a [u8])> {
         let header = Header::decode(&mut Cursor::new(bytes)).ok()?;
         let (bytes, rest) = bytes.split_at_checked(header.size as usize)?;
         Some((Self { bytes, header, checksum }, rest))

@@ -35,6 +35,8 @@ pub(crate) struct Segment {
 /// One transaction that is not in memory.
 pub(crate) struct LargeTransaction {
     pub(crate) fate: Fate,
+    /// Where the format description starts that holds for it.
+    pub(crate) format_at: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
     /// The bytes of its events inside a payload.
@@ -82,7 +84,7 @@ pub(crate) fn feed(
                     return Err(at.corrupt(&"this is a second log in the same file: cut the file in two"));
                 }
                 grouper.kind = reader.kind();
-                grouper.check_format(chunk.format())?;
+                grouper.check_format(&chunk)?;
                 cutter
                     .take(&chunk, &mut |segment| grouper.take(segment, line))
                     .map_err(|stop| stop.at(reader.name()))?;
@@ -105,6 +107,8 @@ struct Grouper {
     name: String,
     kind: LogKind,
     format: Option<Arc<Format>>,
+    /// Where format descriptions start: one, and in a relay log its source's.
+    formats_at: Vec<u64>,
     segments: Vec<Segment>,
     segments_size: usize,
 }
@@ -139,15 +143,27 @@ impl From<Error> for Stop {
 impl Grouper {
     fn new(action: Action, sizes: Sizes, name: String) -> Self {
         let kind = LogKind::Binary;
-        Self { action, sizes, name, kind, format: None, segments: Vec::new(), segments_size: 0 }
+        Self {
+            action,
+            sizes,
+            name,
+            kind,
+            format: None,
+            formats_at: Vec::new(),
+            segments: Vec::new(),
+            segments_size: 0,
+        }
     }
 
     /// Could the log hold compressed transactions?
-    fn check_format(&mut self, format: &Arc<Format>) -> Result<(), Error> {
+    fn check_format(&mut self, chunk: &Chunk) -> Result<(), Error> {
+        let format = chunk.format();
         if self.format.as_ref().is_some_and(|known| Arc::ptr_eq(known, format)) {
             return Ok(());
         }
+        // It is always the first event of its chunk.
         self.format = Some(Arc::clone(format));
+        self.formats_at.push(chunk.offset());
         match (self.action, format.knows_payloads()) {
             (Action::Decompress, _) | (Action::Compress(_), true) => Ok(()),
             (Action::Compress(_), false) => Err(Error::Format {
@@ -194,7 +210,8 @@ impl Grouper {
     ) -> Result<(), Error> {
         self.flush(line)?;
         let (start, end) = (outline.position, outline.end);
-        let work = Work::Large(LargeTransaction { fate, start, end, inner_size });
+        let format_at = self.formats_at.iter().rfind(|at| **at <= start).copied().unwrap_or_default();
+        let work = Work::Large(LargeTransaction { fate, format_at, start, end, inner_size });
         Ok(line.push(Unit { kind: self.kind, work }, LARGE_COST)?)
     }
 

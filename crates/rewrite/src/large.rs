@@ -1,33 +1,19 @@
-//! Transactions that are not held in memory: read again, their payloads made piece by piece in a file.
-
-use std::io::{self, Read, Seek, Write};
+//! Transactions that are not held in memory: read again, their payloads made piece by piece.
 
 use binlog::{CompressError, EventType, Format, Header, PayloadWriter, RawEventBuf, events, put_inner};
 use logs::ordered::Outlet;
-use logs::{LogEvent, LogKind, Next};
-use tempfile::SpooledTempFile;
+use logs::{LogEvent, LogKind, LogReader, Next};
 
 use crate::Compression;
 use crate::error::{At, Error};
 use crate::feed::LargeTransaction;
+use crate::spool::Spool;
 use crate::work::{PART_SIZE, Part, Shop, new_writer, relay_position};
-
-/// A payload of more bytes goes to disk.
-const SPOOL_SIZE: usize = 16 * 1024 * 1024;
 
 /// A payload that is made piece by piece.
 pub(crate) struct PayloadFile {
     writer: PayloadWriter,
-    file: SpooledTempFile,
-    size: u64,
-    folder: String,
-}
-
-/// A payload that has been made.
-pub(crate) struct MadePayload {
-    file: SpooledTempFile,
-    pub(crate) size: u64,
-    folder: String,
+    spool: Spool,
 }
 
 impl PayloadFile {
@@ -36,9 +22,7 @@ impl PayloadFile {
         let mut writer = new_writer(how)?;
         writer.set_threads(shop.threads)?;
         writer.begin(inner_size)?;
-        let folder = &shop.sizes.folder;
-        let file = SpooledTempFile::new_in(SPOOL_SIZE, folder);
-        Ok(Self { writer, file, size: 0, folder: folder.display().to_string() })
+        Ok(Self { writer, spool: Spool::new_in(&shop.sizes.folder)? })
     }
 
     /// Takes more of them; false when the payload becomes too large.
@@ -48,14 +32,13 @@ impl PayloadFile {
             Err(CompressError::TooLarge { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
-        let drained = self.writer.drain(|bytes| self.file.write_all(bytes));
-        self.size += drained.map_err(|cause| spool_error(&self.folder, cause))?;
+        self.writer.drain(|bytes| self.spool.push(bytes))?;
         Ok(true)
     }
 
-    pub(crate) fn end(mut self) -> Result<MadePayload, Error> {
+    pub(crate) fn end(mut self) -> Result<Spool, Error> {
         self.writer.finish()?;
-        Ok(MadePayload { file: self.file, size: self.size, folder: self.folder })
+        Ok(self.spool)
     }
 }
 
@@ -65,7 +48,7 @@ pub(crate) struct Spooled {
     /// The payload's position at the source, in relay logs.
     pub(crate) next: Option<u32>,
     pub(crate) format: Format,
-    pub(crate) payload: MadePayload,
+    pub(crate) payload: Spool,
     pub(crate) inner_size: u64,
 }
 
@@ -91,16 +74,15 @@ impl Spooled {
         bytes.extend_from_slice(fields);
         let cost = bytes.len();
         outlet.push(Part::Head { bytes, size, next: self.next, checksum: gtid.checksum() }, cost)?;
-        let MadePayload { file, folder, .. } = &mut self.payload;
-        file.rewind().map_err(|cause| spool_error(folder, cause))?;
+        self.payload.turn()?;
         loop {
-            let mut piece = Vec::with_capacity(PART_SIZE);
-            let read = file.take(PART_SIZE as u64).read_to_end(&mut piece);
-            if read.map_err(|cause| spool_error(folder, cause))? == 0 {
-                return Ok(outlet.push(Part::Tail, 0)?);
+            match self.payload.next(PART_SIZE)? {
+                piece if piece.is_empty() => return Ok(outlet.push(Part::Tail, 0)?),
+                piece => {
+                    let cost = piece.len();
+                    outlet.push(Part::Body(piece), cost)?;
+                }
             }
-            let cost = piece.len();
-            outlet.push(Part::Body(piece), cost)?;
         }
     }
 }
@@ -134,22 +116,13 @@ pub(crate) fn spool(
     Ok(Some(Spooled { gtid, next, format, payload, inner_size }))
 }
 
-fn spool_error(folder: &str, cause: io::Error) -> Error {
-    Error::Write { what: format!("a payload to a temporary file in {folder}"), cause }
-}
-
 /// Reads the transaction again, and verifies its events.
 pub(crate) fn each_event(
     shop: &Shop<'_>,
     large: &LargeTransaction,
     mut take: impl FnMut(LogEvent<'_>, &Format) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut reader = (shop.open)()?;
-    reader.next_event()?;
-    // A relay log holds its source's format description too, which must not be passed over.
-    if reader.kind() == LogKind::Binary && reader.position() <= large.start {
-        reader.skip_to(large.start)?;
-    }
+    let mut reader = open_at(shop, large)?;
     loop {
         match reader.next_chunk(shop.sizes.unit)? {
             Next::End(_) => return Err(Error::Changed { name: shop.name.to_owned() }),
@@ -166,4 +139,19 @@ pub(crate) fn each_event(
             }
         }
     }
+}
+
+/// Opens the log again, and goes to the transaction's start.
+fn open_at(shop: &Shop<'_>, large: &LargeTransaction) -> Result<LogReader, Error> {
+    let mut reader = (shop.open)()?;
+    reader.next_event()?;
+    // A relay log holds its source's format description too, which must not be passed over.
+    if large.format_at > reader.position() {
+        reader.skip_to(large.format_at)?;
+        reader.next_event()?;
+    }
+    if large.start > reader.position() {
+        reader.skip_to(large.start)?;
+    }
+    Ok(reader)
 }

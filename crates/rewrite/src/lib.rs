@@ -19,6 +19,7 @@ mod large;
 mod meaning;
 mod place;
 mod replace;
+mod spool;
 mod tally;
 mod work;
 

@@ -254,32 +254,54 @@ impl<'o> Worker<'o> {
         let at = At { name: self.shop.name, offset: payload.offset };
         let checksum = payload.raw.checksum();
         let started = Instant::now();
-        let mut inner = self.opener.open(&body).map_err(|error| at.payload(error))?;
-        let mut count = 0;
-        while inner.next_event().map_err(|error| at.payload(error))?.is_some() {
-            count += 1;
-        }
-        let inner_size = inner.summary().uncompressed_size;
+        let opened = self.open_once(&body, at)?;
         self.batch.tally.opening.note(started.elapsed());
-        let behind = inner_size + count * checksum.size() as u64;
+        let behind = opened.size + opened.events * checksum.size() as u64;
         let next = relay_position(kind, &payload.raw);
         let resized = self.batch.gtid(&gtid.raw, behind, format, next);
         resized.map_err(|error| at.corrupt(&error))?;
-        let mut inner = self.opener.open(&body).map_err(|error| at.payload(error))?;
-        while let Some(event) = inner.next_event().map_err(|error| at.payload(error))? {
+        let mut put = |event: RawEvent<'_>| {
             let origin = event.header().origin();
             let put = self
                 .batch
                 .event(checksum, next, |position, out| event.rewrite(origin, position, checksum, out));
             put.map_err(|error| at.corrupt(&error))?;
-            if self.batch.bytes.len() >= PART_SIZE {
-                self.batch.flush(outlet)?;
+            match self.batch.bytes.len() < PART_SIZE {
+                true => Ok(()),
+                false => self.batch.flush(outlet),
+            }
+        };
+        if opened.is_held {
+            let mut rest = self.inner.as_slice();
+            while let Some((event, behind)) = RawEvent::split_first(rest, Checksum::Absent) {
+                put(event)?;
+                rest = behind;
+            }
+        } else {
+            let mut inner = self.opener.open(&body).map_err(|error| at.payload(error))?;
+            while let Some(event) = inner.next_event().map_err(|error| at.payload(error))? {
+                put(event)?;
             }
         }
         self.batch.tally.opened += 1;
-        self.batch.tally.inner_bytes += inner_size;
+        self.batch.tally.inner_bytes += opened.size;
         self.batch.tally.payload_bytes += body.payload.len() as u64;
         Ok(true)
+    }
+
+    /// Opens a payload: the GTID event in front wants to know how much is in it. What is in a small one is kept.
+    fn open_once(&mut self, body: &events::TransactionPayload<'_>, at: At<'_>) -> Result<Opened, Error> {
+        let mut inner = self.opener.open(body).map_err(|error| at.payload(error))?;
+        self.inner.clear();
+        let mut is_held = true;
+        while inner.next_chunk(PART_SIZE, &mut self.inner).map_err(|error| at.payload(error))? > 0 {
+            if !is_held || self.inner.len() as u64 > self.shop.sizes.large {
+                is_held = false;
+                self.inner.clear();
+            }
+        }
+        let summary = inner.summary();
+        Ok(Opened { events: summary.events, size: summary.uncompressed_size, is_held })
     }
 
     fn large(
@@ -345,7 +367,7 @@ impl<'o> Worker<'o> {
         outlet: &Outlet<'_, Part>,
     ) -> Result<bool, Error> {
         let mut fields = Vec::new();
-        let payload_size = spooled.payload.size;
+        let payload_size = spooled.payload.size();
         events::TransactionPayload::put_zstd_fields(spooled.inner_size, payload_size, &mut fields);
         let gtid = spooled.gtid.as_raw();
         let behind = (HEADER_SIZE + fields.len() + gtid.checksum().size()) as u64 + payload_size;
@@ -439,6 +461,15 @@ pub(crate) fn relay_position(kind: LogKind, last: &RawEvent<'_>) -> Option<u32> 
         LogKind::Binary => None,
         LogKind::Relay => Some(last.header().next_position),
     }
+}
+
+/// What was found in a payload.
+struct Opened {
+    events: u64,
+    /// The bytes of its events.
+    size: u64,
+    /// Are all of them in the worker's buffer?
+    is_held: bool,
 }
 
 /// A compressed transaction.
