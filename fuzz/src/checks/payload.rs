@@ -1,7 +1,7 @@
 //! Transaction payloads: opened at once or in pieces, event by event or in chunks, they give the same.
 
 use binlog::events::{PayloadCompression, TransactionPayload};
-use binlog::{Event, PayloadError, PayloadLimits, PayloadOpener};
+use binlog::{Event, PayloadError, PayloadLimits, PayloadOpener, Reason};
 
 use crate::seeds::{Sample, format_of, raw_events};
 
@@ -54,8 +54,14 @@ pub(super) fn check(bytes: &[u8]) {
     assert_eq!(by_piece(&mut opener, &payload, size), given);
 }
 
+/// How far zstd reads before it says that a frame is damaged depends on how much it is given at once: that offset is
+/// not compared.
 fn fault(error: PayloadError) -> (u64, binlog::DecodeError) {
-    (error.inner_offset, error.error)
+    let PayloadError { inner_offset, mut error, .. } = error;
+    if matches!(error.reason, Reason::Zstd { .. }) {
+        error.offset = 0;
+    }
+    (inner_offset, error)
 }
 
 fn by_event(opener: &mut PayloadOpener, payload: &TransactionPayload<'_>) -> Given {
