@@ -1,0 +1,4 @@
+//! Applies the transactions of MySQL binary logs to another server, in commit order, exactly once.
+#![forbid(unsafe_code)]
+
+pub mod schedule;

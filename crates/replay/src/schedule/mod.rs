@@ -1,0 +1,370 @@
+//! Which pieces of work may run beside which.
+//!
+//! Transactions come in source order as [`Footprint`]s; a [`Mode`] turns each into a [`Claim`]; claims of
+//! transactions that are to be committed as one are joined; the [`Schedule`] takes claims and says what may start.
+//!
+//! | mode | waits for |
+//! |---|---|
+//! | none | all in front of it |
+//! | logical clock | all up to what the source's clock names; what starts a group there, for all in front of it |
+//! | database | what changes one of the same databases |
+//! | writeset | what changes one of the same rows |
+//! | writeset session | that, and what ran in the same session |
+//!
+//! A logical clock names the last transaction that must be committed, and so all in front of that: of several
+//! transactions joined, one mostly names a neighbour, and then the whole waits for all in front of it. Commit
+//! groups run beside each other in the other modes.
+//!
+//! Nothing here does I/O, reads a clock or starts a thread: any order of calls can be written down as a test.
+
+mod claim;
+mod clock;
+#[cfg(test)]
+mod property;
+#[cfg(test)]
+mod scripts;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
+
+use hashbrown::HashMap;
+
+pub use self::claim::{CLAIM_KEYS_MAX, Claim, Claims, Company, Databases, Footprint, KeySet, Keys, Mode};
+pub use self::clock::ClockError;
+
+/// What a piece of work waits for, besides what has the same keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// All transactions in front of it; and all behind it wait for it.
+    ForAll,
+    /// All transactions of lower numbers than this.
+    Below(u64),
+}
+
+/// Says which pieces of work may start. Each is known by its number: 0, 1, 2… as they were offered.
+///
+/// ```
+/// use replay::schedule::{Claims, Databases, Footprint, Mode, Schedule};
+///
+/// let mut claims = Claims::new(Mode::Database);
+/// let mut schedule = Schedule::new(4);
+/// for (number, name) in ["a", "b", "a"].into_iter().enumerate() {
+///     let databases = Databases::Known(vec![name.as_bytes().into()]);
+///     let claim = claims.claim(number as u64, &Footprint { databases, ..Footprint::default() })?;
+///     schedule.offer(claim);
+/// }
+/// assert_eq!((schedule.start(), schedule.start(), schedule.start()), (Some(0), Some(1), None));
+/// schedule.committed(0);
+/// assert_eq!(schedule.start(), Some(2));
+/// # Ok::<(), replay::schedule::ClockError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    workers: usize,
+    /// From the first that is not committed on.
+    items: VecDeque<Item>,
+    /// The number of the first of them.
+    first: u64,
+    /// All to come wait for all of lower numbers.
+    floor: u64,
+    /// How many have started and not committed.
+    running: usize,
+    /// May start: the lowest number first.
+    ready: BinaryHeap<Reverse<u64>>,
+    /// Wait for all of lower numbers than the first of the pair; the second is their own.
+    waiting: BinaryHeap<Reverse<(u64, u64)>>,
+    holders: HashMap<u64, Holder, BuildHasherDefault<Unhashed>>,
+    keys: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Item {
+    phase: Phase,
+    /// The numbers of its transactions.
+    units: Range<u64>,
+    /// How many things it still waits for.
+    blockers: u32,
+    /// Those that wait for it.
+    dependents: Vec<u64>,
+    keys: KeySet,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    Started,
+    Committed,
+}
+
+/// Who has a key.
+#[derive(Clone, Copy, Debug, Default)]
+struct Holder {
+    /// The last that has it exclusively.
+    exclusive: Option<u64>,
+    /// The last that shares it since then.
+    shared: Option<u64>,
+}
+
+impl Schedule {
+    /// Pieces of work that are offered and not committed, at most. Bounds memory.
+    pub const ITEMS_MAX: usize = 1 << 16;
+
+    /// Keys that they have, at most, but for those of the last. Bounds memory.
+    pub const KEYS_MAX: usize = 1 << 21;
+
+    /// Starts no more than so many at a time. One that waits for its turn to commit counts.
+    ///
+    /// # Panics
+    ///
+    /// Without workers.
+    pub fn new(workers: usize) -> Self {
+        assert!(workers > 0, "ours: somebody must do the work");
+        Self {
+            workers,
+            items: VecDeque::new(),
+            first: 0,
+            floor: 0,
+            running: 0,
+            ready: BinaryHeap::new(),
+            waiting: BinaryHeap::new(),
+            holders: HashMap::default(),
+            keys: 0,
+        }
+    }
+
+    /// May another one be offered? If not, wait for a commit.
+    pub fn has_room(&self) -> bool {
+        self.items.len() < Self::ITEMS_MAX && self.keys < Self::KEYS_MAX
+    }
+
+    /// How many have been offered and not committed.
+    pub fn open(&self) -> usize {
+        self.items.len()
+    }
+
+    /// How many have started and not committed.
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Takes the next piece of work and gives it its number.
+    ///
+    /// # Panics
+    ///
+    /// When [`Schedule::has_room`] says no, or the claim's transactions do not come behind those offered before.
+    pub fn offer(&mut self, claim: Claim) -> u64 {
+        assert!(self.has_room(), "ours: whoever offers asks for room");
+        let Claim { units, wait, keys } = claim;
+        let last_end = self.items.back().map_or(0, |item| item.units.end);
+        assert!(last_end <= units.start, "ours: work is offered in order");
+        let number = self.end();
+        let below = match wait {
+            Wait::ForAll => number,
+            Wait::Below(below) => self.first_from(below),
+        };
+        let mut below = below.max(self.floor);
+        if wait == Wait::ForAll {
+            self.floor = number + 1;
+        }
+        let mut blockers = 0;
+        for &key in &keys.exclusive {
+            let holder = self.holders.entry(key).or_default();
+            // Those that share it are not remembered one by one.
+            below = below.max(holder.shared.take().map_or(0, |last| last + 1));
+            let before = holder.exclusive.replace(number);
+            blockers += wait_for(&mut self.items, self.first, before, number);
+        }
+        for &key in &keys.shared {
+            let holder = self.holders.entry(key).or_default();
+            if holder.exclusive != Some(number) {
+                holder.shared = Some(number);
+                blockers += wait_for(&mut self.items, self.first, holder.exclusive, number);
+            }
+        }
+        if below > self.first {
+            self.waiting.push(Reverse((below, number)));
+            blockers += 1;
+        }
+        if blockers == 0 {
+            self.ready.push(Reverse(number));
+        }
+        self.keys += keys.len();
+        self.items.push_back(Item { phase: Phase::Waiting, units, blockers, dependents: Vec::new(), keys });
+        number
+    }
+
+    /// The number that the next one will have.
+    fn end(&self) -> u64 {
+        self.first + self.items.len() as u64
+    }
+
+    /// The number of the first piece of work that has no transaction of a number below `unit`.
+    fn first_from(&self, unit: u64) -> u64 {
+        self.first + self.items.partition_point(|item| item.units.start < unit) as u64
+    }
+
+    /// The next piece of work that may start, if a worker is free: always the lowest number that may.
+    ///
+    /// The first that is not committed is therefore always at work, and whoever waits for its turn to commit waits
+    /// for one that can get there. One that is rolled back and tried again stays started meanwhile.
+    pub fn start(&mut self) -> Option<u64> {
+        if self.running == self.workers {
+            return None;
+        }
+        let Reverse(number) = self.ready.pop()?;
+        self.item(number).phase = Phase::Started;
+        self.running += 1;
+        Some(number)
+    }
+
+    /// Takes note that a piece of work is committed.
+    ///
+    /// # Panics
+    ///
+    /// When it has not started, or was committed before.
+    pub fn committed(&mut self, number: u64) {
+        let item = self.item(number);
+        assert_eq!(item.phase, Phase::Started, "ours: what commits has started");
+        item.phase = Phase::Committed;
+        let dependents = std::mem::take(&mut item.dependents);
+        self.running -= 1;
+        for dependent in dependents {
+            self.release(dependent);
+        }
+        self.pass();
+    }
+
+    /// Moves past what is committed at the front.
+    fn pass(&mut self) {
+        while self.items.front().is_some_and(|item| item.phase == Phase::Committed) {
+            let Some(item) = self.items.pop_front() else { break };
+            self.keys -= item.keys.len();
+            for key in item.keys.exclusive.iter().chain(&item.keys.shared) {
+                self.forget(*key, self.first);
+            }
+            self.first += 1;
+        }
+        while let Some(&Reverse((below, number))) = self.waiting.peek()
+            && below <= self.first
+        {
+            self.waiting.pop();
+            self.release(number);
+        }
+    }
+
+    /// Drops a key that nobody later than `number`, who has just left, has.
+    fn forget(&mut self, key: u64, number: u64) {
+        if let Some(holder) = self.holders.get(&key)
+            && holder.exclusive.is_none_or(|last| last <= number)
+            && holder.shared.is_none_or(|last| last <= number)
+        {
+            self.holders.remove(&key);
+        }
+    }
+
+    fn release(&mut self, number: u64) {
+        let item = self.item(number);
+        item.blockers -= 1;
+        if item.blockers == 0 {
+            self.ready.push(Reverse(number));
+        }
+    }
+
+    fn item(&mut self, number: u64) -> &mut Item {
+        let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        let item = index.and_then(|index| self.items.get_mut(index));
+        item.expect("ours: only numbers that were given out and are not committed come back")
+    }
+}
+
+/// Has `number` wait for `holder`, unless that is committed, or `number` itself. How many things it waits for more.
+fn wait_for(items: &mut VecDeque<Item>, first: u64, holder: Option<u64>, number: u64) -> u32 {
+    let Some(index) = holder.and_then(|holder| holder.checked_sub(first)) else { return 0 };
+    // Not there: the holder is `number`, which is about to join.
+    let Some(item) = items.get_mut(index as usize) else { return 0 };
+    if item.phase == Phase::Committed || item.dependents.last() == Some(&number) {
+        return 0;
+    }
+    item.dependents.push(number);
+    1
+}
+
+/// Keys are hashes already.
+#[derive(Clone, Copy, Debug, Default)]
+struct Unhashed(u64);
+
+impl Hasher for Unhashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CLAIM_KEYS_MAX, Claims, Footprint, KeySet, Keys, Mode, Schedule};
+
+    fn footprint(keys: std::ops::Range<u64>) -> Footprint {
+        let (shared, exclusive) = (vec![u64::MAX], keys.collect());
+        Footprint { keys: Keys::Known(KeySet { exclusive, shared }), ..Footprint::default() }
+    }
+
+    /// Offers until there is no room, each with so many keys of its own.
+    fn fill(schedule: &mut Schedule, keys: u64) -> usize {
+        let mut claims = Claims::new(Mode::Writeset);
+        let mut number = 0;
+        while schedule.has_room() {
+            let claim = claims.claim(number, &footprint(number * keys..(number + 1) * keys)).unwrap();
+            assert_eq!(schedule.offer(claim), number);
+            number += 1;
+        }
+        assert!(schedule.keys <= Schedule::KEYS_MAX + CLAIM_KEYS_MAX);
+        assert!(schedule.holders.len() <= schedule.keys);
+        number as usize
+    }
+
+    fn drain(schedule: &mut Schedule) {
+        while let Some(number) = schedule.start() {
+            schedule.committed(number);
+        }
+        assert_eq!(
+            (schedule.open(), schedule.running(), schedule.keys, schedule.holders.len()),
+            (0, 0, 0, 0)
+        );
+        assert!(schedule.ready.is_empty() && schedule.waiting.is_empty());
+    }
+
+    #[test]
+    fn memory_is_bounded_and_nothing_is_left_behind() {
+        let mut schedule = Schedule::new(4);
+        assert_eq!(fill(&mut schedule, 0), Schedule::ITEMS_MAX);
+        drain(&mut schedule);
+        let mut schedule = Schedule::new(4);
+        assert_eq!(fill(&mut schedule, 1 << 19), 4);
+        drain(&mut schedule);
+    }
+
+    #[test]
+    fn too_many_keys_run_alone() {
+        let mut claims = Claims::new(Mode::Writeset);
+        let half = CLAIM_KEYS_MAX as u64 / 2;
+        let mut claim = claims.claim(0, &footprint(0..half)).unwrap();
+        claim.join(claims.claim(1, &footprint(half..half + 10)).unwrap());
+        assert!(!claim.is_alone());
+        claim.join(claims.claim(2, &footprint(0..half)).unwrap());
+        assert!(claim.is_alone());
+        assert_eq!((claim.units(), claim.keys.len()), (0..3, 0));
+        assert!(claims.claim(3, &footprint(0..CLAIM_KEYS_MAX as u64)).unwrap().is_alone());
+    }
+}

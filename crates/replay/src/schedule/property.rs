@@ -1,0 +1,243 @@
+//! Whatever the schedule allows ends as if everything had been done one after the other.
+//!
+//! Transactions read and write a few keys, each write depending on all that was there and read before, so that any
+//! two that conflict and change places leave a trace. Their reads and writes are interleaved at random with those
+//! of whatever else has started.
+
+use std::collections::BTreeMap;
+
+use super::{Claim, Claims, Company, Databases, Footprint, KeySet, Keys, Mode, Schedule};
+use binlog::events::LogicalClock;
+use proptest::collection::vec;
+use proptest::prelude::any;
+use proptest::strategy::{Just, Strategy};
+use proptest::test_runner::{Config, TestRunner};
+use proptest::{prop_assert, prop_assert_eq, prop_oneof};
+
+#[derive(Clone, Debug)]
+struct Transaction {
+    writes: Vec<u8>,
+    reads: Vec<u8>,
+    /// Another log starts with it.
+    starts_log: bool,
+    /// The source had it, but it is left out.
+    left_out: bool,
+    /// By how much its clock names a later one than it must.
+    later: i64,
+    alone: bool,
+    session: Option<u64>,
+    /// Is it joined to the one in front?
+    joined: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    mode: Mode,
+    workers: usize,
+    in_order: bool,
+    transactions: Vec<Transaction>,
+    seed: u64,
+}
+
+const STEPS: u64 = 1_000_000;
+
+/// Times that each case is run, each in an order of its own.
+const RUNS: u64 = 16;
+
+#[test]
+fn any_schedule_is_as_good_as_a_serial_run() {
+    let mut steps = 0;
+    while steps < STEPS {
+        let mut runner = TestRunner::new(Config { cases: 128, ..Config::default() });
+        let counted = std::cell::Cell::new(0);
+        let result = runner.run(&case(), |case| {
+            let wanted = serial(&case);
+            for seed in 0..RUNS {
+                let (model, taken) = run(&case, seed)?;
+                counted.set(counted.get() + taken);
+                prop_assert_eq!(&model, &wanted);
+            }
+            Ok(())
+        });
+        result.unwrap();
+        steps += counted.get();
+    }
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let mode = prop_oneof![
+        Just(Mode::None),
+        Just(Mode::Database),
+        Just(Mode::LogicalClock),
+        Just(Mode::Writeset),
+        Just(Mode::WritesetSession),
+    ];
+    let key = || 0..6_u8;
+    let transaction = (
+        (vec(key(), 0..4), vec(key(), 0..2), 0..20_u8, 0..12_u8),
+        (0..4_i64, 0..30_u8, proptest::option::weighted(0.8, 0..3_u64), any::<bool>()),
+    );
+    let transaction = transaction.prop_map(|((writes, reads, log, out), (later, alone, session, joined))| {
+        let (starts_log, left_out, alone) = (log == 0, out == 0, alone == 0);
+        Transaction { writes, reads, starts_log, left_out, later, alone, session, joined }
+    });
+    let parts = (mode, 1..6_usize, any::<bool>(), vec(transaction, 1..40), any::<u64>());
+    parts.prop_map(|(mode, workers, in_order, transactions, seed)| Case {
+        mode,
+        workers,
+        in_order,
+        transactions,
+        seed,
+    })
+}
+
+/// What each key holds in the end.
+type Model = BTreeMap<u8, u64>;
+
+fn mix(old: u64, new: u64) -> u64 {
+    (old ^ new.wrapping_mul(0x9e37_79b9_7f4a_7c15)).rotate_left(23).wrapping_mul(0xd6e8_feb8_6659_fd93)
+}
+
+/// One transaction under way.
+#[derive(Debug)]
+struct Work<'a> {
+    transaction: &'a Transaction,
+    seen: u64,
+    next: usize,
+}
+
+impl<'a> Work<'a> {
+    fn new(index: usize, transaction: &'a Transaction) -> Self {
+        Self { transaction, seen: index as u64 + 1, next: 0 }
+    }
+
+    /// Reads or writes one key; false if there is nothing left to do.
+    fn step(&mut self, model: &mut Model) -> bool {
+        let Transaction { reads, writes, .. } = self.transaction;
+        if let Some(key) = reads.get(self.next) {
+            self.seen = mix(self.seen, model.get(key).copied().unwrap_or_default());
+        } else if let Some(key) = writes.get(self.next - reads.len()) {
+            let value = model.entry(*key).or_default();
+            *value = mix(*value, self.seen);
+        } else {
+            return false;
+        }
+        self.next += 1;
+        true
+    }
+}
+
+fn serial(case: &Case) -> Model {
+    let mut model = Model::new();
+    for (index, transaction) in case.transactions.iter().enumerate() {
+        if !transaction.left_out {
+            let mut work = Work::new(index, transaction);
+            while work.step(&mut model) {}
+        }
+    }
+    model
+}
+
+/// The clock that a source would have logged: what is in conflict with something depends on it at least.
+fn clocks(transactions: &[Transaction]) -> Vec<(u64, LogicalClock)> {
+    let (mut log, mut start) = (0, 0);
+    let mut clocks = Vec::new();
+    for (index, transaction) in transactions.iter().enumerate() {
+        if transaction.starts_log {
+            (log, start) = (log + 1, index);
+        }
+        let conflicts = |other: &Transaction| {
+            let touches = |key: &u8| transaction.writes.contains(key) || transaction.reads.contains(key);
+            other.writes.iter().any(touches) || other.reads.iter().any(|key| transaction.writes.contains(key))
+        };
+        let needed = (start..index).rev().find(|other| conflicts(&transactions[*other]));
+        let needed = needed.map_or(0, |other| (other - start + 1) as i64);
+        let sequence_number = (index - start + 1) as i64;
+        let last_committed = (needed + transaction.later).min(sequence_number - 1);
+        clocks.push((log, LogicalClock { last_committed, sequence_number }));
+    }
+    clocks
+}
+
+fn footprint(transaction: &Transaction, (log, clock): (u64, LogicalClock)) -> Footprint {
+    let hashes = |keys: &[u8]| keys.iter().map(|key| mix(7, u64::from(*key))).collect();
+    let databases =
+        transaction.writes.iter().chain(&transaction.reads).map(|key| Box::from([*key])).collect();
+    Footprint {
+        company: if transaction.alone { Company::Alone } else { Company::Allowed },
+        log,
+        clock: Some(clock),
+        databases: Databases::Known(databases),
+        keys: Keys::Known(KeySet {
+            exclusive: hashes(&transaction.writes),
+            shared: hashes(&transaction.reads),
+        }),
+        session: transaction.session,
+    }
+}
+
+/// Pieces of work: the transactions of each.
+fn offer(case: &Case, schedule: &mut Schedule) -> Vec<Vec<usize>> {
+    let mut claims = Claims::new(case.mode);
+    let clocks = clocks(&case.transactions);
+    let mut pieces: Vec<(Vec<usize>, Claim)> = Vec::new();
+    for (index, transaction) in case.transactions.iter().enumerate() {
+        if transaction.left_out {
+            continue;
+        }
+        let claim = claims.claim(index as u64, &footprint(transaction, clocks[index])).unwrap();
+        match pieces.last_mut().filter(|_| transaction.joined) {
+            Some((members, joined)) => {
+                members.push(index);
+                joined.join(claim);
+            }
+            None => pieces.push((vec![index], claim)),
+        }
+    }
+    let offered = pieces.into_iter().map(|(members, claim)| {
+        schedule.offer(claim);
+        members
+    });
+    offered.collect()
+}
+
+fn run(case: &Case, seed: u64) -> Result<(Model, u64), proptest::test_runner::TestCaseError> {
+    let mut schedule = Schedule::new(case.workers);
+    let pieces = offer(case, &mut schedule);
+    let mut chance = mix(case.seed, seed);
+    let (mut model, mut first) = (Model::new(), 0);
+    let mut active: Vec<(u64, Vec<Work<'_>>)> = Vec::new();
+    let mut done = vec![false; pieces.len()];
+    let mut steps = 0;
+    loop {
+        while let Some(number) = schedule.start() {
+            let members = pieces[number as usize].iter().rev();
+            let works = members.map(|index| Work::new(*index, &case.transactions[*index]));
+            active.push((number, works.collect()));
+        }
+        prop_assert_eq!(active.len(), schedule.running());
+        prop_assert!(active.len() <= case.workers);
+        if first == pieces.len() {
+            break;
+        }
+        prop_assert!(active.iter().any(|(number, _)| *number == first as u64), "the first is not at work");
+        steps += 1;
+        chance = mix(chance, steps);
+        let choice = (chance >> 32) as usize % active.len();
+        let (number, works) = &mut active[choice];
+        while works.last_mut().is_some_and(|work| !work.step(&mut model)) {
+            works.pop();
+        }
+        let may_commit = !case.in_order || *number == first as u64;
+        if works.is_empty() && may_commit {
+            schedule.committed(*number);
+            done[*number as usize] = true;
+            active.swap_remove(choice);
+            while done.get(first) == Some(&true) {
+                first += 1;
+            }
+        }
+    }
+    prop_assert_eq!(schedule.open(), 0);
+    Ok((model, steps))
+}

@@ -1,0 +1,137 @@
+//! The schedule by scripts: what is offered, what commits, and what starts then.
+//!
+//! A script is a file of `scripts`. A line of `offer` is a piece of work: transactions joined by `+`, each of
+//! words:
+//!
+//! | word | says |
+//! |---|---|
+//! | `3/5` | `last_committed` is 3, `sequence_number` is 5 |
+//! | `log=2` | it stands in log 2 (else 1) |
+//! | `db=a,b` | the databases that it changes |
+//! | `key=a,b` `share=t` | the keys that it changes, and those that it shares; `key=` alone: it changes none |
+//! | `session=7` | its session |
+//! | `alone` | it must run alone |
+//!
+//! A line of `commit` is a number. Behind each line follows what starts then. `REWRITE=1` writes the answers anew.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fmt::Write as _;
+use std::hash::{Hash, Hasher};
+
+use super::{Claim, Claims, ClockError, Company, Databases, Footprint, KeySet, Keys, Mode, Schedule};
+use binlog::events::LogicalClock;
+
+struct Script {
+    claims: Claims,
+    schedule: Schedule,
+    next: u64,
+}
+
+#[test]
+fn scripts() {
+    datadriven::walk("src/schedule/scripts", |file| {
+        let mut script = Script::new("none", 1);
+        file.run(|case| {
+            let input = case.input.as_str();
+            match case.directive.as_str() {
+                "schedule" => {
+                    let mode: String = case.take_arg("mode").unwrap();
+                    script = Script::new(&mode, case.take_arg("workers").unwrap());
+                    String::new()
+                }
+                "offer" => script.lines(input, Script::offer),
+                "commit" => script.lines(input, Script::commit),
+                other => panic!("{other} is no directive"),
+            }
+        });
+    });
+}
+
+impl Script {
+    fn new(mode: &str, workers: usize) -> Self {
+        let mode = match mode {
+            "none" => Mode::None,
+            "database" => Mode::Database,
+            "logical-clock" => Mode::LogicalClock,
+            "writeset" => Mode::Writeset,
+            "writeset-session" => Mode::WritesetSession,
+            other => panic!("{other} is no mode"),
+        };
+        Self { claims: Claims::new(mode), schedule: Schedule::new(workers), next: 0 }
+    }
+
+    fn lines(
+        &mut self,
+        input: &str,
+        mut take: impl FnMut(&mut Self, &str) -> Result<(), ClockError>,
+    ) -> String {
+        let mut output = String::new();
+        for line in input.lines() {
+            let taken = take(self, line);
+            let starts: Vec<String> =
+                std::iter::from_fn(|| self.schedule.start()).map(|n| n.to_string()).collect();
+            match (taken, starts.as_slice()) {
+                (Err(error), _) => writeln!(output, "{line}: {error}").unwrap(),
+                (Ok(()), []) => writeln!(output, "{line}: nothing").unwrap(),
+                (Ok(()), starts) => writeln!(output, "{line}: {}", starts.join(" ")).unwrap(),
+            }
+        }
+        output
+    }
+
+    fn commit(&mut self, line: &str) -> Result<(), ClockError> {
+        self.schedule.committed(line.parse().unwrap());
+        Ok(())
+    }
+
+    fn offer(&mut self, line: &str) -> Result<(), ClockError> {
+        let mut joined: Option<Claim> = None;
+        for words in line.split('+') {
+            let claim = self.claims.claim(self.next, &footprint(words))?;
+            self.next += 1;
+            match &mut joined {
+                Some(joined) => joined.join(claim),
+                None => joined = Some(claim),
+            }
+        }
+        self.schedule.offer(joined.unwrap());
+        Ok(())
+    }
+}
+
+fn footprint(words: &str) -> Footprint {
+    let mut footprint = Footprint { log: 1, ..Footprint::default() };
+    let mut keys: Option<KeySet> = None;
+    for word in words.split_whitespace() {
+        match word.split_once('=') {
+            Some(("log", log)) => footprint.log = log.parse().unwrap(),
+            Some(("db", names)) => {
+                footprint.databases =
+                    Databases::Known(names.split(',').map(|name| name.as_bytes().into()).collect());
+            }
+            Some(("key", names)) => keys.get_or_insert_default().exclusive = hashes(names),
+            Some(("share", names)) => keys.get_or_insert_default().shared = hashes(names),
+            Some(("session", number)) => footprint.session = Some(number.parse().unwrap()),
+            Some(other) => panic!("{other:?}"),
+            None if word == "alone" => footprint.company = Company::Alone,
+            None if word == "none" => {}
+            None => {
+                let (last_committed, sequence_number) = word.split_once('/').unwrap();
+                let (last_committed, sequence_number) =
+                    (last_committed.parse().unwrap(), sequence_number.parse().unwrap());
+                footprint.clock = Some(LogicalClock { last_committed, sequence_number });
+            }
+        }
+    }
+    footprint.keys = keys.map_or(Keys::Unknown, Keys::Known);
+    footprint
+}
+
+fn hashes(names: &str) -> Vec<u64> {
+    let hash = |name: &str| {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        hasher.finish()
+    };
+    names.split(',').filter(|name| !name.is_empty()).map(hash).collect()
+}
