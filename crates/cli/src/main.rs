@@ -6,6 +6,7 @@ mod commands;
 mod exit;
 mod inputs;
 mod interrupt;
+mod page;
 mod progress;
 mod screen;
 mod settings;

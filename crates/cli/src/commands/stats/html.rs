@@ -1,18 +1,16 @@
-//! The report as one page that needs nothing else: no script, no font, no picture from elsewhere.
+//! The report as a page.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
-use inspect::stats::{Change, Counts, Moment, Report, Series, TableAmounts, TransactionReport};
+use inspect::stats::{Change, Counts, Report, Series, TableAmounts, TransactionReport};
 use jiff::tz::TimeZone;
 
-use crate::units::{bytes, bytes_of_two, count, duration, share};
+use crate::page::chart::{self, Bar, Columns, Part};
+use crate::page::{escaped, page, pairs, table};
+use crate::units::{bytes, bytes_of_two, count, counted, duration, share};
 
 /// Tables drawn; of more, the largest.
 const TABLES_DRAWN: usize = 20;
-
-/// Of the drawings, in units that scale with the page.
-const WIDTH: f64 = 900.0;
 
 /// The whole page.
 pub(crate) fn render(report: &Report, zone: &TimeZone) -> String {
@@ -32,23 +30,13 @@ pub(crate) fn render(report: &Report, zone: &TimeZone) -> String {
         ("Longest transactions", transactions(&report.longest, zone)),
         ("Logs", logs(report)),
     ];
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>bintide stats: {title}</title>\n\
-         <style>\n{}</style>\n</head>\n<body>\n<h1>{title}</h1>\n",
-        include_str!("page.css"),
-        title = escaped(&title)
-    );
-    for (name, section) in sections.iter().filter(|(_, section)| !section.is_empty()) {
-        let _ = writeln!(page, "<section>\n<h2>{name}</h2>\n{section}</section>");
-    }
-    page + "</body>\n</html>\n"
+    page("stats", &title, &sections)
 }
 
 fn summary(report: &Report, zone: &TimeZone) -> String {
     let totals = &report.totals;
     let rows = &totals.changes;
-    let mut pairs = vec![
+    let mut values = vec![
         ("Transactions", count(totals.transactions)),
         ("compressed", count(totals.transactions_compressed)),
         ("Bytes", bytes(totals.bytes)),
@@ -61,96 +49,45 @@ fn summary(report: &Report, zone: &TimeZone) -> String {
     if let Some(span) = report.span {
         let took = Duration::from_micros(span.last.0.saturating_sub(span.first.0));
         let (first, last) = (span.first.in_zone(zone), span.last.in_zone(zone));
-        pairs.push(("Commits", format!("{first} to {last} ({})", duration(took))));
+        values.push(("Commits", format!("{first} to {last} ({})", duration(took))));
     }
-    let mut list = "<dl>\n".to_owned();
-    for (name, value) in pairs {
-        let value = if value.is_empty() { "none" } else { &value };
-        let _ = writeln!(list, "<dt>{name}</dt><dd>{value}</dd>");
-    }
-    list + "</dl>\n"
+    pairs(&values)
 }
 
 fn rate(series: &Series, zone: &TimeZone, of: fn(&Counts) -> u64, shown: fn(u64) -> String) -> String {
-    let values: Vec<u64> = series.buckets.iter().map(of).collect();
-    let largest = values.iter().copied().max().unwrap_or_default();
-    if values.len() < 2 || largest == 0 {
-        return String::new();
-    }
-    const HEIGHT: f64 = 120.0;
-    let width = WIDTH / values.len() as f64;
-    let bucket = duration(Duration::from_millis(series.width_ms));
-    let mut drawing = format!("<svg viewBox=\"0 0 {WIDTH} 160\" role=\"img\">\n");
-    for (index, value) in values.iter().enumerate() {
-        let height = HEIGHT * *value as f64 / largest as f64;
-        let (x, y) = (index as f64 * width, 20.0 + HEIGHT - height);
-        let start = series.start_ms.saturating_add(series.width_ms.saturating_mul(index as u64));
-        let start = Moment(start.saturating_mul(1000)).in_zone(zone);
-        let _ = writeln!(
-            drawing,
-            "<rect class=\"bar\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{height:.1}\">\
-             <title>{start}: {}</title></rect>",
-            (width - 1.0).max(0.5),
-            shown(*value)
-        );
-    }
-    let end = series.start_ms.saturating_add(series.width_ms.saturating_mul(values.len() as u64));
-    let ends = [series.start_ms, end].map(|end| Moment(end.saturating_mul(1000)).in_zone(zone));
-    let _ = writeln!(
-        drawing,
-        "<line class=\"axis\" x1=\"0\" y1=\"140\" x2=\"{WIDTH}\" y2=\"140\"/>\n\
-         <text class=\"faint\" x=\"0\" y=\"12\">at most {} in {bucket}</text>\n\
-         <text class=\"faint\" x=\"0\" y=\"155\">{}</text>\n\
-         <text class=\"faint\" x=\"{WIDTH}\" y=\"155\" text-anchor=\"end\">{}</text>\n</svg>",
-        shown(largest),
-        ends[0],
-        ends[1]
-    );
-    drawing
+    let values: Vec<Vec<u64>> = series.buckets.iter().map(|counts| vec![of(counts)]).collect();
+    let largest = values.iter().flatten().copied().max().unwrap_or_default();
+    let width = duration(Duration::from_millis(series.width_ms));
+    let columns = Columns {
+        start_ms: series.start_ms,
+        width_ms: series.width_ms,
+        zone,
+        headline: format!("at most {} in {width}", shown(largest)),
+    };
+    chart::columns(&columns, &["bar"], &values, shown)
 }
 
 fn tables(tables: &[TableAmounts]) -> String {
-    let drawn = &tables[..tables.len().min(TABLES_DRAWN)];
-    let size = |table: &TableAmounts| table.changes.total().bytes;
-    let largest = drawn.iter().map(size).max().unwrap_or_default();
-    if largest == 0 {
-        return String::new();
-    }
-    const NAME: f64 = 260.0;
-    const NUMBERS: f64 = 120.0;
-    let scale = (WIDTH - NAME - NUMBERS) / largest as f64;
-    let key = Change::ALL.map(|change| {
-        let name = change.verb().to_lowercase();
-        format!("<span><svg viewBox=\"0 0 8 8\"><rect class=\"{name}\" width=\"8\" height=\"8\"/></svg>{name}</span>")
-    });
-    let mut drawing = format!(
-        "<p class=\"key\">{}</p>\n<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\">\n",
-        key.concat(),
-        drawn.len() * 20
-    );
-    for (index, table) in drawn.iter().enumerate() {
-        let y = index * 20;
-        let name = escaped(&format!("{}.{}", table.database, table.table));
-        let _ = writeln!(drawing, "<text x=\"0\" y=\"{}\">{name}</text>", y + 14);
-        let mut x = NAME;
-        for change in Change::ALL {
-            let amount = table.changes.of(change);
-            let width = amount.bytes as f64 * scale;
-            let class = change.verb().to_lowercase();
-            let _ = writeln!(
-                drawing,
-                "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{}\" width=\"{width:.1}\" height=\"14\">\
-                 <title>{name}: {class} {} rows, {}</title></rect>",
-                y + 3,
-                count(amount.rows),
-                bytes(amount.bytes)
-            );
-            x += width;
-        }
-        let _ =
-            writeln!(drawing, "<text x=\"{:.1}\" y=\"{}\">{}</text>", x + 6.0, y + 14, bytes(size(table)));
-    }
-    drawing + "</svg>\n"
+    let class = |change| match change {
+        Change::Insert => "insert",
+        Change::Update => "update",
+        Change::Delete => "delete",
+    };
+    let bars: Vec<Bar> = tables[..tables.len().min(TABLES_DRAWN)]
+        .iter()
+        .map(|table| {
+            let name = escaped(&format!("{}.{}", table.database, table.table));
+            let part = |change| {
+                let amount = table.changes.of(change);
+                let (rows, size) = (counted(amount.rows, "row"), bytes(amount.bytes));
+                let title = format!("{name}: {} {rows}, {size}", class(change));
+                Part { class: class(change), length: amount.bytes as f64, title }
+            };
+            let parts = Change::ALL.map(part).into();
+            Bar { name: name.clone(), parts, number: bytes(table.changes.total().bytes), between: None }
+        })
+        .collect();
+    chart::bars(&Change::ALL.map(|change| (class(change), class(change))), &bars)
 }
 
 fn sizes(report: &Report) -> String {
@@ -200,45 +137,4 @@ fn logs(report: &Report) -> String {
         vec![name, bytes(log.bytes), count(log.events), count(log.transactions), escaped(&log.server_version)]
     });
     table(&["log", ">bytes", ">events", ">transactions", "server"], rows)
-}
-
-/// Nothing if there are no rows. Cells are HTML; a name that starts with `>` is of a column of numbers.
-fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut body = String::new();
-    let class = |column: &str| if column.starts_with('>') { " class=\"number\"" } else { "" };
-    for row in rows {
-        let cells = columns.iter().zip(row).map(|(column, cell)| format!("<td{}>{cell}</td>", class(column)));
-        let _ = writeln!(body, "<tr>{}</tr>", cells.collect::<String>());
-    }
-    if body.is_empty() {
-        return body;
-    }
-    let names =
-        columns.iter().map(|column| format!("<th{}>{}</th>", class(column), column.trim_start_matches('>')));
-    format!("<table>\n<tr>{}</tr>\n{body}</table>\n", names.collect::<String>())
-}
-
-/// Names and versions come from logs and file names: they must stay text.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::escaped;
-
-    #[test]
-    fn names_stay_text() {
-        assert_eq!(escaped("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
-    }
 }

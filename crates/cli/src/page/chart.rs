@@ -1,0 +1,144 @@
+//! Drawings: SVG that takes its colours from the page's style. Texts are HTML already.
+
+use std::fmt::Write as _;
+
+use inspect::stats::Moment;
+use jiff::tz::TimeZone;
+
+/// Of the drawings, in units that scale with the page.
+const WIDTH: f64 = 900.0;
+/// Of a bar and the gap below it.
+const LINE: f64 = 20.0;
+/// Left of bars, for their names.
+const NAME: f64 = 260.0;
+/// Right of the longest bar, for its number.
+const NUMBER: f64 = 160.0;
+
+/// One bar: a name, parts from left to right, a number behind them.
+pub(crate) struct Bar {
+    pub name: String,
+    pub parts: Vec<Part>,
+    pub number: String,
+    /// Between which lengths the truth lies, if that is not known.
+    pub between: Option<(f64, f64)>,
+}
+
+/// A part of a bar.
+pub(crate) struct Part {
+    /// Which colour: a class of the page's style.
+    pub class: &'static str,
+    pub length: f64,
+    /// What it stands for, for whoever points at it.
+    pub title: String,
+}
+
+/// Bars that start at one line, on one scale; nothing if all are of no length. Each colour has a name in the key.
+pub(crate) fn bars(key: &[(&str, &str)], bars: &[Bar]) -> String {
+    let length = |bar: &Bar| bar.parts.iter().map(|part| part.length).sum::<f64>();
+    let longest = bars.iter().map(length).fold(0.0, f64::max);
+    if longest <= 0.0 {
+        return String::new();
+    }
+    let scale = (WIDTH - NAME - NUMBER) / longest;
+    let height = bars.len() as f64 * LINE;
+    let mut drawing = format!("{}<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n", key_of(key));
+    for (index, bar) in bars.iter().enumerate() {
+        let top = index as f64 * LINE;
+        let _ = writeln!(drawing, "<text x=\"0\" y=\"{}\">{}</text>", top + 14.0, bar.name);
+        let mut x = NAME;
+        for part in &bar.parts {
+            let width = part.length * scale;
+            let _ = writeln!(
+                drawing,
+                "<rect class=\"{}\" x=\"{x:.1}\" y=\"{}\" width=\"{width:.1}\" height=\"14\"><title>{}</title></rect>",
+                part.class,
+                top + 3.0,
+                part.title
+            );
+            x += width;
+        }
+        if let Some((low, high)) = bar.between {
+            let [low, high] = [low, high].map(|length| NAME + length * scale);
+            let _ = writeln!(
+                drawing,
+                "<path class=\"between\" d=\"M{low:.1} {y0}V{y1}M{low:.1} {y}H{high:.1}M{high:.1} {y0}V{y1}\"/>",
+                y = top + 10.0,
+                y0 = top + 6.0,
+                y1 = top + 14.0
+            );
+            x = x.max(high);
+        }
+        let _ = writeln!(drawing, "<text x=\"{:.1}\" y=\"{}\">{}</text>", x + 6.0, top + 14.0, bar.number);
+    }
+    drawing + "</svg>\n"
+}
+
+/// What the colours stand for: classes and names.
+fn key_of(key: &[(&str, &str)]) -> String {
+    if key.is_empty() {
+        return String::new();
+    }
+    let entries = key.iter().map(|(class, name)| {
+        format!(
+            "<span><svg viewBox=\"0 0 8 8\"><rect class=\"{class}\" width=\"8\" height=\"8\"/></svg>{name}</span>"
+        )
+    });
+    format!("<p class=\"key\">{}</p>\n", entries.collect::<String>())
+}
+
+/// Values over time, in buckets of one width.
+pub(crate) struct Columns<'z> {
+    /// When the first bucket starts, in milliseconds since 1970.
+    pub start_ms: u64,
+    pub width_ms: u64,
+    pub zone: &'z TimeZone,
+    /// Said above the drawing.
+    pub headline: String,
+}
+
+/// Columns, each bucket's values in front of each other: the largest first, in the colour of its class. Nothing if
+/// there are fewer than two buckets, or only zeros.
+pub(crate) fn columns(
+    columns: &Columns<'_>,
+    classes: &[&str],
+    buckets: &[Vec<u64>],
+    shown: impl Fn(u64) -> String,
+) -> String {
+    const HEIGHT: f64 = 120.0;
+    let largest = buckets.iter().flatten().copied().max().unwrap_or_default();
+    if buckets.len() < 2 || largest == 0 {
+        return String::new();
+    }
+    let width = WIDTH / buckets.len() as f64;
+    let moment = |index: usize| {
+        let start = columns.start_ms.saturating_add(columns.width_ms.saturating_mul(index as u64));
+        Moment(start.saturating_mul(1000)).in_zone(columns.zone)
+    };
+    let mut drawing = format!("<svg viewBox=\"0 0 {WIDTH} 160\" role=\"img\">\n");
+    for (index, values) in buckets.iter().enumerate() {
+        for (class, value) in classes.iter().zip(values) {
+            let height = HEIGHT * *value as f64 / largest as f64;
+            let _ = writeln!(
+                drawing,
+                "<rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\">\
+                 <title>{}: {}</title></rect>",
+                index as f64 * width,
+                20.0 + HEIGHT - height,
+                (width - 1.0).max(0.5),
+                moment(index),
+                shown(*value)
+            );
+        }
+    }
+    let _ = writeln!(
+        drawing,
+        "<line class=\"axis\" x1=\"0\" y1=\"140\" x2=\"{WIDTH}\" y2=\"140\"/>\n\
+         <text class=\"faint\" x=\"0\" y=\"12\">{}</text>\n\
+         <text class=\"faint\" x=\"0\" y=\"155\">{}</text>\n\
+         <text class=\"faint\" x=\"{WIDTH}\" y=\"155\" text-anchor=\"end\">{}</text>\n</svg>",
+        columns.headline,
+        moment(0),
+        moment(buckets.len())
+    );
+    drawing
+}
