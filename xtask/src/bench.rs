@@ -5,8 +5,12 @@
 //! real logs, made now if they are not there (`cargo xtask workloads`).
 
 mod cases;
+mod chart;
+mod compression;
+mod lab;
 mod large;
 mod measure;
+mod prediction;
 mod table;
 
 use std::ffi::OsString;
@@ -38,6 +42,10 @@ enum Which {
     Memory(Racing),
     /// The library's row decoding, in rows and bytes a second
     Rows,
+    /// What compression saves and costs on a real server, and ours beside it; writes docs/compression.md
+    Compression(compression::Compression),
+    /// What `bintide advise` predicts beside what real servers then do
+    Prediction(prediction::Prediction),
 }
 
 /// How contenders take turns.
@@ -88,6 +96,8 @@ pub(crate) fn bench(benching: &Benching) -> Result<()> {
         Which::Stats(racing) => race(cases::stats()?, racing),
         Which::Memory(racing) => race(cases::memory()?, racing),
         Which::Rows => rows(),
+        Which::Compression(options) => compression::compression(options),
+        Which::Prediction(options) => prediction::prediction(options),
     }
 }
 

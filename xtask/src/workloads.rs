@@ -19,7 +19,7 @@ use anyhow::{Context, Result, ensure};
 use testkit::{Home, Launch, Package, Server};
 
 /// To be raised when a workload changes, so that logs made before are made again.
-const REVISION: u32 = 2;
+pub(crate) const REVISION: u32 = 2;
 
 /// Of the server, so that its GTIDs are the same each time.
 const SERVER_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ab";
@@ -132,7 +132,8 @@ pub(crate) fn run_each(server: &Server, mut taken: impl FnMut(Workload, &Path) -
     Ok(())
 }
 
-fn run(workload: Workload, server: &Server) -> Result<()> {
+/// Runs one of them; each needs those before it.
+pub(crate) fn run(workload: Workload, server: &Server) -> Result<()> {
     match workload {
         Workload::Load => server.sql(&employees::sql(EMPLOYEES))?,
         Workload::Update => server.sql("update employees.salaries set salary = salary + 1")?,

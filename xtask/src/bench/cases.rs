@@ -106,7 +106,7 @@ fn words_of(program: &[OsString], options: &[&str], log: &Path) -> Vec<OsString>
 }
 
 /// The command, built as users get it but for its debug information.
-fn bintide() -> Result<PathBuf> {
+pub(super) fn bintide() -> Result<PathBuf> {
     checks::cargo(&["build", "--quiet", "--release", "--package", "bintide"])?;
     Ok(testkit::target_dir().join("release/bintide"))
 }

@@ -71,6 +71,44 @@ pub(super) fn print(results: &[(Case, Runs)]) -> Result<()> {
     Ok(())
 }
 
+/// A table in Markdown: the first column holds names, the others numbers.
+pub(super) fn markdown(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let line = |cells: &[&str]| format!("| {} |\n", cells.join(" | "));
+    let mut text = line(heads) + "|---" + &"|--:".repeat(heads.len() - 1) + "|\n";
+    for cells in rows {
+        text += &line(&cells.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    text
+}
+
+/// A size in millions of bytes.
+pub(super) fn megabytes(bytes: u64) -> String {
+    format!("{:.2}", bytes as f64 / 1e6)
+}
+
+/// A number with commas between thousands.
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A share as percent.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1}%", 100.0 * share)
+}
+
+/// A difference as percent, with its sign.
+pub(super) fn difference(share: f64) -> String {
+    format!("{:+.2}%", 100.0 * share)
+}
+
 fn met(reached: bool, goal: &str) -> String {
     if reached { format!("{goal}: met") } else { format!("{goal}: missed") }
 }
@@ -81,4 +119,21 @@ fn median(runs: &[Measured]) -> Measured {
     sorted.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let peak_bytes = runs.iter().map(|run| run.peak_bytes).max().unwrap_or(0);
     Measured { peak_bytes, ..sorted[sorted.len() / 2] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{count, difference, markdown};
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!([0, 999, 1000, 7_500_000].map(count), ["0", "999", "1,000", "7,500,000"]);
+        assert_eq!([0.0125, -0.1].map(difference), ["+1.25%", "-10.00%"]);
+    }
+
+    #[test]
+    fn tables_have_names_and_numbers() {
+        let rows = [vec!["x".to_owned(), "1".to_owned()]];
+        assert_eq!(markdown(&["a", "b"], rows.into_iter()), "| a | b |\n|---|--:|\n| x | 1 |\n");
+    }
 }

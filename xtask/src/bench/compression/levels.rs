@@ -1,0 +1,107 @@
+//! The five workloads by level: the server's file, and what `bintide compress` makes of the plain log of the same
+//! transactions.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::page;
+use crate::bench::cases;
+use crate::bench::chart::{self, Line};
+use crate::bench::lab::{self, Setting};
+use crate::bench::table::{self, difference, megabytes};
+use crate::workloads::{self, Form, Workload};
+
+/// How much larger than the server's file ours may be.
+const LARGER_MAX: f64 = 0.01;
+
+/// Sizes of one workload's log at one level.
+struct Pair {
+    workload: Workload,
+    level: u32,
+    server: u64,
+    ours: u64,
+}
+
+impl Pair {
+    fn difference(&self) -> f64 {
+        self.ours as f64 / self.server as f64 - 1.0
+    }
+}
+
+pub(super) fn measure(levels: &[u32]) -> Result<()> {
+    let bintide = cases::bintide()?;
+    let mut pairs = Vec::new();
+    for &level in levels {
+        let runs = lab::first_run(Setting::at(level))?;
+        for (workload, run) in Workload::ALL.into_iter().zip(runs) {
+            let ours = compressed_size(&bintide, &workloads::log(workload, Form::Plain)?, level)?;
+            let pair = Pair { workload, level, server: run.bytes, ours };
+            eprintln!("{} level {level}: {}", workload.name(), difference(pair.difference()));
+            pairs.push(pair);
+        }
+    }
+    page::write("levels", &(table_of(levels, &pairs) + &page::conditions()?))?;
+    page::draw("levels", &drawing(levels, &pairs)?)?;
+    for pair in &pairs {
+        let (workload, level) = (pair.workload.name(), pair.level);
+        ensure!(
+            pair.difference() <= LARGER_MAX,
+            "{workload} at level {level}: ours is larger than the server's by {}",
+            difference(pair.difference())
+        );
+    }
+    Ok(())
+}
+
+/// The size of what `bintide compress` writes.
+fn compressed_size(bintide: &Path, log: &Path, level: u32) -> Result<u64> {
+    let folder = testkit::target_dir().join("bench/compressed");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    let mut command = Command::new(bintide);
+    command.args(["compress", "--like-server", "--json", "--level", &level.to_string()]);
+    let output = command.arg("--output").arg(&folder).arg(log).output()?;
+    ensure!(output.status.success(), "bintide failed: {}", String::from_utf8_lossy(&output.stderr));
+    let written: PathBuf = folder.join(log.file_name().context("the log has no name")?);
+    let size = fs::metadata(&written)?.len();
+    fs::remove_dir_all(&folder)?;
+    Ok(size)
+}
+
+/// A line a workload and level.
+fn table_of(levels: &[u32], pairs: &[Pair]) -> String {
+    let names: Vec<String> = levels.iter().map(|level| format!("level {level}")).collect();
+    let heads: Vec<&str> = ["MB", ""].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let rows = Workload::ALL.into_iter().flat_map(|workload| {
+        let of_workload = || pairs.iter().filter(move |pair| pair.workload == workload);
+        let row = |name: &str, who: &str, cells: Vec<String>| {
+            [vec![name.to_owned(), who.to_owned()], cells].concat()
+        };
+        [
+            row(workload.name(), "server", of_workload().map(|pair| megabytes(pair.server)).collect()),
+            row("", "bintide", of_workload().map(|pair| megabytes(pair.ours)).collect()),
+            row("", "difference", of_workload().map(|pair| difference(pair.difference())).collect()),
+        ]
+    });
+    table::markdown(&heads, rows)
+}
+
+fn drawing(levels: &[u32], pairs: &[Pair]) -> Result<String> {
+    let mut lines = Vec::new();
+    for workload in Workload::ALL {
+        let plain = fs::metadata(workloads::log(workload, Form::Plain)?)?.len() as f64;
+        let of_workload = || pairs.iter().filter(move |pair| pair.workload == workload);
+        lines.push(Line {
+            name: workload.name(),
+            values: of_workload().map(|pair| 100.0 * pair.server as f64 / plain).collect(),
+            marks: of_workload().map(|pair| 100.0 * pair.ours as f64 / plain).collect(),
+        });
+    }
+    let names: Vec<String> = levels.iter().map(|level| format!("level {level}")).collect();
+    chart::lines("Size of the log, % of plain (line: the server; ring: bintide)", &names, &lines)
+}

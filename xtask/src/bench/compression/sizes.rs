@@ -1,0 +1,60 @@
+//! The five workloads in five forms.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+
+use super::page;
+use crate::bench::chart::{self, Group};
+use crate::bench::lab::{self, Setting};
+use crate::bench::table::{self, megabytes, percent};
+use crate::workloads::{self, Form, Workload};
+
+/// The server's default, and zstd's.
+const LEVEL: i32 = 3;
+
+const FORMS: [&str; 5] = ["plain", "compressed", "encrypted", "encrypted, compressed", "whole file, zstd -3"];
+
+/// Bytes of one workload's log in each of [`FORMS`].
+type Sizes = [u64; FORMS.len()];
+
+pub(super) fn measure() -> Result<()> {
+    let compressed = Setting::at(LEVEL.unsigned_abs());
+    let settings = [Setting::PLAIN, compressed, Setting::PLAIN.encrypted(), compressed.encrypted()];
+    let mut runs = Vec::new();
+    for setting in settings {
+        runs.push(lab::first_run(setting)?);
+    }
+    let mut lines: Vec<(Workload, Sizes)> = Vec::new();
+    for (index, workload) in Workload::ALL.into_iter().enumerate() {
+        let whole_file = zstd_size(&workloads::log(workload, Form::Plain)?)?;
+        let [plain, compressed, encrypted, both] =
+            [0, 1, 2, 3].map(|setting: usize| runs[setting][index].bytes);
+        lines.push((workload, [plain, compressed, encrypted, both, whole_file]));
+    }
+    page::write("sizes", &(table_of(&lines) + &page::conditions()?))?;
+    let groups = lines.iter().map(|(workload, sizes)| Group {
+        name: workload.name(),
+        values: sizes.iter().map(|size| *size as f64 / 1e6).collect(),
+    });
+    page::draw("sizes", &chart::bars("Size of the log, MB", &FORMS, &groups.collect::<Vec<_>>())?)
+}
+
+fn table_of(lines: &[(Workload, Sizes)]) -> String {
+    let rows = lines.iter().map(|(workload, sizes)| {
+        let share = |size: u64| format!("{} ({})", megabytes(size), percent(size as f64 / sizes[0] as f64));
+        let mut cells = vec![workload.name().to_owned(), megabytes(sizes[0])];
+        cells.extend(sizes[1..].iter().map(|size| share(*size)));
+        cells
+    });
+    table::markdown(&[&["MB"], &FORMS.map(|form| form)[..]].concat(), rows)
+}
+
+/// What the whole file takes as one frame.
+fn zstd_size(path: &Path) -> Result<u64> {
+    let log = fs::read(path)?;
+    let mut frame = Vec::with_capacity(zstd_safe::compress_bound(log.len()));
+    let size = zstd_safe::compress(&mut frame, &log, LEVEL);
+    Ok(size.map_err(|code| anyhow!("zstd: {}", zstd_safe::get_error_name(code)))? as u64)
+}

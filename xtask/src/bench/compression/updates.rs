@@ -1,0 +1,95 @@
+//! Two scripts on a table of sysbench's: single-row updates, and updates of 1,000 rows each, with and without
+//! compression.
+
+use anyhow::Result;
+use testkit::{Dice, Server};
+
+use super::page;
+use crate::bench::lab::{self, COMPRESSING, Setting, Stage};
+use crate::bench::table::{self, count, megabytes};
+use crate::workloads::{self, Workload};
+
+/// Updates of each script, at a scale of 1.
+const UPDATES: f64 = 5000.0;
+/// Rows of the table; and of one update of the second script.
+const TABLE_ROWS: usize = 100_000;
+const ROWS: [usize; 2] = [1, 1000];
+/// How often each script runs on each server, taking turns; the medians stand in the table.
+const TURNS: usize = 3;
+
+/// One script on one server.
+#[derive(Clone, Copy)]
+struct Taken {
+    bytes: u64,
+    /// That the server spent on the statements, by its own clock.
+    statements: Stage,
+    compressing: Stage,
+    /// Of the whole server.
+    cpu_seconds: f64,
+}
+
+pub(super) fn measure(scale: f64) -> Result<()> {
+    let updates = (UPDATES * scale).ceil() as usize;
+    let mut servers = Vec::new();
+    for setting in [Setting::PLAIN, Setting::at(3)] {
+        let server = setting.apply(workloads::launch()).start()?;
+        server.sql("create database sbtest")?;
+        workloads::run(Workload::Prepare, &server)?;
+        servers.push(server);
+    }
+    let mut lines = Vec::new();
+    for rows in ROWS {
+        let mut taken = [const { Vec::new() }; 2];
+        for turn in 0..TURNS {
+            let script = script(updates, rows, turn as u64);
+            for (server, taken) in servers.iter().zip(&mut taken) {
+                eprintln!("{updates} updates of {rows} rows, turn {}", turn + 1);
+                taken.push(run(server, &script)?);
+            }
+        }
+        for (form, taken) in ["plain", "compressed"].into_iter().zip(&mut taken) {
+            let plural = if rows == 1 { "" } else { "s" };
+            let name =
+                format!("{} updates of {} row{plural}, {form}", count(updates as u64), count(rows as u64));
+            lines.push(line(&name, taken));
+        }
+    }
+    page::write("updates", &(table::markdown(&HEADS, lines.into_iter()) + &page::conditions()?))
+}
+
+const HEADS: [&str; 6] = ["script", "log, MB", "server, s", "least and most", "compressing, s", "CPU s"];
+
+/// The run of middle length.
+fn line(name: &str, taken: &mut [Taken]) -> Vec<String> {
+    taken.sort_by(|a, b| a.statements.total.total_cmp(&b.statements.total));
+    let middle = taken[taken.len() / 2];
+    let ends = format!("{:.2} to {:.2}", taken[0].statements.total, taken[taken.len() - 1].statements.total);
+    let numbers = [middle.statements.total, middle.compressing.total, middle.cpu_seconds];
+    let [statements, compressing, cpu] = numbers.map(|seconds| format!("{seconds:.2}"));
+    vec![name.to_owned(), megabytes(middle.bytes), statements, ends, compressing, cpu]
+}
+
+/// Updates of so many neighbouring rows each, all over the table; each turns a string of 120 characters by one.
+fn script(updates: usize, rows: usize, seed: u64) -> String {
+    let mut dice = Dice::new(seed);
+    let update = |_| {
+        let first = 1 + dice.below(TABLE_ROWS - rows + 1);
+        let last = first + rows - 1;
+        format!(
+            "update sbtest.sbtest1 set c = concat(substr(c, 2), left(c, 1)) where id between {first} and {last};\n"
+        )
+    };
+    (0..updates).map(update).collect()
+}
+
+fn run(server: &Server, script: &str) -> Result<Taken> {
+    const STATEMENTS: &str = "performance_schema.events_statements_summary_global_by_event_name";
+    server.sql(&format!("reset binary logs and gtids; truncate {STATEMENTS}"))?;
+    lab::reset_stages(server)?;
+    let cpu_before = lab::cpu_seconds(server)?;
+    server.sql(script)?;
+    let cpu_seconds = lab::cpu_seconds(server)? - cpu_before;
+    let compressing = lab::stage(server, COMPRESSING)?;
+    let statements = lab::timed(server, STATEMENTS, "statement/sql/update")?;
+    Ok(Taken { bytes: lab::log_bytes(server)?, statements, compressing, cpu_seconds })
+}

@@ -1,0 +1,209 @@
+//! What real servers take and give: the five workloads on servers of different settings, with the size of each
+//! log, the server's own count of the time in compression, and its processor time.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use testkit::{Launch, Server};
+
+use crate::workloads::{self, Workload};
+
+/// To be raised when what a run notes changes.
+const REVISION: u32 = 2;
+
+const REPLICA_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ac";
+/// How long a replica may take for what its source did, in seconds.
+const REPLICA_PATIENCE: u32 = 1800;
+
+/// Ticks a second of the kernel's counts for programs, the same on all machines.
+const TICKS: f64 = 100.0;
+
+/// Stages that the server counts.
+pub(super) const COMPRESSING: &str = "stage/sql/Compressing transaction changes.";
+const DECOMPRESSING: &str = "stage/sql/Decompressing transaction changes.";
+
+/// What concerns the binary log in a server's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Setting {
+    /// The level that transactions are compressed at; plain if none.
+    pub(super) level: Option<u32>,
+    pub(super) is_encrypted: bool,
+}
+
+/// One workload on one server.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Run {
+    /// Of its log.
+    pub(super) bytes: u64,
+    pub(super) compressing: Stage,
+    /// Of a replica that applied it afterwards.
+    pub(super) decompressing: Stage,
+    /// Of the whole server, while the workload ran.
+    pub(super) cpu_seconds: f64,
+}
+
+/// What the server counted in one of its stages, in seconds.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Stage {
+    pub(super) count: u64,
+    pub(super) total: f64,
+    pub(super) max: f64,
+}
+
+/// The workloads' runs, in the order of [`Workload::ALL`].
+pub(super) type Runs = [Run; Workload::ALL.len()];
+
+impl Setting {
+    pub(super) const PLAIN: Self = Self { level: None, is_encrypted: false };
+
+    pub(super) fn at(level: u32) -> Self {
+        Self { level: Some(level), is_encrypted: false }
+    }
+
+    pub(super) fn encrypted(self) -> Self {
+        Self { is_encrypted: true, ..self }
+    }
+
+    fn name(self) -> String {
+        let form = self.level.map_or("plain".to_owned(), |level| format!("level-{level}"));
+        if self.is_encrypted { form + "-encrypted" } else { form }
+    }
+
+    /// A server with this setting and with its counting of stages on.
+    pub(super) fn apply(self, launch: Launch) -> Launch {
+        let mut launch = launch.options([
+            "--performance-schema-instrument=stage/sql/%ompressing transaction changes.=ON",
+            "--performance-schema-consumer-events-stages-current=ON",
+        ]);
+        if let Some(level) = self.level {
+            launch = launch
+                .option("--binlog-transaction-compression=ON")
+                .option(format!("--binlog-transaction-compression-level-zstd={level}"));
+        }
+        if self.is_encrypted { launch.keyring().option("--binlog-encryption=ON") } else { launch }
+    }
+}
+
+/// Runs of the workloads at a setting: those noted before, and as many new ones as are wanting.
+pub(super) fn runs(setting: Setting, wanted: usize) -> Result<Vec<Runs>> {
+    let folder = testkit::target_dir().join("bench/runs");
+    fs::create_dir_all(&folder)?;
+    let path = folder.join(format!("{}-{REVISION}-{}.json", workloads::REVISION, setting.name()));
+    let mut runs: Vec<Runs> = match fs::read(&path) {
+        Ok(text) => serde_json::from_slice(&text).context("the notes of runs before are damaged")?,
+        Err(_) => Vec::new(),
+    };
+    while runs.len() < wanted {
+        eprintln!("running the five workloads on a real server ({})", setting.name());
+        runs.push(run(setting)?);
+        fs::write(&path, serde_json::to_vec(&runs)?)?;
+    }
+    Ok(runs)
+}
+
+/// The first of [`runs`], for what is the same each time.
+pub(super) fn first_run(setting: Setting) -> Result<Runs> {
+    runs(setting, 1)?.first().copied().context("no run")
+}
+
+/// Forgets the runs noted before.
+pub(super) fn forget() -> Result<()> {
+    let folder = testkit::target_dir().join("bench/runs");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).context("could not remove the notes of runs")
+    } else {
+        Ok(())
+    }
+}
+
+fn run(setting: Setting) -> Result<Runs> {
+    let server = setting.apply(workloads::launch()).start()?;
+    let replica = if setting.level.is_some() { Some(replica(setting, workloads::launch())?) } else { None };
+    let mut runs = Vec::new();
+    reset_stages(&server)?;
+    let mut cpu_before = cpu_seconds(&server)?;
+    workloads::run_each(&server, |_, log: &Path| {
+        let (compressing, cpu) = (stage(&server, COMPRESSING)?, cpu_seconds(&server)?);
+        let bytes = fs::metadata(log)?.len();
+        let decompressing = match &replica {
+            Some(replica) => decompress(replica, &server)?,
+            None => Stage::default(),
+        };
+        runs.push(Run { bytes, compressing, decompressing, cpu_seconds: cpu - cpu_before });
+        reset_stages(&server)?;
+        cpu_before = cpu_seconds(&server)?;
+        Ok(())
+    })?;
+    runs.try_into().ok().context("not as many runs as workloads")
+}
+
+/// Has the replica apply what it has not got yet, while the source does nothing else.
+fn decompress(replica: &Server, source: &Server) -> Result<Stage> {
+    reset_stages(replica)?;
+    follow(replica, source)?;
+    wait_until_level(replica, source)?;
+    replica.sql("stop replica")?;
+    stage(replica, DECOMPRESSING)
+}
+
+/// A server that can follow another of the same setting.
+pub(super) fn replica(setting: Setting, launch: Launch) -> Result<Server> {
+    setting.apply(launch).option("--server-id=2").uuid(REPLICA_UUID).start()
+}
+
+/// Has the replica follow the source from where it stands.
+pub(super) fn follow(replica: &Server, source: &Server) -> Result<()> {
+    let port = source.port();
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {port}, source_user = 'root',
+           get_source_public_key = 1, source_auto_position = 1;
+         start replica"
+    ))?;
+    Ok(())
+}
+
+/// Waits until the replica has applied all that the source has committed.
+pub(super) fn wait_until_level(replica: &Server, source: &Server) -> Result<()> {
+    let all = source.sql("select @@global.gtid_executed")?.replace(char::is_whitespace, "");
+    let late = replica.sql(&format!("select wait_for_executed_gtid_set('{all}', {REPLICA_PATIENCE})"))?;
+    ensure!(late.trim() == "0", "the replica does not keep up");
+    Ok(())
+}
+
+pub(super) fn reset_stages(server: &Server) -> Result<()> {
+    server.sql("truncate performance_schema.events_stages_summary_global_by_event_name").map(drop)
+}
+
+/// What the server counted of a stage since the last [`reset_stages`].
+pub(super) fn stage(server: &Server, name: &str) -> Result<Stage> {
+    timed(server, "performance_schema.events_stages_summary_global_by_event_name", name)
+}
+
+/// One line of a summary that the server keeps. It counts in picoseconds.
+pub(super) fn timed(server: &Server, summary: &str, name: &str) -> Result<Stage> {
+    let text = server.sql(&format!(
+        "select count_star, sum_timer_wait / 1e12, max_timer_wait / 1e12 from {summary} where event_name = '{name}'"
+    ))?;
+    let mut words = text.split_whitespace();
+    let mut number =
+        || words.next().and_then(|word| word.parse::<f64>().ok()).with_context(|| format!("no {name}"));
+    Ok(Stage { count: number()? as u64, total: number()?, max: number()? })
+}
+
+/// The size of all binary logs together.
+pub(super) fn log_bytes(server: &Server) -> Result<u64> {
+    let sizes = server.binlogs()?.into_iter().map(|log| Ok(fs::metadata(log)?.len()));
+    sizes.sum()
+}
+
+/// What the server has used of all cores since its start, itself and the kernel for it.
+pub(super) fn cpu_seconds(server: &Server) -> Result<f64> {
+    let pid = server.pid().context("the server does not run")?;
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name in parentheses may hold blanks; the two counts are the 12th and 13th word behind it.
+    let (_, behind) = text.rsplit_once(") ").context("/proc does not look like Linux's")?;
+    let ticks = behind.split(' ').skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
+    Ok(ticks as f64 / TICKS)
+}

@@ -1,0 +1,207 @@
+//! `bintide advise` held to account: what it predicts from plain logs beside what real servers then make of the
+//! same transactions.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde::Deserialize;
+
+use super::compression::page;
+use super::lab::{self, Run, Setting, Stage};
+use super::table::{self, difference, megabytes};
+use super::{cases, chart};
+use crate::workloads::{self, Form, Workload};
+
+/// How far the prediction of sizes may be off; and of times.
+const SIZE_OFF_MAX: f64 = 0.02;
+const TIME_OFF_MAX: f64 = 0.25;
+
+/// What to predict, and how often to look.
+#[derive(Args)]
+pub(crate) struct Prediction {
+    /// The levels
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 3, 6, 9, 12, 19])]
+    levels: Vec<u32>,
+    /// How often the servers run the workloads at each level, runs of before included. The least time counts:
+    /// the server counts by the clock, so whatever else the machine does only adds
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Run the workloads again that ran before
+    #[arg(long)]
+    fresh: bool,
+}
+
+/// What advise says, as far as it matters here.
+#[derive(Deserialize)]
+struct Advice {
+    totals: Totals,
+    levels: Vec<AtLevel>,
+}
+
+#[derive(Deserialize)]
+struct Totals {
+    bytes_plain: Estimate,
+}
+
+#[derive(Deserialize)]
+struct Estimate {
+    value: u64,
+}
+
+#[derive(Deserialize)]
+struct AtLevel {
+    level: u32,
+    bytes: Estimate,
+    compress_s_per_gb: f64,
+    decompress_s_per_gb: f64,
+}
+
+/// One workload at one level.
+struct Line {
+    workload: Workload,
+    level: u32,
+    bytes: [u64; 2],
+    compressing: Seconds,
+    decompressing: Seconds,
+}
+
+/// As predicted, and the least and the most of the server's runs.
+struct Seconds {
+    predicted: f64,
+    least: f64,
+    most: f64,
+}
+
+/// Predicts, runs, and compares.
+pub(crate) fn prediction(options: &Prediction) -> Result<()> {
+    ensure!(options.runs > 0, "nothing is compared in no runs");
+    if options.fresh {
+        lab::forget()?;
+    }
+    let mut runs = Vec::new();
+    for &level in &options.levels {
+        runs.push((level, lab::runs(Setting::at(level), options.runs)?));
+    }
+    let mut lines = Vec::new();
+    for (index, workload) in Workload::ALL.into_iter().enumerate() {
+        let advice = advice(workload, &options.levels)?;
+        for (level, runs) in &runs {
+            let runs: Vec<Run> = runs.iter().map(|workloads| workloads[index]).collect();
+            lines.push(line(workload, *level, &advice, &runs)?);
+        }
+    }
+    page::write("prediction", &(table_of(&lines) + &page::conditions()?))?;
+    page::draw("prediction", &drawing(&options.levels, &lines)?)?;
+    let missed: Vec<String> = lines.iter().flat_map(missed).collect();
+    ensure!(missed.is_empty(), "predicted wrongly: {}", missed.join("; "));
+    Ok(())
+}
+
+/// What advise predicts from the plain log.
+fn advice(workload: Workload, levels: &[u32]) -> Result<Advice> {
+    let levels: Vec<String> = levels.iter().map(u32::to_string).collect();
+    let mut command = Command::new(cases::bintide()?);
+    command.args(["advise", "--all", "--json", "--levels", &levels.join(",")]);
+    let output = command.arg(workloads::log(workload, Form::Plain)?).output()?;
+    ensure!(output.status.success(), "bintide failed: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).context("could not read what advise printed")
+}
+
+fn line(workload: Workload, level: u32, advice: &Advice, runs: &[Run]) -> Result<Line> {
+    let at_level =
+        advice.levels.iter().find(|found| found.level == level).context("advise left out a level")?;
+    let gigabytes = advice.totals.bytes_plain.value as f64 / 1e9;
+    let seconds = |per_gigabyte: f64, stage: fn(&Run) -> Stage| Seconds {
+        predicted: per_gigabyte * gigabytes,
+        least: runs.iter().map(|run| stage(run).total).fold(f64::INFINITY, f64::min),
+        most: runs.iter().map(|run| stage(run).total).fold(0.0, f64::max),
+    };
+    Ok(Line {
+        workload,
+        level,
+        bytes: [at_level.bytes.value, runs.first().context("no run")?.bytes],
+        compressing: seconds(at_level.compress_s_per_gb, |run| run.compressing),
+        decompressing: seconds(at_level.decompress_s_per_gb, |run| run.decompressing),
+    })
+}
+
+impl Line {
+    fn size_off(&self) -> f64 {
+        self.bytes[0] as f64 / self.bytes[1] as f64 - 1.0
+    }
+}
+
+impl Seconds {
+    fn off(&self) -> f64 {
+        self.predicted / self.least - 1.0
+    }
+
+    fn cells(&self) -> [String; 3] {
+        let actual = format!("{:.2} to {:.2}", self.least, self.most);
+        [format!("{:.2}", self.predicted), actual, difference(self.off())]
+    }
+}
+
+fn missed(line: &Line) -> Vec<String> {
+    let (name, level) = (line.workload.name(), line.level);
+    let off =
+        [("size", line.size_off(), SIZE_OFF_MAX), ("time to compress", line.compressing.off(), TIME_OFF_MAX)];
+    let missed = off.into_iter().filter(|(_, off, most)| off.abs() > *most);
+    missed.map(|(what, off, _)| format!("{name} at level {level}: {what} by {}", difference(off))).collect()
+}
+
+fn table_of(lines: &[Line]) -> String {
+    let heads = [
+        "workload, level",
+        "MB predicted",
+        "actual",
+        "off",
+        "s to compress predicted",
+        "actual",
+        "off",
+        "s to decompress predicted",
+        "actual",
+        "off",
+    ];
+    let rows = lines.iter().map(|line| {
+        let sizes = [megabytes(line.bytes[0]), megabytes(line.bytes[1]), difference(line.size_off())];
+        let name = format!("{} {}", line.workload.name(), line.level);
+        [vec![name], sizes.to_vec(), line.compressing.cells().to_vec(), line.decompressing.cells().to_vec()]
+            .concat()
+    });
+    table::markdown(&heads, rows)
+}
+
+fn drawing(levels: &[u32], lines: &[Line]) -> Result<String> {
+    let names: Vec<String> = levels.iter().map(|level| format!("level {level}")).collect();
+    let drawn = Workload::ALL.map(|workload| {
+        let of_workload = || lines.iter().filter(move |line| line.workload == workload);
+        chart::Line {
+            name: workload.name(),
+            values: of_workload().map(|line| line.compressing.least).collect(),
+            marks: of_workload().map(|line| line.compressing.predicted).collect(),
+        }
+    });
+    chart::lines("Seconds to compress (line: the server; ring: as advise predicts)", &names, &drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, Seconds, missed};
+    use crate::workloads::Workload;
+
+    #[test]
+    fn what_is_too_far_off_is_named() {
+        let line = |predicted, server, seconds| Line {
+            workload: Workload::Load,
+            level: 3,
+            bytes: [predicted, server],
+            compressing: Seconds { predicted: seconds, least: 1.0, most: 2.0 },
+            decompressing: Seconds { predicted: 9.0, least: 1.0, most: 1.0 },
+        };
+        assert_eq!(missed(&line(1019, 1000, 1.24)), [""; 0]);
+        assert_eq!(missed(&line(1021, 1000, 1.0)), ["load at level 3: size by +2.10%"]);
+        assert_eq!(missed(&line(979, 1000, 0.5)).len(), 2);
+    }
+}
