@@ -1,0 +1,191 @@
+//! Which rows meet.
+
+use binlog::events::{ColumnSet, Rows, RowsKind};
+use binlog::{Flavour, RowDecoder};
+use proptest::prelude::{any, proptest};
+use proptest::strategy::Strategy;
+use proptest::{prop_assert, prop_assert_eq};
+
+use super::{KeyReader, table_hash};
+use crate::definition::{Definition, TableName};
+use crate::sample::{Sample, Stored, definition, image, int, text};
+use crate::schedule::KeySet;
+
+fn read(sample: &Sample, definition: &Definition, kind: RowsKind, rows: &[u8]) -> KeySet {
+    let rows = sample.rows(kind, rows);
+    let mut keys = KeySet::default();
+    let reader = KeyReader::new(&sample.table(), Some(definition), Flavour::MySql);
+    reader.read(&rows, &sample.decoder(&rows), &mut keys).unwrap();
+    keys
+}
+
+fn meet(a: &KeySet, b: &KeySet) -> bool {
+    let has = |keys: &[u64], set: &KeySet| keys.iter().any(|key| set.exclusive.contains(key));
+    has(&a.exclusive, b) || has(&a.shared, b) || has(&b.shared, a)
+}
+
+/// Do inserts of these two rows meet?
+fn check(columns: &str, keys: &str, a: &[Stored], b: &[Stored], wanted: bool) {
+    let (sample, definition) = (Sample::new(columns), definition(keys));
+    let insert = |row: &[Stored]| read(&sample, &definition, RowsKind::Write, &image(row));
+    assert_eq!(meet(&insert(a), &insert(b)), wanted, "{columns}, {keys}: {a:?} {b:?}");
+}
+
+const MEET: bool = true;
+const PASS: bool = false;
+
+#[test]
+fn rows_with_equal_keys_meet() {
+    check("int int", "0", &[int(1), int(2)], &[int(1), int(3)], MEET);
+    check("int int", "0", &[int(1), int(2)], &[int(2), int(2)], PASS);
+    check("int int", "0;1", &[int(1), int(2)], &[int(2), int(2)], MEET);
+    check("int int", "0;1", &[int(1), int(2)], &[int(2), int(1)], PASS);
+    check("int int", "0 1", &[int(1), int(2)], &[int(1), int(3)], PASS);
+    check("int int", "1 0", &[int(1), int(2)], &[int(1), int(2)], MEET);
+    check("int int", "0;1", &[int(1), None], &[int(2), None], PASS);
+    check("int int int", "0;1 2", &[int(1), int(5), None], &[int(2), int(5), None], PASS);
+}
+
+#[test]
+fn tables_whose_rows_cannot_be_told_apart_meet_as_a_whole() {
+    check("int int", "", &[int(1), int(1)], &[int(2), int(2)], MEET);
+    check("int int", "0;?", &[int(1), int(1)], &[int(2), int(2)], MEET);
+    check("int varchar:8", "0;1", &[int(1), text("a")], &[int(2), text("b")], MEET);
+    check("int varchar:8", "0", &[int(1), text("a")], &[int(2), text("b")], PASS);
+    check("int int", "0;5", &[int(1), int(1)], &[int(2), int(2)], MEET);
+}
+
+#[test]
+fn texts_meet_as_their_collation_has_it() {
+    let texts = |collation: &str, prefix: &str, a: &str, b: &str, wanted| {
+        let columns = format!("int varchar:{collation}");
+        check(&columns, &format!("0;1{prefix}"), &[int(1), text(a)], &[int(2), text(b)], wanted);
+    };
+    let [ai_ci, bin, bin_0900, binary, utf16_bin] = ["255", "46", "309", "63", "55"];
+    texts(ai_ci, "", "Straße", "strasse", MEET);
+    texts(ai_ci, "", "a", "b", PASS);
+    texts(ai_ci, "", "a", "a ", PASS);
+    // One that is not known meets all.
+    texts(ai_ci, "", "😀", "b", MEET);
+    texts(ai_ci, "(2)", "äbc", "abd", MEET);
+    texts(ai_ci, "(3)", "äbc", "abd", PASS);
+    texts(bin, "", "a", "a  ", MEET);
+    texts(bin, "", "a", "A", PASS);
+    texts(bin, "(2)", "abc", "abd", MEET);
+    texts(bin_0900, "", "a", "a  ", PASS);
+    texts(binary, "", "a", "a ", PASS);
+    texts(utf16_bin, "", "\0a", "\0a\0 ", MEET);
+    texts(utf16_bin, "", "\0a", "\0b", PASS);
+    texts(utf16_bin, "(1)", "\0a", "\0b", MEET);
+    check("char:255", "0", &[text("a")], &[text("A ")], MEET);
+    check("char:63", "0", &[text("a")], &[text("a\0")], MEET);
+}
+
+#[test]
+fn both_images_of_an_update_count() {
+    let (sample, definition) = (Sample::new("int int"), definition("0;1"));
+    let update = [image(&[int(1), int(10)]), image(&[int(2), int(10)])].concat();
+    let update = read(&sample, &definition, RowsKind::Update, &update);
+    // Two primary keys and one other.
+    assert_eq!(update.exclusive.len(), 3);
+    for (row, wanted) in [((1, 5), MEET), ((2, 5), MEET), ((3, 10), MEET), ((3, 5), PASS)] {
+        let delete = image(&[int(row.0), int(row.1)]);
+        let delete = read(&sample, &definition, RowsKind::Delete, &delete);
+        assert_eq!(meet(&update, &delete), wanted, "{row:?}");
+    }
+}
+
+/// Images of a `binlog_row_image` that leaves columns out.
+#[test]
+fn columns_left_out_of_an_update_are_as_they_were() {
+    let sample = Sample::new("int int");
+    let check = |keys: &str, wanted: &[usize]| {
+        let bytes = [vec![0, 1, 0, 0, 0], vec![0, 9, 0, 0, 0]].concat();
+        let rows = Rows {
+            columns: ColumnSet { bits: &[1] },
+            columns_after: Some(ColumnSet { bits: &[2] }),
+            ..sample.rows(RowsKind::Update, &bytes)
+        };
+        let reader = KeyReader::new(&sample.table(), Some(&definition(keys)), Flavour::MySql);
+        let mut keys = KeySet::default();
+        let decoder = RowDecoder::new(sample.table(), &rows).unwrap();
+        reader.read(&rows, &decoder, &mut keys).unwrap();
+        let is_whole = keys.exclusive.contains(&reader.table);
+        assert_eq!([keys.exclusive.len(), usize::from(is_whole)], wanted);
+    };
+    check("0", &[1, 0]);
+    check("0 1", &[1, 1]); // What the second column was is not told.
+}
+
+#[test]
+fn foreign_keys_hold_parents_and_take_descendants() {
+    let name = |table: &str| TableName { database: b"d".as_slice().into(), table: table.as_bytes().into() };
+    let sample = Sample::new("int");
+    let keys = |table: &str, parents: &[&str], descendants: &[&str], row: i32| {
+        let mut definition = definition("0");
+        definition.name = name(table);
+        definition.relatives.parents = parents.iter().map(|table| name(table)).collect();
+        definition.relatives.descendants = descendants.iter().map(|table| name(table)).collect();
+        read(&sample, &definition, RowsKind::Write, &image(&[int(row)]))
+    };
+    let parent = |row| keys("p", &[], &["c", "g"], row);
+    let child = |row| keys("c", &["p"], &["g"], row);
+    let grandchild = |row| keys("g", &["c"], &[], row);
+    let sibling = |row| keys("s", &["p"], &[], row);
+    assert!(meet(&parent(1), &child(2)) && meet(&parent(1), &grandchild(2)) && meet(&parent(1), &parent(2)));
+    assert!(meet(&child(1), &grandchild(2)) && meet(&parent(1), &keys("p", &[], &["s"], 2)));
+    assert!(!meet(&grandchild(1), &grandchild(2)) && meet(&grandchild(1), &grandchild(1)));
+    assert!(!meet(&sibling(1), &sibling(2)) && !meet(&sibling(1), &child(2)));
+}
+
+#[test]
+fn names_are_the_targets() {
+    let (sample, mut one) = (Sample::new("int"), definition("0"));
+    let other = definition("0");
+    one.name = TableName { database: b"other".as_slice().into(), table: b"t".as_slice().into() };
+    let keys = |definition| read(&sample, definition, RowsKind::Write, &image(&[int(1)]));
+    assert!(!meet(&keys(&one), &keys(&other)));
+    let reader = KeyReader::new(&sample.table(), None, Flavour::MySql);
+    assert_eq!((reader.is_by_row(), reader.changed), (false, vec![table_hash(&other.name)]));
+}
+
+/// Texts that often are equal but for case and accents.
+fn word() -> impl Strategy<Value = String> {
+    proptest::collection::vec(proptest::sample::select(vec!['a', 'A', 'á', 'b', 'ß', 's', ' ']), 0..3)
+        .prop_map(|letters| letters.into_iter().collect())
+}
+
+/// What is equal in the words above.
+fn folded(word: &str) -> String {
+    word.to_lowercase().replace('á', "a").replace('ß', "ss")
+}
+
+proptest! {
+    #[test]
+    fn rows_meet_if_and_only_if_a_key_is_equal(
+        (a, b) in ((0..4_i32, word(), word()), (0..4_i32, word(), word())),
+        nulls in any::<[bool; 2]>(),
+    ) {
+        let (sample, definition) = (Sample::new("int varchar:255 varchar:46"), definition("0;1;2"));
+        let row = |(id, first, second): &(i32, String, String), is_null: bool| {
+            let second = if is_null { None } else { text(second) };
+            read(&sample, &definition, RowsKind::Write, &image(&[int(*id), text(first), second]))
+        };
+        let equal = a.0 == b.0
+            || folded(&a.1) == folded(&b.1)
+            || nulls == [false; 2] && a.2.trim_end_matches(' ') == b.2.trim_end_matches(' ');
+        prop_assert_eq!(meet(&row(&a, nulls[0]), &row(&b, nulls[1])), equal);
+    }
+
+    #[test]
+    fn rows_of_any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+        let (sample, definition) = (Sample::new("int varchar:255 decimal double"), definition("0 1(2);2;3"));
+        let rows = sample.rows(RowsKind::Update, &bytes);
+        let reader = KeyReader::new(&sample.table(), Some(&definition), Flavour::MySql);
+        let decoder = sample.decoder(&rows);
+        let mut keys = KeySet::default();
+        let result = reader.read(&rows, &decoder, &mut keys);
+        prop_assert_eq!(result.is_ok(), decoder.count(&rows).is_ok());
+        prop_assert!(keys.len() <= 2 + 6 * bytes.len());
+    }
+}
