@@ -3,6 +3,7 @@
 
 pub mod definition;
 pub mod keys;
+pub mod net;
 #[cfg(test)]
 mod sample;
 pub mod schedule;

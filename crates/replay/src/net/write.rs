@@ -1,0 +1,161 @@
+//! What is left of all changes, as events: a statement a table, of a table map and rows events.
+
+use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind};
+use binlog::{EncodeError, Event, Format, NextPosition, Origin};
+
+use super::{Folded, Net, Span};
+
+/// What the events are to look like.
+#[derive(Clone, Copy, Debug)]
+pub struct NetForm<'f> {
+    /// When and by which server they were made, as their headers say.
+    pub origin: Origin,
+    /// The format that they are encoded for.
+    pub format: &'f Format,
+    /// Bytes that the rows of an event take at most, but for a row that is larger by itself.
+    pub rows_size_max: usize,
+}
+
+/// How many rows are left to be changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetRows {
+    /// To be deleted.
+    pub deleted: u64,
+    /// To be updated.
+    pub updated: u64,
+    /// To be inserted, those to be deleted again among them.
+    pub inserted: u64,
+    /// To be inserted and deleted, so that AUTO_INCREMENT counts on from them.
+    pub counted: u64,
+}
+
+impl Net {
+    /// Appends events with the net change of all transactions that were kept, whole and one behind the other. For
+    /// each table that has any, a table map comes first, and its last rows event ends the statement.
+    ///
+    /// # Errors
+    ///
+    /// When an event cannot be encoded. What was appended before stays.
+    pub fn write(&self, form: &NetForm<'_>, out: &mut Vec<u8>) -> Result<NetRows, EncodeError> {
+        let mut total = NetRows::default();
+        for (table, table_id) in self.tables.iter().zip(1..) {
+            let mut statement = Statement::new(self, table, table_id, form, out);
+            statement.write(&mut total)?;
+        }
+        Ok(total)
+    }
+}
+
+/// The rows of one table, on their way out.
+struct Statement<'n> {
+    net: &'n Net,
+    table: &'n Folded,
+    table_id: u64,
+    form: &'n NetForm<'n>,
+    out: &'n mut Vec<u8>,
+    columns: Vec<u8>,
+    /// What the rows of the next event are; nothing before the first.
+    kind: Option<RowsKind>,
+    is_mapped: bool,
+    rows: Vec<u8>,
+}
+
+impl<'n> Statement<'n> {
+    fn new(
+        net: &'n Net,
+        table: &'n Folded,
+        table_id: u64,
+        form: &'n NetForm<'n>,
+        out: &'n mut Vec<u8>,
+    ) -> Self {
+        let columns = vec![0xff; table.map.column_types.len().div_ceil(8)];
+        Self { net, table, table_id, form, out, columns, kind: None, is_mapped: false, rows: Vec::new() }
+    }
+
+    fn write(&mut self, total: &mut NetRows) -> Result<(), EncodeError> {
+        let entries = &self.table.entries;
+        for entry in entries {
+            if let (Some(before), None) = (entry.before, entry.after) {
+                self.row(RowsKind::Delete, &[before])?;
+                total.deleted += 1;
+            }
+        }
+        for entry in entries {
+            if let (Some(before), Some(after)) = (entry.before, entry.after)
+                && before.of(&self.net.arena) != after.of(&self.net.arena)
+            {
+                self.row(RowsKind::Update, &[before, after])?;
+                total.updated += 1;
+            }
+        }
+        for entry in entries {
+            if let (None, Some(after)) = (entry.before, entry.after) {
+                self.row(RowsKind::Write, &[after])?;
+                total.inserted += 1;
+            }
+        }
+        if let Some(image) = self.gone_highest() {
+            self.row(RowsKind::Write, &[image])?;
+            self.row(RowsKind::Delete, &[image])?;
+            total.inserted += 1;
+            total.counted += 1;
+        }
+        self.event(RowsFlags::STATEMENT_END)
+    }
+
+    /// The row with the highest AUTO_INCREMENT of all, if it was neither there before nor is afterwards: the table
+    /// would count on from below it.
+    fn gone_highest(&self) -> Option<Span> {
+        let (number, image) = self.table.highest.row?;
+        let entry = self.table.entries.get(number as usize)?;
+        (entry.before.is_none() && entry.after.is_none()).then_some(image)
+    }
+
+    fn row(&mut self, kind: RowsKind, images: &[Span]) -> Result<(), EncodeError> {
+        let size: usize = images.iter().map(|image| image.size as usize).sum();
+        let is_full = self.rows.len() + size > self.form.rows_size_max && !self.rows.is_empty();
+        if self.kind != Some(kind) || is_full {
+            self.event(RowsFlags::default())?;
+            self.kind = Some(kind);
+        }
+        for image in images {
+            self.rows.extend_from_slice(image.of(&self.net.arena));
+        }
+        Ok(())
+    }
+
+    /// Writes the rows that are waiting; the table map in front of the first.
+    fn event(&mut self, end: RowsFlags) -> Result<(), EncodeError> {
+        let Some(kind) = self.kind else { return Ok(()) };
+        if !self.is_mapped {
+            self.put(&Event::TableMap(self.table.map.with_id(self.table_id)))?;
+            self.is_mapped = true;
+        }
+        let rows = std::mem::take(&mut self.rows);
+        let columns = std::mem::take(&mut self.columns);
+        let all = ColumnSet { bits: &columns };
+        let flags = RowsFlags(self.table.flags.unwrap_or_default().0 | end.0);
+        let event = Rows {
+            kind,
+            table_id: self.table_id,
+            flags,
+            extra: Some(&[]),
+            column_count: self.table.map.column_types.len() as u64,
+            columns: all,
+            columns_after: kind.has_after().then_some(all),
+            rows: &rows,
+        };
+        self.put(&match kind {
+            RowsKind::Write => Event::WriteRows(event),
+            RowsKind::Delete => Event::DeleteRows(event),
+            RowsKind::Update | RowsKind::PartialUpdate => Event::UpdateRows(event),
+        })?;
+        (self.rows, self.columns) = (rows, columns);
+        self.rows.clear();
+        Ok(())
+    }
+
+    fn put(&mut self, event: &Event<'_>) -> Result<(), EncodeError> {
+        event.write(self.form.origin, NextPosition::Is(0), self.form.format, self.out)
+    }
+}
