@@ -213,6 +213,18 @@ impl GtidSet {
         !self.intersection(other).is_empty()
     }
 
+    /// Of intervals in any order, which may overlap.
+    fn of_lists(mut lists: BTreeMap<Tsid, Vec<Interval>>) -> Self {
+        lists.retain(|_, list| !list.is_empty());
+        for list in lists.values_mut() {
+            if !list.is_sorted_by(|one, next| one.end < next.start) {
+                list.sort_unstable();
+                *list = union(list, &[]);
+            }
+        }
+        Self { lists }
+    }
+
     fn map_lists(&self, map: impl Fn(&Tsid, &[Interval]) -> Vec<Interval>) -> Self {
         let lists = self.lists.iter().map(|(tsid, list)| (*tsid, map(tsid, list)));
         Self { lists: lists.filter(|(_, list)| !list.is_empty()).collect() }
@@ -230,13 +242,7 @@ impl Extend<Gtid> for GtidSet {
                 _ => list.push(gtid.gno.into()),
             }
         }
-        for list in lists.values_mut() {
-            if !list.is_sorted() {
-                list.sort_unstable();
-            }
-            *list = union(list, &[]);
-        }
-        self.add_all(&Self { lists });
+        self.add_all(&Self::of_lists(lists));
     }
 }
 

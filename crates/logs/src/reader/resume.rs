@@ -9,9 +9,13 @@ use crate::input::Patience;
 /// What is read at once, and what of it is kept behind the place looked at.
 const PIECE_SIZE: usize = 256 << 10;
 
+/// Bytes of the largest event to go on at: what starts a transaction or ends a log is small, and whoever writes down
+/// large sizes everywhere must not have each of them read and checked.
+const RESUMED_SIZE_MAX: u32 = 4 << 10;
+
 impl LogReader {
-    /// Looks for the next event of a type that is `wanted`, behind the place where reading has stopped: one whose
-    /// size, `end_log_pos` and checksum agree with where it stands. Reading goes on there. Gives its place; `None`
+    /// Looks for the next event of a type that is `wanted` and of at most 4 KiB, behind the place where reading has
+    /// stopped: one whose size, `end_log_pos` and checksum agree with where it stands. Reading goes on there. Gives its place; `None`
     /// when there is none up to the log's end.
     ///
     /// In relay logs it finds nothing: their events say where they stood in another log.
@@ -28,7 +32,8 @@ impl LogReader {
         self.closed = false;
         let mut at = 1;
         loop {
-            if at > PIECE_SIZE {
+            // Seldom when much is held: what stays moves each time.
+            if at > PIECE_SIZE.max(self.tail.len() / 2) {
                 self.drop_front(at);
                 at = 0;
             }
@@ -37,7 +42,7 @@ impl LogReader {
                 self.drop_front(all);
                 return Ok(None);
             }
-            if let Some(size) = self.plausible(at, &wanted)
+            if let Some(size) = self.plausible(at, RESUMED_SIZE_MAX, &wanted)
                 && self.has(at + size)?
                 && self.is_sane(at, size, checksum)?
             {
@@ -49,10 +54,10 @@ impl LogReader {
     }
 
     /// The size of an event that may start here.
-    fn plausible(&self, at: usize, wanted: &impl Fn(EventType) -> bool) -> Option<usize> {
+    fn plausible(&self, at: usize, size_max: u32, wanted: &impl Fn(EventType) -> bool) -> Option<usize> {
         let header = Header::decode(&mut Cursor::new(self.tail.get(at..)?)).ok()?;
         let end = (self.place.offset + at as u64).wrapping_add(u64::from(header.size));
-        let is_size = (HEADER_SIZE as u32..=EVENT_SIZE_MAX).contains(&header.size);
+        let is_size = (HEADER_SIZE as u32..=size_max).contains(&header.size);
         let is_here = header.next_position == end as u32;
         (is_size && is_here && wanted(header.event_type)).then_some(header.size as usize)
     }
@@ -61,7 +66,9 @@ impl LogReader {
     fn is_sane(&mut self, at: usize, size: usize, checksum: Checksum) -> Result<bool, Error> {
         if checksum == Checksum::Absent {
             let next = at + size;
-            return Ok(!self.has(next + HEADER_SIZE)? || self.plausible(next, &|_| true).is_some());
+            return Ok(
+                !self.has(next + HEADER_SIZE)? || self.plausible(next, EVENT_SIZE_MAX, &|_| true).is_some()
+            );
         }
         let event = RawEvent::new(&self.tail[at..at + size], checksum);
         Ok(event.is_ok_and(|event| event.verify().is_ok()))

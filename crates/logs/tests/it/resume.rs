@@ -25,7 +25,12 @@ fn offsets(log: &[u8]) -> Vec<(u64, EventType)> {
 
 /// Damages the size of event number `index`; gives where reading stopped and where it went on.
 fn damage(log: &[u8], index: usize, size: u32) -> (u64, Option<u64>) {
-    let start = offsets(log)[index].0 as usize;
+    damage_of(log, log, index, size)
+}
+
+/// The same of a log that starts with a `whole` one.
+fn damage_of(log: &[u8], whole: &[u8], index: usize, size: u32) -> (u64, Option<u64>) {
+    let start = offsets(whole)[index].0 as usize;
     let mut log = log.to_vec();
     log[start + 9..start + 13].copy_from_slice(&size.to_le_bytes());
     let logs = Logs::new();
@@ -69,4 +74,20 @@ fn behind_the_last_transaction_nothing_is_found() {
     let log = sample();
     let last = offsets(&log).len() - 1;
     assert_eq!(damage(&log, last, 0).1, None);
+}
+
+/// Sizes that reach far, everywhere, each as good as right: no event may be read and checked for each of them.
+#[test]
+fn headers_everywhere_are_passed_over_in_one_go() {
+    let mut log = sample();
+    let size = log.len() + (32 << 20);
+    while log.len() < size {
+        let (start, end) = (log.len() as u32, size as u32);
+        log.extend([0, 0, 0, 0, EventType::Gtid.code(), 1, 0, 0, 0]);
+        log.extend((end - start).to_le_bytes());
+        log.extend(end.to_le_bytes());
+        log.extend([0, 0]);
+    }
+    let last = offsets(&sample()).len() - 1;
+    assert_eq!(damage_of(&log, &sample(), last, 0).1, None);
 }
