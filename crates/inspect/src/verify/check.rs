@@ -13,7 +13,7 @@ use logs::{Chunk, LogKind};
 
 use super::fault::FaultKind;
 use super::findings::{Findings, Seen, Starts};
-use super::{format, rows};
+use super::{fields, format, rows};
 use crate::carry::Carry;
 use crate::walk::{Inside, Origin, PayloadEnds, each_event};
 
@@ -258,6 +258,9 @@ impl Checker {
 
     /// Looks into an event of the log itself.
     fn content(&mut self, offset: u64, raw: &RawEvent<'_>, event: &Event<'_>) {
+        if let Err(error) = fields::check(raw, event, &self.format) {
+            return self.findings.fault(offset, FaultKind::Event, named(raw, &error));
+        }
         match event {
             Event::FormatDescription(description) => self.format(offset, raw, description),
             Event::PreviousGtids(previous) => match GtidSet::decode(previous.set) {
@@ -386,7 +389,8 @@ impl Checker {
             self.inner_fault(offset, inner_offset, FaultKind::Grammar, fault);
             fault.step
         });
-        if let Err((kind, error)) = self.rows(raw, &event) {
+        let looked = fields::check(raw, &event, &format).map_err(|error| (FaultKind::Event, error));
+        if let Err((kind, error)) = looked.and_then(|()| self.rows(raw, &event)) {
             self.inner_fault(offset, inner_offset, kind, named(raw, &error));
         }
         if step.statement.is_last() {
@@ -436,10 +440,7 @@ fn wanted_position(kind: LogKind, flags: Flags, offset: u64, size: u32, before: 
 
 /// The error, and in which event.
 fn named(raw: &RawEvent<'_>, error: &DecodeError) -> String {
-    match raw.event_type() {
-        EventType::Unknown(code) => format!("event of type {code}: {error}"),
-        known => format!("{}: {error}", known.name()),
-    }
+    format!("{}: {error}", fields::name_of(raw.event_type()))
 }
 
 #[cfg(test)]

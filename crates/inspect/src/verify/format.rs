@@ -3,27 +3,63 @@
 use binlog::events::FormatDescription;
 use binlog::{EventType, Header};
 
-/// Sizes of the fixed parts of bodies that readers go by, and no server has written others.
-const POST_HEADER_SIZES: [(EventType, &[u8]); 12] = [
-    (EventType::Query, &[13]),
-    (EventType::Rotate, &[8]),
-    (EventType::TableMap, &[6, 8]),
-    (EventType::WriteRowsV1, &[0, 6, 8]),
-    (EventType::UpdateRowsV1, &[0, 6, 8]),
-    (EventType::DeleteRowsV1, &[0, 6, 8]),
-    (EventType::WriteRows, &[10]),
-    (EventType::UpdateRows, &[10]),
-    (EventType::DeleteRows, &[10]),
-    (EventType::Gtid, &[0, 25, 42]),
-    (EventType::AnonymousGtid, &[0, 25, 42]),
-    (EventType::PartialUpdateRows, &[0, 10]),
+use super::fields;
+
+/// Sizes of the fixed parts of bodies, by type from 1 on: readers go by them, and no server of any kind has written
+/// others. The format description's own is in none: it depends on how many types there are.
+const POST_HEADER_SIZES: [&[u8]; 42] = [
+    &[0, 56],
+    &[13],
+    &[0],
+    &[8],
+    &[0],
+    &[0, 18],
+    &[0],
+    &[0, 4],
+    &[4],
+    &[0, 4],
+    &[0, 4],
+    &[0, 18],
+    &[0],
+    &[0],
+    &[],
+    &[0],
+    &[4],
+    &[26],
+    &[6, 8],
+    &[0],
+    &[0],
+    &[0],
+    &[0, 6, 8],
+    &[0, 6, 8],
+    &[0, 6, 8],
+    &[2],
+    &[0],
+    &[0],
+    &[0],
+    &[10],
+    &[10],
+    &[10],
+    &[0, 25, 42],
+    &[0, 25, 42],
+    &[0],
+    &[0, 18],
+    &[0, 52],
+    &[0],
+    &[0, 10],
+    &[0, 10, 40],
+    &[0, 10],
+    &[0],
 ];
+
+/// The format description's own fixed part without the sizes in it.
+const OWN_SIZE: usize = 57;
 
 /// What is wrong with a format description that could be read.
 pub(crate) fn faults(header: &Header, description: &FormatDescription<'_>) -> Vec<String> {
     let mut faults = Vec::new();
     let version = description.version();
-    if version.is_empty() || !version.iter().all(u8::is_ascii_graphic) {
+    if !is_version(version) {
         let found = String::from_utf8_lossy(version);
         faults.push(format!("the server's version is {found:?}, wanted one like 8.0.43"));
     }
@@ -33,14 +69,35 @@ pub(crate) fn faults(header: &Header, description: &FormatDescription<'_>) -> Ve
         faults
             .push(format!("the server's start is at {created}, wanted 0 or the event's own time, {wanted}"));
     }
-    for (event_type, wanted) in POST_HEADER_SIZES {
-        let index = usize::from(event_type.code()) - 1;
-        let Some(found) = description.post_header_sizes.get(index) else { continue };
-        if !wanted.contains(found) {
-            let name = event_type.name();
+    if let Err(error) = fields::flags_of_format(header.flags) {
+        faults.push(error.to_string());
+    }
+    let sizes = description.post_header_sizes;
+    for ((code, wanted), found) in (1..).zip(POST_HEADER_SIZES).zip(sizes) {
+        if !wanted.is_empty() && !wanted.contains(found) {
+            let name = fields::name_of(EventType::from_code(code));
             faults
                 .push(format!("the fixed part of {name} events has {found} bytes, wanted one of {wanted:?}"));
         }
     }
+    let own = EventType::FormatDescription.code();
+    if let Some(found) = sizes.get(usize::from(own) - 1)
+        && *found != (OWN_SIZE + sizes.len()) as u8
+    {
+        let wanted = OWN_SIZE + sizes.len();
+        faults.push(format!("its own fixed part has {found} bytes, wanted {wanted}"));
+    }
     faults
+}
+
+/// Three numbers with points between them, and perhaps more.
+fn is_version(version: &[u8]) -> bool {
+    let mut parts = version.splitn(3, |byte| *byte == b'.');
+    let mut is_number = |all: bool| {
+        parts.next().is_some_and(|part| {
+            let digits = part.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            digits > 0 && (!all || digits == part.len())
+        })
+    };
+    is_number(true) && is_number(true) && is_number(false) && version.iter().all(u8::is_ascii_graphic)
 }

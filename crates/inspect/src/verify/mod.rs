@@ -2,6 +2,7 @@
 
 mod check;
 mod fault;
+mod fields;
 mod findings;
 mod format;
 mod judge;

@@ -1,6 +1,7 @@
 //! Every kind of fault, made by hand in a sample, is found where it is, and nothing else.
 
 mod edit;
+mod fields;
 mod payloads;
 mod tails;
 

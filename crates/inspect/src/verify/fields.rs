@@ -1,0 +1,193 @@
+//! What the fields of single events must say, where any bytes at all can be decoded.
+
+use binlog::events::{GtidEvent, Query, StatusVar, UserValue, UserVar};
+use binlog::{
+    Collation, Decimal, DecodeError, Event, EventType, Flags, Flavour, Format, HEADER_SIZE, RawEvent, Reason,
+};
+
+/// What is wrong with an event whose body could be decoded.
+pub(crate) fn check(raw: &RawEvent<'_>, event: &Event<'_>, format: &Format) -> Result<(), DecodeError> {
+    match event {
+        Event::Unknown(event) if !raw.header().flags.contains(Flags::IGNORABLE) => {
+            let wanted = "a known one, as the event is not flagged ignorable";
+            Err(unexpected(TYPE_OFFSET, "event type", u64::from(event.code), wanted))
+        }
+        _ if is_extinct(raw.event_type(), format) => {
+            let wanted = "one that servers since MySQL 5.6 write into logs";
+            Err(unexpected(TYPE_OFFSET, "event type", u64::from(raw.event_type().code()), wanted))
+        }
+        Event::Query(query) => status_vars(query, QUERY_HEAD_SIZE, format),
+        Event::ExecuteLoadQuery(load) => status_vars(&load.query, LOAD_HEAD_SIZE, format),
+        Event::UserVar(variable) => user_var(variable, format),
+        Event::Gtid(event) => gtid(event, format),
+        Event::AnonymousGtid(event) => anonymous(event).and_then(|()| gtid(event, format)),
+        _ => Ok(()),
+    }
+}
+
+/// Is it of a type that servers with so many types do not write: of older ones, or of the protocol only?
+fn is_extinct(event_type: EventType, format: &Format) -> bool {
+    /// How many MySQL 5.6 knows.
+    const TYPES_MIN: usize = 35;
+    format.post_header_sizes.len() >= TYPES_MIN
+        && matches!(
+            event_type,
+            EventType::StartV3
+                | EventType::Load
+                | EventType::Slave
+                | EventType::CreateFile
+                | EventType::ExecLoad
+                | EventType::NewLoad
+                | EventType::PreGaWriteRows
+                | EventType::PreGaUpdateRows
+                | EventType::PreGaDeleteRows
+                | EventType::Heartbeat
+                | EventType::HeartbeatV2
+        )
+}
+
+/// Where an event's type stands in its header.
+const TYPE_OFFSET: usize = 4;
+
+/// Bytes between header and session variables.
+const QUERY_HEAD_SIZE: usize = 13;
+const LOAD_HEAD_SIZE: usize = 26;
+
+/// Later servers may write what is not known here, and be right.
+const KNOWN_UP_TO: (u32, u32) = (9, 7);
+
+/// Was it written by a server of which everything is known?
+fn is_all_known(format: &Format) -> bool {
+    let mut numbers = format.server_version.split(|byte| *byte == b'.').map(|part| {
+        let digits = part.iter().take_while(|byte| byte.is_ascii_digit());
+        digits.fold(0_u32, |number, digit| number.saturating_mul(10).saturating_add(u32::from(digit - b'0')))
+    });
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    format.flavour == Flavour::MySql && version <= KNOWN_UP_TO
+}
+
+fn status_vars(query: &Query<'_>, head_size: usize, format: &Format) -> Result<(), DecodeError> {
+    let start = HEADER_SIZE + head_size;
+    let wrong = |field, found, wanted| Err(unexpected(start, field, found, wanted));
+    let mut seen = Vec::new();
+    for variable in query.status.iter() {
+        let variable = variable.map_err(|error| error.within(start))?;
+        match &variable {
+            StatusVar::Unknown { code, .. } if is_all_known(format) => {
+                return wrong("session variable", u64::from(*code), "a known one of this server's version");
+            }
+            StatusVar::Catalog(name) | StatusVar::CatalogNz(name) if *name != b"std" => {
+                return wrong("size of the catalog's name", name.len() as u64, "the name std");
+            }
+            StatusVar::Microseconds(count) | StatusVar::MariadbMicroseconds(count) if *count >= 1_000_000 => {
+                return wrong("microseconds", u64::from(*count), "less than a million");
+            }
+            StatusVar::Charset { client, connection, server } => {
+                for id in [client, connection, server] {
+                    collation(*id, start, format)?;
+                }
+            }
+            StatusVar::CharsetDatabase(id) | StatusVar::DefaultCollationForUtf8mb4(id) => {
+                collation(*id, start, format)?;
+            }
+            StatusVar::ExplicitDefaultsForTimestamp(value) | StatusVar::EnableCascadeTriggers(value)
+                if *value > 1 =>
+            {
+                return wrong("switch among the session variables", u64::from(*value), "0 or 1");
+            }
+            _ => {}
+        }
+        let which = std::mem::discriminant(&variable);
+        if seen.contains(&which) {
+            return wrong("number of session variables of one kind", 2, "1");
+        }
+        seen.push(which);
+    }
+    Ok(())
+}
+
+fn collation(id: u16, offset: usize, format: &Format) -> Result<(), DecodeError> {
+    match is_all_known(format) && Collation::new(id, format.flavour).is_none() {
+        true => Err(unexpected(offset, "collation", u64::from(id), "the number of one")),
+        false => Ok(()),
+    }
+}
+
+fn user_var(variable: &UserVar<'_>, format: &Format) -> Result<(), DecodeError> {
+    let Some(value) = &variable.value else { return Ok(()) };
+    // Behind the name and its size, and whether it is NULL.
+    let start = HEADER_SIZE + 4 + variable.name.len() + 1;
+    let size = value.bytes.len() as u64;
+    let wanted = match value.kind {
+        UserValue::STRING => {
+            let id = u16::try_from(value.collation).unwrap_or(u16::MAX);
+            return collation(id, start + 1, format).and_then(|()| flags(value, start));
+        }
+        UserValue::REAL | UserValue::INT if size == 8 => return flags(value, start),
+        UserValue::REAL | UserValue::INT => "8",
+        UserValue::DECIMAL => match value.bytes {
+            [precision, scale, bytes @ ..] => {
+                Decimal::new(bytes, *precision, *scale).map_err(|error| error.within(start + 11))?;
+                return flags(value, start);
+            }
+            _ => "2 or more",
+        },
+        kind => {
+            let wanted = "0, 1, 2 or 4: string, real, integer or decimal";
+            return Err(unexpected(start, "kind of the variable's value", u64::from(kind), wanted));
+        }
+    };
+    Err(unexpected(start + 5, "size of the variable's value", size, wanted))
+}
+
+/// One byte at most stands behind a value.
+fn flags(value: &UserValue<'_>, start: usize) -> Result<(), DecodeError> {
+    match value.flags.len() {
+        0 | 1 => Ok(()),
+        count => Err(DecodeError::new(start + 9 + value.bytes.len(), Reason::Trailing { count: count - 1 })),
+    }
+}
+
+fn anonymous(event: &GtidEvent<'_>) -> Result<(), DecodeError> {
+    match event.uuid.as_bytes().iter().any(|byte| *byte != 0) || event.gno != 0 {
+        true => {
+            let found = event.gno.unsigned_abs();
+            Err(unexpected(HEADER_SIZE + 1, "GTID of an anonymous transaction", found, "zeros"))
+        }
+        false => Ok(()),
+    }
+}
+
+fn gtid(event: &GtidEvent<'_>, format: &Format) -> Result<(), DecodeError> {
+    match event.rest.len() {
+        count @ 1.. if is_all_known(format) => Err(DecodeError::new(HEADER_SIZE, Reason::Trailing { count })),
+        _ => Ok(()),
+    }
+}
+
+fn unexpected(offset: usize, field: &'static str, found: u64, wanted: &'static str) -> DecodeError {
+    DecodeError::new(offset, Reason::Unexpected { field, found, wanted })
+}
+
+/// What a format description's flags may say: in use, made up, of a relay log.
+pub(crate) fn flags_of_format(flags: Flags) -> Result<(), DecodeError> {
+    let known = Flags::IN_USE.0 | Flags::ARTIFICIAL.0 | Flags::RELAY_LOG.0;
+    match flags.0 & !known {
+        0 => Ok(()),
+        unknown => {
+            let wanted = "flags of a format description";
+            Err(unexpected(FLAGS_OFFSET, "header flags", u64::from(unknown), wanted))
+        }
+    }
+}
+
+/// Where an event's flags stand in its header.
+const FLAGS_OFFSET: usize = 17;
+
+/// Its name, or its number.
+pub(crate) fn name_of(event_type: EventType) -> String {
+    match event_type {
+        EventType::Unknown(code) => format!("event of type {code}"),
+        known => known.name().to_owned(),
+    }
+}
