@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::mem::replace;
+use std::mem::{replace, take};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ const LINES_AT_ONCE: usize = 8192;
 #[derive(Default)]
 pub(crate) struct Batch {
     text: Vec<u8>,
+    /// How much of the text is printed whatever follows.
+    settled: usize,
     steps: Vec<Step>,
     /// The steps, if they are not here.
     steps_away: Option<Away>,
@@ -42,6 +44,7 @@ enum Buffer {
 }
 
 /// Work, and the text in front of it, which starts where the step before ends.
+#[derive(Clone, Copy)]
 struct Step {
     text_end: usize,
     event: Slice,
@@ -56,6 +59,7 @@ struct Slice {
     end: u32,
 }
 
+#[derive(Clone, Copy)]
 enum Work {
     Base64,
     Rows { decoding: Decoding, table: Option<u32> },
@@ -132,6 +136,22 @@ impl Batch {
         &mut self.text
     }
 
+    /// Everything so far is printed, whatever follows.
+    pub(crate) fn settle(&mut self) {
+        self.settled = self.text.len();
+    }
+
+    /// Appends text that is printed whatever follows, in front of what may not be.
+    pub(crate) fn put_settled(&mut self, text: &[u8]) {
+        self.text.splice(self.settled..self.settled, text.iter().copied());
+        self.settled += text.len();
+    }
+
+    /// Takes out the text that may not be printed.
+    pub(crate) fn take_unsettled(&mut self) -> Vec<u8> {
+        self.text.split_off(self.settled)
+    }
+
     /// The event in base64 comes next.
     pub(crate) fn base64(&mut self, event: &Source<'_>) {
         self.step(event, Work::Base64);
@@ -150,13 +170,12 @@ impl Batch {
         self.step(event, Work::Head { decoding, at, next_position, keys });
     }
 
-    /// All that `other` holds comes next.
+    /// All steps that `other` holds come next: it has no text.
     pub(crate) fn append(&mut self, other: &mut Self) {
-        let text_start = self.text.len();
-        self.text.append(&mut other.text);
-        self.size += other.size;
+        let text_end = self.text.len();
+        self.steps.reserve(other.steps.len());
         for mut step in other.steps.drain(..) {
-            step.text_end += text_start;
+            step.text_end = text_end;
             if let Buffer::Here(buffer) = &other.buffers[step.event.buffer as usize] {
                 step.event.buffer = buffer_number(&mut self.buffers, buffer);
             }
@@ -174,8 +193,8 @@ impl Batch {
             }
             self.steps.push(step);
         }
-        other.size = 0;
-        other.buffers.drain(..other.buffers.len().saturating_sub(1));
+        self.size += take(&mut other.size);
+        keep_last(&mut other.buffers);
         keep_last(&mut other.formats);
         keep_last(&mut other.tables);
     }
@@ -278,7 +297,7 @@ impl Batch {
                     let format = &*self.formats[decoding.format as usize];
                     // It was decoded before it came here.
                     if let Ok(header) = Header::decode(&mut Cursor::new(event))
-                        && let Some(decoded) = decode(event, decoding.checksum, format)
+                        && let Some(decoded) = decode(event, &header, decoding.checksum, format)
                     {
                         let header = Header { next_position, ..header };
                         heads.put(&mut out, Head { bytes: event, header, format, at }, &decoded, keys);
@@ -295,7 +314,8 @@ impl Batch {
     fn put_rows(&self, out: &mut Vec<u8>, event: &[u8], decoding: Decoding, table: Option<u32>) {
         let format = &self.formats[decoding.format as usize];
         // It was decoded before it came here.
-        if let Some(event) = decode(event, decoding.checksum, format)
+        if let Ok(header) = Header::decode(&mut Cursor::new(event))
+            && let Some(event) = decode(event, &header, decoding.checksum, format)
             && let Some(rows) = event.rows()
         {
             put_rows(out, table.map(|table| &*self.tables[table as usize]), rows);
@@ -327,8 +347,10 @@ fn number_of<T>(held: &mut Vec<Arc<T>>, one: &Arc<T>) -> u32 {
 }
 
 /// What is used again next, most often.
-fn keep_last<T>(held: &mut Vec<Arc<T>>) {
-    held.drain(..held.len().saturating_sub(1));
+fn keep_last<T>(held: &mut Vec<T>) {
+    if held.len() > 1 {
+        held.drain(..held.len() - 1);
+    }
 }
 
 #[cfg(test)]

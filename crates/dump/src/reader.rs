@@ -172,7 +172,7 @@ impl LargePayload {
 const SIZE_AT: Range<usize> = 9..13;
 
 /// Where a header has its event's type.
-const EVENT_TYPE_AT: usize = 4;
+pub(crate) const EVENT_TYPE_AT: usize = 4;
 
 impl Block {
     /// Where a place in the buffer stands, in bytes from the start of the input.
@@ -478,7 +478,7 @@ mod tests {
     use std::fs::File;
     use std::io::{Seek, SeekFrom, Write};
 
-    use binlog::{Checksum, Event};
+    use binlog::{Checksum, Cursor, Event, Header};
 
     use crate::decode::decode;
 
@@ -495,7 +495,8 @@ mod tests {
         {
             for range in &block.events {
                 let bytes = &block.buffer[range.clone()];
-                let event = decode(bytes, Checksum::Crc32, &block.format);
+                let header = Header::decode(&mut Cursor::new(bytes)).unwrap();
+                let event = decode(bytes, &header, Checksum::Crc32, &block.format);
                 let Some(Event::TransactionPayload(payload)) = event else { continue };
                 let (file, at) = (File::open(SAMPLE).unwrap(), block.position(range.start));
                 let large = LargePayload::new(file, at, at, bytes.len(), Checksum::Crc32).unwrap();

@@ -22,22 +22,28 @@ mod statement;
 mod tagged;
 
 use binlog::events::{LoadBlock, Stop, Unknown};
-use binlog::{Checksum, Cursor, Event, EventType, Flags, Header};
+use binlog::{Checksum, Event, EventType, Flags, Header};
 
 use self::fields::Fields;
 pub(crate) use self::format::{LogFormat, checksum_fits, describe};
-pub(crate) use self::statement::each_status;
+pub(crate) use self::statement::{each_status, status_is_valid};
 
 /// The fields of one whole event; `None` if mysqlbinlog calls it invalid.
-pub(crate) fn decode<'a>(bytes: &'a [u8], checksum: Checksum, format: &LogFormat) -> Option<Event<'a>> {
-    let header = Header::decode(&mut Cursor::new(bytes)).ok()?;
+///
+/// A statement's variables are not looked at: see [`status_is_valid`].
+pub(crate) fn decode<'a>(
+    bytes: &'a [u8],
+    header: &Header,
+    checksum: Checksum,
+    format: &LogFormat,
+) -> Option<Event<'a>> {
     let event_type = header.event_type;
     let sizes = Sizes { format, event_type };
     let Some(mut fields) = Fields::of(bytes, checksum) else {
         // Too short for its checksum, which nobody minds who looks at no fields.
         return match event_type {
             EventType::Stop => Some(Event::Stop(Stop)),
-            other => ignorable(other, &header, &[]),
+            other => ignorable(other, header, &[]),
         };
     };
     Some(match event_type {
@@ -70,7 +76,7 @@ pub(crate) fn decode<'a>(bytes: &'a [u8], checksum: Checksum, format: &LogFormat
         EventType::ViewChange => Event::ViewChange(control::view_change(&mut fields)?),
         EventType::XaPrepare => Event::XaPrepare(control::xa_prepare(&mut fields, sizes)?),
         EventType::TransactionPayload => Event::TransactionPayload(control::payload(&mut fields)?),
-        other => return ignorable(other, &header, fields.take_rest()),
+        other => return ignorable(other, header, fields.take_rest()),
     })
 }
 

@@ -32,10 +32,7 @@ pub(super) fn query<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<Que
     fields.go_to(sizes.format.header_size + sizes.fixed())?;
     let start = fields.position();
     let end = start + status_size;
-    read_status(fields, end, &mut |_| {})?;
-    if fields.position() != end {
-        return None;
-    }
+    fields.go_to(end)?;
     fields.pass(database_size + 1)?;
     Some(Query {
         thread_id,
@@ -49,14 +46,19 @@ pub(super) fn query<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<Que
 
 /// Hands out a statement's status variables one by one. Behind one that mysqlbinlog does not know, the others are
 /// lost.
-pub(crate) fn each_status<'a>(status: StatusVars<'a>, mut take: impl FnMut(StatusVar<'a>)) {
-    let mut fields = Fields::new(status.bytes);
+pub(crate) fn each_status<'a>(status: StatusVars<'a>, take: impl FnMut(StatusVar<'a>)) {
     // They were read before.
-    let _ = read_status(&mut fields, status.bytes.len(), &mut take);
+    let _ = read_status(status, take);
 }
 
-fn read_status<'a>(fields: &mut Fields<'a>, end: usize, take: &mut dyn FnMut(StatusVar<'a>)) -> Option<()> {
-    while fields.position() < end {
+/// Can a statement's status variables be read?
+pub(crate) fn status_is_valid(status: StatusVars<'_>) -> bool {
+    read_status(status, |_| {}).is_some()
+}
+
+fn read_status<'a>(status: StatusVars<'a>, mut take: impl FnMut(StatusVar<'a>)) -> Option<()> {
+    let fields = &mut Fields::new(status.bytes);
+    while fields.left() > 0 {
         take(match fields.u8()? {
             0 => StatusVar::Flags2(fields.u32()?),
             1 => StatusVar::SqlMode(fields.u64()?),
@@ -77,7 +79,7 @@ fn read_status<'a>(fields: &mut Fields<'a>, end: usize, take: &mut dyn FnMut(Sta
             9 => StatusVar::TableMapForUpdate(fields.u64()?),
             11 => StatusVar::Invoker { user: short(fields)?, host: short(fields)? },
             12 => {
-                pass_databases(fields, end)?;
+                pass_databases(fields)?;
                 StatusVar::UpdatedDatabases(None)
             }
             13 => StatusVar::Microseconds(fields.u24()?),
@@ -87,13 +89,7 @@ fn read_status<'a>(fields: &mut Fields<'a>, end: usize, take: &mut dyn FnMut(Sta
             19 => StatusVar::SqlRequirePrimaryKey(fields.u8()?),
             20 => StatusVar::DefaultTableEncryption(fields.u8()?),
             21 => StatusVar::EnableCascadeTriggers(fields.u8()?),
-            code => {
-                let rest = fields.between(fields.position(), end);
-                // At the end of all bytes there is nothing to go to when these are looked at alone.
-                let there = fields.go_to(end);
-                take(StatusVar::Unknown { code, rest });
-                return there;
-            }
+            code => StatusVar::Unknown { code, rest: fields.take_rest() },
         });
     }
     Some(())
@@ -110,14 +106,14 @@ const DATABASES_MAX: u8 = 16;
 /// The room for a database's name, its zero included.
 const DATABASE_ROOM: usize = 192;
 
-fn pass_databases(fields: &mut Fields<'_>, end: usize) -> Option<()> {
+fn pass_databases(fields: &mut Fields<'_>) -> Option<()> {
     let count = fields.u8()?;
     if count > DATABASES_MAX {
         return Some(());
     }
     let mut found = 0;
-    while found < count && fields.position() < end {
-        let room = (end - fields.position()).min(DATABASE_ROOM);
+    while found < count && fields.left() > 0 {
+        let room = fields.left().min(DATABASE_ROOM);
         let bytes = fields.between(fields.position(), fields.position() + room);
         let size = match bytes.iter().position(|byte| *byte == 0) {
             Some(zero) => zero + 1,

@@ -33,7 +33,7 @@ use self::row_format::RowFormat;
 use self::statement::{Statement, Tables};
 use self::words::TransactionWord;
 use crate::batch::{Batch, Source};
-use crate::decode::{LogFormat, checksum_fits, decode, describe, is_from_future};
+use crate::decode::{LogFormat, checksum_fits, decode, describe, is_from_future, status_is_valid};
 use crate::delimiter::end_statement;
 use crate::errno::os_error;
 use crate::event_ref::EventRef;
@@ -43,7 +43,7 @@ use crate::head_text::{Head, HeadText};
 use crate::load_files::LoadFiles;
 use crate::numbers::put_u64;
 use crate::pipeline::Spare;
-use crate::reader::{Block, LargePayload, LargePayloads, ReadError, Reader};
+use crate::reader::{Block, EVENT_TYPE_AT, LargePayload, LargePayloads, ReadError, Reader};
 use crate::rewrite::rewrite;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -109,9 +109,8 @@ pub(crate) struct Dump<'s, 'e> {
     talk: &'s mut Talk<'e>,
     spare: &'s Spare,
     hand_on: HandOn<'s>,
+    /// Text is settled as soon as an event gets through.
     batch: Batch,
-    /// Printed as soon as an event gets through.
-    head: Batch,
     statement: Statement,
     heads: HeadText<'s>,
     session: Session,
@@ -172,7 +171,6 @@ impl<'s, 'e> Dump<'s, 'e> {
             spare,
             hand_on,
             batch: Batch::new(spare),
-            head: Batch::default(),
             statement: Statement::default(),
             heads: HeadText::new(settings),
             session: Session::default(),
@@ -199,6 +197,7 @@ impl<'s, 'e> Dump<'s, 'e> {
     /// Prints all logs.
     pub(crate) fn run(mut self, names: &[Vec<u8>], input: &mut (dyn Read + Send)) -> Result<(), Halt> {
         put_start(self.batch.text(), self.settings);
+        self.batch.settle();
         let mut outcome = Ok(Flow::Continue);
         for (index, name) in names.iter().enumerate() {
             let is_last = index + 1 == names.len();
@@ -213,6 +212,7 @@ impl<'s, 'e> Dump<'s, 'e> {
             return Err(Halt::Unwanted);
         }
         self.warn_of_open_ends();
+        drop(self.batch.take_unsettled());
         if self.skipped_in_transaction {
             self.put_commit();
         }
@@ -481,8 +481,8 @@ impl<'s, 'e> Dump<'s, 'e> {
                 return Err(ReadError::MEMORY);
             }
         };
-        let header = Header::decode(&mut Cursor::new(event)).map_err(|_| ReadError::Truncated)?;
-        if header.event_type == EventType::FormatDescription {
+        if event.get(EVENT_TYPE_AT) == Some(&EventType::FormatDescription.code()) {
+            let header = Header::decode(&mut Cursor::new(event)).map_err(|_| ReadError::Truncated)?;
             let (_, format) = describe(event)?;
             if !log.format.lists(header.event_type) {
                 return Err(ReadError::INVALID_EVENT);
@@ -553,19 +553,17 @@ impl<'s, 'e> Dump<'s, 'e> {
 
     fn put_place(&mut self, item: Item<'_>) {
         if !self.settings.short_form {
-            self.head.text().extend_from_slice(b"# at ");
-            put_u64(self.head.text(), item.at);
-            self.head.text().push(b'\n');
+            let out = self.batch.text();
+            out.extend_from_slice(b"# at ");
+            put_u64(out, item.at);
+            out.push(b'\n');
         }
     }
 
     fn put_commit(&mut self) {
-        self.batch.text().extend_from_slice(b"COMMIT /* added by mysqlbinlog */");
-        end_statement(self.batch.text());
-    }
-
-    fn flush_head(&mut self) {
-        self.batch.append(&mut self.head);
+        let mut text = b"COMMIT /* added by mysqlbinlog */".to_vec();
+        end_statement(&mut text);
+        self.batch.put_settled(&text);
     }
 
     fn hand_on_if_full(&mut self) -> Result<(), Halt> {
@@ -576,7 +574,10 @@ impl<'s, 'e> Dump<'s, 'e> {
     }
 
     fn hand_on(&mut self) -> Result<(), Halt> {
-        (self.hand_on)(replace(&mut self.batch, Batch::new(self.spare)))
+        let unsettled = self.batch.take_unsettled();
+        let batch = replace(&mut self.batch, Batch::new(self.spare));
+        self.batch.text().extend_from_slice(&unsettled);
+        (self.hand_on)(batch)
     }
 }
 
@@ -627,11 +628,15 @@ impl<'b> Item<'b> {
     }
 
     fn decode(&self) -> Result<Event<'b>, ReadError> {
-        decode(self.bytes, self.checksum, self.format).ok_or_else(|| {
-            match is_from_future(self.bytes, self.format) {
-                true => ReadError::FROM_FUTURE,
-                false => ReadError::INVALID_EVENT,
-            }
+        let decoded = decode(self.bytes, &self.header, self.checksum, self.format);
+        let is_valid = |event: &Event<'_>| match event {
+            Event::Query(query) => status_is_valid(query.status),
+            Event::ExecuteLoadQuery(load) => status_is_valid(load.query.status),
+            _ => true,
+        };
+        decoded.filter(is_valid).ok_or_else(|| match is_from_future(self.bytes, self.format) {
+            true => ReadError::FROM_FUTURE,
+            false => ReadError::INVALID_EVENT,
         })
     }
 

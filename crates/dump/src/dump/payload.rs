@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use binlog::events::{PayloadCompression, TransactionPayload};
 use binlog::{
-    Checksum, DecodeError, Event, EventType, HEADER_SIZE, PayloadError, PayloadOpener, PayloadStream, Reason,
+    Checksum, Cursor, DecodeError, Event, EventType, HEADER_SIZE, Header, PayloadError, PayloadOpener,
+    PayloadStream, Reason,
 };
 
 use super::{BATCH_SIZE, Dump, Halt, Item, PositionCheck};
@@ -91,7 +92,8 @@ fn open_one(
     buffer: &mut Vec<u8>,
     events: &mut Vec<Range<usize>>,
 ) -> Option<()> {
-    let decoded = decode(bytes, format.checksum.for_events(), format)?;
+    let header = Header::decode(&mut Cursor::new(bytes)).ok()?;
+    let decoded = decode(bytes, &header, format.checksum.for_events(), format)?;
     let Event::TransactionPayload(payload) = decoded else { return None };
     let mut inner = opener.open(&payload).ok()?;
     let mut chunk = Vec::new();
@@ -193,7 +195,7 @@ impl Dump<'_, '_> {
                 Inside::Large(large) => large.fields.payload_size,
                 Inside::Opened(..) | Inside::Unopened => payload.payload.len() as u64,
             };
-            event_text::payload_line(self.head.text(), payload, size);
+            event_text::payload_line(self.batch.text(), payload, size);
         }
         match item.inside {
             Inside::Opened(opened, events) if opened.checksum == Some(self.format.checksum.for_events()) => {
@@ -207,7 +209,7 @@ impl Dump<'_, '_> {
             }
         }
         if !self.settings.short_form {
-            self.head.text().extend_from_slice(b"# End of compressed events.\n");
+            self.batch.text().extend_from_slice(b"# End of compressed events.\n");
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use binlog::events::{
 use binlog::gtid::GtidSet;
 use binlog::{Event, EventType, Flags};
 
-use super::statement::Pile;
+use super::statement::{Pile, Statement};
 use super::words::TransactionWord;
 use super::{Dump, Halt, Item};
 use crate::base64::put_lines;
@@ -45,14 +45,14 @@ impl Dump<'_, '_> {
             Event::RowsQuery(query) => {
                 if self.settings.verbose > 1 {
                     self.put_header(item);
-                    event_text::rows_query(self.head.text(), query);
+                    event_text::rows_query(self.batch.text(), query);
                     self.put_body(item);
                 }
                 self.statement.is_open = true;
             }
             other => self.simple(item, other),
         }
-        self.flush_head();
+        self.batch.settle();
         Ok(())
     }
 
@@ -61,7 +61,7 @@ impl Dump<'_, '_> {
         match event {
             Event::XaPrepare(prepare) => {
                 self.put_header_line(item);
-                return event_text::xa_prepare(self.head.text(), prepare);
+                return event_text::xa_prepare(self.batch.text(), prepare);
             }
             Event::PreviousGtids(previous) => return self.previous_gtids(item, previous),
             _ => {}
@@ -70,27 +70,27 @@ impl Dump<'_, '_> {
             return;
         }
         match event {
-            Event::Rotate(rotate) => event_text::rotate(self.head.text(), rotate),
-            Event::Stop(_) => self.head.text().extend_from_slice(b"\tStop\n"),
+            Event::Rotate(rotate) => event_text::rotate(self.batch.text(), rotate),
+            Event::Stop(_) => self.batch.text().extend_from_slice(b"\tStop\n"),
             Event::Incident(incident) => self.incident(incident),
             Event::DeleteFile(delete) => self.delete_file(delete),
             Event::TransactionContext(context) => {
-                event_text::transaction_context(self.head.text(), context);
+                event_text::transaction_context(self.batch.text(), context);
             }
-            Event::ViewChange(change) => event_text::view_change(self.head.text(), change),
-            _ => self.head.text().extend_from_slice(b"\tIgnorable\n# Unrecognized ignorable event\n"),
+            Event::ViewChange(change) => event_text::view_change(self.batch.text(), change),
+            _ => self.batch.text().extend_from_slice(b"\tIgnorable\n# Unrecognized ignorable event\n"),
         }
     }
 
     fn incident(&mut self, incident: &Incident<'_>) {
-        put(self.head.text(), &[b"\n# Incident: ", incident.name().as_bytes()]);
-        self.head.text().extend_from_slice(b"\nRELOAD DATABASE; # Shall generate syntax error\n");
+        put(self.batch.text(), &[b"\n# Incident: ", incident.name().as_bytes()]);
+        self.batch.text().extend_from_slice(b"\nRELOAD DATABASE; # Shall generate syntax error\n");
     }
 
     fn delete_file(&mut self, delete: &DeleteFile) {
-        self.head.text().extend_from_slice(b"\n#Delete_file: file_id=");
-        put_u32(self.head.text(), delete.file_id);
-        self.head.text().push(b'\n');
+        self.batch.text().extend_from_slice(b"\n#Delete_file: file_id=");
+        put_u32(self.batch.text(), delete.file_id);
+        self.batch.text().push(b'\n');
     }
 
     fn previous_gtids(&mut self, item: Item<'_>, previous: &PreviousGtids<'_>) {
@@ -109,9 +109,9 @@ impl Dump<'_, '_> {
             return;
         };
         if self.put_header(item) {
-            self.head.text().extend_from_slice(b"\tPrevious-GTIDs\n");
+            self.batch.text().extend_from_slice(b"\tPrevious-GTIDs\n");
         }
-        put(self.head.text(), &[set.commented().to_string().as_bytes(), b"\n"]);
+        put(self.batch.text(), &[set.commented().to_string().as_bytes(), b"\n"]);
     }
 
     /// Prints an event's header line, unless in short form. Has it been printed?
@@ -123,13 +123,13 @@ impl Dump<'_, '_> {
     }
 
     fn put_header_line(&mut self, item: Item<'_>) {
-        self.heads.put_header(self.head.text(), item.as_head());
+        self.heads.put_header(self.batch.text(), item.as_head());
     }
 
     /// Leaves an event's header line and text to whoever works out the batch.
     fn put_later(&mut self, item: Item<'_>) {
         let keys = GeneratedKeys::of_version(self.server_version);
-        self.head.head(&item.as_source(), item.at, item.header.next_position, keys);
+        self.batch.head(&item.as_source(), item.at, item.header.next_position, keys);
     }
 
     fn format_description(
@@ -143,13 +143,15 @@ impl Dump<'_, '_> {
         if !is_relay {
             self.format = Arc::clone(item.format);
             if item.header.next_position > 0 && !self.is_first_format {
-                put_log_end(self.batch.text(), self.ends, self.settings.skip_gtids);
+                let mut text = Vec::new();
+                put_log_end(&mut text, self.ends, self.settings.skip_gtids);
+                self.batch.put_settled(&text);
                 self.ends = OpenEnds::default();
             }
             self.is_first_format = false;
         }
         if self.put_header(item) {
-            let out = self.head.text();
+            let out = self.batch.text();
             out.extend_from_slice(b"\tStart: binlog v ");
             put_u32(out, description.binlog_version.into());
             put(out, &[b", server v ", description.version(), b" created "]);
@@ -163,7 +165,7 @@ impl Dump<'_, '_> {
             }
         }
         match is_relay {
-            true => self.head.text().extend_from_slice(
+            true => self.batch.text().extend_from_slice(
                 b"# This Format_description_event appears in a relay log and was generated by the replica thread.\n",
             ),
             false => self.replay_format(item, description),
@@ -179,7 +181,7 @@ impl Dump<'_, '_> {
     }
 
     fn replay_format(&mut self, item: Item<'_>, description: &FormatDescription<'_>) {
-        let out = self.head.text();
+        let out = self.batch.text();
         if description.created != 0 && !item.header.flags.contains(Flags::ARTIFICIAL) {
             out.extend_from_slice(b"ROLLBACK");
             end_statement(out);
@@ -228,9 +230,9 @@ impl Dump<'_, '_> {
             TransactionWord::Stays | TransactionWord::Not => self.ends.seen_gtid &= self.ends.in_transaction,
         }
         self.put_query_header(item, query, word);
-        put(self.head.text(), &[query.sql, b"\n"]);
-        end_statement(self.head.text());
-        self.flush_head();
+        put(self.batch.text(), &[query.sql, b"\n"]);
+        end_statement(self.batch.text());
+        self.batch.settle();
         Ok(())
     }
 
@@ -243,7 +245,7 @@ impl Dump<'_, '_> {
             short_form: self.settings.short_form,
             require_row_format: self.settings.require_row_format,
         };
-        let out = self.head.text();
+        let out = self.batch.text();
         let is_word = word.is_word();
         let unknown = self.session.put_changes(out, &item.header, query, &variables, is_word, style);
         self.complain_of_charset(unknown);
@@ -260,17 +262,17 @@ impl Dump<'_, '_> {
     fn variable(&mut self, item: Item<'_>) {
         let Ok(event) = item.decode() else { return };
         if self.put_header(item) {
-            self.head.text().extend_from_slice(match &event {
+            self.batch.text().extend_from_slice(match &event {
                 Event::Intvar(_) => b"\tIntvar\n".as_slice(),
                 Event::Rand(_) => b"\tRand\n",
                 _ => b"\tUser_var\n",
             });
         }
         match &event {
-            Event::Intvar(intvar) => event_text::intvar(self.head.text(), intvar),
-            Event::Rand(rand) => event_text::rand(self.head.text(), rand),
+            Event::Intvar(intvar) => event_text::intvar(self.batch.text(), intvar),
+            Event::Rand(rand) => event_text::rand(self.batch.text(), rand),
             Event::UserVar(variable) => {
-                let unknown = event_text::user_var(self.head.text(), variable, &self.session);
+                let unknown = event_text::user_var(self.batch.text(), variable, &self.session);
                 self.complain_of_charset(unknown);
             }
             _ => {}
@@ -319,7 +321,7 @@ impl Dump<'_, '_> {
 
     fn put_load_block(&mut self, item: Item<'_>, block: &LoadBlock<'_>) {
         if self.put_header(item) {
-            event_text::load_block(self.head.text(), item.header.event_type, block);
+            event_text::load_block(self.batch.text(), item.header.event_type, block);
         }
     }
 
@@ -333,9 +335,9 @@ impl Dump<'_, '_> {
             Some(mut file) => {
                 file.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
                 self.put_query_header(item, &load.query, TransactionWord::of(load.query.sql));
-                event_text::load_statement(self.head.text(), load, &file);
+                event_text::load_statement(self.batch.text(), load, &file);
                 if !self.settings.short_form {
-                    event_text::load_file_id(self.head.text(), load);
+                    event_text::load_file_id(self.batch.text(), load);
                 }
             }
             None => {
@@ -381,7 +383,7 @@ impl Dump<'_, '_> {
             }
         }
         self.statement.is_open = true;
-        self.flush_head();
+        self.batch.settle();
         Ok(())
     }
 
@@ -394,7 +396,7 @@ impl Dump<'_, '_> {
         if is_skipped {
             self.skipped_in_transaction = true;
             if is_end {
-                self.flush_head();
+                self.batch.settle();
                 self.end_statement()?;
             }
             return Ok(());
@@ -412,7 +414,7 @@ impl Dump<'_, '_> {
             }
         }
         self.statement.is_open = true;
-        self.flush_head();
+        self.batch.settle();
         if is_end {
             return self.end_statement();
         }
@@ -445,26 +447,27 @@ impl Dump<'_, '_> {
 
     /// Prints what a statement's events have left for its end.
     fn end_statement(&mut self) -> Result<(), Halt> {
-        let mut statement = take(&mut self.statement);
-        if !statement.body.is_empty() {
+        if !self.statement.body.is_empty() {
             self.batch.text().extend_from_slice(b"\nBINLOG '\n");
-            self.put_pile(&mut statement.body)?;
+            self.put_pile(|statement| &mut statement.body)?;
             self.batch.text().push(b'\'');
             end_statement(self.batch.text());
         }
-        self.put_pile(&mut statement.rows)?;
-        statement.end();
-        self.statement = statement;
+        self.put_pile(|statement| &mut statement.rows)?;
+        self.batch.settle();
+        self.statement.end();
+        self.tables.bound();
         Ok(())
     }
 
-    fn put_pile(&mut self, pile: &mut Pile) -> Result<(), Halt> {
-        let (full, last) = pile.take();
-        for batch in full {
+    fn put_pile(&mut self, pile: fn(&mut Statement) -> &mut Pile) -> Result<(), Halt> {
+        for batch in pile(&mut self.statement).take_full() {
+            self.batch.settle();
             self.hand_on()?;
             (self.hand_on)(batch)?;
         }
-        self.batch.append(last);
+        self.batch.append(pile(&mut self.statement).last());
+        self.batch.settle();
         self.hand_on_if_full()
     }
 }

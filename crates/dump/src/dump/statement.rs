@@ -78,10 +78,15 @@ impl Pile {
         self.full.is_empty() && self.last.is_empty()
     }
 
-    /// Empties it: the full batches, and what is to be appended behind them.
-    pub(super) fn take(&mut self) -> (Vec<Batch>, &mut Batch) {
+    /// Takes out the full batches.
+    pub(super) fn take_full(&mut self) -> Vec<Batch> {
         self.away = 0;
-        (take(&mut self.full), &mut self.last)
+        take(&mut self.full)
+    }
+
+    /// What comes behind the full batches.
+    pub(super) fn last(&mut self) -> &mut Batch {
+        &mut self.last
     }
 }
 
@@ -89,29 +94,60 @@ impl Pile {
 #[derive(Default)]
 pub(super) struct Tables {
     known: HashMap<u64, Known>,
+    /// The one that was learnt or found last: most often it is asked for next.
+    latest: Option<(u64, Known)>,
+    /// What all that is known takes, in bytes.
+    size: usize,
     /// Tables whose rows are left out, until the statement ends.
     pub(super) ignored: HashSet<u64>,
 }
 
+#[derive(Clone)]
 struct Known {
     /// The map, to tell a table that comes again from one that takes its number.
-    map: Vec<u8>,
+    map: Arc<[u8]>,
     text: Option<Arc<TableText>>,
 }
+
+/// Bytes of tables that are remembered. Every statement names its tables anew, so only what no server writes is lost
+/// with those from before.
+const TABLES_MAX: usize = 16 << 20;
+
+/// What a table takes for each byte of its map, about: a text for each column.
+const TEXT_FACTOR: usize = 64;
 
 impl Tables {
     /// Remembers a table; most maps say what the one before said. `bytes` are the map's.
     pub(super) fn learn(&mut self, map: &TableMap<'_>, bytes: &[u8], types: Types) {
-        if self.known.get(&map.table_id).is_some_and(|known| known.map == bytes) {
+        if self.known(map.table_id).is_some_and(|known| *known.map == *bytes) {
             return;
         }
         let table = Table::new(map).or_else(|_| Table::without_optional(map));
         let text = table.ok().map(|table| Arc::new(TableText::new(&table, types)));
-        self.known.insert(map.table_id, Known { map: bytes.to_vec(), text });
+        let known = Known { map: bytes.into(), text };
+        self.latest = Some((map.table_id, known.clone()));
+        self.known.insert(map.table_id, known);
+        self.size += bytes.len() * TEXT_FACTOR;
     }
 
     /// What this table id stands for, if anything.
-    pub(super) fn find(&self, table_id: u64) -> Option<&Arc<TableText>> {
-        self.known.get(&table_id).and_then(|known| known.text.as_ref())
+    pub(super) fn find(&mut self, table_id: u64) -> Option<&Arc<TableText>> {
+        self.known(table_id)?.text.as_ref()
+    }
+
+    /// Keeps what is remembered within bounds, where nothing of it is needed any more.
+    pub(super) fn bound(&mut self) {
+        if self.size > TABLES_MAX {
+            self.known.clear();
+            self.latest = None;
+            self.size = 0;
+        }
+    }
+
+    fn known(&mut self, table_id: u64) -> Option<&Known> {
+        if self.latest.as_ref().is_none_or(|(latest, _)| *latest != table_id) {
+            self.latest = self.known.get(&table_id).map(|known| (table_id, known.clone()));
+        }
+        self.latest.as_ref().map(|(_, known)| known)
     }
 }
