@@ -1,9 +1,49 @@
-//! Applies the transactions of MySQL binary logs to another server, in commit order, exactly once.
+//! Applies the transactions of binary logs to a target: in commit order, exactly once, resumable.
+//!
+//! ```text
+//! Source ─▶ Unit: one source transaction, whole ─▶ Work: what it asks of a target ─▶ Session ─▶ commit, with progress
+//! ```
+//!
+//! | to | use |
+//! |---|---|
+//! | have the transactions of files, in order | [`Source`] |
+//! | know what one asks of a target | [`Work`] |
+//! | apply to another kind of target | implement [`Target`] and [`Session`] |
+//! | apply to a MySQL server | [`MysqlTarget`] |
+//! | do it all | [`replay`] |
+//!
+//! Progress is saved on the target, in the same transaction as the changes that it covers: whatever stops a replay,
+//! the same command goes on where it stopped, and applies nothing twice. What cannot be saved so, statements that
+//! commit by themselves, is announced there first: an [`Intent`].
+//!
+//! What this crate never does: change a log, write to its target's binary log unless asked to, apply a part of a
+//! transaction, or pass over a transaction in silence.
 #![forbid(unsafe_code)]
 
+mod context;
 pub mod definition;
+mod error;
 pub mod keys;
+mod mysql;
 pub mod net;
+mod progress;
+mod report;
+mod run;
 #[cfg(test)]
 mod sample;
 pub mod schedule;
+mod source;
+mod target;
+mod unit;
+mod work;
+
+pub use crate::context::Context;
+pub use crate::error::{Error, Failure, FailureKind};
+pub use crate::mysql::MysqlTarget;
+pub use crate::progress::{Applied, Intent, Ledger, Place, Progress};
+pub use crate::report::Report;
+pub use crate::run::{Observer, Options, replay};
+pub use crate::source::{Log, Source};
+pub use crate::target::{Session, Settled, Target};
+pub use crate::unit::{Origin, Unit};
+pub use crate::work::{Load, RowEvents, Shape, Statement, Step, UserValue, Variable, Work, WorkError};

@@ -10,14 +10,27 @@ use serde::Deserialize;
 use super::Finding;
 
 /// What each crate may use of the others, as ARCHITECTURE.md has it. Crates not named here may use all.
-const MAY_USE: [(&str, &[&str]); 7] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("bintide-binlog", &[]),
     ("bintide-logs", &["bintide-binlog"]),
     ("bintide-dump", &["bintide-binlog", "bintide-logs"]),
     ("bintide-inspect", &["bintide-binlog", "bintide-logs"]),
     ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),
+    ("bintide-servers", &["bintide-binlog", "bintide-logs"]),
+    ("bintide-replay", &["bintide-binlog", "bintide-logs", "bintide-servers"]),
     ("bintide-testkit", &[]),
-    ("bintide", &["bintide-binlog", "bintide-logs", "bintide-dump", "bintide-inspect", "bintide-rewrite"]),
+    (
+        "bintide",
+        &[
+            "bintide-binlog",
+            "bintide-logs",
+            "bintide-dump",
+            "bintide-inspect",
+            "bintide-rewrite",
+            "bintide-servers",
+            "bintide-replay",
+        ],
+    ),
 ];
 
 /// What tests of any crate may use besides.

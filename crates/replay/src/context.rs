@@ -1,0 +1,218 @@
+//! The session variables that a statement or row changes depend on.
+
+use std::fmt::Write as _;
+
+use binlog::events::{Query, StatusVar};
+
+/// The session variables that a statement or row changes depend on, as the source logged them. What it did not log
+/// is `None`, or has the value that the server leaves out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Context {
+    /// Bits: 0x4000 `sql_auto_is_null`, 0x4000000 foreign key checks off, 0x8000000 unique checks off.
+    pub flags2: Option<u32>,
+    /// `sql_mode`'s bits.
+    pub sql_mode: Option<u64>,
+    /// `auto_increment_increment` and `auto_increment_offset`; `None` stands for 1 and 1.
+    pub auto_increment: Option<(u16, u16)>,
+    /// `character_set_client`, `collation_connection`, `collation_server`: collation numbers.
+    pub charset: Option<[u16; 3]>,
+    /// `time_zone`, where it matters.
+    pub time_zone: Option<Vec<u8>>,
+    /// `lc_time_names`, by number.
+    pub lc_time_names: u16,
+    /// `collation_database`; 0 for the default.
+    pub database_collation: u16,
+    /// `explicit_defaults_for_timestamp`.
+    pub explicit_timestamp: Option<u8>,
+    /// `default_collation_for_utf8mb4`; 0 if not logged.
+    pub utf8mb4_collation: u16,
+    /// `sql_require_primary_key`.
+    pub require_primary_key: Option<u8>,
+    /// `default_table_encryption`.
+    pub table_encryption: Option<u8>,
+    /// `enable_cascade_triggers`.
+    pub cascade_triggers: u8,
+}
+
+/// The bits of a query's options, each with its variable and whether the bit means off. `autocommit` is ours: a
+/// replay says itself when to commit.
+const OPTIONS: [(u32, &str, bool); 3] = [
+    (0x0400_0000, "foreign_key_checks", true),
+    (0x0000_4000, "sql_auto_is_null", false),
+    (0x0800_0000, "unique_checks", true),
+];
+
+/// SQL modes that MySQL 8.0.5 removed.
+const MODES_REMOVED: u64 = 0x1003_ff00;
+
+/// What the server writes for a value that it does not tell.
+const UNTOLD: u8 = u8::MAX;
+
+impl Context {
+    /// What a query depends on. Behind a variable that is unknown, the others are lost, as they are to a server.
+    pub fn of(query: &Query<'_>) -> Self {
+        let mut context = Self::default();
+        for variable in query.status.iter().map_while(Result::ok) {
+            context.take(variable);
+        }
+        context
+    }
+
+    fn take(&mut self, variable: StatusVar<'_>) {
+        match variable {
+            StatusVar::Flags2(flags) => self.flags2 = Some(flags),
+            StatusVar::SqlMode(mode) => self.sql_mode = Some(mode),
+            StatusVar::AutoIncrement { increment, offset } => self.auto_increment = Some((increment, offset)),
+            StatusVar::Charset { client, connection, server } => {
+                self.charset = Some([client, connection, server]);
+            }
+            StatusVar::TimeZone(name) if !name.is_empty() => self.time_zone = Some(name.to_vec()),
+            StatusVar::LcTimeNames(number) => self.lc_time_names = number,
+            StatusVar::CharsetDatabase(number) => self.database_collation = number,
+            StatusVar::ExplicitDefaultsForTimestamp(value) => self.explicit_timestamp = Some(value),
+            StatusVar::DefaultCollationForUtf8mb4(number) => self.utf8mb4_collation = number,
+            StatusVar::SqlRequirePrimaryKey(value) if value != UNTOLD => {
+                self.require_primary_key = Some(value)
+            }
+            StatusVar::DefaultTableEncryption(value) if value != UNTOLD => {
+                self.table_encryption = Some(value)
+            }
+            StatusVar::EnableCascadeTriggers(value) => self.cascade_triggers = value,
+            _ => {}
+        }
+    }
+
+    /// Appends the assignments that bring a session there, each with a comma behind it, for one `SET`. `from` is what
+    /// the session had, if that is known.
+    pub fn put_changes(&self, from: Option<&Self>, out: &mut String) {
+        self.put_options(from, out);
+        if self.sql_mode != from.and_then(|from| from.sql_mode)
+            && let Some(mode) = self.sql_mode
+        {
+            put(out, "sql_mode", mode & !MODES_REMOVED);
+        }
+        if from.is_none_or(|from| from.auto_increment != self.auto_increment) {
+            let (increment, offset) = self.auto_increment.unwrap_or((1, 1));
+            put(out, "auto_increment_increment", increment);
+            put(out, "auto_increment_offset", offset);
+        }
+        if self.charset != from.and_then(|from| from.charset)
+            && let Some([client, connection, server]) = self.charset
+        {
+            put(out, "character_set_client", client);
+            put(out, "collation_connection", connection);
+            put(out, "collation_server", server);
+        }
+        self.put_locale(from, out);
+        self.put_others(from, out);
+    }
+
+    fn put_options(&self, from: Option<&Self>, out: &mut String) {
+        let Some(flags) = self.flags2 else { return };
+        let changed = from.and_then(|from| from.flags2).map_or(u32::MAX, |last| last ^ flags);
+        for (bit, name, means_off) in OPTIONS {
+            if changed & bit != 0 {
+                put(out, name, u8::from((flags & bit != 0) != means_off));
+            }
+        }
+    }
+
+    fn put_locale(&self, from: Option<&Self>, out: &mut String) {
+        if self.time_zone.as_ref() != from.and_then(|from| from.time_zone.as_ref())
+            && let Some(zone) = &self.time_zone
+        {
+            put(out, "time_zone", format_args!("'{}'", String::from_utf8_lossy(zone)));
+        }
+        if from.is_none_or(|from| from.lc_time_names != self.lc_time_names) {
+            put(out, "lc_time_names", self.lc_time_names);
+        }
+        if from.is_none_or(|from| from.database_collation != self.database_collation) {
+            match self.database_collation {
+                0 => put(out, "collation_database", "DEFAULT"),
+                number => put(out, "collation_database", number),
+            }
+        }
+    }
+
+    fn put_others(&self, from: Option<&Self>, out: &mut String) {
+        if self.utf8mb4_collation != 0
+            && from.is_none_or(|from| from.utf8mb4_collation != self.utf8mb4_collation)
+        {
+            put(out, "default_collation_for_utf8mb4", self.utf8mb4_collation);
+        }
+        let mut put_some = |name, get: fn(&Self) -> Option<u8>| match (get(self), from.and_then(get)) {
+            (Some(value), last) if last != Some(value) => put(out, name, value),
+            _ => {}
+        };
+        put_some("explicit_defaults_for_timestamp", |context| context.explicit_timestamp);
+        put_some("sql_require_primary_key", |context| context.require_primary_key);
+        put_some("default_table_encryption", |context| context.table_encryption);
+        // Only servers since 9.7 know it, and only they log it.
+        if self.cascade_triggers != from.map_or(0, |from| from.cascade_triggers) {
+            put(out, "enable_cascade_triggers", self.cascade_triggers);
+        }
+    }
+
+    /// What a session has that had `from` and was brought to `self`: what `self` does not say is as before.
+    #[must_use]
+    pub fn over(&self, from: Option<&Self>) -> Self {
+        let mut now = self.clone();
+        let Some(from) = from else { return now };
+        now.flags2 = now.flags2.or(from.flags2);
+        now.sql_mode = now.sql_mode.or(from.sql_mode);
+        now.charset = now.charset.or(from.charset);
+        now.time_zone = now.time_zone.or_else(|| from.time_zone.clone());
+        now.explicit_timestamp = now.explicit_timestamp.or(from.explicit_timestamp);
+        now.require_primary_key = now.require_primary_key.or(from.require_primary_key);
+        now.table_encryption = now.table_encryption.or(from.table_encryption);
+        if now.utf8mb4_collation == 0 {
+            now.utf8mb4_collation = from.utf8mb4_collation;
+        }
+        now
+    }
+}
+
+fn put(out: &mut String, name: &str, value: impl std::fmt::Display) {
+    // Writing to a string cannot fail.
+    let _ = write!(out, "@@session.{name}={value},");
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::events::{Query, StatusVars};
+
+    use super::Context;
+
+    fn context(status: &[u8]) -> Context {
+        let status = StatusVars { bytes: status };
+        Context::of(&Query { thread_id: 1, exec_time: 0, error_code: 0, status, database: b"", sql: b"" })
+    }
+
+    fn changes(from: Option<&Context>, to: &Context) -> String {
+        let mut out = String::new();
+        to.put_changes(from, &mut out);
+        out
+    }
+
+    #[test]
+    fn only_what_changes_is_set() {
+        let plain = context(&[0, 0, 0, 0, 0, 1, 0, 0, 0x20, 0x50, 0, 0, 0, 0, 4, 255, 0, 255, 0, 255, 0]);
+        let first = changes(None, &plain);
+        assert!(first.starts_with("@@session.foreign_key_checks=1,@@session.sql_auto_is_null=0,"), "{first}");
+        assert!(first.contains("@@session.sql_mode=1344274432,"), "{first}");
+        assert!(first.contains("@@session.character_set_client=255,"), "{first}");
+        assert!(
+            first.ends_with("@@session.lc_time_names=0,@@session.collation_database=DEFAULT,"),
+            "{first}"
+        );
+        assert_eq!(changes(Some(&plain), &plain), "");
+        let other = context(&[0, 0, 0, 0, 4, 3, 2, 0, 1, 0, 5, 3, b'U', b'T', b'C']);
+        let set = "@@session.foreign_key_checks=0,@@session.auto_increment_increment=2,\
+                   @@session.auto_increment_offset=1,@@session.time_zone='UTC',";
+        assert_eq!(changes(Some(&plain), &other), set);
+        // What a context does not say stays as it is in the session.
+        let now = other.over(Some(&plain));
+        assert_eq!((now.sql_mode, now.charset), (plain.sql_mode, plain.charset));
+        assert_eq!(changes(Some(&now), &plain.over(Some(&now))), changes(Some(&other), &plain));
+    }
+}

@@ -1,0 +1,114 @@
+//! Why a replay stopped.
+
+use crate::work::WorkError;
+
+/// Why a replay stopped. Whatever it was, the target is as after some whole transactions of the source, and its
+/// progress says which.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The logs cannot be read.
+    #[error(transparent)]
+    Read(#[from] logs::Error),
+    /// An event in them is not as it must be, or stands where it cannot.
+    #[error("{log} at {position}: {reason}")]
+    Corrupt {
+        /// The log.
+        log: String,
+        /// Where the event starts.
+        position: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A log ends within a transaction.
+    #[error("{log} ends within the transaction that starts at {start}")]
+    Cut {
+        /// The log.
+        log: String,
+        /// Where the transaction starts.
+        start: u64,
+    },
+    /// A transaction holds what cannot be applied.
+    #[error("{unit}: {error}")]
+    Work {
+        /// The transaction.
+        unit: String,
+        /// What it holds.
+        #[source]
+        error: WorkError,
+    },
+    /// A transaction was refused by the target.
+    #[error("{unit}: {failure}")]
+    Apply {
+        /// The transaction.
+        unit: String,
+        /// What the target said.
+        #[source]
+        failure: Failure,
+    },
+    /// The target refused something that belongs to no transaction.
+    #[error("could not {verb}: {failure}")]
+    Target {
+        /// What was tried.
+        verb: &'static str,
+        /// What the target said.
+        #[source]
+        failure: Failure,
+    },
+    /// Something on the target is not as a replay needs it.
+    #[error("{0}")]
+    Refused(String),
+    /// Whoever asked for it wanted no more.
+    #[error("interrupted; the same command goes on from here")]
+    Interrupted,
+}
+
+/// What a target says when it cannot do something.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// What happened, in the target's words.
+    pub message: String,
+    /// What may be done about it.
+    pub kind: FailureKind,
+}
+
+/// What may be done about a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// The transaction may be tried again: a lock was waited for too long, or a deadlock was broken.
+    Locked,
+    /// Nobody knows what became of the last request: the session is lost.
+    Lost,
+    /// It will fail again.
+    Refused,
+}
+
+impl Failure {
+    /// A failure that will come again.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self { message: message.into(), kind: FailureKind::Refused }
+    }
+
+    /// Says what was tried.
+    pub(crate) fn at(self, verb: &'static str) -> Error {
+        Error::Target { verb, failure: self }
+    }
+}
+
+/// A lock was waited for too long.
+const LOCK_WAIT_TIMEOUT: u16 = 1205;
+/// A deadlock was broken.
+const DEADLOCK: u16 = 1213;
+
+impl From<servers::Error> for Failure {
+    fn from(error: servers::Error) -> Self {
+        let kind = match &error {
+            servers::Error::Lost(_) => FailureKind::Lost,
+            _ if matches!(error.code(), Some(LOCK_WAIT_TIMEOUT | DEADLOCK)) => FailureKind::Locked,
+            _ => FailureKind::Refused,
+        };
+        Self { message: error.to_string(), kind }
+    }
+}

@@ -1,0 +1,205 @@
+//! Row changes as `BINLOG '…'` statements: events in base64, of which the server makes row changes again.
+
+use std::ops::Range;
+
+use binlog::events::{FormatDescription, Rows, RowsFlags};
+use binlog::{Checksum, DecodeError, EncodeError, Event, Format, NextPosition, Origin, RawEvent, Tables};
+
+use crate::work::RowEvents;
+
+/// What stands around the base64.
+const AROUND: usize = "BINLOG '';".len();
+
+/// How many bytes of events go into a statement of so many bytes.
+pub(super) const fn events_size_max(statement_size: usize) -> usize {
+    statement_size.saturating_sub(AROUND) / 4 * 3
+}
+
+/// Appends one statement with these events.
+pub(super) fn put_binlog(out: &mut String, events: &[u8]) {
+    out.push_str("BINLOG '");
+    base64_simd::STANDARD.encode_append(events, out);
+    out.push_str("';");
+}
+
+/// The format description that tells the server how to read events that were written in this format.
+pub(super) fn format_description(format: &Format) -> Result<Vec<u8>, EncodeError> {
+    let mut version = [0; 50];
+    // The last byte stays zero.
+    let size = format.server_version.len().min(version.len() - 1);
+    version[..size].copy_from_slice(&format.server_version[..size]);
+    let description = FormatDescription {
+        binlog_version: 4,
+        server_version: &version,
+        created: 0,
+        header_size: 19,
+        post_header_sizes: &format.post_header_sizes,
+        checksum_algorithm: Some(0),
+    };
+    let mut out = Vec::new();
+    let origin = Origin { timestamp: 0, server_id: 1, flags: binlog::Flags(0) };
+    Event::FormatDescription(description).write(origin, NextPosition::Is(0), format, &mut out)?;
+    Ok(out)
+}
+
+/// Why events cannot be made fit.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SplitError {
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    #[error("a row of {size} bytes is larger than the target's max_allowed_packet lets through: {max} bytes")]
+    RowTooLarge { size: usize, max: usize },
+}
+
+/// Cuts events into runs of at most `size_max` bytes; each run can stand alone in a statement. A run ends where a
+/// source statement ends, or, if one is too large for that, within it: then its tables are named again, and the run
+/// ends a statement of its own.
+pub(super) fn split(rows: &RowEvents, size_max: usize, put: &mut dyn FnMut(&[u8])) -> Result<(), SplitError> {
+    if rows.bytes.len() <= size_max {
+        put(&rows.bytes);
+        return Ok(());
+    }
+    let mut splitter =
+        Splitter { format: &rows.format, size_max, run: Vec::new(), maps: Vec::new(), start: 0 };
+    for raw in rows.events() {
+        splitter.take(&raw, put)?;
+    }
+    if !splitter.run.is_empty() {
+        put(&splitter.run);
+    }
+    Ok(())
+}
+
+struct Splitter<'f> {
+    format: &'f Format,
+    size_max: usize,
+    run: Vec<u8>,
+    /// The open statement's table maps.
+    maps: Vec<u8>,
+    /// Where the open statement starts in the run.
+    start: usize,
+}
+
+impl Splitter<'_> {
+    fn take(&mut self, raw: &RawEvent<'_>, put: &mut dyn FnMut(&[u8])) -> Result<(), SplitError> {
+        let event = raw.decode(self.format)?;
+        let Some(rows) = event.rows() else {
+            self.maps.extend_from_slice(raw.bytes());
+            self.append(raw.bytes());
+            return Ok(());
+        };
+        if self.run.len() + raw.bytes().len() > self.size_max && self.start > 0 {
+            // The statements in front of the open one go by themselves.
+            put(&self.run[..self.start]);
+            self.run.drain(..self.start);
+            self.start = 0;
+        }
+        if self.run.len() + raw.bytes().len() > self.size_max {
+            self.take_large(raw, rows, put)?;
+        } else {
+            self.append(raw.bytes());
+        }
+        if rows.flags.contains(RowsFlags::STATEMENT_END) {
+            self.maps.clear();
+            self.start = self.run.len();
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        self.run.extend_from_slice(bytes);
+    }
+
+    /// An event that does not fit: its rows are spread over runs, each with the tables in front.
+    fn take_large(
+        &mut self,
+        raw: &RawEvent<'_>,
+        rows: &Rows<'_>,
+        put: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), SplitError> {
+        let head = raw.bytes().len() - rows.rows.len();
+        let mut start = 0;
+        for end in self.row_ends(rows)? {
+            let room = self.size_max.saturating_sub(self.run.len() + head);
+            if end.end - start > room && start < end.start {
+                self.put_part(raw, rows, start..end.start)?;
+                self.close(put);
+                start = end.start;
+            } else if end.end - start > room && self.run.len() > self.maps.len() {
+                self.close(put);
+            }
+            let size = self.maps.len() + head + (end.end - start);
+            if size > self.size_max {
+                return Err(SplitError::RowTooLarge { size, max: self.size_max });
+            }
+        }
+        self.put_part(raw, rows, start..rows.rows.len())
+    }
+
+    fn row_ends(&self, rows: &Rows<'_>) -> Result<Vec<Range<usize>>, SplitError> {
+        let mut tables = Tables::new();
+        let known = RowEvents { format: self.format.clone().into(), bytes: self.maps.clone() };
+        for map in known.events() {
+            if let Event::TableMap(map) = map.decode(self.format)? {
+                tables.map(&map)?;
+            }
+        }
+        let decoder = tables.decoder(rows)?;
+        let mut iter = decoder.rows(rows);
+        let (mut ends, mut start) = (Vec::new(), 0);
+        while let Some(row) = iter.next() {
+            row?;
+            let end = rows.rows.len() - iter.rest().len();
+            ends.push(start..end);
+            start = end;
+        }
+        Ok(ends)
+    }
+
+    /// Appends an event with some of the rows. Behind it, more of them come.
+    fn put_part(
+        &mut self,
+        raw: &RawEvent<'_>,
+        rows: &Rows<'_>,
+        part: Range<usize>,
+    ) -> Result<(), SplitError> {
+        let start = self.run.len();
+        let head = raw.bytes().len() - rows.rows.len();
+        let size = head + part.len();
+        self.run.extend_from_slice(&raw.bytes()[..head]);
+        self.run.extend_from_slice(&rows.rows[part]);
+        let size = u32::try_from(size).map_err(|_| SplitError::RowTooLarge { size, max: self.size_max })?;
+        self.run[start + 9..start + 13].copy_from_slice(&size.to_le_bytes());
+        Ok(())
+    }
+
+    /// Ends the run within the open statement.
+    fn close(&mut self, put: &mut dyn FnMut(&[u8])) {
+        end_statement(&mut self.run, self.format);
+        put(&self.run);
+        self.run.clear();
+        self.run.extend_from_slice(&self.maps);
+        self.start = 0;
+    }
+}
+
+/// Lets the last event of a run end its statement.
+fn end_statement(run: &mut [u8], format: &Format) {
+    let mut last = 0;
+    let mut at = 0;
+    while let Some(size) = run.get(at + 9..at + 13).and_then(|size| size.try_into().ok()) {
+        last = at;
+        at += u32::from_le_bytes(size) as usize;
+    }
+    let Ok(raw) = RawEvent::new(&run[last..], Checksum::Absent) else { return };
+    // Behind the table's number: of six bytes, or of four in old logs.
+    let number_size = match format.post_header_size(raw.event_type()) {
+        Some(6) => 4,
+        _ => 6,
+    };
+    if let Some(flags) = run.get_mut(last + binlog::HEADER_SIZE + number_size) {
+        *flags |= RowsFlags::STATEMENT_END.0 as u8;
+    }
+}

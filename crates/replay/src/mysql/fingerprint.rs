@@ -1,0 +1,87 @@
+//! What the definitions on a server are, in short: to tell whether a statement that changes them was run.
+
+use servers::Connection;
+use sha2::{Digest as _, Sha256};
+
+use crate::error::Failure;
+use crate::mysql::sql::put_hex;
+
+/// In place of a fingerprint, where the server counts the statement's GTID as executed with the statement itself.
+pub(super) const BY_GTID: &str = "gtid";
+
+/// What is looked at of a database: each question ends in a condition on its name.
+const OF_DATABASES: [&str; 11] = [
+    "SELECT * FROM information_schema.schemata WHERE schema_name",
+    "SELECT table_schema, table_name, table_type, engine, row_format, create_options, table_collation, table_comment,
+       create_time FROM information_schema.tables WHERE table_schema",
+    "SELECT * FROM information_schema.columns WHERE table_schema",
+    "SELECT table_schema, table_name, index_name, seq_in_index, column_name, sub_part, non_unique, index_type, comment,
+       index_comment FROM information_schema.statistics WHERE table_schema",
+    "SELECT table_schema, table_name, partition_name, subpartition_name, partition_ordinal_position, partition_method,
+       subpartition_method, partition_expression, partition_description FROM information_schema.partitions
+       WHERE table_schema",
+    "SELECT * FROM information_schema.key_column_usage WHERE table_schema",
+    "SELECT * FROM information_schema.referential_constraints WHERE constraint_schema",
+    "SELECT * FROM information_schema.views WHERE table_schema",
+    "SELECT * FROM information_schema.triggers WHERE trigger_schema",
+    "SELECT * FROM information_schema.routines WHERE routine_schema",
+    "SELECT * FROM information_schema.events WHERE event_schema",
+];
+
+/// What is looked at besides, whichever database it is: numbers that change with each rebuild, and accounts. A server
+/// that lacks one of them, or does not show it, is looked at without it.
+const OF_ALL: [&str; 8] = [
+    "SELECT name, table_id, space FROM information_schema.innodb_tables ORDER BY name",
+    "SELECT * FROM information_schema.user_privileges ORDER BY 1, 2, 3, 4",
+    "SELECT * FROM information_schema.schema_privileges ORDER BY 1, 2, 3, 4, 5",
+    "SELECT * FROM information_schema.table_privileges ORDER BY 1, 2, 3, 4, 5",
+    "SELECT * FROM information_schema.column_privileges ORDER BY 1, 2, 3, 4, 5, 6",
+    "SELECT host, user, authentication_string, password_expired, account_locked, user_attributes FROM mysql.user",
+    "SELECT * FROM mysql.role_edges",
+    "SELECT * FROM mysql.procs_priv",
+];
+
+/// The fingerprint of these databases, or of all.
+pub(super) fn take(connection: &mut Connection, databases: &[Vec<u8>]) -> Result<String, Failure> {
+    let condition = condition(databases);
+    let mut hash = Sha256::new();
+    for question in OF_DATABASES {
+        let question = format!("{question} {condition}");
+        add(&mut hash, connection.rows(&question)?);
+    }
+    for question in OF_ALL {
+        match connection.rows(question) {
+            Ok(rows) => add(&mut hash, rows),
+            Err(servers::Error::Refused { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mut out = String::new();
+    put_hex(&mut out, &hash.finalize());
+    Ok(out)
+}
+
+fn condition(databases: &[Vec<u8>]) -> String {
+    if databases.is_empty() {
+        return "NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema', 'bintide')".to_owned();
+    }
+    let mut out = String::from("IN (");
+    for (index, name) in databases.iter().enumerate() {
+        out.push_str(if index == 0 { "_utf8mb3 X'" } else { ", _utf8mb3 X'" });
+        put_hex(&mut out, name);
+        out.push('\'');
+    }
+    out.push(')');
+    out
+}
+
+/// The order in which a server gives rows is its own affair.
+fn add(hash: &mut Sha256, mut rows: Vec<servers::Row>) {
+    rows.sort();
+    hash.update((rows.len() as u64).to_le_bytes());
+    for value in rows.iter().flatten() {
+        let bytes = value.as_deref().unwrap_or(b"\0NULL");
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    }
+}

@@ -1,0 +1,307 @@
+//! One session on a MySQL server.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use binlog::Format;
+use servers::Connection;
+
+use crate::context::Context;
+use crate::error::{Failure, FailureKind};
+use crate::mysql::binlog_text::{events_size_max, format_description, put_binlog, split};
+use crate::mysql::fingerprint::{self, BY_GTID};
+use crate::mysql::sql::{self, put_name, put_progress, put_variable};
+use crate::progress::{Intent, Progress};
+use crate::target::Session;
+use crate::work::{Load, RowEvents, Statement};
+
+/// Statements are sent when so many bytes of them have gathered.
+const SEND_SIZE: usize = 1 << 20;
+
+pub(super) struct MysqlSession {
+    connection: Connection,
+    packet_max: usize,
+    /// May statements that commit by themselves be run under their own GTIDs?
+    names_gtids: bool,
+    /// What the session has by now; `None` if nobody knows.
+    context: Option<Context>,
+    format: Option<Arc<Format>>,
+    /// Not sent yet.
+    sql: String,
+    /// Row events that are not in `sql` yet.
+    rows: Vec<u8>,
+    state: State,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing is open.
+    Idle,
+    /// A transaction is to be begun with the next change.
+    ToBegin,
+    /// A transaction is open.
+    Begun,
+    /// A statement that commits by itself was announced; its GTID, if it is to be run under it.
+    Alone(Option<String>),
+}
+
+/// How much of a packet is left to what stands around the events.
+const PACKET_MARGIN: usize = 64 << 10;
+
+impl MysqlSession {
+    pub(super) fn new(connection: Connection, packet_max: usize, names_gtids: bool) -> Self {
+        let (sql, rows) = (String::new(), Vec::new());
+        Self {
+            connection,
+            packet_max,
+            names_gtids,
+            context: None,
+            format: None,
+            sql,
+            rows,
+            state: State::Idle,
+        }
+    }
+
+    /// Sends what has gathered.
+    fn send(&mut self) -> Result<(), Failure> {
+        self.gather();
+        if self.sql.is_empty() {
+            return Ok(());
+        }
+        let result = self.connection.run(&self.sql);
+        self.sql.clear();
+        Ok(result?)
+    }
+
+    /// Makes a statement of the row events.
+    fn gather(&mut self) {
+        if !self.rows.is_empty() {
+            put_binlog(&mut self.sql, &self.rows);
+            self.rows.clear();
+        }
+    }
+
+    fn begin_if_due(&mut self) {
+        if self.state == State::ToBegin {
+            self.sql.push_str("BEGIN;");
+            self.state = State::Begun;
+        }
+    }
+
+    /// Brings the session to this context.
+    fn adopt(&mut self, context: &Context) {
+        if self.context.as_ref() == Some(context) {
+            return;
+        }
+        let mut changes = String::new();
+        context.put_changes(self.context.as_ref(), &mut changes);
+        if !changes.is_empty() {
+            self.gather();
+            changes.pop();
+            let _ = write!(self.sql, "SET {changes};");
+        }
+        self.context = Some(context.over(self.context.as_ref()));
+    }
+
+    /// Tells the server the format of the events to come.
+    fn adopt_format(&mut self, format: &Arc<Format>) -> Result<(), Failure> {
+        if self.format.as_ref().is_some_and(|known| Arc::ptr_eq(known, format) || known == format) {
+            self.format = Some(Arc::clone(format));
+            return Ok(());
+        }
+        if self.state == State::Begun {
+            return Err(Failure::refused("row changes of two formats in one transaction"));
+        }
+        let description = format_description(format).map_err(|error| Failure::refused(error.to_string()))?;
+        put_binlog(&mut self.sql, &description);
+        // A format description makes the server expect anonymous transactions.
+        self.sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC';");
+        self.format = Some(Arc::clone(format));
+        Ok(())
+    }
+
+    fn run(&mut self, statement: &Statement) -> Result<(), Failure> {
+        let result = match &statement.load {
+            None => self.connection.run_bytes(&statement.sql),
+            Some(load) => self.connection.load(&load_sql(&statement.sql, load)?, load.file.clone()),
+        };
+        match (result, statement.error_code) {
+            (Ok(()), 0) => Ok(()),
+            (Err(error), code) if code != 0 && error.code() == Some(code) => Ok(()),
+            (Err(error), _) => Err(error.into()),
+            (Ok(()), code) if is_chance(code) => Ok(()),
+            (Ok(()), code) => Err(Failure::refused(format!(
+                "the statement ended with error {code} on the source, and with none here"
+            ))),
+        }
+    }
+}
+
+/// Errors that a statement ends with, or not, by chance: it was killed, waited for a lock or for others.
+fn is_chance(code: u16) -> bool {
+    const INTERRUPTED: u16 = 1317;
+    const SERVER_SHUTDOWN: u16 = 1053;
+    const LOCK_WAIT_TIMEOUT: u16 = 1205;
+    const DEADLOCK: u16 = 1213;
+    const TIMEOUT: u16 = 3024;
+    const NEW_ABORTING: u16 = 1152;
+    [INTERRUPTED, SERVER_SHUTDOWN, LOCK_WAIT_TIMEOUT, DEADLOCK, TIMEOUT, NEW_ABORTING].contains(&code)
+}
+
+impl Session for MysqlSession {
+    fn begin(&mut self) -> Result<(), Failure> {
+        self.state = State::ToBegin;
+        Ok(())
+    }
+
+    fn announce(&mut self, intent: Intent) -> Result<(), Failure> {
+        self.send()?;
+        // Only GTIDs have a colon in front of a number and none in a log's name, which has its dot there.
+        let gtid = intent.unit.parse::<binlog::gtid::Gtid>().is_ok().then(|| intent.unit.clone());
+        let gtid = gtid.filter(|_| self.names_gtids);
+        let before = match &gtid {
+            Some(_) => BY_GTID.to_owned(),
+            None => fingerprint::take(&mut self.connection, &intent.databases)?,
+        };
+        self.connection.run(&sql::intent(&Intent { before, ..intent }))?;
+        self.state = State::Alone(gtid);
+        Ok(())
+    }
+
+    fn rows(&mut self, context: &Context, rows: &RowEvents) -> Result<(), Failure> {
+        self.adopt_format(&rows.format)?;
+        self.begin_if_due();
+        self.adopt(context);
+        let size_max = events_size_max(self.packet_max.saturating_sub(PACKET_MARGIN)).min(SEND_SIZE * 16);
+        let mut failed = None;
+        if self.rows.len() + rows.bytes.len() <= size_max {
+            self.rows.extend_from_slice(&rows.bytes);
+        } else {
+            self.gather();
+            let result = split(rows, size_max, &mut |run| {
+                if failed.is_none() {
+                    self.rows.extend_from_slice(run);
+                    failed = self.send().err();
+                }
+            });
+            result.map_err(|error| Failure::refused(error.to_string()))?;
+        }
+        if let Some(failure) = failed {
+            return Err(failure);
+        }
+        match self.sql.len() + self.rows.len() {
+            size if size > SEND_SIZE => self.send(),
+            _ => Ok(()),
+        }
+    }
+
+    fn statement(&mut self, statement: &Statement) -> Result<(), Failure> {
+        self.begin_if_due();
+        self.gather();
+        let mut set = Vec::new();
+        put_database(&mut set, &statement.database, &mut self.context);
+        // User variables come first: what their values are does not depend on the rest.
+        if !statement.variables.is_empty() {
+            set.extend_from_slice(b"SET ");
+            for variable in &statement.variables {
+                put_variable(&mut set, variable)?;
+            }
+            set.pop();
+            set.push(b';');
+        }
+        match String::from_utf8(set) {
+            Ok(set) => self.sql.push_str(&set),
+            Err(set) => {
+                self.send()?;
+                self.connection.run_bytes(set.as_bytes())?;
+            }
+        }
+        self.adopt(&statement.context);
+        let (seconds, micros) = statement.timestamp;
+        let _ = write!(self.sql, "SET @@session.timestamp={seconds}.{:06}", micros.unwrap_or(0));
+        if let Some(thread_id) = statement.thread_id {
+            let _ = write!(self.sql, ",@@session.pseudo_thread_id={thread_id}");
+        }
+        self.sql.push(';');
+        if let State::Alone(Some(gtid)) = &self.state {
+            let _ = write!(self.sql, "SET @@SESSION.GTID_NEXT='{gtid}';");
+        }
+        self.send()?;
+        self.run(statement)
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.send()
+    }
+
+    fn commit(&mut self, progress: &Progress, placed: &mut dyn FnMut()) -> Result<(), Failure> {
+        self.send()?;
+        let mut sql = String::new();
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Alone(gtid) => {
+                sql.push_str("COMMIT;");
+                if gtid.is_some() {
+                    sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC';");
+                }
+                put_progress(&mut sql, progress);
+                self.connection.run(&sql)?;
+                placed();
+            }
+            State::Begun => {
+                put_progress(&mut sql, progress);
+                sql.push_str("COMMIT");
+                self.connection.run_and(&sql, placed)?;
+            }
+            State::Idle | State::ToBegin => {
+                put_progress(&mut sql, progress);
+                self.connection.run(&sql)?;
+                placed();
+            }
+        }
+        Ok(())
+    }
+
+    fn rollback(&mut self) -> Result<(), Failure> {
+        self.rows.clear();
+        // What was to be set may not have been.
+        if !self.sql.is_empty() {
+            self.sql.clear();
+        }
+        (self.context, self.format, self.state) = (None, None, State::Idle);
+        Ok(self.connection.run("ROLLBACK")?)
+    }
+}
+
+/// Appends what makes this the default database. A name that is not ASCII is read in a character set that is sure to
+/// have it.
+fn put_database(out: &mut Vec<u8>, database: &[u8], context: &mut Option<Context>) {
+    if database.is_empty() {
+        return;
+    }
+    if !database.is_ascii() {
+        out.extend_from_slice(b"SET NAMES utf8mb4;");
+        if let Some(context) = context {
+            context.charset = None;
+        }
+    }
+    out.extend_from_slice(b"USE ");
+    put_name(out, database);
+    out.push(b';');
+}
+
+/// The statement with a file of ours in place of the source's.
+fn load_sql(sql: &[u8], load: &Load) -> Result<Vec<u8>, Failure> {
+    let odd =
+        || Failure { message: "its file's name is not where it says".into(), kind: FailureKind::Refused };
+    let (start, end) = load.name;
+    let (before, after) = (sql.get(..start).ok_or_else(odd)?, sql.get(end..).ok_or_else(odd)?);
+    let mut out = before.to_vec();
+    out.extend_from_slice(b" LOCAL INFILE 'bintide'");
+    if load.duplicates == binlog::events::DuplicateHandling::Replace {
+        out.extend_from_slice(b" REPLACE");
+    }
+    out.extend_from_slice(b" INTO");
+    out.extend_from_slice(after);
+    Ok(out)
+}

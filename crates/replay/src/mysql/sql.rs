@@ -1,0 +1,194 @@
+//! The SQL of the progress table, and how values are written into SQL.
+
+use std::fmt::Write as _;
+
+use binlog::{Collation, Decimal, Flavour};
+
+use crate::error::Failure;
+use crate::progress::{Intent, Progress};
+use crate::work::{UserValue, Variable};
+
+/// Where progress is kept: one row.
+pub(super) const PROGRESS_TABLE: &str = "`bintide`.`progress`";
+
+/// What makes the progress table, where there is none.
+pub(super) const PREPARE: [&str; 3] = [
+    "CREATE DATABASE IF NOT EXISTS `bintide` CHARACTER SET utf8mb4",
+    "CREATE TABLE IF NOT EXISTS `bintide`.`progress` (
+       stream INT NOT NULL PRIMARY KEY COMMENT 'always 1',
+       gtids LONGTEXT CHARACTER SET ascii NOT NULL COMMENT 'applied, besides gtid_executed',
+       log VARBINARY(4096) COMMENT 'without GTIDs: applied up to this log',
+       position BIGINT UNSIGNED COMMENT 'and this place in it',
+       beyond LONGTEXT CHARACTER SET ascii NOT NULL COMMENT 'and these behind it',
+       intent LONGTEXT CHARACTER SET ascii COMMENT 'a statement that commits by itself, announced and not reported done',
+       sessions INT NOT NULL COMMENT 'how many sessions are in use'
+     ) ENGINE = InnoDB COMMENT 'how far bintide replay has come; drop it to forget that'",
+    "INSERT IGNORE INTO `bintide`.`progress` VALUES (1, '', NULL, NULL, '', NULL, 0)",
+];
+
+/// Appends the statement that saves progress.
+pub(super) fn put_progress(out: &mut String, progress: &Progress) {
+    let _ = write!(out, "UPDATE {PROGRESS_TABLE} SET gtids='{}'", progress.gtids);
+    if let Some(place) = &progress.place {
+        out.push_str(",log=X'");
+        put_hex(out, place.log.as_bytes());
+        let _ = write!(out, "',position={}", place.position);
+    }
+    out.push_str(",beyond='");
+    for place in &progress.beyond {
+        put_hex(out, place.log.as_bytes());
+        let _ = writeln!(out, " {}", place.position);
+    }
+    out.push_str("',intent=NULL WHERE stream=1;");
+}
+
+/// The statement that saves an intent: hexadecimal words, which survive any character set.
+pub(super) fn intent(intent: &Intent) -> String {
+    let mut out = format!("UPDATE {PROGRESS_TABLE} SET intent='");
+    let databases = intent.databases.iter().map(Vec::as_slice);
+    for word in [intent.unit.as_bytes(), intent.before.as_bytes()].into_iter().chain(databases) {
+        put_hex(&mut out, word);
+        out.push(' ');
+    }
+    out.push_str("' WHERE stream=1");
+    out
+}
+
+pub(super) fn read_intent(text: &str) -> Option<Intent> {
+    let mut words = text.split_terminator(' ').map(unhex);
+    let mut text = || String::from_utf8(words.next()??).ok();
+    let (unit, before) = (text()?, text()?);
+    let databases = words.collect::<Option<Vec<_>>>()?;
+    Some(Intent { unit, databases, before })
+}
+
+/// Appends a name in backquotes.
+pub(super) fn put_name(out: &mut Vec<u8>, name: &[u8]) {
+    out.push(b'`');
+    for byte in name {
+        if *byte == b'`' {
+            out.push(b'`');
+        }
+        out.push(*byte);
+    }
+    out.push(b'`');
+}
+
+/// Appends assignments for one `SET`, each with a comma behind it.
+pub(super) fn put_variable(out: &mut Vec<u8>, variable: &Variable) -> Result<(), Failure> {
+    match variable {
+        Variable::LastInsertId(id) => {
+            out.extend_from_slice(format!("@@session.last_insert_id={id},").as_bytes())
+        }
+        Variable::InsertId(id) => out.extend_from_slice(format!("@@session.insert_id={id},").as_bytes()),
+        Variable::RandomSeeds(one, two) => {
+            let text = format!("@@session.rand_seed1={one},@@session.rand_seed2={two},");
+            out.extend_from_slice(text.as_bytes());
+        }
+        Variable::User { name, value } => {
+            out.push(b'@');
+            put_name(out, name);
+            out.extend_from_slice(b":=");
+            match value {
+                None => out.extend_from_slice(b"NULL"),
+                Some(value) => put_value(out, value)?,
+            }
+            out.push(b',');
+        }
+    }
+    Ok(())
+}
+
+fn put_value(out: &mut Vec<u8>, value: &UserValue) -> Result<(), Failure> {
+    use binlog::events::UserValue as Kind;
+    let odd = || Failure::refused("a user variable has a value that no server writes");
+    match (value.kind, value.bytes.first_chunk::<8>()) {
+        (Kind::STRING, _) => {
+            let number = u16::try_from(value.collation).ok();
+            let collation =
+                number.and_then(|number| Collation::new(number, Flavour::MySql)).ok_or_else(odd)?;
+            let mut text = format!("_{} X'", collation.charset().name());
+            put_hex(&mut text, &value.bytes);
+            let _ = write!(text, "' COLLATE `{}`", collation.name());
+            out.extend_from_slice(text.as_bytes());
+        }
+        (Kind::REAL, Some(bytes)) => {
+            // With an exponent, or it would be a decimal.
+            out.extend_from_slice(format!("{:e}", f64::from_le_bytes(*bytes)).as_bytes());
+        }
+        (Kind::INT, Some(bytes)) if value.is_unsigned => {
+            out.extend_from_slice(u64::from_le_bytes(*bytes).to_string().as_bytes());
+        }
+        (Kind::INT, Some(bytes)) => {
+            out.extend_from_slice(i64::from_le_bytes(*bytes).to_string().as_bytes());
+        }
+        (Kind::DECIMAL, _) => match value.bytes.as_slice() {
+            [precision, scale, digits @ ..] => {
+                Decimal::new(digits, *precision, *scale).map_err(|_| odd())?.write(out);
+            }
+            _ => return Err(odd()),
+        },
+        _ => return Err(odd()),
+    }
+    Ok(())
+}
+
+pub(super) fn put_hex(out: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        let _ = write!(out, "{byte:02x}");
+    }
+}
+
+pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes().chunks(2);
+    digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{intent, put_progress, put_variable, read_intent};
+    use crate::progress::{Intent, Place, Progress};
+    use crate::work::{UserValue, Variable};
+
+    #[test]
+    fn intents_come_back() {
+        let wanted = Intent {
+            unit: "log:4".into(),
+            databases: vec![b"d".to_vec(), b"\xff'".to_vec()],
+            before: "x".into(),
+        };
+        let sql = intent(&wanted);
+        let text = sql.split('\'').nth(1).unwrap();
+        assert_eq!(read_intent(text), Some(wanted));
+    }
+
+    #[test]
+    fn progress_is_one_statement() {
+        let place = Place { log: "b.1".into(), position: 99 };
+        let progress = Progress {
+            gtids: Default::default(),
+            place: Some(place.clone()),
+            beyond: vec![place.clone(), place],
+        };
+        let mut sql = String::new();
+        put_progress(&mut sql, &progress);
+        let wanted = "UPDATE `bintide`.`progress` SET gtids='',log=X'622e31',position=99,\
+                      beyond='622e31 99\n622e31 99\n',intent=NULL WHERE stream=1;";
+        assert_eq!(sql, wanted);
+    }
+
+    #[test]
+    fn variables() {
+        let check = |kind, bytes: &[u8], is_unsigned, wanted: &str| {
+            let value = Some(UserValue { kind, collation: 255, bytes: bytes.to_vec(), is_unsigned });
+            let mut out = Vec::new();
+            put_variable(&mut out, &Variable::User { name: b"a`b".to_vec(), value }).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), format!("@`a``b`:={wanted},"));
+        };
+        check(0, b"it's", false, "_utf8mb4 X'69742773' COLLATE `utf8mb4_0900_ai_ci`");
+        check(1, &1.5f64.to_le_bytes(), false, "1.5e0");
+        check(2, &(-3i64).to_le_bytes(), false, "-3");
+        check(2, &u64::MAX.to_le_bytes(), true, "18446744073709551615");
+        check(4, &[3, 1, 0x80 | 12, 5], false, "12.5");
+    }
+}

@@ -1,0 +1,116 @@
+//! What a target must be able to do.
+
+use crate::context::Context;
+use crate::error::Failure;
+use crate::progress::{Applied, Intent, Progress};
+use crate::work::{RowEvents, Statement};
+
+/// A place that transactions are applied to.
+///
+/// One replay uses a target at a time: whoever makes a target takes its lock first.
+pub trait Target: Sync {
+    /// What the target has of the source.
+    ///
+    /// # Errors
+    ///
+    /// When it does not say.
+    fn applied(&self) -> Result<Applied, Failure>;
+
+    /// Another session, in which transactions are applied one after the other.
+    ///
+    /// # Errors
+    ///
+    /// When the target refuses.
+    fn session(&self) -> Result<Box<dyn Session>, Failure>;
+
+    /// Was the statement run that was announced and not reported done?
+    ///
+    /// # Errors
+    ///
+    /// When the target does not say.
+    fn settle(&self, intent: &Intent) -> Result<Settled, Failure>;
+
+    /// All that `progress` covers is committed: whatever else the target keeps in account may follow now. Gives what
+    /// the target counts as executed by itself, which progress need no longer name. Called at start, from time to
+    /// time, and at the end; never while a commit is under way.
+    ///
+    /// # Errors
+    ///
+    /// When the target refuses.
+    fn checkpoint(&self, progress: &Progress) -> Result<Applied, Failure>;
+}
+
+/// What became of a statement that was announced and not reported done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It was run, whole.
+    Done,
+    /// It was not run, or running it again comes to the same.
+    NotDone,
+    /// Nobody can tell, and this is why.
+    Unknown(String),
+}
+
+/// One session on a target. Target transactions are applied in it one after the other:
+///
+/// ```text
+/// begin  (rows | statement)*  flush  commit
+/// begin  (rows | statement)*  rollback                          a failure, or changes that the source undid
+/// announce  statement  (rows)*  flush  commit                   what commits by itself
+/// ```
+///
+/// Between `begin` and `commit` nothing may become visible to others. Requests may be put off until `flush` or
+/// `commit`; their failures then come from there. After a failure only `rollback` may be called.
+pub trait Session: Send {
+    /// Begins a target transaction.
+    ///
+    /// # Errors
+    ///
+    /// When the target refuses.
+    fn begin(&mut self) -> Result<(), Failure>;
+
+    /// Announces a statement that commits by itself: the intent is saved and committed before this returns. What
+    /// follows runs outside of a transaction. `intent.before` is for the target to fill in.
+    ///
+    /// # Errors
+    ///
+    /// When the target refuses.
+    fn announce(&mut self, intent: Intent) -> Result<(), Failure>;
+
+    /// Applies row changes: whole statements, under the session variables of `context`.
+    ///
+    /// # Errors
+    ///
+    /// When the target refuses.
+    fn rows(&mut self, context: &Context, rows: &RowEvents) -> Result<(), Failure>;
+
+    /// Runs a statement with all that it depends on.
+    ///
+    /// # Errors
+    ///
+    /// When the target refuses, or when the statement ends otherwise than it did on the source.
+    fn statement(&mut self, statement: &Statement) -> Result<(), Failure>;
+
+    /// All changes so far have been made; what is left is to commit.
+    ///
+    /// # Errors
+    ///
+    /// When one of them was refused.
+    fn flush(&mut self) -> Result<(), Failure>;
+
+    /// Saves progress and commits, both at once; durable when it returns. `placed` is called as soon as nobody can
+    /// commit before this transaction any more who is asked to later: the next in order may go on then.
+    ///
+    /// # Errors
+    ///
+    /// When the target refuses. A lost session leaves open whether it was committed: only
+    /// [`Target::applied`] can tell.
+    fn commit(&mut self, progress: &Progress, placed: &mut dyn FnMut()) -> Result<(), Failure>;
+
+    /// Undoes the open transaction, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// When the session is lost; the target then undoes it by itself.
+    fn rollback(&mut self) -> Result<(), Failure>;
+}

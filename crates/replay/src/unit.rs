@@ -1,0 +1,64 @@
+//! One source transaction, whole, and where it came from.
+
+use std::fmt;
+use std::sync::Arc;
+
+use binlog::gtid::Gtid;
+use binlog::{Transaction, TransactionId};
+
+use crate::progress::Place;
+
+/// One source transaction, whole.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// Its number in source order: 0, 1, 2… over all logs of a replay.
+    pub number: u64,
+    /// Where it came from.
+    pub origin: Origin,
+    /// Its outline and events.
+    pub transaction: Transaction,
+}
+
+/// Where a transaction stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The log as it was given: a path, or `standard input`.
+    pub log: Arc<str>,
+    /// The name that the source's server has for it: the path's last part.
+    pub log_name: Arc<str>,
+    /// Which of the replay's logs it is: 0, 1, 2…
+    pub log_number: usize,
+    /// Where its first event starts, in bytes from the start of the log.
+    pub start: u64,
+    /// Where its last event ends.
+    pub end: u64,
+}
+
+impl Origin {
+    /// Where it starts, as progress has it.
+    pub fn start_place(&self) -> Place {
+        Place { log: self.log_name.to_string(), position: self.start }
+    }
+
+    /// Where it ends, as progress has it.
+    pub fn end_place(&self) -> Place {
+        Place { log: self.log_name.to_string(), position: self.end }
+    }
+}
+
+impl Unit {
+    /// Its GTID, if it has one of MySQL's.
+    pub const fn gtid(&self) -> Option<Gtid> {
+        match self.transaction.outline().id {
+            TransactionId::Gtid(gtid) => Some(gtid),
+            _ => None,
+        }
+    }
+}
+
+/// What to call it in messages: its log, its place, its GTID.
+impl fmt::Display for Unit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} at {} ({})", self.origin.log, self.origin.start, self.transaction.outline().id)
+    }
+}

@@ -1,0 +1,428 @@
+//! What a transaction asks of a target.
+
+use std::sync::Arc;
+
+use binlog::events::{
+    DuplicateHandling, ExecuteLoadQuery, Incident, Intvar, IntvarKind, Query, Rand, StatusVar, UserVar,
+};
+use binlog::{
+    Checksum, DecodeError, EncodeError, Event, EventType, Flags, Format, Header, NextPosition, PayloadError,
+    PayloadOpener, RawEvent, TransactionKind, Verb,
+};
+
+use crate::context::Context;
+use crate::unit::Unit;
+
+/// What a transaction asks of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// What kind of transaction it is.
+    pub shape: Shape,
+    /// What it does, in order.
+    pub steps: Vec<Step>,
+}
+
+/// What kind of transaction it is, for those who apply it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Row changes and nothing else, committed; none at all, perhaps.
+    Rows,
+    /// Statements, and perhaps row changes, committed.
+    Statements,
+    /// As [`Shape::Statements`], but undone in the end, as far as that was possible: what cannot be undone (tables
+    /// without transactions) stays.
+    Undone,
+    /// It commits by itself: a definition, or a table created from a query.
+    Alone {
+        /// The databases whose definitions it may change; empty: all of them.
+        databases: Vec<Vec<u8>>,
+    },
+    /// The first phase of an XA transaction, to be decided later.
+    Prepared(String),
+    /// An XA transaction that was prepared before is committed.
+    Commits(String),
+    /// An XA transaction that was prepared before is rolled back.
+    RollsBack(String),
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Row changes: whole statements.
+    Rows(Arc<Context>, RowEvents),
+    /// A statement.
+    Statement(Box<Statement>),
+}
+
+/// Table maps and row changes, event behind event, without checksums.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowEvents {
+    /// What the events are to be decoded with; it has no checksums.
+    pub format: Arc<Format>,
+    /// The events.
+    pub bytes: Vec<u8>,
+}
+
+/// A statement, with all that it depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// Its text, in the character set of its context. Not always UTF-8.
+    pub sql: Vec<u8>,
+    /// The default database; may be empty.
+    pub database: Vec<u8>,
+    /// When it was run: seconds since 1970, and microseconds if they were logged.
+    pub timestamp: (u32, Option<u32>),
+    /// The connection that ran it, where that matters: for temporary tables.
+    pub thread_id: Option<u32>,
+    /// The session variables it depends on.
+    pub context: Arc<Context>,
+    /// What it reads besides.
+    pub variables: Vec<Variable>,
+    /// The file that it loads.
+    pub load: Option<Load>,
+    /// The error that it ended with on the source; 0 for none.
+    pub error_code: u16,
+}
+
+/// Something that a statement reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Variable {
+    /// What `LAST_INSERT_ID()` gives.
+    LastInsertId(u64),
+    /// The first value of an `AUTO_INCREMENT` column.
+    InsertId(u64),
+    /// The seeds of `RAND()`.
+    RandomSeeds(u64, u64),
+    /// A user variable.
+    User {
+        /// Its name.
+        name: Vec<u8>,
+        /// Its value; `None` for NULL.
+        value: Option<UserValue>,
+    },
+}
+
+/// A user variable's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserValue {
+    /// As [`binlog::events::UserValue::kind`].
+    pub kind: u8,
+    /// The collation's number.
+    pub collation: u32,
+    /// As written.
+    pub bytes: Vec<u8>,
+    /// Of an integer: has it no sign?
+    pub is_unsigned: bool,
+}
+
+/// A file that `LOAD DATA` loads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Where its name stands in the statement: to be replaced, with what is around it, by a name of ours.
+    pub name: (usize, usize),
+    /// What happens to rows whose key is there already.
+    pub duplicates: DuplicateHandling,
+    /// What is in it.
+    pub file: Vec<u8>,
+}
+
+/// What cannot be applied.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkError {
+    /// An event that cannot be decoded.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// An event that cannot be written without its checksum.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// A payload that cannot be opened.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// The source lost changes, and says so.
+    #[error("the source says that it lost changes here: {0}")]
+    Incident(String),
+    /// An event that nobody may pass over, and that we cannot apply.
+    #[error("its {0} event cannot be applied")]
+    Unsupported(String),
+    /// Something that no server writes.
+    #[error("{0}")]
+    Odd(&'static str),
+}
+
+impl Work {
+    /// What this transaction asks; `opener` opens its payload, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// When an event cannot be decoded, or cannot be applied at all.
+    pub fn of(unit: &Unit, opener: &mut PayloadOpener) -> Result<Self, WorkError> {
+        let format = unit.transaction.format();
+        let mut maker = Maker::new(format);
+        for raw in unit.transaction.events() {
+            match raw.event_type() {
+                EventType::TransactionPayload => maker.open(&raw, format, opener)?,
+                _ => maker.take(&raw, format)?,
+            }
+        }
+        maker.finish(unit.transaction.outline().kind)
+    }
+}
+
+struct Maker {
+    format: Arc<Format>,
+    context: Arc<Context>,
+    steps: Vec<Step>,
+    variables: Vec<Variable>,
+    file: Vec<u8>,
+    end: Option<Shape>,
+    xid: Option<String>,
+    has_begun: bool,
+    is_alone: bool,
+    databases: Vec<Vec<u8>>,
+}
+
+impl Maker {
+    fn new(format: &Arc<Format>) -> Self {
+        Self {
+            format: Arc::new(format.inside_payload()),
+            context: Arc::default(),
+            steps: Vec::new(),
+            variables: Vec::new(),
+            file: Vec::new(),
+            end: None,
+            xid: None,
+            has_begun: false,
+            is_alone: false,
+            databases: Vec::new(),
+        }
+    }
+
+    fn open(
+        &mut self,
+        raw: &RawEvent<'_>,
+        format: &Format,
+        opener: &mut PayloadOpener,
+    ) -> Result<(), WorkError> {
+        let Event::TransactionPayload(payload) = raw.decode(format)? else { return Ok(()) };
+        let inner_format = Arc::clone(&self.format);
+        let mut events = opener.open(&payload)?;
+        while let Some(raw) = events.next_event()? {
+            self.take(&raw, &inner_format)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, raw: &RawEvent<'_>, format: &Format) -> Result<(), WorkError> {
+        match raw.decode(format)? {
+            Event::Query(query) => self.query(raw.header(), &query),
+            Event::TableMap(_) => self.rows(raw)?,
+            event if event.rows().is_some() => self.rows(raw)?,
+            Event::Xid(_) => self.commit(),
+            Event::XaPrepare(prepare) if prepare.one_phase == 0 => {
+                self.end = Some(Shape::Prepared(prepare.xid.to_string()));
+            }
+            Event::XaPrepare(_) => self.commit(),
+            Event::Intvar(intvar) => self.variables.extend(integer(&intvar)),
+            Event::Rand(Rand { seed1, seed2 }) => self.variables.push(Variable::RandomSeeds(seed1, seed2)),
+            Event::UserVar(variable) => self.variables.push(user(&variable)),
+            Event::BeginLoadQuery(block) => self.file = block.block.to_vec(),
+            Event::AppendBlock(block) => self.file.extend_from_slice(block.block),
+            Event::DeleteFile(_) => self.file.clear(),
+            Event::ExecuteLoadQuery(load) => self.load(raw.header(), &load),
+            Event::Incident(incident) => return Err(lost(&incident)),
+            _ if is_passed_over(raw) => {}
+            _ => return Err(WorkError::Unsupported(raw.event_type().name().to_owned())),
+        }
+        Ok(())
+    }
+
+    fn query(&mut self, header: &Header, query: &Query<'_>) {
+        self.context = Arc::new(Context::of(query));
+        match Verb::of(query.sql) {
+            Verb::Begin => self.has_begun = true,
+            Verb::XaStart => {
+                self.has_begun = true;
+                self.xid = xid_of(query.sql, "XA START ");
+            }
+            Verb::XaEnd => {}
+            Verb::Commit => self.commit(),
+            Verb::Rollback => self.end = Some(Shape::Undone),
+            Verb::XaCommit => match (xid_of(query.sql, "XA COMMIT "), &self.xid) {
+                (Some(xid), None) => self.end = Some(Shape::Commits(xid)),
+                _ => self.commit(),
+            },
+            Verb::XaRollback => match (xid_of(query.sql, "XA ROLLBACK "), &self.xid) {
+                (Some(xid), None) => self.end = Some(Shape::RollsBack(xid)),
+                _ => self.end = Some(Shape::Undone),
+            },
+            // Savepoints among them.
+            _ => {
+                let is_definition = !self.has_begun || is_created_from_query(query.sql);
+                if is_definition {
+                    self.is_alone = true;
+                    self.databases = databases(header, query);
+                }
+                let statement = self.statement(header, query, None);
+                self.steps.push(statement);
+            }
+        }
+    }
+
+    fn statement(&mut self, header: &Header, query: &Query<'_>, load: Option<Load>) -> Step {
+        let micros = query.status.iter().map_while(Result::ok).find_map(|variable| match variable {
+            StatusVar::Microseconds(micros) | StatusVar::MariadbMicroseconds(micros) => Some(micros),
+            _ => None,
+        });
+        let is_of_thread = header.flags.contains(Flags::THREAD_SPECIFIC);
+        let database = match header.flags.contains(Flags::SUPPRESS_USE) {
+            true => Vec::new(),
+            false => query.database.to_vec(),
+        };
+        Step::Statement(Box::new(Statement {
+            sql: query.sql.to_vec(),
+            database,
+            timestamp: (header.timestamp, micros),
+            thread_id: is_of_thread.then_some(query.thread_id),
+            context: Arc::clone(&self.context),
+            variables: std::mem::take(&mut self.variables),
+            load,
+            error_code: query.error_code,
+        }))
+    }
+
+    fn load(&mut self, header: &Header, load: &ExecuteLoadQuery<'_>) {
+        self.context = Arc::new(Context::of(&load.query));
+        let file = std::mem::take(&mut self.file);
+        let name = (load.name_start as usize, load.name_end as usize);
+        let statement =
+            self.statement(header, &load.query, Some(Load { name, duplicates: load.duplicates, file }));
+        self.steps.push(statement);
+    }
+
+    fn rows(&mut self, raw: &RawEvent<'_>) -> Result<(), WorkError> {
+        let context = &self.context;
+        let is_going_on =
+            matches!(self.steps.last(), Some(Step::Rows(last, _)) if Arc::ptr_eq(last, context));
+        if !is_going_on {
+            let rows = RowEvents { format: Arc::clone(&self.format), bytes: Vec::new() };
+            self.steps.push(Step::Rows(Arc::clone(context), rows));
+        }
+        if let Some(Step::Rows(_, rows)) = self.steps.last_mut() {
+            let origin = raw.header().origin();
+            raw.rewrite(origin, NextPosition::Is(0), Checksum::Absent, &mut rows.bytes)?;
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) {
+        self.end.get_or_insert(Shape::Rows);
+    }
+
+    fn finish(self, kind: TransactionKind) -> Result<Work, WorkError> {
+        let only_rows = self.steps.iter().all(|step| matches!(step, Step::Rows(..)));
+        let shape = match self.end {
+            _ if self.is_alone => Shape::Alone { databases: self.databases },
+            Some(Shape::Rows) if only_rows => Shape::Rows,
+            Some(Shape::Rows) => Shape::Statements,
+            Some(shape) => shape,
+            None if self.steps.is_empty() && kind == TransactionKind::Statement => Shape::Rows,
+            None => return Err(WorkError::Odd("its payload does not end as a transaction does")),
+        };
+        Ok(Work { shape, steps: self.steps })
+    }
+}
+
+impl RowEvents {
+    /// The events, one by one.
+    pub fn events(&self) -> impl Iterator<Item = RawEvent<'_>> {
+        let mut rest = self.bytes.as_slice();
+        std::iter::from_fn(move || {
+            let size: [u8; 4] = rest.get(9..13)?.try_into().ok()?;
+            let (event, behind) = rest.split_at_checked(u32::from_le_bytes(size) as usize)?;
+            rest = behind;
+            RawEvent::new(event, Checksum::Absent).ok()
+        })
+    }
+}
+
+/// Events that say something of the transaction, or nothing at all.
+fn is_passed_over(raw: &RawEvent<'_>) -> bool {
+    matches!(
+        raw.event_type(),
+        EventType::Gtid
+            | EventType::AnonymousGtid
+            | EventType::GtidTagged
+            | EventType::MariadbGtid
+            | EventType::MariadbAnnotateRows
+            | EventType::RowsQuery
+            | EventType::TransactionContext
+            | EventType::ViewChange
+            | EventType::Heartbeat
+            | EventType::HeartbeatV2
+            | EventType::Rotate
+            | EventType::FormatDescription
+            | EventType::PreviousGtids
+            | EventType::Stop
+            | EventType::Ignorable
+            | EventType::MariadbGtidList
+            | EventType::MariadbBinlogCheckpoint
+    ) || raw.header().flags.contains(Flags::IGNORABLE)
+}
+
+fn integer(intvar: &Intvar) -> Option<Variable> {
+    match intvar.kind {
+        IntvarKind::LastInsertId => Some(Variable::LastInsertId(intvar.value)),
+        IntvarKind::InsertId => Some(Variable::InsertId(intvar.value)),
+        _ => None,
+    }
+}
+
+fn user(variable: &UserVar<'_>) -> Variable {
+    let value = variable.value.map(|value| UserValue {
+        kind: value.kind,
+        collation: value.collation,
+        bytes: value.bytes.to_vec(),
+        is_unsigned: value.is_unsigned(),
+    });
+    Variable::User { name: variable.name.to_vec(), value }
+}
+
+fn lost(incident: &Incident<'_>) -> WorkError {
+    WorkError::Incident(String::from_utf8_lossy(incident.message).into_owned())
+}
+
+/// The XID behind the verb: `X'67',X'62',1`, as servers write it.
+fn xid_of(sql: &[u8], verb: &str) -> Option<String> {
+    let text = str::from_utf8(sql).ok()?;
+    let xid = text.get(..verb.len()).filter(|start| start.eq_ignore_ascii_case(verb));
+    xid.and(text.get(verb.len()..)).map(|xid| xid.trim_end_matches(" ONE PHASE").to_owned())
+}
+
+/// `CREATE TABLE … START TRANSACTION`: what is logged for `CREATE TABLE … SELECT`. Its rows follow, and it commits
+/// with them.
+fn is_created_from_query(sql: &[u8]) -> bool {
+    const END: &[u8] = b"START TRANSACTION";
+    let sql = sql.trim_ascii_end();
+    let is_create = sql.get(..6).is_some_and(|verb| verb.eq_ignore_ascii_case(b"CREATE"));
+    is_create && sql.len() > END.len() && sql[sql.len() - END.len()..].eq_ignore_ascii_case(END)
+}
+
+/// The databases that a definition may change; empty for all.
+fn databases(header: &Header, query: &Query<'_>) -> Vec<Vec<u8>> {
+    let updated = query.status.iter().map_while(Result::ok).find_map(|variable| match variable {
+        StatusVar::UpdatedDatabases(names) => Some(names),
+        _ => None,
+    });
+    let mut found: Vec<Vec<u8>> = match updated {
+        Some(Some(names)) => names.iter().map(<[u8]>::to_vec).collect(),
+        Some(None) | None => return Vec::new(),
+    };
+    if !query.database.is_empty() && !header.flags.contains(Flags::SUPPRESS_USE) {
+        found.push(query.database.to_vec());
+    }
+    found.retain(|name| !name.is_empty());
+    found.sort();
+    found.dedup();
+    found
+}

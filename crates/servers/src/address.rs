@@ -1,0 +1,168 @@
+//! Which server, and as whom: `mysql://user@host:port/?name=value`.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use percent_encoding::percent_decode_str;
+
+/// Which server, and as whom.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    /// The account's name.
+    pub user: String,
+    /// Its password, if it is in the address or was found elsewhere. Never shown.
+    pub password: Option<String>,
+    /// The host's name or number.
+    pub host: String,
+    /// The TCP port.
+    pub port: u16,
+    /// The socket to use in place of host and port.
+    pub socket: Option<PathBuf>,
+    /// Whether the connection is encrypted.
+    pub tls: Tls,
+}
+
+/// Whether a connection over TCP is encrypted. Sockets never are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tls {
+    /// No.
+    Off,
+    /// Yes, whoever the server is.
+    Required,
+    /// Yes, and the server's certificate is of its host name and signed by an authority of this file (PEM).
+    Verified(PathBuf),
+}
+
+/// Why a text is no address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}; an address is mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=PATH")]
+pub struct AddressError {
+    reason: String,
+}
+
+/// Where a server listens unless it is told otherwise.
+const PORT: u16 = 3306;
+
+impl Address {
+    /// Reads an address.
+    ///
+    /// # Errors
+    ///
+    /// When the text is none, or holds an option that nobody knows.
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
+        let rest = text.strip_prefix("mysql://").ok_or_else(|| fail("it does not start with mysql://"))?;
+        let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        if !database.is_empty() {
+            return Err(fail(format!("{database} names a database, and logs name their own")));
+        }
+        let (account, place) = authority.rsplit_once('@').ok_or_else(|| fail("it names no user"))?;
+        let (user, password) = match account.split_once(':') {
+            Some((user, password)) => (user, Some(decode(password)?)),
+            None => (account, None),
+        };
+        let (host, port) = host_and_port(place)?;
+        let user = decode(user)?;
+        let mut address = Self { user, password, host, port, socket: None, tls: Tls::Off };
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            address.set(option)?;
+        }
+        Ok(address)
+    }
+
+    fn set(&mut self, option: &str) -> Result<(), AddressError> {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        let value = decode(value)?;
+        match (name, value.as_str()) {
+            ("socket", _) => self.socket = Some(PathBuf::from(value)),
+            ("tls", "off") => self.tls = Tls::Off,
+            ("tls", "required") => self.tls = Tls::Required,
+            ("tls-ca", _) => self.tls = Tls::Verified(PathBuf::from(value)),
+            ("tls", _) => return Err(fail(format!("tls is {value}, and can be off or required"))),
+            _ => return Err(fail(format!("{name} is no option: socket, tls and tls-ca are"))),
+        }
+        Ok(())
+    }
+}
+
+/// Without its password.
+impl fmt::Display for Address {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.socket {
+            Some(socket) => write!(out, "mysql://{}@localhost/?socket={}", self.user, socket.display()),
+            None => write!(out, "mysql://{}@{}:{}/", self.user, self.host, self.port),
+        }
+    }
+}
+
+/// As [`Display`](fmt::Display): a password is never shown.
+impl fmt::Debug for Address {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+fn host_and_port(place: &str) -> Result<(String, u16), AddressError> {
+    let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, rest)) => (host, rest.strip_prefix(':')),
+        None => match place.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (place, None),
+        },
+    };
+    let port = match port {
+        None => PORT,
+        Some(port) => port.parse().map_err(|_| fail(format!("{port} is no port")))?,
+    };
+    match host.is_empty() {
+        true => Err(fail("it names no host")),
+        false => Ok((decode(host)?, port)),
+    }
+}
+
+fn decode(text: &str) -> Result<String, AddressError> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    Ok(decoded.map_err(|_| fail("a part of it is not UTF-8"))?.into_owned())
+}
+
+fn fail(reason: impl Into<String>) -> AddressError {
+    AddressError { reason: reason.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Address;
+
+    #[test]
+    fn addresses() {
+        let check = |text: &str, shown: &str, password: Option<&str>| {
+            let address = Address::parse(text).unwrap();
+            assert_eq!(
+                (address.to_string().as_str(), address.password.as_deref()),
+                (shown, password),
+                "{text}"
+            );
+            assert_eq!(format!("{address:?}"), shown);
+        };
+        check("mysql://root@localhost", "mysql://root@localhost:3306/", None);
+        check("mysql://root@localhost:3307/", "mysql://root@localhost:3307/", None);
+        check("mysql://r%40t:s%3a@[::1]:1", "mysql://r@t@::1:1/", Some("s:"));
+        check("mysql://r@x/?socket=/run/my.sock", "mysql://r@localhost/?socket=/run/my.sock", None);
+        check("mysql://r@x?tls=required&tls-ca=ca.pem", "mysql://r@x:3306/", None);
+    }
+
+    #[test]
+    fn what_is_no_address() {
+        let check = |text: &str, wanted: &str| {
+            let error = Address::parse(text).unwrap_err().to_string();
+            assert!(error.starts_with(wanted), "{text}: {error}");
+        };
+        check("root@localhost", "it does not start with mysql://");
+        check("mysql://localhost", "it names no user");
+        check("mysql://root@:1", "it names no host");
+        check("mysql://root@h:x", "x is no port");
+        check("mysql://root@h/shop", "shop names a database");
+        check("mysql://root@h/?compress=1", "compress is no option");
+        check("mysql://root@h/?tls=maybe", "tls is maybe");
+    }
+}

@@ -1,0 +1,177 @@
+//! One SQL connection.
+
+use std::io::Write as _;
+use std::sync::{Arc, Mutex};
+
+use mysql::prelude::Queryable as _;
+use mysql::{Conn, LocalInfileHandler, OptsBuilder, SslOpts};
+
+use crate::address::{Address, Tls};
+use crate::error::Error;
+
+/// One SQL connection. Statements may hold several, with semicolons between: the first that fails ends the run.
+pub struct Connection {
+    conn: Conn,
+    /// What the next `LOAD DATA LOCAL` sends.
+    file: Arc<Mutex<Vec<u8>>>,
+}
+
+/// A row of an answer: its values as text, `None` for NULL.
+pub type Row = Vec<Option<Vec<u8>>>;
+
+/// A statement that cannot be prepared.
+const NOT_PREPARABLE: u16 = 1295;
+
+impl Connection {
+    /// Connects and logs in.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be reached, or refuses.
+    pub fn open(address: &Address) -> Result<Self, Error> {
+        let file = Arc::new(Mutex::new(Vec::new()));
+        let sent = Arc::clone(&file);
+        let handler = LocalInfileHandler::new(move |_, stream| match sent.lock() {
+            Ok(file) => stream.write_all(&file),
+            Err(_) => Err(std::io::Error::other("the file to send is lost")),
+        });
+        let mut options = OptsBuilder::new()
+            .user(Some(&address.user))
+            .pass(address.password.as_ref())
+            .prefer_socket(false)
+            .stmt_cache_size(0)
+            .local_infile_handler(Some(handler));
+        options = match &address.socket {
+            Some(socket) => options.socket(Some(socket.display().to_string())),
+            None => {
+                options.ip_or_hostname(Some(&address.host)).tcp_port(address.port).ssl_opts(tls(&address.tls))
+            }
+        };
+        Ok(Self { conn: Conn::new(options)?, file })
+    }
+
+    /// The server's number for this connection.
+    pub fn id(&self) -> u32 {
+        self.conn.connection_id()
+    }
+
+    /// Runs statements, and passes over what they answer.
+    ///
+    /// # Errors
+    ///
+    /// When one of them is refused (those behind it are not run), or the connection is gone.
+    pub fn run(&mut self, sql: &str) -> Result<(), Error> {
+        self.run_and(sql, || ())
+    }
+
+    /// As [`Connection::run`]; `first_done` is called once the first statement has been run, while the others are
+    /// still under way.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn run_and(&mut self, sql: &str, first_done: impl FnOnce()) -> Result<(), Error> {
+        let mut answers = self.conn.query_iter(sql)?;
+        first_done();
+        // What a later statement says comes only when it is asked for.
+        while let Some(answer) = answers.iter() {
+            for row in answer {
+                row?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one statement whose text need not be UTF-8.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::run`]; also when such a text cannot be prepared, as those of triggers and routines.
+    pub fn run_bytes(&mut self, sql: &[u8]) -> Result<(), Error> {
+        if let Ok(text) = str::from_utf8(sql) {
+            return self.run(text);
+        }
+        let mut text = String::from("SET @bintide_statement = X'");
+        put_hex(&mut text, sql);
+        text.push_str("'; PREPARE bintide_statement FROM @bintide_statement; SET @bintide_statement = NULL");
+        match self.run(&text) {
+            Err(Error::Refused { code: NOT_PREPARABLE, message }) => return Err(Error::NotText(message)),
+            result => result?,
+        }
+        self.run("EXECUTE bintide_statement; DEALLOCATE PREPARE bintide_statement")
+    }
+
+    /// Runs `LOAD DATA LOCAL`, with this for the file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::run_bytes`].
+    pub fn load(&mut self, sql: &[u8], file: Vec<u8>) -> Result<(), Error> {
+        if let Ok(mut sent) = self.file.lock() {
+            *sent = file;
+        }
+        let result = self.run_bytes(sql);
+        if let Ok(mut sent) = self.file.lock() {
+            *sent = Vec::new();
+        }
+        result
+    }
+
+    /// The rows that a query answers with.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::run`].
+    pub fn rows(&mut self, sql: &str) -> Result<Vec<Row>, Error> {
+        let mut rows = Vec::new();
+        for row in self.conn.query_iter(sql)? {
+            rows.push(row?.unwrap().into_iter().map(text).collect());
+        }
+        Ok(rows)
+    }
+
+    /// The first value of the first row, if there is one and it is not NULL.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::run`].
+    pub fn value(&mut self, sql: &str) -> Result<Option<String>, Error> {
+        let first = self.rows(sql)?.into_iter().next();
+        let value = first.and_then(|row| row.into_iter().next()).flatten();
+        Ok(value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "connection {}", self.id())
+    }
+}
+
+fn tls(tls: &Tls) -> Option<SslOpts> {
+    let options = SslOpts::default();
+    match tls {
+        Tls::Off => None,
+        Tls::Required => {
+            Some(options.with_danger_accept_invalid_certs(true).with_danger_skip_domain_validation(true))
+        }
+        Tls::Verified(authorities) => Some(options.with_root_cert_path(Some(authorities.clone()))),
+    }
+}
+
+/// Answers to plain statements come as text.
+fn text(value: mysql::Value) -> Option<Vec<u8>> {
+    match value {
+        mysql::Value::NULL => None,
+        mysql::Value::Bytes(bytes) => Some(bytes),
+        other => Some(other.as_sql(true).into_bytes()),
+    }
+}
+
+fn put_hex(out: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            out.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What can go wrong between us and a server.
+
+/// What can go wrong between us and a server.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server refuses a statement.
+    #[error("{message} (error {code})")]
+    Refused {
+        /// MySQL's error number.
+        code: u16,
+        /// What the server said.
+        message: String,
+    },
+    /// The connection is gone, or could not be made: nobody knows whether the last statement was run.
+    #[error("the connection to the server is gone: {0}")]
+    Lost(String),
+    /// The server's answer is not what the question allows.
+    #[error("the server's answer to {question} is {found}, and not {wanted}")]
+    Answer {
+        /// What was asked.
+        question: &'static str,
+        /// What came.
+        found: String,
+        /// What should have come.
+        wanted: &'static str,
+    },
+    /// The statement holds bytes that this connection cannot carry.
+    #[error("the statement is not UTF-8 and cannot be prepared: {0}")]
+    NotText(String),
+}
+
+impl Error {
+    /// The server's error number, if the server refused.
+    pub const fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+}
+
+impl From<mysql::Error> for Error {
+    fn from(error: mysql::Error) -> Self {
+        match error {
+            mysql::Error::MySqlError(error) => Self::Refused { code: error.code, message: error.message },
+            other => Self::Lost(other.to_string()),
+        }
+    }
+}

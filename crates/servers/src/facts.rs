@@ -1,0 +1,103 @@
+//! What a server is, and how it is set.
+
+use binlog::gtid::GtidSet;
+
+use crate::connection::Connection;
+use crate::error::Error;
+
+/// What a server is, and how it is set.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// As it says it: `9.7.4`.
+    pub version: String,
+    /// Is it a MariaDB?
+    pub is_mariadb: bool,
+    /// Its UUID; empty for a MariaDB.
+    pub uuid: String,
+    /// Does it write a binary log?
+    pub log_bin: bool,
+    /// Does it identify transactions?
+    pub gtid_mode: GtidMode,
+    /// The transactions it has; empty where there are no GTIDs.
+    pub gtid_executed: GtidSet,
+    /// The largest statement it takes, in bytes.
+    pub packet_max: usize,
+    /// Does it refuse all changes?
+    pub super_read_only: bool,
+}
+
+/// `gtid_mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GtidMode {
+    /// Transactions have no GTIDs; new ones get none.
+    Off,
+    /// New transactions get none, others may have one.
+    OffPermissive,
+    /// New transactions get one, others need not have one.
+    OnPermissive,
+    /// All have one.
+    On,
+}
+
+impl Facts {
+    /// Asks a server.
+    ///
+    /// # Errors
+    ///
+    /// When it refuses, or answers what nobody understands.
+    pub fn of(connection: &mut Connection) -> Result<Self, Error> {
+        let version = connection.value("SELECT @@version")?.unwrap_or_default();
+        let is_mariadb = version.contains("MariaDB");
+        let packet_max = number(connection, "SELECT @@max_allowed_packet")?;
+        let log_bin = number(connection, "SELECT @@log_bin")? != 0;
+        let mut facts = Self {
+            version,
+            is_mariadb,
+            uuid: String::new(),
+            log_bin,
+            gtid_mode: GtidMode::Off,
+            gtid_executed: GtidSet::new(),
+            packet_max,
+            super_read_only: false,
+        };
+        if !is_mariadb {
+            facts.uuid = connection.value("SELECT @@server_uuid")?.unwrap_or_default();
+            facts.super_read_only = number(connection, "SELECT @@super_read_only")? != 0;
+            facts.gtid_mode = gtid_mode(connection)?;
+            facts.gtid_executed = gtid_executed(connection)?;
+        }
+        Ok(facts)
+    }
+}
+
+/// The transactions that a server has.
+fn gtid_executed(connection: &mut Connection) -> Result<GtidSet, Error> {
+    let text = connection.value("SELECT @@GLOBAL.gtid_executed")?.unwrap_or_default();
+    text.parse().map_err(|_| Error::Answer {
+        question: "gtid_executed",
+        found: text,
+        wanted: "a set of GTIDs",
+    })
+}
+
+fn gtid_mode(connection: &mut Connection) -> Result<GtidMode, Error> {
+    let text = connection.value("SELECT @@GLOBAL.gtid_mode")?.unwrap_or_default();
+    Ok(match text.as_str() {
+        "OFF" => GtidMode::Off,
+        "OFF_PERMISSIVE" => GtidMode::OffPermissive,
+        "ON_PERMISSIVE" => GtidMode::OnPermissive,
+        "ON" => GtidMode::On,
+        _ => {
+            return Err(Error::Answer {
+                question: "gtid_mode",
+                found: text,
+                wanted: "one of its four modes",
+            });
+        }
+    })
+}
+
+fn number(connection: &mut Connection, question: &'static str) -> Result<usize, Error> {
+    let text = connection.value(question)?.unwrap_or_default();
+    text.parse().map_err(|_| Error::Answer { question, found: text, wanted: "a number" })
+}

@@ -1,0 +1,23 @@
+//! Other people's servers: how to reach them, SQL connections, what they are and what they allow.
+//!
+//! | to | use |
+//! |---|---|
+//! | say which server, and as whom | [`Address`]: `mysql://user@host:port/`, `mysql://user@localhost/?socket=PATH` |
+//! | run SQL on it | [`Connection`] |
+//! | know what it is and how it is set | [`Facts`] |
+//!
+//! Connection options are parsed here and nowhere else.
+//!
+//! What this crate never does: change a server on its own account (its callers say every statement that does), keep
+//! a password longer than a connection needs it, or show one in an error or a log.
+#![forbid(unsafe_code)]
+
+mod address;
+mod connection;
+mod error;
+mod facts;
+
+pub use crate::address::{Address, AddressError, Tls};
+pub use crate::connection::{Connection, Row};
+pub use crate::error::Error;
+pub use crate::facts::{Facts, GtidMode};
