@@ -5,13 +5,15 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use binlog::Level;
-use logs::ordered::Bounds;
+use binlog::{Event, Framed, Framer, Level, MAGIC, NextPosition};
+use e2e::program::bintide;
 use rewrite::{
-    Action, Check, Compressed, Compression, FileJob, FileOutcome, Keep, Sealing, Tally, Trial, rewrite_file,
+    Action, Check, Compressed, Compression, FileJob, FileOutcome, Keep, OldFormat, Plan, Sealing, Tally,
+    Trial, rewrite_file,
 };
 use testkit::{Launch, Server};
 
@@ -31,7 +33,13 @@ fn run_scripts(server: &Server) -> Result<()> {
 
 fn compress(level: u8, keep: Keep) -> Result<Action> {
     let level = Level::new(level).context("a level")?;
-    Ok(Action::Compress(Compression { level, keep, compressed: Compressed::Pass, event_size_max: 1 << 30 }))
+    Ok(Action::Compress(Compression {
+        level,
+        keep,
+        compressed: Compressed::Pass,
+        event_size_max: 1 << 30,
+        old_format: OldFormat::Refuse,
+    }))
 }
 
 fn rewrite_all(logs: &[PathBuf], action: Action, keyring: Option<&Path>) -> Result<Tally> {
@@ -39,12 +47,12 @@ fn rewrite_all(logs: &[PathBuf], action: Action, keyring: Option<&Path>) -> Resu
     let mut sum = Tally::default();
     for log in logs {
         let before = fs::metadata(log)?.modified()?;
-        let bounds = Bounds { workers: NonZeroUsize::new(2).context("two")?, bytes: 1 << 24 };
+        let plan = Plan::new(action, NonZeroUsize::new(2).context("two")?, 300_000_000, u64::MAX);
         let job = FileJob {
             source: log,
             target: log,
             action,
-            bounds,
+            plan,
             keyring: keyring.clone(),
             sealing: Sealing::AsBefore,
             check: Check::Meaning,
@@ -114,6 +122,10 @@ fn served(launch: &Launch, action: Action, is_encrypted: bool) -> Result<Tally> 
     let mut source = launch.clone().option("--server-id=1").start()?;
     run_scripts(&source)?;
     source.stop()?;
+    serve_rewritten(source, action, is_encrypted)
+}
+
+fn serve_rewritten(mut source: Server, action: Action, is_encrypted: bool) -> Result<Tally> {
     let keyring = is_encrypted.then(|| source.datadir().join("keyring"));
     let logs = source.binlogs()?;
     let tally = rewrite_all(&logs, action, keyring.as_deref())?;
@@ -179,4 +191,99 @@ fn a_replica_applies_relay_logs_that_were_compressed() -> Result<()> {
     replica.start_again(&[])?;
     replica.sql("start replica sql_thread")?;
     ends_equal(&source, &replica)
+}
+
+/// Event types that the format description of MySQL 5.7 counts.
+const TYPES_IN_5_7: usize = 38;
+
+/// Makes a log of today look like one of MySQL 5.7: such a server is not to be had. Its format description says that
+/// version and counts so few event types, and its GTID events have neither times nor sizes.
+fn make_old(log: &Path) -> Result<()> {
+    let bytes = fs::read(log)?;
+    let (mut framer, mut rest, mut old) = (Framer::new(), &bytes[MAGIC.len()..], MAGIC.to_vec());
+    while let Framed::Event(raw) = framer.next(rest)? {
+        rest = &rest[raw.bytes().len()..];
+        let format = framer.format().context("a format")?;
+        let (origin, next) = (raw.header().origin(), NextPosition::Behind(old.len() as u64));
+        match raw.decode(format)? {
+            Event::FormatDescription(mut description) => {
+                let mut version = [0; 50];
+                version[..10].copy_from_slice(b"5.7.44-log");
+                let mut sizes = description.post_header_sizes[..TYPES_IN_5_7].to_vec();
+                // Its own: what stands in front of the sizes, and they.
+                sizes[14] = (57 + TYPES_IN_5_7) as u8;
+                (description.server_version, description.post_header_sizes) = (&version, &sizes);
+                Event::FormatDescription(description).write(origin, next, format, &mut old)?;
+            }
+            Event::Gtid(mut gtid) => {
+                gtid.stamps = None;
+                Event::Gtid(gtid).write(origin, next, format, &mut old)?;
+            }
+            _ => raw.rewrite(origin, next, raw.checksum(), &mut old)?,
+        }
+    }
+    ensure!(rest.is_empty());
+    Ok(fs::write(log, old)?)
+}
+
+#[test]
+fn logs_of_old_servers_get_a_longer_format_description() -> Result<()> {
+    let mut source = Launch::mysql().option("--server-id=1").start()?;
+    run_scripts(&source)?;
+    source.stop()?;
+    let logs = source.binlogs()?;
+    logs.iter().try_for_each(|log| make_old(log))?;
+    read_with_mysqlbinlog(&source, &logs)?;
+    let Action::Compress(how) = compress(3, Keep::GainBelow(0))? else { unreachable!() };
+    let refused = rewrite_all(&logs, Action::Compress(how), None);
+    let message = refused.err().context("an old log is refused")?.to_string();
+    ensure!(message.contains("5.7.44-log") && message.contains("counts 38 event types"), "{message}");
+    let action = Action::Compress(Compression { old_format: OldFormat::Extend, ..how });
+    let tally = serve_rewritten(source, action, false)?;
+    ensure!(tally.compressed > 50, "{tally:?}");
+    Ok(())
+}
+
+fn run_bintide(arguments: &[&str]) -> Result<Output> {
+    let mut command = Command::new(bintide()?);
+    command.args(arguments).env_clear().output().context("could not run bintide")
+}
+
+#[test]
+fn a_running_servers_logs_are_left_alone_unless_told() -> Result<()> {
+    let mut source = Launch::mysql().option("--server-id=1").start()?;
+    run_scripts(&source)?;
+    let datadir = source.datadir().display().to_string();
+    let read = |source: &Server| -> Result<Vec<Vec<u8>>> {
+        source.binlogs()?.iter().map(|log| Ok(fs::read(log)?)).collect()
+    };
+    let before = read(&source)?;
+    let refused = run_bintide(&["compress", &datadir])?;
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    ensure!(refused.status.code() == Some(2) && message.contains("a server runs in"), "{message}");
+    ensure!(message.contains(&format!("process {}", source.pid().context("it runs")?)), "{message}");
+    ensure!(read(&source)? == before, "nothing has changed");
+    // Told to, it takes the closed logs; the server goes on writing to the last, and serves them all.
+    let told = run_bintide(&["compress", "--live", "--verify", &datadir])?;
+    let report = String::from_utf8_lossy(&told.stdout).into_owned();
+    ensure!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    ensure!(report.contains("in use, left alone"), "{report}");
+    let after = read(&source)?;
+    ensure!(after.last() == before.last() && after.first() != before.first(), "{report}");
+    run_scripts_again(&source)?;
+    let replica = replica()?;
+    point(&replica, &source)?;
+    replica.sql("start replica")?;
+    ends_equal(&source, &replica)?;
+    source.stop()?;
+    let stopped = run_bintide(&["compress", &datadir])?;
+    ensure!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
+    Ok(())
+}
+
+fn run_scripts_again(server: &Server) -> Result<()> {
+    server.sql(
+        "create database again; create table again.t (id int primary key); insert into again.t values (1)",
+    )?;
+    Ok(())
 }

@@ -46,6 +46,16 @@ impl Progress {
     }
 }
 
+impl Progress {
+    /// The same, of work that writes: `ratio` of what it read, in percent.
+    pub(crate) fn at_with_ratio(&mut self, bytes_done: u64, ratio: Option<u64>) {
+        self.at(bytes_done);
+        if let (Bar::On(bar), Some(ratio)) = (&self.bar, ratio) {
+            bar.set_message(format!(" {ratio}% of before"));
+        }
+    }
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         if let Bar::On(bar) = &self.bar {
@@ -57,8 +67,8 @@ impl Drop for Progress {
 fn show(bytes_total: Option<u64>, bytes_done: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(bytes_total, ProgressDrawTarget::stderr());
     let template = match bytes_total {
-        Some(_) => "{wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}",
-        None => "{spinner} {decimal_bytes} {decimal_bytes_per_sec}",
+        Some(_) => "{wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}{msg} {eta}",
+        None => "{spinner} {decimal_bytes} {decimal_bytes_per_sec}{msg}",
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("━╸ "));

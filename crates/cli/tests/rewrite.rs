@@ -92,8 +92,7 @@ fn a_log_in_use_is_left_alone_unless_told() {
 fn what_cannot_be_is_said_and_the_log_stays() {
     let _alone = alone();
     let folder = folder(&["mariadb.binlog", "torn.binlog"]);
-    for (log, wanted) in [("mariadb.binlog", "do not know compressed transactions"), ("torn.binlog", "torn")]
-    {
+    for (log, wanted) in [("mariadb.binlog", "MariaDB"), ("torn.binlog", "torn")] {
         let before = fs::read(folder.path().join(log)).unwrap();
         let output = bintide(&folder, &["compress", "--live", log]);
         assert_eq!(output.status.code(), Some(1));
@@ -104,4 +103,34 @@ fn what_cannot_be_is_said_and_the_log_stays() {
     }
     let output = bintide(&folder, &["compress", "--level", "23", "torn.binlog"]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn memory_is_said_before_it_is_taken() {
+    let _alone = alone();
+    let folder = folder(&["types.binlog"]);
+    let tight = bintide(&folder, &["compress", "--dry-run", "--memory", "10M", "types.binlog"]);
+    let message = String::from_utf8_lossy(&tight.stderr).into_owned();
+    assert_eq!(tight.status.code(), Some(2), "{message}");
+    assert!(message.contains("1 thread may take") && message.ends_with("or a lower --level\n"), "{message}");
+    let fewer =
+        bintide(&folder, &["compress", "--dry-run", "--jobs", "64", "--memory", "60M", "types.binlog"]);
+    let message = String::from_utf8_lossy(&fewer.stderr).into_owned();
+    assert_eq!(fewer.status.code(), Some(0), "{message}");
+    assert!(message.contains("threads may take"), "{message}");
+    for wrong in [["--memory", "much"], ["--jobs", "0"]] {
+        let output = bintide(&folder, &["compress", wrong[0], wrong[1], "types.binlog"]);
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn standard_input_is_not_offered() {
+    let _alone = alone();
+    let folder = folder(&[]);
+    for command in ["compress", "decompress"] {
+        let help = bintide(&folder, &[command, "--help"]);
+        assert!(!String::from_utf8_lossy(&help.stdout).contains("standard input"), "{command}");
+        assert_eq!(bintide(&folder, &[command, "-"]).status.code(), Some(2));
+    }
 }

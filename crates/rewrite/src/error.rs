@@ -24,8 +24,8 @@ pub enum Error {
     },
     /// Its format description does not know compressed transactions.
     #[error(
-        "{name} is of {server}, whose readers do not know compressed transactions (its format description \
-         counts {event_types} event types, and it takes 40)"
+        "{name} is of {server}, from before compressed transactions: its format description counts {event_types} \
+         event types, and it takes 40"
     )]
     Format {
         /// The log.
@@ -34,6 +34,14 @@ pub enum Error {
         server: String,
         /// How many event types the format description counts.
         event_types: usize,
+    },
+    /// It is of MariaDB, which has another way to compress.
+    #[error("{name} is of {server}: readers of MariaDB's logs do not know compressed transactions")]
+    Mariadb {
+        /// The log.
+        name: String,
+        /// Who wrote it.
+        server: String,
     },
     /// zstd cannot go on.
     #[error("could not compress: {0}")]

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use binlog::{Format, Outline, Refusal};
+use binlog::{Flavour, Format, Outline, Refusal};
 use logs::ordered::Feed;
 use logs::{Chunk, Content, CutError, End, LogKind, LogReader, Next, TransactionCutter, Whole};
 
 use crate::error::{At, Error};
-use crate::{Action, Compressed, Sizes};
+use crate::{Action, Compressed, OldFormat, Sizes};
 
 /// What a large transaction counts for, in bytes: its worker's buffers.
 const LARGE_COST: usize = 4 << 20;
@@ -164,13 +164,15 @@ impl Grouper {
         // It is always the first event of its chunk.
         self.format = Some(Arc::clone(format));
         self.formats_at.push(chunk.offset());
-        match (self.action, format.knows_payloads()) {
-            (Action::Decompress, _) | (Action::Compress(_), true) => Ok(()),
-            (Action::Compress(_), false) => Err(Error::Format {
-                name: self.name.clone(),
-                server: String::from_utf8_lossy(&format.server_version).into_owned(),
-                event_types: format.post_header_sizes.len(),
-            }),
+        let Action::Compress(how) = self.action else { return Ok(()) };
+        let (name, server) =
+            (self.name.clone(), String::from_utf8_lossy(&format.server_version).into_owned());
+        match (format.flavour, how.old_format) {
+            (Flavour::MariaDb, _) => Err(Error::Mariadb { name, server }),
+            (Flavour::MySql, OldFormat::Refuse) if !format.knows_payloads() => {
+                Err(Error::Format { name, server, event_types: format.post_header_sizes.len() })
+            }
+            (Flavour::MySql, _) => Ok(()),
         }
     }
 

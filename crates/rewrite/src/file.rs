@@ -10,14 +10,13 @@ use std::thread;
 use binlog::MAGIC_ENCRYPTED;
 use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, Keyring};
 use logs::LogReader;
-use logs::ordered::Bounds;
 
 use crate::encrypt::EncryptedWriter;
 use crate::error::{At, Error};
 use crate::meaning::meaning;
 use crate::replace::Replacement;
-use crate::tally::Moved;
-use crate::{Action, Report, Sizes, rewrite};
+use crate::tally::{Moved, Step};
+use crate::{Action, Plan, Report, Sizes, rewrite};
 
 /// One file to be rewritten.
 #[derive(Clone, Debug)]
@@ -29,7 +28,7 @@ pub struct FileJob<'p> {
     /// What is done to its transactions.
     pub action: Action,
     /// How much of the machine it may take.
-    pub bounds: Bounds,
+    pub plan: Plan,
     /// What opens it, should it be encrypted.
     pub keyring: Option<Arc<Keyring>>,
     /// Whether what was encrypted is encrypted again.
@@ -90,7 +89,7 @@ pub enum FileOutcome {
 /// Rewrites one file. The old one is there until the new one is whole, on disk and, if asked for, compared; beside
 /// the new one goes a list of where each transaction started and where it starts now: see [`positions_path`].
 ///
-/// `progress` is told how far the old one is done, in bytes; its `Break` ends the work.
+/// `progress` is told how far the work has come; its `Break` ends it.
 ///
 /// # Errors
 ///
@@ -98,11 +97,11 @@ pub enum FileOutcome {
 /// and something stands there. Then everything is as it was.
 pub fn rewrite_file(
     job: &FileJob<'_>,
-    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(Step) -> ControlFlow<()>,
 ) -> Result<FileReport, Error> {
     if job.trial == Trial::DryRun {
-        let sizes = Sizes::usual(&std::env::temp_dir());
-        let report = run(job, &sizes, io::sink(), &mut |moved| progress(moved.before))?;
+        let sizes = job.plan.sizes(&std::env::temp_dir());
+        let report = run(job, &sizes, io::sink(), &mut |moved| progress(moved.into()))?;
         return Ok(FileReport { report, outcome: FileOutcome::Tried });
     }
     let in_place = is_same_file(job.source, job.target);
@@ -151,15 +150,15 @@ fn run_listed(
     job: &FileJob<'_>,
     log: &mut Replacement,
     positions: &mut Replacement,
-    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(Step) -> ControlFlow<()>,
 ) -> Result<Report, Error> {
-    let sizes = Sizes::usual(log.path().parent().unwrap_or(Path::new(".")));
+    let sizes = job.plan.sizes(log.path().parent().unwrap_or(Path::new(".")));
     let mut list = BufWriter::new(positions.file());
     let mut failed = None;
     let report = run(job, &sizes, log.file(), &mut |moved| {
         let line = writeln!(list, "{}\t{}", moved.before, moved.after);
         failed = failed.take().or(line.err());
-        progress(moved.before)
+        progress(moved.into())
     })?;
     let flushed = failed.map_or_else(|| list.flush(), Err);
     flushed.map_err(|cause| Error::Write { what: "the list of positions".to_owned(), cause })?;
@@ -195,14 +194,14 @@ fn run(
         Sealing::Plain => None,
     };
     let Some((header, keyring)) = header.zip(job.keyring.as_ref()) else {
-        return rewrite(job.action, job.bounds, sizes, &open, out, &mut progress);
+        return rewrite(job.action, job.plan.bounds(), sizes, &open, out, &mut progress);
     };
     let name = job.source.display().to_string();
     let at = At { name: &name, offset: 0 };
     let key = keyring.key(header.key_id()).ok_or_else(|| at.corrupt(&"its key is not in the keyring"))?;
     let sealed = EncryptedWriter::begin(out, key);
     let sealed = sealed.map_err(|cause| Error::Write { what: "an encrypted log".to_owned(), cause })?;
-    rewrite(job.action, job.bounds, sizes, &open, sealed, &mut progress)
+    rewrite(job.action, job.plan.bounds(), sizes, &open, sealed, &mut progress)
 }
 
 fn open(path: &Path, keyring: Option<&Arc<Keyring>>) -> Result<LogReader, logs::Error> {

@@ -4,11 +4,10 @@ use binlog::{CompressError, EventType, Format, Header, PayloadWriter, RawEventBu
 use logs::ordered::Outlet;
 use logs::{LogEvent, LogKind, LogReader, Next};
 
-use crate::Compression;
 use crate::error::{At, Error};
 use crate::feed::LargeTransaction;
 use crate::spool::Spool;
-use crate::work::{PART_SIZE, Part, Shop, new_writer, relay_position};
+use crate::work::{PART_SIZE, Part, Shop, relay_position};
 
 /// A payload that is made piece by piece.
 pub(crate) struct PayloadFile {
@@ -18,9 +17,9 @@ pub(crate) struct PayloadFile {
 
 impl PayloadFile {
     /// For so many bytes of inner events.
-    pub(crate) fn begin(shop: &Shop<'_>, how: Compression, inner_size: u64) -> Result<Self, Error> {
-        let mut writer = new_writer(how)?;
-        writer.set_threads(shop.threads)?;
+    pub(crate) fn begin(shop: &Shop<'_>, inner_size: u64) -> Result<Self, Error> {
+        let mut writer = shop.writers.make()?;
+        writer.set_threads(shop.sizes.large_threads)?;
         writer.begin(inner_size)?;
         Ok(Self { writer, spool: Spool::new_in(&shop.sizes.folder)? })
     }
@@ -91,11 +90,10 @@ impl Spooled {
 pub(crate) fn spool(
     shop: &Shop<'_>,
     large: &LargeTransaction,
-    how: Compression,
     kind: LogKind,
     inner: &mut Vec<u8>,
 ) -> Result<Option<Spooled>, Error> {
-    let mut file = PayloadFile::begin(shop, how, large.inner_size)?;
+    let mut file = PayloadFile::begin(shop, large.inner_size)?;
     let (mut first, mut next, mut fits) = (None, None, true);
     inner.clear();
     each_event(shop, large, |event, format| {

@@ -18,15 +18,16 @@ mod file;
 mod large;
 mod meaning;
 mod place;
+mod plan;
 mod replace;
 mod spool;
 mod tally;
 mod work;
+mod writers;
 
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::path::PathBuf;
 
 use binlog::Level;
 use logs::LogReader;
@@ -37,12 +38,14 @@ pub use crate::file::{
     Check, FileJob, FileOutcome, FileReport, Sealing, Trial, is_same_file, positions_path, rewrite_file,
 };
 pub use crate::meaning::{Meaning, meaning};
+pub use crate::plan::Plan;
 pub use crate::replace::{Replacement, Synced};
-pub use crate::tally::{Moved, Tally, Timing};
+pub use crate::tally::{Moved, Step, Tally, Timing};
 
 use crate::feed::feed;
 use crate::place::Placer;
 use crate::work::{Shop, Worker};
+use crate::writers::Writers;
 
 /// What is done to a log's transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +67,18 @@ pub struct Compression {
     pub compressed: Compressed,
     /// The largest payload event, in bytes: `replica_max_allowed_packet`.
     pub event_size_max: u32,
+    /// What happens to logs whose format description does not know payloads.
+    pub old_format: OldFormat,
+}
+
+/// What happens to logs whose format description counts fewer than 40 event types: those of MySQL before 8.0.20, whose
+/// readers would not know a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OldFormat {
+    /// They are refused.
+    Refuse,
+    /// They get a longer one: servers and `mysqlbinlog` since 8.0.20 read the result, older ones do not.
+    Extend,
 }
 
 /// Which transactions stay plain although they could be compressed.
@@ -105,22 +120,17 @@ impl<F: FnMut(Moved) -> ControlFlow<()>> Progress for F {
     }
 }
 
-/// How a log is cut up, and where what does not fit in memory goes.
+/// How a log is cut up, and where what does not fit in memory goes: see [`Plan::sizes`].
 #[derive(Clone, Debug)]
 pub struct Sizes {
     /// Bytes that are read at once, and roughly what is handed on at once.
     pub unit: usize,
     /// A transaction of more bytes is not kept in memory: it is read again, and its payload waits in a file.
     pub large: u64,
+    /// How many threads of its own zstd may use for such a transaction; 0: the worker's.
+    pub large_threads: u32,
     /// The folder of those files. They have no name and are gone with the process.
     pub folder: PathBuf,
-}
-
-impl Sizes {
-    /// The usual sizes; payloads of large transactions wait in `folder`, where the new log is written too.
-    pub fn usual(folder: &Path) -> Self {
-        Self { unit: 1 << 20, large: 32 << 20, folder: folder.to_owned() }
-    }
 }
 
 /// Reads a log with what `open` opens, and writes another with the same transactions to `out`, from its magic on.
@@ -143,8 +153,7 @@ pub fn rewrite<W: Write>(
     let name = reader.name().to_owned();
     let mut placer = Placer::new(out, name.clone())?;
     let mut end = logs::End::Open { in_use: false };
-    let threads = bounds.workers.get() as u32;
-    let shop = Shop { action, open, name: &name, sizes, threads, one_large: Mutex::new(()) };
+    let shop = Shop { action, open, name: &name, sizes, writers: Writers::new(action) };
     let mut is_interrupted = false;
     ordered(
         bounds,

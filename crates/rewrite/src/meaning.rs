@@ -2,14 +2,15 @@
 
 use std::fmt;
 
-use binlog::{Event, Format, NextPosition, PayloadOpener, RawEvent, put_gtid_resized, put_inner};
+use binlog::{Event, EventType, Format, NextPosition, PayloadOpener, RawEvent, put_gtid_resized, put_inner};
 use logs::{End, LogReader, Next};
 use sha2::{Digest, Sha256};
 
 use crate::error::{At, Error};
 
 /// What a log says, wherever its events stand and however they are compressed: two logs of equal meaning have the
-/// same events in the same order, but for positions, checksums and the sizes of transactions.
+/// same events in the same order, but for positions, checksums, the sizes of transactions, and event types up to payloads
+/// that one of their format descriptions counts and the other does not.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Meaning {
     /// Events, those inside payloads counted and payloads not.
@@ -59,20 +60,33 @@ struct Sum {
 impl Sum {
     fn event(&mut self, raw: &RawEvent<'_>, format: &Format, at: At<'_>) -> Result<(), Error> {
         raw.verify().map_err(|error| at.decode(error))?;
-        if raw.event_type() == binlog::EventType::TransactionPayload {
+        if raw.event_type() == EventType::TransactionPayload {
             return self.payload(raw, format, at);
         }
         self.scratch.clear();
         match raw.event_type() {
-            binlog::EventType::Gtid | binlog::EventType::AnonymousGtid | binlog::EventType::GtidTagged => {
+            EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged => {
                 let put = put_gtid_resized(raw, 0, NextPosition::Is(0), format, &mut self.scratch);
                 put.map_err(|error| at.corrupt(&error))?;
                 self.scratch.truncate(self.scratch.len() - raw.checksum().size());
             }
+            EventType::FormatDescription => self.format_description(raw, format, at)?,
             _ => put_inner(raw, &mut self.scratch),
         }
         self.events += 1;
         self.hasher.update(&self.scratch);
+        Ok(())
+    }
+
+    /// As if it knew payloads: a log must not become another when it gets to know them.
+    fn format_description(&mut self, raw: &RawEvent<'_>, format: &Format, at: At<'_>) -> Result<(), Error> {
+        let event = raw.decode(format).map_err(|error| at.decode(error))?;
+        let Event::FormatDescription(description) = event else { return Ok(()) };
+        let mut sizes = Vec::new();
+        let extended = Event::FormatDescription(description.with_payloads(&mut sizes));
+        let put = extended.write(raw.header().origin(), NextPosition::Is(0), format, &mut self.scratch);
+        put.map_err(|error| at.corrupt(&error))?;
+        self.scratch.truncate(self.scratch.len() - raw.checksum().size());
         Ok(())
     }
 

@@ -106,3 +106,25 @@ pub struct Moved {
     /// Where it starts in the log that is written.
     pub after: u64,
 }
+
+/// How far the work has come, in bytes of the log that is read and of the one that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Bytes read and done with.
+    pub before: u64,
+    /// What they became.
+    pub after: u64,
+}
+
+impl From<Moved> for Step {
+    fn from(moved: Moved) -> Self {
+        Self { before: moved.before, after: moved.after }
+    }
+}
+
+impl Step {
+    /// What they became, in percent of what they were; `None` at the start.
+    pub fn ratio(&self) -> Option<u64> {
+        self.after.saturating_mul(100).checked_div(self.before)
+    }
+}

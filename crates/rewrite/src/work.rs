@@ -1,11 +1,10 @@
 //! Turns units of a log into other bytes, which have no place yet.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use binlog::{
-    Checksum, CompressError, Event, Format, HEADER_SIZE, NextPosition, PayloadOpener, PayloadWriter,
-    RawEvent, events, put_gtid_resized, put_inner,
+    Checksum, CompressError, Event, EventType, Format, HEADER_SIZE, NextPosition, PayloadOpener, RawEvent,
+    events, put_gtid_resized, put_inner,
 };
 use logs::ordered::Outlet;
 use logs::{LogEvent, LogKind, LogReader};
@@ -15,7 +14,8 @@ use crate::feed::{Fate, LargeTransaction, Passing, Segment, Unit, Work};
 use crate::large::{PayloadFile, Spooled, each_event, spool};
 use crate::place::Placed;
 use crate::tally::Tally;
-use crate::{Action, Compression, Keep, Sizes};
+use crate::writers::{Lent, Writers};
+use crate::{Action, Compression, Keep, OldFormat, Sizes};
 
 /// What workers hand on.
 pub(crate) enum Part {
@@ -48,16 +48,14 @@ pub(crate) struct Shop<'o> {
     pub(crate) open: Open<'o>,
     pub(crate) name: &'o str,
     pub(crate) sizes: &'o Sizes,
-    /// How many threads zstd may use for one large transaction.
-    pub(crate) threads: u32,
-    /// Held by whoever compresses a large transaction: one at a time takes memory enough.
-    pub(crate) one_large: Mutex<()>,
+    pub(crate) writers: Writers,
 }
 
 /// One thread's tools.
 pub(crate) struct Worker<'o> {
     shop: &'o Shop<'o>,
-    writer: Option<PayloadWriter>,
+    /// Given back before anything is handed on: that may have to wait.
+    writer: Option<Lent<'o>>,
     opener: PayloadOpener,
     inner: Vec<u8>,
     batch: Batch,
@@ -88,6 +86,11 @@ impl<'o> Worker<'o> {
             }
             Work::Large(large) => self.large(&large, unit.kind, outlet)?,
         }
+        self.flush(outlet)
+    }
+
+    fn flush(&mut self, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
+        self.writer = None;
         self.batch.flush(outlet)
     }
 
@@ -115,18 +118,47 @@ impl<'o> Worker<'o> {
             _ => false,
         };
         if !done {
-            self.pass(segment, kind);
+            self.pass(segment, kind)?;
         }
         match self.batch.bytes.len() < PART_SIZE {
             true => Ok(()),
-            false => self.batch.flush(outlet),
+            false => self.flush(outlet),
         }
     }
 
-    fn pass(&mut self, segment: &Segment, kind: LogKind) {
-        for event in segment.parts.iter().flat_map(logs::Chunk::iter) {
-            self.batch.pass(&event, kind);
+    fn pass(&mut self, segment: &Segment, kind: LogKind) -> Result<(), Error> {
+        for part in &segment.parts {
+            for event in part.iter() {
+                match self.is_to_be_extended(&event, part.format()) {
+                    true => self.extend_format(&event, part.format(), kind)?,
+                    false => self.batch.pass(&event, kind),
+                }
+            }
         }
+        Ok(())
+    }
+
+    fn is_to_be_extended(&self, event: &LogEvent<'_>, format: &Format) -> bool {
+        event.raw.event_type() == EventType::FormatDescription
+            && matches!(self.shop.action, Action::Compress(how) if how.old_format == OldFormat::Extend)
+            && !format.knows_payloads()
+    }
+
+    /// Adds a format description that knows payloads in place of one that does not.
+    fn extend_format(&mut self, event: &LogEvent<'_>, format: &Format, kind: LogKind) -> Result<(), Error> {
+        let at = At { name: self.shop.name, offset: event.offset };
+        let Event::FormatDescription(old) = event.raw.decode(format).map_err(|error| at.decode(error))?
+        else {
+            return Ok(());
+        };
+        let mut sizes = Vec::new();
+        let extended = Event::FormatDescription(old.with_payloads(&mut sizes));
+        let header = event.raw.header();
+        let next = (!says_its_place(event, kind)).then_some(header.next_position);
+        let put = self.batch.event(event.raw.checksum(), next, |position, out| {
+            extended.write(header.origin(), position, format, out)
+        });
+        put.map_err(|error| at.corrupt(&error))
     }
 
     /// Compresses a plain transaction; false when it has to stay plain.
@@ -178,8 +210,9 @@ impl<'o> Worker<'o> {
             return self.close(&gtid, format, how, next, before);
         }
         let started = Instant::now();
-        let _one = self.shop.one_large();
-        let mut file = PayloadFile::begin(self.shop, how, inner_size)?;
+        self.writer = None;
+        let alone = self.shop.writers.alone();
+        let mut file = PayloadFile::begin(self.shop, inner_size)?;
         let mut inner = self.opener.open(&body).map_err(|error| at.payload(error))?;
         while let Some(event) = inner.next_event().map_err(|error| at.payload(error))? {
             if !file.push(event.bytes())? {
@@ -194,6 +227,7 @@ impl<'o> Worker<'o> {
             payload: file.end()?,
             inner_size,
         };
+        drop(alone);
         self.batch.tally.compressing.note(started.elapsed());
         self.close_spooled(spooled, how, before, outlet)
     }
@@ -208,8 +242,11 @@ impl<'o> Worker<'o> {
         size: u64,
     ) -> Result<bool, Error> {
         let started = Instant::now();
-        let writer = writer(&mut self.writer, how)?;
-        let frame = match writer.frame(&self.inner) {
+        if self.writer.is_none() {
+            self.writer = Some(self.shop.writers.lend()?);
+        }
+        let Some(lent) = &mut self.writer else { return Ok(false) };
+        let frame = match lent.writer().frame(&self.inner) {
             Ok(frame) => frame,
             Err(CompressError::TooLarge { .. }) => {
                 self.batch.tally.too_large += 1;
@@ -343,9 +380,11 @@ impl<'o> Worker<'o> {
         kind: LogKind,
         outlet: &Outlet<'_, Part>,
     ) -> Result<bool, Error> {
-        let _one = self.shop.one_large();
+        let alone = self.shop.writers.alone();
         let started = Instant::now();
-        let Some(spooled) = spool(self.shop, large, how, kind, &mut self.inner)? else {
+        let spooled = spool(self.shop, large, kind, &mut self.inner)?;
+        drop(alone);
+        let Some(spooled) = spooled else {
             self.batch.tally.too_large += 1;
             return Ok(false);
         };
@@ -384,12 +423,6 @@ impl<'o> Worker<'o> {
         self.batch.flush(outlet)?;
         spooled.hand_on(&fields, behind as u32, outlet)?;
         Ok(true)
-    }
-}
-
-impl Shop<'_> {
-    fn one_large(&self) -> MutexGuard<'_, ()> {
-        self.one_large.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -501,18 +534,4 @@ fn pays(keep: Keep, before: u64, after: u64) -> bool {
             after < before && u128::from(after) * 100 <= most
         }
     }
-}
-
-fn writer(place: &mut Option<PayloadWriter>, how: Compression) -> Result<&mut PayloadWriter, Error> {
-    if place.is_none() {
-        *place = Some(new_writer(how)?);
-    }
-    match place {
-        Some(writer) => Ok(writer),
-        None => unreachable!("just made"),
-    }
-}
-
-pub(crate) fn new_writer(how: Compression) -> Result<PayloadWriter, Error> {
-    Ok(PayloadWriter::new(how.level)?.with_event_size_max(how.event_size_max))
 }

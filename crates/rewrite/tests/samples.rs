@@ -1,6 +1,7 @@
 //! Every sample log, compressed and opened again.
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its samples has failed")]
 
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,9 @@ use binlog::{
     Event, Format, Framed, Framer, Level, MAGIC, NextPosition, PayloadOpener, RawEvent, put_gtid_resized,
     put_inner,
 };
-use bintide_rewrite::{Action, Compressed, Compression, Error, Keep, Moved, Report, Sizes, rewrite};
+use bintide_rewrite::{
+    Action, Compressed, Compression, Error, Keep, Moved, OldFormat, Plan, Report, Sizes, rewrite,
+};
 use logs::LogReader;
 use logs::ordered::Bounds;
 
@@ -31,7 +34,13 @@ fn samples() -> Vec<PathBuf> {
 }
 
 const fn compress(level: Level, keep: Keep, compressed: Compressed) -> Action {
-    Action::Compress(Compression { level, keep, compressed, event_size_max: 1 << 30 })
+    Action::Compress(Compression {
+        level,
+        keep,
+        compressed,
+        event_size_max: 1 << 30,
+        old_format: OldFormat::Refuse,
+    })
 }
 
 const LIKE_A_SERVER: Action = compress(Level::DEFAULT, Keep::None, Compressed::Pass);
@@ -39,7 +48,8 @@ const LIKE_A_SERVER: Action = compress(Level::DEFAULT, Keep::None, Compressed::P
 type Outcome = Result<(Vec<u8>, Report, Vec<Moved>), Error>;
 
 fn run(action: Action, bytes: &[u8]) -> Outcome {
-    let sizes = Sizes::usual(&std::env::temp_dir());
+    let plan = Plan::new(action, NonZeroUsize::new(3).unwrap(), 300_000_000, u64::MAX);
+    let sizes = plan.sizes(&std::env::temp_dir());
     run_cut(action, &sizes, bytes)
 }
 
@@ -184,7 +194,7 @@ fn damage_is_named_and_not_passed_on() {
 
 #[test]
 fn transactions_that_are_not_held_come_out_the_same() {
-    let sizes = |unit, large| Sizes { unit, large, folder: std::env::temp_dir() };
+    let sizes = |unit, large| Sizes { unit, large, large_threads: 2, folder: std::env::temp_dir() };
     let again = compress(Level::DEFAULT, Keep::None, Compressed::Again);
     let mut compressed_in_all = 0;
     for path in samples().into_iter().filter(|path| is_rewritable(path)) {

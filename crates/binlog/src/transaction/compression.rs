@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::error::{DecodeError, EncodeError, Reason};
 use crate::event::{Event, EventType};
-use crate::events::{GtidEvent, TransactionPayload};
+use crate::events::{FormatDescription, GtidEvent, TransactionPayload};
 use crate::format::{Flavour, Format};
 use crate::header::{Flags, Origin};
 use crate::payload::inner_size;
@@ -154,6 +154,25 @@ impl Format {
     pub fn knows_payloads(&self) -> bool {
         let count = usize::from(EventType::TransactionPayload.code());
         self.flavour == Flavour::MySql && self.post_header_sizes.len() >= count
+    }
+}
+
+/// The post-header sizes in the format description of MySQL 8.0.20, the first that knows payloads; the last one is as
+/// servers write it, though a payload has no post-header.
+const POST_HEADER_SIZES: [u8; 40] = [
+    0, 13, 0, 8, 0, 0, 0, 0, 4, 0, 4, 0, 0, 0, 98, 0, 4, 26, 8, 0, 0, 0, 8, 8, 8, 2, 0, 0, 0, 10, 10, 10, 42,
+    42, 0, 18, 52, 0, 10, 40,
+];
+
+impl<'a> FormatDescription<'a> {
+    /// The same, counting the event types up to payloads: the sizes that are missing are put into `sizes`. Readers
+    /// refuse event types that the format description does not count.
+    #[must_use]
+    pub fn with_payloads(&self, sizes: &'a mut Vec<u8>) -> Self {
+        sizes.clear();
+        sizes.extend_from_slice(self.post_header_sizes);
+        sizes.extend_from_slice(POST_HEADER_SIZES.get(sizes.len()..).unwrap_or_default());
+        Self { post_header_sizes: sizes, ..*self }
     }
 }
 

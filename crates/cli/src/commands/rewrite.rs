@@ -1,31 +1,29 @@
 //! `bintide compress` and `bintide decompress`: logs in, logs out.
 
+mod live;
 mod text;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use binlog::Level;
-use binlog::encryption::Keyring;
 use clap::Args;
-use logs::LogReader;
-use logs::ordered::Bounds;
 use rewrite::{
-    Action, Check, Compressed, Compression, FileJob, FileOutcome, FileReport, Keep, Sealing, Tally, Trial,
-    is_same_file, rewrite_file,
+    Action, Check, Compressed, Compression, FileJob, FileOutcome, FileReport, Keep, OldFormat, Plan, Sealing,
+    Step, Tally, Trial, is_same_file, rewrite_file,
 };
 
 use crate::args::Global;
 use crate::exit::{Advice, Failure, Outcome, Verdict};
-use crate::inputs::{Inputs, Place};
+use crate::inputs::{Found, Inputs, Place};
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::screen::Style;
+use crate::units;
 
 pub(crate) const COMPRESS_EXAMPLES: &str = "\
 Examples:
@@ -51,8 +49,12 @@ Examples:
 
 What a server wrote plain and bintide compressed comes back byte for byte.";
 
+const LOGS: &str =
+    "Which logs: files, directories or their indexes (which say which logs there are, and in which order)";
+
 /// Arguments of `bintide compress`.
 #[derive(Args, Debug)]
+#[command(mut_arg("logs", |arg| arg.help(LOGS)))]
 pub(crate) struct Compress {
     #[command(flatten)]
     inputs: Inputs,
@@ -73,10 +75,14 @@ pub(crate) struct Compress {
     /// Leave a transaction plain whose payload would be larger: the replicas' replica_max_allowed_packet, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     event_size_max: u32,
+    /// Take logs of servers before 8.0.20 too: give them a format description that knows compressed transactions.
+    #[arg(long)]
+    upgrade_format: bool,
 }
 
 /// Arguments of `bintide decompress`.
 #[derive(Args, Debug)]
+#[command(mut_arg("logs", |arg| arg.help(LOGS)))]
 pub(crate) struct Decompress {
     #[command(flatten)]
     inputs: Inputs,
@@ -96,15 +102,18 @@ struct Common {
     /// Read each new log again and compare before it takes its place.
     #[arg(long)]
     verify: bool,
-    /// Change logs that are in use, in a running server's directory.
+    /// Change logs in a running server's directory, and logs left in use by a crash; never one that is being written.
     #[arg(long)]
     live: bool,
     /// Write logs that were encrypted in the open.
     #[arg(long)]
     plain: bool,
-    /// How many threads work; default: one a core.
-    #[arg(long, value_name = "COUNT")]
+    /// How many threads work, if that many fit in --memory; default: one a core.
+    #[arg(long, value_name = "COUNT", value_parser = jobs)]
     jobs: Option<NonZeroUsize>,
+    /// Memory to take at most, as 300M or 2G; default: 300M, and more for a level that needs more.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<u64>,
     /// Print the outcome as one JSON document.
     #[arg(long)]
     json: bool,
@@ -130,8 +139,9 @@ pub(crate) fn compress(command: &Compress, global: &Global) -> Outcome {
         false => Keep::GainBelow(command.min_gain),
     };
     let compressed = if command.recompress { Compressed::Again } else { Compressed::Pass };
+    let old_format = if command.upgrade_format { OldFormat::Extend } else { OldFormat::Refuse };
     let Compress { level, event_size_max, .. } = *command;
-    let action = Action::Compress(Compression { level, keep, compressed, event_size_max });
+    let action = Action::Compress(Compression { level, keep, compressed, event_size_max, old_format });
     run(action, &command.inputs, &command.common, global)
 }
 
@@ -139,30 +149,33 @@ pub(crate) fn decompress(command: &Decompress, global: &Global) -> Outcome {
     run(Action::Decompress, &command.inputs, &command.common, global)
 }
 
-/// Bytes on their way through the threads.
-const BYTES_UNDER_WAY: usize = 64 << 20;
+/// What is taken at most, unless a level needs more.
+const MEMORY: u64 = 300_000_000;
 
 fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Outcome {
     let found = inputs.find()?;
-    let files = files(&found.places)?;
+    let files = files(&found)?;
+    let plan = plan(action, &files, common, global)?;
     if let Some(output) = &common.output {
         let made =
             std::fs::create_dir_all(output).with_context(|| format!("could not make {}", output.display()));
         made.map_err(Failure::NotBegun)?;
     }
     let targets = targets(&files, common)?;
+    refuse_running(&files, &targets, common)?;
+    let job = Job { action, plan, common, found: &found };
     let mut progress = Progress::new(global, found.bytes_total);
     let (mut bytes_done, mut all) = (0, Vec::new());
-    for (path, target) in files.into_iter().zip(&targets) {
+    for ((place, path), target) in files.into_iter().zip(&targets) {
         let size = std::fs::metadata(path).map_or(0, |data| data.len());
-        let mut watch = |done| {
-            progress.at(bytes_done + done);
+        let mut watch = |step: Step| {
+            progress.at_with_ratio(bytes_done + step.before, step.ratio());
             match interrupt::requested() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         };
-        match one(action, path, target, common, found.keyring.as_ref(), &mut watch) {
+        match job.one(place, path, target, &mut watch) {
             Ok(end) => all.push(Done { path: path.clone(), end }),
             Err(failure) => {
                 drop(progress);
@@ -179,9 +192,59 @@ fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Out
     print(&all, common, global)
 }
 
+/// How much of the machine the work takes; what does not fit is said before it begins.
+fn plan(
+    action: Action,
+    files: &[(&Place, &PathBuf)],
+    common: &Common,
+    global: &Global,
+) -> Result<Plan, Failure> {
+    let sizes = files.iter().filter_map(|(_, path)| std::fs::metadata(path).ok());
+    let size_max = sizes.map(|data| data.len()).max().unwrap_or_default();
+    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let wanted = common.jobs.unwrap_or(cores);
+    let memory = common.memory.unwrap_or(MEMORY);
+    let plan = Plan::new(action, wanted, memory, size_max);
+    let need = format!(
+        "{} may take {} of memory",
+        units::counted(plan.workers.get() as u64, "thread"),
+        units::bytes(plan.need)
+    );
+    if plan.need > memory && common.memory.is_some() {
+        return Err(Failure::NotBegun(anyhow!("{need}; give more --memory, or a lower --level")));
+    }
+    if (plan.workers < wanted || plan.need > memory) && !global.quiet {
+        eprintln!("bintide: {need}; --memory says how much there is");
+    }
+    Ok(plan)
+}
+
+/// A server that runs must not have its logs taken from under it, unless its operator says so.
+fn refuse_running(files: &[(&Place, &PathBuf)], targets: &[PathBuf], common: &Common) -> Result<(), Failure> {
+    if common.live || common.dry_run {
+        return Ok(());
+    }
+    let in_place = files.iter().zip(targets).filter(|((_, path), target)| is_same_file(path, target));
+    let directories: BTreeSet<&Path> = in_place.filter_map(|((_, path), _)| directory_of(path)).collect();
+    for directory in directories {
+        if let Some(running) = live::in_directory(directory) {
+            return Err(Failure::NotBegun(anyhow!(
+                "a server runs in {}: {running}; stop it, write elsewhere with --output, or say --live to change \
+                 the logs that it has closed",
+                directory.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn directory_of(path: &Path) -> Option<&Path> {
+    path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+}
+
 /// Where each new log goes. Two must not go to one place.
-fn targets(files: &[&PathBuf], common: &Common) -> Result<Vec<PathBuf>, Failure> {
-    let target = |path: &&PathBuf| match (&common.output, path.file_name()) {
+fn targets(files: &[(&Place, &PathBuf)], common: &Common) -> Result<Vec<PathBuf>, Failure> {
+    let target = |(_, path): &(&Place, &PathBuf)| match (&common.output, path.file_name()) {
         (Some(output), Some(name)) => output.join(name),
         _ => path.to_path_buf(),
     };
@@ -195,9 +258,9 @@ fn targets(files: &[&PathBuf], common: &Common) -> Result<Vec<PathBuf>, Failure>
     }
 }
 
-fn files(places: &[Place]) -> Result<Vec<&PathBuf>, Failure> {
-    let paths = places.iter().map(|place| match place {
-        Place::File(path) => Ok(path),
+fn files(found: &Found) -> Result<Vec<(&Place, &PathBuf)>, Failure> {
+    let paths = found.places.iter().map(|place| match place {
+        Place::File(path) => Ok((place, path)),
         Place::Stdin => Err(Failure::NotBegun(anyhow!(
             "standard input cannot be read twice, as large transactions need; give a file"
         ))),
@@ -205,73 +268,63 @@ fn files(places: &[Place]) -> Result<Vec<&PathBuf>, Failure> {
     paths.collect()
 }
 
-fn one(
+/// What is the same for all logs.
+struct Job<'j> {
     action: Action,
-    path: &Path,
-    target: &Path,
-    common: &Common,
-    keyring: Option<&Arc<Keyring>>,
-    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<Finish, Failure> {
-    let in_place = is_same_file(path, target);
-    if !in_place && target.exists() && !common.dry_run {
-        return Ok(Finish::There);
-    }
-    if in_place && !common.dry_run && !common.live && is_in_use(path, keyring)? {
-        return Ok(Finish::InUse);
-    }
-    let workers = common.jobs.or_else(|| std::thread::available_parallelism().ok());
-    let job = FileJob {
-        source: path,
-        target,
-        action,
-        bounds: Bounds { workers: workers.unwrap_or(NonZeroUsize::MIN), bytes: BYTES_UNDER_WAY },
-        keyring: keyring.cloned(),
-        sealing: if common.plain { Sealing::Plain } else { Sealing::AsBefore },
-        check: if common.verify { Check::Meaning } else { Check::Nothing },
-        trial: if common.dry_run { Trial::DryRun } else { Trial::No },
-    };
-    let done = rewrite_file(&job, progress);
-    let done = done.map_err(|error| match error {
-        rewrite::Error::Corrupt { .. } => {
-            anyhow::Error::new(error).context(Advice("bintide verify shows what is wrong with it"))
+    plan: Plan,
+    common: &'j Common,
+    found: &'j Found,
+}
+
+impl Job<'_> {
+    fn one(
+        &self,
+        place: &Place,
+        path: &Path,
+        target: &Path,
+        progress: &mut dyn FnMut(Step) -> ControlFlow<()>,
+    ) -> Result<Finish, Failure> {
+        let common = self.common;
+        let in_place = is_same_file(path, target);
+        if !in_place && target.exists() && !common.dry_run {
+            return Ok(Finish::There);
         }
-        other => other.into(),
-    });
-    Ok(Finish::Rewritten(Box::new(done?)))
-}
-
-/// Does a server still write to it? Its format description says so, or some process has the file open.
-fn is_in_use(path: &Path, keyring: Option<&Arc<Keyring>>) -> Result<bool, Failure> {
-    let mut reader = LogReader::open(path).map_err(anyhow::Error::from)?;
-    if let Some(keyring) = keyring {
-        reader = reader.with_keyring(Arc::clone(keyring));
+        if in_place && !common.dry_run && self.is_in_use(place, path)? {
+            return Ok(Finish::InUse);
+        }
+        let job = FileJob {
+            source: path,
+            target,
+            action: self.action,
+            plan: self.plan,
+            keyring: self.found.keyring.clone(),
+            sealing: if common.plain { Sealing::Plain } else { Sealing::AsBefore },
+            check: if common.verify { Check::Meaning } else { Check::Nothing },
+            trial: if common.dry_run { Trial::DryRun } else { Trial::No },
+        };
+        let done = rewrite_file(&job, progress);
+        let done = done.map_err(|error| match error {
+            rewrite::Error::Corrupt { .. } => {
+                anyhow::Error::new(error).context(Advice("bintide verify shows what is wrong with it"))
+            }
+            rewrite::Error::Format { .. } => {
+                anyhow::Error::new(error).context(Advice("--upgrade-format gives it a longer one"))
+            }
+            other => other.into(),
+        });
+        Ok(Finish::Rewritten(Box::new(done?)))
     }
-    reader.next_event().map_err(anyhow::Error::from)?;
-    Ok(reader.in_use() || is_open_elsewhere(path))
-}
 
-/// Does another process have it open to write? Where the system tells, as far as this user may know.
-fn is_open_elsewhere(path: &Path) -> bool {
-    let Ok(path) = path.canonicalize() else { return false };
-    let own = std::process::id().to_string();
-    let entries = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let others = entries("/proc".into()).filter(|process| process.file_name().to_str() != Some(&own));
-    let mut open = others.flat_map(|process| {
-        let file =
-            |entry: std::fs::DirEntry| (entry.path(), process.path().join("fdinfo").join(entry.file_name()));
-        entries(process.path().join("fd")).map(file).collect::<Vec<_>>()
-    });
-    open.any(|(link, how)| {
-        std::fs::read_link(link).is_ok_and(|target| target == path)
-            && std::fs::read_to_string(how).is_ok_and(|how| is_for_writing(&how))
-    })
-}
-
-/// As `/proc/PID/fdinfo/N` tells it: `flags:`, then the flags of `open` in octal, whose lowest two bits are the mode.
-fn is_for_writing(how: &str) -> bool {
-    let flags = how.lines().find_map(|line| line.strip_prefix("flags:"));
-    flags.is_some_and(|flags| u32::from_str_radix(flags.trim(), 8).is_ok_and(|flags| flags & 0o3 != 0))
+    /// Does a server still write to it? Some process has it open to write: what that writes next would be lost. Or its
+    /// format description says so, though perhaps only a crash has left it that way.
+    fn is_in_use(&self, place: &Place, path: &Path) -> Result<bool, Failure> {
+        if live::is_open(path) {
+            return Ok(true);
+        }
+        let mut reader = self.found.open(place).map_err(anyhow::Error::from)?;
+        reader.next_event().map_err(anyhow::Error::from)?;
+        Ok(reader.in_use() && !self.common.live)
+    }
 }
 
 fn print(all: &[Done], common: &Common, global: &Global) -> Outcome {
@@ -308,6 +361,41 @@ const fn outcome(end: &Finish) -> &'static str {
     }
 }
 
+fn jobs(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "it takes one thread or more".to_owned())
+}
+
+/// A number of bytes, with or without a unit: a kilobyte has 1000.
+fn size(text: &str) -> Result<u64, String> {
+    let wanted = || "a size is a number and perhaps k, M or G, as 300M".to_owned();
+    let unit = text.trim_end_matches(|end: char| end.eq_ignore_ascii_case(&'b'));
+    let (digits, factor) = match unit.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&unit[..at], 1000),
+        Some((at, 'm' | 'M')) => (&unit[..at], 1_000_000),
+        Some((at, 'g' | 'G')) => (&unit[..at], 1_000_000_000),
+        _ => (unit, 1),
+    };
+    let number: u64 = digits.trim().parse().map_err(|_| wanted())?;
+    number.checked_mul(factor).ok_or_else(wanted)
+}
+
 fn level(text: &str) -> Result<Level, String> {
     text.parse().ok().and_then(Level::new).ok_or_else(|| "a level is a number from 1 to 22".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, wanted) in
+            [("300M", Some(300_000_000)), ("2G", Some(2_000_000_000)), ("1 kB", Some(1000)), ("7", Some(7))]
+        {
+            assert_eq!(size(text).ok(), wanted, "{text}");
+        }
+        for text in ["", "M", "-1", "1T", "99999999999G"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
 }

@@ -43,7 +43,10 @@ fn row(name: &str, tally: &Tally, outcome: &str) -> [String; 7] {
 fn saved(before: u64, after: u64) -> String {
     match before {
         0 => String::new(),
-        _ => format!("{:.1}%", 100.0 * (1.0 - after as f64 / before as f64)),
+        _ => {
+            let text = format!("{:.1}%", 100.0 * (1.0 - after as f64 / before as f64));
+            if text == "-0.0%" { "0.0%".to_owned() } else { text }
+        }
     }
 }
 

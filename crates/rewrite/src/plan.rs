@@ -1,0 +1,214 @@
+//! How much of the machine the work may take: threads and buffers that fit in a bound on memory.
+
+use std::num::NonZeroUsize;
+
+use binlog::Level;
+use logs::ordered::Bounds;
+
+use crate::{Action, Sizes};
+
+/// How much of the machine the work may take.
+///
+/// The bound on memory holds for logs of any size, a single transaction of a gibibyte included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Threads that work.
+    pub workers: NonZeroUsize,
+    /// A transaction of more bytes is not held in memory.
+    pub large: u64,
+    /// How many threads of its own zstd may use for such a transaction; 0: the worker's.
+    pub large_threads: u32,
+    /// Bytes that may be on their way between the threads.
+    pub under_way: usize,
+    /// What all of it takes, in bytes, at most.
+    pub need: u64,
+}
+
+const MIB: u64 = 1 << 20;
+
+/// The program itself, what is read and written at once, and what the allocator does not give back.
+const BASE: u64 = 24 * MIB;
+
+/// Beyond this size nothing takes more, in bytes.
+const SIZE_MAX: u64 = 1 << 32;
+
+/// Bounds on transactions held in memory, best first.
+const LARGE: [u64; 4] = [32 * MIB, 16 * MIB, 8 * MIB, 4 * MIB];
+
+impl Plan {
+    /// As many workers as are wanted and fit in `memory` bytes, for transactions of no more than `size_max` bytes: a
+    /// log's size will do. When not even one fits, it is a plan for one all the same, and [`Plan::need`] says so.
+    pub fn new(action: Action, workers: NonZeroUsize, memory: u64, size_max: u64) -> Self {
+        let level = match action {
+            Action::Compress(how) => Some(how.level),
+            Action::Decompress => None,
+        };
+        let size_max = size_max.min(SIZE_MAX);
+        let smallest = Self::with(level, NonZeroUsize::MIN, LARGE[LARGE.len() - 1], memory, size_max);
+        for workers in (1..=workers.get()).rev().filter_map(NonZeroUsize::new) {
+            let plans = LARGE.map(|large| Self::with(level, workers, large, memory, size_max));
+            let fitting = || plans.iter().filter(|plan| plan.need <= memory);
+            // A large transaction that keeps one thread busy keeps all others waiting.
+            let spread = fitting().find(|plan| plan.large_threads > 0 || size_max <= plan.large);
+            if let Some(plan) = spread.or_else(|| fitting().next()) {
+                return *plan;
+            }
+        }
+        smallest
+    }
+
+    fn with(level: Option<Level>, workers: NonZeroUsize, large: u64, memory: u64, size_max: u64) -> Self {
+        let count = workers.get() as u64;
+        let held = large.min(size_max);
+        // Half of it are units that wait to be worked on, one of which may be a whole transaction.
+        let under_way = (2 * held).clamp(8 * MIB, 64 * MIB);
+        // One transaction that is being read, and each worker's events and frame.
+        let fixed = BASE + under_way + held + count * 2 * held;
+        let tables = |size| level.map_or(DECOMPRESSING, |level| memory_of(level, size));
+        let small = fixed + count * tables(held);
+        if size_max <= large || level.is_none() {
+            return Self { workers, large, large_threads: 0, under_way: under_way as usize, need: small };
+        }
+        // A large transaction is compressed while nobody else compresses.
+        let spread = fixed + spread_memory(level, count, size_max);
+        let alone = fixed + tables(size_max);
+        let (large_threads, large_need) = match count > 1 && spread <= memory {
+            true => (count as u32, spread),
+            false => (0, alone),
+        };
+        let need = small.max(large_need);
+        Self { workers, large, large_threads, under_way: under_way as usize, need }
+    }
+
+    /// For [`rewrite`](crate::rewrite).
+    pub const fn bounds(&self) -> Bounds {
+        Bounds { workers: self.workers, bytes: self.under_way }
+    }
+
+    /// For [`rewrite`](crate::rewrite): payloads of large transactions wait in `folder`.
+    pub fn sizes(&self, folder: &std::path::Path) -> Sizes {
+        let Self { large, large_threads, .. } = *self;
+        Sizes { unit: MIB as usize, large, large_threads, folder: folder.to_owned() }
+    }
+}
+
+/// What a worker takes to open payloads, besides what comes out of them: a window of 128 MiB is for payloads made at
+/// level 22 only, and all others have 8 MiB or less.
+const DECOMPRESSING: u64 = 9 * MIB;
+
+/// Powers of two by level, as zstd's `clevels.h` has them for inputs of more than 256 KiB: window, chain, hash.
+const POWERS: [[u32; 3]; 22] = [
+    [19, 13, 14],
+    [20, 15, 16],
+    [21, 16, 17],
+    [21, 18, 18],
+    [21, 18, 19],
+    [21, 18, 19],
+    [21, 19, 20],
+    [21, 19, 20],
+    [22, 20, 21],
+    [22, 21, 22],
+    [22, 21, 22],
+    [22, 22, 23],
+    [22, 22, 22],
+    [22, 22, 23],
+    [22, 23, 23],
+    [22, 22, 22],
+    [23, 23, 22],
+    [23, 23, 22],
+    [23, 24, 22],
+    [25, 25, 23],
+    [26, 26, 24],
+    [27, 27, 25],
+];
+
+/// From here on zstd keeps binary trees, two places for each position.
+const TREES_FROM: u8 = 13;
+
+fn window_of(level: Level, size: u64) -> (u32, [u32; 3]) {
+    let powers = POWERS[usize::from(level.get()) - 1];
+    // Tables are no larger than the input asks for.
+    (powers[0].min(size.max(1).next_power_of_two().trailing_zeros().max(10)), powers)
+}
+
+/// What zstd takes for inputs of `size` bytes, in bytes.
+fn memory_of(level: Level, size: u64) -> u64 {
+    let (window, [_, chain, hash]) = window_of(level, size);
+    let chain_max = window + u32::from(level.get() >= TREES_FROM);
+    let tables = 4 * ((1 << chain.min(chain_max)) + (1 << hash.min(window + 1)));
+    // The input at hand and the block that is made of it.
+    tables + (1 << window) + 2 * MIB
+}
+
+/// The same when zstd spreads one input over threads of its own.
+fn spread_memory(level: Option<Level>, threads: u64, size: u64) -> u64 {
+    let Some(level) = level else { return 0 };
+    // zstd cuts the input into pieces of four windows, but no smaller than 1 MiB. Each thread has one at hand, as many
+    // wait with three more, and there is the output of each.
+    let piece = MIB.max(4 << window_of(level, size).0);
+    threads * memory_of(level, piece) + (2 * threads + 3) * piece
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use binlog::Level;
+
+    use super::{MIB, Plan, memory_of};
+    use crate::{Action, Compressed, Compression, Keep, OldFormat};
+
+    fn level(level: u8) -> Action {
+        Action::Compress(Compression {
+            level: Level::new(level).unwrap(),
+            keep: Keep::None,
+            compressed: Compressed::Pass,
+            event_size_max: 1 << 30,
+            old_format: OldFormat::Refuse,
+        })
+    }
+
+    fn plan(action: Action, workers: usize, memory: u64, size: u64) -> Plan {
+        let plan = Plan::new(action, NonZeroUsize::new(workers).unwrap(), memory * 1_000_000, size);
+        assert!(plan.need <= memory * 1_000_000 || plan.workers.get() == 1, "{plan:?}");
+        plan
+    }
+
+    #[test]
+    fn tables_are_those_of_zstd() {
+        // What its documentation says of the highest levels.
+        for (level, wanted) in [(19, 80), (20, 160), (21, 320), (22, 640)] {
+            let found = memory_of(Level::new(level).unwrap(), 1 << 30) / MIB;
+            assert!((wanted..=wanted * 5 / 4 + 8).contains(&found), "{level}: {found}");
+        }
+    }
+
+    #[test]
+    fn any_log_fits_up_to_level_19() {
+        for number in 1..=19 {
+            for workers in [1, 2, 4, 16, 64] {
+                let plan = plan(level(number), workers, 300, u64::MAX);
+                assert!(plan.need <= 300_000_000, "{number} {workers}: {plan:?}");
+            }
+        }
+        assert!(plan(Action::Decompress, 64, 300, 1 << 40).need <= 300_000_000);
+    }
+
+    #[test]
+    fn two_cores_are_used_where_they_can_be() {
+        for number in 1..=19 {
+            assert_eq!(plan(level(number), 2, 300, 1 << 40).workers.get(), 2, "{number}");
+        }
+        assert_eq!(plan(level(3), 2, 300, 1 << 40).large_threads, 2);
+    }
+
+    #[test]
+    fn above_it_workers_are_fewer_or_the_need_is_larger() {
+        let small = plan(level(22), 4, 300, 1 << 20);
+        assert_eq!((small.workers.get(), small.need <= 300_000_000), (4, true));
+        let large = plan(level(22), 4, 300, 1 << 30);
+        assert_eq!((large.workers.get(), large.need > 768_000_000), (1, true));
+        assert!(plan(level(22), 4, 1000, 1 << 30).need < 1_000_000_000);
+        assert!(plan(level(20), 4, 300, 1 << 30).workers.get() < 4);
+    }
+}

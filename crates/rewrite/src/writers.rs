@@ -1,0 +1,117 @@
+//! zstd's contexts, shared by all workers: a large transaction has them all to itself.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use binlog::PayloadWriter;
+
+use crate::error::Error;
+use crate::{Action, Compression};
+
+/// zstd's contexts. Most of the memory is theirs, and a large transaction takes much of it at once: it waits until
+/// nobody else compresses, and nobody else begins until it is done.
+///
+/// Whoever holds one must not wait for another thread.
+pub(crate) struct Writers {
+    how: Option<Compression>,
+    state: Mutex<State>,
+    given_back: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    idle: Vec<PayloadWriter>,
+    /// How many are lent.
+    lent: usize,
+    /// Large transactions that are being compressed, or wait for it.
+    large: usize,
+    is_large_at_work: bool,
+}
+
+/// One of them, for a while.
+pub(crate) struct Lent<'w> {
+    writers: &'w Writers,
+    /// There until it is given back.
+    writer: Option<PayloadWriter>,
+}
+
+/// Held while a large transaction is compressed.
+pub(crate) struct Alone<'w>(&'w Writers);
+
+impl Writers {
+    pub(crate) fn new(action: Action) -> Self {
+        let how = match action {
+            Action::Compress(how) => Some(how),
+            Action::Decompress => None,
+        };
+        Self { how, state: Mutex::default(), given_back: Condvar::new() }
+    }
+
+    /// One of them. It must be dropped before its worker waits for anything.
+    pub(crate) fn lend(&self) -> Result<Lent<'_>, Error> {
+        let mut state = self.lock();
+        while state.large > 0 {
+            state = self.wait(state);
+        }
+        state.lent += 1;
+        let mut lent = Lent { writers: self, writer: state.idle.pop() };
+        drop(state);
+        if lent.writer.is_none() {
+            lent.writer = Some(self.make()?);
+        }
+        Ok(lent)
+    }
+
+    /// Waits until nobody else compresses, and frees what the others used.
+    pub(crate) fn alone(&self) -> Alone<'_> {
+        let mut state = self.lock();
+        state.large += 1;
+        while state.lent > 0 || state.is_large_at_work {
+            state = self.wait(state);
+        }
+        state.is_large_at_work = true;
+        state.idle.clear();
+        Alone(self)
+    }
+
+    /// A fresh one.
+    pub(crate) fn make(&self) -> Result<PayloadWriter, Error> {
+        let Some(how) = self.how else {
+            unreachable!("ours: nothing is compressed when payloads are opened")
+        };
+        Ok(PayloadWriter::new(how.level)?.with_event_size_max(how.event_size_max))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'g>(&self, state: MutexGuard<'g, State>) -> MutexGuard<'g, State> {
+        self.given_back.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lent<'_> {
+    pub(crate) fn writer(&mut self) -> &mut PayloadWriter {
+        match &mut self.writer {
+            Some(writer) => writer,
+            None => unreachable!("ours: it is there until the drop"),
+        }
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let mut state = self.writers.lock();
+        state.lent -= 1;
+        state.idle.extend(self.writer.take());
+        self.writers.given_back.notify_all();
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        (state.large, state.is_large_at_work) = (state.large - 1, false);
+        self.0.given_back.notify_all();
+    }
+}
