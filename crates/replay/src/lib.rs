@@ -26,6 +26,7 @@ mod error;
 pub mod keys;
 mod mysql;
 pub mod net;
+pub mod order;
 mod progress;
 mod report;
 mod run;

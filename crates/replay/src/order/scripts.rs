@@ -1,0 +1,70 @@
+//! The commit gate by scripts.
+//!
+//! A script is a file of `scripts`. `gate order=grouped` makes a new gate; each line of `do` is a step: `begin 1`,
+//! `applied 1`, `placed 1`, `committed 1`, `rolled-back 1`, `fail 1 1205`, `conflict 1 2` (1 waits for 2), or just
+//! `turns`. Behind each line follow the answer, if there is one, and the turns of all that have begun and do more
+//! than wait. `REWRITE=1` writes the answers anew.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::{CommitOrder, Gate, Turn, Verdict};
+
+#[test]
+fn scripts() {
+    datadriven::walk("src/order/scripts", |file| {
+        let mut gate = Gate::new(CommitOrder::Any);
+        let mut open = BTreeSet::new();
+        file.run(|case| match case.directive.as_str() {
+            "gate" => {
+                let order: String = case.take_arg("order").unwrap();
+                let order = match order.as_str() {
+                    "strict" => CommitOrder::Strict,
+                    "grouped" => CommitOrder::Grouped,
+                    "any" => CommitOrder::Any,
+                    other => panic!("{other} is no order"),
+                };
+                gate = Gate::new(order);
+                open.clear();
+                String::new()
+            }
+            "do" => case.input.lines().map(|line| step(&mut gate, &mut open, line)).collect(),
+            other => panic!("{other} is no directive"),
+        });
+    });
+}
+
+fn step(gate: &mut Gate, open: &mut BTreeSet<u64>, line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let number = words.get(1).map_or(0, |word| word.parse().unwrap());
+    let mut answer = String::new();
+    match words[0] {
+        "begin" => {
+            gate.begin(number);
+            open.insert(number);
+        }
+        "applied" => gate.applied(number),
+        "placed" => gate.placed(number),
+        "committed" => {
+            gate.committed(number);
+            open.remove(&number);
+        }
+        "rolled-back" => gate.rolled_back(number),
+        "conflict" => gate.conflict(number, words[2].parse().unwrap()),
+        "fail" => {
+            answer = match gate.fail(number, words[2].parse().unwrap()) {
+                Verdict::Retry { after } => format!(" retry after {after:?};"),
+                Verdict::Stop => " stop;".to_owned(),
+            };
+        }
+        "turns" => {}
+        other => panic!("{other} is no step"),
+    }
+    for number in open.iter() {
+        match gate.turn(*number) {
+            Turn::Wait => {}
+            turn => write!(answer, " {number} {turn:?}").unwrap(),
+        }
+    }
+    format!("{line}:{answer}\n")
+}
