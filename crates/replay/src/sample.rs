@@ -10,6 +10,8 @@ use crate::definition::{Definition, Engine, TableName, UniqueKey};
 /// A table of a few columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
+    name: &'static str,
+    table_id: u64,
     types: Vec<u8>,
     metadata: Vec<u8>,
     optional: Vec<u8>,
@@ -46,15 +48,20 @@ impl Sample {
         let mut optional = vec![3, collations.len() as u8];
         optional.append(&mut collations);
         let all = vec![0xff; types.len().div_ceil(8)];
-        Self { types, metadata, optional, all }
+        Self { name: "t", table_id: 7, types, metadata, optional, all }
+    }
+
+    /// Another table with the same columns.
+    pub(crate) fn named(&self, name: &'static str, table_id: u64) -> Self {
+        Self { name, table_id, ..self.clone() }
     }
 
     pub(crate) fn map(&self) -> TableMap<'_> {
         TableMap {
-            table_id: 7,
+            table_id: self.table_id,
             flags: 1,
             database: b"d",
-            table: b"t",
+            table: self.name.as_bytes(),
             column_types: &self.types,
             metadata: &self.metadata,
             nullable: &self.all,
@@ -71,7 +78,7 @@ impl Sample {
         let all = ColumnSet { bits: &self.all };
         Rows {
             kind,
-            table_id: 7,
+            table_id: self.table_id,
             flags: RowsFlags::STATEMENT_END,
             extra: Some(&[]),
             column_count: self.types.len() as u64,

@@ -43,6 +43,9 @@ pub enum Refusal {
     /// The same table with other columns or other flags.
     #[error("the table's columns or its rows' flags differ from those before")]
     Changed,
+    /// A statement changes other tables, too, whose rows cannot be folded.
+    #[error("the statement changes other tables, too, that cannot be folded")]
+    Mixed,
     /// A row is inserted that is there, or changed though it is not: only doing just that shows what comes of it.
     #[error("a row is not as earlier changes left it")]
     Unexplained,
@@ -63,6 +66,7 @@ impl Refusal {
             Self::PartialImage
                 | Self::Extra
                 | Self::Changed
+                | Self::Mixed
                 | Self::Unexplained
                 | Self::TooLarge
                 | Self::Unnamed

@@ -20,6 +20,9 @@
 //! A row inserted and deleted leaves one trace: AUTO_INCREMENT counts on from it. So the highest such row is
 //! inserted and deleted again.
 
+mod changes;
+#[cfg(test)]
+mod changes_tests;
 mod eligible;
 #[cfg(test)]
 mod tests;
@@ -30,6 +33,7 @@ use binlog::{DecodeError, Flavour, Row, RowDecoder, Tables};
 use hashbrown::{HashMap, HashTable};
 use xxhash_rust::xxh3::xxh3_64;
 
+pub use self::changes::{Changes, ChangesError, ChangesReport};
 pub use self::eligible::Refusal;
 use self::eligible::{Key, PrimaryKey, check_event, manner};
 pub use self::write::{NetForm, NetRows};

@@ -16,9 +16,9 @@ use super::{Net, NetError, NetForm, NetRows, Refusal};
 use crate::definition::{Definition, Engine, Relatives, UniqueKey};
 use crate::sample::{Sample, Stored, definition, image, int, text};
 
-const ORIGIN: Origin = Origin { timestamp: 1, server_id: 2, flags: Flags(0) };
+pub(super) const ORIGIN: Origin = Origin { timestamp: 1, server_id: 2, flags: Flags(0) };
 
-fn format() -> Format {
+pub(super) fn format() -> Format {
     let (server_version, post_header_sizes) = (b"9.7.4".to_vec(), Vec::new());
     let checksum = ChecksumAlgorithm::Off;
     Format { server_version, post_header_sizes, checksum, flavour: Flavour::MySql }
@@ -26,13 +26,12 @@ fn format() -> Format {
 
 fn write(net: &Net, rows_size_max: usize) -> (Vec<u8>, NetRows) {
     let mut out = Vec::new();
-    let format = format();
-    let rows = net.write(&NetForm { origin: ORIGIN, format: &format, rows_size_max }, &mut out).unwrap();
+    let rows = net.write(&NetForm { origin: ORIGIN, format: format(), rows_size_max }, &mut out).unwrap();
     (out, rows)
 }
 
 /// Calls `see` with each event of several one behind the other.
-fn each(mut bytes: &[u8], mut see: impl FnMut(&Event<'_>)) {
+pub(super) fn each(mut bytes: &[u8], mut see: impl FnMut(&Event<'_>)) {
     while !bytes.is_empty() {
         let size = u32::from_le_bytes(bytes[9..13].try_into().unwrap()) as usize;
         let (event, rest) = bytes.split_at(size);

@@ -6,12 +6,12 @@ use binlog::{EncodeError, Event, Format, NextPosition, Origin};
 use super::{Folded, Net, Span};
 
 /// What the events are to look like.
-#[derive(Clone, Copy, Debug)]
-pub struct NetForm<'f> {
+#[derive(Clone, Debug)]
+pub struct NetForm {
     /// When and by which server they were made, as their headers say.
     pub origin: Origin,
     /// The format that they are encoded for.
-    pub format: &'f Format,
+    pub format: Format,
     /// Bytes that the rows of an event take at most, but for a row that is larger by itself.
     pub rows_size_max: usize,
 }
@@ -36,7 +36,7 @@ impl Net {
     /// # Errors
     ///
     /// When an event cannot be encoded. What was appended before stays.
-    pub fn write(&self, form: &NetForm<'_>, out: &mut Vec<u8>) -> Result<NetRows, EncodeError> {
+    pub fn write(&self, form: &NetForm, out: &mut Vec<u8>) -> Result<NetRows, EncodeError> {
         let mut total = NetRows::default();
         for (table, table_id) in self.tables.iter().zip(1..) {
             let mut statement = Statement::new(self, table, table_id, form, out);
@@ -51,7 +51,7 @@ struct Statement<'n> {
     net: &'n Net,
     table: &'n Folded,
     table_id: u64,
-    form: &'n NetForm<'n>,
+    form: &'n NetForm,
     out: &'n mut Vec<u8>,
     columns: Vec<u8>,
     /// What the rows of the next event are; nothing before the first.
@@ -61,13 +61,7 @@ struct Statement<'n> {
 }
 
 impl<'n> Statement<'n> {
-    fn new(
-        net: &'n Net,
-        table: &'n Folded,
-        table_id: u64,
-        form: &'n NetForm<'n>,
-        out: &'n mut Vec<u8>,
-    ) -> Self {
+    fn new(net: &'n Net, table: &'n Folded, table_id: u64, form: &'n NetForm, out: &'n mut Vec<u8>) -> Self {
         let columns = vec![0xff; table.map.column_types.len().div_ceil(8)];
         Self { net, table, table_id, form, out, columns, kind: None, is_mapped: false, rows: Vec::new() }
     }
@@ -156,6 +150,6 @@ impl<'n> Statement<'n> {
     }
 
     fn put(&mut self, event: &Event<'_>) -> Result<(), EncodeError> {
-        event.write(self.form.origin, NextPosition::Is(0), self.form.format, self.out)
+        event.write(self.form.origin, NextPosition::Is(0), &self.form.format, self.out)
     }
 }
