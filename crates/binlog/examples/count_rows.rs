@@ -50,24 +50,18 @@ fn count(
     tables: &mut Tables,
     counts: &mut Counts,
 ) -> Result<(), DecodeError> {
-    match raw.decode(format)? {
-        Event::TableMap(map) => drop(tables.map(&map)?),
-        Event::WriteRows(rows)
-        | Event::UpdateRows(rows)
-        | Event::DeleteRows(rows)
-        | Event::PartialUpdateRows(rows)
-        | Event::WriteRowsV1(rows)
-        | Event::UpdateRowsV1(rows)
-        | Event::DeleteRowsV1(rows) => {
-            let name = tables.table(rows.table_id).map(|table| {
-                let (database, table) =
-                    (String::from_utf8_lossy(&table.database), String::from_utf8_lossy(&table.name));
-                format!("{database}.{table}")
-            });
-            let key = (name.unwrap_or_default(), rows.kind);
-            *counts.entry(key).or_default() += tables.decoder(&rows)?.count(&rows)?;
-        }
-        _ => {}
+    let event = raw.decode(format)?;
+    if let Event::TableMap(map) = &event {
+        tables.map(map)?;
+    }
+    if let Some(rows) = event.rows() {
+        let name = tables.table(rows.table_id).map(|table| {
+            let (database, table) =
+                (String::from_utf8_lossy(&table.database), String::from_utf8_lossy(&table.name));
+            format!("{database}.{table}")
+        });
+        let key = (name.unwrap_or_default(), rows.kind);
+        *counts.entry(key).or_default() += tables.decoder(rows)?.count(rows)?;
     }
     Ok(())
 }

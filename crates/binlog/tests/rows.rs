@@ -12,20 +12,6 @@ use bintide_binlog::{Event, JsonQuotes, Tables, Value};
 
 use common::{for_each_event_deep, samples};
 
-/// The rows of an event, if it has any.
-fn rows_of<'e, 'a>(event: &'e Event<'a>) -> Option<&'e Rows<'a>> {
-    match event {
-        Event::WriteRowsV1(rows)
-        | Event::UpdateRowsV1(rows)
-        | Event::DeleteRowsV1(rows)
-        | Event::WriteRows(rows)
-        | Event::UpdateRows(rows)
-        | Event::DeleteRows(rows)
-        | Event::PartialUpdateRows(rows) => Some(rows),
-        _ => None,
-    }
-}
-
 /// Calls `see` with each rows event and the tables known then.
 fn for_each_rows(mut see: impl FnMut(&str, &mut Tables, &Rows<'_>)) {
     for sample in samples() {
@@ -34,7 +20,7 @@ fn for_each_rows(mut see: impl FnMut(&str, &mut Tables, &Rows<'_>)) {
             let event = raw.decode(format).unwrap();
             if let Event::TableMap(map) = event {
                 tables.map(&map).unwrap_or_else(|error| panic!("{} {map:?}: {error}", sample.name));
-            } else if let Some(rows) = rows_of(&event) {
+            } else if let Some(rows) = event.rows() {
                 see(&sample.name, &mut tables, rows);
             }
         });
@@ -119,7 +105,7 @@ fn offsets_are_of_the_event() {
             if let Event::TableMap(map) = event {
                 found(map.metadata_offset(), map.metadata);
                 found(map.optional_offset(), map.optional);
-            } else if let Some(rows) = rows_of(&event) {
+            } else if let Some(rows) = event.rows() {
                 found(rows.rows_offset(), rows.rows);
             }
         });

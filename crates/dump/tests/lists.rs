@@ -74,3 +74,26 @@ fn every_event_is_a_line_of_json() {
         }
     }
 }
+
+/// Table maps without end, each of which whoever goes on behind them would have to know: refused where the chunk
+/// starts, and before memory fills.
+#[test]
+fn a_statement_with_tables_without_end_is_an_error() {
+    let log = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types.binlog")).unwrap();
+    let size = |at: usize| u32::from_le_bytes(log[at + 9..at + 13].try_into().unwrap()) as usize;
+    let mut at = 4;
+    while log[at + 4] != 19 {
+        at += size(at);
+    }
+    let (map, behind) = (&log[at..at + size(at)], at + size(at));
+    let hostile: Vec<u8> = [&log[..behind], &map.repeat(20_000), &log[behind..]].concat();
+    for form in FORMS {
+        for jobs in [1, 2] {
+            let mut settings =
+                ListSettings::new(form, vec![Source::Bytes("hostile".to_owned(), hostile.clone().into())]);
+            settings.jobs = NonZeroUsize::new(jobs).unwrap();
+            let error = text(&settings).unwrap_err().to_string();
+            assert!(error.contains("number of table maps of one statement"), "{error}");
+        }
+    }
+}

@@ -1,12 +1,13 @@
 //! Reads logs into pieces that can be worked on apart from each other.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use binlog::{
-    DecodeError, EventType, Format, Framed, Framer, HEADER_SIZE, Header, PayloadOpener, RawEvent, Reason,
-    Role,
+    DecodeError, EventType, Format, Framed, Framer, HEADER_SIZE, Header, PayloadError, PayloadOpener,
+    RawEvent, Reason, Role,
 };
-use logs::{Chunk, End, LargeEnd, LargePayload, LogKind, LogReader, Next, Piece};
+use logs::{Chunk, End, LargeEnd, LargePayload, LogKind, LogReader, Next, Piece, StatementMaps};
 
 use crate::carry::Carry;
 use crate::error::Error;
@@ -116,7 +117,7 @@ pub(crate) fn walk(
             Ok(Next::Some(Piece::Chunk(chunk))) => chunk,
             Ok(Next::Some(Piece::LargePayload(payload))) => {
                 let origin = Origin { log, kind };
-                carry = open_large(payload, origin, carry, &mut opener, cut.chunk_size, take)?;
+                carry = open_large(payload, (origin, &name), carry, &mut opener, cut.chunk_size, take)?;
                 continue;
             }
             Ok(Next::End(end)) => match resume_within(&mut reader, end, on_damage) {
@@ -147,7 +148,14 @@ pub(crate) fn walk(
         let after = carry.clone().behind(&chunk);
         let bytes = chunk.bytes().len();
         take(Work::Chunk { origin: Origin { log, kind: reader.kind() }, chunk, carry }, bytes)?;
-        carry = after;
+        carry = match after {
+            Ok(after) => after,
+            Err((offset, error)) => {
+                let error = logs::Error::Corrupt { name: name.to_string(), offset, error };
+                take(Work::Broken { offset, error, resumed: None }, 0)?;
+                return Ok(log + 1);
+            }
+        };
     }
 }
 
@@ -192,7 +200,7 @@ const fn starts_anew(event_type: EventType) -> bool {
 /// Opens a large payload while it is read; gives what holds behind it.
 fn open_large(
     payload: LargePayload<'_>,
-    origin: Origin,
+    (origin, name): (Origin, &str),
     before: Carry,
     opener: &mut PayloadOpener,
     chunk_size: usize,
@@ -203,18 +211,30 @@ fn open_large(
     let (payload_size, claimed_size) = (fields.payload_size, fields.uncompressed_size);
     let outer = Arc::clone(payload.format());
     let format = Arc::new(outer.inside_payload());
-    let mut behind = Carry { next_position: header.next_position, maps: Vec::new(), ..before.clone() };
+    let mut behind =
+        Carry { next_position: header.next_position, maps: StatementMaps::default(), ..before.clone() };
     let _ = behind.grammar.step(Role::Payload);
     let mut inside = Carry::inside_payload();
     let mut inner_offset = 0;
     let end = read_large(payload, opener, chunk_size, &mut |bytes| {
         let after = behind_events(inside.clone(), &bytes, &format);
-        let carry = std::mem::replace(&mut inside, after);
+        let carry = inside.clone();
         let (size, format) = (bytes.len(), Arc::clone(&format));
         take(Work::Inside(Inside { origin, offset, inner_offset, bytes, format, carry }), size)?;
+        match after {
+            Ok(after) => inside = after,
+            Err((within, error)) => {
+                let inner_offset = inner_offset + within;
+                return Ok(ControlFlow::Break(PayloadError { inner_offset, payload_offset: 0, error }));
+            }
+        }
         inner_offset += size as u64;
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     })?;
+    let end = end.map_err(|refusal| match refusal {
+        Refusal::Log(error) => error,
+        Refusal::Statement(error) => logs::Error::Payload { name: name.to_owned(), offset, error },
+    });
     let ends = PayloadEnds {
         origin,
         offset,
@@ -230,30 +250,46 @@ fn open_large(
     Ok(behind)
 }
 
+/// Why a large payload is not read to its end.
+enum Refusal {
+    Log(logs::Error),
+    /// A statement in it has no end.
+    Statement(PayloadError),
+}
+
 /// Gives the events inside, some at a time. The inner result is what the log says, the outer what the taker does.
 fn read_large(
     payload: LargePayload<'_>,
     opener: &mut PayloadOpener,
     chunk_size: usize,
-    give: &mut dyn FnMut(Vec<u8>) -> Result<(), Error>,
-) -> Result<Result<LargeEnd, logs::Error>, Error> {
+    give: &mut dyn FnMut(Vec<u8>) -> Result<ControlFlow<PayloadError>, Error>,
+) -> Result<Result<LargeEnd, Refusal>, Error> {
     let mut events = match payload.open(opener) {
         Ok(events) => events,
-        Err(error) => return Ok(Err(error)),
+        Err(error) => return Ok(Err(Refusal::Log(error))),
     };
     loop {
         let mut bytes = Vec::new();
         match events.next_chunk(chunk_size, &mut bytes) {
-            Ok(0) => return Ok(events.finish()),
-            Ok(_) => give(bytes)?,
-            Err(error) => return Ok(Err(error)),
+            Ok(0) => return Ok(events.finish().map_err(Refusal::Log)),
+            Ok(_) => {
+                if let ControlFlow::Break(error) = give(bytes)? {
+                    return Ok(Err(Refusal::Statement(error)));
+                }
+            }
+            Err(error) => return Ok(Err(Refusal::Log(error))),
         }
     }
 }
 
-fn behind_events(mut carry: Carry, bytes: &[u8], format: &Format) -> Carry {
-    each_event(bytes, format, |_, raw| carry.step(raw, format));
-    carry
+fn behind_events(mut carry: Carry, bytes: &[u8], format: &Format) -> Result<Carry, (u64, DecodeError)> {
+    let mut stepped = Ok(());
+    each_event(bytes, format, |offset, raw| {
+        if stepped.is_ok() {
+            stepped = carry.step(raw, format).map_err(|error| (offset, error));
+        }
+    });
+    stepped.map(|()| carry)
 }
 
 /// Gives each of the whole events in `bytes`, and where it starts there.

@@ -6,6 +6,7 @@
 //! | find the logs of a directory or an index | [`Store`] |
 //! | follow a store that is being written to | [`Follower`] |
 //! | cut a log into whole transactions | [`TransactionCutter`] |
+//! | start in the middle of a statement | [`StatementMaps`] |
 //! | read an encrypted log | [`read_keyring`], [`LogReader::with_keyring`] |
 //! | read in order, work in parallel, hand on in order, bounded in bytes | [`ordered`](ordered::ordered) |
 //!
@@ -25,6 +26,7 @@ mod follow;
 mod input;
 mod keyring;
 mod large;
+mod maps;
 pub mod ordered;
 mod reader;
 mod store;
@@ -35,6 +37,7 @@ pub use crate::error::Error;
 pub use crate::follow::Follower;
 pub use crate::keyring::read_keyring;
 pub use crate::large::{LargeEnd, LargeEvents, LargePayload};
+pub use crate::maps::StatementMaps;
 pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};
 pub use crate::store::Store;
 pub use crate::transactions::{Content, CutError, Segment, TransactionCutter, Whole};

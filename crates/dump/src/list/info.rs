@@ -34,13 +34,6 @@ pub(crate) fn put_info(
         Event::DeleteFile(event) => put_numbered(out, ";file_id=", event.file_id.into(), ""),
         Event::ExecuteLoadQuery(event) => put_load_query(out, event),
         Event::TableMap(event) => put_table_map(out, event),
-        Event::WriteRows(event)
-        | Event::UpdateRows(event)
-        | Event::DeleteRows(event)
-        | Event::PartialUpdateRows(event)
-        | Event::WriteRowsV1(event)
-        | Event::UpdateRowsV1(event)
-        | Event::DeleteRowsV1(event) => put_rows(out, event),
         Event::Incident(event) => put_incident(out, event),
         Event::RowsQuery(event) => put(out, &[b"# ", event.sql]),
         Event::Gtid(event) => put_gtid(out, event),
@@ -51,7 +44,10 @@ pub(crate) fn put_info(
         Event::ViewChange(event) => put(out, &[b"view_id=", event.view_name()]),
         Event::TransactionContext(event) => put_context(out, event),
         Event::Ignorable(_) | Event::Unknown(_) => put(out, &[b"# Unrecognized ignorable event"]),
-        _ => put_mariadb_info(out, header, event)?,
+        _ => match event.rows() {
+            Some(rows) => put_rows(out, rows),
+            None => put_mariadb_info(out, header, event)?,
+        },
     }
     Ok(())
 }

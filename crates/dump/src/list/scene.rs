@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use binlog::events::{Rows, RowsFlags, TableMap};
 use binlog::{
-    DecodeError, Event, EventType, Format, HEADER_SIZE, RawEvent, RawEventBuf, Reason, RowDecoder, Table,
-    Tables, TransactionId,
+    DecodeError, Event, EventType, Format, HEADER_SIZE, RawEvent, Reason, RowDecoder, Table, Tables,
+    TransactionId,
 };
+use logs::StatementMaps;
 
 /// What stands around an event, as a worker goes along.
 #[derive(Debug, Default)]
@@ -22,8 +23,8 @@ impl Scene {
     pub(crate) fn set(&mut self, before: &Before, format: &Format) {
         self.id = before.id;
         self.tables.end();
-        for raw in &before.maps {
-            if let Ok(Event::TableMap(map)) = raw.as_raw().decode(format) {
+        for raw in before.maps.iter() {
+            if let Ok(Event::TableMap(map)) = raw.decode(format) {
                 // A map that cannot be read was complained about where it stands.
                 let _ = self.tables.map(&map);
             }
@@ -37,12 +38,20 @@ pub(crate) struct Before {
     /// The transaction of the event in front.
     pub(crate) id: Option<TransactionId>,
     /// The table maps of a statement that goes on in the chunk.
-    pub(crate) maps: Vec<RawEventBuf>,
+    pub(crate) maps: StatementMaps,
 }
 
 impl Before {
     /// Passes over events: becomes what stands before whatever is behind them.
-    pub(crate) fn pass<'a>(&mut self, events: impl Iterator<Item = RawEvent<'a>>, format: &Format) {
+    ///
+    /// # Errors
+    ///
+    /// When a statement has more table maps than any server writes.
+    pub(crate) fn pass<'a>(
+        &mut self,
+        events: impl Iterator<Item = RawEvent<'a>>,
+        format: &Format,
+    ) -> Result<(), DecodeError> {
         let mut maps: Vec<RawEvent<'_>> = Vec::new();
         for raw in events {
             self.id = transaction_at(&raw, format, self.id);
@@ -53,7 +62,7 @@ impl Before {
                 maps.clear();
             }
         }
-        self.maps.extend(maps.iter().map(RawEvent::to_buf));
+        maps.iter().try_for_each(|map| self.maps.push(map))
     }
 }
 

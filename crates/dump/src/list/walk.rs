@@ -460,7 +460,7 @@ impl<'w, 'p> Feeder<'w, 'p> {
                 Verdict::Take => {}
                 Verdict::Skip => {
                     self.push_chunk(log_name, chunk.part(from..index))?;
-                    self.before.pass([event.raw].into_iter(), chunk.format());
+                    self.pass(log_name, chunk.part(index..index + 1))?;
                     from = index + 1;
                 }
                 Verdict::Stop => {
@@ -478,8 +478,19 @@ impl<'w, 'p> Feeder<'w, 'p> {
             return Ok(());
         }
         let (before, size) = (self.before.clone(), chunk.bytes().len());
-        self.before.pass(chunk.iter().map(|event| event.raw), chunk.format());
-        (self.push)(Item { log_name: Arc::clone(log_name), before, events: Events::Log(chunk) }, size)
+        let passed = self.pass(log_name, chunk.clone());
+        (self.push)(Item { log_name: Arc::clone(log_name), before, events: Events::Log(chunk) }, size)?;
+        passed
+    }
+
+    fn pass(&mut self, log_name: &Arc<str>, chunk: Chunk) -> Result<(), ListError> {
+        let passed = self.before.pass(chunk.iter().map(|event| event.raw), chunk.format());
+        passed.map_err(|error| ListError::Event {
+            log_name: log_name.to_string(),
+            position: chunk.offset(),
+            inner: None,
+            error,
+        })
     }
 
     fn push_events(&mut self, log_name: &Arc<str>, events: Events, size: usize) -> Result<(), ListError> {
@@ -533,12 +544,13 @@ impl<'w, 'p> Feeder<'w, 'p> {
                 break;
             }
             let before = self.before.clone();
-            self.before.pass(raw_events(&bytes), &format);
+            let passed = self.before.pass(raw_events(&bytes), &format);
             let behind =
                 Inner { number: first.number + count as u64, offset: first.offset + bytes.len() as u64 };
             let size = bytes.capacity();
             let events = Events::Inner { bytes, first, outer: outer.clone(), format: Arc::clone(&format) };
             (self.push)(Item { log_name: Arc::clone(log_name), before, events }, size)?;
+            passed.map_err(|error| event_error(&outer.located(log_name), error))?;
             first = behind;
         }
         let end = inner.finish()?;

@@ -128,7 +128,7 @@ impl Counter {
 
     /// Learns the tables of the statement that goes on from the chunk before.
     fn learn_all(&mut self, carry: &Carry) -> Result<(), DecodeError> {
-        carry.maps.iter().try_for_each(|map| self.learn(&map.as_raw()).map(drop))
+        carry.maps.iter().try_for_each(|map| self.learn(&map).map(drop))
     }
 
     fn finish(mut self) -> Part {
@@ -256,16 +256,8 @@ impl Counter {
             Inside::Log => &self.format,
             Inside::Payload => &self.format_inside,
         };
-        let rows = match raw.decode(format)? {
-            Event::WriteRowsV1(rows)
-            | Event::UpdateRowsV1(rows)
-            | Event::DeleteRowsV1(rows)
-            | Event::WriteRows(rows)
-            | Event::UpdateRows(rows)
-            | Event::DeleteRows(rows)
-            | Event::PartialUpdateRows(rows) => rows,
-            _ => return Ok(()),
-        };
+        let event = raw.decode(format)?;
+        let Some(rows) = event.rows() else { return Ok(()) };
         let Some(mapped) = self.maps.get_mut(&rows.table_id) else {
             return match rows.column_count {
                 // Servers write events without columns to do nothing but end a statement.
@@ -274,8 +266,7 @@ impl Counter {
             };
         };
         if let Some(open) = &mut self.open {
-            let amount =
-                Amount { rows: mapped.count(&rows)?, events: 1, bytes: u64::from(raw.header().size) };
+            let amount = Amount { rows: mapped.count(rows)?, events: 1, bytes: u64::from(raw.header().size) };
             self.part.tally.rows(open, mapped.place, Change::from(rows.kind), amount);
         }
         Ok(())

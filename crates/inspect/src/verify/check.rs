@@ -93,9 +93,9 @@ impl Checker {
             findings: Findings::default(),
             plain: Vec::new(),
         };
-        for map in &carry.maps {
+        for map in carry.maps.iter() {
             // What is wrong with it was said where it stands.
-            if let Ok(Event::TableMap(map)) = map.as_raw().decode(&checker.format)
+            if let Ok(Event::TableMap(map)) = map.decode(&checker.format)
                 && checker.tables.map(&map).is_ok()
             {
                 checker.named.push(map.table_id);
@@ -310,15 +310,8 @@ impl Checker {
                 self.named.push(map.table_id);
                 Ok(())
             }
-            Event::WriteRowsV1(event)
-            | Event::UpdateRowsV1(event)
-            | Event::DeleteRowsV1(event)
-            | Event::WriteRows(event)
-            | Event::UpdateRows(event)
-            | Event::DeleteRows(event)
-            | Event::PartialUpdateRows(event) => self.decode_rows(event).map_err(in_row),
             _ if raw.event_type().decompressed().is_some() => self.decompressed(raw),
-            _ => Ok(()),
+            _ => event.rows().map_or(Ok(()), |rows| self.decode_rows(rows).map_err(in_row)),
         }
     }
 

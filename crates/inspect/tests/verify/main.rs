@@ -276,3 +276,28 @@ fn no_byte_can_be_turned_unseen() {
         }
     }
 }
+
+/// Table maps without end, each of which whoever goes on behind them would have to know.
+#[test]
+fn a_statement_with_tables_without_end() {
+    let mut log = Log::of_sample("types.binlog");
+    let map = log.find(EventType::TableMap, 0);
+    // Past the end of the chunk that it starts in.
+    let copies = vec![log.events[map].clone(); 40_000];
+    log.events.splice(map..map, copies);
+    log.settle();
+    let found = faults(&log.bytes());
+    let wanted = "number of table maps of one statement is 4097";
+    assert!(
+        found.iter().any(|(_, kind, detail)| *kind == FaultKind::Framing && detail.contains(wanted)),
+        "{found:?}"
+    );
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("binlog.000001");
+    log.write(&path);
+    let settings = inspect::stats::Settings { top: 1 };
+    let counted =
+        inspect::stats::collect([LogReader::open(&path)], settings, &mut |_| ControlFlow::Continue(()));
+    let error = counted.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains(wanted), "{error}");
+}

@@ -1,0 +1,52 @@
+//! The table maps of a statement that is cut into pieces: what its later pieces must know of the earlier ones.
+
+use std::sync::Arc;
+
+use binlog::{DecodeError, HEADER_SIZE, RawEvent, RawEventBuf, Reason};
+
+/// Table maps of one statement at most: as many as [`binlog::Tables`] remembers at least. A server joins 61 tables,
+/// and triggers and foreign keys add some; without a limit, a statement without an end would take all memory.
+const MAPS_MAX: u64 = 4096;
+
+/// Their bytes at most: a map with all column names and the texts of all ENUMs has a megabyte or two.
+const MAPS_SIZE_MAX: u64 = 64 << 20;
+
+/// The table maps of the statement at hand, in order. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct StatementMaps {
+    maps: Vec<Arc<RawEventBuf>>,
+    size: u64,
+}
+
+impl StatementMaps {
+    /// Adds one.
+    ///
+    /// # Errors
+    ///
+    /// When the statement has more of them than any server writes: more than 4096, or more than 64 MiB.
+    pub fn push(&mut self, map: &RawEvent<'_>) -> Result<(), DecodeError> {
+        let (count, size) = (self.maps.len() as u64 + 1, self.size + map.bytes().len() as u64);
+        let refuse =
+            |field, found, max| Err(DecodeError::new(HEADER_SIZE, Reason::OutOfRange { field, found, max }));
+        if count > MAPS_MAX {
+            return refuse("number of table maps of one statement", count, MAPS_MAX);
+        }
+        if size > MAPS_SIZE_MAX {
+            return refuse("size of the table maps of one statement", size, MAPS_SIZE_MAX);
+        }
+        self.size = size;
+        self.maps.push(Arc::new(map.to_buf()));
+        Ok(())
+    }
+
+    /// The statement has ended.
+    pub fn clear(&mut self) {
+        self.maps.clear();
+        self.size = 0;
+    }
+
+    /// They, in order.
+    pub fn iter(&self) -> impl Iterator<Item = RawEvent<'_>> {
+        self.maps.iter().map(|map| map.as_raw())
+    }
+}
