@@ -3,14 +3,12 @@
 use std::ops::Range;
 
 use binlog::events::{
-    CommitStamps, DuplicateHandling, ExecuteLoadQuery, Intvar, IntvarKind, LoadBlock, LogicalClock, Rand,
-    Rotate, RowsFlags, RowsQuery, TransactionContext, TransactionPayload, UserValue, UserVar, ViewChange,
+    DuplicateHandling, ExecuteLoadQuery, Intvar, IntvarKind, LoadBlock, Rand, Rotate, RowsFlags, RowsQuery, TransactionContext, TransactionPayload, UserValue, UserVar, ViewChange,
     XaPrepare,
 };
 use binlog::{Collation, EventType, Flavour};
 
 use crate::delimiter::end_statement;
-use crate::local_time::LocalTime;
 use crate::numbers::{put_general, put_i64, put_u32, put_u64};
 use crate::quote::{put_hex, put_identifier};
 use crate::session::Session;
@@ -24,73 +22,8 @@ pub(crate) fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
     }
 }
 
-/// A transaction's identifier and what comes with it.
-pub(crate) struct GtidText<'a> {
-    pub(crate) is_anonymous: bool,
-    /// `uuid:number`, perhaps with a tag.
-    pub(crate) gtid: &'a [u8],
-    pub(crate) may_have_statements: bool,
-    pub(crate) clock: LogicalClock,
-    pub(crate) stamps: CommitStamps,
-}
-
 /// A server's version when nothing says which.
 pub(crate) const VERSION_UNKNOWN: u32 = 999_999;
-
-impl GtidText<'_> {
-    /// The line that names it, behind the header.
-    pub(crate) fn put_line(&self, out: &mut Vec<u8>) {
-        let name: &[u8] = if self.is_anonymous { b"\tAnonymous_GTID" } else { b"\tGTID" };
-        out.extend_from_slice(name);
-        let rows_only: &[u8] = if self.may_have_statements { b"no" } else { b"yes" };
-        out.extend_from_slice(b"\tlast_committed=");
-        put_u64(out, self.clock.last_committed.cast_unsigned());
-        out.extend_from_slice(b"\tsequence_number=");
-        put_u64(out, self.clock.sequence_number.cast_unsigned());
-        put(out, &[b"\trbr_only=", rows_only, b"\toriginal_committed_timestamp="]);
-        put_u64(out, self.stamps.original_commit_us);
-        out.extend_from_slice(b"\timmediate_commit_timestamp=");
-        put_u64(out, self.stamps.immediate_commit_us);
-        out.extend_from_slice(b"\ttransaction_length=");
-        put_u64(out, self.stamps.transaction_size.unwrap_or(0));
-        out.push(b'\n');
-    }
-
-    /// What sets it for the transaction that follows.
-    pub(crate) fn put_settings(&self, out: &mut Vec<u8>, time: &mut LocalTime) {
-        if !self.may_have_statements {
-            out.extend_from_slice(b"/*!50718 SET TRANSACTION ISOLATION LEVEL READ COMMITTED*/");
-            end_statement(out);
-        }
-        let stamps = &self.stamps;
-        for (name, stamp) in [
-            (b"# original_commit_timestamp=".as_slice(), stamps.original_commit_us),
-            (b"# immediate_commit_timestamp=", stamps.immediate_commit_us),
-        ] {
-            out.extend_from_slice(name);
-            put_u64(out, stamp);
-            out.extend_from_slice(b" (");
-            time.put_long(out, stamp);
-            out.extend_from_slice(b")\n");
-        }
-        out.extend_from_slice(b"/*!80001 SET @@session.original_commit_timestamp=");
-        put_u64(out, stamps.original_commit_us);
-        out.extend_from_slice(b"*/");
-        end_statement(out);
-        for (name, version) in [
-            (b"original".as_slice(), stamps.original_server_version),
-            (b"immediate", stamps.immediate_server_version),
-        ] {
-            put(out, &[b"/*!80014 SET @@session.", name, b"_server_version="]);
-            put_u32(out, version.unwrap_or(VERSION_UNKNOWN));
-            out.extend_from_slice(b"*/");
-            end_statement(out);
-        }
-        let gtid: &[u8] = if self.is_anonymous { b"ANONYMOUS" } else { self.gtid };
-        put(out, &[b"SET @@SESSION.GTID_NEXT= '", gtid, b"'"]);
-        end_statement(out);
-    }
-}
 
 /// Behind a query's header.
 pub(crate) fn query_line(out: &mut Vec<u8>, event_type: EventType, numbers: QueryNumbers) {
@@ -108,6 +41,7 @@ pub(crate) fn query_line(out: &mut Vec<u8>, event_type: EventType, numbers: Quer
 }
 
 /// What a query's first line says.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QueryNumbers {
     pub(crate) thread_id: u32,
     pub(crate) exec_time: u32,

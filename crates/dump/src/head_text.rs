@@ -1,15 +1,16 @@
 //! Header lines, and the text of events that depends on nothing else: worked out by any thread.
 
-use binlog::events::{LogicalClock, Query, StatusVar, TableMap};
-use binlog::gtid::Uuid;
+use binlog::events::{LogicalClock, Query, StatusVar, StatusVars, TableMap};
 use binlog::{Event, EventType, Header};
 
 use crate::decode::{LogFormat, each_status};
-use crate::event_text::{self, GtidText, QueryNumbers, VERSION_UNKNOWN, put};
+use crate::event_text::{self, QueryNumbers, VERSION_UNKNOWN, put};
+use crate::gtid_text::{GtidName, GtidNumbers, GtidText};
 use crate::hexdump::put_hexdump;
 use crate::local_time::LocalTime;
 use crate::loose_table::loose_table;
-use crate::numbers::{put_i64, put_u32, put_u64};
+use crate::memo::Memo;
+use crate::numbers::{put_u32, put_u64};
 use crate::settings::Settings;
 use crate::table_metadata::put_table_metadata;
 
@@ -17,6 +18,13 @@ use crate::table_metadata::put_table_metadata;
 pub(crate) struct HeadText<'s> {
     settings: &'s Settings,
     pub(crate) time: LocalTime,
+    /// How header lines begin, by timestamp and server.
+    front: Memo<(u32, u32)>,
+    gtid: GtidText,
+    /// Of statements, by their kind and numbers.
+    query: Memo<(EventType, QueryNumbers)>,
+    /// The last status variables among which was no transaction number.
+    status_without_xid: Vec<u8>,
 }
 
 /// One event, and where it stands.
@@ -38,16 +46,27 @@ pub(crate) enum GeneratedKeys {
 
 impl<'s> HeadText<'s> {
     pub(crate) fn new(settings: &'s Settings) -> Self {
-        Self { settings, time: LocalTime::new(settings.zone.clone()) }
+        Self {
+            settings,
+            time: LocalTime::new(settings.zone.clone()),
+            front: Memo::default(),
+            gtid: GtidText::default(),
+            query: Memo::default(),
+            status_without_xid: Vec::new(),
+        }
     }
 
     /// Appends an event's header line, up to where its own text begins.
     pub(crate) fn put_header(&mut self, out: &mut Vec<u8>, head: Head<'_>) {
-        out.push(b'#');
-        self.time.put_short(out, head.header.timestamp);
-        out.extend_from_slice(b" server id ");
-        put_u32(out, head.header.server_id & self.settings.server_id_mask);
-        out.extend_from_slice(b"  end_log_pos ");
+        let (timestamp, server_id) = (head.header.timestamp, head.header.server_id);
+        let front = self.front.text((timestamp, server_id), |out| {
+            out.push(b'#');
+            self.time.put_short(out, timestamp);
+            out.extend_from_slice(b" server id ");
+            put_u32(out, server_id & self.settings.server_id_mask);
+            out.extend_from_slice(b"  end_log_pos ");
+        });
+        out.extend_from_slice(front);
         put_u32(out, head.header.next_position);
         out.push(b' ');
         if let Some(name) = head.format.checksum.name()
@@ -72,9 +91,9 @@ impl<'s> HeadText<'s> {
             Event::Gtid(_) | Event::AnonymousGtid(_) | Event::GtidTagged(_) => {
                 self.put_gtid(out, head.header.event_type, event);
             }
-            Event::Query(query) if has_header => put_query(out, query, head.header.event_type),
+            Event::Query(query) if has_header => self.put_query(out, query, head.header.event_type),
             Event::ExecuteLoadQuery(load) if has_header => {
-                put_query(out, &load.query, head.header.event_type);
+                self.put_query(out, &load.query, head.header.event_type);
             }
             Event::Xid(xid) => {
                 if has_header {
@@ -96,28 +115,59 @@ impl<'s> HeadText<'s> {
     }
 
     fn put_gtid(&mut self, out: &mut Vec<u8>, event_type: EventType, event: &Event<'_>) {
-        let (gtid, flags, clock, stamps) = match event {
+        let (name, number, flags, clock, stamps) = match event {
             Event::Gtid(event) | Event::AnonymousGtid(event) => {
-                let gtid = gtid_text(event.uuid, event.rest, event.gno);
-                (gtid, event.flags.into(), event.clock, event.stamps)
+                let name = if event_type == EventType::AnonymousGtid {
+                    GtidName::Anonymous
+                } else {
+                    // A tag that is none.
+                    GtidName::new(event.uuid, event.rest)
+                };
+                (name, event.gno, event.flags.into(), event.clock, event.stamps)
             }
             Event::GtidTagged(event) => {
-                let gtid = gtid_text(event.uuid, event.tag.as_str().as_bytes(), event.gno);
-                (gtid, event.flags, Some(event.clock), Some(event.stamps))
+                let name = GtidName::new(event.uuid, event.tag.as_str().as_bytes());
+                (name, event.gno, event.flags, Some(event.clock), Some(event.stamps))
             }
             _ => return,
         };
-        let text = GtidText {
-            is_anonymous: event_type == EventType::AnonymousGtid,
-            gtid: &gtid,
+        let numbers = GtidNumbers {
+            number,
             may_have_statements: flags & 1 != 0,
             clock: clock.unwrap_or(LogicalClock { last_committed: 0, sequence_number: 0 }),
             stamps: stamps.unwrap_or_default(),
         };
         if !self.settings.short_form {
-            text.put_line(out);
+            numbers.put_line(out, &name);
         }
-        text.put_settings(out, &mut self.time);
+        self.gtid.put_settings(out, name, &numbers, &mut self.time);
+    }
+
+    fn put_query(&mut self, out: &mut Vec<u8>, query: &Query<'_>, event_type: EventType) {
+        let (thread_id, exec_time, error_code) = (query.thread_id, query.exec_time, query.error_code);
+        let xid = self.xid(query.status);
+        let numbers = QueryNumbers { thread_id, exec_time, error_code, xid };
+        let line =
+            self.query.text((event_type, numbers), |out| event_text::query_line(out, event_type, numbers));
+        out.extend_from_slice(line);
+    }
+
+    /// The transaction number of a statement that commits by itself.
+    fn xid(&mut self, status: StatusVars<'_>) -> Option<u64> {
+        if self.status_without_xid == status.bytes {
+            return None;
+        }
+        let mut xid = None;
+        each_status(status, |variable| {
+            if let StatusVar::DdlXid(number) = variable {
+                xid = Some(number);
+            }
+        });
+        if xid.is_none() {
+            self.status_without_xid.clear();
+            self.status_without_xid.extend_from_slice(status.bytes);
+        }
+        xid
     }
 
     fn put_table_map(&self, out: &mut Vec<u8>, map: &TableMap<'_>, keys: GeneratedKeys) {
@@ -148,27 +198,6 @@ impl GeneratedKeys {
             false => Self::Untold,
         }
     }
-}
-
-fn gtid_text(uuid: Uuid, tag: &[u8], gno: i64) -> Vec<u8> {
-    let mut text = uuid.to_string().into_bytes();
-    if !tag.is_empty() {
-        put(&mut text, &[b":", tag]);
-    }
-    text.push(b':');
-    put_i64(&mut text, gno);
-    text
-}
-
-fn put_query(out: &mut Vec<u8>, query: &Query<'_>, event_type: EventType) {
-    let mut xid = None;
-    each_status(query.status, |variable| {
-        if let StatusVar::DdlXid(number) = variable {
-            xid = Some(number);
-        }
-    });
-    let (thread_id, exec_time, error_code) = (query.thread_id, query.exec_time, query.error_code);
-    event_text::query_line(out, event_type, QueryNumbers { thread_id, exec_time, error_code, xid });
 }
 
 fn put_checksum(out: &mut Vec<u8>, stored: [u8; 4]) {

@@ -127,6 +127,42 @@ pub fn put_exponential(out: &mut Vec<u8>, value: f64, decimals: usize) {
     put_with_exponent(out, digits.as_slice(), exponent);
 }
 
+/// A number in decimal, for a text that has it several times.
+#[derive(Clone, Copy)]
+pub struct Decimal {
+    digits: [u8; Self::SIZE_MAX],
+    /// Where the first one is.
+    start: u8,
+}
+
+impl Decimal {
+    const SIZE_MAX: usize = 24;
+
+    /// Of any number.
+    #[inline]
+    pub fn of(value: u64) -> Self {
+        const EIGHT: u64 = EIGHT_DIGITS as u64;
+        let groups = [value / EIGHT / EIGHT, value / EIGHT % EIGHT, value % EIGHT];
+        let mut digits = [0; Self::SIZE_MAX];
+        let mut skipped = 0;
+        for (index, (place, group)) in digits.as_chunks_mut::<8>().0.iter_mut().zip(groups).enumerate() {
+            let group = eight_digits(group as u32);
+            *place = (group | ZEROS).to_le_bytes();
+            if skipped == index as u32 * 8 {
+                skipped += group.trailing_zeros().min(64) / 8;
+            }
+        }
+        // Zero itself keeps its last digit.
+        Self { digits, start: skipped.min(Self::SIZE_MAX as u32 - 1) as u8 }
+    }
+
+    /// Without zeros in front.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.digits[usize::from(self.start)..]
+    }
+}
+
 /// Numbers below this have at most eight digits.
 const EIGHT_DIGITS: u32 = 100_000_000;
 
