@@ -9,9 +9,9 @@ use std::sync::Arc;
 use binlog::{Checksum, Cursor, Header};
 
 use crate::base64::{LINE_BYTES, put_lines};
+use crate::bytes::{Bytes, Spare};
 use crate::decode::{LogFormat, decode};
 use crate::head_text::{GeneratedKeys, Head, HeadText};
-use crate::pipeline::Spare;
 use crate::rows_text::{TableText, put_rows};
 use crate::spool::{Away, Spool};
 
@@ -39,8 +39,10 @@ pub(crate) struct Batch {
 
 /// The bytes of some events.
 enum Buffer {
-    Here(Arc<Vec<u8>>),
+    Here(Arc<Bytes>),
     Away(Away),
+    /// Away no longer.
+    Back(Vec<u8>),
 }
 
 /// Work, and the text in front of it, which starts where the step before ends.
@@ -74,7 +76,7 @@ struct Decoding {
 }
 
 /// Buffers that are in a temporary file, by where they are in memory, too.
-pub(crate) type PutAway = HashMap<*const Vec<u8>, (Arc<Vec<u8>>, Away)>;
+pub(crate) type PutAway = HashMap<*const Bytes, (Arc<Bytes>, Away)>;
 
 impl Step {
     const STORED_SIZE: usize = 24;
@@ -118,7 +120,7 @@ impl Step {
 
 /// One event, and what it takes to decode it.
 pub(crate) struct Source<'a> {
-    pub(crate) buffer: &'a Arc<Vec<u8>>,
+    pub(crate) buffer: &'a Arc<Bytes>,
     /// Where it stands in the buffer.
     pub(crate) range: Range<usize>,
     pub(crate) checksum: Checksum,
@@ -219,7 +221,15 @@ impl Batch {
         self.text.is_empty() && self.steps.is_empty() && self.steps_away.is_none()
     }
 
-    /// Puts steps and events into a temporary file. `known` has what is there already, by where it was in memory; it
+    /// Are all its events in a file anyway?
+    pub(crate) fn is_in_file(&self) -> bool {
+        self.buffers.iter().all(|buffer| match buffer {
+            Buffer::Here(buffer) => buffer.origin().is_some(),
+            Buffer::Away(_) | Buffer::Back(_) => true,
+        })
+    }
+
+    /// Puts steps and events into a temporary file, but for events that are in a file. `known` has what is there already, by where it was in memory; it
     /// keeps that memory from being used for anything else.
     pub(crate) fn put_away(&mut self, spool: &mut Spool, known: &mut PutAway) -> io::Result<()> {
         for held in &mut self.buffers {
@@ -227,7 +237,10 @@ impl Batch {
             let away = match known.get(&Arc::as_ptr(buffer)) {
                 Some((_, away)) => away.clone(),
                 None => {
-                    let away = spool.put(buffer)?;
+                    let away = match buffer.origin() {
+                        Some((file, offset)) => Away::in_file(file, *offset, buffer.len()),
+                        None => spool.put(buffer)?,
+                    };
                     known.insert(Arc::as_ptr(buffer), (Arc::clone(buffer), away.clone()));
                     away
                 }
@@ -243,15 +256,16 @@ impl Batch {
         Ok(())
     }
 
-    fn bring_back(&mut self) -> io::Result<()> {
+    fn bring_back(&mut self, spare: &Spare) -> io::Result<()> {
         for held in &mut self.buffers {
             if let Buffer::Away(away) = held {
-                *held = Buffer::Here(Arc::new(away.read()?));
+                *held = Buffer::Back(away.read(spare)?);
             }
         }
         if let Some(away) = self.steps_away.take() {
-            let bytes = away.read()?;
+            let bytes = away.read(spare)?;
             self.steps.extend(bytes.as_chunks().0.iter().filter_map(Step::restore));
+            spare.put_back(bytes);
         }
         Ok(())
     }
@@ -269,7 +283,7 @@ impl Batch {
         part_size: usize,
         mut hand_on: impl FnMut(Vec<u8>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.bring_back()?;
+        self.bring_back(spare)?;
         if self.steps.is_empty() {
             return hand_on(self.text);
         }
@@ -282,7 +296,11 @@ impl Batch {
         for step in &self.steps {
             out.extend_from_slice(&self.text[start..step.text_end]);
             start = step.text_end;
-            let Buffer::Here(buffer) = &self.buffers[step.event.buffer as usize] else { continue };
+            let buffer: &[u8] = match &self.buffers[step.event.buffer as usize] {
+                Buffer::Here(buffer) => buffer,
+                Buffer::Back(buffer) => buffer,
+                Buffer::Away(_) => continue,
+            };
             let event = &buffer[step.event.start as usize..step.event.end as usize];
             match step.work {
                 Work::Base64 => {
@@ -308,6 +326,11 @@ impl Batch {
         }
         out.extend_from_slice(&self.text[start..]);
         spare.put_back(self.text);
+        for buffer in self.buffers {
+            if let Buffer::Back(buffer) = buffer {
+                spare.put_back(buffer);
+            }
+        }
         hand_on(out)
     }
 
@@ -324,7 +347,7 @@ impl Batch {
 }
 
 /// As [`number_of`].
-fn buffer_number(held: &mut Vec<Buffer>, one: &Arc<Vec<u8>>) -> u32 {
+fn buffer_number(held: &mut Vec<Buffer>, one: &Arc<Bytes>) -> u32 {
     let is_same = |other: &Buffer| matches!(other, Buffer::Here(other) if Arc::ptr_eq(other, one));
     match held.iter().rposition(is_same) {
         Some(number) => number as u32,
@@ -363,10 +386,10 @@ mod tests {
     use jiff::tz::TimeZone;
 
     use super::{Batch, PutAway, Source};
+    use crate::bytes::{Bytes, Spare};
     use crate::decode::LogFormat;
     use crate::head_text::HeadText;
     use crate::options::Values;
-    use crate::pipeline::Spare;
     use crate::rows_text::{TableText, Types};
     use crate::settings::{Heeded, Settings};
     use crate::spool::Spool;
@@ -379,7 +402,7 @@ mod tests {
         [&header[..], &body].concat()
     }
 
-    fn batch(buffer: &Arc<Vec<u8>>) -> Batch {
+    fn batch(buffer: &Arc<Bytes>) -> Batch {
         let format = Arc::new(LogFormat::at_first());
         let map = TableMap {
             table_id: 71,
@@ -421,7 +444,7 @@ mod tests {
 
     #[test]
     fn what_was_put_away_is_written_the_same() {
-        let buffer = Arc::new([event(1), event(2), event(3)].concat());
+        let buffer = Arc::new(Bytes::new([event(1), event(2), event(3)].concat()));
         let wanted = text(batch(&buffer));
         assert!(wanted.contains("### INSERT INTO `d`.`t`\n### SET\n###   @1=3\n"), "{wanted}");
         let mut away = batch(&buffer);

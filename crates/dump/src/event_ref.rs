@@ -3,10 +3,12 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use crate::bytes::Bytes;
+
 /// One event's bytes: a part of a buffer that others share.
 #[derive(Clone, Debug)]
 pub(crate) struct EventRef {
-    buffer: Arc<Vec<u8>>,
+    buffer: Arc<Bytes>,
     range: Range<usize>,
 }
 
@@ -14,19 +16,19 @@ impl EventRef {
     /// # Panics
     ///
     /// When the range does not lie within the buffer.
-    pub(crate) fn new(buffer: Arc<Vec<u8>>, range: Range<usize>) -> Self {
+    pub(crate) fn new(buffer: Arc<Bytes>, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= buffer.len());
         Self { buffer, range }
     }
 
     /// All of a buffer.
-    pub(crate) fn whole(buffer: Arc<Vec<u8>>) -> Self {
+    pub(crate) fn whole(buffer: Arc<Bytes>) -> Self {
         let range = 0..buffer.len();
         Self { buffer, range }
     }
 
     /// The buffer, and which part of it.
-    pub(crate) fn parts(&self) -> (&Arc<Vec<u8>>, &Range<usize>) {
+    pub(crate) fn parts(&self) -> (&Arc<Bytes>, &Range<usize>) {
         (&self.buffer, &self.range)
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod base64;
 mod batch;
+mod bytes;
 mod decode;
 mod decrypt;
 mod delimiter;

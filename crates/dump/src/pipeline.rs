@@ -4,18 +4,18 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
 
 use logs::ordered::{Bounds, Stopped, ordered};
 
 use crate::batch::Batch;
+use crate::bytes::Spare;
 use crate::dump::{Dump, Halt};
 use crate::head_text::HeadText;
 use crate::settings::Settings;
 use crate::talk::Talk;
 
 /// Text is handed on in parts of about so many bytes: small enough to stay in a core's own cache.
-const PART_SIZE: usize = 256 << 10;
+const PART_SIZE: usize = 512 << 10;
 
 /// Bytes of events and text between the threads.
 const BETWEEN_MAX: usize = 16 << 20;
@@ -125,33 +125,4 @@ fn run_in_parallel(
         },
         |part| write(part).map(ControlFlow::Continue),
     )
-}
-
-/// Buffers whose text has been written, to be filled again: memory that is in the caches already.
-#[derive(Default)]
-pub(crate) struct Spare {
-    buffers: Mutex<Vec<Vec<u8>>>,
-}
-
-impl Spare {
-    /// More are not kept.
-    const COUNT_MAX: usize = 32;
-
-    /// An empty buffer.
-    pub(crate) fn take(&self) -> Vec<u8> {
-        let spare = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        spare.unwrap_or_else(|| Vec::with_capacity(2 * PART_SIZE))
-    }
-
-    /// Keeps a buffer, unless it has become large.
-    pub(crate) fn put_back(&self, mut buffer: Vec<u8>) {
-        if buffer.capacity() > 4 * PART_SIZE {
-            return;
-        }
-        buffer.clear();
-        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        if buffers.len() < Self::COUNT_MAX {
-            buffers.push(buffer);
-        }
-    }
 }

@@ -18,12 +18,13 @@ use binlog::{
     CHECKSUM_SIZE, Checksum, Cursor, EVENT_SIZE_MAX, EventType, HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED,
 };
 
+use crate::bytes::{Bytes, Spare};
 use crate::decode::{LogFormat, describe};
 use crate::decrypt::decrypted;
 use crate::event_ref::EventRef;
 
 /// How much is read at a time.
-const BLOCK_SIZE: usize = 256 << 10;
+const BLOCK_SIZE: usize = 512 << 10;
 
 /// Why no event comes.
 #[derive(Debug)]
@@ -78,7 +79,7 @@ impl ReadError {
 pub(crate) struct Block {
     /// Where it starts, in bytes from the start of the input.
     pub(crate) start: u64,
-    pub(crate) buffer: Arc<Vec<u8>>,
+    pub(crate) buffer: Arc<Bytes>,
     /// Where the buffer starts, in bytes from the start of the input, modulo 2^64.
     base: u64,
     /// Where each event stands in the buffer.
@@ -110,9 +111,9 @@ pub(crate) struct LargePayload {
     pub(crate) at: u64,
     pub(crate) fields: PayloadFields,
     /// The event without its payload, as if that were all of it.
-    pub(crate) stub: Arc<Vec<u8>>,
+    pub(crate) stub: Arc<Bytes>,
     /// A file that has the event.
-    file: File,
+    file: Arc<File>,
     /// Where the event starts in it.
     start: u64,
     /// Where the payload starts in the event.
@@ -122,7 +123,7 @@ pub(crate) struct LargePayload {
 
 impl LargePayload {
     /// Finds the payload in an event that is in a file.
-    fn new(file: File, start: u64, at: u64, size: usize, checksum: Checksum) -> Result<Self, ReadError> {
+    fn new(file: Arc<File>, start: u64, at: u64, size: usize, checksum: Checksum) -> Result<Self, ReadError> {
         let mut head = vec![0; LARGE_HEAD_SIZE.min(size)];
         file.read_exact_at(&mut head, start).map_err(ReadError::of_event)?;
         let mut cursor = Cursor::at(&head[HEADER_SIZE..], HEADER_SIZE);
@@ -139,7 +140,7 @@ impl LargePayload {
         stub.append(&mut stored);
         let stub_size = (stub.len() as u32).to_le_bytes();
         stub[SIZE_AT].copy_from_slice(&stub_size);
-        let (stub, payload_at, size) = (Arc::new(stub), payload_at as u64, size as u64);
+        let (stub, payload_at, size) = (Arc::new(Bytes::new(stub)), payload_at as u64, size as u64);
         Ok(Self { at, fields, stub, file, start, payload_at, size })
     }
 
@@ -185,7 +186,8 @@ impl Block {
 pub(crate) struct Reader<'i> {
     input: Input<'i>,
     /// Read, but not handed out; events that were handed out share what they need of it.
-    block: Arc<Vec<u8>>,
+    block: Arc<Bytes>,
+    spare: Arc<Spare>,
     taken: usize,
     /// Where the next event starts.
     position: u64,
@@ -204,7 +206,7 @@ enum Front {
 }
 
 enum Input<'i> {
-    File(File),
+    File(Arc<File>),
     Stream(&'i mut (dyn Read + Send)),
 }
 
@@ -214,23 +216,29 @@ impl<'i> Reader<'i> {
         name: &[u8],
         keyring: Option<&Keyring>,
         large: LargePayloads,
+        spare: &Arc<Spare>,
     ) -> Result<Self, ReadError> {
         let file = File::open(Path::new(OsStr::from_bytes(name))).map_err(ReadError::Open)?;
         let file = match keyring {
             Some(keyring) => decrypted(file, keyring)?,
             None => file,
         };
-        Self::begin(Input::File(file), large)
+        Self::begin(Input::File(Arc::new(file)), large, spare)
     }
 
     /// Reads from a stream, behind whose first log others may follow.
-    pub(crate) fn stream(stream: &'i mut (dyn Read + Send), large: LargePayloads) -> Result<Self, ReadError> {
-        Self::begin(Input::Stream(stream), large)
+    pub(crate) fn stream(
+        stream: &'i mut (dyn Read + Send),
+        large: LargePayloads,
+        spare: &Arc<Spare>,
+    ) -> Result<Self, ReadError> {
+        Self::begin(Input::Stream(stream), large, spare)
     }
 
-    fn begin(input: Input<'i>, large: LargePayloads) -> Result<Self, ReadError> {
+    fn begin(input: Input<'i>, large: LargePayloads, spare: &Arc<Spare>) -> Result<Self, ReadError> {
         let (block, format) = (Arc::default(), Arc::new(LogFormat::at_first()));
-        let mut reader = Self { input, block, taken: 0, position: 0, is_lost: false, format, large };
+        let spare = Arc::clone(spare);
+        let mut reader = Self { input, block, spare, taken: 0, position: 0, is_lost: false, format, large };
         match reader.fill(MAGIC.len()) {
             Ok(true) => {}
             Ok(false) => return Err(ReadError::Other(ReadError::NO_MAGIC)),
@@ -258,7 +266,7 @@ impl<'i> Reader<'i> {
             return self.take(ahead as usize);
         }
         let skipped = match &mut self.input {
-            Input::File(file) => file.seek(SeekFrom::Start(position)).map(drop),
+            Input::File(file) => (&**file).seek(SeekFrom::Start(position)).map(drop),
             Input::Stream(stream) => {
                 io::copy(&mut stream.by_ref().take(ahead - ready), &mut io::sink()).map(drop)
             }
@@ -334,7 +342,7 @@ impl<'i> Reader<'i> {
         let checksum = self.format.checksum.for_events();
         let (file, start) = match &mut self.input {
             Input::File(file) => {
-                let file = file.try_clone().map_err(ReadError::of_event)?;
+                let file = Arc::clone(file);
                 if file.metadata().map_err(ReadError::of_event)?.len() < end {
                     return Err(ReadError::Truncated);
                 }
@@ -350,7 +358,7 @@ impl<'i> Reader<'i> {
                 if copied.map_err(ReadError::of_event)? < left {
                     return Err(ReadError::Truncated);
                 }
-                (file, 0)
+                (Arc::new(file), 0)
             }
         };
         let large = LargePayload::new(file, start, at, size, checksum)?;
@@ -444,7 +452,8 @@ impl<'i> Reader<'i> {
         if self.ready().len() >= wanted {
             return Ok(true);
         }
-        let mut block = Vec::with_capacity(BLOCK_SIZE.max(self.ready().len()));
+        let mut block = self.spare.take();
+        block.reserve(BLOCK_SIZE.max(self.ready().len()));
         block.extend_from_slice(self.ready());
         let mut outcome = Ok(());
         while block.len() < wanted {
@@ -452,14 +461,18 @@ impl<'i> Reader<'i> {
             let step = room.min(block.len().max(BLOCK_SIZE));
             let before = block.len();
             outcome = match &mut self.input {
-                Input::File(file) => file.take(step as u64).read_to_end(&mut block).map(drop),
+                Input::File(file) => (&**file).take(step as u64).read_to_end(&mut block).map(drop),
                 Input::Stream(stream) => stream.by_ref().take(step as u64).read_to_end(&mut block).map(drop),
             };
             if outcome.is_err() || block.len() == before {
                 break;
             }
         }
-        self.block = Arc::new(block);
+        let block = Bytes::at_home(block, &self.spare);
+        self.block = Arc::new(match &self.input {
+            Input::File(file) => block.of_file(file, self.position),
+            Input::Stream(_) => block,
+        });
         self.taken = 0;
         outcome.map(|()| self.ready().len() >= wanted)
     }
@@ -477,6 +490,7 @@ pub(crate) fn event_size(header: &[u8]) -> usize {
 mod tests {
     use std::fs::File;
     use std::io::{Seek, SeekFrom, Write};
+    use std::sync::Arc;
 
     use binlog::{Checksum, Cursor, Event, Header};
 
@@ -488,7 +502,7 @@ mod tests {
 
     #[test]
     fn a_payload_in_pieces_is_the_payload() {
-        let mut reader = Reader::open(SAMPLE.as_bytes(), None, LargePayloads::InPieces).unwrap();
+        let mut reader = Reader::open(SAMPLE.as_bytes(), None, LargePayloads::InPieces, &Arc::default()).unwrap();
         let mut payloads = 0;
         while let block = reader.next_block()
             && block.end.is_none()
@@ -498,7 +512,7 @@ mod tests {
                 let header = Header::decode(&mut Cursor::new(bytes)).unwrap();
                 let event = decode(bytes, &header, Checksum::Crc32, &block.format);
                 let Some(Event::TransactionPayload(payload)) = event else { continue };
-                let (file, at) = (File::open(SAMPLE).unwrap(), block.position(range.start));
+                let (file, at) = (Arc::new(File::open(SAMPLE).unwrap()), block.position(range.start));
                 let large = LargePayload::new(file, at, at, bytes.len(), Checksum::Crc32).unwrap();
                 large.verify().unwrap();
                 let mut read = Vec::new();
@@ -521,7 +535,8 @@ mod tests {
         let fields = [2, 1, 0, 1, 1, 3, 0];
         let header = [0, 0, 0, 0, 40, 1, 0, 0, 0, 33, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         file.write_all(&[&header[..], &fields, b"abc", &[0; 4]].concat()).unwrap();
-        let large = |file: &File| LargePayload::new(file.try_clone().unwrap(), 0, 4, 33, Checksum::Crc32);
+        let large =
+            |file: &File| LargePayload::new(Arc::new(file.try_clone().unwrap()), 0, 4, 33, Checksum::Crc32);
         let whole = large(&file).unwrap_or_else(|error| panic!("{}", error.text()));
         assert_eq!(whole.payload(1, 10).unwrap(), b"bc");
         assert!(whole.verify().is_err());

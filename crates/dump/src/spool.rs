@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use crate::bytes::Spare;
+
 /// A temporary file without a name, made when it is first needed.
 #[derive(Default)]
 pub(crate) struct Spool {
@@ -12,7 +14,7 @@ pub(crate) struct Spool {
     size: u64,
 }
 
-/// Bytes in a temporary file, which lives as long as anything in it.
+/// Bytes in a file; a temporary one lives as long as anything in it.
 #[derive(Clone)]
 pub(crate) struct Away {
     file: Arc<File>,
@@ -35,9 +37,14 @@ impl Spool {
 }
 
 impl Away {
+    /// Bytes that a file has anyway.
+    pub(crate) fn in_file(file: &Arc<File>, offset: u64, size: usize) -> Self {
+        Self { file: Arc::clone(file), offset, size }
+    }
+
     /// The bytes, from any thread.
-    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; self.size];
+    pub(crate) fn read(&self, spare: &Spare) -> io::Result<Vec<u8>> {
+        let mut bytes = spare.take_filled(self.size);
         self.file.read_exact_at(&mut bytes, self.offset)?;
         Ok(bytes)
     }
@@ -46,6 +53,7 @@ impl Away {
 #[cfg(test)]
 mod tests {
     use super::Spool;
+    use crate::bytes::Spare;
 
     #[test]
     fn what_is_put_away_comes_back() {
@@ -54,7 +62,7 @@ mod tests {
         let away: Vec<_> = parts.iter().map(|part| spool.put(part).unwrap()).collect();
         drop(spool);
         for (part, away) in parts.iter().zip(away).rev() {
-            assert_eq!(away.read().unwrap(), *part);
+            assert_eq!(away.read(&Spare::default()).unwrap(), *part);
         }
     }
 }

@@ -33,6 +33,7 @@ use self::row_format::RowFormat;
 use self::statement::{Statement, Tables};
 use self::words::TransactionWord;
 use crate::batch::{Batch, Source};
+use crate::bytes::{Bytes, Spare};
 use crate::decode::{LogFormat, checksum_fits, decode, describe, is_from_future, status_is_valid};
 use crate::delimiter::end_statement;
 use crate::errno::os_error;
@@ -42,7 +43,6 @@ use crate::frame::{OpenEnds, put_end, put_log_end, put_start};
 use crate::head_text::{Head, HeadText};
 use crate::load_files::LoadFiles;
 use crate::numbers::put_u64;
-use crate::pipeline::Spare;
 use crate::reader::{Block, EVENT_TYPE_AT, LargePayload, LargePayloads, ReadError, Reader};
 use crate::rewrite::rewrite;
 use crate::session::Session;
@@ -53,7 +53,7 @@ use crate::talk::Talk;
 const AHEAD_MAX: usize = 8 << 20;
 
 /// Batches are handed on when they hold so many bytes.
-const BATCH_SIZE: usize = 256 << 10;
+const BATCH_SIZE: usize = 512 << 10;
 
 /// What comes after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ struct Item<'b> {
     checksum: Checksum,
     /// The event's, but for the next position of one inside a payload: that is where the payload ends.
     header: Header,
-    buffer: &'b Arc<Vec<u8>>,
+    buffer: &'b Arc<Bytes>,
     /// Where it starts in the buffer.
     start: usize,
     /// What holds for it.
@@ -108,6 +108,8 @@ pub(crate) struct Dump<'s, 'e> {
     settings: &'s Settings,
     talk: &'s mut Talk<'e>,
     spare: &'s Spare,
+    /// Of events.
+    spare_bytes: Arc<Spare>,
     hand_on: HandOn<'s>,
     /// Text is settled as soon as an event gets through.
     batch: Batch,
@@ -169,6 +171,7 @@ impl<'s, 'e> Dump<'s, 'e> {
             settings,
             talk,
             spare,
+            spare_bytes: Arc::default(),
             hand_on,
             batch: Batch::new(spare),
             statement: Statement::default(),
@@ -243,8 +246,8 @@ impl<'s, 'e> Dump<'s, 'e> {
         // Of an event in hexadecimal, everything is needed.
         let large = if self.settings.hexdump { LargePayloads::InMemory } else { LargePayloads::InPieces };
         let opened = match name {
-            b"-" => Reader::stream(input, large),
-            name => Reader::open(name, self.settings.keyring.as_ref(), large),
+            b"-" => Reader::stream(input, large, &self.spare_bytes),
+            name => Reader::open(name, self.settings.keyring.as_ref(), large, &self.spare_bytes),
         };
         let mut reader = opened.map_err(|error| self.complain(name, &error))?;
         let mut log = Log {
@@ -286,6 +289,7 @@ impl<'s, 'e> Dump<'s, 'e> {
     /// The same, while other threads read ahead and open payloads.
     fn blocks_ahead(&mut self, mut reader: Reader<'_>, log: &mut Log<'_>) -> Outcome {
         let settings = self.settings;
+        let spare = Arc::clone(&self.spare_bytes);
         let mut outcome = Ok(Flow::Continue);
         let ended = ordered(
             Bounds { workers: settings.jobs(), bytes: AHEAD_MAX },
@@ -301,7 +305,7 @@ impl<'s, 'e> Dump<'s, 'e> {
             },
             PayloadOpener::new,
             |opener, block, outlet| {
-                let opened = Opened::new(&block, opener, &settings.rewrites);
+                let opened = Opened::new(&block, opener, &settings.rewrites, &spare);
                 let size = block.buffer.len() + opened.size();
                 outlet.push((block, opened), size)
             },
@@ -470,12 +474,12 @@ impl<'s, 'e> Dump<'s, 'e> {
     }
 
     /// Learns from an event what holds for it and those behind it. It may come back with another database.
-    fn take(&mut self, event: &[u8], log: &mut Log<'_>) -> Result<Option<Arc<Vec<u8>>>, ReadError> {
+    fn take(&mut self, event: &[u8], log: &mut Log<'_>) -> Result<Option<Arc<Bytes>>, ReadError> {
         if self.settings.verify_checksum && !checksum_fits(event, &log.format) {
             return Err(ReadError::CHECKSUM);
         }
         let rewritten = match rewrite(event, &self.format, &self.settings.rewrites) {
-            Ok(rewritten) => rewritten.map(Arc::new),
+            Ok(rewritten) => rewritten.map(Bytes::new).map(Arc::new),
             Err(_) => {
                 self.talk.error(&[b"Error applying filter while reading event"]);
                 return Err(ReadError::MEMORY);
@@ -593,7 +597,7 @@ enum Passes {
 impl<'b> Item<'b> {
     /// Takes an event's bytes under the format that holds where it stands.
     fn new(
-        buffer: &'b Arc<Vec<u8>>,
+        buffer: &'b Arc<Bytes>,
         range: Range<usize>,
         at: u64,
         format: &'b Arc<LogFormat>,

@@ -11,6 +11,7 @@ use binlog::{
 };
 
 use super::{BATCH_SIZE, Dump, Halt, Item, PositionCheck};
+use crate::bytes::{Bytes, Spare};
 use crate::decode::{LogFormat, decode};
 use crate::event_text;
 use crate::reader::{Block, LargePayload, ReadError, event_size};
@@ -39,7 +40,7 @@ pub(super) enum Inside<'b> {
 /// Events from inside payloads, as they would stand outside.
 #[derive(Default)]
 pub(crate) struct Opened {
-    buffer: Arc<Vec<u8>>,
+    buffer: Arc<Bytes>,
     /// What holds for them.
     checksum: Option<Checksum>,
     /// Where the events of all payloads stand in the buffer.
@@ -50,11 +51,11 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Opens the payloads of a block. What cannot be opened is left to be complained of in its turn.
-    pub(super) fn new(block: &Block, opener: &mut PayloadOpener, rules: &Rules) -> Self {
+    pub(super) fn new(block: &Block, opener: &mut PayloadOpener, rules: &Rules, spare: &Arc<Spare>) -> Self {
         const EVENT_TYPE_AT: usize = 4;
         const PAYLOAD: u8 = 40;
         let mut opened = Self { checksum: Some(block.format.checksum.for_events()), ..Self::default() };
-        let mut buffer = Vec::new();
+        let mut buffer = spare.take();
         for (index, range) in block.events.iter().enumerate() {
             let bytes = &block.buffer[range.clone()];
             if bytes.get(EVENT_TYPE_AT) != Some(&PAYLOAD) || bytes.len() > PAYLOAD_AHEAD_MAX {
@@ -66,7 +67,7 @@ impl Opened {
                 None => opened.events.truncate(first),
             }
         }
-        opened.buffer = Arc::new(buffer);
+        opened.buffer = Arc::new(Bytes::at_home(buffer, spare));
         opened
     }
 
@@ -271,16 +272,17 @@ impl Dump<'_, '_> {
                 Err(Fault::Payload(error)) => return Err(self.complain_of_payload(&error)),
                 Err(Fault::Read(error)) => return Err(self.complain(name, &error)),
             }
-            let (mut buffer, mut events) = (Vec::new(), Vec::new());
+            let (mut buffer, mut events) = (self.spare_bytes.take(), Vec::new());
             put_outside(&mut buffer, &mut events, &chunk, &self.format, &self.settings.rewrites);
-            self.inner_events(outer, &Arc::new(buffer), &events, name)?;
+            let buffer = Arc::new(Bytes::at_home(buffer, &self.spare_bytes));
+            self.inner_events(outer, &buffer, &events, name)?;
         }
     }
 
     fn inner_events(
         &mut self,
         outer: Item<'_>,
-        buffer: &Arc<Vec<u8>>,
+        buffer: &Arc<Bytes>,
         events: &[Range<usize>],
         name: &[u8],
     ) -> Result<(), Halt> {

@@ -29,12 +29,15 @@ pub(super) struct Statement {
 pub(super) struct Pile {
     full: Vec<Batch>,
     last: Batch,
-    /// How many of the full ones are in a temporary file.
-    away: usize,
+    /// Of how many of the full ones it has been settled where they wait.
+    settled: usize,
 }
 
-/// Bytes of one statement's events that stay in memory; more go into a temporary file.
-const HELD_MAX: usize = 32 << 20;
+/// Bytes of one statement's events that stay in memory, though no file has them; more go into a temporary file.
+const KEPT_MAX: usize = 48 << 20;
+
+/// What has come is settled when it has so many bytes. Less than what spare buffers hold, so that these are enough.
+const UNSETTLED_MAX: usize = 4 << 20;
 
 impl Statement {
     /// Makes it ready for the next one.
@@ -45,16 +48,17 @@ impl Statement {
 
     /// Keeps what is held in memory within bounds. Where no file can be written, memory must do.
     pub(super) fn bound(&mut self) {
-        if self.body.held().max(self.rows.held()) < HELD_MAX {
+        if self.body.unsettled().max(self.rows.unsettled()) < UNSETTLED_MAX / BATCH_SIZE {
             return;
         }
         let mut known = PutAway::new();
         for pile in [&mut self.body, &mut self.rows] {
-            for batch in &mut pile.full[pile.away..] {
-                if batch.put_away(&mut self.spool, &mut known).is_err() {
+            while let Some(batch) = pile.full.get_mut(pile.settled) {
+                let is_kept = pile.settled < KEPT_MAX / BATCH_SIZE && !batch.is_in_file();
+                if !is_kept && batch.put_away(&mut self.spool, &mut known).is_err() {
                     return;
                 }
-                pile.away += 1;
+                pile.settled += 1;
             }
         }
     }
@@ -69,8 +73,8 @@ impl Pile {
         &mut self.last
     }
 
-    fn held(&self) -> usize {
-        (self.full.len() - self.away) * BATCH_SIZE
+    fn unsettled(&self) -> usize {
+        self.full.len() - self.settled
     }
 
     /// Is nothing in it?
@@ -80,7 +84,7 @@ impl Pile {
 
     /// Takes out the full batches.
     pub(super) fn take_full(&mut self) -> Vec<Batch> {
-        self.away = 0;
+        self.settled = 0;
         take(&mut self.full)
     }
 
