@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use binlog::events::{
-    DuplicateHandling, ExecuteLoadQuery, Intvar, IntvarKind, LoadBlock, Rand, Rotate, RowsFlags, RowsQuery, TransactionContext, TransactionPayload, UserValue, UserVar, ViewChange,
-    XaPrepare,
+    DuplicateHandling, ExecuteLoadQuery, Intvar, IntvarKind, LoadBlock, Rand, Rotate, RowsFlags, RowsQuery,
+    TransactionContext, TransactionPayload, UserValue, UserVar, ViewChange, XaPrepare,
 };
 use binlog::{Collation, EventType, Flavour};
 

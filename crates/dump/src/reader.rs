@@ -502,7 +502,8 @@ mod tests {
 
     #[test]
     fn a_payload_in_pieces_is_the_payload() {
-        let mut reader = Reader::open(SAMPLE.as_bytes(), None, LargePayloads::InPieces, &Arc::default()).unwrap();
+        let mut reader =
+            Reader::open(SAMPLE.as_bytes(), None, LargePayloads::InPieces, &Arc::default()).unwrap();
         let mut payloads = 0;
         while let block = reader.next_block()
             && block.end.is_none()

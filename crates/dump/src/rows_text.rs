@@ -11,6 +11,7 @@
 use binlog::events::{ColumnSet, Rows, RowsKind};
 use binlog::{Column, Cursor, Table};
 
+use crate::event_text::put;
 use crate::json_text;
 use crate::numbers::{put_u32, put_u64};
 use crate::quote::{put_hex, put_identifier};
@@ -86,10 +87,9 @@ fn put_known(out: &mut Vec<u8>, table: &TableText, rows: &Rows<'_>) -> Result<()
         RowsKind::Delete => (b"### DELETE FROM ", WHERE),
         RowsKind::Update | RowsKind::PartialUpdate => (b"### UPDATE ", WHERE),
     };
-    let head = [command, &table.name, b"\n"].concat();
     let mut rest = rows.rows;
     while !rest.is_empty() {
-        out.extend_from_slice(&head);
+        put(out, &[command, &table.name, b"\n"]);
         rest = put_image(out, table, clause, rows.columns, rest)?;
         if let Some(columns) = rows.columns_after {
             rest = match rows.kind {

@@ -131,6 +131,8 @@ pub(crate) struct Dump<'s, 'e> {
     is_first_format: bool,
     /// The version of the server that wrote the transaction at hand.
     server_version: u32,
+    /// The last status variables that were found to be valid.
+    status_valid: Vec<u8>,
 }
 
 /// Which events are left out.
@@ -194,6 +196,7 @@ impl<'s, 'e> Dump<'s, 'e> {
             format_printed: false,
             is_first_format: true,
             server_version: VERSION_UNKNOWN,
+            status_valid: Vec::new(),
         }
     }
 
@@ -258,7 +261,7 @@ impl<'s, 'e> Dump<'s, 'e> {
         };
         if let Some(first) = self.find_format(&mut log, start, &mut reader)?
             && let Ok(item) = first.item()
-            && let Ok(event) = item.decode()
+            && let Some(event) = self.decode(&item)
             && self.event(item, &event, name, PositionCheck::Needed)? == Flow::Stop
         {
             return Ok(Flow::Stop);
@@ -375,8 +378,10 @@ impl<'s, 'e> Dump<'s, 'e> {
         let mut format = Arc::clone(&log.format);
         for (index, range) in block.events.iter().enumerate() {
             let at = block.position(range.start);
-            let taken = self.take(&block.buffer[range.clone()], log);
-            let rewritten = taken.map_err(|error| self.complain_of_entry(log.name, at, &error))?;
+            let rewritten = match self.take(&block.buffer[range.clone()], log) {
+                Ok(rewritten) => rewritten,
+                Err(error) => return Err(self.complain_of_entry(log.name, at, &error)),
+            };
             if !Arc::ptr_eq(&format, &log.format) {
                 format = Arc::clone(&log.format);
             }
@@ -384,19 +389,39 @@ impl<'s, 'e> Dump<'s, 'e> {
                 Some(buffer) => Item::new(buffer, 0..buffer.len(), at, &format),
                 None => Item::new(&block.buffer, range.clone(), at, &format),
             };
-            let outcome = item.and_then(|item| Ok((item, item.decode()?))).map(|(item, event)| {
-                let inside = match event {
-                    Event::TransactionPayload(_) => opened.inside(index),
-                    _ => Inside::Unopened,
-                };
-                self.allowed(Item { inside, ..item }, &event, log)
-            });
-            if outcome.map_err(|error| self.complain_of_entry(log.name, at, &error))?? == Flow::Stop {
+            let mut item = item.map_err(|error| self.complain_of_entry(log.name, at, &error))?;
+            // Moving the event out of a result of results costs as much as decoding it.
+            let Some(event) = self.decode(&item) else {
+                return Err(self.complain_of_entry(log.name, at, &item.why_invalid()));
+            };
+            if let Event::TransactionPayload(_) = event {
+                item.inside = opened.inside(index);
+            }
+            if self.allowed(item, &event, log)? == Flow::Stop {
                 return Ok(Flow::Stop);
             }
             self.hand_on_if_full()?;
         }
         Ok(Flow::Continue)
+    }
+
+    /// The fields of an event, its variables included if it is a statement.
+    fn decode<'b>(&mut self, item: &Item<'b>) -> Option<Event<'b>> {
+        let event = decode(item.bytes, &item.header, item.checksum, item.format)?;
+        let status = match &event {
+            Event::Query(query) => query.status,
+            Event::ExecuteLoadQuery(load) => load.query.status,
+            _ => return Some(event),
+        };
+        // Most are those of the statement before.
+        if self.status_valid != status.bytes {
+            if !status_is_valid(status) {
+                return None;
+            }
+            self.status_valid.clear();
+            self.status_valid.extend_from_slice(status.bytes);
+        }
+        Some(event)
     }
 
     fn complain_of_statement(&mut self) -> Halt {
@@ -418,7 +443,10 @@ impl<'s, 'e> Dump<'s, 'e> {
             let read = self.read(reader, log).and_then(|kept| match kept {
                 Some(kept) => {
                     let item = kept.item()?;
-                    let kind = item.decode().map(|_| item.header.event_type)?;
+                    let kind = match self.decode(&item) {
+                        Some(_) => item.header.event_type,
+                        None => return Err(item.why_invalid()),
+                    };
                     Ok(Some((kept, kind)))
                 }
                 None => Ok(None),
@@ -631,17 +659,11 @@ impl<'b> Item<'b> {
         Source { buffer: self.buffer, range, checksum: self.checksum, format: self.format }
     }
 
-    fn decode(&self) -> Result<Event<'b>, ReadError> {
-        let decoded = decode(self.bytes, &self.header, self.checksum, self.format);
-        let is_valid = |event: &Event<'_>| match event {
-            Event::Query(query) => status_is_valid(query.status),
-            Event::ExecuteLoadQuery(load) => status_is_valid(load.query.status),
-            _ => true,
-        };
-        decoded.filter(is_valid).ok_or_else(|| match is_from_future(self.bytes, self.format) {
+    fn why_invalid(&self) -> ReadError {
+        match is_from_future(self.bytes, self.format) {
             true => ReadError::FROM_FUTURE,
             false => ReadError::INVALID_EVENT,
-        })
+        }
     }
 
     fn keep(&self) -> Kept {

@@ -292,7 +292,9 @@ impl Dump<'_, '_> {
             let mut inner = Item::new(buffer, range.clone(), at, &format)
                 .map_err(|error| self.complain_of_inner(&error))?;
             inner.header.next_position = outer.header.next_position;
-            let event = inner.decode().map_err(|error| self.complain_of_inner(&error))?;
+            let Some(event) = self.decode(&inner) else {
+                return Err(self.complain_of_inner(&inner.why_invalid()));
+            };
             // What stops the dump elsewhere stops nothing in a payload.
             if self.event(inner, &event, name, PositionCheck::Passed) == Err(Halt::Unwanted) {
                 return Err(Halt::Unwanted);

@@ -260,7 +260,7 @@ impl Dump<'_, '_> {
 
     /// An integer, a seed or a variable that the next statement uses.
     fn variable(&mut self, item: Item<'_>) {
-        let Ok(event) = item.decode() else { return };
+        let Some(event) = self.decode(&item) else { return };
         if self.put_header(item) {
             self.batch.text().extend_from_slice(match &event {
                 Event::Intvar(_) => b"\tIntvar\n".as_slice(),
