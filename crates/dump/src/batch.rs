@@ -75,7 +75,7 @@ struct Decoding {
     format: u32,
 }
 
-/// Buffers that are in a temporary file, by where they are in memory, too.
+/// Buffers that are in a file, by where they are in memory, too.
 pub(crate) type PutAway = HashMap<*const Bytes, (Arc<Bytes>, Away)>;
 
 impl Step {
@@ -229,8 +229,8 @@ impl Batch {
         })
     }
 
-    /// Puts steps and events into a temporary file, but for events that are in a file. `known` has what is there already, by where it was in memory; it
-    /// keeps that memory from being used for anything else.
+    /// Puts steps and events into a temporary file, but for events that are in a file anyway. `known` has what is away
+    /// already, by where it was in memory; it keeps that memory from being used for anything else.
     pub(crate) fn put_away(&mut self, spool: &mut Spool, known: &mut PutAway) -> io::Result<()> {
         for held in &mut self.buffers {
             let Buffer::Here(buffer) = held else { continue };

@@ -1,4 +1,4 @@
-//! Bytes that wait in a temporary file, because a statement is too large for memory.
+//! Bytes that wait in a file, because a statement is too large for memory: in their own log, or in a temporary one.
 
 use std::fs::File;
 use std::io;
