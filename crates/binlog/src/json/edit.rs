@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::path::Leg;
+use super::runs::Runs;
 use super::{Json, JsonContainer, Part, Width};
 use crate::error::{DecodeError, Reason};
 
@@ -13,9 +14,9 @@ pub(super) enum Node<'a> {
     /// As stored; exactly its bytes.
     Stored(Part<'a>),
     /// Values in order.
-    Array(Vec<Node<'a>>),
+    Array(Runs<Node<'a>>),
     /// Values by name, sorted by the names' sizes, then byte by byte.
-    Object(Vec<(Cow<'a, [u8]>, Node<'a>)>),
+    Object(Runs<(Cow<'a, [u8]>, Node<'a>)>),
 }
 
 impl<'a> Node<'a> {
@@ -60,11 +61,11 @@ impl<'a> Node<'a> {
         parent.open()?;
         match (parent, last) {
             (Self::Object(members), Leg::Name(name)) => match place(members, name) {
-                Ok(index) => drop(members.remove(index)),
+                Ok(index) => members.remove(index),
                 Err(_) => return Ok(false),
             },
             (Self::Array(values), leg) => match leg.index(values.len()) {
-                Some(index) => drop(values.remove(index)),
+                Some(index) => values.remove(index),
                 None => return Ok(false),
             },
             _ => return Ok(false),
@@ -78,13 +79,18 @@ impl<'a> Node<'a> {
             node.open()?;
             node = match (node, leg) {
                 (Self::Object(members), Leg::Name(name)) => match place(members, name) {
-                    Ok(index) => &mut members[index].1,
+                    Ok(index) => match members.get_mut(index) {
+                        Some((_, value)) => value,
+                        None => return Ok(None),
+                    },
                     Err(_) => return Ok(None),
                 },
-                (Self::Array(values), leg) => match leg.index(values.len()) {
-                    Some(index) => &mut values[index],
-                    None => return Ok(None),
-                },
+                (Self::Array(values), leg) => {
+                    match leg.index(values.len()).and_then(|index| values.get_mut(index)) {
+                        Some(value) => value,
+                        None => return Ok(None),
+                    }
+                }
                 // What is no array is its own first and last value.
                 (single, Leg::Index(0) | Leg::FromLast(0)) => single,
                 _ => return Ok(None),
@@ -146,8 +152,8 @@ impl Leg {
 }
 
 /// Where a name stands, or where it would.
-fn place(members: &[(Cow<'_, [u8]>, Node<'_>)], name: &[u8]) -> Result<usize, usize> {
-    members.binary_search_by(|(member, _)| (member.len(), &**member).cmp(&(name.len(), name)))
+fn place(members: &Runs<(Cow<'_, [u8]>, Node<'_>)>, name: &[u8]) -> Result<usize, usize> {
+    members.search_by(|(member, _)| (member.len(), &**member).cmp(&(name.len(), name)))
 }
 
 /// The values of a container, and their names.

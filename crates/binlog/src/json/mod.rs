@@ -23,6 +23,7 @@ mod changes;
 mod edit;
 mod number;
 mod path;
+mod runs;
 mod text;
 
 use crate::cursor::Cursor;
