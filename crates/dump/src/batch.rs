@@ -1,12 +1,12 @@
 //! What is to be printed, in order, with the heavy parts still to be worked out: by any thread, in any order.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::mem::{replace, take};
 use std::ops::Range;
 use std::sync::Arc;
 
-use binlog::{Checksum, Cursor, Header};
+use binlog::{Checksum, Cursor, Event, Header};
 
 use crate::base64::{LINE_BYTES, put_lines};
 use crate::bytes::{Bytes, Spare};
@@ -310,16 +310,17 @@ impl Batch {
                         hand_on_if_full(&mut out)?;
                     }
                 }
-                Work::Rows { decoding, table } => self.put_rows(&mut out, event, decoding, table),
-                Work::Head { decoding, at, next_position, keys } => {
-                    let format = &*self.formats[decoding.format as usize];
-                    // It was decoded before it came here.
-                    if let Ok(header) = Header::decode(&mut Cursor::new(event))
-                        && let Some(decoded) = decode(event, &header, decoding.checksum, format)
-                    {
-                        let header = Header { next_position, ..header };
-                        heads.put(&mut out, Head { bytes: event, header, format, at }, &decoded, keys);
+                Work::Rows { decoding, table } => {
+                    let (_, decoded) = self.decoded(event, decoding)?;
+                    if let Some(rows) = decoded.rows() {
+                        put_rows(&mut out, table.map(|table| &*self.tables[table as usize]), rows);
                     }
+                }
+                Work::Head { decoding, at, next_position, keys } => {
+                    let (header, decoded) = self.decoded(event, decoding)?;
+                    let format = &*self.formats[decoding.format as usize];
+                    let header = Header { next_position, ..header };
+                    heads.put(&mut out, Head { bytes: event, header, format, at }, &decoded, keys);
                 }
             }
             hand_on_if_full(&mut out)?;
@@ -334,15 +335,15 @@ impl Batch {
         hand_on(out)
     }
 
-    fn put_rows(&self, out: &mut Vec<u8>, event: &[u8], decoding: Decoding, table: Option<u32>) {
+    /// An event was decoded before it came here: it can only fail now if it is no longer what it was.
+    fn decoded<'e>(&self, event: &'e [u8], decoding: Decoding) -> io::Result<(Header, Event<'e>)> {
         let format = &self.formats[decoding.format as usize];
-        // It was decoded before it came here.
-        if let Ok(header) = Header::decode(&mut Cursor::new(event))
-            && let Some(event) = decode(event, &header, decoding.checksum, format)
-            && let Some(rows) = event.rows()
-        {
-            put_rows(out, table.map(|table| &*self.tables[table as usize]), rows);
-        }
+        let header = Header::decode(&mut Cursor::new(event)).ok();
+        let found = header.and_then(|header| {
+            let decoded = decode(event, &header, decoding.checksum, format)?;
+            Some((header, decoded))
+        });
+        found.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "the log changed while it was read"))
     }
 }
 
