@@ -138,9 +138,9 @@ pub use crate::table::{KeyPart, Table, UnknownField};
 pub use crate::tables::Tables;
 pub use crate::temporal::{Date, DateTime, Time, Timestamp};
 pub use crate::transaction::{
-    AssembleError, Assembler, Candidate, Fault, Grammar, Lost, Outline, Place, Refusal, ResizeError, Role,
-    Step, TrackError, TrackFault, Tracked, Tracker, Transaction, TransactionId, TransactionKind, Verb,
-    put_gtid_resized,
+    AssembleError, Assembler, Candidate, ClockShift, Fault, Grammar, Lost, Outline, Place, Refusal,
+    ResizeError, Role, Step, TrackError, TrackFault, Tracked, Tracker, Transaction, TransactionId,
+    TransactionKind, Verb, put_gtid_renumbered, put_gtid_resized,
 };
 pub use crate::value::{Bit, Bytes, Compressed, Geometry, Text, Value, Vector};
 pub use crate::write::{NextPosition, move_event};

@@ -100,3 +100,59 @@ const _: () = assert!(CHECKSUM_SIZE == 4);
 fn write_error(name: &str, cause: io::Error) -> Error {
     Error::Write { what: format!("what {name} becomes"), cause }
 }
+
+#[cfg(test)]
+mod tests {
+    use binlog::{
+        ChecksumAlgorithm, Event, Flags, Flavour, Format, NextPosition, Origin, RawEvent, events::Xid,
+    };
+    use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
+
+    use super::{Placed, Placer};
+    use crate::tally::{Moved, Tally};
+    use crate::work::Part;
+    use std::ops::ControlFlow;
+
+    proptest! {
+        #[test]
+        fn positions_go_on_beyond_4_gib(
+            start in 4..1_u64 << 40, near in any::<bool>(), count in 1..20_usize, is_summed in any::<bool>(),
+        ) {
+            let start = if near { (1 << 32) - start % 300 } else { start };
+            let algorithm = if is_summed { ChecksumAlgorithm::Crc32 } else { ChecksumAlgorithm::Off };
+            let (server_version, post_header_sizes) = (b"9.7.4".to_vec(), Vec::new());
+            let format =
+                Format { server_version, post_header_sizes, checksum: algorithm, flavour: Flavour::MySql };
+            let origin = Origin { timestamp: 1, server_id: 1, flags: Flags(0) };
+            let (mut bytes, mut placed, mut moved) = (Vec::new(), Vec::new(), Vec::new());
+            let checksum = algorithm.for_events();
+            for number in 0..count {
+                let start = bytes.len() as u32;
+                placed.push(Placed { start, checksum });
+                moved.push((number as u64, start));
+                let xid = Event::Xid(Xid { xid: number as u64 });
+                xid.write(origin, NextPosition::Is(0), &format, &mut bytes).unwrap();
+            }
+            let (mut out, mut told) = (Vec::new(), Vec::new());
+            let mut placer = Placer::new(&mut out, String::new()).unwrap();
+            placer.position = start;
+            let mut progress = |moved: Moved| {
+                told.push(moved.after);
+                ControlFlow::Continue(())
+            };
+            let part = Part::Events { bytes, placed, moved, tally: Box::new(Tally::default()) };
+            prop_assert!(placer.take(part, &mut progress).unwrap().is_continue());
+            let end = placer.finish().unwrap().bytes_after;
+            let (mut rest, mut at) = (&out[4..], start);
+            for told in told {
+                let (raw, behind) = RawEvent::split_first(rest, checksum).unwrap();
+                prop_assert_eq!(told, at);
+                at += raw.bytes().len() as u64;
+                prop_assert_eq!(raw.header().next_position, at as u32);
+                prop_assert_eq!(raw.verify(), Ok(()));
+                rest = behind;
+            }
+            prop_assert_eq!((rest.len(), at), (0, end));
+        }
+    }
+}

@@ -12,6 +12,7 @@ use crate::format::{Flavour, Format};
 use crate::header::{Flags, Origin};
 use crate::payload::inner_size;
 use crate::raw::RawEvent;
+use crate::transaction::clock::ClockShift;
 use crate::transaction::outline::{Outline, TransactionKind};
 use crate::transaction::role::Role;
 use crate::write::NextPosition;
@@ -189,12 +190,33 @@ pub fn put_gtid_resized(
     format: &Format,
     out: &mut Vec<u8>,
 ) -> Result<(), ResizeError> {
+    put_gtid_renumbered(raw, ClockShift::NONE, behind, next, format, out)
+}
+
+/// The same for a transaction that goes into another file, where logical clocks are others.
+///
+/// # Errors
+///
+/// As [`put_gtid_resized`].
+pub fn put_gtid_renumbered(
+    raw: &RawEvent<'_>,
+    shift: ClockShift,
+    behind: u64,
+    next: NextPosition,
+    format: &Format,
+    out: &mut Vec<u8>,
+) -> Result<(), ResizeError> {
     let mut event = raw.decode(format)?;
     match &mut event {
         Event::Gtid(gtid) | Event::AnonymousGtid(gtid) => {
+            gtid.clock = gtid.clock.map(|clock| shift.apply(clock));
             gtid.settle_transaction_size(behind, raw.checksum())?
         }
-        Event::GtidTagged(gtid) => gtid.settle_transaction_size(behind, raw.checksum())?,
+        Event::GtidTagged(gtid) => {
+            // Numbers of variable length: the event's own size may change with them.
+            gtid.clock = shift.apply(gtid.clock);
+            gtid.settle_transaction_size(behind, raw.checksum())?
+        }
         _ => {
             let (field, found) = ("event type", u64::from(raw.event_type().code()));
             let reason = Reason::Unexpected { field, found, wanted: "33, 34 or 42, a GTID event" };
@@ -241,5 +263,63 @@ impl TransactionPayload<'_> {
     pub const fn origin(gtid: &RawEvent<'_>) -> Origin {
         let header = gtid.header();
         Origin { timestamp: header.timestamp, server_id: header.server_id, flags: Flags(0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{Strategy, any, prop_assert_eq, prop_oneof, proptest};
+
+    use super::put_gtid_renumbered;
+    use crate::event::Event;
+    use crate::events::{CommitStamps, GtidTagged, LogicalClock};
+    use crate::format::{ChecksumAlgorithm, Flavour, Format};
+    use crate::gtid::{Tag, Uuid};
+    use crate::header::{Flags, Origin};
+    use crate::raw::RawEvent;
+    use crate::transaction::clock::ClockShift;
+    use crate::write::NextPosition;
+
+    /// Sizes around those where a number of variable length takes a byte more, and any others.
+    fn size() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            (1..9_u32, 0..120_u64).prop_map(|(bytes, off)| (1_u64 << (7 * bytes)).saturating_sub(off)),
+            any::<u32>().prop_map(u64::from),
+        ]
+    }
+
+    fn tagged(clock: LogicalClock, tag: &[u8]) -> GtidTagged<'static> {
+        let stamps = CommitStamps {
+            immediate_commit_us: 1 << 50,
+            original_commit_us: 1 << 50,
+            transaction_size: Some(0),
+            immediate_server_version: Some(90704),
+            original_server_version: Some(90704),
+            commit_group_ticket: None,
+        };
+        let (uuid, tag) = (Uuid::from_u128(7), Tag::new(tag).unwrap());
+        GtidTagged { flags: 0, uuid, tag, gno: 5, clock, stamps, fields_needed: 0, rest: &[] }
+    }
+
+    proptest! {
+        #[test]
+        fn the_size_in_a_tagged_gtid_counts_the_event_that_it_stands_in(
+            behind in size(), number in 1..i64::MAX / 2, by in 0..i64::MAX / 4, is_summed in any::<bool>(),
+        ) {
+            let checksum = if is_summed { ChecksumAlgorithm::Crc32 } else { ChecksumAlgorithm::Off };
+            let (server_version, post_header_sizes) = (b"9.7.4".to_vec(), Vec::new());
+            let format = Format { server_version, post_header_sizes, checksum, flavour: Flavour::MySql };
+            let clock = LogicalClock { last_committed: number - 1, sequence_number: number };
+            let origin = Origin { timestamp: 1, server_id: 1, flags: Flags(0) };
+            let mut old = Vec::new();
+            Event::GtidTagged(tagged(clock, b"tag")).write(origin, NextPosition::Is(0), &format, &mut old).unwrap();
+            let raw = RawEvent::new(&old, checksum.for_events()).unwrap();
+            let (shift, mut new) = (ClockShift::behind(by), Vec::new());
+            put_gtid_renumbered(&raw, shift, behind, NextPosition::Is(0), &format, &mut new).unwrap();
+            let raw = RawEvent::new(&new, checksum.for_events()).unwrap();
+            let Event::GtidTagged(found) = raw.decode(&format).unwrap() else { unreachable!() };
+            prop_assert_eq!(found.stamps.transaction_size, Some(behind + new.len() as u64));
+            prop_assert_eq!(found.clock, shift.apply(clock));
+        }
     }
 }
