@@ -139,7 +139,10 @@ impl Seconds {
 
     fn cells(&self) -> [String; 3] {
         let actual = format!("{:.2} to {:.2}", self.least, self.most);
-        [format!("{:.2}", self.predicted), actual, difference(self.off())]
+        if self.predicted == 0.0 {
+            return ["not measured".to_owned(), actual, String::new()];
+        }
+        [format!("{:.2}", self.predicted), actual, format!("{:+.0}%", 100.0 * self.off())]
     }
 }
 
@@ -177,13 +180,10 @@ fn drawing(levels: &[u32], lines: &[Line]) -> Result<String> {
     let names: Vec<String> = levels.iter().map(|level| format!("level {level}")).collect();
     let drawn = Workload::ALL.map(|workload| {
         let of_workload = || lines.iter().filter(move |line| line.workload == workload);
-        chart::Line {
-            name: workload.name(),
-            values: of_workload().map(|line| line.compressing.least).collect(),
-            marks: of_workload().map(|line| line.compressing.predicted).collect(),
-        }
+        let shares: Vec<f64> = of_workload().map(|line| 100.0 * (1.0 + line.compressing.off())).collect();
+        chart::Line { name: workload.name(), values: shares.clone(), marks: shares }
     });
-    chart::lines("Seconds to compress (line: the server; ring: as advise predicts)", &names, &drawn)
+    chart::lines("Time to compress, as predicted: % of what the server took", &names, &drawn)
 }
 
 #[cfg(test)]
