@@ -23,6 +23,7 @@
 mod context;
 pub mod definition;
 mod error;
+pub mod group;
 pub mod keys;
 mod mysql;
 pub mod net;
