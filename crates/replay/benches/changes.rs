@@ -1,0 +1,198 @@
+//! How fast the pure parts of replay are, on one core.
+//!
+//! Usage: `cargo bench -p bintide-replay --bench changes -- [--way=WAY] [--group=TRANSACTIONS] LOG...`. A line a log
+//! and way: `NAME WAY: ROWS row changes, TRANSACTIONS transactions, ROWS/S, TRANSACTIONS/S`, where the time is the
+//! median of several runs over events held in memory, as this thread's processor time. Tables are taken as if the
+//! first column were the primary key, and there were no other unique key. Without a log it measures nothing and says
+//! so.
+//!
+//! | way | what is done |
+//! |---|---|
+//! | fold | row changes of so many transactions (500) become their net change, and events |
+//! | keys | the keys of each transaction are found |
+//! | schedule | the same, and transactions with those keys are claimed, scheduled on four workers, and committed |
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::time::Duration;
+
+use binlog::events::TableMap;
+use binlog::{
+    Event, Flags, Flavour, Format, Framed, Framer, KeyPart, MAGIC, Origin, RawEvent, RawEventBuf, Role,
+    Tables,
+};
+use replay::definition::{Definition, Engine, TableName};
+use replay::keys::KeyReader;
+use replay::net::{Changes, NetForm};
+use replay::schedule::{Claims, Footprint, KeySet, Keys, Mode, Schedule};
+
+/// Runs of each way; the median counts.
+const RUNS: usize = 5;
+
+type Error = Box<dyn std::error::Error>;
+
+/// A log in memory.
+struct Log {
+    format: Format,
+    /// The events of each transaction that changes rows.
+    transactions: Vec<Vec<RawEventBuf>>,
+    definitions: HashMap<TableName, Definition>,
+    rows: u64,
+}
+
+fn main() -> Result<(), Error> {
+    let (options, logs): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
+    let option = |name: &str| options.iter().find_map(|option| option.strip_prefix(name));
+    let group = option("--group=").map_or(Ok(500), str::parse)?;
+    if logs.is_empty() {
+        println!("no log given: nothing to measure");
+    }
+    for name in logs {
+        let log = Log::read(&name)?;
+        for (way, run) in [("fold", fold as Way), ("keys", keys), ("schedule", schedule)] {
+            if option("--way=").is_none_or(|only| only == way) {
+                measure(&format!("{name} {way}"), &log, || run(&log, group))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+type Way = fn(&Log, usize) -> Result<(), Error>;
+
+fn measure(name: &str, log: &Log, run: impl Fn() -> Result<(), Error>) -> Result<(), Error> {
+    let mut times = Vec::new();
+    for _ in 0..RUNS {
+        let start = processor_time();
+        run()?;
+        times.push(processor_time() - start);
+    }
+    times.sort();
+    let seconds = times[RUNS / 2].as_secs_f64();
+    let (rows, transactions) = (log.rows, log.transactions.len());
+    let rate = |count: f64| count / seconds / 1e6;
+    println!(
+        "{name}: {rows} row changes, {transactions} transactions, {:.2} M rows/s, {:.3} M transactions/s",
+        rate(rows as f64),
+        rate(transactions as f64)
+    );
+    Ok(())
+}
+
+fn processor_time() -> Duration {
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID);
+    time.expect("the thread has a clock").into()
+}
+
+fn fold(log: &Log, group: usize) -> Result<(), Error> {
+    let origin = Origin { timestamp: 1, server_id: 1, flags: Flags(0) };
+    let form = NetForm { origin, format: log.format.inside_payload(), rows_size_max: 1 << 16 };
+    let mut changes = Changes::new(Flavour::MySql, form);
+    let mut out = Vec::new();
+    for group in log.transactions.chunks(group) {
+        for events in group {
+            let events: Vec<RawEvent<'_>> = events.iter().map(RawEventBuf::as_raw).collect();
+            changes.take(&events, &log.format, &|map| log.definitions.get(&name_of(map)))?;
+        }
+        out.clear();
+        let report = changes.write(&mut out)?;
+        if let Some(refusal) = report.refusal {
+            return Err(refusal.into());
+        }
+        black_box(&out);
+    }
+    Ok(())
+}
+
+fn keys(log: &Log, _: usize) -> Result<(), Error> {
+    black_box(log.keys()?);
+    Ok(())
+}
+
+fn schedule(log: &Log, _: usize) -> Result<(), Error> {
+    let (mut claims, mut schedule) = (Claims::new(Mode::Writeset), Schedule::new(4));
+    for (keys, number) in log.keys()?.into_iter().zip(0..) {
+        let footprint = Footprint { keys: Keys::Known(keys), ..Footprint::default() };
+        while schedule.open() > 1000 {
+            let Some(first) = schedule.start() else { break };
+            schedule.committed(first);
+        }
+        schedule.offer(claims.claim(number, &footprint)?);
+    }
+    while let Some(number) = schedule.start() {
+        schedule.committed(number);
+    }
+    assert_eq!((schedule.open(), log.transactions.is_empty()), (0, false));
+    Ok(())
+}
+
+fn name_of(map: &TableMap<'_>) -> TableName {
+    TableName { database: map.database.into(), table: map.table.into() }
+}
+
+impl Log {
+    fn read(name: &str) -> Result<Self, Error> {
+        let bytes = std::fs::read(name)?;
+        let mut rest = bytes.strip_prefix(&MAGIC).ok_or("not a binary log")?;
+        let mut framer = Framer::new();
+        let mut tables = Tables::new();
+        let (mut transactions, mut events, mut rows) = (Vec::new(), Vec::new(), 0);
+        let mut definitions = HashMap::new();
+        while let Framed::Event(raw) = framer.next(rest)? {
+            rest = &rest[raw.bytes().len()..];
+            let format = framer.format().ok_or("no format")?;
+            match raw.decode(format)? {
+                Event::TableMap(map) => {
+                    tables.map(&map)?;
+                    definitions.entry(name_of(&map)).or_insert_with(|| define(&map));
+                }
+                event => {
+                    if let Some(changes) = event.rows() {
+                        rows += tables.decoder(changes)?.count(changes)?;
+                    }
+                }
+            }
+            match Role::of(&raw, format)? {
+                Role::Gtid | Role::Statement => events.clear(),
+                Role::Commit => transactions.push(std::mem::take(&mut events)),
+                _ => events.push(raw.to_buf()),
+            }
+        }
+        let format = framer.format().ok_or("no format")?.clone();
+        Ok(Self { format, transactions, definitions, rows })
+    }
+
+    fn keys(&self) -> Result<Vec<KeySet>, Error> {
+        let mut tables = Tables::new();
+        let mut readers: HashMap<u64, KeyReader> = HashMap::new();
+        let mut all = Vec::new();
+        for events in &self.transactions {
+            let mut keys = KeySet::default();
+            for event in events {
+                match event.as_raw().decode(&self.format)? {
+                    Event::TableMap(map) => {
+                        let table = tables.map(&map)?;
+                        readers.entry(map.table_id).or_insert_with(|| {
+                            KeyReader::new(&table, self.definitions.get(&name_of(&map)), Flavour::MySql)
+                        });
+                    }
+                    event => {
+                        if let Some(rows) = event.rows()
+                            && let Some(reader) = readers.get(&rows.table_id)
+                        {
+                            reader.read(rows, &*tables.decoder(rows)?, &mut keys)?;
+                        }
+                    }
+                }
+            }
+            all.push(keys);
+        }
+        Ok(all)
+    }
+}
+
+fn define(map: &TableMap<'_>) -> Definition {
+    let primary_key = Some(vec![KeyPart { column: 0, prefix: 0 }]);
+    Definition { name: name_of(map), engine: Engine::InnoDb, primary_key, ..Definition::default() }
+}
