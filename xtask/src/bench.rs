@@ -11,6 +11,7 @@ mod lab;
 mod large;
 mod measure;
 mod prediction;
+mod rewriting;
 mod table;
 
 use std::ffi::OsString;
@@ -38,7 +39,11 @@ enum Which {
     Dump(Racing),
     /// `bintide stats`, mysqlbinlog with a perl one-liner, and a go-mysql program
     Stats(Racing),
-    /// Peak memory of dump, stats and verify on one compressed transaction of 1 GiB
+    /// `bintide compress` at level 3 and `zstd -3 -T2`
+    Compress(Racing),
+    /// `bintide decompress` and `zstd -d`
+    Decompress(Racing),
+    /// Peak memory of dump, stats, verify, compress and decompress on one transaction of 1 GiB
     Memory(Racing),
     /// The library's row decoding, in rows and bytes a second
     Rows,
@@ -94,7 +99,13 @@ pub(crate) fn bench(benching: &Benching) -> Result<()> {
     match &benching.which {
         Which::Dump(racing) => race(cases::dump()?, racing),
         Which::Stats(racing) => race(cases::stats()?, racing),
-        Which::Memory(racing) => race(cases::memory()?, racing),
+        Which::Compress(racing) => race(rewriting::compress()?, racing),
+        Which::Decompress(racing) => race(rewriting::decompress()?, racing),
+        Which::Memory(racing) => {
+            let mut cases = cases::memory()?;
+            cases.extend(rewriting::memory()?);
+            race(cases, racing)
+        }
         Which::Rows => rows(),
         Which::Compression(options) => compression::compression(options),
         Which::Prediction(options) => prediction::prediction(options),

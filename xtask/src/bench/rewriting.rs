@@ -1,0 +1,116 @@
+//! The jobs of the benches of `compress` and `decompress`, beside whole-file zstd.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::cases::bintide;
+use super::{Case, Contender, Goal, large};
+use crate::workloads::{Form, Workload, log};
+
+/// What compress and decompress may hold at once, up to level 19.
+const MEMORY_MAX: u64 = 300_000_000;
+
+/// Runs our command into a folder that is not there yet: what is there is left alone.
+const INTO_NEW_FOLDER: &str = r#"rm -rf "$1"; program=$2; command=$3; folder=$1; shift 3;
+exec "$program" "$command" --quiet --output "$folder" "$@""#;
+
+/// `compress` at level 3 and `zstd -3`, two threads each.
+pub(super) fn compress() -> Result<Vec<Case>> {
+    let (bintide, folder) = (bintide()?, folder()?);
+    let mut cases = Vec::new();
+    for workload in Workload::ALL {
+        let log = log(workload, Form::Plain)?;
+        let ours = ours(&bintide, "compress", &["--like-server", "--jobs", "2"], &folder.join("ours"), &log);
+        let zstd = zstd(&["-q", "-3", "-T2", "-f"], &log, &folder.join("whole.zst"))?;
+        let contenders = vec![
+            Contender { name: "bintide compress", command: ours },
+            Contender { name: "zstd -3 -T2", command: zstd },
+        ];
+        // Where a transaction has some hundred bytes, each gets tables of its own.
+        let goal = match workload {
+            Workload::Oltp | Workload::Delete => Goal::Faster(&[0.6]),
+            _ => Goal::Faster(&[0.9]),
+        };
+        let (name, bytes) = (workload.name().to_owned(), fs::metadata(&log)?.len());
+        cases.push(Case { name, bytes, contenders, output: None, goal });
+    }
+    Ok(cases)
+}
+
+/// `decompress` of what a server compressed, and `zstd -d` of the same log compressed whole.
+pub(super) fn decompress() -> Result<Vec<Case>> {
+    let (bintide, folder) = (bintide()?, folder()?);
+    let mut cases = Vec::new();
+    for workload in Workload::ALL {
+        let (plain, compressed) = (log(workload, Form::Plain)?, log(workload, Form::Compressed)?);
+        let whole = folder.join(workload.name()).with_extension("zst");
+        run(&zstd(&["-q", "-3", "-f"], &plain, &whole)?)?;
+        let ours = ours(&bintide, "decompress", &["--jobs", "2"], &folder.join("ours"), &compressed);
+        let zstd = zstd(&["-q", "-d", "-f"], &whole, &folder.join("whole.binlog"))?;
+        let contenders = vec![
+            Contender { name: "bintide decompress", command: ours },
+            Contender { name: "zstd -d", command: zstd },
+        ];
+        let (name, bytes) = (workload.name().to_owned(), fs::metadata(&plain)?.len());
+        cases.push(Case { name, bytes, contenders, output: None, goal: Goal::Faster(&[0.8]) });
+    }
+    Ok(cases)
+}
+
+/// Peak memory on one transaction of 1 GiB, plain and compressed.
+pub(super) fn memory() -> Result<Vec<Case>> {
+    let (bintide, folder, compressed) = (bintide()?, folder()?, large::log()?);
+    let plain = folder.join("plain").join(compressed.file_name().context("a log has a name")?);
+    run(&ours(&bintide, "decompress", &[], &folder.join("plain"), &compressed))?;
+    let mut cases = Vec::new();
+    for (name, command, options, log) in [
+        ("compress", "compress", &[][..], &plain),
+        ("compress --level 9", "compress", &["--level", "9"], &plain),
+        ("compress --level 19", "compress", &["--level", "19"], &plain),
+        ("compress --recompress --level 1", "compress", &["--recompress", "--level", "1"], &compressed),
+        ("decompress", "decompress", &[], &compressed),
+    ] {
+        let command = ours(&bintide, command, options, &folder.join("made"), log);
+        let contenders = vec![Contender { name: "bintide", command }];
+        let (name, bytes) = (format!("{name}, a transaction of 1 GiB"), fs::metadata(log)?.len());
+        cases.push(Case { name, bytes, contenders, output: None, goal: Goal::Memory(MEMORY_MAX) });
+    }
+    Ok(cases)
+}
+
+fn folder() -> Result<PathBuf> {
+    let folder = testkit::target_dir().join("bench/rewritten");
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+fn ours(bintide: &Path, command: &str, options: &[&str], target: &Path, log: &Path) -> Vec<OsString> {
+    let mut words: Vec<OsString> = ["sh", "-c", INTO_NEW_FOLDER, "sh"].map(OsString::from).into();
+    words.extend([target.into(), bintide.into(), command.into()]);
+    words.extend(options.iter().map(OsString::from));
+    words.push(log.into());
+    words
+}
+
+fn zstd(options: &[&str], source: &Path, target: &Path) -> Result<Vec<OsString>> {
+    let found = Command::new("zstd").arg("--version").output();
+    ensure!(
+        found.is_ok_and(|output| output.status.success()),
+        "there is no zstd to compare with: install it, on Debian with `apt-get install zstd`"
+    );
+    let mut words = vec![OsString::from("zstd")];
+    words.extend(options.iter().map(OsString::from));
+    words.extend([source.into(), "-o".into(), target.into()]);
+    Ok(words)
+}
+
+fn run(command: &[OsString]) -> Result<()> {
+    let (program, arguments) = command.split_first().context("no program")?;
+    let output = Command::new(program).args(arguments).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
