@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 use crate::{checks, workspace};
 
 /// One command of the demo.
-struct Step {
+struct Step<'s> {
     /// What it shows, in a line.
     shows: &'static str,
-    arguments: &'static [&'static str],
+    arguments: &'s [&'s str],
     /// Lines of its output before those that are shown.
     skipped: usize,
     /// Lines of its output that are shown; the rest is counted.
@@ -21,11 +21,24 @@ struct Step {
     code: i32,
 }
 
+/// What the demo writes.
+const FOLDER: &str = "target/demo";
+
+/// The logs that are compressed and come back, by name; each is there twice, compressed and not.
+const LOGS: [&str; 6] = ["types", "json", "charsets", "partitions", "foreign-keys", "triggers"];
+
+/// Where their compressed copies go, and what comes out of those again.
+const COMPRESSED: &str = "target/demo/compressed";
+const OPENED: &str = "target/demo/opened";
+
+/// The picture of their sizes.
+const PICTURE: &str = "target/demo/sizes.html";
+
 /// Where the demo puts the damaged copy of a sample, and where in it the damage is.
 const DAMAGED: &str = "target/demo/damaged.binlog";
 const DAMAGED_AT: usize = 5000;
 
-const STEPS: [Step; 6] = [
+const STEPS: [Step<'static>; 6] = [
     Step {
         shows: "What is in a log: transactions, rows and bytes by table and kind of change",
         arguments: &["stats", "samples/triggers.binlog"],
@@ -80,11 +93,73 @@ const STEPS: [Step; 6] = [
 pub(crate) fn demo() -> Result<()> {
     eprintln!("building bintide");
     checks::cargo(&["build", "--quiet", "--release", "--package", "bintide"])?;
+    let folder = workspace::root().join(FOLDER);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).context("could not remove what an earlier demo has left")?;
+    }
     damage().context("could not damage a copy of a sample")?;
     for step in &STEPS {
         show(step).with_context(|| format!("could not show bintide {}", step.arguments.join(" ")))?;
     }
+    there_and_back()
+}
+
+/// Compresses samples, verifies the result, opens it again and compares.
+fn there_and_back() -> Result<()> {
+    let paths = |folder: &str| LOGS.map(|name| format!("{folder}/{name}.binlog"));
+    let (samples, compressed, opened) = (paths("samples"), paths(COMPRESSED), paths(OPENED));
+    let run = |shows, before: &[&str], logs: &[String]| {
+        let arguments: Vec<&str> = before.iter().copied().chain(logs.iter().map(String::as_str)).collect();
+        let step = Step { shows, arguments: &arguments, skipped: 0, lines: 30, code: 0 };
+        show(&step).with_context(|| format!("could not show bintide {}", arguments.join(" ")))
+    };
+    let shows = "Compressed as a server does it: still binary logs, for mysqlbinlog and for replicas";
+    run(shows, &["compress", "--verify", "--output", COMPRESSED], &samples)?;
+    run("Sound, every one of them", &["verify"], &compressed)?;
+    run("And back", &["decompress", "--output", OPENED], &compressed)?;
+    let mut sizes = Vec::new();
+    for ((name, sample), (compressed, opened)) in
+        LOGS.iter().zip(&samples).zip(compressed.iter().zip(&opened))
+    {
+        let read = |path: &str| fs::read(workspace::root().join(path)).with_context(|| format!("no {path}"));
+        let before = read(sample)?;
+        ensure!(read(opened)? == before, "{opened} is not what {sample} was");
+        sizes.push((*name, before.len(), read(compressed)?.len()));
+    }
+    fs::write(workspace::root().join(PICTURE), picture(&sizes))?;
+    println!("\nAll {} came back byte for byte. Their sizes are drawn in {PICTURE}.", LOGS.len());
     Ok(())
+}
+
+/// Height of a log's two bars with the space around them, and the width of the longest, in pixels.
+const BAND: usize = 48;
+const BAR: usize = 480;
+
+/// Two bars a log: before and after.
+fn picture(sizes: &[(&str, usize, usize)]) -> String {
+    let largest = sizes.iter().map(|(_, before, after)| *before.max(after)).max().unwrap_or(1).max(1);
+    let bars = sizes.iter().enumerate().map(|(index, (name, before, after))| {
+        let top = 40 + index * BAND;
+        let bar = |top: usize, bytes: usize, class: &str| {
+            let (width, text) = (bytes * BAR / largest, 160 + bytes * BAR / largest);
+            format!(
+                "<rect class=\"{class}\" x=\"150\" y=\"{top}\" width=\"{width}\" height=\"16\"/>\
+                 <text x=\"{text}\" y=\"{}\">{:.1} kB</text>\n",
+                top + 13,
+                bytes as f64 / 1000.0
+            )
+        };
+        let label = format!("<text x=\"140\" y=\"{}\" text-anchor=\"end\">{name}</text>\n", top + 22);
+        label + &bar(top, *before, "before") + &bar(top + 18, *after, "after")
+    });
+    let (width, height) = (BAR + 240, 50 + sizes.len() * BAND);
+    format!(
+        "<!doctype html><meta charset=\"utf-8\"><title>Sizes of the sample logs</title>\n<svg viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
+         font-size=\"13\">\n<style>rect.before {{ fill: #9aa5b1 }} rect.after {{ fill: #2f7ed8 }} text {{ fill: #222 }}\n\
+         @media (prefers-color-scheme: dark) {{ text {{ fill: #ddd }} svg {{ background: #1b1b1b }} }}</style>\n\
+         <text x=\"150\" y=\"24\">Sample logs, as servers wrote them and compressed at level 3</text>\n{}</svg>\n",
+        bars.collect::<String>()
+    )
 }
 
 /// A copy of a sample with one bit changed.
@@ -97,7 +172,7 @@ fn damage() -> Result<()> {
     Ok(fs::write(path, bytes)?)
 }
 
-fn show(step: &Step) -> Result<()> {
+fn show(step: &Step<'_>) -> Result<()> {
     println!("\n# {}\n$ bintide {}\n", step.shows, step.arguments.join(" "));
     let program = testkit::target_dir().join("release/bintide");
     let mut command = Command::new(program);
