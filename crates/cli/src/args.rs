@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::commands::{completions, dump, man, rewrite, stats, verify};
+use crate::commands::{advise, completions, dump, man, rewrite, stats, verify};
 use crate::screen::When;
 
 /// Reads, measures and checks MySQL binary logs.
@@ -80,6 +80,9 @@ pub(crate) enum Command {
     /// Tell whether logs are sound: every checksum, position, GTID, row and payload.
     #[command(after_long_help = verify::EXAMPLES)]
     Verify(verify::Verify),
+    /// Tell what compressing transactions would save and cost, by level, table and size, before anything is changed.
+    #[command(after_long_help = advise::EXAMPLES)]
+    Advise(advise::Advise),
     /// Compress transactions, as a server does; the result is a binary log still.
     #[command(after_long_help = rewrite::COMPRESS_EXAMPLES)]
     Compress(rewrite::Compress),

@@ -1,6 +1,6 @@
 //! What stops an inspection.
 
-use binlog::{DecodeError, PayloadError};
+use binlog::{CompressError, DecodeError, PayloadError, ResizeError};
 
 /// What stops an inspection.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +31,38 @@ pub enum Error {
         #[source]
         error: PayloadError,
     },
+    /// MariaDB wrote the log: its servers know no compressed transactions, and MySQL's would not read its own.
+    #[error("{name} is of MariaDB ({server}), which has no transaction compression of this kind")]
+    Mariadb {
+        /// The log.
+        name: String,
+        /// The version of its server.
+        server: String,
+    },
+    /// Another log follows in the same file.
+    #[error("{name} holds a second log: cut the file in two")]
+    SecondLog {
+        /// The file.
+        name: String,
+    },
+    /// An event could not be written anew, to see how large it would be.
+    #[error("{name}: {error}")]
+    Resize {
+        /// The log.
+        name: String,
+        /// What is wrong.
+        #[source]
+        error: ResizeError,
+    },
+    /// A log was changed while it was read.
+    #[error("{name} was changed while it was read")]
+    Changed {
+        /// The log.
+        name: String,
+    },
+    /// zstd cannot go on.
+    #[error("could not compress: {0}")]
+    Compress(#[from] CompressError),
     /// Whoever asked wants no more.
     #[error("stopped")]
     Stopped,

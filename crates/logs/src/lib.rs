@@ -40,4 +40,4 @@ pub use crate::large::{LargeEnd, LargeEvents, LargePayload};
 pub use crate::maps::StatementMaps;
 pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};
 pub use crate::store::Store;
-pub use crate::transactions::{Content, CutError, Segment, TransactionCutter, Whole};
+pub use crate::transactions::{Content, CutError, Segment, TransactionCutter, Whole, each_event_within};

@@ -1,12 +1,16 @@
 //! Cuts a log into whole transactions, and what stands between them.
 
 use std::fmt;
+use std::ops::Range;
 
 use binlog::{
-    Candidate, DecodeError, Format, Outline, Refusal, TrackError, Tracked, Tracker, TransactionKind,
+    Candidate, DecodeError, Format, Outline, RawEventBuf, Refusal, TrackError, Tracked, Tracker,
+    TransactionKind,
 };
 
 use crate::chunk::{Chunk, LogEvent};
+use crate::error::Error;
+use crate::reader::{LogReader, Next};
 
 /// Cuts a log's chunks into whole transactions, and what stands between them.
 ///
@@ -99,6 +103,12 @@ impl TransactionCutter {
     /// The transaction that has started and not ended.
     pub const fn open(&self) -> Option<&Outline> {
         self.tracker.open()
+    }
+
+    /// The first event of the transaction that has started and not ended, and where it starts.
+    pub fn first(&self) -> Option<(u64, RawEventBuf)> {
+        let event = self.open.parts.first()?.get(0)?;
+        Some((event.offset, event.raw.to_buf()))
     }
 
     /// Takes the log's next chunk.
@@ -227,6 +237,34 @@ impl OpenTransaction {
         if self.is_large {
             // The first part tells which log; its bytes are few.
             self.parts.truncate(1);
+        }
+    }
+}
+
+/// Gives the events that start within a range of a log, which the reader has not passed yet, and what holds for them;
+/// chunks of `size` bytes are read at once. Gives whether the range's end was reached.
+///
+/// # Errors
+///
+/// When the log cannot be read, and those of `take`.
+pub fn each_event_within<E: From<Error>>(
+    reader: &mut LogReader,
+    range: Range<u64>,
+    size: usize,
+    take: &mut dyn FnMut(LogEvent<'_>, &Format) -> Result<(), E>,
+) -> Result<bool, E> {
+    loop {
+        match reader.next_chunk(size)? {
+            Next::End(_) => return Ok(false),
+            Next::Some(chunk) if chunk.end() <= range.start => {}
+            Next::Some(chunk) => {
+                for event in chunk.iter().filter(|event| event.offset >= range.start) {
+                    take(event, chunk.format())?;
+                    if event.end() >= range.end {
+                        return Ok(true);
+                    }
+                }
+            }
         }
     }
 }

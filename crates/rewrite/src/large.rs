@@ -2,7 +2,7 @@
 
 use binlog::{CompressError, EventType, Format, Header, PayloadWriter, RawEventBuf, events, put_inner};
 use logs::ordered::Outlet;
-use logs::{LogEvent, LogKind, LogReader, Next};
+use logs::{LogEvent, LogKind, LogReader, each_event_within};
 
 use crate::error::{At, Error};
 use crate::feed::LargeTransaction;
@@ -19,7 +19,10 @@ impl PayloadFile {
     /// For so many bytes of inner events.
     pub(crate) fn begin(shop: &Shop<'_>, inner_size: u64) -> Result<Self, Error> {
         let mut writer = shop.writers.make()?;
-        writer.set_threads(shop.sizes.large_threads)?;
+        // One thread alone makes the very frame that a server makes.
+        if shop.sizes.large_threads > 1 {
+            writer.set_threads(shop.sizes.large_threads)?;
+        }
         writer.begin(inner_size)?;
         Ok(Self { writer, spool: Spool::new_in(&shop.sizes.folder)? })
     }
@@ -121,21 +124,15 @@ pub(crate) fn each_event(
     mut take: impl FnMut(LogEvent<'_>, &Format) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut reader = open_at(shop, large)?;
-    loop {
-        match reader.next_chunk(shop.sizes.unit)? {
-            Next::End(_) => return Err(Error::Changed { name: shop.name.to_owned() }),
-            Next::Some(chunk) if chunk.end() <= large.start => {}
-            Next::Some(chunk) => {
-                for event in chunk.iter().filter(|event| event.offset >= large.start) {
-                    let at = At { name: shop.name, offset: event.offset };
-                    event.raw.verify().map_err(|error| at.decode(error))?;
-                    take(event, chunk.format())?;
-                    if event.end() >= large.end {
-                        return Ok(());
-                    }
-                }
-            }
-        }
+    let range = large.start..large.end;
+    let is_whole = each_event_within(&mut reader, range, shop.sizes.unit, &mut |event, format| {
+        let at = At { name: shop.name, offset: event.offset };
+        event.raw.verify().map_err(|error| at.decode(error))?;
+        take(event, format)
+    })?;
+    match is_whole {
+        true => Ok(()),
+        false => Err(Error::Changed { name: shop.name.to_owned() }),
     }
 }
 

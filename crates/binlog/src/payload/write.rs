@@ -139,6 +139,11 @@ impl PayloadWriter {
         Ok(())
     }
 
+    /// The bytes that zstd has taken for its context by now: what a session keeps.
+    pub fn memory(&self) -> usize {
+        self.context.sizeof()
+    }
+
     /// The whole of a payload at once: inner events as [`put_inner`](crate::put_inner) writes them.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! One file a command: its arguments, and what it does with them.
 
+pub(crate) mod advise;
 pub(crate) mod completions;
 pub(crate) mod dump;
 pub(crate) mod man;
@@ -13,6 +14,7 @@ use crate::exit::Outcome;
 /// Does what was asked for.
 pub(crate) fn run(cli: Cli) -> Outcome {
     match cli.command {
+        Command::Advise(command) => advise::run(&command, &cli.global),
         Command::Compress(command) => rewrite::compress(&command, &cli.global),
         Command::Completions(command) => completions::run(&command),
         Command::Decompress(command) => rewrite::decompress(&command, &cli.global),

@@ -8,7 +8,25 @@
 //! A transaction is measured as a server compresses it: all levels in turn, with contexts that are used again. Sizes
 //! are those of whole log files, as `bintide compress --like-server` writes them.
 
+mod build;
+mod cells;
+mod clock;
+mod compare;
+mod cut;
+mod estimate;
+mod histogram;
+mod known;
+mod measure;
+mod network;
+mod probe;
+mod record;
 mod report;
+mod rules;
+mod run;
+mod tables;
+mod tally;
+mod timeline;
+mod work;
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -22,6 +40,7 @@ pub use report::{
     ServerReport, SizeAtLevel, SizeReport, StoppedBy, TableAtLevel, TableReport, TimeBucket, TimeReport,
     Totals, Verdict, WholeFileReport,
 };
+pub use run::advise;
 
 /// A log that can be opened as often as need be.
 pub struct Source<'s> {

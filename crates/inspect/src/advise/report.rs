@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::stats::Span;
 
 /// What compressing transactions would do to logs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Report {
     /// What to do, in words.
@@ -59,7 +59,7 @@ pub struct Estimate {
 }
 
 /// What to do, in words.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Advice {
     /// In a word.
     pub verdict: Verdict,
@@ -74,7 +74,7 @@ pub struct Advice {
 }
 
 /// What to do, in a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
@@ -93,6 +93,7 @@ pub enum Verdict {
     /// The server that wrote the logs cannot compress.
     CannotCompress,
     /// There are no transactions to judge by.
+    #[default]
     NothingToMeasure,
 }
 
@@ -146,7 +147,9 @@ pub struct SampleReport {
     pub bytes_measured: u64,
     /// Transactions measured.
     pub transactions_measured: u64,
-    /// Stretches measured, and how many the logs have.
+    /// Large ones among them that were measured by their front only; the rest counts as like it.
+    pub transactions_cut: u64,
+    /// Stretches measured.
     pub stretches_measured: u64,
     /// Stretches in all.
     pub stretches_total: u64,
@@ -199,7 +202,7 @@ pub struct Totals {
 }
 
 /// What compressing at one level would do.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LevelReport {
     /// 1 to 22.
     pub level: u8,

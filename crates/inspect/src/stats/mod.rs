@@ -21,5 +21,6 @@ pub use report::{
     GtidReport, LogEnd, LogReport, Report, Span, Totals, TransactionReport, TransactionTable, TypeReport,
 };
 pub use sizes::SizeClass;
+pub(crate) use sizes::{class_bytes_max, size_class};
 pub use tables::{Amount, Change, Changes, Maps, TableAmounts};
 pub use when::Moment;

@@ -30,7 +30,7 @@ pub struct SizeClass {
 
 impl Sizes {
     pub(crate) fn add(&mut self, bytes: u64) {
-        let class = (0..CLASSES - 1).find(|class| bytes <= bytes_max(*class)).unwrap_or(CLASSES - 1);
+        let class = size_class(bytes);
         self.classes[class].transactions += 1;
         self.classes[class].bytes += bytes;
     }
@@ -51,12 +51,22 @@ impl Sizes {
             return Vec::new();
         };
         let class = |index: usize| SizeClass {
-            bytes_max: (index + 1 < CLASSES).then(|| bytes_max(index)),
+            bytes_max: class_bytes_max(index),
             transactions: self.classes[index].transactions,
             bytes: self.classes[index].bytes,
         };
         (first..=last).map(class).collect()
     }
+}
+
+/// The class of transactions of so many bytes.
+pub(crate) fn size_class(bytes: u64) -> usize {
+    (0..CLASSES - 1).find(|class| bytes <= bytes_max(*class)).unwrap_or(CLASSES - 1)
+}
+
+/// The largest size in a class; `None` for the last, which has no bound.
+pub(crate) fn class_bytes_max(class: usize) -> Option<u64> {
+    (class + 1 < CLASSES).then(|| bytes_max(class))
 }
 
 const fn bytes_max(class: usize) -> u64 {

@@ -1,6 +1,8 @@
 //! Finds a way back into a log behind a place that cannot be read.
 
-use binlog::{Checksum, Cursor, EVENT_SIZE_MAX, EventType, HEADER_SIZE, Header, RawEvent};
+use std::sync::Arc;
+
+use binlog::{Checksum, Cursor, EVENT_SIZE_MAX, EventType, Format, HEADER_SIZE, Header, RawEvent};
 
 use super::{LogKind, LogReader};
 use crate::error::Error;
@@ -24,9 +26,47 @@ impl LogReader {
     ///
     /// When the system refuses.
     pub fn resume_at(&mut self, wanted: impl Fn(EventType) -> bool) -> Result<Option<u64>, Error> {
-        let Some(format) = self.format.clone().filter(|_| self.kind == LogKind::Binary) else {
+        match self.kind {
+            LogKind::Binary => self.find(&wanted),
+            LogKind::Relay => Ok(None),
+        }
+    }
+
+    /// Goes on at the first GTID event that starts at `offset` or behind, of MySQL's kinds; nothing before needs to be
+    /// known but the log's format. Gives its place; `None` when there is none up to the log's end.
+    ///
+    /// An event counts as found when its size, checksum and, in binary logs, `end_log_pos` agree with where it stands.
+    /// Relay logs without checksums tell too little: see [`LogReader::can_seek`].
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses.
+    ///
+    /// # Panics
+    ///
+    /// When `offset` is not behind [`LogReader::position`].
+    pub fn seek_transaction(&mut self, offset: u64) -> Result<Option<u64>, Error> {
+        assert!(offset > self.position(), "ours: {offset} is not behind {}", self.position());
+        match self.skip_to(offset - 1) {
+            Err(Error::Beyond { .. }) => return Ok(None),
+            other => other?,
+        }
+        self.find(&|event_type| {
+            matches!(event_type, EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged)
+        })
+    }
+
+    /// Does the log's format, once it is known, allow [`LogReader::seek_transaction`]?
+    pub fn can_seek(&self) -> bool {
+        let has_checksums = |format: &Arc<Format>| format.checksum.for_events() != Checksum::Absent;
+        self.kind == LogKind::Binary || self.format().is_some_and(has_checksums)
+    }
+
+    fn find(&mut self, wanted: &dyn Fn(EventType) -> bool) -> Result<Option<u64>, Error> {
+        if !self.can_seek() {
             return Ok(None);
-        };
+        }
+        let Some(format) = self.format.clone() else { return Ok(None) };
         let checksum = format.checksum.for_events();
         self.current = None;
         self.closed = false;
@@ -42,7 +82,7 @@ impl LogReader {
                 self.drop_front(all);
                 return Ok(None);
             }
-            if let Some(size) = self.plausible(at, RESUMED_SIZE_MAX, &wanted)
+            if let Some(size) = self.plausible(at, RESUMED_SIZE_MAX, wanted)
                 && self.has(at + size)?
                 && self.is_sane(at, size, checksum)?
             {
@@ -54,11 +94,12 @@ impl LogReader {
     }
 
     /// The size of an event that may start here.
-    fn plausible(&self, at: usize, size_max: u32, wanted: &impl Fn(EventType) -> bool) -> Option<usize> {
+    fn plausible(&self, at: usize, size_max: u32, wanted: &dyn Fn(EventType) -> bool) -> Option<usize> {
         let header = Header::decode(&mut Cursor::new(self.tail.get(at..)?)).ok()?;
         let end = (self.place.offset + at as u64).wrapping_add(u64::from(header.size));
         let is_size = (HEADER_SIZE as u32..=size_max).contains(&header.size);
-        let is_here = header.next_position == end as u32;
+        // Events of a relay log say where they stood in another log: there, only the checksum tells.
+        let is_here = self.kind == LogKind::Relay || header.next_position == end as u32;
         (is_size && is_here && wanted(header.event_type)).then_some(header.size as usize)
     }
 

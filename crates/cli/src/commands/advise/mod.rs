@@ -1,0 +1,132 @@
+//! `bintide advise`: what compressing transactions would do to logs.
+
+mod text;
+
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use binlog::Level;
+use clap::Args;
+use inspect::advise::{self, Extent, Report, Settings, Source};
+
+use crate::args::Global;
+use crate::exit::{Failure, Outcome, Verdict};
+use crate::inputs::{Found, Inputs, Place, advised};
+use crate::interrupt;
+use crate::progress::Progress;
+use crate::screen::Style;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  Would compression pay for this server? An answer in half a minute, however
+  many logs there are:
+      bintide advise /var/lib/mysql
+  To the byte, from all of two logs:
+      bintide advise --all binlog.000012 binlog.000013
+  Other levels, and a minute and a half to look closer:
+      bintide advise --levels 1,2,3,4,5 --time 90 /var/lib/mysql
+  The same places again, for a comparison:
+      bintide advise --sample 100000000 --seed 7 /var/lib/mysql
+  The smallest level that saves half, for a program:
+      bintide advise --json binlog.000012 |
+          jq '[.levels[] | select(.saved_share > 0.5)][0].level'
+
+Sizes are those of whole log files as a server would write them. Times are
+those of this machine, for one core: a slower one takes longer in proportion.
+Nothing is written, and no server is asked.";
+
+/// Arguments of `bintide advise`.
+#[derive(Args, Debug)]
+pub(crate) struct Advise {
+    #[command(flatten)]
+    inputs: Inputs,
+    /// The levels to try: 1 to 22, with commas between.
+    #[arg(long, short, value_name = "LEVELS", value_delimiter = ',', value_parser = level)]
+    #[arg(default_values = ["1", "3", "6", "9", "12", "19"])]
+    levels: Vec<Level>,
+    /// Measure everything: exact, but at high levels a gigabyte takes many minutes.
+    #[arg(long)]
+    all: bool,
+    /// About how many seconds to measure; what was seen by then decides, and the report says how sure that is.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, conflicts_with = "all")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    time: u64,
+    /// Measure at most so many bytes of the logs, at random places.
+    #[arg(long, value_name = "BYTES", conflicts_with = "all")]
+    sample: Option<u64>,
+    /// What the random places are drawn from: the same number draws the same places.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// How many threads measure; default: one a core.
+    #[arg(long, value_name = "COUNT")]
+    jobs: Option<NonZeroUsize>,
+    /// Print everything as one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures, then prints.
+pub(crate) fn run(command: &Advise, global: &Global) -> Outcome {
+    let report = measure(command, global)?;
+    let mut out = io::stdout().lock();
+    match command.json {
+        true => {
+            serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
+            out.write_all(b"\n")?;
+        }
+        false => out.write_all(text::render(&report, Style::new(global.color.on_stdout())).as_bytes())?,
+    }
+    Ok(Verdict::Fine)
+}
+
+fn measure(command: &Advise, global: &Global) -> Result<Report, Failure> {
+    let found = command.inputs.find()?;
+    let sources = sources(&found)?;
+    let mut levels = Vec::new();
+    for level in &command.levels {
+        if !levels.contains(level) {
+            levels.push(*level);
+        }
+    }
+    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let extent = match command.all {
+        true => Extent::All,
+        false => Extent::Sample { time: Duration::from_secs(command.time), bytes: command.sample },
+    };
+    let settings = Settings { levels, extent, seed: command.seed, workers: command.jobs.unwrap_or(cores) };
+    let mut progress = Progress::new(global, found.bytes_total);
+    let mut watch = |bytes_done| {
+        progress.at(bytes_done);
+        match interrupt::requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let report = advise::advise(&sources, &settings, &mut watch);
+    report.map_err(|error| Failure::Failed(advised(error)))
+}
+
+/// What is looked at more than once must be a file.
+fn sources(found: &Found) -> Result<Vec<Source<'_>>, Failure> {
+    let source = |place| match place {
+        &Place::File(ref path) => {
+            let data = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+            let bytes = data.map(|data| data.len());
+            let bytes = bytes.ok_or_else(|| anyhow!("{} is no file that can be read twice", path.display()));
+            let open = Box::new(move || found.open(place));
+            Ok(Source { name: place.to_string(), bytes: bytes.map_err(Failure::NotBegun)?, open })
+        }
+        Place::Stdin => Err(Failure::NotBegun(anyhow!(
+            "standard input cannot be read twice, as sampling needs; give a file"
+        ))),
+    };
+    found.places.iter().map(source).collect()
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    text.trim().parse().ok().and_then(Level::new).ok_or_else(|| "a level is a number from 1 to 22".to_owned())
+}

@@ -1,0 +1,394 @@
+//! The advice as tables for a terminal.
+
+use std::time::Duration;
+
+use inspect::advise::{
+    Connection, Estimate, Latency, LevelReport, LevelSetting, NetworkWay, Report, SizeReport, StoppedBy,
+    TableReport,
+};
+
+use crate::screen::{Style, lines};
+use crate::units::{bytes, bytes_of_two, count, duration};
+
+/// Tables shown; the others become one line.
+const TABLES_SHOWN: usize = 15;
+
+/// The whole report.
+pub(crate) fn render(report: &Report, style: Style) -> String {
+    let sections = [
+        ("Advice", advice(report)),
+        ("Measured", measured(report, style)),
+        ("Levels", levels(report, style)),
+        ("Time", times(report, style)),
+        ("Transactions by size, before compression", sizes(report, style)),
+        ("What their commits would take longer", latencies(report, style)),
+        ("Tables", tables(report, style)),
+        ("What cannot be compressed", refused(report, style)),
+        ("Compressed already", found(report, style)),
+        ("To each replica", network(report, style)),
+        ("For comparison: what no server does", comparison(report, style)),
+    ];
+    let mut text = String::new();
+    for (name, section) in sections.iter().filter(|(_, section)| !section.is_empty()) {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&style.heading(name));
+        text.push_str("\n\n");
+        text.push_str(section);
+    }
+    text
+}
+
+fn advice(report: &Report) -> String {
+    let advice = &report.advice;
+    let mut text = format!(" {}\n", advice.headline);
+    let items = advice.reasons.iter().map(|reason| ("+", reason));
+    for (sign, item) in items.chain(advice.uncertainties.iter().map(|doubt| ("?", doubt))) {
+        text.push_str(&format!(" {sign} {item}\n"));
+    }
+    text
+}
+
+fn measured(report: &Report, style: Style) -> String {
+    let (sample, totals) = (&report.sample, &report.totals);
+    let mut table = style.pairs();
+    let mut line = |name: &str, value: String| {
+        table.add_row([name.to_owned(), value]);
+    };
+    let logs = match report.logs.as_slice() {
+        [one] => one.name.clone(),
+        all => format!("{}: {} to {}", all.len(), first(all), last(all)),
+    };
+    line("logs", format!("{logs}, {} of MySQL {}", bytes(sample.bytes_total), report.server.version));
+    if totals.bytes_plain.value != totals.bytes {
+        line("plain", format!("{} without compression", bytes(totals.bytes_plain.value)));
+    }
+    line(
+        "transactions",
+        format!(
+            "{}, {} could be or are compressed",
+            about(totals.transactions),
+            about(totals.eligible_transactions)
+        ),
+    );
+    if let Some(span) = report.span {
+        let took = Duration::from_micros(span.last.0.saturating_sub(span.first.0));
+        let per_day = totals.bytes_plain_per_day.map(|day| format!(", {} a day", bytes(day)));
+        line("span", format!("{}{}", duration(took), per_day.unwrap_or_default()));
+    }
+    line("sample", extent(report));
+    let cpu = report.machine.cpu.as_deref().unwrap_or("a processor without a name");
+    line("machine", format!("{cpu}, {} cores, zstd {}", report.machine.cores, report.machine.zstd));
+    lines(&table)
+}
+
+fn first(logs: &[inspect::advise::LogReport]) -> &str {
+    logs.first().map_or("", |log| &log.name)
+}
+
+fn last(logs: &[inspect::advise::LogReport]) -> &str {
+    logs.last().map_or("", |log| &log.name)
+}
+
+fn extent(report: &Report) -> String {
+    let sample = &report.sample;
+    let took = duration(Duration::from_secs_f64(sample.elapsed_s.max(0.0)));
+    let cut = match sample.transactions_cut {
+        0 => String::new(),
+        some => format!("; {} large ones by their front", count(some)),
+    };
+    match sample.stopped_by {
+        None => format!("everything, in {took}{cut}"),
+        Some(reason) => {
+            let reason = match reason {
+                StoppedBy::Time => "the time was up",
+                StoppedBy::Bytes => "that many were asked for",
+            };
+            format!(
+                "{} in {} of {} stretches, in {took} ({reason}){cut}",
+                bytes(sample.bytes_measured),
+                count(sample.stretches_measured),
+                count(sample.stretches_total),
+            )
+        }
+    }
+}
+
+/// A count, about.
+fn about(estimate: Estimate) -> String {
+    match estimate.low == estimate.high {
+        true => count(estimate.value),
+        false => format!("about {}", count(estimate.value)),
+    }
+}
+
+fn levels(report: &Report, style: Style) -> String {
+    if report.levels.is_empty() {
+        return String::new();
+    }
+    let columns = [
+        "level",
+        ">bytes",
+        ">give or take",
+        ">saved",
+        ">ratio",
+        ">saved a day",
+        ">pays from",
+        ">would grow",
+        "server",
+    ];
+    let mut table = style.table(&columns);
+    for level in &report.levels {
+        table.add_row([
+            level.level.to_string(),
+            bytes(level.bytes.value),
+            give_or_take(level.bytes),
+            percent(level.saved_share),
+            format!("{:.2}", level.ratio),
+            level.saved_bytes_per_day.map_or("–".to_owned(), signed_bytes),
+            level.break_even_bytes.map_or("never".to_owned(), bytes),
+            count(level.growing_transactions),
+            server(report, level).to_owned(),
+        ]);
+    }
+    lines(&table)
+}
+
+fn server(report: &Report, level: &LevelReport) -> &'static str {
+    match (report.server.can_compress, level.is_honoured, report.server.level_setting) {
+        (false, _, _) => "cannot compress",
+        (_, Some(true), _) => "",
+        (_, Some(false), _) => "ignores it, uses 3",
+        (_, None, LevelSetting::Unknown | LevelSetting::Honoured | LevelSetting::Ignored) => "may ignore it",
+    }
+}
+
+fn give_or_take(estimate: Estimate) -> String {
+    let half = (estimate.high - estimate.low) as f64 / 2.0;
+    match estimate.value {
+        0 => String::new(),
+        value => format!("{:.1} %", half * 100.0 / value as f64),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn signed_bytes(number: i64) -> String {
+    let sign = if number < 0 { "-" } else { "" };
+    format!("{sign}{}", bytes(number.unsigned_abs()))
+}
+
+fn times(report: &Report, style: Style) -> String {
+    if report.levels.is_empty() {
+        return String::new();
+    }
+    let columns = [
+        "level",
+        ">compress",
+        ">decompress",
+        ">CPU a GB",
+        ">CPU a day",
+        ">replica a day",
+        ">p50",
+        ">p99",
+        ">max",
+        ">memory",
+        ">at most",
+    ];
+    let mut table = style.table(&columns);
+    for level in &report.levels {
+        let Latency { p50_us, p99_us, max_us, .. } = level.latency;
+        table.add_row([
+            level.level.to_string(),
+            format!("{}/s", bytes(level.compress_bytes_per_s as u64)),
+            format!("{}/s", bytes(level.decompress_bytes_per_s as u64)),
+            seconds(level.compress_s_per_gb),
+            level.compress_s_per_day.map_or("–".to_owned(), seconds),
+            level.decompress_s_per_day.map_or("–".to_owned(), seconds),
+            micros(p50_us),
+            micros(p99_us),
+            micros(max_us),
+            bytes(level.memory_bytes),
+            bytes(level.memory_bytes_max),
+        ]);
+    }
+    lines(&table)
+}
+
+fn seconds(seconds: f64) -> String {
+    match seconds {
+        0.0..100.0 => format!("{seconds:.1} s"),
+        _ => duration(Duration::try_from_secs_f64(seconds).unwrap_or_default()),
+    }
+}
+
+fn micros(us: f64) -> String {
+    match us {
+        0.0..1000.0 => format!("{us:.0} µs"),
+        1000.0..1e6 => format!("{:.1} ms", us / 1e3),
+        _ => seconds(us / 1e6),
+    }
+}
+
+/// A column for each level.
+fn by_level<'r>(report: &'r Report, columns: &[&'r str]) -> Vec<String> {
+    let levels = report.levels.iter().map(|level| format!(">level {}", level.level));
+    columns.iter().map(ToString::to_string).chain(levels).collect()
+}
+
+fn table_of(columns: &[String], style: Style) -> comfy_table::Table {
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    style.table(&columns)
+}
+
+fn class_name(class: &SizeReport) -> String {
+    class.bytes_max.map_or("more".to_owned(), bytes_of_two)
+}
+
+fn sizes(report: &Report, style: Style) -> String {
+    if report.sizes.is_empty() {
+        return String::new();
+    }
+    let mut table = table_of(&by_level(report, &["up to", ">transactions", ">bytes"]), style);
+    for class in &report.sizes {
+        let saved = class.levels.iter().map(|level| match class.transactions {
+            0 => String::new(),
+            _ => percent(level.saved_share),
+        });
+        let front = [class_name(class), count(class.transactions), bytes(class.bytes)];
+        table.add_row(front.into_iter().chain(saved));
+    }
+    lines(&table)
+}
+
+fn latencies(report: &Report, style: Style) -> String {
+    if report.sizes.is_empty() {
+        return String::new();
+    }
+    let mut table = table_of(&by_level(report, &["up to", ""]), style);
+    let rows: [(&str, fn(&Latency) -> f64); 3] =
+        [("p50", |times| times.p50_us), ("p99", |times| times.p99_us), ("max", |times| times.max_us)];
+    for class in report.sizes.iter().filter(|class| class.transactions > 0) {
+        for (name, of) in rows {
+            let front = [if name == "p50" { class_name(class) } else { String::new() }, name.to_owned()];
+            let values = class.levels.iter().map(|level| micros(of(&level.latency)));
+            table.add_row(front.into_iter().chain(values));
+        }
+    }
+    lines(&table)
+}
+
+fn tables(report: &Report, style: Style) -> String {
+    if report.tables.is_empty() {
+        return String::new();
+    }
+    let mut table = table_of(&by_level(report, &["table", ">transactions", ">bytes"]), style);
+    for one in report.tables.iter().take(TABLES_SHOWN) {
+        let TableReport { database, table: name, transactions, bytes: size, levels } = one;
+        let front = [format!("{database}.{name}"), count(*transactions), bytes(*size)];
+        table.add_row(front.into_iter().chain(levels.iter().map(|level| percent(level.saved_share))));
+    }
+    if let Some(rest) = report.tables.get(TABLES_SHOWN..).filter(|rest| !rest.is_empty()) {
+        let size = rest.iter().map(|table| table.bytes).sum();
+        table.add_row([format!("{} more", count(rest.len() as u64)), String::new(), bytes(size)]);
+    }
+    lines(&table)
+}
+
+fn refused(report: &Report, style: Style) -> String {
+    if report.refused.is_empty() {
+        return String::new();
+    }
+    let mut table = style.table(&["why", ">transactions", ">bytes", ">share"]);
+    for one in &report.refused {
+        table.add_row([one.words.clone(), count(one.transactions), bytes(one.bytes), percent(one.share)]);
+    }
+    lines(&table)
+}
+
+fn found(report: &Report, style: Style) -> String {
+    let found = &report.found;
+    if found.transactions == 0 {
+        return String::new();
+    }
+    let mut table = style.pairs();
+    let saved = 1.0 - found.bytes as f64 / found.bytes_plain.max(1) as f64;
+    table.add_row(["transactions".to_owned(), count(found.transactions)]);
+    let sizes = format!(
+        "{}, {} without compression: saved {}",
+        bytes(found.bytes),
+        bytes(found.bytes_plain),
+        percent(saved)
+    );
+    table.add_row(["bytes".to_owned(), sizes]);
+    let names = |levels: &[u8]| levels.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+    let level = match (found.levels.as_slice(), found.probed) {
+        (_, 0) => "unknown: no payload among those measured tells".to_owned(),
+        ([], _) => "unknown: no single level of this zstd makes the same bytes".to_owned(),
+        ([one], probed) => format!("{one}: it makes the same bytes of all {} looked at", count(probed)),
+        (some, probed) => {
+            format!("one of {}: they make the same bytes of all {} looked at", names(some), count(probed))
+        }
+    };
+    table.add_row(["made at level".to_owned(), level]);
+    lines(&table)
+}
+
+fn network(report: &Report, style: Style) -> String {
+    if report.network.ways.is_empty() {
+        return String::new();
+    }
+    let columns = ["transactions", "connection", ">bytes", ">a day", ">saved", ">CPU a GB"];
+    let mut table = style.table(&columns);
+    for way in &report.network.ways {
+        let NetworkWay { transactions, connection, saved_share, connection_s_per_gb, .. } = *way;
+        table.add_row([
+            transactions.map_or("plain".to_owned(), |level| format!("level {level}")),
+            connection_name(connection),
+            bytes(way.bytes),
+            way.bytes_per_day.map_or("–".to_owned(), bytes),
+            percent(saved_share),
+            seconds(connection_s_per_gb),
+        ]);
+    }
+    lines(&table)
+}
+
+fn connection_name(connection: Connection) -> String {
+    match connection {
+        Connection::Uncompressed => "uncompressed".to_owned(),
+        Connection::Zlib(_) => "zlib".to_owned(),
+        Connection::Zstd(level) => format!("zstd, level {level}"),
+    }
+}
+
+fn comparison(report: &Report, style: Style) -> String {
+    let mut table = style.pairs();
+    if let Some(whole) = &report.whole_file {
+        let value = format!(
+            "{} (give or take {}): saves {}; no binary logs any more",
+            bytes(whole.bytes.value),
+            give_or_take(whole.bytes),
+            percent(whole.saved_share)
+        );
+        table.add_row([format!("whole files, zstd level {}", whole.level), value]);
+    }
+    if let Some(one) = &report.dictionary {
+        let saved = |with: u64| percent(1.0 - with as f64 / one.bytes_plain.max(1) as f64);
+        let value = format!(
+            "payloads would save {} with it, {} without ({} transactions, trained on {} others)",
+            saved(one.bytes_with),
+            saved(one.bytes_without),
+            count(one.transactions_measured),
+            count(one.transactions_trained),
+        );
+        table.add_row([
+            format!("a dictionary of {}, level {}", bytes(one.dictionary_bytes), one.level),
+            value,
+        ]);
+    }
+    lines(&table)
+}

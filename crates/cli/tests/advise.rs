@@ -1,0 +1,153 @@
+//! `bintide advise`, as a user meets it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot prepare its files has failed")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn samples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples")
+}
+
+fn bintide(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_bintide"))
+        .args(args)
+        .env_clear()
+        .current_dir(samples())
+        .output()
+        .unwrap()
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = bintide(args);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What `compress` writes, in bytes, and the files' plain sizes if they were compressed before.
+fn compressed_size(log: &str, level: &str) -> u64 {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().to_str().unwrap();
+    let args = [
+        "compress",
+        "--like-server",
+        "--recompress",
+        "--jobs",
+        "1",
+        "--level",
+        level,
+        "--output",
+        target,
+        log,
+    ];
+    let output = bintide(&args);
+    assert_eq!(output.status.code(), Some(0), "{log}: {}", String::from_utf8_lossy(&output.stderr));
+    fs::metadata(folder.path().join(Path::new(log).file_name().unwrap())).unwrap().len()
+}
+
+#[test]
+fn everything_measured_is_what_compress_writes() {
+    let logs = [
+        "large.binlog",
+        "types.binlog",
+        "types-no-checksum.binlog",
+        "types-compressed.binlog",
+        "gtids/binlog.000001",
+        "gtids-compressed/binlog.000001",
+        "xa.binlog",
+        "mixed-engines.binlog",
+        "savepoints-compressed.binlog",
+        "json-large.binlog",
+        "anonymous-direct.binlog",
+        "ddl.binlog",
+    ];
+    for log in logs {
+        let report = json(&["advise", "--all", "--json", "--levels", "1,3,12", log]);
+        assert_eq!(report["sample"]["is_complete"], true, "{log}");
+        for level in report["levels"].as_array().unwrap() {
+            let name = level["level"].to_string();
+            let wanted = compressed_size(log, &name);
+            let bytes = &level["bytes"];
+            let found = ["value", "low", "high"].map(|one| bytes[one].as_u64().unwrap());
+            assert_eq!(found, [wanted; 3], "{log} at level {name}");
+        }
+    }
+}
+
+#[test]
+fn a_sample_that_reaches_everything_finds_the_same() {
+    for log in ["large.binlog", "types-compressed.binlog", "relay", "gtids"] {
+        let sizes = |args: &[&str]| {
+            let report = json(&[&["advise", "--json", "--levels", "1,3", log], args].concat());
+            let levels = report["levels"].as_array().unwrap().clone();
+            (levels.iter().map(|level| level["bytes"].clone()).collect::<Vec<_>>(), report)
+        };
+        let (all, whole) = sizes(&["--all"]);
+        let (sampled, report) = sizes(&["--time", "600"]);
+        assert_eq!(sampled, all, "{log}");
+        for member in ["totals", "refused", "found"] {
+            assert_eq!(report[member], whole[member], "{log}: {member}");
+        }
+    }
+}
+
+#[test]
+fn what_levels_were_used_is_found_out() {
+    let report = json(&["advise", "--all", "--json", "--levels", "3", "types-compressed.binlog"]);
+    let levels = report["found"]["levels"].as_array().unwrap();
+    assert!(levels.contains(&3.into()), "{report:#}");
+    assert_eq!(report["advice"]["verdict"], "keep");
+}
+
+#[test]
+fn logs_that_cannot_be_judged_are_named() {
+    let output = bintide(&["advise", "mariadb.binlog"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("mariadb.binlog") && said.contains("MariaDB"), "{said}");
+    let output = bintide(&["advise", "-"]);
+    assert_eq!(output.status.code(), Some(2));
+    let output = bintide(&["advise", "--levels", "23", "types.binlog"]);
+    assert_eq!(output.status.code(), Some(2));
+    let output = bintide(&["advise", "nowhere.binlog"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn statements_alone_leave_nothing_to_gain() {
+    let output = bintide(&["advise", "ddl.binlog"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("Nothing to gain") && text.contains("a single statement, such as DDL"), "{text}");
+}
+
+#[test]
+fn the_same_seed_draws_the_same() {
+    let sizes = |seed: &str| {
+        let args =
+            ["advise", "--json", "--levels", "3", "--sample", "300000", "--seed", seed, "large.binlog"];
+        let report = json(&args);
+        (report["levels"][0]["bytes"].clone(), report["sample"]["bytes_measured"].clone())
+    };
+    assert_eq!(sizes("5"), sizes("5"));
+}
+
+#[test]
+fn encrypted_logs_want_a_key() {
+    let output = bintide(&["advise", "encrypted/binlog.000001"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--keyring"));
+    let keyring = fs::read_dir(samples().join("encrypted")).unwrap();
+    let keyring = keyring
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().contains("keyring")));
+    let keyring = keyring.unwrap();
+    let log = "encrypted/binlog.000001";
+    let report =
+        json(&["advise", "--all", "--json", "--levels", "3", "--keyring", keyring.to_str().unwrap(), log]);
+    assert_eq!(report["logs"][0]["is_encrypted"], true);
+    let size = fs::metadata(samples().join(log)).unwrap().len();
+    assert_eq!(report["totals"]["bytes"], size);
+    assert_eq!(report["totals"]["bytes_plain"]["value"], size);
+}

@@ -1,0 +1,129 @@
+//! Where to look, when not everything can be looked at.
+//!
+//! Logs are cut into cells of equal width. A transaction belongs to the cell that it starts in; one wider than a cell
+//! belongs to every cell that it reaches into, in proportion: so no single one decides over a whole sample. Cells are
+//! visited in steps of the golden ratio from a random start: however many are visited, they lie evenly over all logs
+//! and over time, and none is visited twice.
+
+use std::ops::Range;
+
+/// A stretch of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    /// Which log.
+    pub(crate) source: usize,
+    /// Where in it, in bytes from its start.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// All cells of some logs.
+#[derive(Clone, Debug)]
+pub(crate) struct Cells {
+    /// For each log, its bytes, the width of its cells, and how many cells come before it.
+    logs: Vec<(Range<u64>, u64, u64)>,
+    count: u64,
+}
+
+impl Cells {
+    /// For logs whose events stand there, with cells of this width.
+    pub(crate) fn new(logs: impl IntoIterator<Item = (Range<u64>, u64)>) -> Self {
+        let mut count = 0;
+        let mut placed = Vec::new();
+        for (bytes, width) in logs {
+            let width = width.max(1);
+            let cells = (bytes.end.saturating_sub(bytes.start)).div_ceil(width);
+            placed.push((bytes, width, count));
+            count += cells;
+        }
+        Self { logs: placed, count }
+    }
+
+    pub(crate) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Each cell once, evenly spread from the first on.
+    pub(crate) fn spread(&self, seed: u64) -> impl Iterator<Item = Cell> + '_ {
+        let step = step(self.count);
+        let start = if self.count == 0 { 0 } else { scramble(seed) % self.count };
+        let index = move |number: u64| {
+            (u128::from(start) + u128::from(number) * u128::from(step)) % u128::from(self.count.max(1))
+        };
+        (0..self.count).filter_map(move |number| self.get(index(number) as u64))
+    }
+
+    fn get(&self, index: u64) -> Option<Cell> {
+        let source = self.logs.partition_point(|(_, _, before)| *before <= index).checked_sub(1)?;
+        let (bytes, width, before) = &self.logs[source];
+        let start = bytes.start + (index - before) * width;
+        Some(Cell { source, start, end: start.saturating_add(*width).min(bytes.end) })
+    }
+}
+
+/// About the golden part of `count`, and without a common divisor: so all cells are reached.
+fn step(count: u64) -> u64 {
+    const GOLDEN: f64 = 0.618_033_988_749_895;
+    let near = ((count as f64 * GOLDEN) as u64).max(1);
+    (near..near + 64).find(|step| divisor(*step, count) == 1).unwrap_or(1)
+}
+
+fn divisor(mut one: u64, mut two: u64) -> u64 {
+    while two > 0 {
+        (one, two) = (two, one % two);
+    }
+    one
+}
+
+/// A number that looks random (splitmix64).
+pub(crate) const fn scramble(seed: u64) -> u64 {
+    let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::{Cell, Cells};
+
+    fn check(sizes: &[u64], width: u64, wanted: u64) {
+        let cells = Cells::new(sizes.iter().map(|size| (4..4 + size, width)));
+        assert_eq!(cells.count(), wanted);
+        for seed in 0..5 {
+            let all: Vec<Cell> = cells.spread(seed).collect();
+            assert_eq!(all.len() as u64, wanted);
+            let distinct: HashSet<_> = all.iter().map(|cell| (cell.source, cell.start)).collect();
+            assert_eq!(distinct.len() as u64, wanted, "each once: {sizes:?}");
+            let bytes: u64 = all.iter().map(|cell| cell.end - cell.start).sum();
+            assert_eq!(bytes, sizes.iter().sum::<u64>(), "and together all: {sizes:?}");
+        }
+    }
+
+    #[test]
+    fn cells_cover_all_logs_once() {
+        check(&[], 10, 0);
+        check(&[0], 10, 0);
+        check(&[1], 10, 1);
+        check(&[100, 0, 5, 33], 10, 10 + 1 + 4);
+        check(&[1 << 20], 1 << 10, 1 << 10);
+    }
+
+    #[test]
+    fn the_first_few_lie_everywhere() {
+        let cells = Cells::new([(0..1_000_000, 100)]);
+        for seed in 0..20 {
+            let mut tenths = [0; 10];
+            cells.spread(seed).take(50).for_each(|cell| tenths[(cell.start / 100_000) as usize] += 1);
+            assert!(tenths.iter().all(|count| (3..=7).contains(count)), "{tenths:?}");
+        }
+    }
+
+    #[test]
+    fn huge_logs_have_cells_too() {
+        let cells = Cells::new([(4..1 << 50, 1 << 18)]);
+        assert_eq!(cells.spread(1).take(1000).map(|cell| cell.start).collect::<HashSet<_>>().len(), 1000);
+    }
+}

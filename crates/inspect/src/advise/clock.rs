@@ -1,0 +1,75 @@
+//! Time that this thread has worked, and the machine that it works on.
+
+use std::fs;
+use std::thread;
+use std::time::Instant;
+
+use super::report::MachineReport;
+
+/// Measures a thread's own work: what others do meanwhile does not count, where the system can tell.
+#[derive(Debug)]
+pub(crate) struct Work {
+    started: Instant,
+    started_ns: Option<u64>,
+}
+
+impl Work {
+    pub(crate) fn start() -> Self {
+        Self { started: Instant::now(), started_ns: thread_ns() }
+    }
+
+    /// Nanoseconds worked since the start.
+    pub(crate) fn ns(&self) -> u64 {
+        match (self.started_ns, thread_ns()) {
+            (Some(started), Some(now)) => now.saturating_sub(started),
+            _ => self.started.elapsed().as_nanos() as u64,
+        }
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd", target_os = "macos"))]
+fn thread_ns() -> Option<u64> {
+    use nix::time::{ClockId, clock_gettime};
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?;
+    Some(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd", target_os = "macos")))]
+const fn thread_ns() -> Option<u64> {
+    None
+}
+
+/// This machine.
+pub(crate) fn machine() -> MachineReport {
+    MachineReport {
+        cpu: cpu(),
+        cores: thread::available_parallelism().map_or(1, usize::from),
+        zstd: zstd_safe::version_string().to_owned(),
+    }
+}
+
+/// As Linux names it.
+fn cpu() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Work;
+
+    #[test]
+    fn only_work_counts() {
+        let work = Work::start();
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        let slept = work.ns();
+        let mut sum = 0_u64;
+        while work.ns() < slept + 1_000_000 {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        if super::thread_ns().is_some() {
+            assert!(slept < 25_000_000, "{slept}");
+        }
+    }
+}

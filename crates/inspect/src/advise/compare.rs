@@ -1,0 +1,192 @@
+//! What servers do not do, for comparison: whole files through zstd, and a trained dictionary.
+
+use std::time::{Duration, Instant};
+
+use zstd_safe::zstd_sys::ZSTD_EndDirective;
+use zstd_safe::{CCtx, CDict, CParameter, InBuffer, OutBuffer, ResetDirective, train_from_buffer};
+
+use binlog::CompressError;
+use logs::Next;
+
+use super::Source;
+use super::cells::Cells;
+use super::cut::Look;
+use super::estimate::{Pairs, Whole};
+use super::report::{DictionaryReport, WholeFileReport};
+use crate::error::Error;
+
+/// The level that people take for files.
+const LEVEL: i32 = 3;
+
+/// What of a file is compressed at once in a sample: many times zstd's window at that level.
+const STRETCH: u64 = 64 << 20;
+
+const CHUNK_SIZE: usize = 1 << 20;
+
+/// Compresses files whole: each from its start to its end, or stretches of them until the time is up.
+pub(crate) fn whole_files(
+    sources: &[Source<'_>],
+    looks: &[Look],
+    time: Option<Duration>,
+    seed: u64,
+    may_go_on: &mut dyn FnMut() -> bool,
+) -> Result<Option<WholeFileReport>, Error> {
+    let started = Instant::now();
+    let width = |look: &Look| if time.is_some() && look.can_seek { STRETCH } else { u64::MAX };
+    let cells = Cells::new(looks.iter().map(|look| (look.bytes.clone(), width(look))));
+    let (mut pairs, mut file, mut measured, mut stretches) = (Pairs::default(), File::new()?, 0, 0);
+    for cell in cells.spread(seed) {
+        if stretches > 0 && time.is_some_and(|time| started.elapsed() >= time) {
+            break;
+        }
+        if !may_go_on() {
+            return Err(Error::Stopped);
+        }
+        let mut reader = (sources[cell.source].open)()?;
+        reader.next_event()?;
+        if cell.start > looks[cell.source].bytes.start && cell.start > reader.position() {
+            match reader.seek_transaction(cell.start)? {
+                Some(start) if start < cell.end => {}
+                // One transaction has it all: what is at its front stands for it.
+                _ => continue,
+            }
+        } else {
+            reader = (sources[cell.source].open)()?;
+        }
+        let mut bytes = 0;
+        while reader.position() < cell.end {
+            match reader.next_chunk(CHUNK_SIZE)? {
+                Next::Some(chunk) => {
+                    bytes += chunk.bytes().len() as u64;
+                    file.push(chunk.bytes())?;
+                }
+                Next::End(_) => break,
+            }
+        }
+        pairs.add(bytes as f64, file.finish()? as f64);
+        (measured, stretches) = (measured + bytes, stretches + 1);
+    }
+    let x: u64 = looks.iter().map(|look| look.bytes.end - look.bytes.start).sum();
+    if measured == 0 {
+        return Ok(None);
+    }
+    let all = (stretches < cells.count()).then_some(cells.count());
+    let bytes = pairs.estimate(Whole { x: x as f64, stretches: all });
+    let before = looks.iter().map(|look| look.report.bytes).sum::<u64>() as f64;
+    Ok(Some(WholeFileReport {
+        level: LEVEL as u8,
+        bytes,
+        ratio: before / bytes.value.max(1) as f64,
+        saved_share: 1.0 - bytes.value as f64 / before.max(1.0),
+        bytes_measured: measured,
+    }))
+}
+
+/// A file that is only counted.
+struct File {
+    context: CCtx<'static>,
+    out: Vec<u8>,
+    size: u64,
+}
+
+impl File {
+    fn new() -> Result<Self, Error> {
+        let mut context = context()?;
+        context.set_parameter(CParameter::CompressionLevel(LEVEL)).map_err(failed)?;
+        Ok(Self { context, out: Vec::with_capacity(CHUNK_SIZE), size: 0 })
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let mut input = InBuffer::around(bytes);
+        while input.pos() < bytes.len() {
+            self.step(&mut input, ZSTD_EndDirective::ZSTD_e_continue)?;
+        }
+        Ok(())
+    }
+
+    /// The compressed size; the next file may begin.
+    fn finish(&mut self) -> Result<u64, Error> {
+        while self.step(&mut InBuffer::around(&[]), ZSTD_EndDirective::ZSTD_e_end)? > 0 {}
+        self.context.reset(ResetDirective::SessionOnly).map_err(failed)?;
+        Ok(std::mem::take(&mut self.size))
+    }
+
+    fn step(&mut self, input: &mut InBuffer<'_>, directive: ZSTD_EndDirective) -> Result<usize, Error> {
+        self.out.clear();
+        let mut output = OutBuffer::around(&mut self.out);
+        let left = self.context.compress_stream2(&mut output, input, directive).map_err(failed)?;
+        self.size += output.pos() as u64;
+        Ok(left)
+    }
+}
+
+/// The size of a dictionary that zstd's own tool makes.
+const DICTIONARY_SIZE: usize = 110 << 10;
+
+/// Fewer payloads train nothing.
+const TRAINED_MIN: usize = 64;
+
+/// Trains a dictionary on every other payload, and measures it on the rest.
+pub(crate) fn dictionary(samples: &[Vec<u8>]) -> Result<Option<DictionaryReport>, Error> {
+    let trained: Vec<&Vec<u8>> = samples.iter().step_by(2).collect();
+    let measured: Vec<&Vec<u8>> = samples.iter().skip(1).step_by(2).collect();
+    if trained.len() < TRAINED_MIN {
+        return Ok(None);
+    }
+    let (bytes, sizes) = (
+        trained.iter().flat_map(|one| one.iter().copied()).collect::<Vec<u8>>(),
+        trained.iter().map(|one| one.len()).collect::<Vec<_>>(),
+    );
+    let mut dictionary = Vec::with_capacity(DICTIONARY_SIZE);
+    // Too little to train on, or all of it alike: there is no dictionary to be had.
+    if train_from_buffer(&mut dictionary, &bytes, &sizes).is_err() {
+        return Ok(None);
+    }
+    let Some(prepared) = CDict::try_create(&dictionary, LEVEL) else { return Ok(None) };
+    let (mut context, mut out) = (context()?, Vec::new());
+    let (mut plain, mut without, mut with) = (0, 0, 0);
+    for payload in &measured {
+        out.clear();
+        out.reserve(zstd_safe::compress_bound(payload.len()));
+        plain += payload.len() as u64;
+        without += context.compress(&mut out, payload, LEVEL).map_err(failed)? as u64;
+        out.clear();
+        with += context.compress_using_cdict(&mut out, payload, &prepared).map_err(failed)? as u64;
+    }
+    Ok(Some(DictionaryReport {
+        level: LEVEL as u8,
+        dictionary_bytes: dictionary.len() as u64,
+        transactions_trained: trained.len() as u64,
+        transactions_measured: measured.len() as u64,
+        bytes_plain: plain,
+        bytes_without: without,
+        bytes_with: with,
+    }))
+}
+
+fn context() -> Result<CCtx<'static>, Error> {
+    CCtx::try_create().ok_or(Error::Compress(CompressError::Zstd { message: "no memory" }))
+}
+
+fn failed(code: zstd_safe::ErrorCode) -> Error {
+    Error::Compress(CompressError::Zstd { message: zstd_safe::get_error_name(code) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dictionary;
+
+    #[test]
+    fn a_dictionary_helps_small_payloads_that_are_alike() {
+        let samples: Vec<Vec<u8>> = (0..4000_u32)
+            .map(|n| {
+                format!("BEGIN sbtest.sbtest1 id={n} k={} the same pad over and over COMMIT", n * 7919)
+                    .into_bytes()
+            })
+            .collect();
+        let report = dictionary(&samples).expect("zstd works").expect("enough to train on");
+        assert_eq!((report.transactions_trained, report.transactions_measured), (2000, 2000));
+        assert!(report.bytes_with * 2 < report.bytes_without, "{report:?}");
+        assert_eq!(dictionary(&samples[..20]).expect("zstd works"), None);
+    }
+}

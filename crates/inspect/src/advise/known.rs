@@ -1,0 +1,46 @@
+//! Large transactions that one cell has measured and others reach into too.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::cells::Cell;
+use super::measure::Made;
+use super::record::{Record, Share};
+use super::tables::Name;
+
+/// Large transactions that have been measured, by their log and where they start.
+#[derive(Debug, Default)]
+pub(crate) struct Known(Mutex<BTreeMap<(usize, u64), KnownOne>>);
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownOne {
+    pub(crate) end: u64,
+    pub(crate) record: Record,
+    pub(crate) made: Vec<Made>,
+    pub(crate) after: Vec<u64>,
+    pub(crate) tables: Vec<(Name, u64)>,
+}
+
+/// How many are remembered.
+const KNOWN_MAX: usize = 4096;
+
+impl Known {
+    pub(crate) fn insert(&self, source: usize, start: u64, one: KnownOne) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < KNOWN_MAX {
+            known.insert((source, start), one);
+        }
+    }
+
+    /// The one that covers all of a cell, and what of it counts there.
+    pub(crate) fn covering(&self, cell: Cell) -> Option<KnownOne> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (&(source, start), one) = known.range(..=(cell.source, cell.start)).next_back()?;
+        if source != cell.source || one.end < cell.end {
+            return None;
+        }
+        let share = Share { from: cell.start - start, to: cell.end - start, of: one.end - start };
+        Some(KnownOne { record: Record { share, ..one.record.clone() }, ..one.clone() })
+    }
+}

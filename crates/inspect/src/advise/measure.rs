@@ -1,0 +1,203 @@
+//! Measures payloads at every level: how large they become, and how long it takes.
+
+use binlog::{CompressError, Level, PayloadWriter};
+use zstd_safe::DCtx;
+
+use super::clock::Work;
+
+/// Payloads of more bytes are measured with contexts that are given back: at high levels each takes a hundred
+/// megabytes. Whoever measures one sees to it that nobody else does.
+pub(crate) const LARGE_SIZE: usize = 4 << 20;
+
+/// One thread's contexts, one a level.
+pub(crate) struct Bench<'s> {
+    levels: &'s [Level],
+    writers: Vec<PayloadWriter>,
+    opener: DCtx<'static>,
+    opened: Vec<u8>,
+    frames: Vec<u8>,
+}
+
+/// What one payload becomes at one level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Made {
+    /// The frame's bytes; `None` when it would be larger than an event can be.
+    pub(crate) frame: Option<u64>,
+    /// How long it took, in nanoseconds.
+    pub(crate) ns: u64,
+}
+
+/// What one level took altogether.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// Bytes of events compressed.
+    pub(crate) bytes: u64,
+    /// Nanoseconds of this thread to compress them.
+    pub(crate) compress_ns: u64,
+    /// Bytes of events decompressed.
+    pub(crate) bytes_opened: u64,
+    /// Nanoseconds of this thread to decompress them.
+    pub(crate) decompress_ns: u64,
+    /// The largest context, in bytes.
+    pub(crate) memory: u64,
+}
+
+impl Taken {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.compress_ns += other.compress_ns;
+        self.bytes_opened += other.bytes_opened;
+        self.decompress_ns += other.decompress_ns;
+        self.memory = self.memory.max(other.memory);
+    }
+}
+
+/// Gives the same bytes piece by piece, as often as asked.
+pub(crate) type Pieces<'p, E> =
+    &'p mut dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<(), CompressError>) -> Result<(), E>;
+
+impl<'s> Bench<'s> {
+    pub(crate) fn new(levels: &'s [Level]) -> Result<Self, CompressError> {
+        let writers = levels.iter().map(|level| PayloadWriter::new(*level)).collect::<Result<_, _>>()?;
+        let opener = DCtx::try_create().ok_or(CompressError::Zstd { message: "no memory" })?;
+        Ok(Self { levels, writers, opener, opened: Vec::new(), frames: Vec::new() })
+    }
+
+    /// Measures payloads, all of them at one level before the next. Gives, by payload, what the levels make of it;
+    /// `taken` grows by what the levels took.
+    pub(crate) fn measure(
+        &mut self,
+        payloads: &[&[u8]],
+        taken: &mut [Taken],
+    ) -> Result<Vec<Made>, CompressError> {
+        let mut made = vec![Made::default(); payloads.len() * self.levels.len()];
+        let (small, large): (Vec<_>, Vec<_>) =
+            payloads.iter().enumerate().partition(|(_, payload)| payload.len() <= LARGE_SIZE);
+        for (index, taken) in taken.iter_mut().enumerate() {
+            let mut put = |payload: usize, one| made[payload * self.levels.len() + index] = one;
+            let writer = &mut self.writers[index];
+            let opener = (&mut self.opener, &mut self.opened, &mut self.frames);
+            at_level(writer, &small, taken, &mut put, opener)?;
+        }
+        for one in large {
+            for (index, (level, taken)) in self.levels.iter().zip(&mut *taken).enumerate() {
+                let mut put = |payload: usize, one| made[payload * self.levels.len() + index] = one;
+                let opener = (&mut self.opener, &mut self.opened, &mut self.frames);
+                at_level(&mut PayloadWriter::new(*level)?, &[one], taken, &mut put, opener)?;
+            }
+            (self.opened, self.frames) = (Vec::new(), Vec::new());
+        }
+        Ok(made)
+    }
+
+    /// Measures one payload that is not in memory, of `size` bytes of events. It is not decompressed.
+    pub(crate) fn measure_pieces<E: From<CompressError>>(
+        &mut self,
+        size: u64,
+        pieces: Pieces<'_, E>,
+        taken: &mut [Taken],
+    ) -> Result<Vec<Made>, E> {
+        let mut all = Vec::new();
+        for (level, taken) in self.levels.iter().zip(taken) {
+            let mut writer = PayloadWriter::new(*level)?;
+            writer.begin(size)?;
+            let (mut frame, mut ns, mut is_too_large) = (0, 0, false);
+            pieces(&mut |piece| {
+                if is_too_large {
+                    return Ok(());
+                }
+                let work = Work::start();
+                let pushed = writer.push(piece);
+                ns += work.ns();
+                match pushed {
+                    Err(CompressError::TooLarge { .. }) => is_too_large = true,
+                    other => other?,
+                }
+                frame += writer.drain(|_| Ok::<(), CompressError>(()))?;
+                Ok(())
+            })?;
+            if !is_too_large {
+                writer.finish()?;
+            }
+            let memory = writer.memory() as u64;
+            taken.add(&Taken { bytes: size, compress_ns: ns, memory, ..Taken::default() });
+            all.push(Made { frame: (!is_too_large).then_some(frame), ns });
+        }
+        Ok(all)
+    }
+}
+
+/// Measures payloads at the writer's level.
+fn at_level(
+    writer: &mut PayloadWriter,
+    payloads: &[(usize, &&[u8])],
+    taken: &mut Taken,
+    put: &mut dyn FnMut(usize, Made),
+    (opener, opened, frames): (&mut DCtx<'static>, &mut Vec<u8>, &mut Vec<u8>),
+) -> Result<(), CompressError> {
+    frames.clear();
+    let mut sizes = Vec::with_capacity(payloads.len());
+    for (number, payload) in payloads {
+        let work = Work::start();
+        let frame = match writer.frame(payload) {
+            Ok(frame) => Some(frame),
+            Err(CompressError::TooLarge { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let ns = work.ns();
+        taken.compress_ns += ns;
+        put(*number, Made { frame: frame.map(|frame| frame.len() as u64), ns });
+        frames.extend_from_slice(frame.unwrap_or_default());
+        sizes.push(frame.map_or(0, <[u8]>::len));
+        taken.bytes += payload.len() as u64;
+    }
+    taken.memory = taken.memory.max(writer.memory() as u64);
+    let work = Work::start();
+    let mut rest = &frames[..];
+    for ((_, payload), size) in payloads.iter().zip(sizes) {
+        let (frame, behind) = rest.split_at(size);
+        rest = behind;
+        opened.clear();
+        opened.reserve(payload.len());
+        if opener.decompress(opened, frame).is_ok() {
+            taken.bytes_opened += payload.len() as u64;
+        }
+    }
+    taken.decompress_ns += work.ns();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::{CompressError, Level, PayloadWriter};
+
+    use super::{Bench, LARGE_SIZE, Taken};
+
+    fn events(size: usize) -> Vec<u8> {
+        (0..size as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 27) as u8).collect()
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_writer_in_memory_and_in_pieces() {
+        let levels: Vec<Level> = [1, 3, 19].into_iter().filter_map(Level::new).collect();
+        let mut bench = Bench::new(&levels).expect("memory");
+        let payloads = [events(0), events(300), events(70_000), events(LARGE_SIZE + 1)];
+        let lent: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
+        let mut taken = vec![Taken::default(); levels.len()];
+        let made = bench.measure(&lent, &mut taken).expect("measured");
+        for (payload, made) in payloads.iter().zip(made.chunks(levels.len())) {
+            for (level, made) in levels.iter().zip(made) {
+                let mut writer = PayloadWriter::new(*level).expect("memory");
+                assert_eq!(made.frame, Some(writer.frame(payload).expect("a frame").len() as u64));
+            }
+        }
+        let all: u64 = payloads.iter().map(|payload| payload.len() as u64).sum();
+        assert!(taken.iter().all(|taken| (taken.bytes, taken.bytes_opened) == (all, all)));
+        let mut pieces = |push: &mut dyn FnMut(&[u8]) -> Result<(), CompressError>| {
+            payloads[2].chunks(999).try_for_each(push)
+        };
+        let streamed = bench.measure_pieces(70_000, &mut pieces, &mut taken).expect("measured");
+        assert_eq!(streamed.len(), levels.len());
+        assert!(streamed.iter().all(|made| made.frame.is_some_and(|frame| frame > 40_000)));
+    }
+}

@@ -1,0 +1,124 @@
+//! At which level were payloads made that are in the logs? The one that makes the same bytes of them again.
+//!
+//! Servers before 8.3 announced the size of what they compressed for the first transaction of a session only, or not
+//! at all, and those before 8.0.32 flushed a frame before they ended it. All of these ways are tried.
+
+use binlog::Level;
+use zstd_safe::zstd_sys::ZSTD_EndDirective;
+use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, compress_bound};
+
+use super::record::Probe;
+use super::report::{FoundReport, LevelMatches};
+
+/// How a server made its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// With their content's size.
+    Announced,
+    /// Without.
+    Unannounced,
+    /// Without, and flushed before their end.
+    Flushed,
+}
+
+const WAYS: [Way; 3] = [Way::Announced, Way::Unannounced, Way::Flushed];
+
+/// Tries every level on payloads that were found, while `may_go_on` says so.
+pub(crate) fn probe(
+    probes: &[Probe],
+    found: FoundReport,
+    may_go_on: &mut dyn FnMut() -> bool,
+) -> FoundReport {
+    let mut matches = [0_u64; 22];
+    let mut probed = 0;
+    for probe in probes {
+        if !may_go_on() {
+            break;
+        }
+        probed += 1;
+        for (level, count) in (Level::MIN.get()..=Level::MAX.get()).zip(&mut matches) {
+            *count += u64::from(
+                WAYS.iter().any(|way| frame(&probe.inner, level, *way).as_ref() == Some(&probe.frame)),
+            );
+        }
+    }
+    let counted = || (Level::MIN.get()..=Level::MAX.get()).zip(matches);
+    FoundReport {
+        probed,
+        levels: counted()
+            .filter(|(_, count)| probed > 0 && *count == probed)
+            .map(|(level, _)| level)
+            .collect(),
+        matches: counted()
+            .filter(|(_, payloads)| *payloads > 0)
+            .map(|(level, payloads)| LevelMatches { level, payloads })
+            .collect(),
+        ..found
+    }
+}
+
+fn frame(inner: &[u8], level: u8, way: Way) -> Option<Vec<u8>> {
+    let mut context = CCtx::try_create()?;
+    context.set_parameter(CParameter::CompressionLevel(i32::from(level))).ok()?;
+    let size = (way == Way::Announced).then_some(inner.len() as u64);
+    context.set_pledged_src_size(size).ok()?;
+    let mut frame = Vec::with_capacity(compress_bound(inner.len()) + SLACK);
+    let mut output = OutBuffer::around(&mut frame);
+    // In two steps: zstd would announce the size of what it is given whole.
+    let (front, back) = inner.split_at(inner.len() / 2);
+    for part in [front, back] {
+        let mut input = InBuffer::around(part);
+        while input.pos() < part.len() {
+            context.compress_stream2(&mut output, &mut input, ZSTD_EndDirective::ZSTD_e_continue).ok()?;
+        }
+    }
+    if way == Way::Flushed {
+        let flush = ZSTD_EndDirective::ZSTD_e_flush;
+        while context.compress_stream2(&mut output, &mut InBuffer::around(&[]), flush).ok()? > 0 {}
+    }
+    let end = ZSTD_EndDirective::ZSTD_e_end;
+    while context.compress_stream2(&mut output, &mut InBuffer::around(&[]), end).ok()? > 0 {}
+    Some(frame)
+}
+
+/// Room for a frame's head and an empty last block.
+const SLACK: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use binlog::{Level, PayloadWriter};
+
+    use super::{Probe, Way, frame, probe};
+    use crate::advise::report::FoundReport;
+
+    fn inner(seed: u32) -> Vec<u8> {
+        (0..60_000_u32).map(|n| ((n / 7 + seed).wrapping_mul(2_654_435_761) >> 26) as u8).collect()
+    }
+
+    fn found(frames: Vec<Vec<u8>>) -> FoundReport {
+        let probes: Vec<Probe> =
+            (0..).zip(frames).map(|(seed, frame)| Probe { inner: inner(seed), frame }).collect();
+        probe(&probes, FoundReport::default(), &mut || true)
+    }
+
+    #[test]
+    fn the_level_is_found_however_a_server_frames() {
+        for level in [1, 3, 9, 19] {
+            for way in [Way::Announced, Way::Unannounced, Way::Flushed] {
+                let frames = (0..3).map(|seed| frame(&inner(seed), level, way).expect("a frame")).collect();
+                let found = found(frames);
+                assert!(found.levels.contains(&level), "{level} {way:?}: {found:?}");
+                assert!(found.levels.len() < 8 && found.probed == 3, "{level} {way:?}: {found:?}");
+            }
+            let mut writer = PayloadWriter::new(Level::new(level).expect("a level")).expect("memory");
+            let frames = vec![writer.frame(&inner(0)).expect("a frame").to_vec()];
+            assert!(found(frames).levels.contains(&level), "as we write it");
+        }
+    }
+
+    #[test]
+    fn what_no_level_makes_is_unknown() {
+        let found = found(vec![vec![1, 2, 3]]);
+        assert_eq!((found.probed, found.levels.len(), found.matches.len()), (1, 0, 0));
+    }
+}

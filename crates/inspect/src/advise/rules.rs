@@ -1,0 +1,405 @@
+//! From figures to advice: rules in one table, the first that holds decides.
+
+use super::report::{Advice, LevelReport, LevelSetting, Report, Verdict};
+
+/// Less saved than this is not worth a change.
+const WORTH: f64 = 0.10;
+
+/// Fewer bytes that could be compressed, by part, and there is nothing to gain.
+const ELIGIBLE_MIN: f64 = 0.05;
+
+/// More bytes compressed already, by part, and compression is on.
+const ON_MIN: f64 = 0.5;
+
+/// A higher level has to save so much more of the plain logs …
+const STEP_GAIN: f64 = 0.04;
+
+/// … for at most so many times the work, as the level below.
+const STEP_WORK: f64 = 3.0;
+
+/// A lower level may save so much less of the plain logs …
+const EASE_LOSS: f64 = 0.015;
+
+/// … if it takes at most this part of the work.
+const EASE_WORK: f64 = 0.75;
+
+/// More cores than this, on average over the logs' own time, are too many.
+const CORES_MAX: f64 = 0.25;
+
+/// A commit should not wait longer than this, 99 times in 100, in microseconds.
+const P99_MAX_US: f64 = 20_000.0;
+
+/// What the advice depends on.
+#[derive(Clone, Debug, Default)]
+struct Facts<'r> {
+    can_compress: bool,
+    setting: LevelSetting,
+    transactions: u64,
+    /// Parts of the plain logs' bytes.
+    eligible: f64,
+    on: f64,
+    /// The levels that may be advised, in rising order.
+    levels: Vec<&'r LevelReport>,
+    /// The level that payloads in the logs were made at, if one is certain.
+    level_found: Option<u8>,
+}
+
+/// One rule: when it holds, and what follows.
+struct Rule {
+    holds: fn(&Facts<'_>, Option<&LevelReport>) -> bool,
+    verdict: Verdict,
+    headline: fn(&Facts<'_>, Option<&LevelReport>) -> String,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        holds: |facts, _| facts.transactions == 0,
+        verdict: Verdict::NothingToMeasure,
+        headline: |_, _| "There is no whole transaction in these logs to judge by.".to_owned(),
+    },
+    Rule {
+        holds: |facts, _| !facts.can_compress,
+        verdict: Verdict::CannotCompress,
+        headline: |_, _| {
+            "The server that wrote these logs cannot compress transactions: that takes MySQL 8.0.20."
+                .to_owned()
+        },
+    },
+    Rule {
+        holds: |facts, _| facts.eligible < ELIGIBLE_MIN,
+        verdict: Verdict::NothingToGain,
+        headline: |facts, _| {
+            format!(
+                "Nothing to gain: only {} of the bytes are transactions that could be compressed.",
+                percent(facts.eligible)
+            )
+        },
+    },
+    Rule {
+        holds: |facts, best| facts.on >= ON_MIN && best.is_none_or(|best| best.saved_share < 0.0),
+        verdict: Verdict::SwitchOff,
+        headline: |_, _| "Switch it off: compressed, these logs are larger than plain.".to_owned(),
+    },
+    Rule {
+        holds: |facts, best| facts.on < ON_MIN && best.is_none_or(|best| best.saved_share < WORTH),
+        verdict: Verdict::LeaveOff,
+        headline: |_, best| match best {
+            Some(best) => {
+                format!("Leave it off: level {} would save only {}.", best.level, percent(best.saved_share))
+            }
+            None => "Leave it off: no level that was measured could be set.".to_owned(),
+        },
+    },
+    Rule {
+        holds: |facts, best| {
+            facts.on >= ON_MIN
+                && best.is_some_and(|best| facts.level_found.is_some_and(|found| found != best.level))
+        },
+        verdict: Verdict::ChangeLevel,
+        headline: |facts, best| match (best, facts.level_found) {
+            (Some(best), Some(found)) => format!(
+                "It is on, at level {found}; level {} would be better: {} saved.",
+                best.level,
+                percent(best.saved_share)
+            ),
+            _ => String::new(),
+        },
+    },
+    Rule {
+        holds: |facts, _| facts.on >= ON_MIN,
+        verdict: Verdict::Keep,
+        headline: |_, best| match best {
+            Some(best) => {
+                format!("It is on, and rightly so: level {} saves {}.", best.level, percent(best.saved_share))
+            }
+            None => "It is on, and rightly so.".to_owned(),
+        },
+    },
+    Rule {
+        holds: |_, _| true,
+        verdict: Verdict::SwitchOn,
+        headline: |_, best| match best {
+            Some(best) => {
+                format!("Switch it on at level {}: it saves {}.", best.level, percent(best.saved_share))
+            }
+            None => String::new(),
+        },
+    },
+];
+
+/// The advice that a report's figures give.
+pub(crate) fn advise(report: &Report) -> Advice {
+    let facts = facts(report);
+    let best = best(&facts.levels);
+    let Some(rule) = RULES.iter().find(|rule| (rule.holds)(&facts, best)) else {
+        unreachable!("the last rule always holds")
+    };
+    let names_level = matches!(rule.verdict, Verdict::SwitchOn | Verdict::Keep | Verdict::ChangeLevel);
+    Advice {
+        verdict: rule.verdict,
+        level: best.filter(|_| names_level).map(|best| best.level),
+        headline: (rule.headline)(&facts, best),
+        reasons: if facts.transactions == 0 { Vec::new() } else { reasons(report, &facts, best) },
+        uncertainties: uncertainties(report, &facts, best),
+    }
+}
+
+fn facts(report: &Report) -> Facts<'_> {
+    let plain = report.totals.bytes_plain.value.max(1) as f64;
+    let proven = matches!(report.found.levels.as_slice(), [one] if *one != 3);
+    let setting = if proven { LevelSetting::Honoured } else { report.server.level_setting };
+    // No level is advised that the server might ignore.
+    let may = |level: &&LevelReport| level.level == 3 || setting == LevelSetting::Honoured;
+    let mut levels: Vec<&LevelReport> = report.levels.iter().filter(may).collect();
+    levels.sort_by_key(|level| level.level);
+    Facts {
+        can_compress: report.server.can_compress,
+        setting,
+        transactions: report.totals.transactions.value,
+        eligible: report.totals.eligible_bytes.value as f64 / plain,
+        on: report.found.bytes_plain as f64 / plain,
+        levels,
+        level_found: match report.found.levels.as_slice() {
+            [one] => Some(*one),
+            _ => None,
+        },
+    }
+}
+
+/// From the default level, or the one nearest to it, up or down as long as that pays.
+fn best<'r>(levels: &[&'r LevelReport]) -> Option<&'r LevelReport> {
+    let mut place = levels.iter().position(|level| level.level >= 3).or(levels.len().checked_sub(1))?;
+    while let Some(lower) = place.checked_sub(1)
+        && levels[place].saved_share - levels[lower].saved_share <= EASE_LOSS
+        && levels[lower].compress_s_per_gb <= levels[place].compress_s_per_gb * EASE_WORK
+    {
+        place = lower;
+    }
+    while let Some(higher) = levels.get(place + 1)
+        && higher.saved_share - levels[place].saved_share >= STEP_GAIN
+        && higher.compress_s_per_gb <= levels[place].compress_s_per_gb * STEP_WORK
+        && higher.compress_s_per_day.is_none_or(|seconds| seconds <= CORES_MAX * 86_400.0)
+        && higher.latency.p99_us <= P99_MAX_US
+    {
+        place += 1;
+    }
+    Some(levels[place])
+}
+
+fn reasons(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if facts.eligible < 0.98 {
+        let most = report.refused.iter().find(|refused| refused.bytes > 0);
+        let why = most.map_or(String::new(), |most| format!("; most of the rest is {}", most.words));
+        reasons.push(format!("{} of the bytes can be compressed{why}.", percent(facts.eligible)));
+    }
+    let Some(best) = best.filter(|_| facts.eligible >= ELIGIBLE_MIN) else { return reasons };
+    if let Some(saved) = best.saved_bytes_per_day.filter(|saved| *saved > 0) {
+        reasons.push(format!(
+            "Level {} saves {} a day on the source, and as much again on each replica and on the way there.",
+            best.level,
+            bytes(saved as f64)
+        ));
+    }
+    let work = match best.compress_s_per_day {
+        Some(day) => format!("{} of one core", percent(day / 86_400.0)),
+        None => format!("{:.1} seconds of one core a gigabyte", best.compress_s_per_gb),
+    };
+    reasons.push(format!(
+        "It takes {work}, and a commit {} longer; 1 in 100 takes {} or more.",
+        micros(best.latency.p50_us),
+        micros(best.latency.p99_us)
+    ));
+    if let Some(other) = facts.levels.iter().rev().find(|level| level.level > best.level) {
+        reasons.push(format!(
+            "Level {} would save {} instead, for {:.1} times the work.",
+            other.level,
+            percent(other.saved_share),
+            other.compress_s_per_gb / best.compress_s_per_gb.max(1e-9)
+        ));
+    }
+    let all = report.totals.eligible_transactions.value.max(1) as f64;
+    let growing = best.growing_transactions as f64 / all;
+    if growing >= 0.05 {
+        reasons.push(format!(
+            "{} of the transactions that can be compressed would grow, by {} in all: a server compresses them all the \
+             same, `bintide compress` leaves them plain.",
+            percent(growing),
+            bytes(best.growing_bytes as f64)
+        ));
+    }
+    reasons
+}
+
+fn uncertainties(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if facts.transactions == 0 {
+        return doubts;
+    }
+    if let Some(best) = best.filter(|_| !report.sample.is_complete) {
+        let plain = report.totals.bytes_plain.value.max(1) as f64;
+        let share = |bytes: u64| percent(1.0 - bytes as f64 / plain);
+        doubts.push(format!(
+            "Only a sample was measured: the saving lies between {} and {}, 95 times in 100.",
+            share(best.bytes.high),
+            share(best.bytes.low)
+        ));
+    }
+    if report.sample.transactions_cut > 0 {
+        doubts.push("Large transactions were measured by their front; the rest may be otherwise.".to_owned());
+    }
+    match facts.setting {
+        LevelSetting::Honoured => {}
+        LevelSetting::Ignored => doubts.push(format!(
+            "MySQL {} takes binlog_transaction_compression_level_zstd but compresses at level 3 whatever it says.",
+            report.server.version
+        )),
+        LevelSetting::Unknown => doubts.push(format!(
+            "Whether MySQL {} heeds binlog_transaction_compression_level_zstd is not known: only level 3 is certain.",
+            report.server.version
+        )),
+    }
+    let is_mixed = report.logs.iter().any(|log| log.server_version != report.server.version);
+    if is_mixed {
+        doubts.push("The logs are of several server versions; the last one's was judged.".to_owned());
+    }
+    if report.totals.bytes_plain_per_day.is_none() {
+        doubts.push("The logs span less than a second: nothing can be said of a day.".to_owned());
+    }
+    doubts.push("Times are this machine's: on a slower or busier one everything takes longer.".to_owned());
+    doubts
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn bytes(bytes: f64) -> String {
+    match bytes {
+        ..1e3 => format!("{bytes:.0} B"),
+        1e3..1e6 => format!("{:.1} kB", bytes / 1e3),
+        1e6..1e9 => format!("{:.1} MB", bytes / 1e6),
+        1e9..1e12 => format!("{:.1} GB", bytes / 1e9),
+        _ => format!("{:.1} TB", bytes / 1e12),
+    }
+}
+
+fn micros(us: f64) -> String {
+    match us {
+        ..1e3 => format!("{us:.0} µs"),
+        1e3..1e6 => format!("{:.1} ms", us / 1e3),
+        _ => format!("{:.1} s", us / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::advise;
+    use crate::advise::report::{
+        Estimate, FoundReport, Latency, LevelReport, LevelSetting, Report, Totals, Verdict,
+    };
+
+    /// A gigabyte of plain logs: levels with what they save and how long they take, of 100.
+    fn report(eligible: u64, on: u64, levels: &[(u8, i64, f64)]) -> Report {
+        let giga = 1_000_000_000;
+        let level = |(level, saved, work): &(u8, i64, f64)| LevelReport {
+            level: *level,
+            bytes: Estimate::exact((giga - saved * giga / 100) as u64),
+            saved_share: *saved as f64 / 100.0,
+            saved_bytes: saved * giga / 100,
+            saved_bytes_per_day: Some(saved * giga / 100),
+            compress_s_per_gb: *work,
+            compress_s_per_day: Some(*work),
+            latency: Latency { transactions: 1000, p50_us: 20.0, p99_us: *work * 10.0, max_us: 1e6 },
+            ..LevelReport::default()
+        };
+        let mut report = Report::default();
+        report.server.can_compress = true;
+        report.server.level_setting = LevelSetting::Honoured;
+        report.sample.is_complete = true;
+        report.totals = Totals {
+            bytes: giga as u64,
+            bytes_plain: Estimate::exact(giga as u64),
+            transactions: Estimate::exact(1_000_000),
+            eligible_bytes: Estimate::exact(eligible * giga as u64 / 100),
+            eligible_transactions: Estimate::exact(900_000),
+            bytes_plain_per_day: Some(giga as u64),
+        };
+        report.found = FoundReport { bytes_plain: on * giga as u64 / 100, ..FoundReport::default() };
+        report.levels = levels.iter().map(level).collect();
+        report
+    }
+
+    fn check(report: &Report, verdict: Verdict, level: Option<u8>) {
+        let advice = advise(report);
+        assert_eq!((advice.verdict, advice.level), (verdict, level), "{advice:#?}");
+        assert!(advice.headline.ends_with('.'), "{advice:#?}");
+        let all = advice.reasons.iter().chain(&advice.uncertainties);
+        assert!(all.clone().all(|sentence| sentence.ends_with('.')), "{advice:#?}");
+    }
+
+    const USUAL: &[(u8, i64, f64)] =
+        &[(1, 50, 2.0), (3, 56, 3.0), (6, 58, 9.0), (9, 59, 20.0), (12, 60, 60.0), (19, 63, 400.0)];
+
+    #[test]
+    fn usual_logs_get_the_default_level() {
+        check(&report(99, 0, USUAL), Verdict::SwitchOn, Some(3));
+    }
+
+    #[test]
+    fn an_easier_level_that_saves_as_much_is_taken() {
+        check(&report(99, 0, &[(1, 55, 1.0), (3, 56, 3.0)]), Verdict::SwitchOn, Some(1));
+    }
+
+    #[test]
+    fn a_harder_level_is_taken_while_it_pays() {
+        check(&report(99, 0, &[(3, 50, 3.0), (6, 58, 6.0), (9, 60, 12.0)]), Verdict::SwitchOn, Some(6));
+    }
+
+    #[test]
+    fn a_harder_level_is_not_taken_when_commits_would_wait() {
+        check(&report(99, 0, &[(3, 50, 1_500.0), (6, 58, 2_500.0)]), Verdict::SwitchOn, Some(3));
+    }
+
+    #[test]
+    fn no_level_is_promised_that_a_server_ignores() {
+        for setting in [LevelSetting::Ignored, LevelSetting::Unknown] {
+            let mut report = report(99, 0, &[(1, 55, 1.0), (3, 56, 3.0), (6, 70, 4.0)]);
+            report.server.level_setting = setting;
+            check(&report, Verdict::SwitchOn, Some(3));
+        }
+    }
+
+    #[test]
+    fn payloads_of_another_level_prove_that_it_is_heeded() {
+        let mut report = report(99, 99, &[(1, 50, 1.0), (3, 56, 3.0), (6, 70, 4.0)]);
+        report.server.level_setting = LevelSetting::Unknown;
+        report.found.levels = vec![1];
+        check(&report, Verdict::ChangeLevel, Some(6));
+        report.found.levels = vec![6];
+        check(&report, Verdict::Keep, Some(6));
+    }
+
+    #[test]
+    fn what_saves_little_is_left_off() {
+        check(&report(99, 0, &[(1, 5, 1.0), (3, 6, 3.0)]), Verdict::LeaveOff, None);
+        check(&report(99, 0, &[]), Verdict::LeaveOff, None);
+    }
+
+    #[test]
+    fn what_cannot_be_compressed_is_said() {
+        check(&report(2, 0, USUAL), Verdict::NothingToGain, None);
+        let mut old = report(99, 0, USUAL);
+        old.server.can_compress = false;
+        check(&old, Verdict::CannotCompress, None);
+        let mut empty = report(0, 0, USUAL);
+        empty.totals.transactions = Estimate::exact(0);
+        check(&empty, Verdict::NothingToMeasure, None);
+    }
+
+    #[test]
+    fn what_is_on_stays_on_unless_it_grows() {
+        check(&report(99, 90, USUAL), Verdict::Keep, Some(3));
+        check(&report(99, 90, &[(3, -2, 3.0)]), Verdict::SwitchOff, None);
+    }
+}

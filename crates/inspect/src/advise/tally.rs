@@ -1,0 +1,255 @@
+//! Adds up what the workers measured.
+
+use std::collections::{BTreeMap, HashMap};
+
+use binlog::Refusal;
+
+use super::estimate::Pairs;
+use super::histogram::Histogram;
+use super::measure::Taken;
+use super::record::{Kind, Network, Part, Probe, Record};
+use super::tables::Name;
+use super::timeline::Timeline;
+use crate::stats::size_class;
+
+/// Payloads kept to train and measure a dictionary, in bytes.
+const SAMPLES_MAX: usize = 24 << 20;
+
+/// Payloads kept to look for their level.
+const PROBES_MAX: usize = 12;
+
+/// Tables told apart: the first that come.
+const TABLES_MAX: usize = 10_000;
+
+/// Sizes told apart to find where compressing starts to pay: eight a doubling.
+pub(crate) const FINE_STEPS: f64 = 8.0;
+
+/// All that was measured.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    levels: usize,
+    /// Of the stretch at hand.
+    stretch: Stretch,
+    pub(crate) stretches: u64,
+    /// Bytes as they stand.
+    pub(crate) now: u64,
+    pub(crate) plain: Pairs,
+    pub(crate) transactions: Pairs,
+    pub(crate) eligible_bytes: Pairs,
+    pub(crate) eligible_transactions: Pairs,
+    /// By level, the bytes of whole logs.
+    pub(crate) after: Vec<Pairs>,
+    pub(crate) transactions_measured: u64,
+    pub(crate) transactions_cut: u64,
+    /// By level, the bytes of those.
+    pub(crate) cut_after: Vec<u64>,
+    /// From the first commit to the last, in microseconds since 1970.
+    pub(crate) span: Option<(u64, u64)>,
+    pub(crate) refused: BTreeMap<Refusal, (f64, u64)>,
+    pub(crate) found: Found,
+    pub(crate) by_level: Vec<ByLevel>,
+    pub(crate) taken: Vec<Taken>,
+    pub(crate) sizes: BTreeMap<usize, BySize>,
+    pub(crate) fine: BTreeMap<u32, Bytes>,
+    pub(crate) tables: HashMap<Name, ByTable>,
+    pub(crate) timeline: Timeline,
+    pub(crate) network: Network,
+    pub(crate) samples: Vec<Vec<u8>>,
+    samples_size: usize,
+    pub(crate) probes: Vec<Probe>,
+}
+
+#[derive(Debug, Default)]
+struct Stretch {
+    now: u64,
+    plain: u64,
+    transactions: f64,
+    eligible_bytes: u64,
+    eligible_transactions: f64,
+    after: Vec<u64>,
+}
+
+/// Payloads that are in the logs already.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) transactions: f64,
+    pub(crate) now: u64,
+    pub(crate) plain: u64,
+}
+
+/// What one level makes of everything.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ByLevel {
+    pub(crate) inner: u64,
+    pub(crate) frames: u64,
+    pub(crate) latency: Histogram,
+    pub(crate) growing: f64,
+    pub(crate) growing_bytes: u64,
+}
+
+/// Bytes without compression, and at every level.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bytes {
+    pub(crate) plain: u64,
+    pub(crate) after: Vec<u64>,
+}
+
+/// Transactions of one size class.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BySize {
+    pub(crate) transactions: f64,
+    pub(crate) bytes: Bytes,
+    pub(crate) latency: Vec<Histogram>,
+}
+
+/// One table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ByTable {
+    pub(crate) transactions: f64,
+    pub(crate) bytes: Bytes,
+}
+
+impl Bytes {
+    pub(crate) fn add(&mut self, plain: u64, after: impl Iterator<Item = u64>) {
+        self.plain += plain;
+        for (place, bytes) in after.enumerate() {
+            match self.after.get_mut(place) {
+                Some(sum) => *sum += bytes,
+                None => self.after.push(bytes),
+            }
+        }
+    }
+}
+
+impl Tally {
+    pub(crate) fn new(levels: usize) -> Self {
+        Self {
+            levels,
+            after: vec![Pairs::default(); levels],
+            cut_after: vec![0; levels],
+            by_level: vec![ByLevel::default(); levels],
+            taken: vec![Taken::default(); levels],
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn take(&mut self, part: Part) {
+        for record in &part.records {
+            self.record(record, &part);
+        }
+        for (sum, taken) in self.taken.iter_mut().zip(&part.taken) {
+            sum.add(taken);
+        }
+        self.network.add(&part.network);
+        for sample in part.samples {
+            if self.samples_size + sample.len() <= SAMPLES_MAX {
+                self.samples_size += sample.len();
+                self.samples.push(sample);
+            }
+        }
+        if let Some(probe) = part.probe {
+            self.probes.push(probe);
+            self.probes.sort_by_key(|probe| std::cmp::Reverse(probe.inner.len()));
+            self.probes.truncate(PROBES_MAX);
+        }
+        if part.is_end {
+            self.end_stretch();
+        }
+    }
+
+    fn end_stretch(&mut self) {
+        let stretch = std::mem::take(&mut self.stretch);
+        let x = stretch.now as f64;
+        self.stretches += 1;
+        self.now += stretch.now;
+        self.plain.add(x, stretch.plain as f64);
+        self.transactions.add(x, stretch.transactions);
+        self.eligible_bytes.add(x, stretch.eligible_bytes as f64);
+        self.eligible_transactions.add(x, stretch.eligible_transactions);
+        let after = stretch.after.into_iter().chain(std::iter::repeat(0));
+        self.after.iter_mut().zip(after).for_each(|(pairs, after)| pairs.add(x, after as f64));
+    }
+
+    fn record(&mut self, record: &Record, part: &Part) {
+        let share = record.share;
+        let (now, plain) = (share.part(record.now), share.part(record.plain));
+        self.stretch.now += now;
+        self.stretch.plain += plain;
+        self.stretch.after.resize(self.levels, 0);
+        if record.kind != Kind::Between {
+            self.stretch.transactions += share.weight();
+            self.transactions_measured += 1;
+            self.transactions_cut += u64::from(record.is_cut);
+            let us = record.commit_us;
+            let (first, last) = self.span.unwrap_or((us, us));
+            self.span = Some((first.min(us), last.max(us)));
+        }
+        if let Kind::Measured { number, was_compressed } = record.kind {
+            self.measured(record, part, number);
+            if was_compressed {
+                self.found.transactions += share.weight();
+                self.found.now += now;
+                self.found.plain += plain;
+            }
+            return;
+        }
+        self.stretch.after.iter_mut().for_each(|after| *after += now);
+        if let Kind::Refused(reason) = record.kind {
+            let refused = self.refused.entry(reason).or_default();
+            *refused = (refused.0 + share.weight(), refused.1 + now);
+            self.timeline.add(record.commit_us / 1000, now, (0..self.levels).map(|_| now));
+        }
+    }
+
+    fn measured(&mut self, record: &Record, part: &Part, number: usize) {
+        let (share, weight) = (record.share, record.share.weight());
+        let plain = share.part(record.plain);
+        let place = number * self.levels..(number + 1) * self.levels;
+        let (Some(made), Some(whole)) = (part.made.get(place.clone()), part.after.get(place)) else {
+            unreachable!("ours: the worker measured it at every level");
+        };
+        let after = || whole.iter().map(|after| share.part(*after));
+        self.stretch.eligible_bytes += plain;
+        self.stretch.eligible_transactions += weight;
+        self.stretch.after.iter_mut().zip(after()).for_each(|(sum, after)| *sum += after);
+        if record.is_cut {
+            self.cut_after.iter_mut().zip(after()).for_each(|(sum, after)| *sum += after);
+        }
+        let size = self.sizes.entry(size_class(record.plain)).or_default();
+        size.transactions += weight;
+        size.bytes.add(plain, after());
+        size.latency.resize(self.levels, Histogram::default());
+        for (place, (made, whole)) in made.iter().zip(whole).enumerate() {
+            size.latency[place].add(made.ns, weight);
+            let level = &mut self.by_level[place];
+            level.latency.add(made.ns, weight);
+            level.inner += share.part(record.inner);
+            level.frames += share.part(made.frame.unwrap_or(record.inner));
+            if *whole > record.plain {
+                level.growing += weight;
+                level.growing_bytes += share.part(*whole - record.plain);
+            }
+        }
+        let fine = ((record.plain.max(1) as f64).log2() * FINE_STEPS) as u32;
+        self.fine.entry(fine).or_default().add(plain, after());
+        self.timeline.add(record.commit_us / 1000, plain, after());
+        self.tables(record, part, whole);
+    }
+
+    /// Shares a transaction among its tables, by the bytes of their events.
+    fn tables(&mut self, record: &Record, part: &Part, whole: &[u64]) {
+        let tables = part.tables.get(record.tables.clone()).unwrap_or_default();
+        let sum: u64 = tables.iter().map(|(_, bytes)| bytes).sum();
+        let weight = record.share.weight() / sum.max(1) as f64;
+        for (number, bytes) in tables {
+            let Some(name) = part.names.get(*number as usize) else { continue };
+            if self.tables.len() >= TABLES_MAX && !self.tables.contains_key(name) {
+                continue;
+            }
+            let table = self.tables.entry(name.clone()).or_default();
+            let of = |value: u64| (value as f64 * weight * *bytes as f64).round() as u64;
+            table.transactions += record.share.weight();
+            table.bytes.add(of(record.plain), whole.iter().map(|after| of(*after)));
+        }
+    }
+}

@@ -1,0 +1,625 @@
+//! Measures transactions: one thread's tools, and what it does with them.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use binlog::{
+    CHECKSUM_SIZE, CompressError, Event, Format, HEADER_SIZE, Level, NextPosition, PayloadError,
+    PayloadOpener, PayloadWriter, RawEventBuf, Refusal, events, put_gtid_resized, put_inner,
+};
+use logs::ordered::Outlet;
+use logs::{Content, LogEvent, Segment, Whole, each_event_within};
+
+use super::Source;
+use super::cells::{Cell, scramble};
+use super::cut::{Given, KEPT_MAX, Opened, Piece, PieceContent, open_before, read_cell};
+use super::known::{Known, KnownOne};
+use super::measure::{Bench, LARGE_SIZE, Made, Taken};
+use super::network::{Sent, Wire};
+use super::record::{Kind, Network, Part, Probe, Record, Share};
+use super::tables::Names;
+use crate::error::Error;
+use crate::walk::each_event;
+
+/// What all workers share.
+pub(crate) struct Shop<'s> {
+    pub(crate) sources: &'s [Source<'s>],
+    pub(crate) levels: &'s [Level],
+    /// The level that stands for compressed transactions on the network.
+    pub(crate) base: Level,
+    /// Its place among the levels.
+    pub(crate) base_place: usize,
+    /// How much of a large transaction is measured.
+    pub(crate) reach: Reach,
+    /// One item in so many gives payloads for a dictionary.
+    pub(crate) sample_stride: u64,
+    /// Held by whoever measures something large.
+    pub(crate) one_large: Mutex<()>,
+    /// What is wider belongs to every cell that it reaches into.
+    pub(crate) width: u64,
+    /// Such ones.
+    pub(crate) known: Known,
+}
+
+/// How much of a large transaction is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// All of it.
+    Whole,
+    /// The first so many bytes of its events; the rest counts as like them.
+    Front(u64),
+}
+
+/// What one worker does at once.
+pub(crate) struct Item {
+    pub(crate) number: u64,
+    pub(crate) source: usize,
+    pub(crate) work: Work,
+}
+
+pub(crate) enum Work {
+    /// Read already.
+    Pieces { pieces: Vec<Piece>, bytes: u64 },
+    /// To be read.
+    Cell(Cell),
+}
+
+/// Transactions in memory that are not measured yet, in bytes of their events.
+const BATCH_SIZE: usize = 1 << 20;
+
+/// What is handed on at once: transactions and what stands between them.
+const RECORDS_MAX: usize = 8192;
+
+/// What is read and compressed at once, of a transaction that is not in memory.
+const PIECE_SIZE: usize = 1 << 20;
+
+/// Of what the network would carry, one batch in so many is measured.
+const NETWORK_STRIDE: u64 = 4;
+
+/// Of a large transaction, so much is sent to see what becomes of it.
+const NETWORK_FRONT: usize = 1 << 20;
+
+/// Payloads for a dictionary, in bytes: larger ones gain nothing from it.
+const SAMPLE_SIZE_MAX: usize = 64 << 10;
+
+/// Payloads whose level is looked for, in bytes: small ones are the same at many levels, large ones take long.
+const PROBE_SIZES: std::ops::RangeInclusive<usize> = 200..=128 << 10;
+
+/// One thread's tools.
+pub(crate) struct Worker<'s> {
+    shop: &'s Shop<'s>,
+    bench: Bench<'s>,
+    base: PayloadWriter,
+    wire: Wire,
+    opener: PayloadOpener,
+    names: Names,
+    scratch: Vec<u8>,
+    /// The bytes of payloads to be measured, one behind the other.
+    arena: Vec<u8>,
+    ready: Vec<Ready>,
+    part: Part,
+    batches: u64,
+    keeps_samples: bool,
+}
+
+/// A transaction that is to be measured, with its payload in the arena.
+struct Ready {
+    /// Its record's place.
+    record: usize,
+    /// Where it starts, if other cells reach into it too.
+    start: Option<u64>,
+    /// Its bytes as it stands.
+    now: u64,
+    gtid: RawEventBuf,
+    format: Arc<Format>,
+    /// Its place in the arena.
+    inner: Range<usize>,
+    /// The bytes of all of its payload, also what is not in the arena.
+    inner_size: u64,
+    /// Where it stands, if it is to be read again for every level.
+    in_pieces: Option<Range<u64>>,
+}
+
+impl<'s> Worker<'s> {
+    pub(crate) fn new(shop: &'s Shop<'s>) -> Result<Self, CompressError> {
+        Ok(Self {
+            shop,
+            bench: Bench::new(shop.levels)?,
+            base: PayloadWriter::new(shop.base)?,
+            wire: Wire::new()?,
+            opener: PayloadOpener::new(),
+            names: Names::default(),
+            scratch: Vec::new(),
+            arena: Vec::new(),
+            ready: Vec::new(),
+            part: Part::default(),
+            batches: 0,
+            keeps_samples: false,
+        })
+    }
+
+    pub(crate) fn work(&mut self, item: Item, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
+        self.keeps_samples = item.number.is_multiple_of(self.shop.sample_stride);
+        self.batches = scramble(item.number);
+        match item.work {
+            Work::Pieces { pieces, bytes } => {
+                for piece in pieces {
+                    self.piece(item.source, piece, outlet)?;
+                }
+                self.part.bytes_done = bytes;
+            }
+            Work::Cell(cell) => {
+                let shop = self.shop;
+                self.part.bytes_done = cell.end - cell.start;
+                if let Some(known) = shop.known.covering(cell) {
+                    self.known(known);
+                    self.part.is_end = true;
+                    return self.hand_on(outlet);
+                }
+                read_cell(&shop.sources[cell.source], cell, shop.width, &mut |given| match given {
+                    Given::Piece(piece) => self.piece(item.source, piece, outlet),
+                    Given::Pause => self.pause(item.source, outlet),
+                })?;
+            }
+        }
+        self.measure(item.source)?;
+        self.part.is_end = true;
+        self.hand_on(outlet)
+    }
+
+    fn pause(&mut self, source: usize, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
+        self.measure(source)?;
+        self.hand_on(outlet)
+    }
+
+    fn hand_on(&mut self, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
+        let mut part = std::mem::take(&mut self.part);
+        let names = self.names.hand_on();
+        if part.names.is_empty() {
+            part.names = names;
+        }
+        let cost = part.records.len() * size_of::<Record>()
+            + part.made.len() * (size_of::<Made>() + size_of::<u64>())
+            + part.samples.iter().map(Vec::len).sum::<usize>();
+        Ok(outlet.push(part, cost)?)
+    }
+}
+
+/// Taking pieces in.
+impl<'s> Worker<'s> {
+    fn piece(&mut self, source: usize, piece: Piece, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
+        let share = piece.share;
+        match piece.content {
+            PieceContent::Opened(opened) => self.opened(source, *opened, share)?,
+            PieceContent::Segment(segment) => match &segment.content {
+                Content::Between | Content::LargeBetween(_) => self.pass(&segment, Kind::Between, 0, share),
+                Content::Transaction(whole) => match whole.refusal {
+                    None => self.plain(source, &segment, whole, share)?,
+                    Some(Refusal::Compressed) => self.compressed(source, &segment, whole, share)?,
+                    Some(refusal) => self.pass(&segment, Kind::Refused(refusal), commit_us(whole), share),
+                },
+            },
+        }
+        let is_full = self.part.records.len() >= RECORDS_MAX;
+        if is_full || self.arena.len() >= BATCH_SIZE {
+            self.measure(source)?;
+        }
+        if is_full {
+            self.hand_on(outlet)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what stays as it is.
+    fn pass(&mut self, segment: &Segment, kind: Kind, commit_us: u64, share: Share) {
+        let now = share.of;
+        self.names.begin();
+        self.record(Record { kind, commit_us, ..Record::plain(now, share) });
+        if self.measures_network() && share.part(now) == now && segment.size() as u64 == now {
+            segment.events().for_each(|event| self.wire.put(&[event.raw.bytes()]));
+            self.wire.flush();
+            let sent = self.wire.take();
+            self.part.network.add(&Network { now, plain: sent, compressed: sent });
+        }
+    }
+
+    /// Takes a plain transaction that could be compressed.
+    fn plain(&mut self, source: usize, segment: &Segment, whole: &Whole, share: Share) -> Result<(), Error> {
+        let Some((gtid, format)) = first(segment) else { return Ok(()) };
+        let _one_large = self.room_for(source, whole.inner_size)?;
+        let start = self.arena.len();
+        self.names.begin();
+        let limit = self.limit(whole.is_large);
+        let (names, arena) = (&mut self.names, &mut self.arena);
+        let mut take = |event: LogEvent<'_>, format: &Format| {
+            names.take(&event.raw, format);
+            if arena.len() - start < limit {
+                put_inner(&event.raw, arena);
+            }
+        };
+        let extent = whole.outline.position..whole.outline.end;
+        match whole.is_large {
+            false => segment.events().skip(1).for_each(|event| take(event, &format)),
+            true => {
+                // Of what is measured in pieces, tables want all.
+                let wanted = match self.shop.reach {
+                    Reach::Whole => extent.clone(),
+                    Reach::Front(size) => extent.start..extent.end.min(extent.start + size),
+                };
+                reread(&self.shop.sources[source], wanted, |event, format| {
+                    if event.offset > extent.start {
+                        take(event, format);
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        let inner_size = whole.inner_size;
+        let is_cut = inner_size > (self.arena.len() - start) as u64;
+        let in_pieces = (whole.is_large && self.shop.reach == Reach::Whole).then_some(extent);
+        let record = Record {
+            inner: inner_size,
+            commit_us: commit_us(whole),
+            is_cut: is_cut && in_pieces.is_none(),
+            ..Record::plain(share.of, share)
+        };
+        self.ready(record, false, (gtid, format, start, whole.outline.position), in_pieces);
+        self.measure_if_large(source, inner_size)
+    }
+
+    /// Takes a compressed transaction.
+    fn compressed(
+        &mut self,
+        source: usize,
+        segment: &Segment,
+        whole: &Whole,
+        share: Share,
+    ) -> Result<(), Error> {
+        let (Some((gtid, format)), Some(payload)) = (first(segment), segment.events().nth(1)) else {
+            return Ok(());
+        };
+        let (name, offset) = (&self.shop.sources[source].name, payload.offset);
+        let body = match payload.raw.decode(&format) {
+            Ok(Event::TransactionPayload(body)) => body,
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(Error::Event { name: name.clone(), offset, error }),
+        };
+        let _one_large = self.room_for(source, body.uncompressed_size.unwrap_or_default())?;
+        let (start, limit, inside) = (self.arena.len(), self.limit(false), format.inside_payload());
+        self.names.begin();
+        let (mut behind, checksum_size) = (0, payload.raw.checksum().size());
+        let wrong = |error: PayloadError| Error::Payload { name: name.clone(), offset, error };
+        let mut inner = self.opener.open(&body).map_err(wrong)?;
+        while let Some(event) = inner.next_event().map_err(wrong)? {
+            self.names.take(&event, &inside);
+            behind += (event.bytes().len() + checksum_size) as u64;
+            if self.arena.len() - start < limit {
+                self.arena.extend_from_slice(event.bytes());
+            }
+        }
+        let inner_size = inner.summary().uncompressed_size;
+        self.probe(start, body.payload);
+        let plain = behind + self.gtid_size(source, &gtid, behind, &format)?;
+        let record = Record {
+            plain,
+            inner: inner_size,
+            commit_us: commit_us(whole),
+            is_cut: inner_size > (self.arena.len() - start) as u64,
+            ..Record::plain(share.of, share)
+        };
+        self.ready(record, true, (gtid, format, start, whole.outline.position), None);
+        self.measure_if_large(source, inner_size)
+    }
+
+    /// Takes the front of a compressed transaction that is too large for memory.
+    fn opened(&mut self, source: usize, opened: Opened, share: Share) -> Result<(), Error> {
+        let Opened { start: at, gtid, timestamp, format, now, inner_size, front } = opened;
+        self.names.begin();
+        let Some(gtid) = gtid else {
+            self.record(Record::plain(now, share));
+            return Ok(());
+        };
+        let _one_large = self.room_for(source, u64::MAX)?;
+        let start = self.arena.len();
+        let inside = format.inside_payload();
+        each_event(&front, &inside, |_, event| self.names.take(event, &inside));
+        self.arena.extend_from_slice(&front);
+        let record = Record {
+            plain: gtid.as_raw().bytes().len() as u64 + inner_size,
+            inner: inner_size,
+            commit_us: u64::from(timestamp) * 1_000_000,
+            is_cut: inner_size > front.len() as u64,
+            ..Record::plain(now, share)
+        };
+        self.ready(record, true, (gtid, format, start, at), None);
+        self.measure_if_large(source, u64::MAX)
+    }
+
+    /// Room for a large transaction: what is waiting is measured first, and nobody else has one meanwhile.
+    fn room_for(&mut self, source: usize, size: u64) -> Result<Option<MutexGuard<'s, ()>>, Error> {
+        if size <= LARGE_SIZE as u64 {
+            return Ok(None);
+        }
+        self.measure(source)?;
+        let shop = self.shop;
+        Ok(Some(shop.one_large.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// How much of a transaction goes to the arena, in bytes.
+    fn limit(&self, is_large: bool) -> usize {
+        match (self.shop.reach, is_large) {
+            (Reach::Whole, false) => KEPT_MAX as usize,
+            (Reach::Whole, true) => NETWORK_FRONT,
+            (Reach::Front(size), _) => usize::try_from(size).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// A transaction is in the arena, from `start` on.
+    fn ready(
+        &mut self,
+        record: Record,
+        was_compressed: bool,
+        (gtid, format, start, at): (RawEventBuf, Arc<Format>, usize, u64),
+        in_pieces: Option<Range<u64>>,
+    ) {
+        let number = self.part.measured + self.ready.len();
+        let record = Record { kind: Kind::Measured { number, was_compressed }, ..record };
+        let inner = start..self.arena.len();
+        if self.keeps_samples && !record.is_cut && inner.len() <= SAMPLE_SIZE_MAX {
+            self.part.samples.push(self.arena[inner.clone()].to_vec());
+        }
+        let (now, inner_size) = (record.now, record.inner);
+        let start = (record.share.of > self.shop.width).then_some(at);
+        self.ready.push(Ready {
+            record: self.part.records.len(),
+            start,
+            now,
+            gtid,
+            format,
+            inner,
+            inner_size,
+            in_pieces,
+        });
+        self.record(record);
+    }
+
+    /// Takes what another cell has measured.
+    fn known(&mut self, known: KnownOne) {
+        let KnownOne { record, made, after, tables, .. } = known;
+        self.part.names = tables.iter().map(|(name, _)| name.clone()).collect();
+        self.part.tables = (0..).zip(tables).map(|(number, (_, bytes))| (number, bytes)).collect();
+        let was_compressed = matches!(record.kind, Kind::Measured { was_compressed: true, .. });
+        let kind = Kind::Measured { number: 0, was_compressed };
+        self.part.records = vec![Record { kind, tables: 0..self.part.tables.len(), ..record }];
+        (self.part.made, self.part.after, self.part.measured) = (made, after, 1);
+    }
+
+    /// Remembers what other cells reach into too.
+    fn remember(&self, source: usize, ready: &Ready, made: &[Made]) {
+        let (Some(start), Some(record)) = (ready.start, self.part.records.get(ready.record)) else { return };
+        let names = self.names.names();
+        let tables = self.part.tables.get(record.tables.clone()).unwrap_or_default().iter();
+        let named = |(number, bytes): &(u32, u64)| Some((names.get(*number as usize)?.clone(), *bytes));
+        let after = self.part.after[self.part.after.len() - made.len()..].to_vec();
+        let one = KnownOne {
+            end: start + ready.now,
+            record: record.clone(),
+            made: made.to_vec(),
+            after,
+            tables: tables.filter_map(named).collect(),
+        };
+        self.shop.known.insert(source, start, one);
+    }
+
+    fn record(&mut self, record: Record) {
+        let start = self.part.tables.len();
+        self.part.tables.extend_from_slice(self.names.bytes());
+        self.part.records.push(Record { tables: start..self.part.tables.len(), ..record });
+    }
+
+    /// Keeps a payload that was found, if it tells more than the one kept so far.
+    fn probe(&mut self, start: usize, frame: &[u8]) {
+        let inner = &self.arena[start..];
+        let is_larger = self.part.probe.as_ref().is_none_or(|probe| probe.inner.len() < inner.len());
+        if is_larger && PROBE_SIZES.contains(&inner.len()) {
+            self.part.probe = Some(Probe { inner: inner.to_vec(), frame: frame.to_vec() });
+        }
+    }
+}
+
+/// Measuring what was taken in.
+impl Worker<'_> {
+    fn measure_if_large(&mut self, source: usize, size: u64) -> Result<(), Error> {
+        match size > LARGE_SIZE as u64 {
+            true => self.measure(source),
+            false => Ok(()),
+        }
+    }
+
+    fn measure(&mut self, source: usize) -> Result<(), Error> {
+        if self.part.taken.is_empty() {
+            self.part.taken = vec![Taken::default(); self.shop.levels.len()];
+        }
+        let all = std::mem::take(&mut self.ready);
+        let in_memory: Vec<&[u8]> = all
+            .iter()
+            .filter(|ready| ready.in_pieces.is_none())
+            .map(|ready| &self.arena[ready.inner.clone()])
+            .collect();
+        let made = self.bench.measure(&in_memory, &mut self.part.taken)?;
+        let mut made = made.chunks(self.shop.levels.len());
+        for ready in all {
+            let made = match &ready.in_pieces {
+                Some(extent) => self.measure_in_pieces(source, extent.clone(), ready.inner_size)?,
+                None => made.next().unwrap_or_default().iter().map(|one| ready.scaled(*one)).collect(),
+            };
+            self.settle(source, &ready, &made)?;
+            self.remember(source, &ready, &made);
+            self.send(&ready, &made)?;
+        }
+        self.arena.clear();
+        self.arena.shrink_to(2 * BATCH_SIZE);
+        self.batches += 1;
+        Ok(())
+    }
+
+    /// Measures a transaction that is read again for every level.
+    fn measure_in_pieces(
+        &mut self,
+        source: usize,
+        extent: Range<u64>,
+        inner_size: u64,
+    ) -> Result<Vec<Made>, Error> {
+        let source = &self.shop.sources[source];
+        let scratch = &mut self.scratch;
+        let mut pieces = |push: &mut dyn FnMut(&[u8]) -> Result<(), CompressError>| {
+            scratch.clear();
+            reread(source, extent.clone(), |event, _| {
+                if event.offset > extent.start {
+                    put_inner(&event.raw, scratch);
+                }
+                if scratch.len() >= PIECE_SIZE || event.end() >= extent.end {
+                    push(scratch)?;
+                    scratch.clear();
+                }
+                Ok(())
+            })
+        };
+        self.bench.measure_pieces(inner_size, &mut pieces, &mut self.part.taken)
+    }
+
+    /// Notes what the log would have of a transaction at every level.
+    fn settle(&mut self, source: usize, ready: &Ready, made: &[Made]) -> Result<(), Error> {
+        for made in made {
+            let after = match made.frame {
+                Some(frame) => {
+                    let payload = self.payload_event_size(ready, frame);
+                    payload + self.gtid_size(source, &ready.gtid, payload, &ready.format)?
+                }
+                // It stays plain.
+                None => ready.now,
+            };
+            self.part.made.push(*made);
+            self.part.after.push(after);
+        }
+        self.part.measured += 1;
+        Ok(())
+    }
+
+    /// The size of an event with a payload of so many bytes.
+    fn payload_event_size(&mut self, ready: &Ready, frame: u64) -> u64 {
+        self.scratch.clear();
+        events::TransactionPayload::put_zstd_fields(ready.inner_size, frame, &mut self.scratch);
+        (HEADER_SIZE + self.scratch.len() + ready.gtid.as_raw().checksum().size()) as u64 + frame
+    }
+
+    /// The size of a GTID event that so many bytes follow.
+    fn gtid_size(
+        &mut self,
+        source: usize,
+        gtid: &RawEventBuf,
+        behind: u64,
+        format: &Format,
+    ) -> Result<u64, Error> {
+        self.scratch.clear();
+        let raw = gtid.as_raw();
+        let resized = put_gtid_resized(&raw, behind, NextPosition::Is(0), format, &mut self.scratch);
+        match resized {
+            Ok(()) => Ok(self.scratch.len() as u64),
+            Err(error) => {
+                let name = self.shop.sources[source].name.clone();
+                Err(Error::Resize { name, error })
+            }
+        }
+    }
+
+    const fn measures_network(&self) -> bool {
+        self.batches.is_multiple_of(NETWORK_STRIDE)
+    }
+
+    /// Sends a transaction to an imaginary replica, plain and compressed.
+    fn send(&mut self, ready: &Ready, made: &[Made]) -> Result<(), Error> {
+        if !self.measures_network() {
+            return Ok(());
+        }
+        let inner = &self.arena[ready.inner.clone()];
+        let is_small = inner.len() <= NETWORK_FRONT && ready.inner_size == inner.len() as u64;
+        let front = &inner[..inner.len().min(NETWORK_FRONT)];
+        let gtid = ready.gtid.as_raw();
+        let checksum = &[0; CHECKSUM_SIZE][..gtid.checksum().size()];
+        self.wire.put(&[gtid.bytes()]);
+        let mut sent_inner = 0;
+        each_event(front, &ready.format.inside_payload(), |_, event| {
+            sent_inner += event.bytes().len() as u64;
+            self.wire.put(&[event.bytes(), checksum]);
+        });
+        self.wire.flush();
+        let plain = self.wire.take();
+        let compressed = match is_small {
+            true => {
+                let frame = self.base.frame(front)?;
+                let mut fields = Vec::new();
+                events::TransactionPayload::put_zstd_fields(
+                    ready.inner_size,
+                    frame.len() as u64,
+                    &mut fields,
+                );
+                self.wire.put(&[gtid.bytes()]);
+                self.wire.put(&[&[0; HEADER_SIZE], &fields, frame, checksum]);
+                self.wire.flush();
+                self.wire.take()
+            }
+            // What is compressed in large pieces does not become smaller on the way.
+            false => {
+                let size =
+                    made.get(self.shop.base_place).and_then(|made| made.frame).unwrap_or(ready.inner_size);
+                let size = self.payload_event_size(ready, size) + gtid.bytes().len() as u64;
+                Sent { uncompressed: size, zlib: size, zstd: size, ..Sent::default() }
+            }
+        };
+        let plain = plain.scaled(ready.inner_size, sent_inner);
+        self.part.network.add(&Network { now: ready.now, plain, compressed });
+        Ok(())
+    }
+}
+
+impl Ready {
+    /// What is measured of the front holds for the rest.
+    fn scaled(&self, made: Made) -> Made {
+        let measured = self.inner.len() as u64;
+        match measured {
+            0 => made,
+            _ if measured == self.inner_size => made,
+            _ => {
+                let scale = |value: u64| {
+                    let scaled = u128::from(value) * u128::from(self.inner_size) / u128::from(measured);
+                    u64::try_from(scaled).unwrap_or(u64::MAX)
+                };
+                Made { frame: made.frame.map(scale), ns: scale(made.ns) }
+            }
+        }
+    }
+}
+
+fn first(segment: &Segment) -> Option<(RawEventBuf, Arc<Format>)> {
+    let format = Arc::clone(segment.parts.first()?.format());
+    Some((segment.events().next()?.raw.to_buf(), format))
+}
+
+fn commit_us(whole: &Whole) -> u64 {
+    let stamped = whole.outline.stamps.map(|stamps| stamps.immediate_commit_us).filter(|us| *us > 0);
+    stamped.unwrap_or_else(|| u64::from(whole.outline.timestamp) * 1_000_000)
+}
+
+/// Reads a part of a log again.
+fn reread(
+    source: &Source<'_>,
+    range: Range<u64>,
+    mut take: impl FnMut(LogEvent<'_>, &Format) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut reader = open_before(source, range.start)?;
+    match each_event_within(&mut reader, range, PIECE_SIZE, &mut take)? {
+        true => Ok(()),
+        false => Err(Error::Changed { name: source.name.clone() }),
+    }
+}
