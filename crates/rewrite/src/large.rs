@@ -19,10 +19,7 @@ impl PayloadFile {
     /// For so many bytes of inner events.
     pub(crate) fn begin(shop: &Shop<'_>, inner_size: u64) -> Result<Self, Error> {
         let mut writer = shop.writers.make()?;
-        // One thread alone makes the very frame that a server makes.
-        if shop.sizes.large_threads > 1 {
-            writer.set_threads(shop.sizes.large_threads)?;
-        }
+        writer.set_threads(shop.sizes.large_threads)?;
         writer.begin(inner_size)?;
         Ok(Self { writer, spool: Spool::new_in(&shop.sizes.folder)? })
     }

@@ -39,22 +39,21 @@ pub(crate) fn whole_files(
         if stretches > 0 && time.is_some_and(|time| started.elapsed() >= time) {
             break;
         }
-        if !may_go_on() {
-            return Err(Error::Stopped);
-        }
         let mut reader = (sources[cell.source].open)()?;
         reader.next_event()?;
         if cell.start > looks[cell.source].bytes.start && cell.start > reader.position() {
-            match reader.seek_transaction(cell.start)? {
-                Some(start) if start < cell.end => {}
+            if reader.seek_transaction(cell.start, cell.end)?.is_none() {
                 // One transaction has it all: what is at its front stands for it.
-                _ => continue,
+                continue;
             }
         } else {
             reader = (sources[cell.source].open)()?;
         }
         let mut bytes = 0;
         while reader.position() < cell.end {
+            if !may_go_on() {
+                return Err(Error::Stopped);
+            }
             match reader.next_chunk(CHUNK_SIZE)? {
                 Next::Some(chunk) => {
                     bytes += chunk.bytes().len() as u64;

@@ -174,10 +174,10 @@ fn enter(source: &Source<'_>, cell: Cell, width: u64) -> Result<LogReader, Error
         if target <= reader.position() || !reader.can_seek() {
             return Ok((source.open)()?);
         }
-        match reader.seek_transaction(target)? {
-            Some(found) if found <= cell.start => return Ok(reader),
+        match reader.seek_transaction(target, cell.start.saturating_add(1))? {
+            Some(_) => return Ok(reader),
             // What reaches into the cell starts further in front.
-            _ => back = back.saturating_mul(4),
+            None => back = back.saturating_mul(4),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::cells::Cell;
 use super::measure::Made;
-use super::record::{Record, Share};
+use super::record::{Network, Record, Share};
 use super::tables::Name;
 
 /// Large transactions that have been measured, by their log and where they start.
@@ -19,6 +19,7 @@ pub(crate) struct KnownOne {
     pub(crate) record: Record,
     pub(crate) made: Vec<Made>,
     pub(crate) after: Vec<u64>,
+    pub(crate) network: Network,
     pub(crate) tables: Vec<(Name, u64)>,
 }
 

@@ -137,6 +137,18 @@ impl Share {
 }
 
 impl Network {
+    /// The part that counts here.
+    pub(crate) fn part(&self, share: Share) -> Self {
+        let part = |sent: &Sent| Sent {
+            uncompressed: share.part(sent.uncompressed),
+            zlib: share.part(sent.zlib),
+            zlib_ns: share.part(sent.zlib_ns),
+            zstd: share.part(sent.zstd),
+            zstd_ns: share.part(sent.zstd_ns),
+        };
+        Self { now: share.part(self.now), plain: part(&self.plain), compressed: part(&self.compressed) }
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         self.now += other.now;
         self.plain.add(&other.plain);

@@ -73,7 +73,7 @@ const RECORDS_MAX: usize = 8192;
 /// What is read and compressed at once, of a transaction that is not in memory.
 const PIECE_SIZE: usize = 1 << 20;
 
-/// Of what the network would carry, one batch in so many is measured.
+/// Of what the network would carry, one batch in so many is measured when everything is.
 const NETWORK_STRIDE: u64 = 4;
 
 /// Of a large transaction, so much is sent to see what becomes of it.
@@ -385,7 +385,8 @@ impl<'s> Worker<'s> {
 
     /// Takes what another cell has measured.
     fn known(&mut self, known: KnownOne) {
-        let KnownOne { record, made, after, tables, .. } = known;
+        let KnownOne { record, made, after, network, tables, .. } = known;
+        self.part.network = network.part(record.share);
         self.part.names = tables.iter().map(|(name, _)| name.clone()).collect();
         self.part.tables = (0..).zip(tables).map(|(number, (_, bytes))| (number, bytes)).collect();
         let was_compressed = matches!(record.kind, Kind::Measured { was_compressed: true, .. });
@@ -395,7 +396,7 @@ impl<'s> Worker<'s> {
     }
 
     /// Remembers what other cells reach into too.
-    fn remember(&self, source: usize, ready: &Ready, made: &[Made]) {
+    fn remember(&self, source: usize, ready: &Ready, made: &[Made], network: Network) {
         let (Some(start), Some(record)) = (ready.start, self.part.records.get(ready.record)) else { return };
         let names = self.names.names();
         let tables = self.part.tables.get(record.tables.clone()).unwrap_or_default().iter();
@@ -406,6 +407,7 @@ impl<'s> Worker<'s> {
             record: record.clone(),
             made: made.to_vec(),
             after,
+            network,
             tables: tables.filter_map(named).collect(),
         };
         self.shop.known.insert(source, start, one);
@@ -454,8 +456,11 @@ impl Worker<'_> {
                 None => made.next().unwrap_or_default().iter().map(|one| ready.scaled(*one)).collect(),
             };
             self.settle(source, &ready, &made)?;
-            self.remember(source, &ready, &made);
-            self.send(&ready, &made)?;
+            let network = self.send(&ready, &made)?;
+            self.remember(source, &ready, &made, network);
+            if let Some(record) = self.part.records.get(ready.record) {
+                self.part.network.add(&network.part(record.share));
+            }
         }
         self.arena.clear();
         self.arena.shrink_to(2 * BATCH_SIZE);
@@ -533,14 +538,15 @@ impl Worker<'_> {
         }
     }
 
-    const fn measures_network(&self) -> bool {
-        self.batches.is_multiple_of(NETWORK_STRIDE)
+    /// In a sample all of it is sent, so that both speak of the same transactions.
+    fn measures_network(&self) -> bool {
+        matches!(self.shop.reach, Reach::Front(_)) || self.batches.is_multiple_of(NETWORK_STRIDE)
     }
 
     /// Sends a transaction to an imaginary replica, plain and compressed.
-    fn send(&mut self, ready: &Ready, made: &[Made]) -> Result<(), Error> {
+    fn send(&mut self, ready: &Ready, made: &[Made]) -> Result<Network, Error> {
         if !self.measures_network() {
-            return Ok(());
+            return Ok(Network::default());
         }
         let inner = &self.arena[ready.inner.clone()];
         let is_small = inner.len() <= NETWORK_FRONT && ready.inner_size == inner.len() as u64;
@@ -578,8 +584,7 @@ impl Worker<'_> {
             }
         };
         let plain = plain.scaled(ready.inner_size, sent_inner);
-        self.part.network.add(&Network { now: ready.now, plain, compressed });
-        Ok(())
+        Ok(Network { now: ready.now, plain, compressed })
     }
 }
 

@@ -27,13 +27,13 @@ impl LogReader {
     /// When the system refuses.
     pub fn resume_at(&mut self, wanted: impl Fn(EventType) -> bool) -> Result<Option<u64>, Error> {
         match self.kind {
-            LogKind::Binary => self.find(&wanted),
+            LogKind::Binary => self.find(u64::MAX, &wanted),
             LogKind::Relay => Ok(None),
         }
     }
 
-    /// Goes on at the first GTID event that starts at `offset` or behind, of MySQL's kinds; nothing before needs to be
-    /// known but the log's format. Gives its place; `None` when there is none up to the log's end.
+    /// Goes on at the first GTID event, of MySQL's kinds, that starts at `offset` or behind, and before `until`; nothing
+    /// before needs to be known but the log's format. Gives its place; `None` when there is none.
     ///
     /// An event counts as found when its size, checksum and, in binary logs, `end_log_pos` agree with where it stands.
     /// Relay logs without checksums tell too little: see [`LogReader::can_seek`].
@@ -45,13 +45,13 @@ impl LogReader {
     /// # Panics
     ///
     /// When `offset` is not behind [`LogReader::position`].
-    pub fn seek_transaction(&mut self, offset: u64) -> Result<Option<u64>, Error> {
+    pub fn seek_transaction(&mut self, offset: u64, until: u64) -> Result<Option<u64>, Error> {
         assert!(offset > self.position(), "ours: {offset} is not behind {}", self.position());
         match self.skip_to(offset - 1) {
             Err(Error::Beyond { .. }) => return Ok(None),
             other => other?,
         }
-        self.find(&|event_type| {
+        self.find(until, &|event_type| {
             matches!(event_type, EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged)
         })
     }
@@ -62,7 +62,7 @@ impl LogReader {
         self.kind == LogKind::Binary || self.format().is_some_and(has_checksums)
     }
 
-    fn find(&mut self, wanted: &dyn Fn(EventType) -> bool) -> Result<Option<u64>, Error> {
+    fn find(&mut self, until: u64, wanted: &dyn Fn(EventType) -> bool) -> Result<Option<u64>, Error> {
         if !self.can_seek() {
             return Ok(None);
         }
@@ -76,6 +76,9 @@ impl LogReader {
             if at > PIECE_SIZE.max(self.tail.len() / 2) {
                 self.drop_front(at);
                 at = 0;
+            }
+            if self.place.offset + at as u64 >= until {
+                return Ok(None);
             }
             if !self.has(at + HEADER_SIZE)? {
                 let all = self.tail.len();

@@ -112,19 +112,19 @@ fn measure(command: &Advise, global: &Global) -> Result<Report, Failure> {
 
 /// What is looked at more than once must be a file.
 fn sources(found: &Found) -> Result<Vec<Source<'_>>, Failure> {
-    let source = |place| match place {
-        &Place::File(ref path) => {
-            let data = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
-            let bytes = data.map(|data| data.len());
-            let bytes = bytes.ok_or_else(|| anyhow!("{} is no file that can be read twice", path.display()));
-            let open = Box::new(move || found.open(place));
-            Ok(Source { name: place.to_string(), bytes: bytes.map_err(Failure::NotBegun)?, open })
-        }
-        Place::Stdin => Err(Failure::NotBegun(anyhow!(
-            "standard input cannot be read twice, as sampling needs; give a file"
-        ))),
+    found.places.iter().map(|place| source(found, place)).collect()
+}
+
+fn source<'f>(found: &'f Found, place: &'f Place) -> Result<Source<'f>, Failure> {
+    let Place::File(path) = place else {
+        let refusal = anyhow!("standard input cannot be read twice, as sampling needs; give a file");
+        return Err(Failure::NotBegun(refusal));
     };
-    found.places.iter().map(source).collect()
+    let data = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+    let Some(bytes) = data.map(|data| data.len()) else {
+        return Err(Failure::NotBegun(anyhow!("{} is no file that can be read twice", path.display())));
+    };
+    Ok(Source { name: place.to_string(), bytes, open: Box::new(move || found.open(place)) })
 }
 
 fn level(text: &str) -> Result<Level, String> {

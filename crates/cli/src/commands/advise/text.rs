@@ -269,10 +269,13 @@ fn latencies(report: &Report, style: Style) -> String {
         return String::new();
     }
     let mut table = table_of(&by_level(report, &["up to", ""]), style);
-    let rows: [(&str, fn(&Latency) -> f64); 3] =
-        [("p50", |times| times.p50_us), ("p99", |times| times.p99_us), ("max", |times| times.max_us)];
     for class in report.sizes.iter().filter(|class| class.transactions > 0) {
-        for (name, of) in rows {
+        for name in ["p50", "p99", "max"] {
+            let of = |times: &Latency| match name {
+                "p50" => times.p50_us,
+                "p99" => times.p99_us,
+                _ => times.max_us,
+            };
             let front = [if name == "p50" { class_name(class) } else { String::new() }, name.to_owned()];
             let values = class.levels.iter().map(|level| micros(of(&level.latency)));
             table.add_row(front.into_iter().chain(values));
