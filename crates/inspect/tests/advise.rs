@@ -100,8 +100,11 @@ fn all_cells_together_are_the_whole() {
     let truth = ask(&logs, Extent::All, 0);
     let found = ask(&logs, Extent::Sample { time: NO_LIMIT, bytes: None }, 3);
     assert!(found.sample.stopped_by.is_none());
-    let sizes = |report: &Report| report.levels.iter().map(|level| level.bytes).collect::<Vec<_>>();
-    assert_eq!(sizes(&found), sizes(&truth));
+    // Large transactions were measured by their front: nearly, but not to the byte.
+    for (found, truth) in found.levels.iter().zip(&truth.levels) {
+        let apart = found.bytes.value.abs_diff(truth.bytes.value);
+        assert!(apart * 10_000 < truth.bytes.value, "{found:?} {truth:?}");
+    }
     assert_eq!((found.totals, &found.refused), (truth.totals, &truth.refused));
 }
 
