@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::{fs, io};
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
@@ -49,8 +48,8 @@ impl Run {
         Self { arguments: arguments.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// Runs the real program, then `other`, in a folder of the same name with `logs` in it, and compares what
-    /// they print, what they complain about, their exit codes and the files that they leave.
+    /// Runs the real program, then `other`, in a folder of the same name with copies of the logs in it, and compares
+    /// what they print, what they complain about, their exit codes and the files that they leave.
     ///
     /// # Errors
     /// When a program cannot be started.
@@ -68,7 +67,7 @@ impl Run {
     fn outcome(&self, program: Program, logs: &Path, scratch: &Path) -> Result<(Outcome, Files)> {
         let folder = scratch.join("run");
         fs::create_dir(&folder)?;
-        symlink(logs, folder.join(LOGS)).context("could not link the logs")?;
+        self.copy_logs(logs, &folder).context("could not copy the logs")?;
         for (name, text) in &self.files {
             fs::write(folder.join(name), text)?;
         }
@@ -83,6 +82,19 @@ impl Run {
         let files = files_left(&folder)?;
         fs::remove_dir_all(&folder)?;
         Ok((outcome, files))
+    }
+
+    /// Copies, because options drawn at random may make a program write over what it was to read.
+    fn copy_logs(&self, logs: &Path, folder: &Path) -> io::Result<()> {
+        for named in self.arguments.iter().chain(&self.stdin) {
+            let Some(name) = Path::new(named).strip_prefix(LOGS).ok() else { continue };
+            let (from, to) = (logs.join(name), folder.join(named));
+            if from.is_file() && !to.exists() {
+                fs::create_dir_all(to.parent().unwrap_or(folder))?;
+                fs::copy(from, to)?;
+            }
+        }
+        Ok(())
     }
 }
 
