@@ -65,7 +65,10 @@ impl MysqlSession {
 
     /// Sends what has gathered.
     fn send(&mut self) -> Result<(), Failure> {
-        self.gather();
+        if !self.rows.is_empty() {
+            put_binlog(&mut self.sql, &self.rows);
+            self.rows.clear();
+        }
         if self.sql.is_empty() {
             return Ok(());
         }
@@ -74,12 +77,10 @@ impl MysqlSession {
         Ok(result?)
     }
 
-    /// Makes a statement of the row events.
-    fn gather(&mut self) {
-        if !self.rows.is_empty() {
-            put_binlog(&mut self.sql, &self.rows);
-            self.rows.clear();
-        }
+    /// Sends the row events. Nothing may come behind them in one packet: row events make the server forget to say that
+    /// more answers follow.
+    fn send_rows(&mut self) -> Result<(), Failure> {
+        if self.rows.is_empty() { Ok(()) } else { self.send() }
     }
 
     fn begin_if_due(&mut self) {
@@ -90,18 +91,19 @@ impl MysqlSession {
     }
 
     /// Brings the session to this context.
-    fn adopt(&mut self, context: &Context) {
+    fn adopt(&mut self, context: &Context) -> Result<(), Failure> {
         if self.context.as_ref() == Some(context) {
-            return;
+            return Ok(());
         }
         let mut changes = String::new();
         context.put_changes(self.context.as_ref(), &mut changes);
         if !changes.is_empty() {
-            self.gather();
+            self.send_rows()?;
             changes.pop();
             let _ = write!(self.sql, "SET {changes};");
         }
         self.context = Some(context.over(self.context.as_ref()));
+        Ok(())
     }
 
     /// Tells the server the format of the events to come.
@@ -172,13 +174,13 @@ impl Session for MysqlSession {
     fn rows(&mut self, context: &Context, rows: &RowEvents) -> Result<(), Failure> {
         self.adopt_format(&rows.format)?;
         self.begin_if_due();
-        self.adopt(context);
+        self.adopt(context)?;
         let size_max = events_size_max(self.packet_max.saturating_sub(PACKET_MARGIN)).min(SEND_SIZE * 16);
         let mut failed = None;
         if self.rows.len() + rows.bytes.len() <= size_max {
             self.rows.extend_from_slice(&rows.bytes);
         } else {
-            self.gather();
+            self.send_rows()?;
             let result = split(rows, size_max, &mut |run| {
                 if failed.is_none() {
                     self.rows.extend_from_slice(run);
@@ -198,7 +200,7 @@ impl Session for MysqlSession {
 
     fn statement(&mut self, statement: &Statement) -> Result<(), Failure> {
         self.begin_if_due();
-        self.gather();
+        self.send_rows()?;
         let mut set = Vec::new();
         put_database(&mut set, &statement.database, &mut self.context);
         // User variables come first: what their values are does not depend on the rest.
@@ -217,7 +219,7 @@ impl Session for MysqlSession {
                 self.connection.run_bytes(set.as_bytes())?;
             }
         }
-        self.adopt(&statement.context);
+        self.adopt(&statement.context)?;
         let (seconds, micros) = statement.timestamp;
         let _ = write!(self.sql, "SET @@session.timestamp={seconds}.{:06}", micros.unwrap_or(0));
         if let Some(thread_id) = statement.thread_id {
