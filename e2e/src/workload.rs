@@ -50,9 +50,25 @@ const OPTIONS: [&[&str]; 9] = [
 /// # Errors
 /// When the server cannot be had, or nearly everything failed on it.
 pub fn record(seed: u64, name: &str, folder: &Path) -> Result<()> {
+    let mut server = record_on(seed, name, folder)?;
+    let target = folder.join(name);
+    server.stop()?;
+    let mut files = server.binlogs()?;
+    files.push(server.datadir().join("binlog.index"));
+    for file in files {
+        fs::copy(&file, target.join(file.file_name().context("a log without a name")?))?;
+    }
+    Ok(())
+}
+
+/// Runs a workload on a server of its own, leaves the SQL in `folder/NAME`, and gives the server.
+///
+/// # Errors
+/// As [`record`].
+pub fn record_on(seed: u64, name: &str, folder: &Path) -> Result<Server> {
     let mut dice = Dice::new(seed);
     let options: Vec<&str> = OPTIONS.iter().map(|several| *dice.pick(several)).collect();
-    let mut server = Launch::mysql().uuid(UUID).options(options.iter().copied()).start()?;
+    let server = Launch::mysql().uuid(UUID).options(options.iter().copied()).start()?;
     let target = folder.join(name);
     fs::create_dir_all(&target)?;
     fs::write(target.join("load.tsv"), "1\tone\tx\n2\ttwo\ty\n\\N\t\\N\tit's \"quoted\"\n")?;
@@ -65,13 +81,7 @@ pub fn record(seed: u64, name: &str, folder: &Path) -> Result<()> {
     }
     println!("workload {name}: {}: {statements} statements, {failures} failed", options.join(" "));
     ensure!(failures * 100 < statements * FAILURES_MAX, "too many statements fail");
-    server.stop()?;
-    let mut files = server.binlogs()?;
-    files.push(server.datadir().join("binlog.index"));
-    for file in files {
-        fs::copy(&file, target.join(file.file_name().context("a log without a name")?))?;
-    }
-    Ok(())
+    Ok(server)
 }
 
 /// Runs the script to its end whatever fails, and counts what did.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::commands::{advise, completions, dump, man, rewrite, stats, verify};
+use crate::commands::{advise, completions, dump, man, replay, rewrite, stats, verify};
 use crate::screen::When;
 
 /// Reads, measures and checks MySQL binary logs.
@@ -89,6 +89,9 @@ pub(crate) enum Command {
     /// Open compressed transactions: plain logs for readers that know no others.
     #[command(after_long_help = rewrite::DECOMPRESS_EXAMPLES)]
     Decompress(rewrite::Decompress),
+    /// Apply logs to a server: in commit order, exactly once, resumable.
+    #[command(after_long_help = replay::EXAMPLES)]
+    Replay(replay::Replay),
     /// Print completions for a shell.
     #[command(after_long_help = completions::EXAMPLES)]
     Completions(completions::Completions),

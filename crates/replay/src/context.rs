@@ -153,6 +153,12 @@ impl Context {
         }
     }
 
+    /// As far as row changes depend on it: their values are all given.
+    #[must_use]
+    pub fn for_rows(&self) -> Self {
+        Self { auto_increment: None, ..self.clone() }
+    }
+
     /// What a session has that had `from` and was brought to `self`: what `self` does not say is as before.
     #[must_use]
     pub fn over(&self, from: Option<&Self>) -> Self {

@@ -47,5 +47,5 @@ pub use crate::report::Report;
 pub use crate::run::{Observer, Options, replay};
 pub use crate::source::{Log, Source};
 pub use crate::target::{Session, Settled, Target};
-pub use crate::unit::{Origin, Unit};
+pub use crate::unit::{Head, Origin, Unit};
 pub use crate::work::{Load, RowEvents, Shape, Statement, Step, UserValue, Variable, Work, WorkError};

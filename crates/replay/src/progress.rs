@@ -5,7 +5,7 @@ use std::fmt;
 
 use binlog::gtid::GtidSet;
 
-use crate::unit::Unit;
+use crate::unit::Head;
 
 /// A place in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct Intent {
 
 impl Intent {
     /// What an intent calls this transaction.
-    pub fn name(unit: &Unit) -> String {
+    pub fn name(unit: &Head) -> String {
         match unit.gtid() {
             Some(gtid) => gtid.to_string(),
             None => unit.origin.start_place().to_string(),
@@ -92,7 +92,7 @@ impl Ledger {
     }
 
     /// This transaction is applied.
-    pub fn done(&mut self, unit: &Unit) {
+    pub fn done(&mut self, unit: &Head) {
         match unit.gtid() {
             Some(gtid) => {
                 self.progress.gtids.add(gtid);
@@ -101,7 +101,7 @@ impl Ledger {
         }
     }
 
-    fn done_nameless(&mut self, unit: &Unit) {
+    fn done_nameless(&mut self, unit: &Head) {
         self.held.remove(&unit.number);
         self.last = Some(unit.origin.end_place());
         match self.held.values().next() {
@@ -117,7 +117,7 @@ impl Ledger {
     }
 
     /// This transaction is prepared, and will be decided later: until then it counts as not applied.
-    pub fn hold(&mut self, unit: &Unit) {
+    pub fn hold(&mut self, unit: &Head) {
         if unit.gtid().is_none() {
             self.held.insert(unit.number, unit.origin.start_place());
             if self.held.len() == 1 {

@@ -1,30 +1,46 @@
 //! Goes over a source and applies it.
+//!
+//! ```text
+//! reader ─▶ transactions ─▶ former ─▶ commit groups ─▶ applier
+//! ```
+//!
+//! Each is a thread; what is between them is bounded. A group grows as long as the applier is busy: one transaction
+//! when it has caught up, thousands when it is behind.
 
-mod serial;
+mod apply;
+mod flow;
+mod form;
+mod read;
 mod skip;
 
-use binlog::PayloadOpener;
+use std::ops::ControlFlow;
+use std::thread;
 
 use crate::error::{Error, Failure};
-use crate::progress::{Applied, Intent, Ledger};
+use crate::order::CommitOrder;
+use crate::progress::{Applied, Intent, Ledger, Progress};
 use crate::report::Report;
-use crate::run::serial::Serial;
+use crate::run::apply::Applier;
+use crate::run::flow::{Flow, Message};
+use crate::run::form::Former;
 use crate::run::skip::Skip;
 use crate::source::Source;
 use crate::target::{Settled, Target};
-use crate::unit::Unit;
-use crate::work::Work;
 
 /// How a replay is done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Options {}
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// In what order transactions are committed, and how many as one.
+    pub order: CommitOrder,
+    /// Transactions that are committed as one, at most.
+    pub group_max: usize,
+}
 
 /// Whoever watches a replay.
 pub trait Observer {
-    /// So many bytes of the logs have been gone over, and so many transactions applied. Asked for after each commit:
-    /// what it gives says whether to go on.
-    fn at(&mut self, bytes: u64, report: &Report) -> std::ops::ControlFlow<()>;
+    /// So many bytes of the logs have been gone over, and so much has been done. Asked for after each commit: what it
+    /// gives says whether to go on.
+    fn at(&mut self, bytes: u64, report: &Report) -> ControlFlow<()>;
 }
 
 /// Applies all transactions of a source that the target does not have.
@@ -36,75 +52,118 @@ pub trait Observer {
 pub fn replay(
     source: &mut Source,
     target: &dyn Target,
-    _options: &Options,
+    options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Report, Error> {
     let applied = target.applied().map_err(|failure| failure.at("read the progress"))?;
-    let mut run = Serial::new(target, ledger(target, &applied)?)?;
-    let skip = Skip::new(applied, source.log_names());
-    let mut opener = PayloadOpener::new();
-    while let Some(unit) = source.next_unit()? {
-        if skip.has(&unit)? {
-            run.report.skipped += 1;
-            continue;
-        }
-        let work = Work::of(&unit, &mut opener);
-        let work = work.map_err(|error| Error::Work { unit: unit.to_string(), error })?;
-        run.apply(unit, work)?;
-        if observer.at(source.bytes_read(), &run.report).is_break() {
-            run.finish()?;
-            return Err(Error::Interrupted);
-        }
-    }
-    run.finish()
-}
-
-/// Settles what was announced and not reported done, and counts on from what was applied.
-fn ledger(target: &dyn Target, applied: &Applied) -> Result<Ledger, Error> {
-    let mut progress = applied.progress.clone();
-    if let Some(intent) = &applied.intent {
-        settle(target, applied, intent, &mut progress)?;
-    }
+    let progress = settled(target, &applied)?;
+    let applied = Applied { progress: progress.clone(), ..applied };
+    let executed = checkpoint(target, &progress)?;
     let mut ledger = Ledger::new(progress);
-    checkpoint(target, &mut ledger)?;
-    Ok(ledger)
+    ledger.forget(&executed.executed);
+    let skip = Skip::new(applied, source.log_names());
+    let former = Former::new(target, options, ledger);
+    let applier = Applier::new(target)?;
+    let (flow, groups) = Flow::new();
+    let (to_former, from_reader) = read::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Moved here, so that the former hears of the end.
+            let to_former = to_former;
+            read::read(source, &skip, &to_former);
+        });
+        scope.spawn(|| flow::form(former, from_reader, &flow));
+        let result = apply(target, applier, &groups, &flow, observer);
+        // Whoever still waits for us waits in vain.
+        drop(groups);
+        flow.stop();
+        result
+    })
 }
 
-fn settle(
+/// After so many transactions, the target's own account follows.
+const CHECKPOINT_PERIOD: u64 = 100_000;
+
+fn apply(
     target: &dyn Target,
-    applied: &Applied,
-    intent: &Intent,
-    progress: &mut crate::progress::Progress,
-) -> Result<(), Error> {
+    mut applier: Applier,
+    groups: &std::sync::mpsc::Receiver<Message>,
+    flow: &Flow,
+    observer: &mut dyn Observer,
+) -> Result<Report, Error> {
+    let (mut report, mut progress) = (Report::default(), None);
+    let mut bytes = 0;
+    let mut checkpoint_due = CHECKPOINT_PERIOD;
+    let mut failure = None;
+    for message in groups {
+        match message {
+            Message::Group(group) => {
+                let group = *group;
+                applier.apply(&group)?;
+                flow.applied();
+                report.transactions += group.transactions;
+                report.groups += 1;
+                report.retries = applier.retries;
+                progress = Some(group.progress);
+            }
+            Message::Read { skipped, bytes_read } => {
+                report.skipped += skipped;
+                bytes = bytes_read;
+            }
+            Message::Over { undecided } => {
+                report.undecided = undecided;
+                break;
+            }
+            Message::Failed(error) => {
+                failure = Some(error);
+                break;
+            }
+        }
+        if report.transactions >= checkpoint_due
+            && let Some(progress) = &progress
+        {
+            flow.executed(checkpoint(target, progress)?.executed);
+            checkpoint_due = report.transactions + CHECKPOINT_PERIOD;
+        }
+        if observer.at(bytes, &report).is_break() {
+            failure = Some(Error::Interrupted);
+            break;
+        }
+    }
+    let progress = progress.unwrap_or_default();
+    let end = checkpoint(target, &progress)?;
+    report.applied = progress.gtids.union(&end.executed);
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(report),
+    }
+}
+
+/// Settles what was announced and not reported done: what has been applied then.
+fn settled(target: &dyn Target, applied: &Applied) -> Result<Progress, Error> {
+    let mut progress = applied.progress.clone();
+    let Some(intent) = &applied.intent else { return Ok(progress) };
     let gtid = intent.unit.parse::<binlog::gtid::Gtid>().ok();
     if gtid.is_some_and(|gtid| applied.executed.contains(gtid) || progress.gtids.contains(gtid)) {
-        return Ok(());
+        return Ok(progress);
     }
     match target.settle(intent).map_err(|failure| failure.at("settle what was announced"))? {
-        Settled::NotDone => Ok(()),
-        Settled::Done => {
-            match gtid {
-                Some(gtid) => drop(progress.gtids.add(gtid)),
-                None => progress.beyond.extend(intent.place()),
-            }
-            Ok(())
+        Settled::NotDone => {}
+        Settled::Done => match gtid {
+            Some(gtid) => drop(progress.gtids.add(gtid)),
+            None => progress.beyond.extend(Intent::place(intent)),
+        },
+        Settled::Unknown(reason) => {
+            return Err(Error::Refused(format!(
+                "nobody can tell whether {} was run before the last replay stopped: {reason}",
+                intent.unit
+            )));
         }
-        Settled::Unknown(reason) => Err(Error::Refused(format!(
-            "nobody can tell whether {} was run before the last replay stopped: {reason}",
-            intent.unit
-        ))),
     }
+    Ok(progress)
 }
 
 /// Lets the target take over what is committed.
-fn checkpoint(target: &dyn Target, ledger: &mut Ledger) -> Result<Applied, Error> {
-    let applied = target.checkpoint(ledger.progress());
-    let applied = applied.map_err(|failure: Failure| failure.at("save a checkpoint"))?;
-    ledger.forget(&applied.executed);
-    Ok(applied)
-}
-
-/// Why a transaction was not applied.
-fn refused(unit: &Unit, failure: Failure) -> Error {
-    Error::Apply { unit: unit.to_string(), failure }
+fn checkpoint(target: &dyn Target, progress: &Progress) -> Result<Applied, Error> {
+    target.checkpoint(progress).map_err(|failure: Failure| failure.at("save a checkpoint"))
 }

@@ -1,6 +1,7 @@
 //! What a target must be able to do.
 
 use crate::context::Context;
+use crate::definition::Definition;
 use crate::error::Failure;
 use crate::progress::{Applied, Intent, Progress};
 use crate::work::{RowEvents, Statement};
@@ -22,6 +23,14 @@ pub trait Target: Sync {
     ///
     /// When the target refuses.
     fn session(&self) -> Result<Box<dyn Session>, Failure>;
+
+    /// A table as the target has it, by the names that the logs have for it; `None` where there is no such table, or
+    /// where that is not known: its changes are then made one by one.
+    ///
+    /// # Errors
+    ///
+    /// When the target does not say.
+    fn definition(&self, database: &[u8], table: &[u8]) -> Result<Option<Definition>, Failure>;
 
     /// Was the statement run that was announced and not reported done?
     ///

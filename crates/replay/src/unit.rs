@@ -19,6 +19,17 @@ pub struct Unit {
     pub transaction: Transaction,
 }
 
+/// A transaction without its events: what to know it by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// As [`Unit::number`].
+    pub number: u64,
+    /// Where it came from.
+    pub origin: Origin,
+    /// Its identifier.
+    pub id: TransactionId,
+}
+
 /// Where a transaction stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
@@ -47,9 +58,16 @@ impl Origin {
 }
 
 impl Unit {
+    /// The same without its events.
+    pub fn head(&self) -> Head {
+        Head { number: self.number, origin: self.origin.clone(), id: self.transaction.outline().id }
+    }
+}
+
+impl Head {
     /// Its GTID, if it has one of MySQL's.
     pub const fn gtid(&self) -> Option<Gtid> {
-        match self.transaction.outline().id {
+        match self.id {
             TransactionId::Gtid(gtid) => Some(gtid),
             _ => None,
         }
@@ -57,8 +75,8 @@ impl Unit {
 }
 
 /// What to call it in messages: its log, its place, its GTID.
-impl fmt::Display for Unit {
+impl fmt::Display for Head {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} at {} ({})", self.origin.log, self.origin.start, self.transaction.outline().id)
+        write!(out, "{} at {} ({})", self.origin.log, self.origin.start, self.id)
     }
 }

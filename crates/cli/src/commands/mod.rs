@@ -4,6 +4,7 @@ pub(crate) mod advise;
 pub(crate) mod completions;
 pub(crate) mod dump;
 pub(crate) mod man;
+pub(crate) mod replay;
 pub(crate) mod rewrite;
 pub(crate) mod stats;
 pub(crate) mod verify;
@@ -20,6 +21,7 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Decompress(command) => rewrite::decompress(&command, &cli.global),
         Command::Dump(command) => dump::run(command),
         Command::Man(command) => man::run(&command),
+        Command::Replay(command) => replay::run(&command, &cli.global),
         Command::Stats(command) => stats::run(&command, &cli.global),
         Command::Verify(command) => verify::run(&command, &cli.global),
     }

@@ -7,6 +7,7 @@ mod binlog_text;
 mod fingerprint;
 mod session;
 mod sql;
+mod table;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -14,6 +15,7 @@ use std::sync::{Mutex, MutexGuard};
 use binlog::gtid::GtidSet;
 use servers::{Address, Connection, Facts, GtidMode, Row};
 
+use crate::definition::Definition;
 use crate::error::{Error, Failure};
 use crate::mysql::session::MysqlSession;
 use crate::mysql::sql::{PROGRESS_TABLE, unhex};
@@ -119,6 +121,10 @@ impl Target for MysqlTarget {
         ))?;
         let names_gtids = self.keeps_gtids() && !self.facts.log_bin;
         Ok(Box::new(MysqlSession::new(connection, self.facts.packet_max, names_gtids)))
+    }
+
+    fn definition(&self, database: &[u8], name: &[u8]) -> Result<Option<Definition>, Failure> {
+        table::definition(&mut *self.control()?, database, name)
     }
 
     fn settle(&self, intent: &Intent) -> Result<Settled, Failure> {

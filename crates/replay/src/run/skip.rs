@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::progress::Applied;
-use crate::unit::Unit;
+use crate::unit::Head;
 
 /// Which transactions the target has already.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Skip {
     }
 
     /// Does the target have it?
-    pub(super) fn has(&self, unit: &Unit) -> Result<bool, Error> {
+    pub(super) fn has(&self, unit: &Head) -> Result<bool, Error> {
         let progress = &self.applied.progress;
         if let Some(gtid) = unit.gtid() {
             return Ok(progress.gtids.contains(gtid) || self.applied.executed.contains(gtid));

@@ -1,0 +1,72 @@
+//! Applies commit groups, one after the other, in one session.
+
+use std::time::Duration;
+
+use crate::error::{Error, Failure, FailureKind};
+use crate::order::RETRIES_MAX;
+use crate::progress::Intent;
+use crate::run::form::Group;
+use crate::target::{Session, Target};
+use crate::work::{Shape, Step};
+
+/// How long to wait before a group is tried again, the first time; twice as long each time.
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
+
+pub(super) struct Applier {
+    session: Box<dyn Session>,
+    /// How often something was tried again.
+    pub(super) retries: u64,
+}
+
+impl Applier {
+    pub(super) fn new(target: &dyn Target) -> Result<Self, Error> {
+        let session = target.session().map_err(|failure| failure.at("open a session"))?;
+        Ok(Self { session, retries: 0 })
+    }
+
+    /// Applies and commits a group. What lost against others is tried again.
+    pub(super) fn apply(&mut self, group: &Group) -> Result<(), Error> {
+        let refused = |failure| Error::Apply { unit: group.head.to_string(), failure };
+        let mut pause = RETRY_PAUSE;
+        for _ in 0..RETRIES_MAX {
+            match self.try_apply(group) {
+                Err(failure) if failure.kind == FailureKind::Locked && can_be_undone(group) => {
+                    self.session.rollback().map_err(refused)?;
+                    self.retries += 1;
+                    std::thread::sleep(pause);
+                    pause *= 2;
+                }
+                result => return result.map_err(refused),
+            }
+        }
+        self.try_apply(group).map_err(refused)
+    }
+
+    fn try_apply(&mut self, group: &Group) -> Result<(), Failure> {
+        let session = &mut *self.session;
+        match &group.work.shape {
+            Shape::Alone { databases } => {
+                let (unit, databases) = (Intent::name(&group.head), databases.clone());
+                session.announce(Intent { unit, databases, before: String::new() })?;
+            }
+            _ => session.begin()?,
+        }
+        for step in &group.work.steps {
+            match step {
+                Step::Rows(context, rows) => session.rows(context, rows)?,
+                Step::Statement(statement) => session.statement(statement)?,
+            }
+        }
+        session.flush()?;
+        if group.work.shape == Shape::Undone {
+            session.rollback()?;
+            session.begin()?;
+        }
+        session.commit(&group.progress, &mut || ())
+    }
+}
+
+/// May it be tried again from its start?
+const fn can_be_undone(group: &Group) -> bool {
+    !matches!(group.work.shape, Shape::Alone { .. } | Shape::Undone)
+}

@@ -1,0 +1,73 @@
+//! Reads ahead: transactions in order, each with what it asks of a target.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use binlog::PayloadOpener;
+
+use crate::error::Error;
+use crate::run::skip::Skip;
+use crate::source::Source;
+use crate::unit::Head;
+use crate::work::Work;
+
+/// Some transactions, and how far the source has been read with them.
+pub(super) struct Batch {
+    pub(super) units: Vec<(Head, Work)>,
+    /// Of these, so many more were passed over, because the target has them.
+    pub(super) skipped: u64,
+    /// Bytes of the logs gone over by now.
+    pub(super) bytes_read: u64,
+    /// Why there is nothing behind them.
+    pub(super) failure: Option<Error>,
+}
+
+/// Batches between the reader and who forms groups. Bounds memory, with the size of one.
+const BATCHES_MAX: usize = 8;
+/// Bytes of transactions in a batch, about: a larger transaction is one by itself.
+const BATCH_SIZE: usize = 1 << 20;
+
+pub(super) fn channel() -> (SyncSender<Batch>, Receiver<Batch>) {
+    sync_channel(BATCHES_MAX)
+}
+
+/// Reads the source to its end, or until nobody listens any more.
+pub(super) fn read(source: &mut Source, skip: &Skip, out: &SyncSender<Batch>) {
+    let mut opener = PayloadOpener::new();
+    loop {
+        let mut batch = Batch { units: Vec::new(), skipped: 0, bytes_read: 0, failure: None };
+        let result = fill(source, skip, &mut opener, &mut batch);
+        batch.bytes_read = source.bytes_read();
+        let is_over = !matches!(result, Ok(More::Yes));
+        batch.failure = result.err();
+        if out.send(batch).is_err() || is_over {
+            return;
+        }
+    }
+}
+
+enum More {
+    Yes,
+    No,
+}
+
+fn fill(
+    source: &mut Source,
+    skip: &Skip,
+    opener: &mut PayloadOpener,
+    batch: &mut Batch,
+) -> Result<More, Error> {
+    let mut size = 0;
+    while size < BATCH_SIZE {
+        let Some(unit) = source.next_unit()? else { return Ok(More::No) };
+        let head = unit.head();
+        if skip.has(&head)? {
+            batch.skipped += 1;
+            continue;
+        }
+        let work = Work::of(&unit, opener);
+        let work = work.map_err(|error| Error::Work { unit: head.to_string(), error })?;
+        size += unit.transaction.bytes().len();
+        batch.units.push((head, work));
+    }
+    Ok(More::Yes)
+}
