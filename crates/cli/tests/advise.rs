@@ -151,3 +151,29 @@ fn encrypted_logs_want_a_key() {
     assert_eq!(report["totals"]["bytes"], size);
     assert_eq!(report["totals"]["bytes_plain"]["value"], size);
 }
+
+#[test]
+fn the_page_needs_nothing_else_and_says_what_the_tables_say() {
+    let args = ["advise", "--all", "--levels", "1,3", "large.binlog", "types-compressed.binlog"];
+    let output = bintide(&[&args[..], &["--html", "-"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    for outside in ["http:", "https:", "<script", "<link", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let report = json(&[&args[..], &["--json"]].concat());
+    for wanted in ["headline", "reasons"].map(|name| &report["advice"][name]) {
+        for sentence in wanted.as_array().unwrap_or(&vec![wanted.clone()]) {
+            // Times are measured anew by each run; what a sentence starts with is not.
+            let start: String = sentence.as_str().unwrap().chars().take(12).collect();
+            assert!(page.contains(&start), "{start}");
+        }
+    }
+    let tables = report["tables"].as_array().unwrap();
+    for table in tables.iter().take(20) {
+        let name = format!("{}.{}", table["database"].as_str().unwrap(), table["table"].as_str().unwrap());
+        assert!(page.contains(&name), "{name}");
+    }
+    assert!(page.contains(">level 1</text>") && page.contains(">level 3</text>"));
+}

@@ -12,7 +12,7 @@ const LINE: f64 = 20.0;
 /// Left of bars, for their names.
 const NAME: f64 = 260.0;
 /// Right of the longest bar, for its number.
-const NUMBER: f64 = 160.0;
+const NUMBER: f64 = 190.0;
 
 /// One bar: a name, parts from left to right, a number behind them.
 pub(crate) struct Bar {
@@ -141,4 +141,123 @@ pub(crate) fn columns(
         moment(buckets.len())
     );
     drawing
+}
+
+/// Groups of ranges, on one logarithmic scale.
+pub(crate) struct Ranges<'r> {
+    /// Said above the drawing.
+    pub headline: &'r str,
+    /// Names and their ranges.
+    pub groups: &'r [(String, Vec<Range>)],
+    /// How a value reads.
+    pub shown: fn(f64) -> String,
+}
+
+/// A line from a value to a larger one, with a mark between.
+pub(crate) struct Range {
+    pub name: String,
+    pub low: f64,
+    pub mark: f64,
+    pub high: f64,
+    /// For whoever points at it.
+    pub title: String,
+}
+
+/// Lines on a logarithmic scale, group by group; nothing if there are none.
+pub(crate) fn ranges(ranges: &Ranges<'_>) -> String {
+    const TOP: f64 = 40.0;
+    const STEP: f64 = 13.0;
+    const GAP: f64 = 9.0;
+    let all = || ranges.groups.iter().flat_map(|(_, ranges)| ranges);
+    let Some(scale) = LogScale::over(all().flat_map(|range| [range.low, range.high])) else {
+        return String::new();
+    };
+    let height = TOP + all().count() as f64 * STEP + ranges.groups.len() as f64 * GAP;
+    let mut drawing = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\">\n<text class=\"faint\" x=\"0\" y=\"12\">{}</text>\n",
+        ranges.headline
+    );
+    for power in scale.powers() {
+        let (x, value) = (scale.x(power), (ranges.shown)(power));
+        let _ = writeln!(
+            drawing,
+            "<line class=\"axis\" x1=\"{x:.1}\" y1=\"{:.0}\" x2=\"{x:.1}\" y2=\"{height:.0}\"/>\n\
+             <text class=\"faint\" x=\"{x:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{value}</text>",
+            TOP - 8.0,
+            TOP - 12.0
+        );
+    }
+    let mut y = TOP;
+    for (name, group) in ranges.groups {
+        let _ = writeln!(drawing, "<text x=\"0\" y=\"{:.1}\">{name}</text>", y + 9.0);
+        for range in group {
+            put_range(&mut drawing, &scale, range, y + 5.0);
+            y += STEP;
+        }
+        y += GAP;
+    }
+    drawing + "</svg>\n"
+}
+
+fn put_range(drawing: &mut String, scale: &LogScale, range: &Range, y: f64) {
+    let [low, mark, high] = [range.low, range.mark, range.high].map(|value| scale.x(value));
+    let _ = writeln!(
+        drawing,
+        "<g><title>{}</title><text class=\"faint\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
+         <line class=\"range\" x1=\"{low:.1}\" y1=\"{y:.1}\" x2=\"{high:.1}\" y2=\"{y:.1}\"/>\
+         <circle class=\"bar\" cx=\"{low:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>\
+         <rect class=\"bar\" x=\"{:.1}\" y=\"{:.1}\" width=\"2.5\" height=\"9\"/></g>",
+        range.title,
+        LogScale::LEFT - 12.0,
+        y + 4.0,
+        range.name,
+        mark - 1.25,
+        y - 4.5
+    );
+}
+
+/// From whole powers of ten to whole powers of ten.
+struct LogScale {
+    first: i32,
+    last: i32,
+}
+
+impl LogScale {
+    const LEFT: f64 = 190.0;
+    const RIGHT: f64 = WIDTH - 30.0;
+
+    /// One that holds all values above zero, if there are any.
+    fn over(values: impl Iterator<Item = f64>) -> Option<Self> {
+        let values: Vec<f64> = values.filter(|value| *value > 0.0 && value.is_finite()).collect();
+        let low = values.iter().copied().reduce(f64::min)?;
+        let high = values.iter().copied().reduce(f64::max)?;
+        let first = low.log10().floor() as i32;
+        Some(Self { first, last: (high.log10().ceil() as i32).max(first + 1) })
+    }
+
+    /// Where a value stands; what is too small stands at the left.
+    fn x(&self, value: f64) -> f64 {
+        let powers = f64::from(self.last - self.first);
+        let along = (value.max(f64::MIN_POSITIVE).log10() - f64::from(self.first)) / powers;
+        Self::LEFT + (Self::RIGHT - Self::LEFT) * along.clamp(0.0, 1.0)
+    }
+
+    fn powers(&self) -> impl Iterator<Item = f64> {
+        (self.first..=self.last).map(|power| 10f64.powi(power))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LogScale;
+
+    #[test]
+    fn scales() {
+        let scale = LogScale::over([3.0, 0.0, 250.0].into_iter()).expect("there are values above zero");
+        assert_eq!(scale.powers().collect::<Vec<_>>(), [1.0, 10.0, 100.0, 1000.0]);
+        assert_eq!(scale.x(1.0), LogScale::LEFT);
+        assert_eq!(scale.x(1000.0), LogScale::RIGHT);
+        assert_eq!(scale.x(0.0), LogScale::LEFT, "no logarithm");
+        assert!(LogScale::over([0.0, f64::NAN].into_iter()).is_none());
+    }
 }

@@ -4,6 +4,37 @@
 pub(crate) mod chart;
 
 use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use binlog::{MAGIC, MAGIC_ENCRYPTED};
+
+use crate::exit::Failure;
+
+/// `--html` in front of the logs takes the first of them for the page's name: no log is written over.
+pub(crate) fn refuse_log(path: &Path) -> Result<(), Failure> {
+    let mut magic = [0; 4];
+    let is_log = fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && (magic == MAGIC || magic == MAGIC_ENCRYPTED);
+    match is_log {
+        true => Err(Failure::NotBegun(anyhow!(
+            "{} is a binary log; --html takes the page's name first",
+            path.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Writes a page to a file, or, for `-`, to standard output.
+pub(crate) fn write(page: &str, path: &Path, out: &mut impl Write) -> Result<(), Failure> {
+    match path.as_os_str() == "-" {
+        true => out.write_all(page.as_bytes())?,
+        false => fs::write(path, page).with_context(|| format!("could not write {}", path.display()))?,
+    }
+    Ok(())
+}
 
 /// A page of sections; those without content are left out.
 pub(crate) fn page(command: &str, title: &str, sections: &[(&str, String)]) -> String {

@@ -1,10 +1,12 @@
 //! `bintide advise`: what compressing transactions would do to logs.
 
+mod html;
 mod text;
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
@@ -12,11 +14,13 @@ use anyhow::anyhow;
 use binlog::Level;
 use clap::Args;
 use inspect::advise::{self, Extent, Report, Settings, Source};
+use jiff::tz::TimeZone;
 
 use crate::args::Global;
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::inputs::{Found, Inputs, Place, advised};
 use crate::interrupt;
+use crate::page;
 use crate::progress::Progress;
 use crate::screen::Style;
 
@@ -31,6 +35,8 @@ Examples:
       bintide advise --levels 1,2,3,4,5 --time 90 /var/lib/mysql
   The same places again, for a comparison:
       bintide advise --sample 100000000 --seed 7 /var/lib/mysql
+  A page with charts, to be read in a browser or printed:
+      bintide advise --html advice.html /var/lib/mysql
   The smallest level that saves half, for a program:
       bintide advise --json binlog.000012 |
           jq '[.levels[] | select(.saved_share > 0.5)][0].level'
@@ -67,18 +73,25 @@ pub(crate) struct Advise {
     /// Print everything as one JSON document.
     #[arg(long)]
     json: bool,
+    /// Write a page with charts to this file: it needs nothing else, and prints well. `-` is standard output.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    html: Option<PathBuf>,
 }
 
 /// Measures, then prints.
 pub(crate) fn run(command: &Advise, global: &Global) -> Outcome {
+    if let Some(path) = &command.html {
+        page::refuse_log(path)?;
+    }
     let report = measure(command, global)?;
     let mut out = io::stdout().lock();
-    match command.json {
-        true => {
-            serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
-            out.write_all(b"\n")?;
-        }
-        false => out.write_all(text::render(&report, Style::new(global.color.on_stdout())).as_bytes())?,
+    if let Some(path) = &command.html {
+        page::write(&html::render(&report, &TimeZone::system()), path, &mut out)?;
+    } else if command.json {
+        serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
+        out.write_all(b"\n")?;
+    } else {
+        out.write_all(text::render(&report, Style::new(global.color.on_stdout())).as_bytes())?;
     }
     Ok(Verdict::Fine)
 }

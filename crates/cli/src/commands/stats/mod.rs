@@ -3,13 +3,10 @@
 mod html;
 mod text;
 
-use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
-use binlog::{MAGIC, MAGIC_ENCRYPTED};
 use clap::Args;
 use inspect::stats::{self, Report, Settings};
 use jiff::tz::TimeZone;
@@ -18,6 +15,7 @@ use crate::args::Global;
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::inputs::{Inputs, advised};
 use crate::interrupt;
+use crate::page;
 use crate::progress::Progress;
 use crate::screen::Style;
 
@@ -62,12 +60,12 @@ pub(crate) struct Stats {
 /// Counts, then prints.
 pub(crate) fn run(command: &Stats, global: &Global) -> Outcome {
     if let Some(path) = &command.html {
-        refuse_log(path)?;
+        page::refuse_log(path)?;
     }
     let report = collect(command, global)?;
     let mut out = io::stdout().lock();
     if let Some(path) = &command.html {
-        write_page(&report, path, &mut out)?;
+        page::write(&html::render(&report, &TimeZone::system()), path, &mut out)?;
     } else if command.rows {
         out.write_all(report.rows_lines())?;
     } else if command.json {
@@ -88,29 +86,6 @@ fn verdict(report: &Report) -> Verdict {
         verdict = Verdict::FaultsFound;
     }
     verdict
-}
-
-/// `--html` in front of the logs takes the first of them for the page's name: no log is written over.
-fn refuse_log(path: &Path) -> Result<(), Failure> {
-    let mut magic = [0; 4];
-    let is_log = fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
-        && (magic == MAGIC || magic == MAGIC_ENCRYPTED);
-    match is_log {
-        true => Err(Failure::NotBegun(anyhow!(
-            "{} is a binary log; --html takes the page's name first",
-            path.display()
-        ))),
-        false => Ok(()),
-    }
-}
-
-fn write_page(report: &Report, path: &Path, out: &mut impl Write) -> Result<(), Failure> {
-    let page = html::render(report, &TimeZone::system());
-    match path.as_os_str() == "-" {
-        true => out.write_all(page.as_bytes())?,
-        false => fs::write(path, page).with_context(|| format!("could not write {}", path.display()))?,
-    }
-    Ok(())
 }
 
 fn collect(command: &Stats, global: &Global) -> Result<Report, Failure> {

@@ -1,0 +1,395 @@
+//! The report as a page.
+
+use std::time::Duration;
+
+use inspect::advise::{
+    Connection, Estimate, FoundReport, Latency, LevelReport, LevelSetting, NetworkReport, RefusedReport,
+    Report, SampleReport, ServerReport, SizeReport, TableReport, TimeReport,
+};
+use jiff::tz::TimeZone;
+
+use crate::page::chart::{self, Bar, Columns, Part, Range, Ranges};
+use crate::page::{escaped, page, pairs, table};
+use crate::units::{bytes, bytes_of_two, count, counted, duration};
+
+/// Tables drawn; of more, the largest.
+const TABLES_DRAWN: usize = 20;
+
+/// What the colours of bars stand for.
+const KEY: [(&str, &str); 2] = [("bar", "compressed"), ("rest", "saved")];
+
+/// The whole page. Where a drawing shows one level, it is the one advised, or the first one measured.
+pub(crate) fn render(report: &Report, zone: &TimeZone) -> String {
+    let names: Vec<&str> = report.logs.iter().map(|log| log.name.as_str()).collect();
+    let title = match names.as_slice() {
+        [name] => format!("Compressing the transactions of {name}"),
+        several => format!("Compressing the transactions of {} logs", several.len()),
+    };
+    let drawn = drawn_level(report);
+    let at = |what: &str| match report.levels.get(drawn) {
+        Some(level) => format!("{what}, level {}", level.level),
+        None => what.to_owned(),
+    };
+    let headline = escaped(&report.advice.headline);
+    let [by_table, by_size, over_time] = [at("By table"), at("By transaction size"), at("Over time: bytes")];
+    let sections = [
+        (headline.as_str(), advice(report)),
+        ("What was measured", measured(report, zone)),
+        ("Size of the logs", sizes_by_level(report)),
+        ("What it costs", costs(&report.levels)),
+        ("What commits would take longer", latencies(report)),
+        (&over_time, savings_over_time(&report.over_time, drawn, zone)),
+        (&by_table, tables(&report.tables, drawn)),
+        (&by_size, classes(&report.sizes, drawn)),
+        ("What cannot be compressed", refused(&report.refused)),
+        ("On the way to each replica", network(&report.network)),
+        ("What no server does, for comparison", comparisons(report)),
+        ("Compressed already", found(&report.found)),
+        ("Logs", logs(report)),
+    ];
+    page("advise", &title, &sections)
+}
+
+/// Which of the levels to draw.
+fn drawn_level(report: &Report) -> usize {
+    let advised = report.advice.level;
+    report.levels.iter().position(|level| Some(level.level) == advised).unwrap_or_default()
+}
+
+fn advice(report: &Report) -> String {
+    let list = |class: &str, sentences: &[String]| match sentences.is_empty() {
+        true => String::new(),
+        false => {
+            let items = sentences.iter().map(|sentence| format!("<li>{}</li>\n", escaped(sentence)));
+            format!("<ul class=\"{class}\">\n{}</ul>\n", items.collect::<String>())
+        }
+    };
+    list("reasons", &report.advice.reasons) + &list("faint", &report.advice.uncertainties)
+}
+
+fn measured(report: &Report, zone: &TimeZone) -> String {
+    let totals = &report.totals;
+    let mut values = vec![
+        ("Logs", bytes(totals.bytes)),
+        ("before compression", estimate(totals.bytes_plain)),
+        ("Transactions", estimated(totals.transactions, count)),
+        ("that can be compressed", estimated(totals.eligible_transactions, count)),
+        ("their bytes", estimate(totals.eligible_bytes)),
+    ];
+    if let Some(rate) = totals.bytes_plain_per_day {
+        values.push(("A day", bytes(rate)));
+    }
+    if let Some(span) = report.span {
+        let took = Duration::from_micros(span.last.0.saturating_sub(span.first.0));
+        let (first, last) = (span.first.in_zone(zone), span.last.in_zone(zone));
+        values.push(("Commits", format!("{first} to {last} ({})", duration(took))));
+    }
+    values.push(("Measured", sample(&report.sample)));
+    values.push(("Server", server(&report.server)));
+    let machine = &report.machine;
+    let cpu = machine.cpu.as_deref().unwrap_or("a processor without a name");
+    let cores = counted(machine.cores as u64, "core");
+    values.push(("Machine", format!("{} ({cores}), zstd {}", escaped(cpu), escaped(&machine.zstd))));
+    pairs(&values)
+}
+
+fn sample(sample: &SampleReport) -> String {
+    let took = duration(Duration::from_secs_f64(sample.elapsed_s.clamp(0.0, 1e9)));
+    match sample.is_complete {
+        true => format!("everything, in {took}"),
+        false => format!(
+            "{} of {} in {} of {} stretches at random places, in {took}; the truth is within what is given in \
+             brackets {:.0} times in 100",
+            bytes(sample.bytes_measured),
+            bytes(sample.bytes_total),
+            count(sample.stretches_measured),
+            count(sample.stretches_total),
+            sample.confidence * 100.0
+        ),
+    }
+}
+
+fn server(server: &ServerReport) -> String {
+    let level = match (server.can_compress, server.level_setting) {
+        (false, _) => "cannot compress transactions",
+        (true, LevelSetting::Honoured) => "compresses at the level that is set",
+        (true, LevelSetting::Ignored) => "compresses at level 3, whatever is set",
+        (true, LevelSetting::Unknown) => "compresses; whether at the level that is set, nobody has looked",
+    };
+    format!("{}: {level}", escaped(&server.version))
+}
+
+/// The logs as they stand, plain, at each level, and compressed whole.
+fn sizes_by_level(report: &Report) -> String {
+    let totals = &report.totals;
+    let plain = totals.bytes_plain;
+    let bar = |name: String, class, size: Estimate, is_share_said: bool| {
+        let share = 1.0 - size.value as f64 / plain.value.max(1) as f64;
+        let number = match is_share_said {
+            true => format!("{} ({})", bytes(size.value), percent(share)),
+            false => bytes(size.value),
+        };
+        let title = format!("{name}: {}", estimate(size));
+        let between = (size.low != size.high).then_some((size.low as f64, size.high as f64));
+        Bar { name, parts: vec![Part { class, length: size.value as f64, title }], number, between }
+    };
+    let mut bars = vec![bar("plain".to_owned(), "rest", plain, false)];
+    if report.found.transactions > 0 {
+        bars.push(bar("as they stand".to_owned(), "rest", Estimate::exact(totals.bytes), true));
+    }
+    for level in &report.levels {
+        let ignored = if level.is_honoured == Some(false) { " (this server ignores it)" } else { "" };
+        bars.push(bar(format!("level {}{ignored}", level.level), "bar", level.bytes, true));
+    }
+    if let Some(whole) = &report.whole_file {
+        bars.push(bar(format!("files whole, zstd -{}", whole.level), "other", whole.bytes, true));
+    }
+    chart::bars(
+        &[("bar", "transactions compressed"), ("rest", "as a server wrote or would write them")],
+        &bars,
+    )
+}
+
+fn costs(levels: &[LevelReport]) -> String {
+    let rows = levels.iter().map(|level| {
+        let a_day = |seconds: Option<f64>| seconds.map_or_else(String::new, core_time);
+        vec![
+            level.level.to_string(),
+            format!("{:.2}", level.ratio),
+            level.saved_bytes_per_day.map_or_else(String::new, signed_bytes),
+            format!("{}/s", bytes(level.compress_bytes_per_s as u64)),
+            format!("{}/s", bytes(level.decompress_bytes_per_s as u64)),
+            core_time(level.compress_s_per_gb),
+            a_day(level.compress_s_per_day),
+            a_day(level.decompress_s_per_day),
+            bytes(level.memory_bytes),
+            level.break_even_bytes.map_or("none".to_owned(), |size| match size {
+                0 => "all".to_owned(),
+                size => bytes(size),
+            }),
+        ]
+    });
+    let columns = [
+        ">level",
+        ">ratio",
+        ">saved a day",
+        ">compress",
+        ">decompress",
+        ">core a GB",
+        ">core a day",
+        ">core a day, replica",
+        ">memory a session",
+        ">pays from",
+    ];
+    table(&columns, rows)
+}
+
+/// A group a size class, a line a level: from the half to the longest, with a mark at 99 of 100.
+fn latencies(report: &Report) -> String {
+    let range = |level: u8, latency: &Latency| Range {
+        name: format!("level {level}"),
+        low: latency.p50_us,
+        mark: latency.p99_us,
+        high: latency.max_us,
+        title: format!(
+            "level {level}: half within {}, 99 of 100 within {}, at most {}, of {}",
+            microseconds(latency.p50_us),
+            microseconds(latency.p99_us),
+            microseconds(latency.max_us),
+            counted(latency.transactions, "transaction")
+        ),
+    };
+    let groups = report.sizes.iter().map(|class| {
+        let ranges = class.levels.iter().filter(|level| level.latency.transactions > 0);
+        (size_class(class), ranges.map(|level| range(level.level, &level.latency)).collect::<Vec<_>>())
+    });
+    let groups: Vec<_> = groups.filter(|(_, ranges)| !ranges.is_empty()).collect();
+    chart::ranges(&Ranges {
+        headline: "from the median to the longest, a mark where 99 of 100 are done; by transaction size",
+        groups: &groups,
+        shown: microseconds,
+    })
+}
+
+fn savings_over_time(time: &TimeReport, drawn: usize, zone: &TimeZone) -> String {
+    let buckets: Vec<Vec<u64>> = time
+        .buckets
+        .iter()
+        .map(|bucket| vec![bucket.bytes_plain, bucket.bytes.get(drawn).copied().unwrap_or_default()])
+        .collect();
+    let largest = buckets.iter().flatten().copied().max().unwrap_or_default();
+    let width = duration(Duration::from_millis(time.width_ms));
+    let columns = Columns {
+        start_ms: time.start_ms,
+        width_ms: time.width_ms,
+        zone,
+        headline: format!(
+            "at most {} in {width}; the darker part is what compression leaves",
+            bytes(largest)
+        ),
+    };
+    chart::columns(&columns, &["rest", "bar"], &buckets, bytes)
+}
+
+fn tables(tables: &[TableReport], drawn: usize) -> String {
+    let bars: Vec<Bar> = tables[..tables.len().min(TABLES_DRAWN)]
+        .iter()
+        .filter_map(|table| {
+            let at = table.levels.get(drawn)?;
+            let name = escaped(&format!("{}.{}", table.database, table.table));
+            Some(against_plain(name, table.bytes, at.bytes, at.saved_share))
+        })
+        .collect();
+    chart::bars(&KEY, &bars)
+}
+
+fn classes(sizes: &[SizeReport], drawn: usize) -> String {
+    let bars: Vec<Bar> = sizes
+        .iter()
+        .filter_map(|class| {
+            let at = class.levels.get(drawn)?;
+            let name = format!("{}, {}", size_class(class), counted(class.transactions, "transaction"));
+            Some(against_plain(name, class.bytes, at.bytes, at.saved_share))
+        })
+        .collect();
+    chart::bars(&KEY, &bars)
+}
+
+/// What is left, and what is saved of the plain bytes; where they grow, only what they become.
+fn against_plain(name: String, plain: u64, compressed: u64, saved_share: f64) -> Bar {
+    let part = |class, size: u64, what: &str| {
+        let title = format!("{name}: {} {what}", bytes(size));
+        Part { class, length: size as f64, title }
+    };
+    let saved = plain.saturating_sub(compressed);
+    let parts = vec![part("bar", compressed, "compressed"), part("rest", saved, "saved")];
+    let number = format!("{} of {} ({})", bytes(compressed), bytes(plain), percent(saved_share));
+    Bar { name, parts, number, between: None }
+}
+
+fn refused(refused: &[RefusedReport]) -> String {
+    let rows = refused.iter().map(|each| {
+        vec![escaped(&each.words), count(each.transactions), bytes(each.bytes), percent_of(each.share)]
+    });
+    table(&["reason", ">transactions", ">bytes", ">share of all bytes"], rows)
+}
+
+fn network(network: &NetworkReport) -> String {
+    let bars: Vec<Bar> = network
+        .ways
+        .iter()
+        .map(|way| {
+            let transactions = match way.transactions {
+                None => "plain".to_owned(),
+                Some(level) => format!("level {level}"),
+            };
+            let connection = match way.connection {
+                Connection::Uncompressed => String::new(),
+                Connection::Zlib(level) => format!(", connection zlib {level}"),
+                Connection::Zstd(level) => format!(", connection zstd {level}"),
+            };
+            let name = transactions + &connection;
+            let title = format!("{name}: {} a GB for the connection", core_time(way.connection_s_per_gb));
+            let class = if way.transactions.is_some() { "bar" } else { "rest" };
+            let number = format!("{} ({})", bytes(way.bytes), percent(way.saved_share));
+            let parts = vec![Part { class, length: way.bytes as f64, title }];
+            Bar { name, parts, number, between: None }
+        })
+        .collect();
+    chart::bars(&[("bar", "transactions compressed"), ("rest", "transactions plain")], &bars)
+}
+
+fn comparisons(report: &Report) -> String {
+    let whole = report.whole_file.iter().map(|whole| {
+        let what = format!("files compressed whole, zstd -{}: no binary logs any more", whole.level);
+        vec![what, bytes(whole.bytes_measured), estimate(whole.bytes), percent(whole.saved_share)]
+    });
+    let dictionary = report.dictionary.iter().map(|each| {
+        let share = 1.0 - each.bytes_with as f64 / each.bytes_plain.max(1) as f64;
+        let what = format!(
+            "transactions with a dictionary of {}, level {} ({} without it)",
+            bytes(each.dictionary_bytes),
+            each.level,
+            bytes(each.bytes_without)
+        );
+        vec![what, bytes(each.bytes_plain), bytes(each.bytes_with), percent(share)]
+    });
+    table(&["", ">measured on", ">would take", ">saved"], whole.chain(dictionary))
+}
+
+fn found(found: &FoundReport) -> String {
+    if found.transactions == 0 {
+        return String::new();
+    }
+    let levels: Vec<String> = found.levels.iter().map(u8::to_string).collect();
+    let made_at = match (levels.as_slice(), found.probed) {
+        (_, 0) => "nobody looked".to_owned(),
+        ([], _) => "unknown: none makes the same bytes of all of them".to_owned(),
+        (levels, probed) => format!("{} (made again the same: {})", levels.join(" or "), count(probed)),
+    };
+    pairs(&[
+        ("Transactions", count(found.transactions)),
+        ("Bytes", bytes(found.bytes)),
+        ("before compression", bytes(found.bytes_plain)),
+        ("Made at level", made_at),
+    ])
+}
+
+fn logs(report: &Report) -> String {
+    let rows = report.logs.iter().map(|log| {
+        let kind = match (log.is_relay, log.is_encrypted) {
+            (false, false) => "",
+            (true, false) => "relay",
+            (false, true) => "encrypted",
+            (true, true) => "relay, encrypted",
+        };
+        vec![escaped(&log.name), bytes(log.bytes), kind.to_owned(), escaped(&log.server_version)]
+    });
+    table(&["log", ">bytes", "", "server"], rows)
+}
+
+fn size_class(class: &SizeReport) -> String {
+    class.bytes_max.map_or("more".to_owned(), |size| format!("up to {}", bytes_of_two(size)))
+}
+
+fn estimate(estimate: Estimate) -> String {
+    estimated(estimate, bytes)
+}
+
+fn estimated(estimate: Estimate, shown: fn(u64) -> String) -> String {
+    match estimate.low == estimate.high {
+        true => shown(estimate.value),
+        false => format!("{} ({} to {})", shown(estimate.value), shown(estimate.low), shown(estimate.high)),
+    }
+}
+
+/// What is saved, of one: `−56.8 %` is saved, `+1.2 %` grows.
+fn percent(saved: f64) -> String {
+    let sign = match saved {
+        0.0005.. => "−",
+        ..=-0.0005 => "+",
+        _ => "",
+    };
+    format!("{sign}{:.1} %", saved.abs() * 100.0)
+}
+
+fn percent_of(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn signed_bytes(number: i64) -> String {
+    let sign = if number < 0 { "−" } else { "" };
+    format!("{sign}{}", bytes(number.unsigned_abs()))
+}
+
+fn core_time(seconds: f64) -> String {
+    duration(Duration::from_secs_f64(seconds.clamp(0.0, 1e12)))
+}
+
+fn microseconds(time: f64) -> String {
+    match time {
+        ..1_000.0 => format!("{time:.0} µs"),
+        ..1_000_000.0 => format!("{:.1} ms", time / 1e3),
+        _ => format!("{:.1} s", time / 1e6),
+    }
+}
