@@ -176,8 +176,8 @@ fn footprint(transaction: &Transaction, (log, clock): (u64, LogicalClock)) -> Fo
     }
 }
 
-/// Pieces of work: the transactions of each.
-fn offer(case: &Case, schedule: &mut Schedule) -> Vec<Vec<usize>> {
+/// Pieces of work: the transactions of each, and what they claim.
+fn pieces(case: &Case) -> Vec<(Vec<usize>, Claim)> {
     let mut claims = Claims::new(case.mode);
     let clocks = clocks(&case.transactions);
     let mut pieces: Vec<(Vec<usize>, Claim)> = Vec::new();
@@ -194,16 +194,13 @@ fn offer(case: &Case, schedule: &mut Schedule) -> Vec<Vec<usize>> {
             None => pieces.push((vec![index], claim)),
         }
     }
-    let offered = pieces.into_iter().map(|(members, claim)| {
-        schedule.offer(claim);
-        members
-    });
-    offered.collect()
+    pieces
 }
 
 fn run(case: &Case, seed: u64) -> Result<(Model, u64), proptest::test_runner::TestCaseError> {
     let mut schedule = Schedule::new(case.workers);
-    let pieces = offer(case, &mut schedule);
+    let pieces = pieces(case);
+    let mut offered = 0;
     let mut chance = mix(case.seed, seed);
     let (mut model, mut first) = (Model::new(), 0);
     let mut active: Vec<(u64, Vec<Work<'_>>)> = Vec::new();
@@ -211,7 +208,7 @@ fn run(case: &Case, seed: u64) -> Result<(Model, u64), proptest::test_runner::Te
     let mut steps = 0;
     loop {
         while let Some(number) = schedule.start() {
-            let members = pieces[number as usize].iter().rev();
+            let members = pieces[number as usize].0.iter().rev();
             let works = members.map(|index| Work::new(*index, &case.transactions[*index]));
             active.push((number, works.collect()));
         }
@@ -220,9 +217,18 @@ fn run(case: &Case, seed: u64) -> Result<(Model, u64), proptest::test_runner::Te
         if first == pieces.len() {
             break;
         }
-        prop_assert!(active.iter().any(|(number, _)| *number == first as u64), "the first is not at work");
+        let is_at_work = active.iter().any(|(number, _)| *number == first as u64);
+        prop_assert!(is_at_work || first == offered, "the first is not at work");
         steps += 1;
         chance = mix(chance, steps);
+        // What is offered comes bit by bit, between all else.
+        if let Some((_, claim)) = pieces.get(offered)
+            && (active.is_empty() || chance.is_multiple_of(3))
+        {
+            schedule.offer(claim.clone());
+            offered += 1;
+            continue;
+        }
         let choice = (chance >> 32) as usize % active.len();
         let (number, works) = &mut active[choice];
         while works.last_mut().is_some_and(|work| !work.step(&mut model)) {
