@@ -22,7 +22,7 @@ use binlog::{
     Tables,
 };
 use replay::definition::{Definition, Engine, TableName};
-use replay::keys::KeyReader;
+use replay::keys::TransactionKeys;
 use replay::net::{Changes, NetForm};
 use replay::schedule::{Claims, Footprint, KeySet, Keys, Mode, Schedule};
 
@@ -113,7 +113,7 @@ fn keys(log: &Log, _: usize) -> Result<(), Error> {
 fn schedule(log: &Log, _: usize) -> Result<(), Error> {
     let (mut claims, mut schedule) = (Claims::new(Mode::Writeset), Schedule::new(4));
     for (keys, number) in log.keys()?.into_iter().zip(0..) {
-        let footprint = Footprint { keys: Keys::Known(keys), ..Footprint::default() };
+        let footprint = Footprint { keys, ..Footprint::default() };
         while schedule.open() > 1000 {
             let Some(first) = schedule.start() else { break };
             schedule.committed(first);
@@ -163,29 +163,13 @@ impl Log {
         Ok(Self { format, transactions, definitions, rows })
     }
 
-    fn keys(&self) -> Result<Vec<KeySet>, Error> {
-        let mut tables = Tables::new();
-        let mut readers: HashMap<u64, KeyReader> = HashMap::new();
+    fn keys(&self) -> Result<Vec<Keys>, Error> {
+        let mut reader = TransactionKeys::new(Flavour::MySql);
         let mut all = Vec::new();
         for events in &self.transactions {
-            let mut keys = KeySet::default();
-            for event in events {
-                match event.as_raw().decode(&self.format)? {
-                    Event::TableMap(map) => {
-                        let table = tables.map(&map)?;
-                        readers.entry(map.table_id).or_insert_with(|| {
-                            KeyReader::new(&table, self.definitions.get(&name_of(&map)), Flavour::MySql)
-                        });
-                    }
-                    event => {
-                        if let Some(rows) = event.rows()
-                            && let Some(reader) = readers.get(&rows.table_id)
-                        {
-                            reader.read(rows, &*tables.decoder(rows)?, &mut keys)?;
-                        }
-                    }
-                }
-            }
+            let events: Vec<RawEvent<'_>> = events.iter().map(RawEventBuf::as_raw).collect();
+            let mut keys = Keys::Known(KeySet::default());
+            reader.read(&events, &self.format, &|map| self.definitions.get(&name_of(map)), &mut keys)?;
             all.push(keys);
         }
         Ok(all)

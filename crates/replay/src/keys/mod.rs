@@ -21,6 +21,7 @@
 mod normal;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod weights;
 
 use binlog::events::Rows;
@@ -29,6 +30,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 pub(crate) use self::normal::Normal;
 pub use self::normal::weights;
+pub use self::transaction::TransactionKeys;
 use crate::definition::{Definition, TableName, UniqueKey};
 use crate::schedule::KeySet;
 

@@ -1,0 +1,223 @@
+//! The keys of whole transactions.
+
+use std::sync::Arc;
+
+use binlog::events::TableMap;
+use binlog::{DecodeError, Event, EventType, Flavour, Format, RawEvent, Role, Table, Tables};
+use hashbrown::HashMap;
+
+use super::KeyReader;
+use crate::definition::Definition;
+use crate::schedule::{CLAIM_KEYS_MAX, KeySet, Keys};
+
+/// Finds the keys of whole transactions, one after the other. What it learns of tables it keeps.
+#[derive(Clone, Debug)]
+pub struct TransactionKeys {
+    flavour: Flavour,
+    tables: Tables,
+    /// By the tables' numbers.
+    readers: HashMap<u64, (Arc<Table>, Arc<KeyReader>)>,
+}
+
+/// Readers kept. Bounds memory: a long log has any number of tables' numbers.
+const READERS_MAX: usize = 4096;
+
+impl TransactionKeys {
+    /// For logs of this flavour.
+    pub fn new(flavour: Flavour) -> Self {
+        Self { flavour, tables: Tables::new(), readers: HashMap::new() }
+    }
+
+    /// Adds the keys of a transaction, given as all its events in a log of this format, or inside a payload. They
+    /// become unknown when it does more than change rows. `define` finds a table by its name in the log.
+    ///
+    /// # Errors
+    ///
+    /// When an event cannot be read.
+    pub fn read<'d>(
+        &mut self,
+        events: &[RawEvent<'_>],
+        format: &Format,
+        define: &dyn Fn(&TableMap<'_>) -> Option<&'d Definition>,
+        keys: &mut Keys,
+    ) -> Result<(), DecodeError> {
+        for raw in events {
+            let Keys::Known(known) = keys else { return Ok(()) };
+            let told = match Role::of(raw, format)? {
+                Role::Rows | Role::RowsEnd => self.rows(raw, format, known)?,
+                Role::RowsBegin if raw.event_type() == EventType::TableMap => {
+                    self.map(raw, format, define)?;
+                    Told::All
+                }
+                Role::RowsBegin | Role::Aside | Role::Gtid | Role::GtidAndBegin | Role::Begin => Told::All,
+                Role::Commit => Told::All,
+                _ => Told::NotAll,
+            };
+            // With too many keys it runs alone anyway.
+            if told == Told::NotAll || known.len() > CLAIM_KEYS_MAX {
+                *keys = Keys::Unknown;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what it was told of tables: their definitions may have changed.
+    pub fn forget(&mut self) {
+        self.readers.clear();
+    }
+
+    fn map<'d>(
+        &mut self,
+        raw: &RawEvent<'_>,
+        format: &Format,
+        define: &dyn Fn(&TableMap<'_>) -> Option<&'d Definition>,
+    ) -> Result<(), DecodeError> {
+        let Event::TableMap(map) = raw.decode(format)? else { return Ok(()) };
+        let table = self.tables.map(&map)?;
+        let known = self.readers.get(&map.table_id);
+        if known.is_none_or(|(known, _)| !Arc::ptr_eq(known, &table)) {
+            if self.readers.len() >= READERS_MAX {
+                self.readers.clear();
+            }
+            let reader = Arc::new(KeyReader::new(&table, define(&map), self.flavour));
+            self.readers.insert(map.table_id, (table, reader));
+        }
+        Ok(())
+    }
+
+    fn rows(&mut self, raw: &RawEvent<'_>, format: &Format, keys: &mut KeySet) -> Result<Told, DecodeError> {
+        let event = raw.decode(format)?;
+        let Some(rows) = event.rows() else { return Ok(Told::NotAll) };
+        if rows.column_count == 0 {
+            return Ok(Told::All); // It does nothing but end a statement.
+        }
+        let decoder = self.tables.decoder(rows)?;
+        let Some((_, reader)) = self.readers.get(&rows.table_id) else { return Ok(Told::NotAll) };
+        reader.read(rows, &decoder, keys)?;
+        Ok(Told::All)
+    }
+}
+
+/// Are an event's keys all there now?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    All,
+    NotAll,
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::events::{Intvar, IntvarKind, Rows, RowsFlags, RowsKind, Xid};
+    use binlog::{
+        Checksum, ChecksumAlgorithm, Event, Flags, Flavour, Format, NextPosition, Origin, RawEvent,
+    };
+
+    use super::TransactionKeys;
+    use crate::definition::{Definition, TableName};
+    use crate::sample::{Sample, definition, image, int};
+    use crate::schedule::{KeySet, Keys};
+
+    fn format() -> Format {
+        let (server_version, post_header_sizes) = (b"9.7.4".to_vec(), Vec::new());
+        let checksum = ChecksumAlgorithm::Off;
+        Format { server_version, post_header_sizes, checksum, flavour: Flavour::MySql }
+    }
+
+    fn bytes(event: &Event<'_>) -> Vec<u8> {
+        let origin = Origin { timestamp: 1, server_id: 1, flags: Flags(0) };
+        let mut out = Vec::new();
+        event.write(origin, NextPosition::Is(0), &format(), &mut out).unwrap();
+        out
+    }
+
+    struct World {
+        keys: TransactionKeys,
+        tables: [Sample; 2],
+        definition: Definition,
+    }
+
+    impl World {
+        /// Table `a` is known, `b` is not.
+        fn new() -> Self {
+            let sample = Sample::new("int int");
+            let name = TableName { database: b"d".as_slice().into(), table: b"a".as_slice().into() };
+            Self {
+                keys: TransactionKeys::new(Flavour::MySql),
+                tables: [sample.named("a", 1), sample.named("b", 2)],
+                definition: Definition { name, ..definition("0") },
+            }
+        }
+
+        fn map(&self, table: usize) -> Vec<u8> {
+            bytes(&Event::TableMap(self.tables[table].map()))
+        }
+
+        fn insert(&self, table: usize, key: i32) -> Vec<u8> {
+            bytes(&Event::WriteRows(self.tables[table].rows(RowsKind::Write, &image(&[int(key), int(0)]))))
+        }
+
+        fn read(&mut self, events: &[Vec<u8>]) -> Keys {
+            let raws: Vec<RawEvent<'_>> =
+                events.iter().map(|event| RawEvent::new(event, Checksum::Absent).unwrap()).collect();
+            let mut keys = Keys::Known(KeySet::default());
+            let definition = &self.definition;
+            let define = |map: &binlog::events::TableMap<'_>| (map.table == b"a").then_some(definition);
+            self.keys.read(&raws, &format(), &define, &mut keys).unwrap();
+            keys
+        }
+
+        /// How many keys there are exclusively, and shared.
+        fn count(&mut self, events: &[Vec<u8>]) -> Option<(usize, usize)> {
+            match self.read(events) {
+                Keys::Known(keys) => Some((keys.exclusive.len(), keys.shared.len())),
+                Keys::Unknown => None,
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_all_rows_are_found() {
+        let mut world = World::new();
+        let (a, b) = (world.map(0), world.map(1));
+        let xid = bytes(&Event::Xid(Xid { xid: 1 }));
+        assert_eq!(
+            world.count(&[a.clone(), world.insert(0, 1), world.insert(0, 2), xid.clone()]),
+            Some((2, 1))
+        );
+        assert_eq!(world.count(&[b.clone(), world.insert(1, 1), xid.clone()]), Some((1, 1)));
+        assert_eq!(world.count(&[a.clone(), b, world.insert(0, 1), world.insert(1, 1), xid]), Some((2, 2)));
+        assert_eq!(world.count(&[]), Some((0, 0)));
+        // Definitions change, and are asked for anew.
+        let before = world.read(&[a.clone(), world.insert(0, 1)]);
+        world.definition.primary_key = None;
+        assert_eq!(world.read(&[a.clone(), world.insert(0, 1)]), before);
+        world.keys.forget();
+        assert_ne!(world.read(&[a, world.insert(0, 1)]), before);
+    }
+
+    #[test]
+    fn what_is_not_told_is_unknown() {
+        let mut world = World::new();
+        let statement = bytes(&Event::Intvar(Intvar { kind: IntvarKind::InsertId, value: 1 }));
+        assert_eq!(world.count(&[world.map(0), world.insert(0, 1), statement]), None);
+        // A map is needed in each transaction that was read since definitions were forgotten.
+        assert_eq!(world.count(&[world.map(0), world.insert(0, 1)]), Some((1, 1)));
+        world.keys.forget();
+        assert_eq!(world.count(&[world.insert(0, 1)]), None);
+        let end = Rows {
+            column_count: 0,
+            columns: binlog::events::ColumnSet { bits: &[] },
+            table_id: 99,
+            ..world.tables[0].rows(RowsKind::Write, &[])
+        };
+        assert!(end.flags.contains(RowsFlags::STATEMENT_END));
+        assert_eq!(world.count(&[bytes(&Event::WriteRows(end))]), Some((0, 0)));
+        let many: Vec<Vec<u8>> = (0..5)
+            .map(|_| {
+                let rows = image(&[int(1), int(0)]).repeat(1 << 18);
+                bytes(&Event::WriteRows(world.tables[0].rows(RowsKind::Write, &rows)))
+            })
+            .collect();
+        assert_eq!(world.count(&[vec![world.map(0)], many].concat()), None);
+    }
+}
