@@ -17,8 +17,8 @@
 //! The order of changes in different tables does not matter then: no foreign key leads from one to another, rows
 //! applied from a log fire no triggers, and until the commit nobody else sees them.
 //!
-//! A row inserted and deleted leaves one trace: AUTO_INCREMENT counts on from it. So the highest such row is
-//! inserted and deleted again.
+//! An insert leaves one trace whatever comes behind it: AUTO_INCREMENT counts on from it. So the row with the highest
+//! number of all that were inserted is inserted in the end, too, and deleted again if it is gone.
 
 mod changes;
 #[cfg(test)]

@@ -67,42 +67,44 @@ impl<'n> Statement<'n> {
     }
 
     fn write(&mut self, total: &mut NetRows) -> Result<(), EncodeError> {
-        let entries = &self.table.entries;
-        for entry in entries {
-            if let (Some(before), None) = (entry.before, entry.after) {
+        // The row with the highest AUTO_INCREMENT is inserted whatever became of it: the table counts on from there,
+        // and an update need not make it.
+        let counted = self.table.highest.row.map(|(number, _)| number);
+        let entries = || (0_u32..).zip(&self.table.entries);
+        for (number, entry) in entries() {
+            if let Some(before) = entry.before
+                && (entry.after.is_none() || counted == Some(number))
+            {
                 self.row(RowsKind::Delete, &[before])?;
                 total.deleted += 1;
             }
         }
-        for entry in entries {
+        for (number, entry) in entries() {
             if let (Some(before), Some(after)) = (entry.before, entry.after)
+                && counted != Some(number)
                 && before.of(&self.net.arena) != after.of(&self.net.arena)
             {
                 self.row(RowsKind::Update, &[before, after])?;
                 total.updated += 1;
             }
         }
-        for entry in entries {
-            if let (None, Some(after)) = (entry.before, entry.after) {
+        for (number, entry) in entries() {
+            if let Some(after) = entry.after
+                && (entry.before.is_none() || counted == Some(number))
+            {
                 self.row(RowsKind::Write, &[after])?;
                 total.inserted += 1;
             }
         }
-        if let Some(image) = self.gone_highest() {
+        if let Some((number, image)) = self.table.highest.row
+            && self.table.entries.get(number as usize).is_some_and(|entry| entry.after.is_none())
+        {
             self.row(RowsKind::Write, &[image])?;
             self.row(RowsKind::Delete, &[image])?;
             total.inserted += 1;
             total.counted += 1;
         }
         self.event(RowsFlags::STATEMENT_END)
-    }
-
-    /// The row with the highest AUTO_INCREMENT of all, if it was neither there before nor is afterwards: the table
-    /// would count on from below it.
-    fn gone_highest(&self) -> Option<Span> {
-        let (number, image) = self.table.highest.row?;
-        let entry = self.table.entries.get(number as usize)?;
-        (entry.before.is_none() && entry.after.is_none()).then_some(image)
     }
 
     fn row(&mut self, kind: RowsKind, images: &[Span]) -> Result<(), EncodeError> {
