@@ -34,6 +34,9 @@ const OPENED: &str = "target/demo/opened";
 /// The picture of their sizes.
 const PICTURE: &str = "target/demo/sizes.html";
 
+/// The advice on them, as a page.
+const ADVICE: &str = "target/demo/advice.html";
+
 /// Where the demo puts the damaged copy of a sample, and where in it the damage is.
 const DAMAGED: &str = "target/demo/damaged.binlog";
 const DAMAGED_AT: usize = 5000;
@@ -104,7 +107,7 @@ pub(crate) fn demo() -> Result<()> {
     there_and_back()
 }
 
-/// Compresses samples, verifies the result, opens it again and compares.
+/// Advises on samples, compresses them, verifies the result, opens it again and compares.
 fn there_and_back() -> Result<()> {
     let paths = |folder: &str| LOGS.map(|name| format!("{folder}/{name}.binlog"));
     let (samples, compressed, opened) = (paths("samples"), paths(COMPRESSED), paths(OPENED));
@@ -113,6 +116,8 @@ fn there_and_back() -> Result<()> {
         let step = Step { shows, arguments: &arguments, skipped: 0, lines: 30, code: 0 };
         show(&step).with_context(|| format!("could not show bintide {}", arguments.join(" ")))
     };
+    run("What compression would save and cost, level by level", &["advise", "--all"], &samples)?;
+    run("The same as a page with charts", &["advise", "--all", "--html", ADVICE], &samples)?;
     let shows = "Compressed as a server does it: still binary logs, for mysqlbinlog and for replicas";
     run(shows, &["compress", "--verify", "--output", COMPRESSED], &samples)?;
     run("Sound, every one of them", &["verify"], &compressed)?;
@@ -127,7 +132,8 @@ fn there_and_back() -> Result<()> {
         sizes.push((*name, before.len(), read(compressed)?.len()));
     }
     fs::write(workspace::root().join(PICTURE), picture(&sizes))?;
-    println!("\nAll {} came back byte for byte. Their sizes are drawn in {PICTURE}.", LOGS.len());
+    println!("\nAll {} came back byte for byte.", LOGS.len());
+    println!("Their sizes are drawn in {PICTURE}; the advice is in {ADVICE}.");
     Ok(())
 }
 
