@@ -86,8 +86,8 @@ pub struct KeySet {
     pub shared: Vec<u64>,
 }
 
-/// Keys that one claim has at most; with more, it runs alone. Bounds memory.
-pub const CLAIM_KEYS_MAX: usize = 1 << 20;
+/// Keys that one claim has at most, those counted that it has more than once; with more, it runs alone. Bounds memory.
+pub const CLAIM_KEYS_MAX: usize = 1 << 18;
 
 /// What a transaction, or several in a row, wait for and keep others from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,7 +181,11 @@ impl Claim {
 
     fn bound(&mut self) {
         if self.keys.len() > CLAIM_KEYS_MAX {
-            self.wait = Wait::ForAll;
+            self.keys.thin();
+            // Were it only a little less, it would be thinned again and again.
+            if self.keys.len() > CLAIM_KEYS_MAX / 2 {
+                self.wait = Wait::ForAll;
+            }
         }
         if self.wait == Wait::ForAll {
             self.keys = KeySet::default(); // Nothing runs beside it anyway.
@@ -193,6 +197,14 @@ impl KeySet {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.exclusive.len() + self.shared.len()
+    }
+
+    /// Drops what it holds more than once.
+    fn thin(&mut self) {
+        for keys in [&mut self.exclusive, &mut self.shared] {
+            keys.sort_unstable();
+            keys.dedup();
+        }
     }
 
     /// Are there none?

@@ -112,7 +112,7 @@ impl Schedule {
     pub const ITEMS_MAX: usize = 1 << 16;
 
     /// Keys that they have, at most, but for those of the last. Bounds memory.
-    pub const KEYS_MAX: usize = 1 << 21;
+    pub const KEYS_MAX: usize = 1 << 20;
 
     /// Starts no more than so many at a time. One that waits for its turn to commit counts.
     ///
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(fill(&mut schedule, 0), Schedule::ITEMS_MAX);
         drain(&mut schedule);
         let mut schedule = Schedule::new(4);
-        assert_eq!(fill(&mut schedule, 1 << 19), 4);
+        assert_eq!(fill(&mut schedule, 1 << 17), 8);
         drain(&mut schedule);
     }
 
@@ -366,5 +366,11 @@ mod tests {
         assert!(claim.is_alone());
         assert_eq!((claim.units(), claim.keys.len()), (0..3, 0));
         assert!(claims.claim(3, &footprint(0..CLAIM_KEYS_MAX as u64)).unwrap().is_alone());
+        // The same ones again and again are not many.
+        let mut claim = claims.claim(4, &footprint(0..1000)).unwrap();
+        for number in 5..1000 {
+            claim.join(claims.claim(number, &footprint(0..1000)).unwrap());
+        }
+        assert!(!claim.is_alone() && claim.keys.len() <= CLAIM_KEYS_MAX);
     }
 }
