@@ -1,14 +1,22 @@
 //! Logs of a real server applied to another one: equal tables, nothing twice, whatever stops it on the way.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use e2e::program::bintide;
 use e2e::workload;
 use replay::order::CommitOrder;
-use replay::{Log, MysqlTarget, Observer, Options, Report, Source};
-use servers::Address;
+use replay::schedule::Mode;
+use replay::{Gap, Log, MysqlTarget, Observer, Options, Report, Selection, Source};
+use servers::{Address, Connection};
 use tempfile::TempDir;
 use testkit::{Launch, Server};
 
@@ -49,6 +57,18 @@ fn target(log: &str) -> Result<Server> {
     Launch::mysql().options(["--server-id=2", "--local-infile=1", log]).start()
 }
 
+fn options(order: CommitOrder) -> Options {
+    let workers = NonZeroUsize::MIN.saturating_add(3);
+    Options {
+        order,
+        group_max: 1000,
+        workers,
+        mode: Mode::LogicalClock,
+        selection: Selection::default(),
+        gap: Gap::Refuse,
+    }
+}
+
 struct Quiet;
 
 impl Observer for Quiet {
@@ -62,7 +82,7 @@ fn replay_all(logs: &[PathBuf], target: &Server, order: CommitOrder) -> Result<R
     let opened = MysqlTarget::open(Address::parse(&text)?)?;
     let logs = logs.iter().cloned().map(Log::File).collect();
     let mut source = Source::new(logs, None, 1 << 30);
-    Ok(replay::replay(&mut source, &opened, &Options { order, group_max: 1000 }, &mut Quiet)?)
+    Ok(replay::replay(&mut source, &opened, &options(order), &mut Quiet)?)
 }
 
 /// Every table of every database but our own, and its checksum.
@@ -156,12 +176,12 @@ fn a_target_that_is_killed_loses_nothing_and_repeats_nothing() -> Result<()> {
         let mut target = target(log)?;
         for pause in pauses {
             let logs = source.binlogs()?;
-            let result = std::thread::scope(|scope| {
+            let result = thread::scope(|scope| {
                 let socket = target.socket().to_owned();
                 let run = scope.spawn(move || replay_to(&logs, &socket));
-                std::thread::sleep(std::time::Duration::from_millis(pause));
+                thread::sleep(Duration::from_millis(pause));
                 target.kill()?;
-                run.join().map_err(|_| anyhow::anyhow!("the replay panics"))
+                run.join().map_err(|_| anyhow!("the replay panics"))
             });
             drop(result?);
             target.start_again(&[])?;
@@ -176,6 +196,85 @@ fn replay_to(logs: &[PathBuf], socket: &Path) -> Result<Report> {
     let text = format!("mysql://root@localhost/?socket={}", socket.display());
     let opened = MysqlTarget::open(Address::parse(&text)?)?;
     let logs = logs.iter().cloned().map(Log::File).collect();
-    let options = Options { order: CommitOrder::Strict, group_max: 1000 };
+    let options = options(CommitOrder::Strict);
     Ok(replay::replay(&mut Source::new(logs, None, 1 << 30), &opened, &options, &mut Quiet)?)
+}
+
+/// A source that changed two counters by turns: in whatever state, the first is as far as the second, or one ahead.
+fn counters() -> Result<Server> {
+    let source = source(&Launch::mysql(), &[])?;
+    source
+        .sql("create database d; create table d.a (id int primary key, n int); create table d.b like d.a")?;
+    source.sql("insert into d.a values (1, 0); insert into d.b values (1, 0)")?;
+    source.sql(&"update d.a set n = n + 1; update d.b set n = n + 1;".repeat(1500))?;
+    source.sql("flush binary logs")?;
+    Ok(source)
+}
+
+#[test]
+fn a_reader_sees_only_states_that_the_source_had() -> Result<()> {
+    let source = counters()?;
+    for order in [CommitOrder::Strict, CommitOrder::Grouped] {
+        let target = target("--skip-log-bin")?;
+        let over = AtomicBool::new(false);
+        let seen = thread::scope(|scope| {
+            let reader = scope.spawn(|| read_counters(target.socket(), &over));
+            let replayed = replay_all(&source.binlogs()?, &target, order);
+            over.store(true, Ordering::SeqCst);
+            let seen = reader.join().map_err(|_| anyhow!("the reader panics"))?;
+            replayed?;
+            seen
+        })?;
+        ensure!(seen.len() > 2, "{order:?}: the reader saw {} states", seen.len());
+        ends_equal(&source, &target)?;
+    }
+    Ok(())
+}
+
+/// The states that were seen, as the first counter has them.
+fn read_counters(socket: &Path, over: &AtomicBool) -> Result<BTreeSet<i64>> {
+    let address = format!("mysql://root@localhost/?socket={}", socket.display());
+    let mut connection = Connection::open(&Address::parse(&address)?)?;
+    let mut seen = BTreeSet::new();
+    while !over.load(Ordering::SeqCst) {
+        // The tables may not be there yet.
+        let Ok(rows) = connection.rows("select a.n, b.n from d.a join d.b") else { continue };
+        let Some([Some(a), Some(b)]) = rows.first().map(Vec::as_slice) else { continue };
+        let (a, b): (i64, i64) = (str::from_utf8(a)?.parse()?, str::from_utf8(b)?.parse()?);
+        ensure!(a == b || a == b + 1, "{a} and {b}: the source never had that");
+        ensure!(seen.last().is_none_or(|last| *last <= a), "back to {a}");
+        seen.insert(a);
+    }
+    Ok(seen)
+}
+
+#[test]
+fn bintide_that_is_killed_goes_on_where_it_was() -> Result<()> {
+    let source = source(&Launch::mysql(), &[])?;
+    source.sql("create database d; create table d.t (id int primary key auto_increment, n int)")?;
+    source.sql(&"insert into d.t (n) values (1); update d.t set n = n + 1;".repeat(200))?;
+    source.sql("create table d.u as select * from d.t; create table d.v (n int)")?;
+    source
+        .sql(&"insert into d.v values (1), (2); alter table d.v add index i (n); alter table d.v drop index i;".repeat(20))?;
+    source.sql("flush binary logs")?;
+    for (log, order) in [("--skip-log-bin", "strict"), ("--log-bin=binlog", "grouped")] {
+        let target = target(log)?;
+        let command = || -> Result<Command> {
+            let mut command = Command::new(bintide()?);
+            command.arg("replay").args(source.binlogs()?).args(["--commit-order", order, "--to"]);
+            command.arg(format!("mysql://root@localhost/?socket={}", target.socket().display()));
+            command.stdout(Stdio::null()).stderr(Stdio::piped());
+            Ok(command)
+        };
+        for pause in [40, 70, 110, 160, 230, 350, 500] {
+            let mut child = command()?.spawn()?;
+            thread::sleep(Duration::from_millis(pause));
+            child.kill()?;
+            child.wait()?;
+        }
+        let output = command()?.output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        ends_equal(&source, &target)?;
+    }
+    Ok(())
 }

@@ -91,7 +91,7 @@ pub(crate) enum Command {
     Decompress(rewrite::Decompress),
     /// Apply logs to a server: in commit order, exactly once, resumable.
     #[command(after_long_help = replay::EXAMPLES)]
-    Replay(replay::Replay),
+    Replay(Box<replay::Replay>),
     /// Print completions for a shell.
     #[command(after_long_help = completions::EXAMPLES)]
     Completions(completions::Completions),

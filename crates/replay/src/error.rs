@@ -1,5 +1,8 @@
 //! Why a replay stopped.
 
+use binlog::gtid::GtidSet;
+
+use crate::order::is_temporary;
 use crate::work::WorkError;
 
 /// Why a replay stopped. Whatever it was, the target is as after some whole transactions of the source, and its
@@ -55,6 +58,9 @@ pub enum Error {
         #[source]
         failure: Failure,
     },
+    /// The target lacks transactions that are in front of the logs.
+    #[error("the target lacks {0}, which the source ran before the first of these logs")]
+    Gap(GtidSet),
     /// Something on the target is not as a replay needs it.
     #[error("{0}")]
     Refused(String),
@@ -71,6 +77,8 @@ pub struct Failure {
     pub message: String,
     /// What may be done about it.
     pub kind: FailureKind,
+    /// The target's number for it, if it has one.
+    pub code: Option<u16>,
 }
 
 /// What may be done about a failure.
@@ -88,7 +96,7 @@ pub enum FailureKind {
 impl Failure {
     /// A failure that will come again.
     pub fn refused(message: impl Into<String>) -> Self {
-        Self { message: message.into(), kind: FailureKind::Refused }
+        Self { message: message.into(), kind: FailureKind::Refused, code: None }
     }
 
     /// Says what was tried.
@@ -97,18 +105,13 @@ impl Failure {
     }
 }
 
-/// A lock was waited for too long.
-const LOCK_WAIT_TIMEOUT: u16 = 1205;
-/// A deadlock was broken.
-const DEADLOCK: u16 = 1213;
-
 impl From<servers::Error> for Failure {
     fn from(error: servers::Error) -> Self {
         let kind = match &error {
             servers::Error::Lost(_) => FailureKind::Lost,
-            _ if matches!(error.code(), Some(LOCK_WAIT_TIMEOUT | DEADLOCK)) => FailureKind::Locked,
+            _ if error.code().is_some_and(is_temporary) => FailureKind::Locked,
             _ => FailureKind::Refused,
         };
-        Self { message: error.to_string(), kind }
+        Self { message: error.to_string(), kind, code: error.code() }
     }
 }

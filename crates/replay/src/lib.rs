@@ -34,6 +34,7 @@ mod run;
 #[cfg(test)]
 mod sample;
 pub mod schedule;
+mod select;
 mod source;
 mod target;
 mod unit;
@@ -44,7 +45,8 @@ pub use crate::error::{Error, Failure, FailureKind};
 pub use crate::mysql::MysqlTarget;
 pub use crate::progress::{Applied, Intent, Ledger, Place, Progress};
 pub use crate::report::Report;
-pub use crate::run::{Observer, Options, replay};
+pub use crate::run::{Gap, Observer, Options, replay};
+pub use crate::select::{Bound, Selection, Stop};
 pub use crate::source::{Log, Source};
 pub use crate::target::{Session, Settled, Target};
 pub use crate::unit::{Head, Origin, Unit};

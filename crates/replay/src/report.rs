@@ -7,7 +7,7 @@ use binlog::gtid::GtidSet;
 pub struct Report {
     /// Source transactions applied by this run.
     pub transactions: u64,
-    /// Source transactions passed over, because the target had them.
+    /// Source transactions passed over, because the target had them, or they were not meant.
     pub skipped: u64,
     /// Target transactions that were committed.
     pub groups: u64,

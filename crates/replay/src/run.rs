@@ -12,8 +12,11 @@ mod flow;
 mod form;
 mod read;
 mod skip;
+mod workers;
 
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
+use std::sync::mpsc::Receiver;
 use std::thread;
 
 use crate::error::{Error, Failure};
@@ -22,8 +25,11 @@ use crate::progress::{Applied, Intent, Ledger, Progress};
 use crate::report::Report;
 use crate::run::apply::Applier;
 use crate::run::flow::{Flow, Message};
-use crate::run::form::Former;
+use crate::run::form::{Former, Group};
+use crate::run::read::Sieve;
 use crate::run::skip::Skip;
+use crate::schedule::Mode;
+use crate::select::{Selection, Selector};
 use crate::source::Source;
 use crate::target::{Settled, Target};
 
@@ -34,6 +40,24 @@ pub struct Options {
     pub order: CommitOrder,
     /// Transactions that are committed as one, at most.
     pub group_max: usize,
+    /// Sessions that apply transactions at once, when each is committed by itself.
+    pub workers: NonZeroUsize,
+    /// Which transactions they may apply at once.
+    pub mode: Mode,
+    /// Which transactions are meant.
+    pub selection: Selection,
+    /// What if the target lacks transactions from before the first log?
+    pub gap: Gap,
+}
+
+/// What happens when the target lacks transactions from before the first log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gap {
+    /// Nothing is applied.
+    #[default]
+    Refuse,
+    /// The logs are applied all the same.
+    Allow,
 }
 
 /// Whoever watches a replay.
@@ -62,80 +86,122 @@ pub fn replay(
     let mut ledger = Ledger::new(progress);
     ledger.forget(&executed.executed);
     let skip = Skip::new(applied, source.log_names());
+    let selector = Selector::new(&options.selection, source.log_names())?;
     let former = Former::new(target, options, ledger);
-    let applier = Applier::new(target)?;
-    let (flow, groups) = Flow::new();
+    let in_one = options.order != CommitOrder::Strict || options.workers.get() == 1;
+    let (flow, groups) = Flow::new(if in_one { GROUPS_READY } else { GROUPS_READY_STRICT });
     let (to_former, from_reader) = read::channel();
     thread::scope(|scope| {
         scope.spawn(|| {
             // Moved here, so that the former hears of the end.
             let to_former = to_former;
-            read::read(source, &skip, &to_former);
+            read::read(source, Sieve { selector, skip: &skip, gap: options.gap }, &to_former);
         });
         scope.spawn(|| flow::form(former, from_reader, &flow));
-        let result = apply(target, applier, &groups, &flow, observer);
+        let mut watcher = Watcher::new(target, &flow, observer);
+        let result = match in_one {
+            true => in_one_session(target, &groups, &flow, &mut watcher),
+            false => workers::run(target, options, &groups, &flow, &mut watcher),
+        };
         // Whoever still waits for us waits in vain.
         drop(groups);
         flow.stop();
-        result
+        watcher.finish(result)
     })
+}
+
+/// Groups that are formed and not applied, at most: one is applied, and one is ready.
+const GROUPS_READY: usize = 2;
+/// The same where each is one transaction, and several are applied at once.
+const GROUPS_READY_STRICT: usize = 1024;
+
+fn in_one_session(
+    target: &dyn Target,
+    groups: &Receiver<Message>,
+    flow: &Flow,
+    watcher: &mut Watcher<'_>,
+) -> Result<(), Error> {
+    let mut applier = Applier::new(target)?;
+    for message in groups {
+        match message {
+            Message::Group(group) => {
+                applier.apply(&group)?;
+                flow.applied();
+                watcher.done(&group, applier.retries)?;
+            }
+            Message::Read { skipped, bytes_read } => watcher.read(skipped, bytes_read),
+            Message::Over { undecided } => return watcher.over(undecided),
+            Message::Failed(error) => return Err(error),
+        }
+        watcher.look()?;
+    }
+    Ok(())
+}
+
+/// Counts what is done, and sees to it that the target's own account follows.
+struct Watcher<'w> {
+    target: &'w dyn Target,
+    flow: &'w Flow,
+    observer: &'w mut dyn Observer,
+    report: Report,
+    /// What is saved with the last group, in commit order, that is done, and its number.
+    last: Option<(u64, Progress)>,
+    bytes_read: u64,
+    checkpoint_due: u64,
 }
 
 /// After so many transactions, the target's own account follows.
 const CHECKPOINT_PERIOD: u64 = 100_000;
 
-fn apply(
-    target: &dyn Target,
-    mut applier: Applier,
-    groups: &std::sync::mpsc::Receiver<Message>,
-    flow: &Flow,
-    observer: &mut dyn Observer,
-) -> Result<Report, Error> {
-    let (mut report, mut progress) = (Report::default(), None);
-    let mut bytes = 0;
-    let mut checkpoint_due = CHECKPOINT_PERIOD;
-    let mut failure = None;
-    for message in groups {
-        match message {
-            Message::Group(group) => {
-                let group = *group;
-                applier.apply(&group)?;
-                flow.applied();
-                report.transactions += group.transactions;
-                report.groups += 1;
-                report.retries = applier.retries;
-                progress = Some(group.progress);
-            }
-            Message::Read { skipped, bytes_read } => {
-                report.skipped += skipped;
-                bytes = bytes_read;
-            }
-            Message::Over { undecided } => {
-                report.undecided = undecided;
-                break;
-            }
-            Message::Failed(error) => {
-                failure = Some(error);
-                break;
-            }
+impl<'w> Watcher<'w> {
+    fn new(target: &'w dyn Target, flow: &'w Flow, observer: &'w mut dyn Observer) -> Self {
+        let (report, last) = (Report::default(), None);
+        Self { target, flow, observer, report, last, bytes_read: 0, checkpoint_due: CHECKPOINT_PERIOD }
+    }
+
+    fn read(&mut self, skipped: u64, bytes_read: u64) {
+        self.report.skipped += skipped;
+        self.bytes_read = bytes_read;
+    }
+
+    fn done(&mut self, group: &Group, retries: u64) -> Result<(), Error> {
+        self.report.transactions += group.transactions;
+        self.report.groups += 1;
+        self.report.retries = retries;
+        if self.last.as_ref().is_none_or(|(number, _)| *number < group.head.number) {
+            self.last = Some((group.head.number, group.progress.clone()));
         }
-        if report.transactions >= checkpoint_due
-            && let Some(progress) = &progress
-        {
-            flow.executed(checkpoint(target, progress)?.executed);
-            checkpoint_due = report.transactions + CHECKPOINT_PERIOD;
+        if self.report.transactions >= self.checkpoint_due {
+            self.checkpoint_due = self.report.transactions + CHECKPOINT_PERIOD;
+            self.flow.executed(self.checkpoint()?.executed);
         }
-        if observer.at(bytes, &report).is_break() {
-            failure = Some(Error::Interrupted);
-            break;
+        Ok(())
+    }
+
+    /// Shows how far it is. An error says that nobody wants more.
+    fn look(&mut self) -> Result<(), Error> {
+        match self.observer.at(self.bytes_read, &self.report) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Interrupted),
         }
     }
-    let progress = progress.unwrap_or_default();
-    let end = checkpoint(target, &progress)?;
-    report.applied = progress.gtids.union(&end.executed);
-    match failure {
-        Some(failure) => Err(failure),
-        None => Ok(report),
+
+    fn over(&mut self, undecided: Vec<String>) -> Result<(), Error> {
+        self.report.undecided = undecided;
+        Ok(())
+    }
+
+    fn checkpoint(&self) -> Result<Applied, Error> {
+        let none = Progress::default();
+        checkpoint(self.target, self.last.as_ref().map_or(&none, |(_, progress)| progress))
+    }
+
+    fn finish(mut self, result: Result<(), Error>) -> Result<Report, Error> {
+        let end = self.checkpoint();
+        result?;
+        let end = end?;
+        self.report.applied = end.progress.gtids.union(&end.executed);
+        Ok(self.report)
     }
 }
 

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use binlog::encryption::Keyring;
-use binlog::{AssembleError, Assembler};
+use binlog::gtid::GtidSet;
+use binlog::{AssembleError, Assembler, DecodeError, Event, EventType, Format, RawEvent};
 use logs::{Chunk, End, LogReader, Next};
 
 use crate::error::Error;
@@ -40,6 +41,8 @@ pub struct Source {
     log_number: usize,
     number: u64,
     bytes_read: u64,
+    /// What the first log says that earlier logs hold.
+    previous: GtidSet,
 }
 
 /// The log that is being read.
@@ -51,6 +54,7 @@ struct Current {
     index: usize,
     log: Arc<str>,
     log_name: Arc<str>,
+    previous: Option<GtidSet>,
 }
 
 /// Bytes read at once.
@@ -61,12 +65,28 @@ impl Source {
     pub fn new(logs: Vec<Log>, keyring: Option<Arc<Keyring>>, size_max: usize) -> Self {
         let names = logs.iter().map(Log::name).collect();
         let logs = logs.into_iter();
-        Self { names, logs, keyring, size_max, current: None, log_number: 0, number: 0, bytes_read: 0 }
+        Self {
+            names,
+            logs,
+            keyring,
+            size_max,
+            current: None,
+            log_number: 0,
+            number: 0,
+            bytes_read: 0,
+            previous: GtidSet::new(),
+        }
     }
 
     /// The names that the logs have on their own server, in order.
     pub fn log_names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The transactions that are in front of the first log, by its own account; known once its first transaction has
+    /// been read.
+    pub const fn previous(&self) -> &GtidSet {
+        &self.previous
     }
 
     /// How many bytes of the logs have been gone over.
@@ -87,6 +107,11 @@ impl Source {
             let Some(current) = &mut self.current else { continue };
             let before = current.reader.position();
             let found = current.next_unit(self.size_max)?;
+            if self.log_number == 1
+                && let Some(previous) = current.previous.take()
+            {
+                self.previous = previous;
+            }
             self.bytes_read += current.reader.position().saturating_sub(before);
             match found {
                 Some((origin, transaction)) => {
@@ -112,7 +137,15 @@ impl Source {
         let name: Arc<str> = reader.name().into();
         let log_name = log.name().into();
         self.log_number += 1;
-        self.current = Some(Current { reader, assembler: None, chunk: None, index: 0, log: name, log_name });
+        self.current = Some(Current {
+            reader,
+            assembler: None,
+            chunk: None,
+            index: 0,
+            log: name,
+            log_name,
+            previous: None,
+        });
         Ok(true)
     }
 }
@@ -134,6 +167,13 @@ impl Current {
                 continue;
             };
             self.index += 1;
+            if event.raw.event_type() == EventType::PreviousGtids {
+                let previous = previous(&event.raw, chunk.format());
+                let (log, position) = (self.log.to_string(), event.offset);
+                let corrupt =
+                    |error: DecodeError| Error::Corrupt { log, position, reason: error.to_string() };
+                self.previous = Some(previous.map_err(corrupt)?);
+            }
             let format = chunk.format();
             let assembler =
                 self.assembler.get_or_insert_with(|| Assembler::new((**format).clone(), size_max));
@@ -159,5 +199,12 @@ impl Current {
             Some(open) => Err(Error::Cut { log: self.log.to_string(), start: open.position }),
             None => Ok(None),
         }
+    }
+}
+
+fn previous(raw: &RawEvent<'_>, format: &Format) -> Result<GtidSet, DecodeError> {
+    match raw.decode(format)? {
+        Event::PreviousGtids(previous) => GtidSet::decode(previous.set),
+        _ => Ok(GtidSet::new()),
     }
 }

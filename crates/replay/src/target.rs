@@ -1,5 +1,9 @@
 //! What a target must be able to do.
 
+use std::sync::Arc;
+
+use binlog::Format;
+
 use crate::context::Context;
 use crate::definition::Definition;
 use crate::error::Failure;
@@ -79,12 +83,13 @@ pub trait Session: Send {
     fn begin(&mut self) -> Result<(), Failure>;
 
     /// Announces a statement that commits by itself: the intent is saved and committed before this returns. What
-    /// follows runs outside of a transaction. `intent.before` is for the target to fill in.
+    /// follows runs outside of a transaction. `intent.before` is for the target to fill in. If row changes follow
+    /// the statement, `format` is theirs.
     ///
     /// # Errors
     ///
     /// When the target refuses.
-    fn announce(&mut self, intent: Intent) -> Result<(), Failure>;
+    fn announce(&mut self, intent: Intent, format: Option<&Arc<Format>>) -> Result<(), Failure>;
 
     /// Applies row changes: whole statements, under the session variables of `context`.
     ///

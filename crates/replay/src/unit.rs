@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use binlog::events::LogicalClock;
 use binlog::gtid::Gtid;
 use binlog::{Transaction, TransactionId};
 
@@ -28,6 +29,11 @@ pub struct Head {
     pub origin: Origin,
     /// Its identifier.
     pub id: TransactionId,
+    /// What may run beside it, as the source has it.
+    pub clock: Option<LogicalClock>,
+    /// When it was committed on the server whose log this is: microseconds since 1970. From before MySQL 8.0.1, when
+    /// it began, in whole seconds.
+    pub committed_us: u64,
 }
 
 /// Where a transaction stands.
@@ -60,7 +66,16 @@ impl Origin {
 impl Unit {
     /// The same without its events.
     pub fn head(&self) -> Head {
-        Head { number: self.number, origin: self.origin.clone(), id: self.transaction.outline().id }
+        let outline = self.transaction.outline();
+        let began_us = u64::from(outline.timestamp) * 1_000_000;
+        let committed_us = outline.stamps.map_or(began_us, |stamps| stamps.immediate_commit_us);
+        Head {
+            number: self.number,
+            origin: self.origin.clone(),
+            id: outline.id,
+            clock: outline.clock,
+            committed_us,
+        }
     }
 }
 

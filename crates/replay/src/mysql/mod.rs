@@ -35,10 +35,13 @@ pub struct MysqlTarget {
     sessions: AtomicU32,
 }
 
+/// How long to wait for the lock, in seconds: a server takes a moment to see that a client is gone.
+const LOCK_PATIENCE_S: u32 = 5;
+
 /// How a session is set up: it writes to no binary log and sees what others commit.
 const SESSION: &str = "SET @@session.sql_log_bin = 0, @@session.autocommit = 1, \
     @@session.transaction_isolation = 'READ-COMMITTED', @@session.wait_timeout = 31536000, \
-    @@session.net_read_timeout = 3600, @@session.net_write_timeout = 3600";
+    @@session.innodb_lock_wait_timeout = 5, @@session.net_read_timeout = 3600, @@session.net_write_timeout = 3600";
 
 impl MysqlTarget {
     /// Connects, waits for the sessions of an earlier replay to go away, takes the lock, and makes the progress table
@@ -56,6 +59,13 @@ impl MysqlTarget {
                 "the target is super_read_only: SET GLOBAL super_read_only = 0".into(),
             ));
         }
+        if is_replicating(&mut control, &facts)
+            .map_err(|error| Failure::from(error).at("ask for replication"))?
+        {
+            return Err(Error::Refused(
+                "the target applies changes of a source of its own: STOP REPLICA SQL_THREAD first".into(),
+            ));
+        }
         let target = Self { address, control: Mutex::new(control), facts, sessions: AtomicU32::new(0) };
         target.prepare().map_err(|failure| failure.at("prepare the target"))?;
         Ok(target)
@@ -69,7 +79,7 @@ impl MysqlTarget {
     fn prepare(&self) -> Result<(), Failure> {
         let mut control = self.control()?;
         control.run(SESSION)?;
-        lock(&mut control, "bintide.replay", 0)?;
+        lock(&mut control, "bintide.replay", LOCK_PATIENCE_S)?;
         for statement in sql::PREPARE {
             control.run(statement)?;
         }
@@ -147,6 +157,16 @@ impl Target for MysqlTarget {
         }
         Ok(Applied { progress: progress.clone(), executed: executed_now, intent: None })
     }
+}
+
+/// Does the server's own applier run?
+fn is_replicating(control: &mut Connection, facts: &Facts) -> Result<bool, servers::Error> {
+    if facts.is_mariadb {
+        return Ok(false);
+    }
+    let question =
+        "SELECT COUNT(*) FROM performance_schema.replication_applier_status WHERE service_state = 'ON'";
+    Ok(control.value(question)?.is_some_and(|count| count != "0"))
 }
 
 /// The name of the lock that a session holds as long as the server knows it.

@@ -7,7 +7,7 @@ use binlog::Format;
 use servers::Connection;
 
 use crate::context::Context;
-use crate::error::{Failure, FailureKind};
+use crate::error::Failure;
 use crate::mysql::binlog_text::{events_size_max, format_description, put_binlog, split};
 use crate::mysql::fingerprint::{self, BY_GTID};
 use crate::mysql::sql::{self, put_name, put_progress, put_variable};
@@ -157,7 +157,11 @@ impl Session for MysqlSession {
         Ok(())
     }
 
-    fn announce(&mut self, intent: Intent) -> Result<(), Failure> {
+    fn announce(&mut self, intent: Intent, format: Option<&Arc<Format>>) -> Result<(), Failure> {
+        if let Some(format) = format {
+            // The statement allows nothing behind it but the rows themselves.
+            self.adopt_format(format)?;
+        }
         self.send()?;
         // Only GTIDs have a colon in front of a number and none in a log's name, which has its dot there.
         let gtid = intent.unit.parse::<binlog::gtid::Gtid>().is_ok().then(|| intent.unit.clone());
@@ -294,8 +298,7 @@ fn put_database(out: &mut Vec<u8>, database: &[u8], context: &mut Option<Context
 
 /// The statement with a file of ours in place of the source's.
 fn load_sql(sql: &[u8], load: &Load) -> Result<Vec<u8>, Failure> {
-    let odd =
-        || Failure { message: "its file's name is not where it says".into(), kind: FailureKind::Refused };
+    let odd = || Failure::refused("its file's name is not where it says");
     let (start, end) = load.name;
     let (before, after) = (sql.get(..start).ok_or_else(odd)?, sql.get(end..).ok_or_else(odd)?);
     let mut out = before.to_vec();

@@ -43,27 +43,36 @@ impl Applier {
     }
 
     fn try_apply(&mut self, group: &Group) -> Result<(), Failure> {
-        let session = &mut *self.session;
-        match &group.work.shape {
-            Shape::Alone { databases } => {
-                let (unit, databases) = (Intent::name(&group.head), databases.clone());
-                session.announce(Intent { unit, databases, before: String::new() })?;
-            }
-            _ => session.begin()?,
-        }
-        for step in &group.work.steps {
-            match step {
-                Step::Rows(context, rows) => session.rows(context, rows)?,
-                Step::Statement(statement) => session.statement(statement)?,
-            }
-        }
-        session.flush()?;
-        if group.work.shape == Shape::Undone {
-            session.rollback()?;
-            session.begin()?;
-        }
-        session.commit(&group.progress, &mut || ())
+        put(&mut *self.session, group)?;
+        self.session.commit(&group.progress, &mut || ())
     }
+}
+
+/// Does all that a group asks for, but for the commit.
+pub(super) fn put(session: &mut dyn Session, group: &Group) -> Result<(), Failure> {
+    match &group.work.shape {
+        Shape::Alone { databases } => {
+            let (unit, databases) = (Intent::name(&group.head), databases.clone());
+            let format = group.work.steps.iter().find_map(|step| match step {
+                Step::Rows(_, rows) => Some(&rows.format),
+                Step::Statement(_) => None,
+            });
+            session.announce(Intent { unit, databases, before: String::new() }, format)?;
+        }
+        _ => session.begin()?,
+    }
+    for step in &group.work.steps {
+        match step {
+            Step::Rows(context, rows) => session.rows(context, rows)?,
+            Step::Statement(statement) => session.statement(statement)?,
+        }
+    }
+    session.flush()?;
+    if group.work.shape == Shape::Undone {
+        session.rollback()?;
+        session.begin()?;
+    }
+    Ok(())
 }
 
 /// May it be tried again from its start?

@@ -23,15 +23,14 @@ pub(super) enum Message {
     Failed(Error),
 }
 
-/// Groups that are formed and not applied, at most: one is applied, and one is ready.
-const GROUPS_MAX: usize = 2;
-
 /// How long the former waits for more before it looks whether the applier is free, when nothing comes.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The way from who forms groups to who applies them.
 pub(super) struct Flow {
     groups: SyncSender<Message>,
+    /// Groups that are formed and not applied, at most.
+    open_max: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -49,10 +48,11 @@ struct State {
 struct Stopped;
 
 impl Flow {
-    pub(super) fn new() -> (Self, Receiver<Message>) {
+    /// So many groups may be formed and not applied.
+    pub(super) fn new(open_max: usize) -> (Self, Receiver<Message>) {
         // Their number is bounded by what is open; other messages are small, and few.
         let (groups, receiver) = sync_channel(64);
-        (Self { groups, state: Mutex::default(), changed: Condvar::new() }, receiver)
+        (Self { groups, open_max, state: Mutex::default(), changed: Condvar::new() }, receiver)
     }
 
     /// A group has been applied.
@@ -77,7 +77,7 @@ impl Flow {
     }
 
     fn has_room(&self) -> bool {
-        self.state().open < GROUPS_MAX
+        self.state().open < self.open_max
     }
 
     /// Waits until fewer groups than `count` are on their way.
@@ -96,7 +96,7 @@ impl Flow {
     fn send_groups(&self, groups: &mut Vec<Group>) -> Result<(), Stopped> {
         for group in groups.drain(..) {
             let is_alone = matches!(group.work.shape, Shape::Alone { .. });
-            self.wait_below(GROUPS_MAX)?;
+            self.wait_below(self.open_max)?;
             self.state().open += 1;
             self.send(Message::Group(Box::new(group)))?;
             if is_alone {

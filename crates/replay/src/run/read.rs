@@ -5,7 +5,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use binlog::PayloadOpener;
 
 use crate::error::Error;
+use crate::run::Gap;
 use crate::run::skip::Skip;
+use crate::select::{Choice, Selector};
 use crate::source::Source;
 use crate::unit::Head;
 use crate::work::Work;
@@ -13,7 +15,7 @@ use crate::work::Work;
 /// Some transactions, and how far the source has been read with them.
 pub(super) struct Batch {
     pub(super) units: Vec<(Head, Work)>,
-    /// Of these, so many more were passed over, because the target has them.
+    /// Of these, so many more were passed over, because the target has them, or they are not meant.
     pub(super) skipped: u64,
     /// Bytes of the logs gone over by now.
     pub(super) bytes_read: u64,
@@ -31,11 +33,11 @@ pub(super) fn channel() -> (SyncSender<Batch>, Receiver<Batch>) {
 }
 
 /// Reads the source to its end, or until nobody listens any more.
-pub(super) fn read(source: &mut Source, skip: &Skip, out: &SyncSender<Batch>) {
+pub(super) fn read(source: &mut Source, mut sieve: Sieve<'_>, out: &SyncSender<Batch>) {
     let mut opener = PayloadOpener::new();
     loop {
         let mut batch = Batch { units: Vec::new(), skipped: 0, bytes_read: 0, failure: None };
-        let result = fill(source, skip, &mut opener, &mut batch);
+        let result = fill(source, &mut sieve, &mut opener, &mut batch);
         batch.bytes_read = source.bytes_read();
         let is_over = !matches!(result, Ok(More::Yes));
         batch.failure = result.err();
@@ -45,6 +47,13 @@ pub(super) fn read(source: &mut Source, skip: &Skip, out: &SyncSender<Batch>) {
     }
 }
 
+/// What decides which transactions are applied.
+pub(super) struct Sieve<'s> {
+    pub(super) selector: Selector,
+    pub(super) skip: &'s Skip,
+    pub(super) gap: Gap,
+}
+
 enum More {
     Yes,
     No,
@@ -52,7 +61,7 @@ enum More {
 
 fn fill(
     source: &mut Source,
-    skip: &Skip,
+    sieve: &mut Sieve<'_>,
     opener: &mut PayloadOpener,
     batch: &mut Batch,
 ) -> Result<More, Error> {
@@ -60,9 +69,16 @@ fn fill(
     while size < BATCH_SIZE {
         let Some(unit) = source.next_unit()? else { return Ok(More::No) };
         let head = unit.head();
-        if skip.has(&head)? {
-            batch.skipped += 1;
-            continue;
+        if head.number == 0 && sieve.gap == Gap::Refuse {
+            sieve.skip.check_gap(source.previous())?;
+        }
+        match sieve.selector.choose(&head) {
+            Choice::Take if !sieve.skip.has(&head)? => {}
+            Choice::Take | Choice::Leave => {
+                batch.skipped += 1;
+                continue;
+            }
+            Choice::Stop => return Ok(More::No),
         }
         let work = Work::of(&unit, opener);
         let work = work.map_err(|error| Error::Work { unit: head.to_string(), error })?;

@@ -1,5 +1,7 @@
 //! Which transactions the target has already.
 
+use binlog::gtid::GtidSet;
+
 use crate::error::Error;
 use crate::progress::Applied;
 use crate::unit::Head;
@@ -19,6 +21,15 @@ impl Skip {
             number.ok_or_else(|| place.log.clone())
         });
         Self { applied, saved_log }
+    }
+
+    /// Does the target have all that is in front of the logs?
+    pub(super) fn check_gap(&self, previous: &GtidSet) -> Result<(), Error> {
+        let missing = previous.difference(&self.applied.executed).difference(&self.applied.progress.gtids);
+        match missing.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Gap(missing)),
+        }
     }
 
     /// Does the target have it?

@@ -1,0 +1,337 @@
+//! Applies commit groups in several sessions at once, and commits them in order.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::error::{Error, Failure};
+use crate::order::{CommitOrder, Gate, Turn, Verdict};
+use crate::run::apply::put;
+use crate::run::flow::{Flow, Message};
+use crate::run::form::Group;
+use crate::run::{Options, Watcher};
+use crate::schedule::{Claims, Company, Footprint, Mode, Schedule};
+use crate::target::{Session, Target};
+use crate::work::Shape;
+
+/// What the workers share.
+struct Shop<'f> {
+    flow: &'f Flow,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    schedule: Schedule,
+    gate: Gate,
+    /// Offered and not committed, by number.
+    groups: HashMap<u64, Arc<Group>>,
+    /// To be done by the first worker: what may need what its session holds, such as temporary tables.
+    for_first: Option<u64>,
+    /// All has been offered.
+    is_over: bool,
+    /// Nothing more is to be begun or waited for.
+    is_stopped: bool,
+    failure: Option<Error>,
+    /// Done since it was last looked at: transactions, groups.
+    done: Vec<Arc<Group>>,
+    retries: u64,
+}
+
+/// How long to wait for more before looking at what is done.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long to wait for what is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// Not at all.
+    Now,
+    /// Until nothing is.
+    Idle,
+}
+
+/// Goes over the groups with as many workers as asked for.
+///
+/// # Errors
+///
+/// As the first failure in commit order has it.
+pub(super) fn run(
+    target: &dyn Target,
+    options: &Options,
+    groups: &Receiver<Message>,
+    flow: &Flow,
+    watcher: &mut Watcher<'_>,
+) -> Result<(), Error> {
+    let mut sessions = Vec::new();
+    for _ in 0..options.workers.get() {
+        sessions.push(target.session().map_err(|failure| failure.at("open a session"))?);
+    }
+    let state = State {
+        schedule: Schedule::new(sessions.len()),
+        gate: Gate::new(CommitOrder::Strict),
+        groups: HashMap::new(),
+        for_first: None,
+        is_over: false,
+        is_stopped: false,
+        failure: None,
+        done: Vec::new(),
+        retries: 0,
+    };
+    let shop = Shop { flow, state: Mutex::new(state), changed: Condvar::new() };
+    thread::scope(|scope| {
+        for (number, session) in sessions.into_iter().enumerate() {
+            let shop = &shop;
+            scope.spawn(move || Worker { shop, session, is_first: number == 0 }.run());
+        }
+        let result = feed(&shop, options.mode, groups, watcher);
+        let mut state = shop.state();
+        state.is_over = true;
+        state.is_stopped = result.is_err();
+        drop(state);
+        shop.changed.notify_all();
+        result
+    })
+}
+
+fn feed(
+    shop: &Shop<'_>,
+    mode: Mode,
+    groups: &Receiver<Message>,
+    watcher: &mut Watcher<'_>,
+) -> Result<(), Error> {
+    let mut claims = Claims::new(mode);
+    let mut ended = None;
+    while ended.is_none() {
+        let message = match groups.recv_timeout(PAUSE) {
+            Ok(message) => message,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                shop.take_done(watcher, Until::Now)?;
+                watcher.look()?;
+                continue;
+            }
+        };
+        match message {
+            Message::Group(group) => shop.offer(*group, &mut claims)?,
+            Message::Read { skipped, bytes_read } => watcher.read(skipped, bytes_read),
+            Message::Over { undecided } => ended = Some(watcher.over(undecided)),
+            Message::Failed(error) => ended = Some(Err(error)),
+        }
+        shop.take_done(watcher, Until::Now)?;
+        watcher.look()?;
+    }
+    // What was offered is done to its end, whatever comes behind it.
+    shop.take_done(watcher, Until::Idle)?;
+    ended.unwrap_or(Ok(()))
+}
+
+impl Shop<'_> {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn offer(&self, group: Group, claims: &mut Claims) -> Result<(), Error> {
+        let is_rows = group.work.shape == Shape::Rows;
+        let footprint = Footprint {
+            company: if is_rows { Company::Allowed } else { Company::Alone },
+            log: group.head.origin.log_number as u64,
+            clock: group.head.clock,
+            ..Footprint::default()
+        };
+        let claim = claims.claim(group.head.number, &footprint);
+        let claim = claim.map_err(|error| Error::Refused(format!("{}: {error}", group.head)))?;
+        let mut state = self.state();
+        while !state.schedule.has_room() && state.failure.is_none() {
+            state = self.wait(state);
+        }
+        if state.failure.is_none() {
+            let number = state.schedule.offer(claim);
+            state.groups.insert(number, Arc::new(group));
+            drop(state);
+            self.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Tells the watcher what is done.
+    fn take_done(&self, watcher: &mut Watcher<'_>, until: Until) -> Result<(), Error> {
+        loop {
+            let mut state = self.state();
+            let done = std::mem::take(&mut state.done);
+            let (failure, is_idle) = (state.failure.take(), state.schedule.open() == 0);
+            let retries = state.retries;
+            drop(state);
+            for group in &done {
+                watcher.done(group, retries)?;
+            }
+            if let Some(failure) = failure {
+                return Err(failure);
+            }
+            if until == Until::Now || is_idle {
+                return Ok(());
+            }
+            let state = self.state();
+            if state.done.is_empty() && state.failure.is_none() && state.schedule.open() > 0 {
+                drop(self.wait(state));
+            }
+        }
+    }
+}
+
+struct Worker<'s, 'f> {
+    shop: &'s Shop<'f>,
+    session: Box<dyn Session>,
+    is_first: bool,
+}
+
+impl Worker<'_, '_> {
+    fn run(mut self) {
+        while let Some((number, group)) = self.next() {
+            if self.finish(number, &group).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// The next piece of work; `None` when there is none to come.
+    fn next(&self) -> Option<(u64, Arc<Group>)> {
+        let mut state = self.shop.state();
+        loop {
+            if state.is_stopped
+                || state.gate.failed().is_some()
+                || state.is_over && state.schedule.open() == 0
+            {
+                return None;
+            }
+            let mine = if self.is_first { state.for_first.take() } else { None };
+            if let Some(number) = mine.or_else(|| state.schedule.start()) {
+                let group = Arc::clone(state.groups.get(&number)?);
+                if self.is_first || group.work.shape == Shape::Rows {
+                    state.gate.begin(number);
+                    return Some((number, group));
+                }
+                state.for_first = Some(number);
+                self.shop.changed.notify_all();
+                continue;
+            }
+            state = self.shop.wait(state);
+        }
+    }
+
+    /// Brings one to its commit; `None` when all is over. The gate knows that it has begun.
+    fn finish(&mut self, number: u64, group: &Group) -> Option<()> {
+        loop {
+            let applied = put(&mut *self.session, group);
+            if self.step(number, group, applied, |gate| gate.applied(number))? == Next::Again {
+                continue;
+            }
+            match self.turn(number) {
+                Turn::Commit => {}
+                Turn::RollBack => {
+                    let result = self.session.rollback();
+                    if self.step(number, group, result, |gate| gate.rolled_back(number))? == Next::On {
+                        self.begin_again(number)?;
+                    }
+                    continue;
+                }
+                _ => {
+                    let _ = self.session.rollback();
+                    return None;
+                }
+            }
+            let shop = self.shop;
+            let mut placed = || {
+                shop.state().gate.placed(number);
+                shop.changed.notify_all();
+            };
+            let committed = self.session.commit(&group.progress, &mut placed);
+            if self.step(number, group, committed, |gate| gate.committed(number))? == Next::On {
+                break;
+            }
+        }
+        let mut state = self.shop.state();
+        state.schedule.committed(number);
+        let group = state.groups.remove(&number);
+        state.done.extend(group);
+        drop(state);
+        self.shop.flow.applied();
+        self.shop.changed.notify_all();
+        Some(())
+    }
+
+    /// Tells the gate what became of a step. `None` when all is over.
+    fn step(
+        &mut self,
+        number: u64,
+        group: &Group,
+        result: Result<(), Failure>,
+        tell: impl FnOnce(&mut Gate),
+    ) -> Option<Next> {
+        let failure = match result {
+            Ok(()) => {
+                tell(&mut self.shop.state().gate);
+                self.shop.changed.notify_all();
+                return Some(Next::On);
+            }
+            Err(failure) => failure,
+        };
+        let mut state = self.shop.state();
+        let verdict = state.gate.fail(number, failure.code.unwrap_or(0));
+        state.retries += 1;
+        if verdict == Verdict::Stop {
+            state.failure.get_or_insert(Error::Apply { unit: group.head.to_string(), failure });
+        }
+        drop(state);
+        self.shop.changed.notify_all();
+        let Verdict::Retry { after } = verdict else {
+            let _ = self.session.rollback();
+            return None;
+        };
+        if self.session.rollback().is_err() {
+            let error = Error::Refused(format!("the session of {} is lost", group.head));
+            self.shop.state().failure.get_or_insert(error);
+            self.shop.changed.notify_all();
+            return None;
+        }
+        thread::sleep(after);
+        self.begin_again(number)?;
+        Some(Next::Again)
+    }
+
+    /// Waits until it may be applied again; `None` when all is over.
+    fn begin_again(&self, number: u64) -> Option<()> {
+        match self.turn(number) {
+            Turn::Apply => {
+                self.shop.state().gate.begin(number);
+                Some(())
+            }
+            _ => None,
+        }
+    }
+
+    /// Waits for something to do with a piece of work.
+    fn turn(&self, number: u64) -> Turn {
+        let mut state = self.shop.state();
+        loop {
+            match state.gate.turn(number) {
+                Turn::Wait if !state.is_stopped => state = self.shop.wait(state),
+                Turn::Wait => return Turn::Abandon,
+                turn => return turn,
+            }
+        }
+    }
+}
+
+/// How to go on after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    On,
+    /// It failed, was rolled back, and has begun again.
+    Again,
+}

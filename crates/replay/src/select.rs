@@ -1,0 +1,194 @@
+//! Which transactions of the logs are meant: where to start and to stop, and what to leave out.
+
+use binlog::gtid::GtidSet;
+
+use crate::error::Error;
+use crate::unit::Head;
+
+/// Which transactions of the logs are meant; by default all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Leaves out so many transactions from the start of the logs. A compressed one counts as one.
+    pub skip: u64,
+    /// Leaves out these.
+    pub exclude: GtidSet,
+    /// Leaves out what is in front of this.
+    pub start: Option<Bound>,
+    /// Stops here.
+    pub stop: Option<Stop>,
+}
+
+/// Between two transactions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// In front of the first transaction that starts here or behind.
+    Position {
+        /// The log's name on its own server.
+        log: String,
+        /// Bytes from the start of the log.
+        position: u64,
+    },
+    /// In front of the first transaction that was committed later than this: microseconds since 1970.
+    Time(u64),
+}
+
+/// Where to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// At this place.
+    At(Bound),
+    /// In front of the first of these.
+    BeforeGtid(GtidSet),
+    /// Behind the first of these.
+    AfterGtid(GtidSet),
+}
+
+/// Goes over transactions in order and says which are meant.
+#[derive(Clone, Debug)]
+pub(crate) struct Selector {
+    selection: Selection,
+    log_names: Vec<String>,
+    /// Has the start been reached?
+    is_started: bool,
+    is_stopped: bool,
+}
+
+/// What becomes of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    Take,
+    Leave,
+    /// It and all behind it are not meant.
+    Stop,
+}
+
+impl Selector {
+    /// # Errors
+    ///
+    /// When a place is in a log that is not among these.
+    pub(crate) fn new(selection: &Selection, log_names: &[String]) -> Result<Self, Error> {
+        let stop = selection.stop.as_ref().and_then(|stop| match stop {
+            Stop::At(bound) => Some(bound),
+            _ => None,
+        });
+        for bound in selection.start.iter().chain(stop) {
+            if let Bound::Position { log, .. } = bound
+                && !log_names.contains(log)
+            {
+                return Err(Error::Refused(format!("{log} is none of the logs: {}", log_names.join(", "))));
+            }
+        }
+        let (selection, log_names) = (selection.clone(), log_names.to_vec());
+        Ok(Self { is_started: selection.start.is_none(), is_stopped: false, selection, log_names })
+    }
+
+    /// What becomes of the next transaction.
+    pub(crate) fn choose(&mut self, head: &Head) -> Choice {
+        if self.is_stopped || self.stops_before(head) {
+            self.is_stopped = true;
+            return Choice::Stop;
+        }
+        self.is_started = self.is_started
+            || self
+                .selection
+                .start
+                .as_ref()
+                .is_none_or(|start| is_at_or_behind(start, head, &self.log_names));
+        self.is_stopped = self.stops_behind(head);
+        let is_excluded = head.gtid().is_some_and(|gtid| self.selection.exclude.contains(gtid));
+        match !self.is_started || is_excluded || head.number < self.selection.skip {
+            true => Choice::Leave,
+            false => Choice::Take,
+        }
+    }
+
+    fn stops_before(&self, head: &Head) -> bool {
+        match &self.selection.stop {
+            Some(Stop::At(bound)) => is_at_or_behind(bound, head, &self.log_names),
+            Some(Stop::BeforeGtid(set)) => head.gtid().is_some_and(|gtid| set.contains(gtid)),
+            _ => false,
+        }
+    }
+
+    fn stops_behind(&self, head: &Head) -> bool {
+        match &self.selection.stop {
+            Some(Stop::AfterGtid(set)) => head.gtid().is_some_and(|gtid| set.contains(gtid)),
+            _ => false,
+        }
+    }
+}
+
+fn is_at_or_behind(bound: &Bound, head: &Head, log_names: &[String]) -> bool {
+    match bound {
+        Bound::Time(limit) => head.committed_us > *limit,
+        Bound::Position { log, position } => {
+            let number = log_names.iter().position(|name| name == log);
+            let at = (head.origin.log_number, head.origin.start);
+            number.is_some_and(|number| at >= (number, *position))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::TransactionId;
+
+    use super::{Bound, Choice, Selection, Selector, Stop};
+    use crate::unit::{Head, Origin};
+
+    /// Six transactions, three a log, at 100, 200, 300; GTIDs 1 to 6; the fourth is committed earlier than the third.
+    fn check(selection: &Selection, wanted: &str) {
+        let names = ["b.1".to_owned(), "b.2".to_owned()];
+        let mut selector = Selector::new(selection, &names).unwrap();
+        let mut shown = String::new();
+        for number in 0..6_u64 {
+            let log_number = number as usize / 3;
+            let start = 100 * (number % 3 + 1);
+            let log = names[log_number].as_str().into();
+            let origin = Origin {
+                log,
+                log_name: names[log_number].as_str().into(),
+                log_number,
+                start,
+                end: start + 50,
+            };
+            let gtid = format!("00000000-0000-0000-0000-000000000001:{}", number + 1).parse().unwrap();
+            let committed_us = [10, 20, 40, 30, 50, 60][number as usize];
+            let head = Head { number, origin, id: TransactionId::Gtid(gtid), clock: None, committed_us };
+            shown.push(match selector.choose(&head) {
+                Choice::Take => '+',
+                Choice::Leave => '-',
+                Choice::Stop => '.',
+            });
+        }
+        assert_eq!(shown, wanted, "{selection:?}");
+    }
+
+    fn at(log: &str, position: u64) -> Bound {
+        Bound::Position { log: log.to_owned(), position }
+    }
+
+    #[test]
+    fn selections() {
+        let all = Selection::default;
+        let set = |text: &str| format!("00000000-0000-0000-0000-000000000001:{text}").parse().unwrap();
+        check(&all(), "++++++");
+        check(&Selection { skip: 2, ..all() }, "--++++");
+        check(&Selection { exclude: set("2-3:6"), ..all() }, "+--++-");
+        check(&Selection { start: Some(at("b.1", 200)), ..all() }, "-+++++");
+        check(&Selection { start: Some(at("b.1", 201)), ..all() }, "--++++");
+        check(&Selection { start: Some(at("b.2", 4)), ..all() }, "---+++");
+        check(&Selection { start: Some(Bound::Time(25)), ..all() }, "--++++");
+        check(&Selection { stop: Some(Stop::At(at("b.2", 200))), ..all() }, "++++..");
+        check(&Selection { stop: Some(Stop::At(Bound::Time(35))), ..all() }, "++....");
+        check(&Selection { stop: Some(Stop::BeforeGtid(set("4-5"))), ..all() }, "+++...");
+        check(&Selection { stop: Some(Stop::AfterGtid(set("4-5"))), ..all() }, "++++..");
+    }
+
+    #[test]
+    fn a_place_in_another_log_is_refused() {
+        let selection = Selection { start: Some(at("b.3", 4)), ..Selection::default() };
+        let error = Selector::new(&selection, &["b.1".to_owned()]).unwrap_err().to_string();
+        assert_eq!(error, "b.3 is none of the logs: b.1");
+    }
+}
