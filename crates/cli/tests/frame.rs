@@ -25,7 +25,8 @@ fn commands() -> Vec<String> {
     let help = text(&bintide(&["--help"], &[]).stdout);
     let list = help.split("Commands:\n").nth(1).expect("a list of commands");
     let words = list.lines().map_while(|line| line.strip_prefix("  ")?.split(' ').next());
-    let commands: Vec<String> = words.map(str::to_owned).collect();
+    // A description that takes two lines goes on without a word in front.
+    let commands: Vec<String> = words.filter(|word| !word.is_empty()).map(str::to_owned).collect();
     assert!(commands.len() >= 5, "{commands:?}");
     commands
 }
@@ -251,6 +252,36 @@ fn wrong_settings_are_named() {
     let absent = "bintide: read settings from /nonexistent: No such file or directory (os error 2); \
                   see the end of `bintide --help` for settings\n";
     fails(&["man"], &[("BINTIDE_CONFIG", "/nonexistent")], 2, absent);
+}
+
+/// A log with one statement of 16 MB in 16 events, none of which ends it.
+fn large_statement() -> Vec<u8> {
+    let event = |event_type: u8, body: &[u8]| {
+        let size = (19 + body.len() + 4) as u32;
+        [&[0; 4][..], &[event_type, 1, 0, 0, 0], &size.to_le_bytes(), &[0; 6], body, &[0; 4]].concat()
+    };
+    let types = fs::read(sample("types.binlog")).expect("a log");
+    let format_size = u32::from_le_bytes(*types[13..].first_chunk().expect("a size")) as usize;
+    let mut log = types[..4 + format_size].to_vec();
+    log.extend(event(19, &[71, 0, 0, 0, 0, 0, 1, 0, 1, b'd', 0, 1, b't', 0, 1, 1, 0, 1]));
+    let rows = [&[71, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 1][..], &[0; 1 << 20]].concat();
+    (0..16).for_each(|_| log.extend(event(30, &rows)));
+    log
+}
+
+#[test]
+fn a_statement_that_cannot_wait_in_a_file_is_an_error() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("large.binlog");
+    fs::write(&path, large_statement()).expect("a log");
+    let path = path.to_str().expect("a path");
+    let message = "ERROR: Error writing event to a temporary file in '/nonexistent'. (OS errno 2 - No such file or directory)\n";
+    let output = bintide(&["dump", path], &[("TMPDIR", "/nonexistent")]);
+    assert!(text(&output.stderr).starts_with(message), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1));
+    let output = bintide(&["dump", path], &[("TMPDIR", directory.path().to_str().expect("a path"))]);
+    assert!(!text(&output.stderr).contains("ERROR"), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0));
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 use std::io;
 
-/// `OS errno 2 - No such file or directory`.
+/// `OS errno 2 - No such file or directory`; the text alone of what is not the system's own.
 pub(crate) fn os_error(error: &io::Error) -> Vec<u8> {
-    let code = error.raw_os_error().unwrap_or(0);
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
-    format!("OS errno {code} - {text}").into_bytes()
+    match error.raw_os_error() {
+        Some(code) => format!("OS errno {code} - {text}").into_bytes(),
+        None => text.as_bytes().to_vec(),
+    }
 }

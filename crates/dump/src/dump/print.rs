@@ -1,6 +1,9 @@
 //! Prints events that passed the filters.
 
+use std::env;
+use std::io;
 use std::mem::take;
+use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
 use binlog::events::{
@@ -418,8 +421,15 @@ impl Dump<'_, '_> {
         if is_end {
             return self.end_statement();
         }
-        self.statement.bound();
-        Ok(())
+        self.statement.bound().map_err(|cause| self.complain_of_temporary_file(&cause))
+    }
+
+    /// Says why what is to be printed cannot wait in a file.
+    fn complain_of_temporary_file(&mut self, cause: &io::Error) -> Halt {
+        let folder = env::temp_dir().into_os_string().into_vec();
+        let start = b"Error writing event to a temporary file in '";
+        self.talk.error(&[start, &folder, b"'. (", &os_error(cause), b")"]);
+        Halt::Failed
     }
 
     fn complain_of_format(&mut self, event_type: EventType) -> Halt {

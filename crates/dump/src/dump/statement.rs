@@ -1,6 +1,7 @@
 //! What waits for the end of a statement: its BINLOG block, and its rows as pseudo-SQL.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::mem::take;
 use std::sync::Arc;
 
@@ -46,21 +47,26 @@ impl Statement {
         self.spool = Spool::default();
     }
 
-    /// Keeps what is held in memory within bounds. Where no file can be written, memory must do.
-    pub(super) fn bound(&mut self) {
+    /// Keeps what is held in memory within bounds.
+    ///
+    /// # Errors
+    ///
+    /// When the temporary file cannot be written: a statement has any size, so memory cannot take its place.
+    pub(super) fn bound(&mut self) -> io::Result<()> {
         if self.body.unsettled().max(self.rows.unsettled()) < UNSETTLED_MAX / BATCH_SIZE {
-            return;
+            return Ok(());
         }
         let mut known = PutAway::new();
         for pile in [&mut self.body, &mut self.rows] {
             while let Some(batch) = pile.full.get_mut(pile.settled) {
                 let is_kept = pile.settled < KEPT_MAX / BATCH_SIZE && !batch.is_in_file();
-                if !is_kept && batch.put_away(&mut self.spool, &mut known).is_err() {
-                    return;
+                if !is_kept {
+                    batch.put_away(&mut self.spool, &mut known)?;
                 }
                 pile.settled += 1;
             }
         }
+        Ok(())
     }
 }
 
