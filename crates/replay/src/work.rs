@@ -6,8 +6,8 @@ use binlog::events::{
     DuplicateHandling, ExecuteLoadQuery, Incident, Intvar, IntvarKind, Query, Rand, StatusVar, UserVar,
 };
 use binlog::{
-    Checksum, DecodeError, EncodeError, Event, EventType, Flags, Format, Header, NextPosition, PayloadError,
-    PayloadOpener, RawEvent, TransactionKind, Verb,
+    Checksum, DecodeError, EncodeError, Event, EventType, Flags, Flavour, Format, Header, NextPosition,
+    PayloadError, PayloadOpener, RawEvent, TransactionKind, Verb,
 };
 
 use crate::context::Context;
@@ -158,6 +158,9 @@ impl Work {
     /// When an event cannot be decoded, or cannot be applied at all.
     pub fn of(unit: &Unit, opener: &mut PayloadOpener) -> Result<Self, WorkError> {
         let format = unit.transaction.format();
+        if format.flavour != Flavour::MySql {
+            return Err(WorkError::Odd("logs of MariaDB cannot be applied to a MySQL server"));
+        }
         let mut maker = Maker::new(format);
         for raw in unit.transaction.events() {
             match raw.event_type() {

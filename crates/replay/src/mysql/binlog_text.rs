@@ -203,3 +203,120 @@ fn end_statement(run: &mut [u8], format: &Format) {
         *flags |= RowsFlags::STATEMENT_END.0 as u8;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
+    use binlog::{
+        Checksum, ChecksumAlgorithm, Event, EventType, Flags, Flavour, Format, NextPosition, Origin, RawEvent,
+    };
+
+    use super::{format_description, split};
+    use crate::work::RowEvents;
+
+    const ORIGIN: Origin = Origin { timestamp: 1, server_id: 1, flags: Flags(0) };
+
+    fn format() -> Format {
+        let (server_version, checksum) = (b"9.7.4".to_vec(), ChecksumAlgorithm::Off);
+        Format { server_version, post_header_sizes: vec![8; 42], checksum, flavour: Flavour::MySql }
+    }
+
+    fn put(event: &Event<'_>, out: &mut Vec<u8>) {
+        event.write(ORIGIN, NextPosition::Is(0), &format(), out).unwrap();
+    }
+
+    /// Statements of one rows event each, whose rows are one byte: so many of them, counted on.
+    fn statements(counts: &[u8]) -> RowEvents {
+        let (mut bytes, mut value) = (Vec::new(), 0);
+        for count in counts {
+            put(
+                &Event::TableMap(TableMap {
+                    table_id: 7,
+                    flags: 1,
+                    database: b"d",
+                    table: b"t",
+                    column_types: &[1],
+                    metadata: &[],
+                    nullable: &[0],
+                    optional: &[],
+                }),
+                &mut bytes,
+            );
+            let mut rows = Vec::new();
+            for _ in 0..*count {
+                rows.extend_from_slice(&[0, value]);
+                value += 1;
+            }
+            let (kind, flags) = (RowsKind::Write, RowsFlags::STATEMENT_END);
+            let columns = ColumnSet { bits: &[1] };
+            let event = Rows {
+                kind,
+                table_id: 7,
+                flags,
+                extra: Some(&[]),
+                column_count: 1,
+                columns,
+                columns_after: None,
+                rows: &rows,
+            };
+            put(&Event::WriteRows(event), &mut bytes);
+        }
+        RowEvents { format: format().into(), bytes }
+    }
+
+    /// What the runs hold: the values of each, the table named in front of them, the last event ending its statement.
+    fn check(counts: &[u8], size_max: usize, wanted: &str) {
+        let mut runs = Vec::new();
+        let events = statements(counts);
+        split(&events, size_max, &mut |run| {
+            assert!(run.len() <= size_max, "{} bytes", run.len());
+            let run = RowEvents { format: events.format.clone(), bytes: run.to_vec() };
+            let (mut text, mut last) = (String::new(), EventType::Xid);
+            for raw in run.events() {
+                if let Event::WriteRows(rows) = raw.decode(&run.format).unwrap() {
+                    assert_eq!((last, rows.flags), (EventType::TableMap, RowsFlags::STATEMENT_END));
+                    text.extend(rows.rows.chunks(2).map(|row| row[1].to_string()));
+                }
+                last = raw.event_type();
+            }
+            assert_eq!(last, EventType::WriteRows);
+            runs.push(text);
+        })
+        .unwrap();
+        assert_eq!(runs.join(" "), wanted);
+    }
+
+    #[test]
+    fn runs_end_with_statements_where_they_can() {
+        let one = statements(&[2]).bytes.len();
+        check(&[2, 2, 2], 3 * one, "012345");
+        check(&[2, 2, 2], 3 * one - 1, "0123 45");
+        check(&[2, 2, 2], one, "01 23 45");
+    }
+
+    #[test]
+    fn a_statement_that_is_too_large_is_cut_at_rows() {
+        let one = statements(&[1]).bytes.len();
+        check(&[3], one, "0 1 2");
+        check(&[5], one + 2, "01 23 4");
+        check(&[1, 5, 1], one + 3, "0 12 34 5 6");
+    }
+
+    #[test]
+    fn a_row_that_is_too_large_is_refused() {
+        let one = statements(&[1]).bytes.len();
+        let error = split(&statements(&[2]), one - 1, &mut |_| ()).unwrap_err().to_string();
+        let wanted =
+            format!("a row of {one} bytes is larger than the target's max_allowed_packet lets through");
+        assert!(error.starts_with(&wanted), "{error}");
+    }
+
+    #[test]
+    fn format_descriptions_promise_no_checksums() {
+        let bytes = format_description(&format()).unwrap();
+        let raw = RawEvent::new(&bytes, Checksum::Crc32).unwrap();
+        raw.verify().unwrap();
+        let Ok(Event::FormatDescription(description)) = raw.decode(&format()) else { panic!("{raw:?}") };
+        assert_eq!(description.format().unwrap(), format());
+    }
+}

@@ -54,6 +54,11 @@ impl MysqlTarget {
         let mut control = Connection::open(&address).map_err(|error| Failure::from(error).at("connect"))?;
         let facts =
             Facts::of(&mut control).map_err(|error| Failure::from(error).at("ask what the server is"))?;
+        if facts.is_mariadb {
+            return Err(Error::Refused(
+                "the target is a MariaDB, which cannot take MySQL's row events".into(),
+            ));
+        }
         if facts.super_read_only {
             return Err(Error::Refused(
                 "the target is super_read_only: SET GLOBAL super_read_only = 0".into(),
