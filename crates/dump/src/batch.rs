@@ -40,9 +40,26 @@ pub(crate) struct Batch {
 /// The bytes of some events.
 enum Buffer {
     Here(Arc<Bytes>),
-    Away(Away),
+    Away(Away, Option<Seen>),
     /// Away no longer.
     Back(Vec<u8>),
+}
+
+/// What a batch's events were when they were read from a log, which anybody may change.
+struct Seen {
+    /// Where they stand in their buffer, from the first to the last.
+    range: Range<usize>,
+    checksum: u32,
+}
+
+impl Seen {
+    fn new(buffer: &[u8], range: Range<usize>) -> Self {
+        Self { checksum: crc32fast::hash(&buffer[range.clone()]), range }
+    }
+
+    fn is_same(&self, buffer: &[u8]) -> bool {
+        buffer.get(self.range.clone()).is_some_and(|bytes| crc32fast::hash(bytes) == self.checksum)
+    }
 }
 
 /// Work, and the text in front of it, which starts where the step before ends.
@@ -225,15 +242,18 @@ impl Batch {
     pub(crate) fn is_in_file(&self) -> bool {
         self.buffers.iter().all(|buffer| match buffer {
             Buffer::Here(buffer) => buffer.origin().is_some(),
-            Buffer::Away(_) | Buffer::Back(_) => true,
+            Buffer::Away(..) | Buffer::Back(_) => true,
         })
     }
 
     /// Puts steps and events into a temporary file, but for events that are in a file anyway. `known` has what is away
     /// already, by where it was in memory; it keeps that memory from being used for anything else.
     pub(crate) fn put_away(&mut self, spool: &mut Spool, known: &mut PutAway) -> io::Result<()> {
-        for held in &mut self.buffers {
+        let ranges = self.event_ranges();
+        for (held, range) in self.buffers.iter_mut().zip(ranges) {
             let Buffer::Here(buffer) = held else { continue };
+            // Only what is wanted: a log's head changes when its server closes it.
+            let seen = buffer.origin().map(|_| Seen::new(buffer, range));
             let away = match known.get(&Arc::as_ptr(buffer)) {
                 Some((_, away)) => away.clone(),
                 None => {
@@ -245,7 +265,7 @@ impl Batch {
                     away
                 }
             };
-            *held = Buffer::Away(away);
+            *held = Buffer::Away(away, seen);
         }
         let mut bytes = Vec::with_capacity(self.steps.len() * Step::STORED_SIZE);
         for step in &self.steps {
@@ -256,10 +276,25 @@ impl Batch {
         Ok(())
     }
 
+    /// Where the steps' events stand in each buffer, from the first to the last.
+    fn event_ranges(&self) -> Vec<Range<usize>> {
+        let mut ranges: Vec<Option<Range<usize>>> = vec![None; self.buffers.len()];
+        for Slice { buffer, start, end } in self.steps.iter().map(|step| step.event) {
+            let (start, end) = (start as usize, end as usize);
+            let range = ranges[buffer as usize].get_or_insert(start..end);
+            *range = range.start.min(start)..range.end.max(end);
+        }
+        ranges.into_iter().map(Option::unwrap_or_default).collect()
+    }
+
     fn bring_back(&mut self, spare: &Spare) -> io::Result<()> {
         for held in &mut self.buffers {
-            if let Buffer::Away(away) = held {
-                *held = Buffer::Back(away.read(spare)?);
+            if let Buffer::Away(away, seen) = held {
+                let bytes = away.read(spare)?;
+                if seen.as_ref().is_some_and(|seen| !seen.is_same(&bytes)) {
+                    return Err(changed());
+                }
+                *held = Buffer::Back(bytes);
             }
         }
         if let Some(away) = self.steps_away.take() {
@@ -299,7 +334,7 @@ impl Batch {
             let buffer: &[u8] = match &self.buffers[step.event.buffer as usize] {
                 Buffer::Here(buffer) => buffer,
                 Buffer::Back(buffer) => buffer,
-                Buffer::Away(_) => continue,
+                Buffer::Away(..) => continue,
             };
             let event = &buffer[step.event.start as usize..step.event.end as usize];
             match step.work {
@@ -343,8 +378,12 @@ impl Batch {
             let decoded = decode(event, &header, decoding.checksum, format)?;
             Some((header, decoded))
         });
-        found.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "the log changed while it was read"))
+        found.ok_or_else(changed)
     }
+}
+
+fn changed() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "the log changed while it was read")
 }
 
 /// As [`number_of`].
@@ -380,6 +419,8 @@ fn keep_last<T>(held: &mut Vec<T>) {
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::ops::Range;
+    use std::os::unix::fs::FileExt;
     use std::sync::Arc;
 
     use binlog::events::TableMap;
@@ -404,6 +445,10 @@ mod tests {
     }
 
     fn batch(buffer: &Arc<Bytes>) -> Batch {
+        batch_at(buffer, 0..buffer.len())
+    }
+
+    fn batch_at(buffer: &Arc<Bytes>, events: Range<usize>) -> Batch {
         let format = Arc::new(LogFormat::at_first());
         let map = TableMap {
             table_id: 71,
@@ -417,7 +462,7 @@ mod tests {
         };
         let table = Arc::new(TableText::new(&Table::new(&map).unwrap(), Types::Hidden));
         let mut batch = Batch::default();
-        for start in (0..buffer.len()).step_by(event(0).len()) {
+        for start in events.step_by(event(0).len()) {
             let range = start..start + event(0).len();
             let source = Source { buffer, range, checksum: Checksum::Absent, format: &format };
             batch.base64(&source);
@@ -428,6 +473,10 @@ mod tests {
     }
 
     fn text(batch: Batch) -> String {
+        written(batch).unwrap()
+    }
+
+    fn written(batch: Batch) -> io::Result<String> {
         let mut said = Vec::new();
         let mut talk = Talk::new(&mut said, b"test");
         let mut never = |_: &mut Talk<'_>| {};
@@ -435,12 +484,11 @@ mod tests {
         let settings = Settings::new(&Values::new(&[]), heeded, &mut talk);
         let mut out = Vec::new();
         let settings = settings.unwrap_or_else(|_| panic!("no option is wrong"));
-        let written = batch.write(&mut HeadText::new(&settings), &Spare::default(), 10, |part| {
+        batch.write(&mut HeadText::new(&settings), &Spare::default(), 10, |part| {
             out.extend_from_slice(&part);
             Ok::<(), io::Error>(())
-        });
-        written.unwrap();
-        String::from_utf8(out).unwrap()
+        })?;
+        Ok(String::from_utf8(out).unwrap())
     }
 
     #[test]
@@ -457,5 +505,30 @@ mod tests {
         drop((spool, known, buffer));
         assert_eq!(text(away), wanted);
         assert_eq!(text(again), wanted);
+    }
+    /// What becomes of a batch whose log has another byte in one place, by the time it is read again.
+    fn written_after_change(at: u64) -> io::Result<String> {
+        let events = [event(1), event(2), event(3)].concat();
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let whole = [&[0; 5][..], &events, &[0; 5]].concat();
+        file.write_all_at(&whole, 0).unwrap();
+        let buffer = Arc::new(Bytes::new(whole).of_file(&file, 0));
+        let mut batch = batch_at(&buffer, 5..5 + events.len());
+        batch.put_away(&mut Spool::default(), &mut PutAway::new()).unwrap();
+        file.write_all_at(&[9], at).unwrap();
+        written(batch)
+    }
+
+    #[test]
+    fn a_log_that_changes_behind_its_reader_is_an_error() {
+        let event_size = event(0).len() as u64;
+        let unchanged = written_after_change(0).unwrap();
+        assert!(unchanged.contains("@1=3\n"), "{unchanged}");
+        assert_eq!(written_after_change(5 + 3 * event_size).unwrap(), unchanged);
+        // The first byte, and the last value: all of it decodes.
+        for at in [5, 5 + 3 * event_size - 1] {
+            let error = written_after_change(at).unwrap_err();
+            assert_eq!(error.to_string(), "the log changed while it was read");
+        }
     }
 }
