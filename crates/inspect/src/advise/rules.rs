@@ -76,7 +76,7 @@ const RULES: &[Rule] = &[
         },
     },
     Rule {
-        holds: |facts, best| facts.on >= ON_MIN && best.is_none_or(|best| best.saved_share < 0.0),
+        holds: |facts, best| facts.on >= ON_MIN && best.is_some_and(|best| best.saved_share < 0.0),
         verdict: Verdict::SwitchOff,
         headline: |_, _| "Switch it off: compressed, these logs are larger than plain.".to_owned(),
     },
@@ -112,7 +112,8 @@ const RULES: &[Rule] = &[
             Some(best) => {
                 format!("It is on, and rightly so: level {} saves {}.", best.level, percent(best.saved_share))
             }
-            None => "It is on, and rightly so.".to_owned(),
+            None => "It is on; whether rightly so, levels would tell that this server heeds: level 3 is one."
+                .to_owned(),
         },
     },
     Rule {
@@ -239,11 +240,13 @@ fn uncertainties(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>)
     if let Some(best) = best.filter(|_| !report.sample.is_complete) {
         let plain = report.totals.bytes_plain.value.max(1) as f64;
         let share = |bytes: u64| percent(1.0 - bytes as f64 / plain);
-        doubts.push(format!(
-            "Only a sample was measured: the saving lies between {} and {}, 95 times in 100.",
-            share(best.bytes.high),
-            share(best.bytes.low)
-        ));
+        let (least, most) = (share(best.bytes.high), share(best.bytes.low));
+        doubts.push(match least == most {
+            true => "Only a sample was measured.".to_owned(),
+            false => format!(
+                "Only a sample was measured: the saving lies between {least} and {most}, 95 times in 100."
+            ),
+        });
     }
     if report.sample.transactions_cut > 0 {
         doubts.push("Large transactions were measured by their front; the rest may be otherwise.".to_owned());
@@ -401,5 +404,23 @@ mod tests {
     fn what_is_on_stays_on_unless_it_grows() {
         check(&report(99, 90, USUAL), Verdict::Keep, Some(3));
         check(&report(99, 90, &[(3, -2, 3.0)]), Verdict::SwitchOff, None);
+    }
+
+    #[test]
+    fn what_is_on_is_not_called_larger_when_no_level_tells() {
+        let mut old = report(99, 90, &[(1, 50, 1.0), (6, 58, 9.0)]);
+        old.server.level_setting = LevelSetting::Ignored;
+        check(&old, Verdict::Keep, None);
+        assert!(advise(&old).headline.contains("level 3"));
+    }
+
+    #[test]
+    fn intervals_are_told_where_they_are_seen() {
+        let mut sampled = report(99, 0, USUAL);
+        sampled.sample.is_complete = false;
+        let says = |report: &Report| advise(report).uncertainties.join(" ");
+        assert!(!says(&sampled).contains("between"), "both ends read the same");
+        sampled.levels[1].bytes = Estimate { value: 440_000_000, low: 430_000_000, high: 450_000_000 };
+        assert!(says(&sampled).contains("between 55.0 % and 57.0 %"), "{}", says(&sampled));
     }
 }
