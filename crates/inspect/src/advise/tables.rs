@@ -16,6 +16,8 @@ pub(crate) struct Names {
     mapped: HashMap<u64, u32>,
     /// Bytes by table, of this transaction.
     bytes: Vec<(u32, u64)>,
+    /// Where each of these tables stands there.
+    places: HashMap<u32, usize>,
 }
 
 impl Names {
@@ -23,6 +25,7 @@ impl Names {
     pub(crate) fn begin(&mut self) {
         self.mapped.clear();
         self.bytes.clear();
+        self.places.clear();
     }
 
     /// Takes an event of the transaction. What cannot be decoded is of no table: others say so.
@@ -43,7 +46,8 @@ impl Names {
         };
         let Some(table) = table else { return };
         let size = raw.bytes().len() as u64;
-        match self.bytes.iter_mut().find(|(known, _)| *known == table) {
+        let place = *self.places.entry(table).or_insert(self.bytes.len());
+        match self.bytes.get_mut(place) {
             Some((_, bytes)) => *bytes += size,
             None => self.bytes.push((table, size)),
         }
@@ -62,7 +66,7 @@ impl Names {
     /// The names by number, to be handed on; numbers start anew.
     pub(crate) fn hand_on(&mut self) -> Vec<Name> {
         self.known.clear();
-        self.mapped.clear();
+        self.begin();
         std::mem::take(&mut self.names)
     }
 
