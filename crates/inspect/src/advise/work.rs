@@ -225,7 +225,10 @@ impl<'s> Worker<'s> {
 
     /// Takes a plain transaction that could be compressed.
     fn plain(&mut self, source: usize, segment: &Segment, whole: &Whole, share: Share) -> Result<(), Error> {
-        let Some((gtid, format)) = first(segment) else { return Ok(()) };
+        let Some((gtid, format)) = first(segment) else {
+            self.pass(segment, Kind::Refused(Refusal::NoGtid), commit_us(whole), share);
+            return Ok(());
+        };
         let _one_large = self.room_for(source, whole.inner_size)?;
         let start = self.arena.len();
         self.names.begin();
@@ -276,12 +279,17 @@ impl<'s> Worker<'s> {
         share: Share,
     ) -> Result<(), Error> {
         let (Some((gtid, format)), Some(payload)) = (first(segment), segment.events().nth(1)) else {
+            // A payload alone.
+            self.pass(segment, Kind::Refused(Refusal::NoGtid), commit_us(whole), share);
             return Ok(());
         };
         let (name, offset) = (&self.shop.sources[source].name, payload.offset);
         let body = match payload.raw.decode(&format) {
             Ok(Event::TransactionPayload(body)) => body,
-            Ok(_) => return Ok(()),
+            Ok(_) => {
+                self.pass(segment, Kind::Refused(Refusal::Interrupted), commit_us(whole), share);
+                return Ok(());
+            }
             Err(error) => return Err(Error::Event { name: name.clone(), offset, error }),
         };
         let _one_large = self.room_for(source, body.uncompressed_size.unwrap_or_default())?;
