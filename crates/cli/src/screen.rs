@@ -112,6 +112,22 @@ pub(crate) fn lines(table: &Table) -> String {
     lines.collect()
 }
 
+/// A name out of a log as it may go to a terminal: what would move the cursor or hide text is shown as `\u{1b}`.
+pub(crate) fn visible(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for character in name.chars() {
+        match character {
+            // Controls, and marks that turn the direction of writing.
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                text.extend(character.escape_unicode());
+            }
+            control if control.is_control() => text.extend(control.escape_unicode()),
+            other => text.push(other),
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::{When, decide};
@@ -124,5 +140,13 @@ mod tests {
         assert!(!decide(When::Auto, None, false));
         assert!(!decide(When::Auto, Some("1".into()), true));
         assert!(decide(When::Auto, Some("".into()), true));
+    }
+
+    #[test]
+    fn names_cannot_steer_a_terminal() {
+        let check = |name, wanted| assert_eq!(super::visible(name), wanted);
+        check("sbtest.größe 表", "sbtest.größe 表");
+        check("a\u{1b}[2Jb\n", r"a\u{1b}[2Jb\u{a}");
+        check("a\u{202e}b\u{9b}", r"a\u{202e}b\u{9b}");
     }
 }

@@ -134,6 +134,19 @@ fn the_same_seed_draws_the_same() {
 }
 
 #[test]
+fn samples_have_units_and_are_not_empty() {
+    let measured = |size: &str| {
+        let report = json(&["advise", "--json", "--levels", "3", "--sample", size, "large.binlog"]);
+        report["sample"]["bytes_measured"].clone()
+    };
+    assert_eq!(measured("300k"), measured("300000"));
+    for size in ["0", "0M", "many"] {
+        let output = bintide(&["advise", "--sample", size, "large.binlog"]);
+        assert_eq!(output.status.code(), Some(2), "{size}");
+    }
+}
+
+#[test]
 fn encrypted_logs_want_a_key() {
     let output = bintide(&["advise", "encrypted/binlog.000001"]);
     assert_eq!(output.status.code(), Some(2));
@@ -176,4 +189,7 @@ fn the_page_needs_nothing_else_and_says_what_the_tables_say() {
         assert!(page.contains(&name), "{name}");
     }
     assert!(page.contains(">level 1</text>") && page.contains(">level 3</text>"));
+    // One rule for what is saved, in the tables and on the page: no sign unless it grows.
+    let saved = report["levels"][0]["saved_share"].as_f64().unwrap();
+    assert!(saved > 0.0 && page.contains(&format!("(saved {:.1} %)", saved * 100.0)));
 }

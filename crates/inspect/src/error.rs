@@ -60,6 +60,9 @@ pub enum Error {
         /// The log.
         name: String,
     },
+    /// There is no level to measure at.
+    #[error("no level to measure at was given")]
+    NoLevel,
     /// zstd cannot go on.
     #[error("could not compress: {0}")]
     Compress(#[from] CompressError),

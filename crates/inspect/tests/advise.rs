@@ -5,9 +5,8 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use binlog::{Checksum, Level, MAGIC, NextPosition, move_event};
+use binlog::{Checksum, EventType, Level, MAGIC, NextPosition, RawEvent, Refusal, move_event};
 use inspect::advise::{Extent, Report, Settings, Source, advise};
 use logs::{Chunk, Content, CutError, LogReader, Next, TransactionCutter};
 
@@ -73,8 +72,6 @@ fn ask(logs: &[Arc<[u8]>], extent: Extent, seed: u64) -> Report {
     advise(&sources, &settings, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-const NO_LIMIT: Duration = Duration::from_secs(100_000);
-
 #[test]
 fn samples_hold_the_truth_within_their_intervals() {
     let logs = [log(9 << 20), log(3 << 20)];
@@ -82,7 +79,7 @@ fn samples_hold_the_truth_within_their_intervals() {
     assert!(truth.sample.is_complete);
     let (mut hits, mut asked) = (0, 0);
     for seed in 0..12 {
-        let found = ask(&logs, Extent::Sample { time: NO_LIMIT, bytes: Some(3 << 20) }, seed);
+        let found = ask(&logs, Extent::Sample { time: None, bytes: Some(3 << 20) }, seed);
         assert!(!found.sample.is_complete && found.sample.bytes_measured < 6 << 20);
         for (found, truth) in found.levels.iter().zip(&truth.levels) {
             let wanted = truth.bytes.value;
@@ -98,7 +95,7 @@ fn samples_hold_the_truth_within_their_intervals() {
 fn all_cells_together_are_the_whole() {
     let logs = [log(2 << 20), log(1 << 20)];
     let truth = ask(&logs, Extent::All, 0);
-    let found = ask(&logs, Extent::Sample { time: NO_LIMIT, bytes: None }, 3);
+    let found = ask(&logs, Extent::Sample { time: None, bytes: None }, 3);
     assert!(found.sample.stopped_by.is_none());
     // Large transactions were measured by their front: nearly, but not to the byte.
     for (found, truth) in found.levels.iter().zip(&truth.levels) {
@@ -106,6 +103,40 @@ fn all_cells_together_are_the_whole() {
         assert!(apart * 10_000 < truth.bytes.value, "{found:?} {truth:?}");
     }
     assert_eq!((found.totals, &found.refused), (truth.totals, &truth.refused));
+}
+
+/// The events of a sample, with those left out that are not wanted, as a log.
+fn log_of(sample: &str, wanted: impl Fn(&RawEvent<'_>) -> bool) -> Arc<[u8]> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
+    let mut reader = LogReader::open(path).unwrap();
+    let mut bytes = MAGIC.to_vec();
+    while let Next::Some(event) = reader.next_event().unwrap() {
+        if wanted(&event.raw) {
+            let start = bytes.len();
+            bytes.extend_from_slice(event.raw.bytes());
+            move_event(&mut bytes[start..], Checksum::Crc32, NextPosition::Behind(start as u64));
+        }
+    }
+    bytes.into()
+}
+
+#[test]
+fn payloads_without_a_gtid_event_are_counted_as_they_are() {
+    let is_gtid = |raw: &RawEvent<'_>| matches!(raw.event_type(), EventType::Gtid | EventType::AnonymousGtid);
+    let bytes = log_of("types-compressed.binlog", |raw| !is_gtid(raw));
+    let size = bytes.len() as u64;
+    let report = ask(&[bytes], Extent::All, 0);
+    assert!(report.refused.iter().any(|refused| refused.reason == Refusal::NoGtid && refused.bytes > 1000));
+    assert_eq!(report.totals.bytes_plain.value, size);
+    assert!(report.levels.iter().all(|level| level.bytes.value == size), "{:?}", report.levels);
+}
+
+#[test]
+fn without_a_level_nothing_is_measured() {
+    let settings =
+        Settings { levels: Vec::new(), extent: Extent::All, seed: 0, workers: NonZeroUsize::new(1).unwrap() };
+    let outcome = advise(&[], &settings, &mut |_| ControlFlow::Continue(()));
+    assert!(matches!(outcome, Err(inspect::Error::NoLevel)));
 }
 
 #[test]
@@ -134,7 +165,7 @@ fn no_damage_makes_it_panic() {
         let (size, bytes): (_, Arc<[u8]>) = (bytes.len() as u64, bytes.into());
         let open = Box::new(move || Ok(LogReader::bytes("made".to_owned(), Arc::clone(&bytes))));
         let sources = [Source { name: "made".to_owned(), bytes: size, open }];
-        for extent in [Extent::All, Extent::Sample { time: NO_LIMIT, bytes: None }] {
+        for extent in [Extent::All, Extent::Sample { time: None, bytes: None }] {
             let levels = vec![Level::MIN];
             let settings = Settings { levels, extent, seed: state, workers: NonZeroUsize::MIN };
             // An answer or an error: what is wrong is another command's business.

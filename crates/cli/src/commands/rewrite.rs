@@ -366,7 +366,8 @@ fn jobs(text: &str) -> Result<NonZeroUsize, String> {
 }
 
 /// A number of bytes, with or without a unit: a kilobyte has 1000.
-fn size(text: &str) -> Result<u64, String> {
+/// A size with its unit, in bytes.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     let wanted = || "a size is a number and perhaps k, M or G, as 300M".to_owned();
     let unit = text.trim_end_matches(|end: char| end.eq_ignore_ascii_case(&'b'));
     let (digits, factor) = match unit.char_indices().next_back() {

@@ -196,7 +196,7 @@ pub(crate) fn open_before(source: &Source<'_>, offset: u64) -> Result<LogReader,
 }
 
 /// Reads on until the first transaction starts, so that the format is known that holds for all of them.
-fn read_head(reader: &mut LogReader) -> Result<(), Error> {
+pub(crate) fn read_head(reader: &mut LogReader) -> Result<(), Error> {
     for _ in 0..HEAD_EVENTS {
         match reader.next_event()? {
             Next::Some(event) if starts_transaction(event.raw.event_type()) => break,

@@ -62,7 +62,7 @@ impl std::fmt::Debug for Source<'_> {
 /// How to measure.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which levels, in the order in which they are to be shown.
+    /// Which levels, in the order in which they are to be shown; at least one.
     pub levels: Vec<Level>,
     /// How much of the logs.
     pub extent: Extent,
@@ -79,9 +79,9 @@ pub enum Extent {
     All,
     /// Stretches at random places, until one of these bounds is met; all, if none is.
     Sample {
-        /// About how long it may take altogether.
-        time: Duration,
-        /// How many bytes to measure at most.
+        /// About how long it may take altogether; `None`: as long as it takes.
+        time: Option<Duration>,
+        /// About how many bytes to measure.
         bytes: Option<u64>,
     },
 }

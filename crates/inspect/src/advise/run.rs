@@ -10,6 +10,7 @@ use logs::ordered::{Bounds, Feed, ordered};
 use super::build::{Build, level_setting};
 use super::cells::Cells;
 use super::clock::machine;
+use super::compare::Bounded;
 use super::cut::{Given, Look, look, read_all};
 use super::known::Known;
 use super::probe::probe;
@@ -46,13 +47,16 @@ const SAMPLED_ITEMS: u64 = 96;
 ///
 /// # Errors
 ///
-/// When a log cannot be read or decoded, or is MariaDB's. How a log ends is no error.
+/// When no level is given, or a log cannot be read or decoded, or is MariaDB's. How a log ends is no error.
 pub fn advise(
     sources: &[Source<'_>],
     settings: &Settings,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Report, Error> {
     let started = Instant::now();
+    if settings.levels.is_empty() {
+        return Err(Error::NoLevel);
+    }
     let looks = sources.iter().map(look).collect::<Result<Vec<_>, _>>()?;
     let (base_place, base) = base(&settings.levels);
     let bytes: u64 = looks.iter().map(|look| look.bytes.end - look.bytes.start).sum();
@@ -104,7 +108,8 @@ impl Run<'_> {
             |line| match self.settings.extent {
                 Extent::All => self.feed_all(line),
                 Extent::Sample { time, bytes } => {
-                    stopped_by = self.feed_cells(&cells, time.mul_f64(MAIN_PART), bytes, line)?;
+                    let time = time.map(|time| time.mul_f64(MAIN_PART));
+                    stopped_by = self.feed_cells(&cells, time, bytes, line)?;
                     Ok(())
                 }
             },
@@ -129,8 +134,12 @@ impl Run<'_> {
     /// Of the bytes of all logs, as many as are done, in part or in time.
     fn progress(&self, done: u64) -> u64 {
         match self.settings.extent {
-            Extent::All => done,
-            Extent::Sample { time, .. } => {
+            Extent::All | Extent::Sample { time: None, bytes: None } => done,
+            Extent::Sample { time: None, bytes: Some(bytes) } => {
+                let part = done as f64 / bytes.max(1) as f64;
+                done.max((self.bytes as f64 * part.min(1.0)) as u64)
+            }
+            Extent::Sample { time: Some(time), .. } => {
                 let part = self.started.elapsed().as_secs_f64() / time.as_secs_f64().max(0.001);
                 done.max((self.bytes as f64 * part.min(1.0)) as u64)
             }
@@ -175,7 +184,7 @@ impl Run<'_> {
     fn feed_cells(
         &self,
         cells: &Cells,
-        time: Duration,
+        time: Option<Duration>,
         bytes_max: Option<u64>,
         line: &Feed<'_, Item>,
     ) -> Result<Option<StoppedBy>, Error> {
@@ -184,7 +193,7 @@ impl Run<'_> {
             if bytes_max.is_some_and(|max| bytes >= max) {
                 return Ok(Some(StoppedBy::Bytes));
             }
-            if number >= CELLS_MIN && self.started.elapsed() >= time {
+            if number >= CELLS_MIN && time.is_some_and(|time| self.started.elapsed() >= time) {
                 return Ok(Some(StoppedBy::Time));
             }
             bytes += cell.end - cell.start;
@@ -210,12 +219,14 @@ impl Run<'_> {
         let samples = std::mem::take(&mut measured.tally.samples);
         let dictionary = compare::dictionary(&samples)?;
         drop(samples);
-        let time = match self.settings.extent {
-            Extent::All => None,
-            Extent::Sample { time, .. } => Some(time.mul_f64(COMPARED_PART)),
+        let bounds = match self.settings.extent {
+            Extent::All => Bounded::default(),
+            Extent::Sample { time, bytes } => {
+                Bounded { time: time.map(|time| time.mul_f64(COMPARED_PART)), bytes }
+            }
         };
         let (sources, looks, seed) = (self.shop.sources, self.looks, self.settings.seed);
-        let whole_file = compare::whole_files(sources, looks, time, seed, &mut may_go_on)?;
+        let whole_file = compare::whole_files(sources, looks, bounds, seed, &mut may_go_on)?;
         let tally = &measured.tally;
         let build = Build {
             tally,

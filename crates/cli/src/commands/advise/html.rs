@@ -126,7 +126,7 @@ fn sizes_by_level(report: &Report) -> String {
     let bar = |name: String, class, size: Estimate, is_share_said: bool| {
         let share = 1.0 - size.value as f64 / plain.value.max(1) as f64;
         let number = match is_share_said {
-            true => format!("{} ({})", bytes(size.value), percent(share)),
+            true => format!("{} ({})", bytes(size.value), saved(share)),
             false => bytes(size.value),
         };
         let title = format!("{name}: {}", estimate(size));
@@ -263,13 +263,13 @@ fn against_plain(name: String, plain: u64, compressed: u64, saved_share: f64) ->
     };
     let saved = plain.saturating_sub(compressed);
     let parts = vec![part("bar", compressed, "compressed"), part("rest", saved, "saved")];
-    let number = format!("{} of {} ({})", bytes(compressed), bytes(plain), percent(saved_share));
+    let number = format!("{} of {} ({})", bytes(compressed), bytes(plain), self::saved(saved_share));
     Bar { name, parts, number, between: None }
 }
 
 fn refused(refused: &[RefusedReport]) -> String {
     let rows = refused.iter().map(|each| {
-        vec![escaped(&each.words), count(each.transactions), bytes(each.bytes), percent_of(each.share)]
+        vec![escaped(&each.words), count(each.transactions), bytes(each.bytes), percent(each.share)]
     });
     table(&["reason", ">transactions", ">bytes", ">share of all bytes"], rows)
 }
@@ -291,7 +291,7 @@ fn network(network: &NetworkReport) -> String {
             let name = transactions + &connection;
             let title = format!("{name}: {} a GB for the connection", core_time(way.connection_s_per_gb));
             let class = if way.transactions.is_some() { "bar" } else { "rest" };
-            let number = format!("{} ({})", bytes(way.bytes), percent(way.saved_share));
+            let number = format!("{} ({})", bytes(way.bytes), saved(way.saved_share));
             let parts = vec![Part { class, length: way.bytes as f64, title }];
             Bar { name, parts, number, between: None }
         })
@@ -363,18 +363,15 @@ fn estimated(estimate: Estimate, shown: fn(u64) -> String) -> String {
     }
 }
 
-/// What is saved, of one: `−56.8 %` is saved, `+1.2 %` grows.
-fn percent(saved: f64) -> String {
-    let sign = match saved {
-        0.0005.. => "−",
-        ..=-0.0005 => "+",
-        _ => "",
-    };
-    format!("{sign}{:.1} %", saved.abs() * 100.0)
+/// A share; of what is saved, negative where it grows.
+fn percent(share: f64) -> String {
+    let sign = if share <= -0.0005 { "−" } else { "" };
+    format!("{sign}{:.1} %", share.abs() * 100.0)
 }
 
-fn percent_of(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
+/// What is saved, beside numbers that are not said to be savings.
+fn saved(share: f64) -> String {
+    format!("saved {}", percent(share))
 }
 
 fn signed_bytes(number: i64) -> String {

@@ -17,6 +17,7 @@ use inspect::advise::{self, Extent, Report, Settings, Source};
 use jiff::tz::TimeZone;
 
 use crate::args::Global;
+use crate::commands::rewrite;
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::inputs::{Found, Inputs, Place, advised};
 use crate::interrupt;
@@ -34,7 +35,7 @@ Examples:
   Other levels, and a minute and a half to look closer:
       bintide advise --levels 1,2,3,4,5 --time 90 /var/lib/mysql
   The same places again, for a comparison:
-      bintide advise --sample 100000000 --seed 7 /var/lib/mysql
+      bintide advise --sample 100M --seed 7 /var/lib/mysql
   A page with charts, to be read in a browser or printed:
       bintide advise --html advice.html /var/lib/mysql
   The smallest level that saves half, for a program:
@@ -58,11 +59,12 @@ pub(crate) struct Advise {
     #[arg(long)]
     all: bool,
     /// About how many seconds to measure; what was seen by then decides, and the report says how sure that is.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, conflicts_with = "all")]
+    /// Default: 30, or however long it takes with --sample.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "all")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
-    time: u64,
-    /// Measure at most so many bytes of the logs, at random places.
-    #[arg(long, value_name = "BYTES", conflicts_with = "all")]
+    time: Option<u64>,
+    /// Measure about so much of the logs, as 100M or 2G, at random places.
+    #[arg(long, value_name = "SIZE", conflicts_with = "all", value_parser = sample_size)]
     sample: Option<u64>,
     /// What the random places are drawn from: the same number draws the same places.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
@@ -77,6 +79,9 @@ pub(crate) struct Advise {
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     html: Option<PathBuf>,
 }
+
+/// How long it takes when nobody says how long it may, in seconds.
+const TIME_S: u64 = 30;
 
 /// Measures, then prints.
 pub(crate) fn run(command: &Advise, global: &Global) -> Outcome {
@@ -108,7 +113,11 @@ fn measure(command: &Advise, global: &Global) -> Result<Report, Failure> {
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let extent = match command.all {
         true => Extent::All,
-        false => Extent::Sample { time: Duration::from_secs(command.time), bytes: command.sample },
+        false => {
+            let usual = command.sample.is_none().then_some(TIME_S);
+            let time = command.time.or(usual).map(Duration::from_secs);
+            Extent::Sample { time, bytes: command.sample }
+        }
     };
     let settings = Settings { levels, extent, seed: command.seed, workers: command.jobs.unwrap_or(cores) };
     let mut progress = Progress::new(global, found.bytes_total);
@@ -138,6 +147,13 @@ fn source<'f>(found: &'f Found, place: &'f Place) -> Result<Source<'f>, Failure>
         return Err(Failure::NotBegun(anyhow!("{} is no file that can be read twice", path.display())));
     };
     Ok(Source { name: place.to_string(), bytes, open: Box::new(move || found.open(place)) })
+}
+
+fn sample_size(text: &str) -> Result<u64, String> {
+    match rewrite::size(text)? {
+        0 => Err("of nothing, nothing can be told".to_owned()),
+        size => Ok(size),
+    }
 }
 
 fn level(text: &str) -> Result<Level, String> {

@@ -7,7 +7,7 @@ use inspect::advise::{
     TableReport,
 };
 
-use crate::screen::{Style, lines};
+use crate::screen::{Style, lines, visible};
 use crate::units::{bytes, bytes_of_two, count, duration};
 
 /// Tables shown; the others become one line.
@@ -42,10 +42,10 @@ pub(crate) fn render(report: &Report, style: Style) -> String {
 
 fn advice(report: &Report) -> String {
     let advice = &report.advice;
-    let mut text = format!(" {}\n", advice.headline);
+    let mut text = format!(" {}\n", visible(&advice.headline));
     let items = advice.reasons.iter().map(|reason| ("+", reason));
     for (sign, item) in items.chain(advice.uncertainties.iter().map(|doubt| ("?", doubt))) {
-        text.push_str(&format!(" {sign} {item}\n"));
+        text.push_str(&format!(" {sign} {}\n", visible(item)));
     }
     text
 }
@@ -57,10 +57,11 @@ fn measured(report: &Report, style: Style) -> String {
         table.add_row([name.to_owned(), value]);
     };
     let logs = match report.logs.as_slice() {
-        [one] => one.name.clone(),
-        all => format!("{}: {} to {}", all.len(), first(all), last(all)),
+        [one] => visible(&one.name),
+        all => format!("{}: {} to {}", all.len(), visible(first(all)), visible(last(all))),
     };
-    line("logs", format!("{logs}, {} of MySQL {}", bytes(sample.bytes_total), report.server.version));
+    let version = visible(&report.server.version);
+    line("logs", format!("{logs}, {} of MySQL {version}", bytes(sample.bytes_total)));
     if totals.bytes_plain.value != totals.bytes {
         line("plain", format!("{} without compression", bytes(totals.bytes_plain.value)));
     }
@@ -172,12 +173,14 @@ fn give_or_take(estimate: Estimate) -> String {
     }
 }
 
+/// A share; of what is saved, negative where it grows.
 fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
+    let sign = if share <= -0.0005 { "−" } else { "" };
+    format!("{sign}{:.1} %", share.abs() * 100.0)
 }
 
 fn signed_bytes(number: i64) -> String {
-    let sign = if number < 0 { "-" } else { "" };
+    let sign = if number < 0 { "−" } else { "" };
     format!("{sign}{}", bytes(number.unsigned_abs()))
 }
 
@@ -291,7 +294,7 @@ fn tables(report: &Report, style: Style) -> String {
     let mut table = table_of(&by_level(report, &["table", ">transactions", ">bytes"]), style);
     for one in report.tables.iter().take(TABLES_SHOWN) {
         let TableReport { database, table: name, transactions, bytes: size, levels } = one;
-        let front = [format!("{database}.{name}"), count(*transactions), bytes(*size)];
+        let front = [visible(&format!("{database}.{name}")), count(*transactions), bytes(*size)];
         table.add_row(front.into_iter().chain(levels.iter().map(|level| percent(level.saved_share))));
     }
     if let Some(rest) = report.tables.get(TABLES_SHOWN..).filter(|rest| !rest.is_empty()) {

@@ -8,7 +8,7 @@ use inspect::stats::{
 };
 use jiff::tz::TimeZone;
 
-use crate::screen::{Style, lines};
+use crate::screen::{Style, lines, visible};
 use crate::units::{bytes, bytes_of_two, count, counted, duration, share, sparkline};
 
 /// Tables shown; the others become one line.
@@ -169,7 +169,7 @@ fn tables(report: &Report, style: Style) -> String {
     let shown = if report.tables.len() > TABLES_SHOWN + 1 { TABLES_SHOWN } else { report.tables.len() };
     let (shown, others) = report.tables.split_at(shown);
     for each in shown {
-        let name = format!("{}.{}", each.database, each.table);
+        let name = visible(&format!("{}.{}", each.database, each.table));
         add(name, rows(each), each.changes.total().events, each.bytes());
     }
     if !others.is_empty() {
