@@ -13,7 +13,7 @@ pub enum Error {
         message: String,
     },
     /// The connection is gone, or could not be made: nobody knows whether the last statement was run.
-    #[error("the connection to the server is gone: {0}")]
+    #[error("no connection to the server: {0}")]
     Lost(String),
     /// The server's answer is not what the question allows.
     #[error("the server's answer to {question} is {found}, and not {wanted}")]
@@ -44,6 +44,9 @@ impl From<mysql::Error> for Error {
     fn from(error: mysql::Error) -> Self {
         match error {
             mysql::Error::MySqlError(error) => Self::Refused { code: error.code, message: error.message },
+            mysql::Error::DriverError(error) => Self::Lost(error.to_string()),
+            mysql::Error::IoError(error) => Self::Lost(error.to_string()),
+            mysql::Error::CodecError(error) => Self::Lost(error.to_string()),
             other => Self::Lost(other.to_string()),
         }
     }
