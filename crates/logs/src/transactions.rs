@@ -83,6 +83,8 @@ struct OpenTransaction {
     parts: Vec<Chunk>,
     size: u64,
     is_large: bool,
+    /// Are parts of it gone, so that it has to be read again?
+    is_cut: bool,
 }
 
 /// Takes segments in order.
@@ -200,8 +202,9 @@ impl TransactionCutter {
         let refusal = faulty.or_else(|| self.candidate.refusal(&outline));
         let is_payload = outline.kind == TransactionKind::Payload;
         if is_payload {
-            // Only its GTID event came before, and the payload itself is one event and in memory already.
-            self.open.is_large = false;
+            // Mostly only its GTID event came before, and the payload itself is one event and in memory already. But
+            // events without a part in it may stand between, and they can be so many that they were not kept.
+            self.open.is_large = self.open.is_cut;
         }
         self.open.extend(last, if is_payload { u64::MAX } else { self.large });
         let OpenTransaction { parts, is_large, .. } = std::mem::take(&mut self.open);
@@ -236,6 +239,7 @@ impl OpenTransaction {
         self.parts.push(part);
         if self.is_large {
             // The first part tells which log; its bytes are few.
+            self.is_cut |= self.parts.len() > 1;
             self.parts.truncate(1);
         }
     }
