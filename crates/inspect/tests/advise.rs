@@ -6,8 +6,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use binlog::{Checksum, EventType, Level, MAGIC, NextPosition, RawEvent, Refusal, move_event};
-use inspect::advise::{Extent, Report, Settings, Source, advise};
+use binlog::events::TransactionPayload;
+use binlog::{
+    Checksum, Event, EventType, HEADER_SIZE, Level, MAGIC, NextPosition, RawEvent, Refusal, move_event,
+};
+use inspect::advise::{Extent, Report, Settings, Sizes, Source, advise};
 use logs::{Chunk, Content, CutError, LogReader, Next, TransactionCutter};
 
 /// What a log is made of: its format description, and transactions of several kinds and sizes.
@@ -61,6 +64,10 @@ fn log(size: usize) -> Arc<[u8]> {
 }
 
 fn ask(logs: &[Arc<[u8]>], extent: Extent, seed: u64) -> Report {
+    ask_keeping(logs, extent, seed, Sizes::default())
+}
+
+fn ask_keeping(logs: &[Arc<[u8]>], extent: Extent, seed: u64, sizes: Sizes) -> Report {
     let source = |bytes: &Arc<[u8]>| {
         let (size, bytes) = (bytes.len() as u64, Arc::clone(bytes));
         let open = Box::new(move || Ok(LogReader::bytes("made".to_owned(), Arc::clone(&bytes))));
@@ -68,7 +75,7 @@ fn ask(logs: &[Arc<[u8]>], extent: Extent, seed: u64) -> Report {
     };
     let sources: Vec<Source<'_>> = logs.iter().map(source).collect();
     let levels = [1, 3].into_iter().filter_map(Level::new).collect();
-    let settings = Settings { levels, extent, seed, workers: NonZeroUsize::new(2).unwrap() };
+    let settings = Settings { levels, extent, seed, workers: NonZeroUsize::new(2).unwrap(), sizes };
     advise(&sources, &settings, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
@@ -131,10 +138,115 @@ fn payloads_without_a_gtid_event_are_counted_as_they_are() {
     assert!(report.levels.iter().all(|level| level.bytes.value == size), "{:?}", report.levels);
 }
 
+fn sample(name: &str) -> Arc<[u8]> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(name);
+    std::fs::read(path).unwrap().into()
+}
+
+const SAMPLES: [&str; 4] =
+    ["types-compressed.binlog", "gtids-compressed/binlog.000001", "large.binlog", "json-large.binlog"];
+
+#[test]
+fn what_is_not_kept_in_memory_is_measured_all_the_same() {
+    for name in SAMPLES {
+        let logs = [sample(name)];
+        let truth = ask(&logs, Extent::All, 0);
+        let found = ask_keeping(&logs, Extent::All, 0, Sizes { kept: 600, ..Sizes::default() });
+        assert!(found.sample.is_complete && found.sample.transactions_cut == 0, "{name}: {:?}", found.sample);
+        assert_eq!((found.totals, found.span), (truth.totals, truth.span), "{name}");
+        assert_eq!(
+            (&found.refused, found.found.bytes_plain),
+            (&truth.refused, truth.found.bytes_plain),
+            "{name}"
+        );
+        let tables = |report: &Report| {
+            report.tables.iter().map(|one| (one.table.clone(), one.bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!(tables(&found), tables(&truth), "{name}");
+        for (found, truth) in found.levels.iter().zip(&truth.levels) {
+            // zstd cuts blocks otherwise when it gets its input bit by bit.
+            let apart = found.bytes.value.abs_diff(truth.bytes.value);
+            assert!(apart * 1000 <= truth.bytes.value, "{name}: {found:?} {truth:?}");
+            assert!(found.decompress_bytes_per_s > 0.0, "{name}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn large_ones_in_a_sample_stand_for_themselves() {
+    for name in SAMPLES {
+        let logs = [sample(name)];
+        let truth = ask(&logs, Extent::All, 0);
+        let sizes = Sizes { kept: 600, front: 2000, ..Sizes::default() };
+        let found = ask_keeping(&logs, Extent::Sample { time: None, bytes: None }, 0, sizes);
+        assert!(found.sample.is_complete, "{name}: {:?}", found.sample);
+        assert!(found.sample.transactions_cut > 0 || name != SAMPLES[0], "{name}: {:?}", found.sample);
+        assert_eq!(found.totals.eligible_transactions, truth.totals.eligible_transactions, "{name}");
+        assert_eq!(found.span, truth.span, "{name}");
+        // Checksums of events inside payloads count, as many as there are in front.
+        let (found, truth) = (found.totals.bytes_plain.value, truth.totals.bytes_plain.value);
+        assert!(found.abs_diff(truth) * 100 <= truth, "{name}: {found} {truth}");
+    }
+}
+
+/// The log, with payloads that say that their events have so many bytes.
+fn with_claims(log: &[u8], claim: u64) -> Arc<[u8]> {
+    let mut reader = LogReader::bytes("made".to_owned(), log.into());
+    let mut bytes = MAGIC.to_vec();
+    while let Next::Some(chunk) = reader.next_chunk(1 << 20).unwrap() {
+        for event in chunk.iter() {
+            let (start, raw) = (bytes.len(), event.raw);
+            match raw.event_type() == EventType::TransactionPayload {
+                false => bytes.extend_from_slice(raw.bytes()),
+                true => {
+                    let Ok(Event::TransactionPayload(body)) = raw.decode(chunk.format()) else {
+                        panic!("a payload")
+                    };
+                    let mut fields = Vec::new();
+                    TransactionPayload::put_zstd_fields(claim, body.payload.len() as u64, &mut fields);
+                    bytes.extend_from_slice(&raw.bytes()[..HEADER_SIZE]);
+                    bytes.extend_from_slice(&fields);
+                    bytes.extend_from_slice(body.payload);
+                    bytes.extend_from_slice(&[0; 4]);
+                    let size = (bytes.len() - start) as u32;
+                    bytes[start + 9..start + 13].copy_from_slice(&size.to_le_bytes());
+                }
+            }
+            move_event(&mut bytes[start..], Checksum::Crc32, NextPosition::Behind(start as u64));
+        }
+    }
+    bytes.into()
+}
+
+#[test]
+fn what_payloads_say_of_their_size_overthrows_nothing() {
+    let honest = sample("types-compressed.binlog");
+    let truth = ask(&[Arc::clone(&honest)], Extent::All, 0).totals.bytes_plain.value;
+    for claim in [1, 1 << 40, u64::MAX] {
+        let logs = [with_claims(&honest, claim)];
+        let keep = |kept, front| Sizes { kept, front, large: 1000 };
+        for sizes in [Sizes::default(), keep(1 << 20, 1 << 20), keep(300, 1 << 20)] {
+            for extent in [Extent::All, Extent::Sample { time: None, bytes: None }] {
+                let report = ask_keeping(&logs, extent, 0, sizes);
+                let plain = report.totals.bytes_plain.value;
+                assert!(plain.abs_diff(truth) * 50 < truth, "{claim} {sizes:?}: {plain} {truth}");
+            }
+        }
+        // Where only the front is read the claim has to do, but not beyond what can be.
+        let report = ask_keeping(&logs, Extent::Sample { time: None, bytes: None }, 0, keep(300, 100));
+        assert!(report.totals.bytes_plain.high < 1 << 40);
+    }
+}
+
 #[test]
 fn without_a_level_nothing_is_measured() {
-    let settings =
-        Settings { levels: Vec::new(), extent: Extent::All, seed: 0, workers: NonZeroUsize::new(1).unwrap() };
+    let settings = Settings {
+        levels: Vec::new(),
+        extent: Extent::All,
+        seed: 0,
+        workers: NonZeroUsize::MIN,
+        sizes: Sizes::default(),
+    };
     let outcome = advise(&[], &settings, &mut |_| ControlFlow::Continue(()));
     assert!(matches!(outcome, Err(inspect::Error::NoLevel)));
 }
@@ -145,7 +257,13 @@ fn whoever_watches_can_stop_it() {
     let open = Box::new(move || Ok(LogReader::bytes("made".to_owned(), Arc::clone(&bytes))));
     let sources = [Source { name: "made".to_owned(), bytes: 1 << 20, open }];
     let levels = vec![Level::DEFAULT];
-    let settings = Settings { levels, extent: Extent::All, seed: 0, workers: NonZeroUsize::new(1).unwrap() };
+    let settings = Settings {
+        levels,
+        extent: Extent::All,
+        seed: 0,
+        workers: NonZeroUsize::MIN,
+        sizes: Sizes::default(),
+    };
     let outcome = advise(&sources, &settings, &mut |_| ControlFlow::Break(()));
     assert!(matches!(outcome, Err(inspect::Error::Stopped)));
 }
@@ -167,7 +285,8 @@ fn no_damage_makes_it_panic() {
         let sources = [Source { name: "made".to_owned(), bytes: size, open }];
         for extent in [Extent::All, Extent::Sample { time: None, bytes: None }] {
             let levels = vec![Level::MIN];
-            let settings = Settings { levels, extent, seed: state, workers: NonZeroUsize::MIN };
+            let settings =
+                Settings { levels, extent, seed: state, workers: NonZeroUsize::MIN, sizes: Sizes::default() };
             // An answer or an error: what is wrong is another command's business.
             let _ = advise(&sources, &settings, &mut |_| ControlFlow::Continue(()));
         }

@@ -1,13 +1,16 @@
 //! Reads logs into transactions: all of one, or those of a cell.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use binlog::{EventType, Flavour, Format, PayloadOpener, RawEventBuf, encryption::ENCRYPTED_HEADER_SIZE};
+use binlog::{
+    EventType, Flavour, Format, Outline, PayloadOpener, RawEventBuf, encryption::ENCRYPTED_HEADER_SIZE,
+};
 use logs::{Chunk, Content, CutError, LargePayload, LogReader, Next, Segment, TransactionCutter};
 
 use super::Source;
 use super::cells::Cell;
+use super::plan::Sizes;
 use super::record::Share;
 use super::report::LogReport;
 use crate::error::Error;
@@ -32,14 +35,13 @@ pub(crate) struct Opened {
     pub(crate) start: u64,
     /// Its GTID event, if one stands in front.
     pub(crate) gtid: Option<RawEventBuf>,
-    pub(crate) timestamp: u32,
+    /// When it committed, in microseconds since 1970; 0 if nothing tells.
+    pub(crate) commit_us: u64,
     pub(crate) format: Arc<Format>,
     /// Its bytes as it stands.
     pub(crate) now: u64,
-    /// The bytes of its events.
-    pub(crate) inner_size: u64,
-    /// The first of these.
-    pub(crate) front: Vec<u8>,
+    /// Where its payload's event starts.
+    pub(crate) offset: u64,
 }
 
 /// What reading gives.
@@ -65,15 +67,6 @@ pub(crate) struct Look {
 
 /// Read at once.
 const CHUNK_SIZE: usize = 256 << 10;
-
-/// Transactions of more bytes are not kept in memory, as `bintide compress` does it.
-pub(crate) const KEPT_MAX: u64 = 32 << 20;
-
-/// Payloads of more bytes are not kept in memory, and measured by the front of what is in them.
-const PAYLOAD_KEPT_MAX: usize = 32 << 20;
-
-/// That front, in bytes.
-pub(crate) const FRONT: u64 = 8 << 20;
 
 /// What a relay log's own events at its start may take.
 const HEAD_EVENTS: usize = 16;
@@ -123,19 +116,25 @@ const fn starts_transaction(event_type: EventType) -> bool {
 pub(crate) type Give<'g> = &'g mut dyn FnMut(Given) -> Result<(), Error>;
 
 /// Reads a log from its start to its end.
-pub(crate) fn read_all(source: &Source<'_>, give: Give<'_>) -> Result<(), Error> {
+pub(crate) fn read_all(source: &Source<'_>, sizes: &Sizes, give: Give<'_>) -> Result<(), Error> {
     let mut reader = (source.open)()?;
-    read(&mut reader, u64::MAX, &mut |extent, content| {
+    read(&mut reader, u64::MAX, sizes, &mut |extent, content| {
         let share = Share::whole(extent.end - extent.start);
         give(Given::Piece(Piece { content, share }))
     })
 }
 
 /// Reads what belongs to a cell.
-pub(crate) fn read_cell(source: &Source<'_>, cell: Cell, width: u64, give: Give<'_>) -> Result<(), Error> {
+pub(crate) fn read_cell(
+    source: &Source<'_>,
+    cell: Cell,
+    width: u64,
+    sizes: &Sizes,
+    give: Give<'_>,
+) -> Result<(), Error> {
     let mut reader = enter(source, cell, width)?;
     let mut given = 0;
-    read(&mut reader, cell.end, &mut |extent, content| {
+    read(&mut reader, cell.end, sizes, &mut |extent, content| {
         let Some(share) = share(&extent, &content, cell, width) else { return Ok(()) };
         given += content.memory();
         give(Given::Piece(Piece { content, share }))?;
@@ -211,23 +210,31 @@ pub(crate) fn read_head(reader: &mut LogReader) -> Result<(), Error> {
 type Take<'t> = &'t mut dyn FnMut(Range<u64>, PieceContent) -> Result<(), Error>;
 
 /// Reads transactions until the log ends, or one has ended at `until` or behind and none is open.
-fn read(reader: &mut LogReader, until: u64, take: Take<'_>) -> Result<(), Error> {
-    let mut opener = PayloadOpener::new();
-    let mut cutter = TransactionCutter::new(KEPT_MAX);
+fn read(reader: &mut LogReader, until: u64, sizes: &Sizes, take: Take<'_>) -> Result<(), Error> {
+    let mut cutter = TransactionCutter::new(sizes.kept);
+    let payload_max = usize::try_from(sizes.kept).unwrap_or(usize::MAX);
     let name = reader.name().to_owned();
+    // A large payload that was begun: whether the log has all of it shows behind it.
+    let mut begun: Option<(Range<u64>, Opened)> = None;
     loop {
-        if cutter.open().is_none() && reader.position() >= until {
+        if begun.is_none() && cutter.open().is_none() && reader.position() >= until {
             return Ok(());
         }
-        match reader.next_piece(CHUNK_SIZE, PAYLOAD_KEPT_MAX)? {
+        let piece = match reader.next_piece(CHUNK_SIZE, payload_max) {
+            Err(logs::Error::Beyond { .. }) if begun.is_some() => return Ok(()),
+            other => other?,
+        };
+        if let Some((extent, opened)) = begun.take() {
+            take(extent, PieceContent::Opened(Box::new(opened)))?;
+        }
+        match piece {
             Next::Some(logs::Piece::Chunk(chunk)) if chunk.log_number() > 0 => {
                 return Err(Error::SecondLog { name });
             }
             Next::Some(logs::Piece::Chunk(chunk)) => cut(&mut cutter, &chunk, &name, take)?,
             Next::Some(logs::Piece::LargePayload(payload)) => {
-                let open = std::mem::replace(&mut cutter, TransactionCutter::new(KEPT_MAX));
-                let (extent, opened) = open_large(payload, open, &mut opener)?;
-                take(extent, PieceContent::Opened(Box::new(opened)))?;
+                let open = std::mem::replace(&mut cutter, TransactionCutter::new(sizes.kept));
+                begun = Some(large(&payload, &open));
             }
             Next::End(_) => return cutter.finish(&mut |segment| take_segment(segment, take)),
         }
@@ -268,35 +275,94 @@ fn take_segment(segment: Segment, take: Take<'_>) -> Result<(), Error> {
     take(extent, PieceContent::Segment(segment))
 }
 
-/// Opens the front of a payload that is not kept in memory.
-fn open_large(
-    payload: LargePayload<'_>,
-    cutter: TransactionCutter,
-    opener: &mut PayloadOpener,
-) -> Result<(Range<u64>, Opened), Error> {
+/// A payload that is not kept in memory, and what stands in front of it.
+fn large(payload: &LargePayload<'_>, cutter: &TransactionCutter) -> (Range<u64>, Opened) {
     let (offset, end) = (payload.offset(), payload.end());
-    let gtid = cutter.first();
-    let start = gtid.as_ref().map_or(offset, |(start, _)| *start);
-    let timestamp = payload.header().timestamp;
-    let format = Arc::clone(payload.format());
-    let claimed = payload.fields().uncompressed_size;
-    let mut events = payload.open(opener)?;
-    let mut front = Vec::new();
-    let mut is_whole = false;
-    while (front.len() as u64) < FRONT && !is_whole {
-        is_whole = events.next_chunk(CHUNK_SIZE, &mut front)? == 0;
-    }
-    let inner_size = if is_whole { front.len() as u64 } else { claimed.unwrap_or(front.len() as u64) };
-    let gtid = gtid.map(|(_, gtid)| gtid);
-    Ok((start..end, Opened { start, gtid, timestamp, format, now: end - start, inner_size, front }))
+    let first = cutter.first();
+    let start = first.as_ref().map_or(offset, |(start, _)| *start);
+    let gtid = first.map(|(_, event)| event).filter(|event| starts_transaction(event.as_raw().event_type()));
+    let opened = Opened {
+        start,
+        gtid,
+        commit_us: cutter.open().map_or(0, commit_us),
+        format: Arc::clone(payload.format()),
+        now: end - start,
+        offset,
+    };
+    (start..end, opened)
 }
+
+/// When a transaction committed, in microseconds since 1970; 0 if nothing tells. An event's own time may be one that a
+/// session set, so it is taken only where servers wrote no other.
+pub(crate) fn commit_us(outline: &Outline) -> u64 {
+    let stamped = outline.stamps.map(|stamps| stamps.immediate_commit_us).filter(|us| *us > 0);
+    stamped.unwrap_or_else(|| u64::from(outline.timestamp) * 1_000_000)
+}
+
+/// Takes whole events of a payload, one behind the other.
+type TakeEvents<'t> = &'t mut dyn FnMut(&[u8]) -> Result<ControlFlow<()>, Error>;
+
+/// Reads the events of a payload again, some at a time and each in whole, from the first one until `take` breaks.
+pub(crate) fn reread_payload(
+    source: &Source<'_>,
+    offset: u64,
+    opener: &mut PayloadOpener,
+    scratch: &mut Vec<u8>,
+    take: TakeEvents<'_>,
+) -> Result<LargeHead, Error> {
+    let mut reader = open_before(source, offset)?;
+    loop {
+        match reader.next_piece(CHUNK_SIZE, 0)? {
+            Next::Some(logs::Piece::Chunk(chunk)) if chunk.offset() <= offset => {}
+            Next::Some(logs::Piece::LargePayload(payload)) if payload.offset() < offset => {}
+            Next::Some(logs::Piece::LargePayload(payload)) if payload.offset() == offset => {
+                let fields = payload.fields();
+                let (claimed, payload_size) = (fields.uncompressed_size, fields.payload_size);
+                let mut events = payload.open(opener)?;
+                let mut is_broken = false;
+                while !is_broken {
+                    scratch.clear();
+                    if events.next_chunk(CHUNK_SIZE, scratch)? == 0 {
+                        break;
+                    }
+                    is_broken = take(scratch)?.is_break();
+                }
+                return Ok(LargeHead { claimed: claimed.filter(|_| is_broken), payload_size });
+            }
+            _ => return Err(Error::Changed { name: source.name.clone() }),
+        }
+    }
+}
+
+/// What a payload says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LargeHead {
+    /// The bytes of all events, where not all were read.
+    claimed: Option<u64>,
+    payload_size: u64,
+}
+
+/// zstd makes no more bytes of one than this.
+const EXPANSION_MAX: u64 = 1 << 16;
+
+impl LargeHead {
+    /// The bytes of all events, of which so many have been seen and more are to come. What the payload says is believed
+    /// as far as it can be true.
+    pub(crate) fn size(&self, seen: u64) -> u64 {
+        let most = self.payload_size.saturating_mul(EXPANSION_MAX);
+        self.claimed.unwrap_or(seen).min(most).max(seen)
+    }
+}
+
+/// What a payload counts for that is to be read again.
+const OPENED_COST: usize = 64 << 10;
 
 impl PieceContent {
     /// Bytes held in memory.
     pub(crate) fn memory(&self) -> usize {
         match self {
             Self::Segment(segment) => segment.size(),
-            Self::Opened(opened) => opened.front.len(),
+            Self::Opened(_) => OPENED_COST,
         }
     }
 }

@@ -1,17 +1,16 @@
 //! Measures payloads at every level: how large they become, and how long it takes.
 
 use binlog::{CompressError, Level, PayloadWriter};
-use zstd_safe::DCtx;
+use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 use super::clock::Work;
-
-/// Payloads of more bytes are measured with contexts that are given back: at high levels each takes a hundred
-/// megabytes. Whoever measures one sees to it that nobody else does.
-pub(crate) const LARGE_SIZE: usize = 4 << 20;
 
 /// One thread's contexts, one a level.
 pub(crate) struct Bench<'s> {
     levels: &'s [Level],
+    /// Payloads of more bytes are measured with contexts that are given back: at high levels each takes a hundred
+    /// megabytes. Whoever measures one sees to it that nobody else does.
+    large: usize,
     writers: Vec<PayloadWriter>,
     opener: DCtx<'static>,
     opened: Vec<u8>,
@@ -57,10 +56,10 @@ pub(crate) type Pieces<'p, E> =
     &'p mut dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<(), CompressError>) -> Result<(), E>;
 
 impl<'s> Bench<'s> {
-    pub(crate) fn new(levels: &'s [Level]) -> Result<Self, CompressError> {
+    pub(crate) fn new(levels: &'s [Level], large: usize) -> Result<Self, CompressError> {
         let writers = levels.iter().map(|level| PayloadWriter::new(*level)).collect::<Result<_, _>>()?;
         let opener = DCtx::try_create().ok_or(CompressError::Zstd { message: "no memory" })?;
-        Ok(Self { levels, writers, opener, opened: Vec::new(), frames: Vec::new() })
+        Ok(Self { levels, large, writers, opener, opened: Vec::new(), frames: Vec::new() })
     }
 
     /// Measures payloads, all of them at one level before the next. Gives, by payload, what the levels make of it;
@@ -72,7 +71,7 @@ impl<'s> Bench<'s> {
     ) -> Result<Vec<Made>, CompressError> {
         let mut made = vec![Made::default(); payloads.len() * self.levels.len()];
         let (small, large): (Vec<_>, Vec<_>) =
-            payloads.iter().enumerate().partition(|(_, payload)| payload.len() <= LARGE_SIZE);
+            payloads.iter().enumerate().partition(|(_, payload)| payload.len() <= self.large);
         for (index, taken) in taken.iter_mut().enumerate() {
             let mut put = |payload: usize, one| made[payload * self.levels.len() + index] = one;
             let writer = &mut self.writers[index];
@@ -90,7 +89,7 @@ impl<'s> Bench<'s> {
         Ok(made)
     }
 
-    /// Measures one payload that is not in memory, of `size` bytes of events. It is not decompressed.
+    /// Measures one payload that is not in memory, of `size` bytes of events.
     pub(crate) fn measure_pieces<E: From<CompressError>>(
         &mut self,
         size: u64,
@@ -101,7 +100,8 @@ impl<'s> Bench<'s> {
         for (level, taken) in self.levels.iter().zip(taken) {
             let mut writer = PayloadWriter::new(*level)?;
             writer.begin(size)?;
-            let (mut frame, mut ns, mut is_too_large) = (0, 0, false);
+            let mut back = Back::new()?;
+            let (mut frame, mut ns, mut bytes, mut is_too_large) = (0, 0, 0, false);
             pieces(&mut |piece| {
                 if is_too_large {
                     return Ok(());
@@ -109,22 +109,69 @@ impl<'s> Bench<'s> {
                 let work = Work::start();
                 let pushed = writer.push(piece);
                 ns += work.ns();
+                bytes += piece.len() as u64;
                 match pushed {
                     Err(CompressError::TooLarge { .. }) => is_too_large = true,
                     other => other?,
                 }
-                frame += writer.drain(|_| Ok::<(), CompressError>(()))?;
+                frame += writer.drain(|made| back.take(made))?;
                 Ok(())
             })?;
             if !is_too_large {
                 writer.finish()?;
             }
-            let memory = writer.memory() as u64;
-            taken.add(&Taken { bytes: size, compress_ns: ns, memory, ..Taken::default() });
+            taken.add(&Taken {
+                bytes,
+                compress_ns: ns,
+                bytes_opened: back.bytes,
+                decompress_ns: back.ns,
+                memory: writer.memory() as u64,
+            });
             all.push(Made { frame: (!is_too_large).then_some(frame), ns });
         }
         Ok(all)
     }
+}
+
+/// Decompresses what comes piece by piece, to see how long it takes.
+struct Back {
+    opener: DCtx<'static>,
+    out: Vec<u8>,
+    bytes: u64,
+    ns: u64,
+}
+
+impl Back {
+    fn new() -> Result<Self, CompressError> {
+        let mut opener = DCtx::try_create().ok_or(CompressError::Zstd { message: "no memory" })?;
+        opener.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)).map_err(failed)?;
+        Ok(Self { opener, out: Vec::with_capacity(DCtx::out_size()), bytes: 0, ns: 0 })
+    }
+
+    fn take(&mut self, frame: &[u8]) -> Result<(), CompressError> {
+        let mut input = InBuffer::around(frame);
+        let work = Work::start();
+        loop {
+            self.out.clear();
+            let room = self.out.capacity();
+            let mut output = OutBuffer::around(&mut self.out);
+            self.opener.decompress_stream(&mut output, &mut input).map_err(failed)?;
+            let made = output.pos();
+            self.bytes += made as u64;
+            if input.pos() == frame.len() && made < room {
+                break;
+            }
+        }
+        self.ns += work.ns();
+        Ok(())
+    }
+}
+
+/// Level 22 looks back so far, in powers of two.
+const WINDOW_LOG_MAX: u32 = 27;
+
+fn failed(code: zstd_safe::ErrorCode) -> CompressError {
+    CompressError::Zstd { message: zstd_safe::get_error_name(code) }
 }
 
 /// Measures payloads at the writer's level.
@@ -171,7 +218,9 @@ fn at_level(
 mod tests {
     use binlog::{CompressError, Level, PayloadWriter};
 
-    use super::{Bench, LARGE_SIZE, Taken};
+    use super::{Bench, Taken};
+
+    const LARGE_SIZE: usize = 1 << 20;
 
     fn events(size: usize) -> Vec<u8> {
         (0..size as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 27) as u8).collect()
@@ -180,7 +229,7 @@ mod tests {
     #[test]
     fn sizes_are_those_of_the_writer_in_memory_and_in_pieces() {
         let levels: Vec<Level> = [1, 3, 19].into_iter().filter_map(Level::new).collect();
-        let mut bench = Bench::new(&levels).expect("memory");
+        let mut bench = Bench::new(&levels, LARGE_SIZE).expect("memory");
         let payloads = [events(0), events(300), events(70_000), events(LARGE_SIZE + 1)];
         let lent: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
         let mut taken = vec![Taken::default(); levels.len()];
@@ -197,6 +246,9 @@ mod tests {
             payloads[2].chunks(999).try_for_each(push)
         };
         let streamed = bench.measure_pieces(70_000, &mut pieces, &mut taken).expect("measured");
+        // What is not in memory is decompressed too.
+        let all = all + 70_000;
+        assert!(taken.iter().all(|taken| (taken.bytes, taken.bytes_opened) == (all, all)));
         for (level, made) in levels.iter().zip(streamed) {
             let mut writer = PayloadWriter::new(*level).expect("memory");
             writer.begin(70_000).expect("begun");

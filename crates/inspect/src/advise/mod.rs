@@ -18,6 +18,7 @@ mod histogram;
 mod known;
 mod measure;
 mod network;
+mod plan;
 mod probe;
 mod record;
 mod report;
@@ -34,6 +35,7 @@ use std::time::Duration;
 use binlog::Level;
 use logs::LogReader;
 
+pub use plan::{Plan, Sizes};
 pub use report::{
     Advice, Connection, DictionaryReport, Estimate, FoundReport, Latency, LevelMatches, LevelReport,
     LevelSetting, LogReport, MachineReport, NetworkReport, NetworkWay, RefusedReport, Report, SampleReport,
@@ -70,6 +72,8 @@ pub struct Settings {
     pub seed: u64,
     /// Threads that measure.
     pub workers: NonZeroUsize,
+    /// What they keep in memory.
+    pub sizes: Sizes,
 }
 
 /// How much of the logs to measure.

@@ -13,6 +13,7 @@ use super::clock::machine;
 use super::compare::Bounded;
 use super::cut::{Given, Look, look, read_all};
 use super::known::Known;
+use super::plan::UNDER_WAY;
 use super::probe::probe;
 use super::record::Part;
 use super::report::{Report, ServerReport, StoppedBy};
@@ -20,9 +21,6 @@ use super::tally::Tally;
 use super::work::{Item, Reach, Shop, Work, Worker};
 use super::{Extent, Settings, Source, compare, rules};
 use crate::error::Error;
-
-/// Pieces on their way to the workers and back, in bytes.
-const UNDER_WAY: usize = 32 << 20;
 
 /// What is handed to a worker at once, of logs that are read whole.
 const ITEM_SIZE: usize = 1 << 20;
@@ -32,9 +30,6 @@ const WIDTH: u64 = 256 << 10;
 
 /// What a cell counts for while it waits.
 const CELL_COST: usize = 2 << 20;
-
-/// Of large transactions in a sample, so much is measured.
-const FRONT: u64 = 2 << 20;
 
 /// The part of the time that transactions get; the rest is for what they are compared with.
 const MAIN_PART: f64 = 0.7;
@@ -63,11 +58,12 @@ pub fn advise(
     let shop = Shop {
         sources,
         levels: &settings.levels,
+        sizes: settings.sizes,
         base,
         base_place,
         reach: match settings.extent {
             Extent::All => Reach::Whole,
-            Extent::Sample { .. } => Reach::Front(FRONT),
+            Extent::Sample { .. } => Reach::Front(settings.sizes.front),
         },
         sample_stride: match settings.extent {
             Extent::All => (bytes / ITEM_SIZE as u64 / SAMPLED_ITEMS).max(1),
@@ -163,7 +159,7 @@ impl Run<'_> {
                 number += 1;
                 line.push(item, std::mem::take(size)).map_err(Error::from)
             };
-            read_all(log, &mut |given| {
+            read_all(log, &self.settings.sizes, &mut |given| {
                 if let Given::Piece(piece) = given {
                     size += piece.content.memory();
                     bytes += piece.share.of;

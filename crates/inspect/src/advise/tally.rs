@@ -181,8 +181,11 @@ impl Tally {
             self.transactions_measured += 1;
             self.transactions_cut += u64::from(record.is_cut);
             let us = record.commit_us;
-            let (first, last) = self.span.unwrap_or((us, us));
-            self.span = Some((first.min(us), last.max(us)));
+            // Nothing tells when it was.
+            if us > 0 {
+                let (first, last) = self.span.unwrap_or((us, us));
+                self.span = Some((first.min(us), last.max(us)));
+            }
         }
         if let Kind::Measured { number, was_compressed } = record.kind {
             self.measured(record, part, number);
@@ -197,7 +200,13 @@ impl Tally {
         if let Kind::Refused(reason) = record.kind {
             let refused = self.refused.entry(reason).or_default();
             *refused = (refused.0 + share.weight(), refused.1 + now);
-            self.timeline.add(record.commit_us / 1000, now, (0..self.levels).map(|_| now));
+            self.over_time(record.commit_us, now, (0..self.levels).map(|_| now));
+        }
+    }
+
+    fn over_time(&mut self, commit_us: u64, plain: u64, after: impl Iterator<Item = u64>) {
+        if commit_us > 0 {
+            self.timeline.add(commit_us / 1000, plain, after);
         }
     }
 
@@ -232,7 +241,7 @@ impl Tally {
         }
         let fine = ((record.plain.max(1) as f64).log2() * FINE_STEPS) as u32;
         self.fine.entry(fine).or_default().add(plain, after());
-        self.timeline.add(record.commit_us / 1000, plain, after());
+        self.over_time(record.commit_us, plain, after());
         self.tables(record, part, whole);
     }
 

@@ -1,6 +1,6 @@
 //! Measures transactions: one thread's tools, and what it does with them.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use binlog::{
@@ -12,10 +12,11 @@ use logs::{Content, LogEvent, Segment, Whole, each_event_within};
 
 use super::Source;
 use super::cells::{Cell, scramble};
-use super::cut::{Given, KEPT_MAX, Opened, Piece, PieceContent, open_before, read_cell};
+use super::cut::{Given, Opened, Piece, PieceContent, commit_us, open_before, read_cell, reread_payload};
 use super::known::{Known, KnownOne};
-use super::measure::{Bench, LARGE_SIZE, Made, Taken};
+use super::measure::{Bench, Made, Taken};
 use super::network::{Sent, Wire};
+use super::plan::Sizes;
 use super::record::{Kind, Network, Part, Probe, Record, Share};
 use super::tables::Names;
 use crate::error::Error;
@@ -25,6 +26,7 @@ use crate::walk::each_event;
 pub(crate) struct Shop<'s> {
     pub(crate) sources: &'s [Source<'s>],
     pub(crate) levels: &'s [Level],
+    pub(crate) sizes: Sizes,
     /// The level that stands for compressed transactions on the network.
     pub(crate) base: Level,
     /// Its place among the levels.
@@ -117,14 +119,33 @@ struct Ready {
     /// The bytes of all of its payload, also what is not in the arena.
     inner_size: u64,
     /// Where it stands, if it is to be read again for every level.
-    in_pieces: Option<Range<u64>>,
+    in_pieces: Option<InPieces>,
+}
+
+/// What is read again for every level.
+#[derive(Clone, Debug)]
+enum InPieces {
+    /// A transaction's events, there in the log.
+    Events(Range<u64>),
+    /// The events inside a payload whose event starts there.
+    Payload(u64),
+}
+
+/// What a payload has.
+struct Inside {
+    /// Where they start in the arena.
+    start: usize,
+    /// Bytes of its events.
+    size: u64,
+    /// The same with a checksum each, as they would stand in the log.
+    behind: u64,
 }
 
 impl<'s> Worker<'s> {
     pub(crate) fn new(shop: &'s Shop<'s>) -> Result<Self, CompressError> {
         Ok(Self {
             shop,
-            bench: Bench::new(shop.levels)?,
+            bench: Bench::new(shop.levels, shop.sizes.large)?,
             base: PayloadWriter::new(shop.base)?,
             wire: Wire::new()?,
             opener: PayloadOpener::new(),
@@ -156,10 +177,16 @@ impl<'s> Worker<'s> {
                     self.part.is_end = true;
                     return self.hand_on(outlet);
                 }
-                read_cell(&shop.sources[cell.source], cell, shop.width, &mut |given| match given {
-                    Given::Piece(piece) => self.piece(item.source, piece, outlet),
-                    Given::Pause => self.pause(item.source, outlet),
-                })?;
+                read_cell(
+                    &shop.sources[cell.source],
+                    cell,
+                    shop.width,
+                    &shop.sizes,
+                    &mut |given| match given {
+                        Given::Piece(piece) => self.piece(item.source, piece, outlet),
+                        Given::Pause => self.pause(item.source, outlet),
+                    },
+                )?;
             }
         }
         self.measure(item.source)?;
@@ -196,7 +223,9 @@ impl<'s> Worker<'s> {
                 Content::Transaction(whole) => match whole.refusal {
                     None => self.plain(source, &segment, whole, share)?,
                     Some(Refusal::Compressed) => self.compressed(source, &segment, whole, share)?,
-                    Some(refusal) => self.pass(&segment, Kind::Refused(refusal), commit_us(whole), share),
+                    Some(refusal) => {
+                        self.pass(&segment, Kind::Refused(refusal), commit_us(&whole.outline), share)
+                    }
                 },
             },
         }
@@ -226,7 +255,7 @@ impl<'s> Worker<'s> {
     /// Takes a plain transaction that could be compressed.
     fn plain(&mut self, source: usize, segment: &Segment, whole: &Whole, share: Share) -> Result<(), Error> {
         let Some((gtid, format)) = first(segment) else {
-            self.pass(segment, Kind::Refused(Refusal::NoGtid), commit_us(whole), share);
+            self.pass(segment, Kind::Refused(Refusal::NoGtid), commit_us(&whole.outline), share);
             return Ok(());
         };
         let _one_large = self.room_for(source, whole.inner_size)?;
@@ -259,10 +288,11 @@ impl<'s> Worker<'s> {
         }
         let inner_size = whole.inner_size;
         let is_cut = inner_size > (self.arena.len() - start) as u64;
-        let in_pieces = (whole.is_large && self.shop.reach == Reach::Whole).then_some(extent);
+        let in_pieces =
+            (whole.is_large && self.shop.reach == Reach::Whole).then_some(InPieces::Events(extent));
         let record = Record {
             inner: inner_size,
-            commit_us: commit_us(whole),
+            commit_us: commit_us(&whole.outline),
             is_cut: is_cut && in_pieces.is_none(),
             ..Record::plain(share.of, share)
         };
@@ -280,72 +310,124 @@ impl<'s> Worker<'s> {
     ) -> Result<(), Error> {
         let (Some((gtid, format)), Some(payload)) = (first(segment), segment.events().nth(1)) else {
             // A payload alone.
-            self.pass(segment, Kind::Refused(Refusal::NoGtid), commit_us(whole), share);
+            self.pass(segment, Kind::Refused(Refusal::NoGtid), commit_us(&whole.outline), share);
             return Ok(());
         };
         let (name, offset) = (&self.shop.sources[source].name, payload.offset);
         let body = match payload.raw.decode(&format) {
             Ok(Event::TransactionPayload(body)) => body,
             Ok(_) => {
-                self.pass(segment, Kind::Refused(Refusal::Interrupted), commit_us(whole), share);
+                self.pass(segment, Kind::Refused(Refusal::Interrupted), commit_us(&whole.outline), share);
                 return Ok(());
             }
             Err(error) => return Err(Error::Event { name: name.clone(), offset, error }),
         };
-        let _one_large = self.room_for(source, body.uncompressed_size.unwrap_or_default())?;
-        let (start, limit, inside) = (self.arena.len(), self.limit(false), format.inside_payload());
-        self.names.begin();
-        let (mut behind, checksum_size) = (0, payload.raw.checksum().size());
         let wrong = |error: PayloadError| Error::Payload { name: name.clone(), offset, error };
-        let mut inner = self.opener.open(&body).map_err(wrong)?;
-        while let Some(event) = inner.next_event().map_err(wrong)? {
-            self.names.take(&event, &inside);
+        let checksum_size = payload.raw.checksum().size();
+        // What it says of its size decides nothing.
+        let mut one_large = self.room_for(source, body.payload.len() as u64)?;
+        let mut inside = self.inside(&body, &format, checksum_size, one_large.is_some()).map_err(wrong)?;
+        if inside.is_none() {
+            one_large = self.room_for(source, u64::MAX)?;
+            inside = self.inside(&body, &format, checksum_size, true).map_err(wrong)?;
+        }
+        let Some(inside) = inside else { unreachable!("ours: what is large is allowed now") };
+        let start = inside.start;
+        self.probe(start, body.payload);
+        let is_cut = inside.size > (self.arena.len() - start) as u64;
+        let in_pieces = (is_cut && self.shop.reach == Reach::Whole).then_some(InPieces::Payload(offset));
+        let record = Record {
+            plain: inside.behind + self.gtid_size(source, &gtid, inside.behind, &format)?,
+            inner: inside.size,
+            commit_us: commit_us(&whole.outline),
+            is_cut: is_cut && in_pieces.is_none(),
+            ..Record::plain(share.of, share)
+        };
+        self.ready(record, true, (gtid, format, start, whole.outline.position), in_pieces);
+        let measured = self.measure_if_large(source, inside.size);
+        drop(one_large);
+        measured
+    }
+
+    /// Opens a payload that is in memory; `None` when it is a large one, and none is allowed.
+    fn inside(
+        &mut self,
+        body: &events::TransactionPayload<'_>,
+        format: &Format,
+        checksum_size: usize,
+        may_be_large: bool,
+    ) -> Result<Option<Inside>, PayloadError> {
+        let (start, limit, within) = (self.arena.len(), self.limit(false), format.inside_payload());
+        self.names.begin();
+        let (mut size, mut behind) = (0, 0);
+        let mut inner = self.opener.open(body)?;
+        while let Some(event) = inner.next_event()? {
+            self.names.take(&event, &within);
+            size += event.bytes().len() as u64;
             behind += (event.bytes().len() + checksum_size) as u64;
+            if !may_be_large && size > self.shop.sizes.large as u64 {
+                return Ok(None);
+            }
             if self.arena.len() - start < limit {
                 self.arena.extend_from_slice(event.bytes());
             }
         }
-        let inner_size = inner.summary().uncompressed_size;
-        self.probe(start, body.payload);
-        let plain = behind + self.gtid_size(source, &gtid, behind, &format)?;
-        let record = Record {
-            plain,
-            inner: inner_size,
-            commit_us: commit_us(whole),
-            is_cut: inner_size > (self.arena.len() - start) as u64,
-            ..Record::plain(share.of, share)
-        };
-        self.ready(record, true, (gtid, format, start, whole.outline.position), None);
-        self.measure_if_large(source, inner_size)
+        Ok(Some(Inside { start, size, behind }))
     }
 
-    /// Takes the front of a compressed transaction that is too large for memory.
+    /// Takes a compressed transaction that is too large for memory.
     fn opened(&mut self, source: usize, opened: Opened, share: Share) -> Result<(), Error> {
-        let Opened { start: at, gtid, timestamp, format, now, inner_size, front } = opened;
+        let Opened { start: at, gtid, commit_us, format, now, offset } = opened;
         self.names.begin();
         let Some(gtid) = gtid else {
-            self.record(Record::plain(now, share));
+            self.record(Record {
+                kind: Kind::Refused(Refusal::NoGtid),
+                commit_us,
+                ..Record::plain(now, share)
+            });
             return Ok(());
         };
         let _one_large = self.room_for(source, u64::MAX)?;
         let start = self.arena.len();
-        let inside = format.inside_payload();
-        each_event(&front, &inside, |_, event| self.names.take(event, &inside));
-        self.arena.extend_from_slice(&front);
+        let checksum_size = gtid.as_raw().checksum().size() as u64;
+        let (limit, within) = (self.limit(true), format.inside_payload());
+        let (names, arena, reach) = (&mut self.names, &mut self.arena, self.shop.reach);
+        let (mut seen, mut events) = (0, 0);
+        let mut take = |chunk: &[u8]| {
+            each_event(chunk, &within, |_, event| {
+                names.take(event, &within);
+                events += 1;
+            });
+            seen += chunk.len() as u64;
+            if arena.len() - start < limit {
+                arena.extend_from_slice(chunk);
+            }
+            Ok(match reach {
+                Reach::Front(size) if seen >= size => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            })
+        };
+        let (opener, scratch) = (&mut self.opener, &mut self.scratch);
+        let head = reread_payload(&self.shop.sources[source], offset, opener, scratch, &mut take)?;
+        let (size, in_pieces) = match reach {
+            Reach::Whole => (seen, Some(InPieces::Payload(offset))),
+            Reach::Front(_) => (head.size(seen), None),
+        };
+        let behind = size.saturating_add(scaled(events * checksum_size, size, seen));
         let record = Record {
-            plain: gtid.as_raw().bytes().len() as u64 + inner_size,
-            inner: inner_size,
-            commit_us: u64::from(timestamp) * 1_000_000,
-            is_cut: inner_size > front.len() as u64,
+            plain: behind.saturating_add(self.gtid_size(source, &gtid, behind, &format)?),
+            inner: size,
+            commit_us,
+            is_cut: in_pieces.is_none() && size > (self.arena.len() - start) as u64,
             ..Record::plain(now, share)
         };
-        self.ready(record, true, (gtid, format, start, at), None);
+        self.ready(record, true, (gtid, format, start, at), in_pieces);
         self.measure_if_large(source, u64::MAX)
     }
 
     /// Room for a large transaction: what is waiting is measured first, and nobody else has one meanwhile.
     fn room_for(&mut self, source: usize, size: u64) -> Result<Option<MutexGuard<'s, ()>>, Error> {
-        if size <= LARGE_SIZE as u64 {
+        if size <= self.shop.sizes.large as u64 {
             return Ok(None);
         }
         self.measure(source)?;
@@ -356,7 +438,7 @@ impl<'s> Worker<'s> {
     /// How much of a transaction goes to the arena, in bytes.
     fn limit(&self, is_large: bool) -> usize {
         match (self.shop.reach, is_large) {
-            (Reach::Whole, false) => KEPT_MAX as usize,
+            (Reach::Whole, false) => usize::try_from(self.shop.sizes.kept).unwrap_or(usize::MAX),
             (Reach::Whole, true) => NETWORK_FRONT,
             (Reach::Front(size), _) => usize::try_from(size).unwrap_or(usize::MAX),
         }
@@ -368,7 +450,7 @@ impl<'s> Worker<'s> {
         record: Record,
         was_compressed: bool,
         (gtid, format, start, at): (RawEventBuf, Arc<Format>, usize, u64),
-        in_pieces: Option<Range<u64>>,
+        in_pieces: Option<InPieces>,
     ) {
         let number = self.part.measured + self.ready.len();
         let record = Record { kind: Kind::Measured { number, was_compressed }, ..record };
@@ -440,7 +522,7 @@ impl<'s> Worker<'s> {
 /// Measuring what was taken in.
 impl Worker<'_> {
     fn measure_if_large(&mut self, source: usize, size: u64) -> Result<(), Error> {
-        match size > LARGE_SIZE as u64 {
+        match size > self.shop.sizes.large as u64 {
             true => self.measure(source),
             false => Ok(()),
         }
@@ -460,7 +542,7 @@ impl Worker<'_> {
         let mut made = made.chunks(self.shop.levels.len());
         for ready in all {
             let made = match &ready.in_pieces {
-                Some(extent) => self.measure_in_pieces(source, extent.clone(), ready.inner_size)?,
+                Some(what) => self.measure_in_pieces(source, what, ready.inner_size)?,
                 None => made.next().unwrap_or_default().iter().map(|one| ready.scaled(*one)).collect(),
             };
             self.settle(source, &ready, &made)?;
@@ -480,23 +562,32 @@ impl Worker<'_> {
     fn measure_in_pieces(
         &mut self,
         source: usize,
-        extent: Range<u64>,
+        what: &InPieces,
         inner_size: u64,
     ) -> Result<Vec<Made>, Error> {
         let source = &self.shop.sources[source];
-        let scratch = &mut self.scratch;
+        let (scratch, opener) = (&mut self.scratch, &mut self.opener);
         let mut pieces = |push: &mut dyn FnMut(&[u8]) -> Result<(), CompressError>| {
             scratch.clear();
-            reread(source, extent.clone(), |event, _| {
-                if event.offset > extent.start {
-                    put_inner(&event.raw, scratch);
+            match what {
+                InPieces::Events(extent) => reread(source, extent.clone(), |event, _| {
+                    if event.offset > extent.start {
+                        put_inner(&event.raw, scratch);
+                    }
+                    if scratch.len() >= PIECE_SIZE || event.end() >= extent.end {
+                        push(scratch)?;
+                        scratch.clear();
+                    }
+                    Ok(())
+                }),
+                InPieces::Payload(offset) => {
+                    let mut take = |chunk: &[u8]| {
+                        push(chunk)?;
+                        Ok(ControlFlow::Continue(()))
+                    };
+                    reread_payload(source, *offset, opener, scratch, &mut take).map(|_| ())
                 }
-                if scratch.len() >= PIECE_SIZE || event.end() >= extent.end {
-                    push(scratch)?;
-                    scratch.clear();
-                }
-                Ok(())
-            })
+            }
         };
         self.bench.measure_pieces(inner_size, &mut pieces, &mut self.part.taken)
     }
@@ -604,24 +695,22 @@ impl Ready {
             0 => made,
             _ if measured == self.inner_size => made,
             _ => {
-                let scale = |value: u64| {
-                    let scaled = u128::from(value) * u128::from(self.inner_size) / u128::from(measured);
-                    u64::try_from(scaled).unwrap_or(u64::MAX)
-                };
+                let scale = |value: u64| scaled(value, self.inner_size, measured);
                 Made { frame: made.frame.map(scale), ns: scale(made.ns) }
             }
         }
     }
 }
 
+/// As much of `whole` as `value` is of `measured`.
+fn scaled(value: u64, whole: u64, measured: u64) -> u64 {
+    let scaled = u128::from(value) * u128::from(whole) / u128::from(measured.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
 fn first(segment: &Segment) -> Option<(RawEventBuf, Arc<Format>)> {
     let format = Arc::clone(segment.parts.first()?.format());
     Some((segment.events().next()?.raw.to_buf(), format))
-}
-
-fn commit_us(whole: &Whole) -> u64 {
-    let stamped = whole.outline.stamps.map(|stamps| stamps.immediate_commit_us).filter(|us| *us > 0);
-    stamped.unwrap_or_else(|| u64::from(whole.outline.timestamp) * 1_000_000)
 }
 
 /// Reads a part of a log again.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use binlog::Level;
 use clap::Args;
-use inspect::advise::{self, Extent, Report, Settings, Source};
+use inspect::advise::{self, Extent, Plan, Report, Settings, Source};
 use jiff::tz::TimeZone;
 
 use crate::args::Global;
@@ -24,6 +24,7 @@ use crate::interrupt;
 use crate::page;
 use crate::progress::Progress;
 use crate::screen::Style;
+use crate::units::{bytes, counted};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -69,9 +70,12 @@ pub(crate) struct Advise {
     /// What the random places are drawn from: the same number draws the same places.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// How many threads measure; default: one a core.
+    /// How many threads measure, if that many fit in --memory; default: one a core.
     #[arg(long, value_name = "COUNT")]
     jobs: Option<NonZeroUsize>,
+    /// Memory to take at most, as 300M or 2G; default: 300M, and more for a level that needs more.
+    #[arg(long, value_name = "SIZE", value_parser = rewrite::size)]
+    memory: Option<u64>,
     /// Print everything as one JSON document.
     #[arg(long)]
     json: bool,
@@ -79,6 +83,9 @@ pub(crate) struct Advise {
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     html: Option<PathBuf>,
 }
+
+/// What is taken when nobody says how much may be, in bytes.
+const MEMORY: u64 = 300_000_000;
 
 /// How long it takes when nobody says how long it may, in seconds.
 const TIME_S: u64 = 30;
@@ -119,7 +126,10 @@ fn measure(command: &Advise, global: &Global) -> Result<Report, Failure> {
             Extent::Sample { time, bytes: command.sample }
         }
     };
-    let settings = Settings { levels, extent, seed: command.seed, workers: command.jobs.unwrap_or(cores) };
+    let wanted = command.jobs.unwrap_or(cores);
+    let plan = plan(&levels, wanted, &sources, command.memory, global)?;
+    let Plan { workers, sizes, .. } = plan;
+    let settings = Settings { levels, extent, seed: command.seed, workers, sizes };
     let mut progress = Progress::new(global, found.bytes_total);
     let mut watch = |bytes_done| {
         progress.at(bytes_done);
@@ -130,6 +140,28 @@ fn measure(command: &Advise, global: &Global) -> Result<Report, Failure> {
     };
     let report = advise::advise(&sources, &settings, &mut watch);
     report.map_err(|error| Failure::Failed(advised(error)))
+}
+
+/// How much of the machine measuring takes; what does not fit is said before it begins.
+fn plan(
+    levels: &[Level],
+    wanted: NonZeroUsize,
+    sources: &[Source<'_>],
+    memory: Option<u64>,
+    global: &Global,
+) -> Result<Plan, Failure> {
+    let size_max = sources.iter().map(|source| source.bytes).max().unwrap_or_default();
+    let most = memory.unwrap_or(MEMORY);
+    let plan = Plan::new(levels, wanted, most, size_max);
+    let threads = counted(plan.workers.get() as u64, "thread");
+    let need = format!("{threads} may take {} of memory", bytes(plan.need));
+    if plan.need > most && memory.is_some() {
+        return Err(Failure::NotBegun(anyhow!("{need}; give more --memory, or lower --levels")));
+    }
+    if (plan.workers < wanted || plan.need > most) && !global.quiet {
+        eprintln!("bintide: {need}; --memory says how much there is");
+    }
+    Ok(plan)
 }
 
 /// What is looked at more than once must be a file.
