@@ -258,7 +258,7 @@ impl Batch {
                 Some((_, away)) => away.clone(),
                 None => {
                     let away = match buffer.origin() {
-                        Some((file, offset)) => Away::in_file(file, *offset, buffer.len()),
+                        Some((file, offset)) => Away::in_log(file, *offset, buffer.len()),
                         None => spool.put(buffer)?,
                     };
                     known.insert(Arc::as_ptr(buffer), (Arc::clone(buffer), away.clone()));
@@ -431,6 +431,7 @@ mod tests {
     use crate::bytes::{Bytes, Spare};
     use crate::decode::LogFormat;
     use crate::head_text::HeadText;
+    use crate::log_file::LogFile;
     use crate::options::Values;
     use crate::rows_text::{TableText, Types};
     use crate::settings::{Heeded, Settings};
@@ -509,10 +510,11 @@ mod tests {
     /// What becomes of a batch whose log has another byte in one place, by the time it is read again.
     fn written_after_change(at: u64) -> io::Result<String> {
         let events = [event(1), event(2), event(3)].concat();
-        let file = Arc::new(tempfile::tempfile().unwrap());
+        let file = tempfile::tempfile().unwrap();
         let whole = [&[0; 5][..], &events, &[0; 5]].concat();
         file.write_all_at(&whole, 0).unwrap();
-        let buffer = Arc::new(Bytes::new(whole).of_file(&file, 0));
+        let log = Arc::new(LogFile::new(file.try_clone().unwrap()).unwrap());
+        let buffer = Arc::new(Bytes::new(whole).of_log(&log, 0));
         let mut batch = batch_at(&buffer, 5..5 + events.len());
         batch.put_away(&mut Spool::default(), &mut PutAway::new()).unwrap();
         file.write_all_at(&[9], at).unwrap();

@@ -1,17 +1,18 @@
 //! Buffers: of events, which threads share, and of text. Both are used again: memory that is mapped already, and
 //! often in a cache.
 
-use std::fs::File;
 use std::mem::take;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::log_file::LogFile;
 
 /// The bytes of some events.
 #[derive(Debug, Default)]
 pub(crate) struct Bytes {
     bytes: Vec<u8>,
-    /// A file that has them too, and where.
-    origin: Option<(Arc<File>, u64)>,
+    /// A log that has them too, and where.
+    origin: Option<(Arc<LogFile>, u64)>,
     /// Where the memory goes when nobody needs it any more.
     home: Option<Arc<Spare>>,
 }
@@ -27,14 +28,14 @@ impl Bytes {
         Self { bytes, origin: None, home: Some(Arc::clone(home)) }
     }
 
-    /// The same, of bytes that a file has.
-    pub(crate) fn of_file(mut self, file: &Arc<File>, offset: u64) -> Self {
+    /// The same, of bytes that a log has.
+    pub(crate) fn of_log(mut self, file: &Arc<LogFile>, offset: u64) -> Self {
         self.origin = Some((Arc::clone(file), offset));
         self
     }
 
-    /// A file that has them, and where.
-    pub(crate) fn origin(&self) -> Option<&(Arc<File>, u64)> {
+    /// A log that has them, and where.
+    pub(crate) fn origin(&self) -> Option<&(Arc<LogFile>, u64)> {
         self.origin.as_ref()
     }
 }

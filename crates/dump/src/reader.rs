@@ -3,13 +3,8 @@
 //! Whole events come out whatever they hold; what they mean is for others to say. The log need not start with a
 //! format description, positions may lie anywhere, and each way in which a log can end has its own name.
 
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use binlog::encryption::Keyring;
@@ -20,8 +15,9 @@ use binlog::{
 
 use crate::bytes::{Bytes, Spare};
 use crate::decode::{LogFormat, describe};
-use crate::decrypt::decrypted;
 use crate::event_ref::EventRef;
+use crate::log_file::LogFile;
+use crate::spool::{Away, Spool};
 
 /// How much is read at a time.
 const BLOCK_SIZE: usize = 512 << 10;
@@ -112,20 +108,18 @@ pub(crate) struct LargePayload {
     pub(crate) fields: PayloadFields,
     /// The event without its payload, as if that were all of it.
     pub(crate) stub: Arc<Bytes>,
-    /// A file that has the event.
-    file: Arc<File>,
-    /// Where the event starts in it.
-    start: u64,
+    /// The event, in a file.
+    event: Away,
     /// Where the payload starts in the event.
     payload_at: u64,
-    size: u64,
 }
 
 impl LargePayload {
     /// Finds the payload in an event that is in a file.
-    fn new(file: Arc<File>, start: u64, at: u64, size: usize, checksum: Checksum) -> Result<Self, ReadError> {
+    fn new(event: Away, at: u64, checksum: Checksum) -> Result<Self, ReadError> {
+        let size = event.size();
         let mut head = vec![0; LARGE_HEAD_SIZE.min(size)];
-        file.read_exact_at(&mut head, start).map_err(ReadError::of_event)?;
+        event.read_at(0, &mut head).map_err(ReadError::of_event)?;
         let mut cursor = Cursor::at(&head[HEADER_SIZE..], HEADER_SIZE);
         let fields = PayloadFields::decode(&mut cursor).map_err(|_| ReadError::INVALID_EVENT)?;
         let payload_at = cursor.offset();
@@ -135,13 +129,12 @@ impl LargePayload {
         let mut stub = head;
         stub.truncate(payload_at);
         let mut stored = vec![0; checksum.size()];
-        let stored_at = start + (size - stored.len()) as u64;
-        file.read_exact_at(&mut stored, stored_at).map_err(ReadError::of_event)?;
+        let stored_at = (size - stored.len()) as u64;
+        event.read_at(stored_at, &mut stored).map_err(ReadError::of_event)?;
         stub.append(&mut stored);
         let stub_size = (stub.len() as u32).to_le_bytes();
         stub[SIZE_AT].copy_from_slice(&stub_size);
-        let (stub, payload_at, size) = (Arc::new(Bytes::new(stub)), payload_at as u64, size as u64);
-        Ok(Self { at, fields, stub, file, start, payload_at, size })
+        Ok(Self { at, fields, stub: Arc::new(Bytes::new(stub)), event, payload_at: payload_at as u64 })
     }
 
     /// Up to `size` bytes of the payload, from its byte `from` on; none behind its end.
@@ -151,13 +144,13 @@ impl LargePayload {
 
     fn read(&self, from: u64, size: u64) -> Result<Vec<u8>, ReadError> {
         let mut bytes = vec![0; size as usize];
-        self.file.read_exact_at(&mut bytes, self.start + from).map_err(ReadError::of_event)?;
+        self.event.read_at(from, &mut bytes).map_err(ReadError::of_event)?;
         Ok(bytes)
     }
 
     /// Compares the checksum behind the event with the event.
     pub(crate) fn verify(&self) -> Result<(), ReadError> {
-        let covered = self.size - CHECKSUM_SIZE as u64;
+        let covered = (self.event.size() - CHECKSUM_SIZE) as u64;
         let mut hasher = crc32fast::Hasher::new();
         for from in (0..covered).step_by(BLOCK_SIZE) {
             hasher.update(&self.read(from, (covered - from).min(BLOCK_SIZE as u64))?);
@@ -206,7 +199,7 @@ enum Front {
 }
 
 enum Input<'i> {
-    File(Arc<File>),
+    File(Arc<LogFile>),
     Stream(&'i mut (dyn Read + Send)),
 }
 
@@ -218,12 +211,8 @@ impl<'i> Reader<'i> {
         large: LargePayloads,
         spare: &Arc<Spare>,
     ) -> Result<Self, ReadError> {
-        let file = File::open(Path::new(OsStr::from_bytes(name))).map_err(ReadError::Open)?;
-        let file = match keyring {
-            Some(keyring) => decrypted(file, keyring)?,
-            None => file,
-        };
-        Self::begin(Input::File(Arc::new(file)), large, spare)
+        let (file, head) = LogFile::open(name, keyring)?;
+        Self::begin(Input::File(Arc::new(file)), head, large, spare)
     }
 
     /// Reads from a stream, behind whose first log others may follow.
@@ -232,11 +221,17 @@ impl<'i> Reader<'i> {
         large: LargePayloads,
         spare: &Arc<Spare>,
     ) -> Result<Self, ReadError> {
-        Self::begin(Input::Stream(stream), large, spare)
+        Self::begin(Input::Stream(stream), Vec::new(), large, spare)
     }
 
-    fn begin(input: Input<'i>, large: LargePayloads, spare: &Arc<Spare>) -> Result<Self, ReadError> {
-        let (block, format) = (Arc::default(), Arc::new(LogFormat::at_first()));
+    /// `head` is what has been read of the input.
+    fn begin(
+        input: Input<'i>,
+        head: Vec<u8>,
+        large: LargePayloads,
+        spare: &Arc<Spare>,
+    ) -> Result<Self, ReadError> {
+        let (block, format) = (Arc::new(Bytes::new(head)), Arc::new(LogFormat::at_first()));
         let spare = Arc::clone(spare);
         let mut reader = Self { input, block, spare, taken: 0, position: 0, is_lost: false, format, large };
         match reader.fill(MAGIC.len()) {
@@ -266,7 +261,7 @@ impl<'i> Reader<'i> {
             return self.take(ahead as usize);
         }
         let skipped = match &mut self.input {
-            Input::File(file) => (&**file).seek(SeekFrom::Start(position)).map(drop),
+            Input::File(file) => file.seek(position),
             Input::Stream(stream) => {
                 io::copy(&mut stream.by_ref().take(ahead - ready), &mut io::sink()).map(drop)
             }
@@ -333,35 +328,37 @@ impl<'i> Reader<'i> {
 
     fn is_large_payload(&self) -> bool {
         let event_type = self.ready().get(EVENT_TYPE_AT).copied().map(EventType::from_code);
-        self.large == LargePayloads::InPieces && event_type == Some(EventType::TransactionPayload)
+        // What has gone through a named pipe is nowhere to be read again.
+        let is_kept = match &self.input {
+            Input::File(file) => file.is_regular(),
+            Input::Stream(_) => true,
+        };
+        is_kept && self.large == LargePayloads::InPieces && event_type == Some(EventType::TransactionPayload)
     }
 
     /// Passes over an event that stays in its file, or goes into a temporary one.
     fn take_large(&mut self, size: usize) -> Result<LargePayload, ReadError> {
         let (at, end) = (self.position, self.position + size as u64);
         let checksum = self.format.checksum.for_events();
-        let (file, start) = match &mut self.input {
+        let event = match &mut self.input {
             Input::File(file) => {
-                let file = Arc::clone(file);
-                if file.metadata().map_err(ReadError::of_event)?.len() < end {
+                if file.size().map_err(ReadError::of_event)? < end {
                     return Err(ReadError::Truncated);
                 }
-                (file, at)
+                Away::in_log(file, at, size)
             }
             Input::Stream(stream) => {
-                let mut file = tempfile::tempfile().map_err(ReadError::of_event)?;
                 let ready = &self.block[self.taken..];
                 let ready = &ready[..ready.len().min(size)];
-                file.write_all(ready).map_err(ReadError::of_event)?;
                 let left = (size - ready.len()) as u64;
-                let copied = io::copy(&mut stream.by_ref().take(left), &mut file);
-                if copied.map_err(ReadError::of_event)? < left {
-                    return Err(ReadError::Truncated);
-                }
-                (Arc::new(file), 0)
+                let event = Spool::default().put_all(ready, &mut stream.by_ref().take(left));
+                event.map_err(ReadError::of_event)?
             }
         };
-        let large = LargePayload::new(file, start, at, size, checksum)?;
+        if event.size() < size {
+            return Err(ReadError::Truncated);
+        }
+        let large = LargePayload::new(event, at, checksum)?;
         let ready = self.ready().len();
         match (&self.input, ready >= size) {
             (_, true) => self.take(size),
@@ -461,7 +458,7 @@ impl<'i> Reader<'i> {
             let step = room.min(block.len().max(BLOCK_SIZE));
             let before = block.len();
             outcome = match &mut self.input {
-                Input::File(file) => (&**file).take(step as u64).read_to_end(&mut block).map(drop),
+                Input::File(file) => file.read_next(self.position + before as u64, step, &mut block),
                 Input::Stream(stream) => stream.by_ref().take(step as u64).read_to_end(&mut block).map(drop),
             };
             if outcome.is_err() || block.len() == before {
@@ -470,8 +467,8 @@ impl<'i> Reader<'i> {
         }
         let block = Bytes::at_home(block, &self.spare);
         self.block = Arc::new(match &self.input {
-            Input::File(file) => block.of_file(file, self.position),
-            Input::Stream(_) => block,
+            Input::File(file) if file.is_regular() => block.of_log(file, self.position),
+            Input::File(_) | Input::Stream(_) => block,
         });
         self.taken = 0;
         outcome.map(|()| self.ready().len() >= wanted)
@@ -495,15 +492,23 @@ mod tests {
     use binlog::{Checksum, Cursor, Event, Header};
 
     use crate::decode::decode;
+    use crate::log_file::LogFile;
+    use crate::spool::Away;
 
     use super::{LargePayload, LargePayloads, Reader};
 
     const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/types-compressed.binlog");
 
+    fn away(file: &File, offset: u64, size: usize) -> Away {
+        let log = LogFile::new(file.try_clone().unwrap()).unwrap();
+        Away::in_log(&Arc::new(log), offset, size)
+    }
+
     #[test]
     fn a_payload_in_pieces_is_the_payload() {
         let mut reader =
             Reader::open(SAMPLE.as_bytes(), None, LargePayloads::InPieces, &Arc::default()).unwrap();
+        let sample = File::open(SAMPLE).unwrap();
         let mut payloads = 0;
         while let block = reader.next_block()
             && block.end.is_none()
@@ -513,8 +518,8 @@ mod tests {
                 let header = Header::decode(&mut Cursor::new(bytes)).unwrap();
                 let event = decode(bytes, &header, Checksum::Crc32, &block.format);
                 let Some(Event::TransactionPayload(payload)) = event else { continue };
-                let (file, at) = (Arc::new(File::open(SAMPLE).unwrap()), block.position(range.start));
-                let large = LargePayload::new(file, at, at, bytes.len(), Checksum::Crc32).unwrap();
+                let at = block.position(range.start);
+                let large = LargePayload::new(away(&sample, at, bytes.len()), at, Checksum::Crc32).unwrap();
                 large.verify().unwrap();
                 let mut read = Vec::new();
                 while let piece = large.payload(read.len() as u64, 7).unwrap()
@@ -536,8 +541,7 @@ mod tests {
         let fields = [2, 1, 0, 1, 1, 3, 0];
         let header = [0, 0, 0, 0, 40, 1, 0, 0, 0, 33, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         file.write_all(&[&header[..], &fields, b"abc", &[0; 4]].concat()).unwrap();
-        let large =
-            |file: &File| LargePayload::new(Arc::new(file.try_clone().unwrap()), 0, 4, 33, Checksum::Crc32);
+        let large = |file: &File| LargePayload::new(away(file, 0, 33), 4, Checksum::Crc32);
         let whole = large(&file).unwrap_or_else(|error| panic!("{}", error.text()));
         assert_eq!(whole.payload(1, 10).unwrap(), b"bc");
         assert!(whole.verify().is_err());

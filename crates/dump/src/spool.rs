@@ -1,25 +1,33 @@
 //! Bytes that wait in a file, because a statement is too large for memory: in their own log, or in a temporary one.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::env;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use crate::bytes::Spare;
+use crate::log_file::LogFile;
 
-/// A temporary file without a name, made when it is first needed.
+/// What is put away of a stream at once.
+const STEP: usize = 512 << 10;
+
+/// A temporary file without a name that nobody else can read, made when it is first needed.
 #[derive(Default)]
 pub(crate) struct Spool {
-    file: Option<Arc<File>>,
-    size: u64,
+    file: Option<Arc<logs::Spool>>,
 }
 
 /// Bytes in a file; a temporary one lives as long as anything in it.
 #[derive(Clone)]
 pub(crate) struct Away {
-    file: Arc<File>,
+    place: Place,
     offset: u64,
     size: usize,
+}
+
+#[derive(Clone)]
+enum Place {
+    Log(Arc<LogFile>),
+    Spool(Arc<logs::Spool>),
 }
 
 impl Spool {
@@ -27,42 +35,70 @@ impl Spool {
     pub(crate) fn put(&mut self, bytes: &[u8]) -> io::Result<Away> {
         let file = match &self.file {
             Some(file) => Arc::clone(file),
-            None => Arc::clone(self.file.insert(Arc::new(tempfile::tempfile()?))),
+            None => Arc::clone(self.file.insert(Arc::new(logs::Spool::new_in(&env::temp_dir(), 0)?))),
         };
-        let away = Away { file, offset: self.size, size: bytes.len() };
-        away.file.write_all_at(bytes, away.offset)?;
-        self.size += bytes.len() as u64;
-        Ok(away)
+        let offset = file.push(bytes)?;
+        Ok(Away { place: Place::Spool(file), offset, size: bytes.len() })
+    }
+
+    /// Puts `first` and all that `more` has behind those that are there.
+    pub(crate) fn put_all(&mut self, first: &[u8], more: &mut dyn Read) -> io::Result<Away> {
+        let mut all = self.put(first)?;
+        let mut step = Vec::with_capacity(STEP);
+        while (&mut *more).take(STEP as u64).read_to_end(&mut step)? > 0 {
+            all.size += self.put(&step)?.size;
+            step.clear();
+        }
+        Ok(all)
     }
 }
 
 impl Away {
-    /// Bytes that a file has anyway.
-    pub(crate) fn in_file(file: &Arc<File>, offset: u64, size: usize) -> Self {
-        Self { file: Arc::clone(file), offset, size }
+    /// Bytes that a log has anyway.
+    pub(crate) fn in_log(file: &Arc<LogFile>, offset: u64, size: usize) -> Self {
+        Self { place: Place::Log(Arc::clone(file)), offset, size }
+    }
+
+    /// How many there are.
+    pub(crate) const fn size(&self) -> usize {
+        self.size
     }
 
     /// The bytes, from any thread.
     pub(crate) fn read(&self, spare: &Spare) -> io::Result<Vec<u8>> {
         let mut bytes = spare.take_filled(self.size);
-        self.file.read_exact_at(&mut bytes, self.offset)?;
+        self.read_at(0, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Fills `out` with those of them from `from` on.
+    pub(crate) fn read_at(&self, from: u64, out: &mut [u8]) -> io::Result<()> {
+        match &self.place {
+            Place::Log(file) => file.read_exact_at(self.offset + from, out),
+            Place::Spool(file) => file.read_exact_at(self.offset + from, out),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Spool;
+    use super::{STEP, Spool};
     use crate::bytes::Spare;
 
     #[test]
     fn what_is_put_away_comes_back() {
         let mut spool = Spool::default();
-        let parts: Vec<Vec<u8>> = (0..10).map(|number| vec![number; usize::from(number) * 1000]).collect();
-        let away: Vec<_> = parts.iter().map(|part| spool.put(part).unwrap()).collect();
+        let mut parts: Vec<Vec<u8>> =
+            (0..10).map(|number| vec![number; usize::from(number) * 1000]).collect();
+        let mut away: Vec<_> = parts.iter().map(|part| spool.put(part).unwrap()).collect();
+        let long: Vec<u8> = (0..3 * STEP).map(|number| (number % 251) as u8).collect();
+        let (first, mut more) = long.split_at(77);
+        away.push(spool.put_all(first, &mut more).unwrap());
+        parts.push(long);
         drop(spool);
         for (part, away) in parts.iter().zip(away).rev() {
-            assert_eq!(away.read(&Spare::default()).unwrap(), *part);
+            assert_eq!(away.size(), part.len());
+            assert!(away.read(&Spare::default()).unwrap() == *part);
         }
     }
 }

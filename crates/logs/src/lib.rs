@@ -9,6 +9,7 @@
 //! | start in the middle of a statement | [`StatementMaps`] |
 //! | read an encrypted log | [`read_keyring`], [`LogReader::with_keyring`] |
 //! | read in order, work in parallel, hand on in order, bounded in bytes | [`ordered`](ordered::ordered) |
+//! | let bytes wait where nobody else can read them | [`Spool`] |
 //!
 //! A transaction payload too large for memory is read in pieces: [`LargePayload`].
 //!
@@ -29,6 +30,7 @@ mod large;
 mod maps;
 pub mod ordered;
 mod reader;
+mod spool;
 mod store;
 mod transactions;
 
@@ -39,5 +41,6 @@ pub use crate::keyring::read_keyring;
 pub use crate::large::{LargeEnd, LargeEvents, LargePayload};
 pub use crate::maps::StatementMaps;
 pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};
+pub use crate::spool::Spool;
 pub use crate::store::Store;
 pub use crate::transactions::{Content, CutError, Segment, TransactionCutter, Whole, each_event_within};

@@ -73,7 +73,6 @@ impl Spooled {
         bytes.extend_from_slice(fields);
         let cost = bytes.len();
         outlet.push(Part::Head { bytes, size, next: self.next, checksum: gtid.checksum() }, cost)?;
-        self.payload.turn()?;
         loop {
             match self.payload.next(PART_SIZE)? {
                 piece if piece.is_empty() => return Ok(outlet.push(Part::Tail, 0)?),

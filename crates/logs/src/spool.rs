@@ -1,0 +1,144 @@
+//! Bytes that wait to be read again: in memory, and when they become many, in a file that nobody else can read.
+
+use std::fmt;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use binlog::encryption::{FilePassword, LogCipher};
+use tempfile::SpooledTempFile;
+
+/// What is encrypted at once. Bounds the memory for it.
+const STEP: usize = 256 << 10;
+
+/// Bytes that wait to be read again, from any place and by any thread.
+///
+/// What goes to disk is encrypted under a password that is nowhere but here: logs hold what they were told in
+/// confidence, and the file's blocks outlive it.
+pub struct Spool {
+    stored: Mutex<Stored>,
+    password: FilePassword,
+}
+
+struct Stored {
+    file: SpooledTempFile,
+    cipher: LogCipher,
+    size: u64,
+    scratch: Vec<u8>,
+}
+
+impl Spool {
+    /// An empty one. From `memory_max` bytes on, they go to a file in `folder` that has no name and is gone with the
+    /// process.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no random bytes for the password.
+    pub fn new_in(folder: &Path, memory_max: usize) -> io::Result<Self> {
+        let mut password = [0; 32];
+        getrandom::fill(&mut password).map_err(io::Error::other)?;
+        let password = FilePassword::new(password);
+        let (file, cipher) = (SpooledTempFile::new_in(memory_max, folder), password.cipher());
+        let stored = Mutex::new(Stored { file, cipher, size: 0, scratch: Vec::new() });
+        Ok(Self { stored, password })
+    }
+
+    /// How many bytes it has.
+    pub fn size(&self) -> u64 {
+        self.stored().size
+    }
+
+    /// Puts bytes behind those that are there, and gives where the first of them stands.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be made or written. What came before is not lost.
+    pub fn push(&self, bytes: &[u8]) -> io::Result<u64> {
+        let mut stored = self.stored();
+        let Stored { file, cipher, size, scratch } = &mut *stored;
+        let start = *size;
+        file.seek(SeekFrom::Start(start))?;
+        for (step, offset) in bytes.chunks(STEP).zip((start..).step_by(STEP)) {
+            scratch.clear();
+            scratch.extend_from_slice(step);
+            cipher.apply(offset, scratch);
+            file.write_all(scratch)?;
+        }
+        *size += bytes.len() as u64;
+        Ok(start)
+    }
+
+    /// Fills `out` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or there are not so many.
+    pub fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let mut stored = self.stored();
+        stored.file.seek(SeekFrom::Start(offset))?;
+        stored.file.read_exact(out)?;
+        drop(stored);
+        self.password.cipher().apply(offset, out);
+        Ok(())
+    }
+
+    /// What a thread leaves that panics is whole: the size grows last.
+    fn stored(&self) -> MutexGuard<'_, Stored> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Spool {
+    /// Without what it holds.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Spool").field("size", &self.size()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read as _, Seek as _};
+    use std::path::Path;
+
+    use super::{STEP, Spool};
+
+    #[test]
+    fn what_goes_to_disk_comes_back_and_is_not_readable_there() {
+        let text = b"insert into accounts values (1, 'nobody must see this')".repeat(10_000);
+        assert!(text.len() > 2 * STEP);
+        for memory_max in [0, 100, 1 << 20] {
+            let spool = Spool::new_in(&std::env::temp_dir(), memory_max).unwrap();
+            let (small, large) = text.split_at(7700);
+            for (piece, at) in small.chunks(77).zip((0..).step_by(77)) {
+                assert_eq!(spool.push(piece).unwrap(), at);
+            }
+            assert_eq!(spool.push(large).unwrap(), 7700);
+            assert_eq!(spool.size(), text.len() as u64);
+            let mut on_disk = Vec::new();
+            let mut stored = spool.stored();
+            assert_eq!(stored.file.is_rolled(), memory_max < text.len());
+            stored.file.rewind().unwrap();
+            stored.file.read_to_end(&mut on_disk).unwrap();
+            drop(stored);
+            assert_eq!(on_disk.len(), text.len());
+            assert!(!on_disk.windows(4).any(|part| part == b"must"));
+            for range in [0..text.len(), 7690..7800, 5..6, text.len()..text.len()] {
+                let mut back = vec![0; range.len()];
+                spool.read_exact_at(range.start as u64, &mut back).unwrap();
+                assert!(back == text[range]);
+            }
+            let error = spool.read_exact_at(text.len() as u64 - 1, &mut [0; 2]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_an_error() {
+        let spool = Spool::new_in(Path::new("/nonexistent"), 4).unwrap();
+        assert_eq!(spool.push(b"1234").unwrap(), 0);
+        assert_eq!(spool.push(b"5").unwrap_err().kind(), ErrorKind::NotFound);
+        let mut back = [0; 4];
+        spool.read_exact_at(0, &mut back).unwrap();
+        assert_eq!(&back, b"1234");
+    }
+}
