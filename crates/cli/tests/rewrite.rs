@@ -1,10 +1,13 @@
 //! `bintide compress` and `decompress`, as a user meets them.
 #![allow(clippy::unwrap_used, reason = "a test that cannot prepare its files has failed")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Instant;
 
 /// One test at a time: a process that another test starts holds our open files until it runs its program, and a log
 /// that is open elsewhere is left alone.
@@ -47,14 +50,106 @@ fn in_place_and_back() {
     assert_eq!(made["logs"][0]["outcome"], "written");
     assert!(fs::metadata(&log).unwrap().len() < original.len() as u64);
     let positions = fs::read_to_string(folder.path().join("positions.types.binlog")).unwrap();
-    assert_eq!(positions.lines().count() as u64, made["together"]["transactions"].as_u64().unwrap());
+    let moves = positions.lines().filter(|line| !line.starts_with('#')).count() as u64;
+    assert_eq!(moves, made["together"]["transactions"].as_u64().unwrap());
+    let after = fs::metadata(&log).unwrap().len();
+    let sizes = format!("# {} bytes became {after}", original.len());
+    assert_eq!(positions.lines().last(), Some(sizes.as_str()));
+    assert_eq!(made["together"]["bytes_before"], original.len());
     let again = json(&bintide(&folder, &["compress", "--json", "types.binlog"]));
     assert_eq!(
         (&again["logs"][0]["outcome"], &again["together"]["compressed"]),
         (&"unchanged".into(), &0.into())
     );
-    json(&bintide(&folder, &["decompress", "--json", "types.binlog"]));
+    let back = json(&bintide(&folder, &["decompress", "--json", "types.binlog"]));
     assert!(fs::read(&log).unwrap() == original);
+    // Both lists are there.
+    assert_eq!(back["logs"][0]["positions"], "positions.types.binlog.2");
+    assert_eq!(fs::read_to_string(folder.path().join("positions.types.binlog")).unwrap(), positions);
+}
+
+#[test]
+fn a_file_where_the_list_would_go_stays() {
+    let _alone = alone();
+    let folder = folder(&["types.binlog"]);
+    let other = folder.path().join("positions.types.binlog");
+    fs::copy(sample("ddl.binlog"), &other).unwrap();
+    let made = json(&bintide(&folder, &["compress", "--json", "types.binlog"]));
+    assert_eq!(made["logs"][0]["positions"], "positions.types.binlog.2");
+    assert!(fs::read(&other).unwrap() == fs::read(sample("ddl.binlog")).unwrap());
+}
+
+#[test]
+fn where_a_log_is_being_written_the_others_stay_too() {
+    let _alone = alone();
+    let folder = folder(&["types.binlog", "ddl.binlog"]);
+    // As a server whose index lies elsewhere, or a copier of logs.
+    let held = fs::OpenOptions::new().append(true).open(folder.path().join("ddl.binlog")).unwrap();
+    let refused = bintide(&folder, &["compress", "types.binlog"]);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{message}");
+    assert!(
+        message.contains("a server runs in") && message.contains("ddl.binlog open to write"),
+        "{message}"
+    );
+    // Whatever name it is known by there.
+    fs::hard_link(folder.path().join("ddl.binlog"), folder.path().join("other.binlog")).unwrap();
+    let live = json(&bintide(&folder, &["compress", "--live", "--json", "types.binlog", "other.binlog"]));
+    assert_eq!(live["logs"][0]["outcome"], "written");
+    assert_eq!(live["logs"][1]["outcome"], "in use, left alone");
+    drop(held);
+}
+
+/// All files of a folder.
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
+}
+
+#[test]
+fn killed_and_run_again_it_comes_to_the_same() {
+    const KILLS: u32 = 24;
+    let _alone = alone();
+    let names = ["large.binlog", "types.binlog", "json.binlog", "triggers.binlog", "charsets.binlog"];
+    let arguments: Vec<&str> =
+        ["compress", "--like-server", "--level", "12", "--json"].into_iter().chain(names).collect();
+    let before = contents(folder(&names).path());
+    let undisturbed = || {
+        let folder = folder(&names);
+        let started = Instant::now();
+        json(&bintide(&folder, &arguments));
+        (started.elapsed(), contents(folder.path()))
+    };
+    // The quickest of some: where others work beside, a first one may take long.
+    let (mut took, after) = undisturbed();
+    for _ in 0..4 {
+        let again = undisturbed();
+        assert!(again.1 == after, "two runs differ");
+        took = took.min(again.0);
+    }
+    let (mut killed, mut left) = (0, 0);
+    for number in 0..KILLS {
+        let folder = folder(&names);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
+        command.args(&arguments).env_clear().current_dir(folder.path());
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        sleep(took * number / KILLS);
+        child.kill().unwrap();
+        killed += u32::from(!child.wait().unwrap().success());
+        let now = contents(folder.path());
+        left += now.keys().filter(|name| name.starts_with(".bintide-")).count();
+        for name in names {
+            let (old, new) = (&before[name], &after[name]);
+            assert!(now[name] == *old || now[name] == *new, "{name} is whole");
+            let list = format!("positions.{name}");
+            assert!(now[name] == *old || now.get(&list) == after.get(&list), "{list} is there");
+        }
+        json(&bintide(&folder, &arguments));
+        let now = contents(folder.path());
+        assert_eq!(now.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
+        assert!(now == after, "run again after a kill, something differs");
+    }
+    assert!(killed > 0 && left > 0, "{killed} were killed on the way, {left} files were left over");
 }
 
 #[test]

@@ -67,6 +67,12 @@ pub enum Error {
         /// The log.
         name: String,
     },
+    /// It may not be replaced: see [`FileJob::may_replace`](crate::FileJob::may_replace).
+    #[error("{name} is being written to; it was left as it is")]
+    InUse {
+        /// The log.
+        name: String,
+    },
     /// Another error came before, or nobody wants more.
     #[error("stopped")]
     Stopped,

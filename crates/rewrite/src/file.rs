@@ -13,7 +13,7 @@ use logs::LogReader;
 
 use crate::encrypt::EncryptedWriter;
 use crate::error::{At, Error};
-use crate::meaning::meaning;
+use crate::meaning::read_through;
 use crate::replace::Replacement;
 use crate::tally::{Moved, Step};
 use crate::{Action, Plan, Report, Sizes, rewrite};
@@ -37,6 +37,8 @@ pub struct FileJob<'p> {
     pub check: Check,
     /// Whether anything is written.
     pub trial: Trial,
+    /// Asked when all is ready and the log itself is to be replaced: may it be? Somebody may write to it by now.
+    pub may_replace: fn(&Path) -> bool,
 }
 
 /// Is what was encrypted encrypted again?
@@ -73,6 +75,8 @@ pub struct FileReport {
     pub report: Report,
     /// What is on disk now.
     pub outcome: FileOutcome,
+    /// Where the list of positions is, if one was written.
+    pub positions: Option<PathBuf>,
 }
 
 /// What is on disk now.
@@ -87,7 +91,8 @@ pub enum FileOutcome {
 }
 
 /// Rewrites one file. The old one is there until the new one is whole, on disk and, if asked for, compared; beside
-/// the new one goes a list of where each transaction started and where it starts now: see [`positions_path`].
+/// the new one goes a list of where each transaction started and where it starts now: see [`positions_path`]. It is there
+/// before the new log is, and no earlier list is overwritten: the next is called the same with `.2`, `.3`, …
 ///
 /// `progress` is told how far the work has come; its `Break` ends it.
 ///
@@ -102,16 +107,16 @@ pub fn rewrite_file(
     if job.trial == Trial::DryRun {
         let sizes = job.plan.sizes(&std::env::temp_dir());
         let report = run(job, &sizes, io::sink(), &mut |moved| progress(moved.into()))?;
-        return Ok(FileReport { report, outcome: FileOutcome::Tried });
+        return Ok(FileReport { report, outcome: FileOutcome::Tried, positions: None });
     }
     let in_place = is_same_file(job.source, job.target);
     let stamp = Stamp::of(job.source)?;
     let mut log = Replacement::begin(job.target)?;
-    let mut positions = Replacement::begin(&positions_path(job.target))?;
+    let mut positions = Replacement::begin_at(&positions_path(job.target))?;
     let report = run_listed(job, &mut log, &mut positions, progress)?;
     let is_opened = job.sealing == Sealing::Plain && encrypted_header(job.source)?.is_some();
     if in_place && !is_opened && !report.tally.is_changed() {
-        return Ok(FileReport { report, outcome: FileOutcome::Unchanged });
+        return Ok(FileReport { report, outcome: FileOutcome::Unchanged, positions: None });
     }
     let log = log.sync(job.source)?;
     if job.check == Check::Meaning {
@@ -120,27 +125,49 @@ pub fn rewrite_file(
     if Stamp::of(job.source)? != stamp {
         return Err(Error::Changed { name: job.source.display().to_string() });
     }
-    let positions = positions.sync(job.source)?;
-    match in_place {
-        true => log.put()?,
-        false => log.put_new()?,
+    // Should the process be killed between the two, a list without its log does no harm; a log without its list would.
+    let positions = positions.sync(job.source)?.put_beside()?;
+    let put = match in_place {
+        true if !(job.may_replace)(job.source) => {
+            Err(Error::InUse { name: job.source.display().to_string() })
+        }
+        true => log.put(),
+        false => log.put_new(),
+    };
+    if put.is_err() && positions.is_new {
+        // The first error tells more.
+        let _ = fs::remove_file(&positions.path);
     }
-    positions.put()?;
-    Ok(FileReport { report, outcome: FileOutcome::Written })
+    put?;
+    Ok(FileReport { report, outcome: FileOutcome::Written, positions: Some(positions.path) })
 }
 
-/// What tells that a file is still the same.
+/// What tells that a file is still the same, and the same file.
 #[derive(PartialEq, Eq)]
 struct Stamp {
     size: u64,
     modified: std::time::SystemTime,
+    /// Its device and number, and when anything of it changed last.
+    #[cfg(unix)]
+    inode: (u64, u64, i64, i64),
 }
 
 impl Stamp {
     fn of(path: &Path) -> Result<Self, Error> {
         let name = || path.display().to_string();
-        let stamp =
-            fs::metadata(path).and_then(|data| Ok(Self { size: data.len(), modified: data.modified()? }));
+        let stamp = fs::metadata(path).and_then(|data| {
+            #[cfg(unix)]
+            let inode = {
+                use std::os::unix::fs::MetadataExt;
+                (data.dev(), data.ino(), data.ctime(), data.ctime_nsec())
+            };
+            Ok(Self {
+                size: data.len(),
+                modified: data.modified()?,
+                #[cfg(unix)]
+                inode,
+            })
+        });
         stamp.map_err(|cause| logs::Error::Io { verb: "look at", name: name(), cause }.into())
     }
 }
@@ -160,12 +187,16 @@ fn run_listed(
         failed = failed.take().or(line.err());
         progress(moved.into())
     })?;
-    let flushed = failed.map_or_else(|| list.flush(), Err);
-    flushed.map_err(|cause| Error::Write { what: "the list of positions".to_owned(), cause })?;
+    let sizes = fs::metadata(job.source).and_then(|before| Ok((before.len(), log.file().metadata()?.len())));
+    let written = failed.map_or(Ok(()), Err).and(sizes).and_then(|(before, after)| {
+        writeln!(list, "# {before} bytes became {after}")?;
+        list.flush()
+    });
+    written.map_err(|cause| Error::Write { what: "the list of positions".to_owned(), cause })?;
     Ok(report)
 }
 
-/// Where the list of positions of a log goes: beside it, with `positions.` in front of its name, so that what names
+/// Where the list of positions of a log goes, unless something is there: beside it, with `positions.` in front of its name, so that what names
 /// logs by their common start does not name it.
 pub fn positions_path(log: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from("positions.");
@@ -230,7 +261,7 @@ fn encrypted_header(path: &Path) -> Result<Option<EncryptedHeader>, Error> {
 
 /// Reads both logs and compares what they say.
 fn compare(job: &FileJob<'_>, made: &Path) -> Result<(), Error> {
-    let read = |path: &Path| meaning(&mut open(path, job.keyring.as_ref())?);
+    let read = |path: &Path| read_through(&mut open(path, job.keyring.as_ref())?);
     let (before, after) = thread::scope(|scope| {
         let before = scope.spawn(|| read(job.source));
         let after = read(made);
@@ -238,12 +269,17 @@ fn compare(job: &FileJob<'_>, made: &Path) -> Result<(), Error> {
         (before, after)
     });
     let (before, after) = (before?, after?);
-    match before == after {
-        true => Ok(()),
-        false => {
-            let name = job.source.display().to_string();
-            let what = format!("what was made of it says something else: {after:?}, wanted {before:?}");
-            Err(At { name: &name, offset: 0 }.corrupt(&what))
-        }
+    let name = job.source.display().to_string();
+    let at = At { name: &name, offset: 0 };
+    if before.meaning != after.meaning {
+        let (after, before) = (after.meaning, before.meaning);
+        let what = format!("what was made of it says something else: {after:?}, wanted {before:?}");
+        return Err(at.corrupt(&what));
     }
+    if after.untrue > before.untrue {
+        let (after, before) = (after.untrue, before.untrue);
+        let what = format!("what was made of it has {after} wrong positions and sizes, and it {before}");
+        return Err(at.corrupt(&what));
+    }
+    Ok(())
 }

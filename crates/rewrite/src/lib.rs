@@ -29,7 +29,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use binlog::Level;
+use binlog::{Level, MAGIC};
 use logs::LogReader;
 use logs::ordered::{Bounds, ordered};
 
@@ -39,7 +39,7 @@ pub use crate::file::{
 };
 pub use crate::meaning::{Meaning, meaning};
 pub use crate::plan::Plan;
-pub use crate::replace::{Replacement, Synced};
+pub use crate::replace::{Beside, Replacement, Synced};
 pub use crate::tally::{Moved, Step, Tally, Timing};
 
 use crate::feed::feed;
@@ -172,6 +172,8 @@ pub fn rewrite<W: Write>(
     if is_interrupted {
         return Err(Error::Interrupted { name });
     }
-    let tally = placer.finish()?;
+    let mut tally = placer.finish()?;
+    // No event has it.
+    tally.bytes_before += MAGIC.len() as u64;
     Ok(Report { tally, end })
 }

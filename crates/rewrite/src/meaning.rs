@@ -2,8 +2,11 @@
 
 use std::fmt;
 
-use binlog::{Event, EventType, Format, NextPosition, PayloadOpener, RawEvent, put_gtid_resized, put_inner};
-use logs::{End, LogReader, Next};
+use binlog::{
+    Event, EventType, Format, NextPosition, PayloadOpener, RawEvent, TrackError, Tracker, put_gtid_resized,
+    put_inner,
+};
+use logs::{End, LogEvent, LogKind, LogReader, Next};
 use sha2::{Digest, Sha256};
 
 use crate::error::{At, Error};
@@ -26,6 +29,15 @@ impl fmt::Debug for Meaning {
     }
 }
 
+/// A log that was read to its end.
+#[derive(Debug)]
+pub(crate) struct ReadThrough {
+    pub(crate) meaning: Meaning,
+    /// Events whose headers do not say where they end, and transactions that do not say their size, as far as they
+    /// should: in relay logs, positions are the source's.
+    pub(crate) untrue: u64,
+}
+
 /// What is read at once.
 const CHUNK_SIZE: usize = 1024 * 1024;
 
@@ -35,19 +47,44 @@ const CHUNK_SIZE: usize = 1024 * 1024;
 ///
 /// When it cannot be read, or is not sound.
 pub fn meaning(reader: &mut LogReader) -> Result<Meaning, Error> {
+    read_through(reader).map(|read| read.meaning)
+}
+
+/// As [`meaning`]; and looks whether positions and sizes are true.
+pub(crate) fn read_through(reader: &mut LogReader) -> Result<ReadThrough, Error> {
     let mut sum = Sum { events: 0, hasher: Sha256::new(), opener: PayloadOpener::new(), scratch: Vec::new() };
+    let (mut tracker, mut untrue) = (Tracker::new(), 0);
     let name = reader.name().to_owned();
     loop {
         match reader.next_chunk(CHUNK_SIZE)? {
             Next::Some(chunk) => {
+                let kind = reader.kind();
                 for event in chunk.iter() {
+                    untrue += count_untrue(&event, kind, chunk.format(), &mut tracker);
                     sum.event(&event.raw, chunk.format(), At { name: &name, offset: event.offset })?;
                 }
             }
             Next::End(End::Torn(torn)) => return Err(reader.torn(torn).into()),
-            Next::End(_) => return Ok(Meaning { events: sum.events, digest: sum.hasher.finalize().into() }),
+            Next::End(_) => {
+                let meaning = Meaning { events: sum.events, digest: sum.hasher.finalize().into() };
+                return Ok(ReadThrough { meaning, untrue });
+            }
         }
     }
+}
+
+fn count_untrue(event: &LogEvent<'_>, kind: LogKind, format: &Format, tracker: &mut Tracker) -> u64 {
+    let is_displaced = kind == LogKind::Binary && event.raw.header().next_position != event.end() as u32;
+    let tracked = match tracker.track(event.offset, &event.raw, format) {
+        Ok(tracked) => Some(tracked),
+        Err(TrackError::Fault(broken)) => Some(broken.tracked),
+        // The sum says so.
+        Err(TrackError::Decode(_)) => None,
+    };
+    let ended = tracked.and_then(|tracked| tracked.ended);
+    let stated = ended.as_ref().and_then(|ended| ended.stamps?.transaction_size);
+    let is_missized = stated.is_some_and(|stated| ended.is_some_and(|ended| ended.size != stated));
+    u64::from(is_displaced) + u64::from(is_missized)
 }
 
 struct Sum {
@@ -100,5 +137,50 @@ impl Sum {
             self.hasher.update(event.bytes());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use binlog::{EventType, Framed, Framer, MAGIC, NextPosition, put_gtid_resized};
+    use logs::LogReader;
+
+    use super::{ReadThrough, read_through};
+
+    /// A sample, with one event of a type changed.
+    fn read(changed: EventType) -> ReadThrough {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types-compressed.binlog");
+        let original = std::fs::read(path).unwrap();
+        let (mut framer, mut rest, mut log) = (Framer::new(), &original[MAGIC.len()..], MAGIC.to_vec());
+        let mut is_due = true;
+        while let Framed::Event(raw) = framer.next(rest).unwrap() {
+            rest = &rest[raw.bytes().len()..];
+            let format = framer.format().unwrap();
+            let (next, origin) = (raw.header().next_position, raw.header().origin());
+            match raw.event_type() == changed && std::mem::take(&mut is_due) {
+                true if changed == EventType::Gtid => {
+                    put_gtid_resized(&raw, 77, NextPosition::Is(next), format, &mut log).unwrap();
+                }
+                true => raw.rewrite(origin, NextPosition::Is(next + 1), raw.checksum(), &mut log).unwrap(),
+                false => log.extend_from_slice(raw.bytes()),
+            }
+        }
+        assert_eq!(log == original, is_due);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, log).unwrap();
+        read_through(&mut LogReader::open(&path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn untrue_sizes_and_positions_are_counted() {
+        let sound = read(EventType::Slave);
+        assert_eq!(sound.untrue, 0);
+        for changed in [EventType::Gtid, EventType::TransactionPayload] {
+            let wrong = read(changed);
+            assert_eq!((wrong.untrue, wrong.meaning == sound.meaning), (1, true), "{changed:?}");
+        }
     }
 }

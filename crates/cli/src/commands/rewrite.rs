@@ -3,7 +3,7 @@
 mod live;
 mod text;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -37,7 +37,8 @@ Examples:
 
 A compressed log is still a binary log: mysqlbinlog and replicas since MySQL
 8.0.20 read it. Owner, mode and modification time stay; beside each file goes
-positions.FILE, a line a transaction: where it started, where it starts now.
+positions.FILE, a line a transaction: where it started, where it starts now;
+positions.FILE.2 and so on, should there be one.
 Interrupt it at any time and run it again: what is done is passed over.";
 
 pub(crate) const DECOMPRESS_EXAMPLES: &str = "\
@@ -129,6 +130,8 @@ enum Finish {
     Rewritten(Box<FileReport>),
     /// A server still writes to it.
     InUse,
+    /// Perhaps a server still writes to it: its format description says so, and what processes do is not seen whole.
+    PerhapsInUse,
     /// Something is where the new log would go, perhaps from an earlier run.
     There,
 }
@@ -156,7 +159,7 @@ fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Out
     let found = inputs.find()?;
     let files = files(&found)?;
     let plan = plan(action, &files, common, global)?;
-    if let Some(output) = &common.output {
+    if let Some(output) = common.output.as_ref().filter(|_| !common.dry_run) {
         let made =
             std::fs::create_dir_all(output).with_context(|| format!("could not make {}", output.display()));
         made.map_err(Failure::NotBegun)?;
@@ -166,7 +169,8 @@ fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Out
     let job = Job { action, plan, common, found: &found };
     let mut progress = Progress::new(global, found.bytes_total);
     let (mut bytes_done, mut all) = (0, Vec::new());
-    for ((place, path), target) in files.into_iter().zip(&targets) {
+    let count = files.len() as u64;
+    for (number, ((place, path), target)) in (1..).zip(files.into_iter().zip(&targets)) {
         let size = std::fs::metadata(path).map_or(0, |data| data.len());
         let mut watch = |step: Step| {
             progress.at_with_ratio(bytes_done + step.before, step.ratio());
@@ -182,6 +186,9 @@ fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Out
                 // What is done is done, and is said.
                 if !all.is_empty() {
                     print(&all, common, global)?;
+                }
+                if number < count {
+                    eprintln!("bintide: {} behind it left alone", units::counted(count - number, "log"));
                 }
                 return Err(failure);
             }
@@ -225,17 +232,21 @@ fn refuse_running(files: &[(&Place, &PathBuf)], targets: &[PathBuf], common: &Co
         return Ok(());
     }
     let in_place = files.iter().zip(targets).filter(|((_, path), target)| is_same_file(path, target));
-    let directories: BTreeSet<&Path> = in_place.filter_map(|((_, path), _)| directory_of(path)).collect();
-    for directory in directories {
-        if let Some(running) = live::in_directory(directory) {
-            return Err(Failure::NotBegun(anyhow!(
-                "a server runs in {}: {running}; stop it, write elsewhere with --output, or say --live to change \
-                 the logs that it has closed",
-                directory.display()
-            )));
-        }
+    let paths: BTreeMap<&Path, &Path> =
+        in_place.filter_map(|((_, path), _)| Some((directory_of(path)?, path.as_path()))).collect();
+    paths.into_values().try_for_each(refuse_running_beside)
+}
+
+fn refuse_running_beside(path: &Path) -> Result<(), Failure> {
+    let Some(directory) = directory_of(path) else { return Ok(()) };
+    match live::in_directory(directory) {
+        Some(running) => Err(Failure::NotBegun(anyhow!(
+            "a server runs in {}: {running}; stop it, write elsewhere with --output, or say --live to change \
+             the logs that it has closed",
+            directory.display()
+        ))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn directory_of(path: &Path) -> Option<&Path> {
@@ -250,7 +261,8 @@ fn targets(files: &[(&Place, &PathBuf)], common: &Common) -> Result<Vec<PathBuf>
     };
     let targets: Vec<PathBuf> = files.iter().map(target).collect();
     let mut seen = HashSet::new();
-    match targets.iter().find(|target| !seen.insert(*target)) {
+    let place = |target: &PathBuf| target.canonicalize().unwrap_or_else(|_| target.clone());
+    match targets.iter().find(|target| !seen.insert(place(target))) {
         Some(twice) => {
             Err(Failure::NotBegun(anyhow!("two logs would become {}; give each once", twice.display())))
         }
@@ -289,8 +301,13 @@ impl Job<'_> {
         if !in_place && target.exists() && !common.dry_run {
             return Ok(Finish::There);
         }
-        if in_place && !common.dry_run && self.is_in_use(place, path)? {
-            return Ok(Finish::InUse);
+        if in_place && !common.dry_run {
+            if !common.live {
+                refuse_running_beside(path)?;
+            }
+            if let Some(end) = self.in_use(place, path)? {
+                return Ok(end);
+            }
         }
         let job = FileJob {
             source: path,
@@ -301,8 +318,12 @@ impl Job<'_> {
             sealing: if common.plain { Sealing::Plain } else { Sealing::AsBefore },
             check: if common.verify { Check::Meaning } else { Check::Nothing },
             trial: if common.dry_run { Trial::DryRun } else { Trial::No },
+            may_replace: |path| live::sight(path) != live::Sight::Open,
         };
-        let done = rewrite_file(&job, progress);
+        let done = match rewrite_file(&job, progress) {
+            Err(rewrite::Error::InUse { .. }) => return Ok(Finish::InUse),
+            done => done,
+        };
         let done = done.map_err(|error| match error {
             rewrite::Error::Corrupt { .. } => {
                 anyhow::Error::new(error).context(Advice("bintide verify shows what is wrong with it"))
@@ -316,14 +337,21 @@ impl Job<'_> {
     }
 
     /// Does a server still write to it? Some process has it open to write: what that writes next would be lost. Or its
-    /// format description says so, though perhaps only a crash has left it that way.
-    fn is_in_use(&self, place: &Place, path: &Path) -> Result<bool, Failure> {
-        if live::is_open(path) {
-            return Ok(true);
+    /// format description says so, though perhaps only a crash has left it that way: then the operator may know better,
+    /// but only where no process has it open for sure.
+    fn in_use(&self, place: &Place, path: &Path) -> Result<Option<Finish>, Failure> {
+        let sight = live::sight(path);
+        if sight == live::Sight::Open {
+            return Ok(Some(Finish::InUse));
         }
         let mut reader = self.found.open(place).map_err(anyhow::Error::from)?;
         reader.next_event().map_err(anyhow::Error::from)?;
-        Ok(reader.in_use() && !self.common.live)
+        Ok(match (reader.in_use(), sight) {
+            (false, _) => None,
+            (true, _) if !self.common.live => Some(Finish::InUse),
+            (true, live::Sight::Unknown) => Some(Finish::PerhapsInUse),
+            (true, _) => None,
+        })
     }
 }
 
@@ -352,6 +380,7 @@ fn total(all: &[Done]) -> Tally {
 const fn outcome(end: &Finish) -> &'static str {
     match end {
         Finish::InUse => "in use, left alone",
+        Finish::PerhapsInUse => "perhaps in use, left alone",
         Finish::There => "there already, left alone",
         Finish::Rewritten(file) => match file.outcome {
             FileOutcome::Written => "written",

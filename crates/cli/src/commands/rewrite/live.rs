@@ -1,8 +1,12 @@
 //! Whether a server is at work on a log, or in its directory: as far as the system tells this user.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use binlog::{MAGIC, MAGIC_ENCRYPTED};
 
 /// What tells that a server runs in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,15 +24,104 @@ impl fmt::Display for Running {
     }
 }
 
-/// Does a server run in this directory? One keeps its index open to write, and in a data directory much more.
+/// Does another process have a file open to write?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// Yes.
+    Open,
+    /// No.
+    Closed,
+    /// Perhaps: not all processes that could are seen from here.
+    Unknown,
+}
+
+/// Does a server run in this directory? One keeps its index and a log open to write, and in a data directory much more.
 pub(super) fn in_directory(directory: &Path) -> Option<Running> {
-    let directory = directory.canonicalize().ok()?;
-    open_to_write().find(|open| open.file.parent() == Some(&directory) && is_of_a_server(&open.file))
+    let files = entries(directory).map(|entry| entry.path());
+    let files = files.filter(|file| is_of_a_server(file) || is_log(file));
+    let known: HashMap<Identity, PathBuf> = files.filter_map(|file| Some((identity(&file)?, file))).collect();
+    let found = look().open.into_iter().find_map(|open| Some((open.process, known.get(&open.file)?.clone())));
+    found.map(|(process, file)| Running { process, file })
 }
 
 /// Does another process have it open to write?
-pub(super) fn is_open(path: &Path) -> bool {
-    path.canonicalize().is_ok_and(|path| open_to_write().any(|open| open.file == path))
+pub(super) fn sight(path: &Path) -> Sight {
+    let Some(wanted) = identity(path) else { return Sight::Unknown };
+    let seen = look();
+    if seen.open.iter().any(|open| open.file == wanted) {
+        return Sight::Open;
+    }
+    // A server owns the logs that it writes.
+    let is_hidden = seen.hidden.iter().any(|owners| owners.is_empty() || owners.contains(&wanted.owner));
+    match is_hidden || !sees_all_processes() || is_shared(path) {
+        true => Sight::Unknown,
+        false => Sight::Closed,
+    }
+}
+
+/// A file, whatever names it has: a server in a container knows it by another path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    owner: u32,
+}
+
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt;
+    let data = fs::metadata(path).ok()?;
+    Some(Identity { device: data.dev(), inode: data.ino(), owner: data.uid() })
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Path) -> Option<Identity> {
+    None
+}
+
+/// The number that Linux gives the first namespace of processes; who is in another one, as in a container, does not see
+/// the processes outside.
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
+
+fn sees_all_processes() -> bool {
+    let namespace = fs::read_link("/proc/self/ns/pid");
+    // The first process is hidden where all those of other users are.
+    namespace.is_ok_and(|namespace| namespace == Path::new(FIRST_NAMESPACE))
+        && Path::new("/proc/1/status").exists()
+}
+
+/// Might other machines write to it too?
+fn is_shared(path: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo");
+    let (Ok(mounts), Ok(path)) = (mounts, path.canonicalize()) else { return true };
+    is_on_shared_mount(&mounts, &path)
+}
+
+/// As `/proc/self/mountinfo` tells it: the fifth field is where, and behind a lone `-` stands the kind of file system.
+/// What is mounted last on the longest way to the path holds.
+fn is_on_shared_mount(mounts: &str, path: &Path) -> bool {
+    let mounts = mounts.lines().filter_map(|line| {
+        let (front, behind) = line.split_once(" - ")?;
+        let place = front.split(' ').nth(4)?.replace("\\040", " ");
+        path.starts_with(&place).then_some((place.len(), behind.split(' ').next()?))
+    });
+    mounts.max_by_key(|(depth, _)| *depth).is_none_or(|(_, kind)| {
+        let over_network = [
+            "nfs",
+            "nfs4",
+            "cifs",
+            "smb3",
+            "ceph",
+            "glusterfs",
+            "lustre",
+            "9p",
+            "virtiofs",
+            "gfs2",
+            "ocfs2",
+            "afs",
+        ];
+        over_network.contains(&kind) || kind.starts_with("fuse")
+    })
 }
 
 /// An index of logs, or what InnoDB keeps: nobody but a server writes to them.
@@ -37,19 +130,55 @@ fn is_of_a_server(file: &Path) -> bool {
     name.ends_with(".index") || name.starts_with("ibdata") || name.ends_with(".ibd")
 }
 
-/// Files that other processes have open to write.
-fn open_to_write() -> impl Iterator<Item = Running> {
+fn is_log(file: &Path) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    let is_read = fs::File::open(file).and_then(|mut file| file.read_exact(&mut magic)).is_ok();
+    is_read && (magic == MAGIC || magic == MAGIC_ENCRYPTED)
+}
+
+/// What is seen of other processes.
+#[derive(Default)]
+struct Seen {
+    /// Files that they have open to write.
+    open: Vec<Open>,
+    /// Under which users those run whose files are not shown; none: that is not shown either.
+    hidden: Vec<Vec<u32>>,
+}
+
+struct Open {
+    process: String,
+    file: Identity,
+}
+
+fn look() -> Seen {
     let own = std::process::id().to_string();
     let processes = entries(Path::new("/proc")).filter_map(|entry| entry.file_name().into_string().ok());
-    let others = processes.filter(move |name| *name != own && name.bytes().all(|byte| byte.is_ascii_digit()));
-    others.flat_map(|process| {
+    let others = processes.filter(|name| *name != own && name.bytes().all(|byte| byte.is_ascii_digit()));
+    let mut seen = Seen::default();
+    for process in others {
         let folder = Path::new("/proc").join(&process);
-        let files = entries(&folder.join("fd")).filter_map(move |link| {
-            let how = fs::read_to_string(folder.join("fdinfo").join(link.file_name())).ok()?;
-            is_for_writing(&how).then(|| fs::read_link(link.path()).ok()).flatten()
-        });
-        files.map(move |file| Running { process: process.clone(), file }).collect::<Vec<_>>()
-    })
+        match fs::read_dir(folder.join("fd")) {
+            Ok(links) => {
+                let files = links.flatten().filter_map(|link| {
+                    let how = fs::read_to_string(folder.join("fdinfo").join(link.file_name())).ok()?;
+                    is_for_writing(&how).then(|| identity(&link.path())).flatten()
+                });
+                seen.open.extend(files.map(|file| Open { process: process.clone(), file }));
+            }
+            // It has ended.
+            Err(_) if !folder.exists() => {}
+            Err(_) => {
+                seen.hidden.push(owners(&fs::read_to_string(folder.join("status")).unwrap_or_default()))
+            }
+        }
+    }
+    seen
+}
+
+/// The users that a process runs under, as `/proc/PID/status` tells it.
+fn owners(status: &str) -> Vec<u32> {
+    let owners = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    owners.unwrap_or_default().split_whitespace().filter_map(|owner| owner.parse().ok()).collect()
 }
 
 fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> + use<> {
@@ -66,7 +195,7 @@ fn is_for_writing(how: &str) -> bool {
 mod tests {
     use std::path::Path;
 
-    use super::{is_for_writing, is_of_a_server};
+    use super::{is_for_writing, is_of_a_server, is_on_shared_mount, owners};
 
     #[test]
     fn the_lowest_two_bits_say_it() {
@@ -87,5 +216,33 @@ mod tests {
         {
             assert_eq!(is_of_a_server(Path::new("/data").join(name).as_path()), wanted, "{name}");
         }
+    }
+
+    #[test]
+    fn what_other_machines_may_write_to_is_not_seen_whole() {
+        let mounts = "\
+            23 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
+            31 23 0:40 / /net rw shared:9 - nfs4 host:/logs rw\n\
+            32 31 254:1 / /net/my\\040disk rw - xfs /dev/vdb rw\n\
+            33 23 0:41 / /home/user rw master:2 - fuse.sshfs host:/ rw\n";
+        for (path, wanted) in [
+            ("/var/lib/mysql/binlog.000001", false),
+            ("/net/binlog.000001", true),
+            ("/network/binlog.000001", false),
+            ("/net/my disk/binlog.000001", false),
+            ("/home/user/binlog.000001", true),
+        ] {
+            assert_eq!(is_on_shared_mount(mounts, Path::new(path)), wanted, "{path}");
+        }
+        assert!(is_on_shared_mount("", Path::new("/binlog.000001")));
+    }
+
+    #[test]
+    fn who_runs_a_process() {
+        assert_eq!(
+            owners("Name:\tmysqld\nUid:\t999\t999\t998\t999\nGid:\t1\t1\t1\t1\n"),
+            [999, 999, 998, 999]
+        );
+        assert_eq!(owners(""), [0_u32; 0]);
     }
 }

@@ -14,7 +14,9 @@ pub(super) fn render(all: &[Done], style: Style) -> String {
     for Done { path, end } in all {
         let name = path.display().to_string();
         match end {
-            Finish::InUse | Finish::There => table.add_row([&name, "", "", "", "", "", outcome(end)]),
+            Finish::InUse | Finish::PerhapsInUse | Finish::There => {
+                table.add_row([&name, "", "", "", "", "", outcome(end)])
+            }
             Finish::Rewritten(file) => table.add_row(row(&name, &file.report.tally, outcome(end))),
         };
     }
@@ -96,11 +98,14 @@ pub(super) fn json(all: &[Done]) -> Value {
     let logs: Vec<Value> = all
         .iter()
         .map(|done| match &done.end {
-            Finish::InUse | Finish::There => json!({ "log": done.path, "outcome": outcome(&done.end) }),
+            Finish::InUse | Finish::PerhapsInUse | Finish::There => {
+                json!({ "log": done.path, "outcome": outcome(&done.end) })
+            }
             Finish::Rewritten(file) => {
                 let mut value = tally(&file.report.tally);
                 value["log"] = json!(done.path);
                 value["outcome"] = json!(outcome(&done.end));
+                value["positions"] = json!(file.positions);
                 value
             }
         })
