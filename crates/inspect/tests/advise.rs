@@ -239,6 +239,43 @@ fn what_payloads_say_of_their_size_overthrows_nothing() {
 }
 
 #[test]
+fn a_day_is_told_by_heads_and_tails_of_logs() {
+    let logs = [sample("types.binlog"), sample("types-compressed.binlog"), log(5 << 20)];
+    let truth = ask(&logs, Extent::All, 0);
+    assert!(truth.totals.bytes_plain_per_day.is_some() && truth.totals.covered_s > 1.0, "{:?}", truth.totals);
+    let found = ask(&logs, Extent::Sample { time: None, bytes: Some(1) }, 0);
+    assert!(found.sample.stretches_measured < 3);
+    assert_eq!((found.span, found.totals.covered_s), (truth.span, truth.totals.covered_s));
+    // The same log twice, as of two servers: twice as much in the same time.
+    let twice = ask(&[&logs[..], &logs[..]].concat(), Extent::All, 0);
+    assert_eq!(twice.totals.covered_s, truth.totals.covered_s);
+}
+
+#[test]
+fn a_transaction_wider_than_cells_counts_once() {
+    let parts = parts();
+    let largest = parts.transactions.iter().max_by_key(|events| events.len()).unwrap();
+    let (gtid, rest) = largest.split_first().unwrap();
+    let (last, rows) = rest.split_last().unwrap();
+    let mut bytes = [&MAGIC[..], &parts.head].concat();
+    let put = |bytes: &mut Vec<u8>, event: &[u8]| {
+        let start = bytes.len();
+        bytes.extend_from_slice(event);
+        move_event(&mut bytes[start..], Checksum::Crc32, NextPosition::Behind(start as u64));
+    };
+    put(&mut bytes, gtid);
+    put(&mut bytes, &rows[0]);
+    while bytes.len() < 3 << 20 {
+        rows[1..].iter().for_each(|event| put(&mut bytes, event));
+    }
+    put(&mut bytes, last);
+    let found = ask(&[bytes.into()], Extent::Sample { time: None, bytes: None }, 0);
+    assert!(found.sample.stretches_measured > 10);
+    assert_eq!((found.sample.transactions_measured, found.sample.transactions_cut), (1, 1));
+    assert!(found.levels.iter().all(|level| level.latency.transactions == 1), "{:?}", found.levels);
+}
+
+#[test]
 fn without_a_level_nothing_is_measured() {
     let settings = Settings {
         levels: Vec::new(),

@@ -10,6 +10,7 @@ use super::report::{
     Connection, Estimate, FoundReport, LevelReport, LevelSetting, NetworkReport, NetworkWay, RefusedReport,
     SampleReport, ServerReport, SizeAtLevel, SizeReport, TableAtLevel, TableReport, Totals,
 };
+use super::span::covered_us;
 use super::tally::{ByTable, Bytes, FINE_STEPS, Tally};
 use crate::stats::{Moment, Span, class_bytes_max};
 
@@ -19,6 +20,8 @@ pub(crate) struct Build<'b> {
     pub(crate) settings: &'b Settings,
     pub(crate) looks: &'b [Look],
     pub(crate) server: ServerReport,
+    /// From when to when logs go, those that tell, in microseconds since 1970.
+    pub(crate) spans: Vec<(u64, u64)>,
     /// Stretches in all; `None` when all was measured.
     pub(crate) stretches: Option<u64>,
     /// The level that stands for compressed transactions on the network.
@@ -68,13 +71,14 @@ impl Build<'_> {
     }
 
     pub(crate) fn span(&self) -> Option<Span> {
-        self.tally.span.map(|(first, last)| Span { first: Moment(first), last: Moment(last) })
+        let first = self.spans.iter().map(|(first, _)| *first).min()?;
+        let last = self.spans.iter().map(|(_, last)| *last).max()?;
+        Some(Span { first: Moment(first), last: Moment(last) })
     }
 
     /// How much a day has of what the logs have.
     fn per_day(&self) -> Option<f64> {
-        let (first, last) = self.tally.span?;
-        let us = last.saturating_sub(first);
+        let us = covered_us(&self.spans);
         (us >= SPAN_MIN_US).then(|| DAY_US / us as f64)
     }
 
@@ -86,6 +90,7 @@ impl Build<'_> {
             transactions: self.estimate(&self.tally.transactions),
             eligible_bytes: self.estimate(&self.tally.eligible_bytes),
             eligible_transactions: self.estimate(&self.tally.eligible_transactions),
+            covered_s: covered_us(&self.spans) as f64 / 1e6,
             bytes_plain_per_day: self.per_day().map(|days| (bytes_plain.value as f64 * days).round() as u64),
         }
     }

@@ -69,7 +69,7 @@ pub(crate) struct Look {
 const CHUNK_SIZE: usize = 256 << 10;
 
 /// What a relay log's own events at its start may take.
-const HEAD_EVENTS: usize = 16;
+pub(crate) const HEAD_EVENTS: usize = 16;
 
 /// Opens a log and looks at its first events.
 pub(crate) fn look(source: &Source<'_>) -> Result<Look, Error> {

@@ -19,12 +19,13 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    pub(crate) fn add(&mut self, ns: u64, weight: f64) {
+    /// `count` tells whether it counts as one more: a transaction may come in parts.
+    pub(crate) fn add(&mut self, ns: u64, weight: f64, count: u64) {
         if self.weights.is_empty() {
             self.weights = vec![0.0; STEPS * DOUBLINGS];
         }
         self.weights[class(ns)] += weight;
-        self.transactions += 1;
+        self.transactions += count;
         self.sum += weight;
         self.max_ns = self.max_ns.max(ns);
     }
@@ -73,7 +74,7 @@ mod tests {
 
     fn check(times: &[u64], wanted: (f64, f64, f64)) {
         let mut histogram = Histogram::default();
-        times.iter().for_each(|ns| histogram.add(*ns, 1.0));
+        times.iter().for_each(|ns| histogram.add(*ns, 1.0, 1));
         let found = histogram.latency();
         for (found, wanted) in [(found.p50_us, wanted.0), (found.p99_us, wanted.1), (found.max_us, wanted.2)]
         {
@@ -88,15 +89,15 @@ mod tests {
         check(&(1..=1000).map(|n| n * 1000).collect::<Vec<_>>(), (500.0, 990.0, 1000.0));
         check(&[3_600_000_000_000, 5_000], (5.0, 3.6e9, 3.6e9));
         let mut longest = Histogram::default();
-        longest.add(u64::MAX, 1.0);
+        longest.add(u64::MAX, 1.0, 1);
         assert!(longest.latency().p50_us <= longest.latency().max_us);
     }
 
     #[test]
     fn weights_count() {
         let mut histogram = Histogram::default();
-        histogram.add(1_000, 1.0);
-        histogram.add(9_000, 98.0);
+        histogram.add(1_000, 1.0, 1);
+        histogram.add(9_000, 98.0, 1);
         assert!(histogram.latency().p50_us > 8.0);
     }
 }

@@ -24,6 +24,7 @@ mod record;
 mod report;
 mod rules;
 mod run;
+mod span;
 mod tables;
 mod tally;
 mod timeline;

@@ -11,6 +11,8 @@ use super::tables::Name;
 /// What was measured in one go, in the order of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
+    /// Which log it is of.
+    pub(crate) source: usize,
     pub(crate) records: Vec<Record>,
     /// Records that were measured.
     pub(crate) measured: usize,
@@ -39,6 +41,8 @@ pub(crate) struct Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) kind: Kind,
+    /// Where it starts in its log; 0 if nobody asks.
+    pub(crate) start: u64,
     /// Its bytes as it stands.
     pub(crate) now: u64,
     /// Its bytes without compression.
@@ -102,6 +106,7 @@ impl Record {
     pub(crate) const fn plain(now: u64, share: Share) -> Self {
         Self {
             kind: Kind::Between,
+            start: 0,
             now,
             plain: now,
             inner: 0,

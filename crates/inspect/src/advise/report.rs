@@ -197,7 +197,10 @@ pub struct Totals {
     pub eligible_bytes: Estimate,
     /// Such transactions.
     pub eligible_transactions: Estimate,
-    /// Bytes before compression a day, by the logs' own span; `None` when that is too short to tell.
+    /// Seconds from the first commit to the last of each log, together: what several logs cover counts once, gaps
+    /// between logs do not.
+    pub covered_s: f64,
+    /// Bytes before compression a day, by the time that the logs cover; `None` when that is too short to tell.
     pub bytes_plain_per_day: Option<u64>,
 }
 

@@ -267,7 +267,7 @@ fn uncertainties(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>)
         doubts.push("The logs are of several server versions; the last one's was judged.".to_owned());
     }
     if report.totals.bytes_plain_per_day.is_none() {
-        doubts.push("The logs span less than a second: nothing can be said of a day.".to_owned());
+        doubts.push("The logs cover less than a second: nothing can be said of a day.".to_owned());
     }
     doubts.push("Times are this machine's: on a slower or busier one everything takes longer.".to_owned());
     doubts
@@ -326,6 +326,7 @@ mod tests {
             transactions: Estimate::exact(1_000_000),
             eligible_bytes: Estimate::exact(eligible * giga as u64 / 100),
             eligible_transactions: Estimate::exact(900_000),
+            covered_s: 86_400.0,
             bytes_plain_per_day: Some(giga as u64),
         };
         report.found = FoundReport { bytes_plain: on * giga as u64 / 100, ..FoundReport::default() };

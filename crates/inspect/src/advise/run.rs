@@ -17,6 +17,7 @@ use super::plan::UNDER_WAY;
 use super::probe::probe;
 use super::record::Part;
 use super::report::{Report, ServerReport, StoppedBy};
+use super::span::span;
 use super::tally::Tally;
 use super::work::{Item, Reach, Shop, Work, Worker};
 use super::{Extent, Settings, Source, compare, rules};
@@ -206,6 +207,15 @@ impl Run<'_> {
         ServerReport { version, can_compress: last.knows_payloads, level_setting }
     }
 
+    /// Of each log by its head and its tail, or by what was measured.
+    fn spans(&self, tally: &Tally) -> Vec<(u64, u64)> {
+        let logs = self.shop.sources.iter().zip(self.looks).enumerate();
+        logs.filter_map(|(number, (source, look))| {
+            span(source, look).or_else(|| tally.spans.get(&number).copied())
+        })
+        .collect()
+    }
+
     fn report(
         &self,
         measured: &mut Measured,
@@ -229,6 +239,7 @@ impl Run<'_> {
             settings: self.settings,
             looks,
             server: self.server(),
+            spans: self.spans(tally),
             stretches: measured.stretches,
             base: self.shop.base,
         };

@@ -1,6 +1,6 @@
 //! Adds up what the workers measured.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use binlog::Refusal;
 
@@ -41,10 +41,12 @@ pub(crate) struct Tally {
     pub(crate) after: Vec<Pairs>,
     pub(crate) transactions_measured: u64,
     pub(crate) transactions_cut: u64,
+    /// Transactions that several cells have a part of: their logs, and where they start.
+    wide: HashSet<(usize, u64)>,
     /// By level, the bytes of those.
     pub(crate) cut_after: Vec<u64>,
-    /// From the first commit to the last, in microseconds since 1970.
-    pub(crate) span: Option<(u64, u64)>,
+    /// Of each log, from the first commit measured to the last, in microseconds since 1970.
+    pub(crate) spans: BTreeMap<usize, (u64, u64)>,
     pub(crate) refused: BTreeMap<Refusal, (f64, u64)>,
     pub(crate) found: Found,
     pub(crate) by_level: Vec<ByLevel>,
@@ -121,6 +123,11 @@ impl Bytes {
     }
 }
 
+/// Does one cell have all of it?
+const fn share_is_whole(record: &Record) -> bool {
+    record.share.from == 0 && record.share.to == record.share.of
+}
+
 impl Tally {
     pub(crate) fn new(levels: usize) -> Self {
         Self {
@@ -176,19 +183,21 @@ impl Tally {
         self.stretch.now += now;
         self.stretch.plain += plain;
         self.stretch.after.resize(self.levels, 0);
+        let mut is_new = false;
         if record.kind != Kind::Between {
             self.stretch.transactions += share.weight();
-            self.transactions_measured += 1;
-            self.transactions_cut += u64::from(record.is_cut);
+            is_new = share_is_whole(record) || self.wide.insert((part.source, record.start));
+            self.transactions_measured += u64::from(is_new);
+            self.transactions_cut += u64::from(record.is_cut && is_new);
             let us = record.commit_us;
             // Nothing tells when it was.
             if us > 0 {
-                let (first, last) = self.span.unwrap_or((us, us));
-                self.span = Some((first.min(us), last.max(us)));
+                let span = self.spans.entry(part.source).or_insert((us, us));
+                *span = (span.0.min(us), span.1.max(us));
             }
         }
         if let Kind::Measured { number, was_compressed } = record.kind {
-            self.measured(record, part, number);
+            self.measured(record, part, number, is_new);
             if was_compressed {
                 self.found.transactions += share.weight();
                 self.found.now += now;
@@ -210,7 +219,7 @@ impl Tally {
         }
     }
 
-    fn measured(&mut self, record: &Record, part: &Part, number: usize) {
+    fn measured(&mut self, record: &Record, part: &Part, number: usize, is_new: bool) {
         let (share, weight) = (record.share, record.share.weight());
         let plain = share.part(record.plain);
         let place = number * self.levels..(number + 1) * self.levels;
@@ -229,9 +238,9 @@ impl Tally {
         size.bytes.add(plain, after());
         size.latency.resize(self.levels, Histogram::default());
         for (place, (made, whole)) in made.iter().zip(whole).enumerate() {
-            size.latency[place].add(made.ns, weight);
+            size.latency[place].add(made.ns, weight, u64::from(is_new));
             let level = &mut self.by_level[place];
-            level.latency.add(made.ns, weight);
+            level.latency.add(made.ns, weight, u64::from(is_new));
             level.inner += share.part(record.inner);
             level.frames += share.part(made.frame.unwrap_or(record.inner));
             if *whole > record.plain {

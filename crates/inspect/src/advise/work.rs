@@ -8,7 +8,7 @@ use binlog::{
     PayloadOpener, PayloadWriter, RawEventBuf, Refusal, events, put_gtid_resized, put_inner,
 };
 use logs::ordered::Outlet;
-use logs::{Content, LogEvent, Segment, Whole, each_event_within};
+use logs::{Chunk, Content, LogEvent, Segment, Whole, each_event_within};
 
 use super::Source;
 use super::cells::{Cell, scramble};
@@ -100,6 +100,8 @@ pub(crate) struct Worker<'s> {
     arena: Vec<u8>,
     ready: Vec<Ready>,
     part: Part,
+    /// The log at hand.
+    source: usize,
     batches: u64,
     keeps_samples: bool,
 }
@@ -154,6 +156,7 @@ impl<'s> Worker<'s> {
             arena: Vec::new(),
             ready: Vec::new(),
             part: Part::default(),
+            source: 0,
             batches: 0,
             keeps_samples: false,
         })
@@ -162,6 +165,7 @@ impl<'s> Worker<'s> {
     pub(crate) fn work(&mut self, item: Item, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
         self.keeps_samples = item.number.is_multiple_of(self.shop.sample_stride);
         self.batches = scramble(item.number);
+        self.source = item.source;
         match item.work {
             Work::Pieces { pieces, bytes } => {
                 for piece in pieces {
@@ -201,6 +205,7 @@ impl<'s> Worker<'s> {
 
     fn hand_on(&mut self, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
         let mut part = std::mem::take(&mut self.part);
+        part.source = self.source;
         let names = self.names.hand_on();
         if part.names.is_empty() {
             part.names = names;
@@ -243,7 +248,8 @@ impl<'s> Worker<'s> {
     fn pass(&mut self, segment: &Segment, kind: Kind, commit_us: u64, share: Share) {
         let now = share.of;
         self.names.begin();
-        self.record(Record { kind, commit_us, ..Record::plain(now, share) });
+        let start = segment.parts.first().map_or(0, Chunk::offset);
+        self.record(Record { kind, start, commit_us, ..Record::plain(now, share) });
         if self.measures_network() && share.part(now) == now && segment.size() as u64 == now {
             segment.events().for_each(|event| self.wire.put(&[event.raw.bytes()]));
             self.wire.flush();
@@ -382,6 +388,7 @@ impl<'s> Worker<'s> {
         let Some(gtid) = gtid else {
             self.record(Record {
                 kind: Kind::Refused(Refusal::NoGtid),
+                start: at,
                 commit_us,
                 ..Record::plain(now, share)
             });
@@ -453,7 +460,7 @@ impl<'s> Worker<'s> {
         in_pieces: Option<InPieces>,
     ) {
         let number = self.part.measured + self.ready.len();
-        let record = Record { kind: Kind::Measured { number, was_compressed }, ..record };
+        let record = Record { kind: Kind::Measured { number, was_compressed }, start: at, ..record };
         let inner = start..self.arena.len();
         if self.keeps_samples && !record.is_cut && inner.len() <= SAMPLE_SIZE_MAX {
             self.part.samples.push(self.arena[inner.clone()].to_vec());

@@ -13,6 +13,9 @@ use crate::units::{bytes, bytes_of_two, count, duration};
 /// Tables shown; the others become one line.
 const TABLES_SHOWN: usize = 15;
 
+/// A span so many times as long as what the logs have of it has gaps worth a word.
+const GAPS_SHOWN: f64 = 1.05;
+
 /// The whole report.
 pub(crate) fn render(report: &Report, style: Style) -> String {
     let sections = [
@@ -76,7 +79,11 @@ fn measured(report: &Report, style: Style) -> String {
     if let Some(span) = report.span {
         let took = Duration::from_micros(span.last.0.saturating_sub(span.first.0));
         let per_day = totals.bytes_plain_per_day.map(|day| format!(", {} a day", bytes(day)));
-        line("span", format!("{}{}", duration(took), per_day.unwrap_or_default()));
+        let covered = Duration::from_secs_f64(totals.covered_s.clamp(0.0, 1e12));
+        // Logs that follow each other leave a little time between.
+        let gaps = (took.as_secs_f64() > totals.covered_s * GAPS_SHOWN)
+            .then(|| format!(", of which the logs have {}", duration(covered)));
+        line("span", duration(took) + &gaps.unwrap_or_default() + &per_day.unwrap_or_default());
     }
     line("sample", extent(report));
     let cpu = report.machine.cpu.as_deref().unwrap_or("a processor without a name");

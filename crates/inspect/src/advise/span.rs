@@ -1,0 +1,112 @@
+//! From when to when logs go: by their first and last commit, wherever a sample lies.
+
+use binlog::{Event, EventType, Format, RawEvent};
+use logs::{LogReader, Next, Piece};
+
+use super::Source;
+use super::cut::{Look, read_head};
+
+/// Looked at first, at a log's end, in bytes.
+const TAIL_SIZE: u64 = 256 << 10;
+
+/// Where more belongs to one transaction, a log's end is not looked for.
+const TAIL_MAX: u64 = 64 << 20;
+
+const CHUNK_SIZE: usize = 256 << 10;
+
+/// Payloads of more bytes are passed over.
+const PAYLOAD_MAX: usize = 1 << 20;
+
+/// From when to when a log goes, in microseconds since 1970: its first commit and its last one, if both can be found
+/// quickly. What cannot be read is no error here: who measures it says so.
+pub(crate) fn span(source: &Source<'_>, look: &Look) -> Option<(u64, u64)> {
+    if !look.can_seek {
+        return None;
+    }
+    let first = first(source)?;
+    let mut back = TAIL_SIZE;
+    while back <= TAIL_MAX {
+        if let Some(last) = last_within(source, look, back) {
+            return Some((first, last.max(first)));
+        }
+        back *= 8;
+    }
+    None
+}
+
+fn first(source: &Source<'_>) -> Option<u64> {
+    let mut reader = (source.open)().ok()?;
+    for _ in 0..super::cut::HEAD_EVENTS {
+        let Ok(Next::Some(event)) = reader.next_event() else { return None };
+        if is_start(event.raw.event_type()) {
+            let raw = event.raw.to_buf();
+            return commit_us(&raw.as_raw(), reader.format()?);
+        }
+    }
+    None
+}
+
+/// The last commit, if its GTID event stands among the last `back` bytes.
+fn last_within(source: &Source<'_>, look: &Look, back: u64) -> Option<u64> {
+    let mut reader = (source.open)().ok()?;
+    read_head(&mut reader).ok()?;
+    let target = look.bytes.end.saturating_sub(back);
+    if target > reader.position() {
+        reader.seek_transaction(target, look.bytes.end).ok()??;
+    } else {
+        reader = (source.open)().ok()?;
+    }
+    last(&mut reader)
+}
+
+fn last(reader: &mut LogReader) -> Option<u64> {
+    let mut last = None;
+    while let Ok(Next::Some(piece)) = reader.next_piece(CHUNK_SIZE, PAYLOAD_MAX) {
+        let Piece::Chunk(chunk) = piece else { continue };
+        for event in chunk.iter().filter(|event| is_start(event.raw.event_type())) {
+            last = commit_us(&event.raw, chunk.format()).or(last);
+        }
+    }
+    last
+}
+
+const fn is_start(event_type: EventType) -> bool {
+    matches!(event_type, EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged)
+}
+
+fn commit_us(raw: &RawEvent<'_>, format: &Format) -> Option<u64> {
+    let stamps = match raw.decode(format).ok()? {
+        Event::Gtid(event) | Event::AnonymousGtid(event) => event.stamps,
+        Event::GtidTagged(event) => Some(event.stamps),
+        _ => return None,
+    };
+    let stamped = stamps.map(|stamps| stamps.immediate_commit_us).filter(|us| *us > 0);
+    stamped.or_else(|| Some(u64::from(raw.header().timestamp) * 1_000_000).filter(|us| *us > 0))
+}
+
+/// How long logs go together, in microseconds: time that several have counts once, time that none has not at all.
+pub(crate) fn covered_us(spans: &[(u64, u64)]) -> u64 {
+    let mut spans = spans.to_vec();
+    spans.sort_unstable();
+    let (mut covered, mut up_to) = (0, 0);
+    for (first, last) in spans {
+        covered += last.saturating_sub(first.max(up_to));
+        up_to = up_to.max(last);
+    }
+    covered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::covered_us;
+
+    #[test]
+    fn gaps_and_overlaps_are_left_out() {
+        let check = |spans: &[(u64, u64)], wanted| assert_eq!(covered_us(spans), wanted, "{spans:?}");
+        check(&[], 0);
+        check(&[(10, 15)], 5);
+        check(&[(10, 15), (15, 18)], 8);
+        check(&[(1000, 1003), (10, 15)], 8);
+        check(&[(10, 20), (12, 15), (18, 25)], 15);
+    }
+}
