@@ -42,8 +42,8 @@ Settings:
       top = 20                     that --config or BINTIDE_CONFIG names
   Without the command's name, a setting holds for every command that has the
   option: BINTIDE_KEYRING=FILE, or keyring = \"FILE\" above all tables; one with
-  the name wins. dump reads MySQL's option files too; these settings win over
-  them. NO_COLOR is obeyed.
+  the name wins. A switch is set by 1, on, yes or true. dump reads MySQL's
+  option files too; these settings win over them. NO_COLOR is obeyed.
 
 Exit codes:
   0    done; nothing wrong was found

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use clap::{Arg, Command, Id};
+use clap::{Arg, ArgAction, Command, Id};
 use dump::mysqlbinlog::{Preset, presettable};
 use toml::{Table, Value};
 
@@ -58,8 +58,7 @@ pub(crate) fn named_in(words: &[OsString]) -> Option<PathBuf> {
 /// Lays the environment and the file under a command's own defaults.
 pub(crate) fn layer(command: Command, settings: &Settings) -> Result<Command, Failure> {
     settings.check(&command)?;
-    let layered = layer_commands(command, &settings.table);
-    layered.with_context(|| settings.path.display().to_string()).map_err(Failure::NotBegun)
+    layer_commands(command, settings).map_err(Failure::NotBegun)
 }
 
 /// The same for the command whose options clap does not see. `command` is the whole one.
@@ -148,18 +147,32 @@ fn default_path() -> Option<PathBuf> {
     directory.map(|directory| directory.join("bintide").join("bintide.toml"))
 }
 
-fn layer_commands(mut command: Command, table: &Table) -> anyhow::Result<Command> {
+fn layer_commands(mut command: Command, settings: &Settings) -> anyhow::Result<Command> {
+    let path = settings.path.display();
     for (id, long) in options(&command) {
-        let values = table.get(&long).map(|value| texts(&long, value)).transpose()?;
-        let variable = variable(None, &long);
-        command = command.mut_arg(id, |arg| lay(arg, variable, values));
+        let given = match variable(None, &long) {
+            None => {
+                let values = settings.table.get(&long).map(|value| texts(&long, value)).transpose();
+                values
+                    .with_context(|| path.to_string())?
+                    .map(|values| Given::in_file(&settings.path, &long, values))
+            }
+            variable => variable.map(Given::in_variable),
+        };
+        command = lay_one(command, &id, &long, given)?;
     }
     let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
     for name in names.iter().filter(|name| *name != DUMP) {
         let Some(mut inner) = command.find_subcommand(name).cloned() else { continue };
         for (id, long) in options(&inner) {
-            let (variable, values) = (variable(Some(name), &long), in_file(table, name, &long)?);
-            inner = inner.mut_arg(id, |arg| lay(arg, variable, values));
+            let given = match variable(Some(name), &long) {
+                None => {
+                    let values = in_file(&settings.table, name, &long).with_context(|| path.to_string())?;
+                    values.map(|values| Given::in_file(&settings.path, &long, values))
+                }
+                variable => variable.map(Given::in_variable),
+            };
+            inner = lay_one(inner, &id, &long, given)?;
         }
         command = command.mut_subcommand(name, |_| inner);
     }
@@ -213,14 +226,63 @@ fn variable_name(command: Option<&str>, long: &str) -> String {
     parts.into_iter().flatten().collect::<Vec<String>>().join("_")
 }
 
-fn lay(arg: Arg, variable: Option<(String, OsString)>, values: Option<Vec<String>>) -> Arg {
-    let arg = match variable {
-        Some((name, _)) => arg.env(name).hide_env(true),
-        None => arg,
+/// What a setting says, and where.
+struct Given {
+    place: String,
+    values: Vec<OsString>,
+}
+
+impl Given {
+    fn in_variable((name, value): (String, OsString)) -> Self {
+        Self { place: name, values: vec![value] }
+    }
+
+    fn in_file(path: &Path, long: &str, values: Vec<String>) -> Self {
+        let values = values.into_iter().map(OsString::from).collect();
+        Self { place: format!("`{long}` in {}", path.display()), values }
+    }
+}
+
+/// Settings are laid as defaults, the environment's too: an option of the command line that excludes another then wins
+/// over a setting of that other.
+fn lay_one(command: Command, id: &Id, long: &str, given: Option<Given>) -> anyhow::Result<Command> {
+    let Some(Given { place, values }) = given else { return Ok(command) };
+    let Some(arg) = command.get_arguments().find(|arg| arg.get_id() == id) else { return Ok(command) };
+    let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
+    let values: Vec<OsString> = match is_switch {
+        true => values.into_iter().map(as_switch).collect(),
+        false => values,
     };
-    match values {
-        Some(values) => arg.default_values(values).hide_default_value(true),
-        None => arg,
+    try_values(arg, long, &values).with_context(|| format!("the setting {place}"))?;
+    Ok(command.mut_arg(id, |arg| arg.default_values_os(values).hide_default_value(!is_switch)))
+}
+
+/// Refuses what the option would refuse on the command line: a wrong default is clap's author's fault, not a user's.
+fn try_values(arg: &Arg, long: &str, values: &[OsString]) -> anyhow::Result<()> {
+    let mut alone = Arg::new("value").long(long.to_owned()).action(ArgAction::Append);
+    alone = alone.value_parser(arg.get_value_parser().clone());
+    if let Some(delimiter) = arg.get_value_delimiter() {
+        alone = alone.value_delimiter(delimiter);
+    }
+    let words = values.iter().map(|value| {
+        let mut word = OsString::from(format!("--{long}="));
+        word.push(value);
+        word
+    });
+    let tried = Command::new("setting").no_binary_name(true).arg(alone).try_get_matches_from(words);
+    tried.map(drop).map_err(|error| {
+        let text = error.render().to_string();
+        let line = text.lines().next().unwrap_or_default();
+        anyhow!("{}", line.trim_start_matches("error: ").to_owned())
+    })
+}
+
+/// The ways in which people say yes and no to a switch.
+fn as_switch(value: OsString) -> OsString {
+    match value.to_ascii_lowercase().to_str() {
+        Some("1" | "on" | "yes" | "true") => "true".into(),
+        Some("0" | "off" | "no" | "false") => "false".into(),
+        _ => value,
     }
 }
 

@@ -293,3 +293,33 @@ fn a_closed_pipe_is_success() {
     let output = child.wait_with_output().expect("its end");
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
 }
+
+#[test]
+fn the_command_line_wins_over_settings_that_it_excludes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = folder.path().to_str().expect("a path");
+    let log = sample("types.binlog");
+    let settings =
+        [("BINTIDE_COMPRESS_MIN_GAIN", "99"), ("BINTIDE_QUIET", "on"), ("BINTIDE_COMPRESS_JSON", "1")];
+    let compress = |switch: &[&str]| {
+        let args = [&["compress", "--dry-run", "--output", output, &log], switch].concat();
+        let done = bintide(&args, &settings);
+        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+        text(&done.stdout)
+    };
+    assert!(compress(&["--like-server"]).contains("\"compressed\": 43"), "all that can be");
+    assert!(compress(&[]).contains("\"compressed\": 0"), "nothing gains as much");
+    let levels =
+        [("BINTIDE_ADVISE_LEVELS", "1,3"), ("BINTIDE_ADVISE_TIME", "5"), ("BINTIDE_ADVISE_JSON", "yes")];
+    let advice = bintide(&["advise", "--all", &log], &levels);
+    assert_eq!(
+        text(&advice.stdout).matches("\"level\": 3,").count() > 1,
+        advice.status.success(),
+        "{advice:?}"
+    );
+    let maybe = "bintide: the setting BINTIDE_QUIET: invalid value 'maybe' for '--quiet <value>'\n";
+    fails(&["man"], &[("BINTIDE_QUIET", "maybe")], 2, maybe);
+    let many = "bintide: the setting BINTIDE_ADVISE_LEVELS: invalid value '99' for '--levels <value>': \
+                a level is a number from 1 to 22\n";
+    fails(&["advise", &log], &[("BINTIDE_ADVISE_LEVELS", "1,99")], 2, many);
+}

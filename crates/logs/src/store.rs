@@ -138,8 +138,15 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 /// Files that are numbered as logs are, all of the same name.
 fn list_folder(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let entries = entries(folder)?;
-    let mut logs: Vec<(LogName<'_>, &PathBuf)> =
+    let logs: Vec<(LogName<'_>, &PathBuf)> =
         entries.iter().filter_map(|path| Some((LogName::of(path)?, path))).collect();
+    // What was rewritten in place has a list of its positions beside it, named after it.
+    let names: Vec<&OsStr> = logs.iter().filter_map(|(_, path)| path.file_name()).collect();
+    let is_beside = |path: &Path| {
+        let log = path.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_prefix("positions."));
+        log.is_some_and(|log| names.contains(&OsStr::new(log)))
+    };
+    let mut logs: Vec<_> = logs.iter().filter(|(_, path)| !is_beside(path)).copied().collect();
     logs.sort();
     let mut bases: Vec<PathBuf> = logs.iter().map(|(name, _)| PathBuf::from(name.base)).collect();
     bases.dedup();

@@ -75,6 +75,8 @@ fn directories_without_an_index() {
     let files: Vec<(&str, &[u8])> = names.iter().map(|name| (*name, &b""[..])).collect();
     let folder = Folder::new(&files);
     assert_eq!(folder.list("d"), "d/b.000002 d/b.999999 d/b.1000000");
+    folder.write("d/positions.b.000002", b"what a rewritten log has beside it");
+    assert_eq!(folder.list("d"), "d/b.000002 d/b.999999 d/b.1000000");
     folder.write("d/c.000001", b"");
     assert_eq!(folder.list("d"), "d has logs of several names and no index: b, c; name one of them");
 }
