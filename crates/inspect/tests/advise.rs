@@ -85,15 +85,17 @@ fn samples_hold_the_truth_within_their_intervals() {
     let truth = ask(&logs, Extent::All, 0);
     assert!(truth.sample.is_complete);
     let (mut hits, mut asked) = (0, 0);
-    for seed in 0..12 {
+    for seed in 0..24 {
         let found = ask(&logs, Extent::Sample { time: None, bytes: Some(3 << 20) }, seed);
         assert!(!found.sample.is_complete && found.sample.bytes_measured < 6 << 20);
         for (found, truth) in found.levels.iter().zip(&truth.levels) {
             let wanted = truth.bytes.value;
-            assert!(found.bytes.high - found.bytes.low < wanted, "{found:?}");
-            asked += 1;
-            hits += usize::from((found.bytes.low..=found.bytes.high).contains(&wanted));
+            assert!((found.bytes.high - found.bytes.low) * 10 < wanted * 3, "{seed}: {found:?}");
         }
+        // Levels err together: one of them is one draw.
+        let (found, wanted) = (found.levels[0].bytes, truth.levels[0].bytes.value);
+        asked += 1;
+        hits += usize::from((found.low..=found.high).contains(&wanted));
     }
     assert!(hits * 100 >= asked * 85, "{hits} of {asked}");
 }

@@ -8,12 +8,12 @@ use super::report::MachineReport;
 
 /// Measures a thread's own work: what others do meanwhile does not count, where the system can tell.
 #[derive(Debug)]
-pub(crate) struct Work {
+pub(crate) struct CpuTime {
     started: Instant,
     started_ns: Option<u64>,
 }
 
-impl Work {
+impl CpuTime {
     pub(crate) fn start() -> Self {
         Self { started: Instant::now(), started_ns: thread_ns() }
     }
@@ -57,11 +57,11 @@ fn cpu() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::Work;
+    use super::CpuTime;
 
     #[test]
     fn only_work_counts() {
-        let work = Work::start();
+        let work = CpuTime::start();
         std::thread::sleep(std::time::Duration::from_millis(30));
         let slept = work.ns();
         let mut sum = 0_u64;

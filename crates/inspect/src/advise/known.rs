@@ -34,6 +34,11 @@ impl Known {
         }
     }
 
+    /// Does it know one that starts there?
+    pub(crate) fn has(&self, source: usize, start: u64) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&(source, start))
+    }
+
     /// The one that covers all of a cell, and what of it counts there.
     pub(crate) fn covering(&self, cell: Cell) -> Option<KnownOne> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);

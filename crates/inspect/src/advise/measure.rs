@@ -3,7 +3,7 @@
 use binlog::{CompressError, Level, PayloadWriter};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
-use super::clock::Work;
+use super::clock::CpuTime;
 
 /// One thread's contexts, one a level.
 pub(crate) struct Bench<'s> {
@@ -106,7 +106,7 @@ impl<'s> Bench<'s> {
                 if is_too_large {
                     return Ok(());
                 }
-                let work = Work::start();
+                let work = CpuTime::start();
                 let pushed = writer.push(piece);
                 ns += work.ns();
                 bytes += piece.len() as u64;
@@ -150,7 +150,7 @@ impl Back {
 
     fn take(&mut self, frame: &[u8]) -> Result<(), CompressError> {
         let mut input = InBuffer::around(frame);
-        let work = Work::start();
+        let work = CpuTime::start();
         loop {
             self.out.clear();
             let room = self.out.capacity();
@@ -185,7 +185,7 @@ fn at_level(
     frames.clear();
     let mut sizes = Vec::with_capacity(payloads.len());
     for (number, payload) in payloads {
-        let work = Work::start();
+        let work = CpuTime::start();
         let frame = match writer.frame(payload) {
             Ok(frame) => Some(frame),
             Err(CompressError::TooLarge { .. }) => None,
@@ -199,7 +199,7 @@ fn at_level(
         taken.bytes += payload.len() as u64;
     }
     taken.memory = taken.memory.max(writer.memory() as u64);
-    let work = Work::start();
+    let work = CpuTime::start();
     let mut rest = &frames[..];
     for ((_, payload), size) in payloads.iter().zip(sizes) {
         let (frame, behind) = rest.split_at(size);

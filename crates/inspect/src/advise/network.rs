@@ -9,7 +9,7 @@ use binlog::CompressError;
 use miniz_oxide::deflate::compress_to_vec_zlib;
 use zstd_safe::CCtx;
 
-use super::clock::Work;
+use super::clock::CpuTime;
 
 /// In front of an event: its packet's length and number, and a byte that says that it is well.
 const PACKET_HEAD: usize = 4 + 1;
@@ -124,10 +124,10 @@ impl Wire {
         let plain = bytes.len();
         let (mut zlib, mut zstd) = (plain, plain);
         if plain >= COMPRESS_MIN {
-            let work = Work::start();
+            let work = CpuTime::start();
             zlib = compress_to_vec_zlib(bytes, ZLIB_LEVEL).len().min(plain);
             self.sent.zlib_ns += work.ns();
-            let work = Work::start();
+            let work = CpuTime::start();
             self.out.clear();
             self.out.reserve(zstd_safe::compress_bound(plain));
             if let Ok(size) = self.zstd.compress(&mut self.out, bytes, i32::from(ZSTD_LEVEL)) {

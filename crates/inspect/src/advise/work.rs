@@ -249,7 +249,19 @@ impl<'s> Worker<'s> {
         let now = share.of;
         self.names.begin();
         let start = segment.parts.first().map_or(0, Chunk::offset);
-        self.record(Record { kind, start, commit_us, ..Record::plain(now, share) });
+        let record = Record { kind, start, commit_us, ..Record::plain(now, share) };
+        if kind != Kind::Between && now > self.shop.width && !self.shop.known.has(self.source, start) {
+            let one = KnownOne {
+                end: start + now,
+                record: record.clone(),
+                made: Vec::new(),
+                after: Vec::new(),
+                network: Network::default(),
+                tables: Vec::new(),
+            };
+            self.shop.known.insert(self.source, start, one);
+        }
+        self.record(record);
         if self.measures_network() && share.part(now) == now && segment.size() as u64 == now {
             segment.events().for_each(|event| self.wire.put(&[event.raw.bytes()]));
             self.wire.flush();
@@ -483,10 +495,13 @@ impl<'s> Worker<'s> {
     /// Takes what another cell has measured.
     fn known(&mut self, known: KnownOne) {
         let KnownOne { record, made, after, network, tables, .. } = known;
+        let Kind::Measured { was_compressed, .. } = record.kind else {
+            self.part.records = vec![Record { tables: 0..0, ..record }];
+            return;
+        };
         self.part.network = network.part(record.share);
         self.part.names = tables.iter().map(|(name, _)| name.clone()).collect();
         self.part.tables = (0..).zip(tables).map(|(number, (_, bytes))| (number, bytes)).collect();
-        let was_compressed = matches!(record.kind, Kind::Measured { was_compressed: true, .. });
         let kind = Kind::Measured { number: 0, was_compressed };
         self.part.records = vec![Record { kind, tables: 0..self.part.tables.len(), ..record }];
         (self.part.made, self.part.after, self.part.measured) = (made, after, 1);
