@@ -258,6 +258,9 @@ impl Checker {
 
     /// Looks into an event of the log itself.
     fn content(&mut self, offset: u64, raw: &RawEvent<'_>, event: &Event<'_>) {
+        if raw.event_type() == EventType::PreviousGtids {
+            self.findings.seen.push(Seen::HasPrevious);
+        }
         if let Err(error) = fields::check(raw, event, &self.format) {
             return self.findings.fault(offset, FaultKind::Event, named(raw, &error));
         }
@@ -295,7 +298,8 @@ impl Checker {
 
     fn format(&mut self, offset: u64, raw: &RawEvent<'_>, description: &FormatDescription<'_>) {
         if raw.header().next_position != 0 {
-            self.findings.seen.push(Seen::Format);
+            let previous = format::previous(description);
+            self.findings.seen.push(Seen::Format { previous });
         }
         for detail in format::faults(raw.header(), description) {
             self.findings.fault(offset, FaultKind::Format, detail);

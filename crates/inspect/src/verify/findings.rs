@@ -36,7 +36,9 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(crate) enum Seen {
     /// A format description that is not made up: sequence numbers start anew.
-    Format,
+    Format { previous: Previous },
+    /// The log says what came before it, readable or not.
+    HasPrevious,
     /// The GTIDs of all logs before this one.
     Previous { offset: u64, set: GtidSet },
     /// MariaDB's last GTIDs before this log: domain, server, number.
@@ -53,6 +55,14 @@ pub(crate) enum Seen {
     InDoubt,
     /// The log goes on in another.
     Rotate { offset: u64, name: String },
+}
+
+/// Does a Previous_gtids event stand in front of a server's first transaction?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Previous {
+    /// MySQL writes it into every log since 5.7; 5.6 only if it has GTIDs, and MariaDB has an event of its own.
+    Always,
+    Perhaps,
 }
 
 /// What a transaction's first event says.

@@ -4,6 +4,7 @@ use binlog::events::FormatDescription;
 use binlog::{EventType, Header};
 
 use super::fields;
+use super::findings::Previous;
 
 /// Sizes of the fixed parts of bodies, by type from 1 on: readers go by them, and no server of any kind has written
 /// others. The format description's own is in none: it depends on how many types there are.
@@ -88,6 +89,20 @@ pub(crate) fn faults(header: &Header, description: &FormatDescription<'_>) -> Ve
         faults.push(format!("its own fixed part has {found} bytes, wanted {wanted}"));
     }
     faults
+}
+
+/// The first version that writes a Previous_gtids event into every log.
+const PREVIOUS_SINCE: [u32; 2] = [5, 7];
+
+/// What the server puts in front of its transactions.
+pub(crate) fn previous(description: &FormatDescription<'_>) -> Previous {
+    let version = String::from_utf8_lossy(description.version());
+    let mut numbers = version.split('.').map_while(|number| number.parse().ok());
+    let version_numbers = [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)];
+    match version_numbers >= PREVIOUS_SINCE && !version.contains("MariaDB") {
+        true => Previous::Always,
+        false => Previous::Perhaps,
+    }
 }
 
 /// Three numbers with points between them, and perhaps more.

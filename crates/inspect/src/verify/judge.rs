@@ -9,7 +9,7 @@ use binlog::gtid::GtidSet;
 use logs::{End, LogKind, Torn};
 
 use super::fault::{Fault, FaultKind, Remark};
-use super::findings::{Findings, Seen, Starts};
+use super::findings::{Findings, Previous, Seen, Starts};
 use super::report::{LogVerdict, Unreadable, Verdicts};
 
 /// Faults listed of one log; more are counted.
@@ -31,6 +31,8 @@ struct Log {
     kind: Option<LogKind>,
     /// GTIDs of all logs in front, and of this one as far as it is read; `None` if the log does not say.
     gtids: Option<GtidSet>,
+    /// A Previous_gtids event should have come by the first transaction.
+    wants_previous: bool,
     /// MariaDB's last number by domain and server.
     mariadb: BTreeMap<(u32, u32), u64>,
     sequence_number: i64,
@@ -138,7 +140,12 @@ impl Judge {
 
     fn seen(&mut self, seen: Seen) {
         match seen {
-            Seen::Format => self.log.sequence_number = 0,
+            Seen::Format { previous } => {
+                self.log.sequence_number = 0;
+                self.log.wants_previous =
+                    previous == Previous::Always && self.log.kind == Some(LogKind::Binary);
+            }
+            Seen::HasPrevious => self.log.wants_previous = false,
             Seen::Previous { offset, set } => self.previous(offset, set),
             Seen::PreviousMariadb { offset, list } => self.previous_mariadb(offset, list),
             Seen::Starts(starts) => self.starts(starts),
@@ -225,6 +232,10 @@ impl Judge {
                 FaultKind::Gtid,
                 format!("{gtid} comes again, wanted one that has not been"),
             );
+        }
+        if std::mem::take(&mut self.log.wants_previous) && !self.log.is_damaged {
+            let detail = "no Previous_gtids event stands in front of it";
+            self.fault(starts.offset, FaultKind::Continuity, detail.to_owned());
         }
         if let Some(clock) = starts.clock {
             self.clock(starts.offset, clock);

@@ -247,6 +247,26 @@ fn continuity() {
 }
 
 #[test]
+fn a_log_that_does_not_say_what_came_before() {
+    let without = |name: &str| {
+        let mut log = Log::of_sample(name);
+        log.events.remove(log.find(EventType::PreviousGtids, 0));
+        log.settle();
+        log
+    };
+    let log = without("types.binlog");
+    let gtid = log.find(EventType::Gtid, 0);
+    check(&log, gtid, FaultKind::Continuity, "no Previous_gtids event stands in front of it");
+    // A 5.6 server without GTIDs writes none.
+    let mut log = without("anonymous.binlog");
+    let gtid = log.find(EventType::AnonymousGtid, 0);
+    check(&log, gtid, FaultKind::Continuity, "no Previous_gtids event stands in front of it");
+    log.events[0][21..26].copy_from_slice(b"5.6.9");
+    log.settle();
+    assert_eq!(faults(&log.bytes()), []);
+}
+
+#[test]
 fn rotation() {
     let mut log = Log::of_sample("rotation/binlog.000001");
     let rotate = log.find(EventType::Rotate, 0);
