@@ -160,6 +160,46 @@ fn a_dry_run_writes_nothing() {
     assert_eq!(tried["logs"][0]["outcome"], "not written");
     assert!(tried["together"]["bytes_after"].as_u64() < tried["together"]["bytes_before"].as_u64());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    json(&bintide(&folder, &["compress", "--dry-run", "--output", "o", "--json", "types.binlog"]));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn what_the_table_does_not_say_is_said() {
+    let _alone = alone();
+    let folder = folder(&["in-use.binlog", "types.binlog"]);
+    fs::create_dir(folder.path().join("o")).unwrap();
+    fs::write(folder.path().join("o/types.binlog"), "").unwrap();
+    for (arguments, wanted) in [
+        (&["--dry-run", "in-use.binlog"][..], "in-use.binlog is in use"),
+        (&["--dry-run", "--output", "o", "types.binlog"], "types.binlog is there already"),
+        (&["types.binlog"], ""),
+        (&["--recompress", "--level", "9", "types.binlog"], "types.binlog has other names"),
+    ] {
+        let output = bintide(&folder, &[&["compress"], arguments].concat());
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{message}");
+        assert!(
+            message.contains(wanted) && message.lines().count() == usize::from(!wanted.is_empty()),
+            "{message}"
+        );
+        if wanted.is_empty() {
+            fs::hard_link(folder.path().join("types.binlog"), folder.path().join("twice")).unwrap();
+        }
+    }
+    let one = bintide(&folder, &["compress", "types.binlog", "./types.binlog"]);
+    assert_eq!(one.status.code(), Some(2));
+}
+
+#[test]
+fn logs_behind_a_bad_one_are_counted() {
+    let _alone = alone();
+    let folder = folder(&["types.binlog", "mariadb.binlog", "ddl.binlog", "json.binlog"]);
+    let output =
+        bintide(&folder, &["compress", "types.binlog", "mariadb.binlog", "ddl.binlog", "json.binlog"]);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("2 logs behind it left alone"), "{message}");
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Out
     }
     let targets = targets(&files, common)?;
     refuse_running(&files, &targets, common)?;
-    let job = Job { action, plan, common, found: &found };
+    let job = Job { action, plan, common, found: &found, is_quiet: global.quiet };
     let mut progress = Progress::new(global, found.bytes_total);
     let (mut bytes_done, mut all) = (0, Vec::new());
     let count = files.len() as u64;
@@ -286,6 +286,18 @@ struct Job<'j> {
     plan: Plan,
     common: &'j Common,
     found: &'j Found,
+    is_quiet: bool,
+}
+
+#[cfg(unix)]
+fn has_other_names(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).is_ok_and(|data| data.nlink() > 1)
+}
+
+#[cfg(not(unix))]
+fn has_other_names(_: &Path) -> bool {
+    false
 }
 
 impl Job<'_> {
@@ -309,6 +321,7 @@ impl Job<'_> {
                 return Ok(end);
             }
         }
+        self.remark(place, path, target)?;
         let job = FileJob {
             source: path,
             target,
@@ -334,6 +347,24 @@ impl Job<'_> {
             other => other.into(),
         });
         Ok(Finish::Rewritten(Box::new(done?)))
+    }
+
+    /// Says what the table does not: what a dry run cannot show, and who keeps the old log.
+    fn remark(&self, place: &Place, path: &Path, target: &Path) -> Result<(), Failure> {
+        let is_dry = self.common.dry_run;
+        let in_place = is_same_file(path, target);
+        let remark = match in_place {
+            true if is_dry && self.in_use(place, path)?.is_some() => {
+                "is in use, or left so by a crash: without --dry-run it is left alone"
+            }
+            true if has_other_names(path) => "has other names (hard links): those keep the old log",
+            false if is_dry && target.exists() => "is there already: without --dry-run it is left alone",
+            _ => return Ok(()),
+        };
+        if !self.is_quiet {
+            eprintln!("bintide: {} {remark}", target.display());
+        }
+        Ok(())
     }
 
     /// Does a server still write to it? Some process has it open to write: what that writes next would be lost. Or its
