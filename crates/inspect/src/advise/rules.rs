@@ -145,6 +145,12 @@ pub(crate) fn advise(report: &Report) -> Advice {
     }
 }
 
+/// Fewer transactions tell nothing of 1 in 100.
+const TELLING: u64 = 200;
+
+/// What logs of less time say of a day is said with doubt, in seconds.
+const SPAN_TELLING_S: f64 = 3600.0;
+
 fn facts(report: &Report) -> Facts<'_> {
     let plain = report.totals.bytes_plain.value.max(1) as f64;
     let proven = matches!(report.found.levels.as_slice(), [one] if *one != 3);
@@ -206,12 +212,16 @@ fn reasons(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>) -> Ve
         Some(day) => format!("{} of one core", percent(day / 86_400.0)),
         None => format!("{:.1} seconds of one core a gigabyte", best.compress_s_per_gb),
     };
-    reasons.push(format!(
-        "It takes {work}, and a commit {} longer; 1 in 100 takes {} or more.",
-        micros(best.latency.p50_us),
-        micros(best.latency.p99_us)
-    ));
-    if let Some(other) = facts.levels.iter().rev().find(|level| level.level > best.level) {
+    let slowest = match best.latency.transactions {
+        TELLING.. => format!("1 in 100 takes {} or more", micros(best.latency.p99_us)),
+        _ => format!("the slowest takes {}", micros(best.latency.max_us)),
+    };
+    let usual = micros(best.latency.p50_us);
+    reasons.push(format!("It takes {work}, and half of the commits up to {usual} longer; {slowest}."));
+    let saves_more = |level: &&&LevelReport| {
+        level.level > best.level && percent(level.saved_share) != percent(best.saved_share)
+    };
+    if let Some(other) = facts.levels.iter().rev().find(saves_more) {
         reasons.push(format!(
             "Level {} would save {} instead, for {:.1} times the work.",
             other.level,
@@ -265,6 +275,14 @@ fn uncertainties(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>)
     let is_mixed = report.logs.iter().any(|log| log.server_version != report.server.version);
     if is_mixed {
         doubts.push("The logs are of several server versions; the last one's was judged.".to_owned());
+    }
+    let covered = report.totals.covered_s;
+    if report.totals.bytes_plain_per_day.is_some() && covered < SPAN_TELLING_S {
+        let covered = match covered {
+            ..60.0 => format!("{covered:.0} seconds"),
+            _ => format!("{:.0} minutes", covered / 60.0),
+        };
+        doubts.push(format!("The logs cover only {covered}: other hours of a day may be otherwise."));
     }
     if report.totals.bytes_plain_per_day.is_none() {
         doubts.push("The logs cover less than a second: nothing can be said of a day.".to_owned());
@@ -348,6 +366,23 @@ mod tests {
     #[test]
     fn usual_logs_get_the_default_level() {
         check(&report(99, 0, USUAL), Verdict::SwitchOn, Some(3));
+    }
+
+    #[test]
+    fn little_is_not_made_to_tell_much() {
+        let mut little = report(99, 0, &[(3, 56, 3.0), (6, 56, 9.0)]);
+        little.totals.covered_s = 9.4;
+        little.levels[0].latency.transactions = 5;
+        let advice = advise(&little);
+        let said =
+            |text: &str| advice.reasons.iter().chain(&advice.uncertainties).any(|said| said.contains(text));
+        assert!(said("cover only 9 seconds") && said("the slowest takes 1.0 s"), "{advice:#?}");
+        assert!(!said("1 in 100") && !said("Level 6"), "{advice:#?}");
+        let advice = advise(&report(99, 0, USUAL));
+        let said =
+            |text: &str| advice.reasons.iter().chain(&advice.uncertainties).any(|said| said.contains(text));
+        assert!(said("1 in 100 takes 30 µs") && said("Level 19 would save 63.0 %"), "{advice:#?}");
+        assert!(!said("cover only"), "{advice:#?}");
     }
 
     #[test]

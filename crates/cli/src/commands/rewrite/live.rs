@@ -224,13 +224,13 @@ mod tests {
             23 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
             31 23 0:40 / /net rw shared:9 - nfs4 host:/logs rw\n\
             32 31 254:1 / /net/my\\040disk rw - xfs /dev/vdb rw\n\
-            33 23 0:41 / /home/user rw master:2 - fuse.sshfs host:/ rw\n";
+            33 23 0:41 / /mnt/far rw master:2 - fuse.sshfs host:/ rw\n";
         for (path, wanted) in [
             ("/var/lib/mysql/binlog.000001", false),
             ("/net/binlog.000001", true),
             ("/network/binlog.000001", false),
             ("/net/my disk/binlog.000001", false),
-            ("/home/user/binlog.000001", true),
+            ("/mnt/far/binlog.000001", true),
         ] {
             assert_eq!(is_on_shared_mount(mounts, Path::new(path)), wanted, "{path}");
         }
