@@ -1,0 +1,87 @@
+//! Compressed and opened again, logs of random SQL are what they were, byte for byte.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use binlog::{EventType, Framed, Framer, MAGIC};
+use e2e::identity::SEED;
+use e2e::program::bintide;
+use e2e::workload;
+use tempfile::TempDir;
+use testkit::Dice;
+
+/// Logs of so many servers, whose options are drawn: payloads or none, row images, checksums, formats.
+const SERVERS: u64 = 4;
+
+/// Rewrites all logs of a folder into another.
+fn rewrite(arguments: &[&str], from: &[PathBuf], to: &Path) -> Result<Vec<PathBuf>> {
+    let mut command = Command::new(bintide()?);
+    command.args(arguments).args(["--quiet", "--verify", "--output"]).arg(to).args(from);
+    let output = command.env_clear().output()?;
+    ensure!(
+        output.status.success(),
+        "{arguments:?} of {from:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    from.iter().map(|log| Ok(to.join(log.file_name().context("a log's name")?))).collect()
+}
+
+fn ensure_same(ours: &[PathBuf], wanted: &[PathBuf]) -> Result<()> {
+    for (ours, wanted) in ours.iter().zip(wanted) {
+        let same = fs::read(ours)? == fs::read(wanted)?;
+        ensure!(same, "{} is not {}", ours.display(), wanted.display());
+    }
+    Ok(())
+}
+
+/// Sessions may switch compression on and off whatever the server's own setting.
+fn has_payloads(log: &Path) -> Result<bool> {
+    let log = fs::read(log)?;
+    let mut rest = log.strip_prefix(&MAGIC).context("a log")?;
+    let mut framer = Framer::new();
+    while let Framed::Event(raw) = framer.next(rest)? {
+        if raw.event_type() == EventType::TransactionPayload {
+            return Ok(true);
+        }
+        rest = &rest[raw.bytes().len()..];
+    }
+    Ok(false)
+}
+
+fn logs(folder: &Path) -> Result<Vec<PathBuf>> {
+    let index = fs::read_to_string(folder.join("binlog.index"))?;
+    Ok(index.lines().map(|line| folder.join(line.trim_start_matches("./"))).collect())
+}
+
+#[test]
+fn logs_of_random_sql_come_back() -> Result<()> {
+    let seed = testkit::seed(SEED);
+    let scratch = TempDir::new()?;
+    for number in 0..SERVERS {
+        let name = format!("workload-{number}");
+        workload::record(seed + number, &name, scratch.path())?;
+        let folder = scratch.path().join(name);
+        let written = logs(&folder)?;
+        ensure!(!written.is_empty(), "the server has logs");
+        let level = (1 + Dice::new(seed + number).below(12)).to_string();
+        println!("workload {number} at level {level}");
+
+        let plain = rewrite(&["decompress"], &written, &folder.join("plain"))?;
+        for (plain, written) in plain.iter().zip(&written) {
+            if !has_payloads(written)? {
+                ensure_same(std::slice::from_ref(plain), std::slice::from_ref(written))?;
+            }
+        }
+        let compress = ["compress", "--like-server", "--level", &level];
+        let compressed = rewrite(&compress, &plain, &folder.join("compressed"))?;
+        ensure_same(&rewrite(&["decompress"], &compressed, &folder.join("opened"))?, &plain)?;
+
+        let again = [&compress[..], &["--recompress"]].concat();
+        let again = rewrite(&again, &written, &folder.join("again"))?;
+        ensure_same(&again, &compressed)?;
+        ensure_same(&rewrite(&["decompress"], &again, &folder.join("opened-again"))?, &plain)?;
+    }
+    Ok(())
+}
