@@ -287,7 +287,7 @@ fn a_statement_that_cannot_wait_in_a_file_is_an_error() {
 #[test]
 fn a_closed_pipe_is_success() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
-    command.args(["completions", "bash"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(["completions", "bash"]).env_clear().stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("run bintide");
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("its end");
