@@ -1,0 +1,87 @@
+//! `bintide replay`: applies logs to a server.
+
+mod how;
+mod meant;
+mod print;
+mod target;
+mod watch;
+
+use clap::Args;
+use replay::{Log, Source};
+
+use crate::args::Global;
+use crate::commands::replay::how::How;
+use crate::commands::replay::meant::Meant;
+use crate::commands::replay::target::To;
+use crate::commands::replay::watch::Watch;
+use crate::exit::{Advice, Failure, Outcome};
+use crate::inputs::{Inputs, Place};
+use crate::progress::Progress;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  Bring a server that was restored from a backup up to the last log:
+      bintide replay binlog.0000* --to 'mysql://root@localhost/?socket=/run/mysqld/mysqld.sock'
+  The same after an interruption, a crash or a lost connection: it goes on
+  where it stopped, and applies nothing twice.
+  Over TCP, with TLS, and the password from a file:
+      bintide replay /backup --to 'mysql://restore@db2:3306/?tls=required' --password-file ~/.pw
+  To a point in time, or just in front of a mistake:
+      bintide replay /backup --to TARGET --stop-datetime '2026-11-22 01:00:00'
+      bintide replay /backup --to TARGET --stop-gtid 5ea5ca5e-0001-4000-8000-000000000001:4711
+  Each transaction by itself, as the source had it:
+      bintide replay --commit-order strict binlog.000012 --to mysql://root@db2/
+
+How far a target has come is kept on the target, in the table bintide.progress,
+in the same transaction as the changes. Drop that table to forget it.
+The target's binary log is not written to. Take care that nobody else changes
+the target meanwhile.";
+
+/// Arguments of `bintide replay`.
+#[derive(Args, Debug)]
+pub(crate) struct Replay {
+    #[command(flatten)]
+    inputs: Inputs,
+    #[command(flatten)]
+    to: To,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    meant: Meant,
+    /// Print the outcome as one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(command: &Replay, global: &Global) -> Outcome {
+    let found = command.inputs.find()?;
+    let address = command.to.address()?;
+    let logs = found.places.iter().map(|place| match place {
+        Place::File(path) => Log::File(path.clone()),
+        Place::Stdin => Log::Stdin,
+    });
+    let mut source = Source::new(logs.collect(), found.keyring.clone(), command.how.transaction_max);
+    let target = target::open(address)?;
+    let options = command.how.options(command.meant.selection(), command.meant.gap());
+    let mut watch = Watch(Progress::new(global, found.bytes_total));
+    let report = replay::replay(&mut source, &target, &options, &mut watch);
+    drop(watch);
+    let report = report.map_err(advised)?;
+    print::print(&report, command.json, global)
+}
+
+fn advised(error: replay::Error) -> Failure {
+    let advice = match &error {
+        replay::Error::Gap(_) => Some(Advice("give the logs that have them, or --allow-gap")),
+        replay::Error::Corrupt { .. } => Some(Advice("bintide verify shows what is wrong with it")),
+        replay::Error::Apply { .. } | replay::Error::Target { .. } => {
+            Some(Advice("all in front of it is applied, and the same command goes on from there"))
+        }
+        _ => None,
+    };
+    let error = anyhow::Error::new(error);
+    Failure::Failed(match advice {
+        Some(advice) => error.context(advice),
+        None => error,
+    })
+}
