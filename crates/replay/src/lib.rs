@@ -9,6 +9,7 @@
 //! | have the transactions of files, in order | [`Source`] |
 //! | know what one asks of a target | [`Work`] |
 //! | apply to another kind of target | implement [`Target`] and [`Session`] |
+//! | make changes of one's own from row events | [`changes`] |
 //! | apply to a MySQL server | [`MysqlTarget`] |
 //! | do it all | [`replay`] |
 //!
@@ -20,6 +21,7 @@
 //! transaction, or pass over a transaction in silence.
 #![forbid(unsafe_code)]
 
+pub mod changes;
 mod context;
 pub mod definition;
 mod error;
