@@ -5,6 +5,8 @@
 mod flow;
 mod inner;
 #[cfg(feature = "zstd")]
+mod memory;
+#[cfg(feature = "zstd")]
 mod write;
 #[cfg_attr(not(feature = "zstd"), path = "payload/no_zstd.rs")]
 mod zstd;

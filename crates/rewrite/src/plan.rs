@@ -64,7 +64,7 @@ impl Plan {
         let under_way = (2 * held).clamp(8 * MIB, 64 * MIB);
         // One transaction that is being read, and each worker's events and frame.
         let fixed = BASE + under_way + held + count * 2 * held;
-        let tables = |size| level.map_or(DECOMPRESSING, |level| memory_of(level, size));
+        let tables = |size| level.map_or(DECOMPRESSING, |level| level.memory_for(size));
         let small = fixed + count * tables(held);
         if size_max <= large || level.is_none() {
             return Self { workers, large, large_threads: 0, under_way: under_way as usize, need: small };
@@ -96,57 +96,13 @@ impl Plan {
 /// level 22 only, and all others have 8 MiB or less.
 const DECOMPRESSING: u64 = 9 * MIB;
 
-/// Powers of two by level, as zstd's `clevels.h` has them for inputs of more than 256 KiB: window, chain, hash.
-const POWERS: [[u32; 3]; 22] = [
-    [19, 13, 14],
-    [20, 15, 16],
-    [21, 16, 17],
-    [21, 18, 18],
-    [21, 18, 19],
-    [21, 18, 19],
-    [21, 19, 20],
-    [21, 19, 20],
-    [22, 20, 21],
-    [22, 21, 22],
-    [22, 21, 22],
-    [22, 22, 23],
-    [22, 22, 22],
-    [22, 22, 23],
-    [22, 23, 23],
-    [22, 22, 22],
-    [23, 23, 22],
-    [23, 23, 22],
-    [23, 24, 22],
-    [25, 25, 23],
-    [26, 26, 24],
-    [27, 27, 25],
-];
-
-/// From here on zstd keeps binary trees, two places for each position.
-const TREES_FROM: u8 = 13;
-
-fn window_of(level: Level, size: u64) -> (u32, [u32; 3]) {
-    let powers = POWERS[usize::from(level.get()) - 1];
-    // Tables are no larger than the input asks for.
-    (powers[0].min(size.max(1).next_power_of_two().trailing_zeros().max(10)), powers)
-}
-
-/// What zstd takes for inputs of `size` bytes, in bytes.
-fn memory_of(level: Level, size: u64) -> u64 {
-    let (window, [_, chain, hash]) = window_of(level, size);
-    let chain_max = window + u32::from(level.get() >= TREES_FROM);
-    let tables = 4 * ((1 << chain.min(chain_max)) + (1 << hash.min(window + 1)));
-    // The input at hand and the block that is made of it.
-    tables + (1 << window) + 2 * MIB
-}
-
 /// The same when zstd spreads one input over threads of its own.
 fn spread_memory(level: Option<Level>, threads: u64, size: u64) -> u64 {
     let Some(level) = level else { return 0 };
     // zstd cuts the input into pieces of four windows, but no smaller than 1 MiB. Each thread has one at hand, as many
     // wait with three more, and there is the output of each.
-    let piece = MIB.max(4 << window_of(level, size).0);
-    threads * memory_of(level, piece) + (2 * threads + 3) * piece
+    let piece = MIB.max(4 << level.window_log(size));
+    threads * level.memory_for(piece) + (2 * threads + 3) * piece
 }
 
 #[cfg(test)]
@@ -155,7 +111,7 @@ mod tests {
 
     use binlog::Level;
 
-    use super::{MIB, Plan, memory_of};
+    use super::Plan;
     use crate::{Action, Compressed, Compression, Keep, OldFormat};
 
     fn level(level: u8) -> Action {
@@ -172,15 +128,6 @@ mod tests {
         let plan = Plan::new(action, NonZeroUsize::new(workers).unwrap(), memory * 1_000_000, size);
         assert!(plan.need <= memory * 1_000_000 || plan.workers.get() == 1, "{plan:?}");
         plan
-    }
-
-    #[test]
-    fn tables_are_those_of_zstd() {
-        // What its documentation says of the highest levels.
-        for (level, wanted) in [(19, 80), (20, 160), (21, 320), (22, 640)] {
-            let found = memory_of(Level::new(level).unwrap(), 1 << 30) / MIB;
-            assert!((wanted..=wanted * 5 / 4 + 8).contains(&found), "{level}: {found}");
-        }
     }
 
     #[test]

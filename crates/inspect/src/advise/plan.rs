@@ -76,78 +76,24 @@ impl Plan {
 }
 
 fn need(levels: &[Level], workers: u64, large: u64, kept: u64, size_max: u64) -> u64 {
-    let contexts: u64 = levels.iter().map(|level| context(*level, large)).sum();
-    let largest = levels.iter().map(|level| context(*level, size_max)).max().unwrap_or_default();
+    let contexts: u64 = levels.iter().map(|level| level.memory_for(large)).sum();
+    let largest = levels.iter().map(|level| level.memory_for(size_max)).max().unwrap_or_default();
     let held = kept.min(size_max);
     // A large transaction in memory: its events as read and as compressed, and its frame.
     let one_large = if size_max > large { largest + 3 * held } else { 0 };
     BASE + UNDER_WAY as u64 + workers * (contexts + WORKER) + one_large
 }
 
-/// Powers of two by level, as zstd's `clevels.h` has them for inputs of more than 256 KiB: window, chain, hash.
-const POWERS: [[u32; 3]; 22] = [
-    [19, 13, 14],
-    [20, 15, 16],
-    [21, 16, 17],
-    [21, 18, 18],
-    [21, 18, 19],
-    [21, 19, 20],
-    [21, 19, 20],
-    [21, 19, 20],
-    [22, 20, 21],
-    [22, 21, 22],
-    [22, 21, 22],
-    [22, 22, 23],
-    [22, 22, 22],
-    [22, 22, 23],
-    [22, 23, 23],
-    [22, 22, 22],
-    [23, 23, 22],
-    [23, 23, 22],
-    [23, 24, 22],
-    [25, 25, 23],
-    [26, 26, 24],
-    [27, 27, 25],
-];
-
-/// From here on zstd keeps binary trees, two places for each position.
-const TREES_FROM: u8 = 13;
-
-/// What zstd takes for inputs of `size` bytes, in bytes.
-fn context(level: Level, size: u64) -> u64 {
-    let [window, chain, hash] = POWERS[usize::from(level.get()) - 1];
-    // Tables are no larger than the input asks for.
-    let window = window.min(size.max(1).next_power_of_two().trailing_zeros().max(10));
-    let chain_max = window + u32::from(level.get() >= TREES_FROM);
-    let tables = 4 * ((1 << chain.min(chain_max)) + (1 << hash.min(window + 1)));
-    // The input at hand and the block that is made of it.
-    tables + (1 << window) + 2 * MIB
-}
-
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroUsize;
 
-    use binlog::{Level, PayloadWriter};
+    use binlog::Level;
 
-    use super::{MIB, Plan, context};
+    use super::{MIB, Plan};
 
     fn levels(numbers: &[u8]) -> Vec<Level> {
         numbers.iter().copied().filter_map(Level::new).collect()
-    }
-
-    #[test]
-    fn contexts_are_no_larger_than_reckoned() {
-        for size in [100, 20_000, 300 << 10, 1 << 20] {
-            let payload: Vec<u8> =
-                (0..size as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-            for level in levels(&[1, 3, 6, 9, 12, 16, 19]) {
-                let mut writer = PayloadWriter::new(level).expect("memory");
-                writer.frame(&payload).expect("a frame");
-                let (found, reckoned) = (writer.memory() as u64, context(level, size));
-                assert!(found <= reckoned, "{level:?} {size}: {found} {reckoned}");
-            }
-        }
     }
 
     #[test]
