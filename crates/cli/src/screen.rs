@@ -62,8 +62,22 @@ impl Style {
         Self { is_colored }
     }
 
+    /// Parts of a report, each under its name; those without text are left out.
+    pub(crate) fn sections(self, sections: &[(&str, String)]) -> String {
+        let mut text = String::new();
+        for (name, section) in sections.iter().filter(|(_, section)| !section.is_empty()) {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&self.heading(name));
+            text.push_str("\n\n");
+            text.push_str(section);
+        }
+        text
+    }
+
     /// The name of what follows.
-    pub(crate) fn heading(self, text: &str) -> String {
+    fn heading(self, text: &str) -> String {
         match self.is_colored {
             true => format!("\u{1b}[1m{text}\u{1b}[0m"),
             false => text.to_owned(),

@@ -18,7 +18,7 @@ const GAPS_SHOWN: f64 = 1.05;
 
 /// The whole report.
 pub(crate) fn render(report: &Report, style: Style) -> String {
-    let sections = [
+    style.sections(&[
         ("Advice", advice(report)),
         ("Measured", measured(report, style)),
         ("Levels", levels(report, style)),
@@ -30,17 +30,7 @@ pub(crate) fn render(report: &Report, style: Style) -> String {
         ("Compressed already", found(report, style)),
         ("To each replica", network(report, style)),
         ("For comparison: what no server does", comparison(report, style)),
-    ];
-    let mut text = String::new();
-    for (name, section) in sections.iter().filter(|(_, section)| !section.is_empty()) {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(&style.heading(name));
-        text.push_str("\n\n");
-        text.push_str(section);
-    }
-    text
+    ])
 }
 
 fn advice(report: &Report) -> String {

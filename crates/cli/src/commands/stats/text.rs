@@ -19,7 +19,7 @@ const LOGS_SHOWN: usize = 20;
 
 /// The whole report.
 pub(crate) fn render(report: &Report, style: Style, zone: &TimeZone) -> String {
-    let sections = [
+    style.sections(&[
         ("Logs", logs(report, style)),
         ("In all", totals(report, style, zone)),
         ("Tables", tables(report, style)),
@@ -29,17 +29,7 @@ pub(crate) fn render(report: &Report, style: Style, zone: &TimeZone) -> String {
         ("Events", events(report, style)),
         ("Over time", rate(&report.rate, zone)),
         ("Compression", compression(&report.compression, style)),
-    ];
-    let mut text = String::new();
-    for (name, section) in sections.iter().filter(|(_, section)| !section.is_empty()) {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(&style.heading(name));
-        text.push_str("\n\n");
-        text.push_str(section);
-    }
-    text
+    ])
 }
 
 fn logs(report: &Report, style: Style) -> String {
