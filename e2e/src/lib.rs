@@ -9,6 +9,7 @@
 //! | [`logs`] | the logs to run on: the samples, and what a server just wrote |
 //! | [`options`] | every option that `mysqlbinlog --help` lists, and arguments drawn from them |
 //! | [`identity`] | many runs with arguments drawn at random |
+//! | [`replays`] | logs applied to another server, and what must be equal then |
 //! | [`rows`] | rows as a server logs them, decoded by the library |
 //! | [`workload`] | SQL drawn at random, run on a real server |
 #![forbid(unsafe_code)]
@@ -19,5 +20,6 @@ pub mod large;
 pub mod logs;
 pub mod options;
 pub mod program;
+pub mod replays;
 pub mod rows;
 pub mod workload;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use binlog::gtid::GtidSet;
+use binlog::gtid::{Gtid, GtidSet};
 
 use crate::unit::Head;
 
@@ -31,6 +31,15 @@ pub struct Progress {
     pub place: Option<Place>,
     /// Behind that place, the starts of those that have been applied too: while an XA transaction is undecided.
     pub beyond: Vec<Place>,
+}
+
+impl Progress {
+    /// These are applied, too.
+    pub fn count(&mut self, gtids: &[Gtid]) {
+        for gtid in gtids {
+            self.gtids.add(*gtid);
+        }
+    }
 }
 
 /// What a target has.

@@ -13,6 +13,8 @@ pub struct Report {
     pub groups: u64,
     /// Times that a target transaction was rolled back and tried again.
     pub retries: u64,
+    /// Target transactions that were applied at once, at most.
+    pub at_once: u64,
     /// XA transactions that were prepared and that the logs do not decide: they are not applied.
     pub undecided: Vec<String>,
     /// All that has been applied, by the progress saved on the target and the target's own account.

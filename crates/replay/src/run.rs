@@ -8,6 +8,7 @@
 //! when it has caught up, thousands when it is behind.
 
 mod apply;
+mod claim;
 mod flow;
 mod form;
 mod read;
@@ -24,7 +25,7 @@ use crate::order::CommitOrder;
 use crate::progress::{Applied, Intent, Ledger, Progress};
 use crate::report::Report;
 use crate::run::apply::Applier;
-use crate::run::flow::{Flow, Message};
+use crate::run::flow::{Flow, Limits, Message};
 use crate::run::form::{Former, Group};
 use crate::run::read::Sieve;
 use crate::run::skip::Skip;
@@ -83,13 +84,15 @@ pub fn replay(
     let progress = settled(target, &applied)?;
     let applied = Applied { progress: progress.clone(), ..applied };
     let executed = checkpoint(target, &progress)?;
+    let base = progress.clone();
     let mut ledger = Ledger::new(progress);
     ledger.forget(&executed.executed);
     let skip = Skip::new(applied, source.log_names());
     let selector = Selector::new(&options.selection, source.log_names())?;
-    let former = Former::new(target, options, ledger);
-    let in_one = options.order != CommitOrder::Strict || options.workers.get() == 1;
-    let (flow, groups) = Flow::new(if in_one { GROUPS_READY } else { GROUPS_READY_STRICT });
+    let in_one = options.workers.get() == 1 && options.order != CommitOrder::Any;
+    let mode = if in_one { Mode::None } else { options.mode };
+    let former = Former::new(target, options, mode, ledger);
+    let (flow, groups) = Flow::new(limits(options));
     let (to_former, from_reader) = read::channel();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -101,7 +104,7 @@ pub fn replay(
         let mut watcher = Watcher::new(target, &flow, observer);
         let result = match in_one {
             true => in_one_session(target, &groups, &flow, &mut watcher),
-            false => workers::run(target, options, &groups, &flow, &mut watcher),
+            false => workers::run(target, options, &base, &groups, &flow, &mut watcher),
         };
         // Whoever still waits for us waits in vain.
         drop(groups);
@@ -110,10 +113,21 @@ pub fn replay(
     })
 }
 
-/// Groups that are formed and not applied, at most: one is applied, and one is ready.
-const GROUPS_READY: usize = 2;
-/// The same where each is one transaction, and several are applied at once.
-const GROUPS_READY_STRICT: usize = 1024;
+/// Transactions that are ready and not applied, at most, where each is committed by itself.
+const READY_MAX: usize = 1024;
+/// Bytes of what is ready and not applied.
+const READY_SIZE_MAX: usize = 128 << 20;
+
+/// Groups grow while nobody is free to apply them: of those, one is ready for whoever is free next.
+fn limits(options: &Options) -> Limits {
+    let workers = options.workers.get();
+    match options.order {
+        CommitOrder::Grouped => Limits { open: workers + 1, waiting: 1, bytes: READY_SIZE_MAX },
+        CommitOrder::Strict | CommitOrder::Any => {
+            Limits { open: READY_MAX, waiting: READY_MAX, bytes: READY_SIZE_MAX }
+        }
+    }
+}
 
 fn in_one_session(
     target: &dyn Target,
@@ -125,9 +139,10 @@ fn in_one_session(
     for message in groups {
         match message {
             Message::Group(group) => {
+                flow.started();
                 applier.apply(&group)?;
-                flow.applied();
-                watcher.done(&group, applier.retries)?;
+                flow.applied(&group);
+                watcher.done(&group, applier.retries, 1)?;
             }
             Message::Read { skipped, bytes_read } => watcher.read(skipped, bytes_read),
             Message::Over { undecided } => return watcher.over(undecided),
@@ -164,10 +179,10 @@ impl<'w> Watcher<'w> {
         self.bytes_read = bytes_read;
     }
 
-    fn done(&mut self, group: &Group, retries: u64) -> Result<(), Error> {
+    fn done(&mut self, group: &Group, retries: u64, at_once: u64) -> Result<(), Error> {
         self.report.transactions += group.transactions;
         self.report.groups += 1;
-        self.report.retries = retries;
+        (self.report.retries, self.report.at_once) = (retries, at_once);
         if self.last.as_ref().is_none_or(|(number, _)| *number < group.head.number) {
             self.last = Some((group.head.number, group.progress.clone()));
         }
@@ -184,6 +199,11 @@ impl<'w> Watcher<'w> {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Interrupted),
         }
+    }
+
+    /// What is saved by now, when commits come in any order.
+    fn saved(&mut self, progress: Progress) {
+        self.last = Some((u64::MAX, progress));
     }
 
     fn over(&mut self, undecided: Vec<String>) -> Result<(), Error> {

@@ -75,6 +75,19 @@ pub enum Settled {
 /// Between `begin` and `commit` nothing may become visible to others. Requests may be put off until `flush` or
 /// `commit`; their failures then come from there. After a failure only `rollback` may be called.
 pub trait Session: Send {
+    /// Saves progress apart from other sessions from here on, as number `part`: they may commit at any time. What
+    /// each saves holds all that it knows to be committed; what the target has is all of that together.
+    ///
+    /// # Errors
+    ///
+    /// When the target cannot do that: it then commits in order only.
+    fn keep_apart(&mut self, part: usize) -> Result<(), Failure> {
+        let _ = part;
+        Err(Failure::refused(
+            "this target commits in the source's order only: use --commit-order grouped or strict",
+        ))
+    }
+
     /// Begins a target transaction.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ pub struct Work {
     pub shape: Shape,
     /// What it does, in order.
     pub steps: Vec<Step>,
+    /// The connection of the source that it ran in, if it says.
+    pub session: Option<u32>,
 }
 
 /// What kind of transaction it is, for those who apply it.
@@ -183,6 +185,7 @@ struct Maker {
     has_begun: bool,
     is_alone: bool,
     databases: Vec<Vec<u8>>,
+    session: Option<u32>,
 }
 
 impl Maker {
@@ -198,6 +201,7 @@ impl Maker {
             has_begun: false,
             is_alone: false,
             databases: Vec::new(),
+            session: None,
         }
     }
 
@@ -242,6 +246,7 @@ impl Maker {
 
     fn query(&mut self, header: &Header, query: &Query<'_>) {
         self.context = Arc::new(Context::of(query));
+        self.session = Some(query.thread_id);
         match Verb::of(query.sql) {
             Verb::Begin => self.has_begun = true,
             Verb::XaStart => {
@@ -332,7 +337,19 @@ impl Maker {
             None if self.steps.is_empty() && kind == TransactionKind::Statement => Shape::Rows,
             None => return Err(WorkError::Odd("its payload does not end as a transaction does")),
         };
-        Ok(Work { shape, steps: self.steps })
+        Ok(Work { shape, steps: self.steps, session: self.session })
+    }
+}
+
+impl Step {
+    /// Bytes of its events, texts and files.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Rows(_, rows) => rows.bytes.len(),
+            Self::Statement(statement) => {
+                statement.sql.len() + statement.load.as_ref().map_or(0, |load| load.file.len())
+            }
+        }
     }
 }
 

@@ -96,6 +96,8 @@ impl MysqlTarget {
             control.run(&format!("DO RELEASE_LOCK('{name}')"))?;
         }
         control.run(&format!("UPDATE {PROGRESS_TABLE} SET sessions = 0 WHERE stream = 1"))?;
+        let united = saved(&mut control)?.progress;
+        control.run(&sql::unite(&united))?;
         Ok(())
     }
 
@@ -112,11 +114,7 @@ impl MysqlTarget {
 impl Target for MysqlTarget {
     fn applied(&self) -> Result<Applied, Failure> {
         let mut control = self.control()?;
-        let question = format!(
-            "SELECT gtids, HEX(log), position, beyond, intent FROM {PROGRESS_TABLE} WHERE stream = 1"
-        );
-        let row = control.rows(&question)?.into_iter().next();
-        let mut applied = applied(row.unwrap_or_default())?;
+        let mut applied = saved(&mut control)?;
         applied.executed = executed(&mut control, self.facts.is_mariadb)?;
         Ok(applied)
     }
@@ -196,6 +194,18 @@ fn executed(connection: &mut Connection, is_mariadb: bool) -> Result<GtidSet, Fa
     }
     let text = connection.value("SELECT @@GLOBAL.gtid_executed")?.unwrap_or_default();
     set(&text)
+}
+
+/// What all rows of the progress table say together: only GTIDs are in others than the first.
+fn saved(connection: &mut Connection) -> Result<Applied, Failure> {
+    let question =
+        format!("SELECT gtids, HEX(log), position, beyond, intent FROM {PROGRESS_TABLE} ORDER BY stream");
+    let mut rows = connection.rows(&question)?.into_iter().map(applied);
+    let mut all = rows.next().transpose()?.unwrap_or_default();
+    for row in rows {
+        all.progress.gtids.add_all(&row?.progress.gtids);
+    }
+    Ok(all)
 }
 
 /// The columns of the progress table.

@@ -31,6 +31,8 @@ pub(super) struct MysqlSession {
     /// Row events that are not in `sql` yet.
     rows: Vec<u8>,
     state: State,
+    /// The row of the progress table that is ours.
+    stream: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +62,7 @@ impl MysqlSession {
             sql,
             rows,
             state: State::Idle,
+            stream: 1,
         }
     }
 
@@ -152,6 +155,11 @@ fn is_chance(code: u16) -> bool {
 }
 
 impl Session for MysqlSession {
+    fn keep_apart(&mut self, part: usize) -> Result<(), Failure> {
+        self.stream = 1 + part;
+        Ok(self.connection.run(&sql::new_stream(self.stream))?)
+    }
+
     fn begin(&mut self) -> Result<(), Failure> {
         self.state = State::ToBegin;
         Ok(())
@@ -250,17 +258,17 @@ impl Session for MysqlSession {
                 if gtid.is_some() {
                     sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC';");
                 }
-                put_progress(&mut sql, progress);
+                put_progress(&mut sql, progress, self.stream);
                 self.connection.run(&sql)?;
                 placed();
             }
             State::Begun => {
-                put_progress(&mut sql, progress);
+                put_progress(&mut sql, progress, self.stream);
                 sql.push_str("COMMIT");
                 self.connection.run_and(&sql, placed)?;
             }
             State::Idle | State::ToBegin => {
-                put_progress(&mut sql, progress);
+                put_progress(&mut sql, progress, self.stream);
                 self.connection.run(&sql)?;
                 placed();
             }

@@ -15,7 +15,7 @@ pub(super) const PROGRESS_TABLE: &str = "`bintide`.`progress`";
 pub(super) const PREPARE: [&str; 3] = [
     "CREATE DATABASE IF NOT EXISTS `bintide` CHARACTER SET utf8mb4",
     "CREATE TABLE IF NOT EXISTS `bintide`.`progress` (
-       stream INT NOT NULL PRIMARY KEY COMMENT 'always 1',
+       stream INT NOT NULL PRIMARY KEY COMMENT '1; more with --commit-order any, and what is applied is in one of them',
        gtids LONGTEXT CHARACTER SET ascii NOT NULL COMMENT 'applied, besides gtid_executed',
        log VARBINARY(4096) COMMENT 'without GTIDs: applied up to this log',
        position BIGINT UNSIGNED COMMENT 'and this place in it',
@@ -26,8 +26,22 @@ pub(super) const PREPARE: [&str; 3] = [
     "INSERT IGNORE INTO `bintide`.`progress` VALUES (1, '', NULL, NULL, '', NULL, 0)",
 ];
 
-/// Appends the statement that saves progress.
-pub(super) fn put_progress(out: &mut String, progress: &Progress) {
+/// What makes a row of the progress table for a session of its own.
+pub(super) fn new_stream(stream: usize) -> String {
+    format!("INSERT IGNORE INTO {PROGRESS_TABLE} VALUES ({stream}, '', NULL, NULL, '', NULL, 0)")
+}
+
+/// Puts what several sessions saved into the first row.
+pub(super) fn unite(progress: &Progress) -> String {
+    let gtids = &progress.gtids;
+    format!(
+        "BEGIN; UPDATE {PROGRESS_TABLE} SET gtids='{gtids}' WHERE stream=1;
+         DELETE FROM {PROGRESS_TABLE} WHERE stream>1; COMMIT"
+    )
+}
+
+/// Appends the statement that saves progress in a row of the table.
+pub(super) fn put_progress(out: &mut String, progress: &Progress, stream: usize) {
     let _ = write!(out, "UPDATE {PROGRESS_TABLE} SET gtids='{}'", progress.gtids);
     if let Some(place) = &progress.place {
         out.push_str(",log=X'");
@@ -39,7 +53,7 @@ pub(super) fn put_progress(out: &mut String, progress: &Progress) {
         put_hex(out, place.log.as_bytes());
         let _ = writeln!(out, " {}", place.position);
     }
-    out.push_str("',intent=NULL WHERE stream=1;");
+    let _ = write!(out, "',intent=NULL WHERE stream={stream};");
 }
 
 /// The statement that saves an intent: hexadecimal words, which survive any character set.
@@ -171,7 +185,7 @@ mod tests {
             beyond: vec![place.clone(), place],
         };
         let mut sql = String::new();
-        put_progress(&mut sql, &progress);
+        put_progress(&mut sql, &progress, 1);
         let wanted = "UPDATE `bintide`.`progress` SET gtids='',log=X'622e31',position=99,\
                       beyond='622e31 99\n622e31 99\n',intent=NULL WHERE stream=1;";
         assert_eq!(sql, wanted);

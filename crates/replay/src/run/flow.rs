@@ -29,16 +29,30 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// The way from who forms groups to who applies them.
 pub(super) struct Flow {
     groups: SyncSender<Message>,
-    /// Groups that are formed and not applied, at most.
-    open_max: usize,
+    limits: Limits,
     state: Mutex<State>,
     changed: Condvar,
+}
+
+/// What may be under way at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Groups that are formed and not applied, at most.
+    pub(super) open: usize,
+    /// Those of them that nobody has begun to apply, at most.
+    pub(super) waiting: usize,
+    /// Bytes of all of them, at most; one may be larger by itself.
+    pub(super) bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// Groups on their way.
     open: usize,
+    /// Those of them that nobody has begun to apply.
+    waiting: usize,
+    /// Bytes of all of them.
+    bytes: usize,
     is_stopped: bool,
     /// What the target counts as executed by now, if that is news.
     executed: Option<GtidSet>,
@@ -48,16 +62,25 @@ struct State {
 struct Stopped;
 
 impl Flow {
-    /// So many groups may be formed and not applied.
-    pub(super) fn new(open_max: usize) -> (Self, Receiver<Message>) {
+    /// So much may be formed and not applied.
+    pub(super) fn new(limits: Limits) -> (Self, Receiver<Message>) {
         // Their number is bounded by what is open; other messages are small, and few.
         let (groups, receiver) = sync_channel(64);
-        (Self { groups, open_max, state: Mutex::default(), changed: Condvar::new() }, receiver)
+        (Self { groups, limits, state: Mutex::default(), changed: Condvar::new() }, receiver)
+    }
+
+    /// A group is about to be applied.
+    pub(super) fn started(&self) {
+        self.state().waiting -= 1;
+        self.changed.notify_all();
     }
 
     /// A group has been applied.
-    pub(super) fn applied(&self) {
-        self.state().open -= 1;
+    pub(super) fn applied(&self, group: &Group) {
+        let mut state = self.state();
+        state.open -= 1;
+        state.bytes -= group.size();
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -76,17 +99,30 @@ impl Flow {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Would another group be begun soon?
     fn has_room(&self) -> bool {
-        self.state().open < self.open_max
+        let state = self.state();
+        state.open < self.limits.open && state.waiting < self.limits.waiting
     }
 
-    /// Waits until fewer groups than `count` are on their way.
-    fn wait_below(&self, count: usize) -> Result<(), Stopped> {
+    /// Waits until there is room for a group of so many bytes, and counts it.
+    fn enter(&self, size: usize) -> Result<(), Stopped> {
+        let Limits { open, waiting, bytes } = self.limits;
+        let mut state = self.wait_while(|state| {
+            state.open >= open || state.waiting >= waiting || state.open > 0 && state.bytes + size > bytes
+        })?;
+        state.open += 1;
+        state.waiting += 1;
+        state.bytes += size;
+        Ok(())
+    }
+
+    fn wait_while(&self, holds: impl Fn(&State) -> bool) -> Result<MutexGuard<'_, State>, Stopped> {
         let mut state = self.state();
-        while state.open >= count && !state.is_stopped {
+        while holds(&state) && !state.is_stopped {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if state.is_stopped { Err(Stopped) } else { Ok(()) }
+        if state.is_stopped { Err(Stopped) } else { Ok(state) }
     }
 
     fn send(&self, message: Message) -> Result<(), Stopped> {
@@ -96,12 +132,11 @@ impl Flow {
     fn send_groups(&self, groups: &mut Vec<Group>) -> Result<(), Stopped> {
         for group in groups.drain(..) {
             let is_alone = matches!(group.work.shape, Shape::Alone { .. });
-            self.wait_below(self.open_max)?;
-            self.state().open += 1;
+            self.enter(group.size())?;
             self.send(Message::Group(Box::new(group)))?;
             if is_alone {
                 // What is asked of tables from here on must see what it did.
-                self.wait_below(1)?;
+                drop(self.wait_while(|state| state.open > 0)?);
             }
         }
         Ok(())

@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use binlog::events::TableMap;
-use binlog::{Event, Flags, Format, Origin, RawEvent};
+use binlog::gtid::Gtid;
+use binlog::{Flags, Format, Origin, RawEvent};
 
 use crate::context::Context;
-use crate::definition::Definition;
-use crate::error::{Error, Failure};
+use crate::error::Error;
 use crate::net::{Changes, NetForm};
 use crate::order::CommitOrder;
 use crate::progress::{Ledger, Progress};
 use crate::run::Options;
+use crate::run::claim::{Claimer, Definitions};
+use crate::schedule::{Claim, Mode};
 use crate::target::Target;
 use crate::unit::Head;
 use crate::work::{RowEvents, Shape, Step, Work};
@@ -25,8 +26,19 @@ pub(super) struct Group {
     /// How many they are.
     pub(super) transactions: u64,
     pub(super) work: Work,
-    /// What is saved with them.
+    /// What is saved with them, when they are committed in order.
     pub(super) progress: Progress,
+    /// What is counted with them, when they are committed in any order.
+    pub(super) gtids: Vec<Gtid>,
+    /// What they may not run beside.
+    pub(super) claim: Claim,
+}
+
+impl Group {
+    /// Bytes of what is to be applied.
+    pub(super) fn size(&self) -> usize {
+        self.work.steps.iter().map(Step::size).sum()
+    }
 }
 
 /// Puts transactions into groups, in source order.
@@ -38,16 +50,16 @@ pub(super) struct Former<'t> {
     /// XA transactions that are prepared and not decided, by XID.
     held: HashMap<String, (Head, Work)>,
     definitions: Definitions,
+    claimer: Claimer,
     open: Option<OpenGroup>,
 }
-
-/// Definitions asked for by now: by database, by table.
-type Definitions = HashMap<Box<[u8]>, HashMap<Box<[u8]>, Option<Definition>>>;
 
 /// A group that more can join.
 struct OpenGroup {
     head: Head,
     transactions: u64,
+    claim: Claim,
+    session: Option<u32>,
     context: Arc<Context>,
     format: Arc<Format>,
     changes: Changes,
@@ -60,27 +72,36 @@ const GROUP_SIZE_MAX: usize = 64 << 20;
 const ROWS_SIZE_MAX: usize = 1 << 20;
 
 impl<'t> Former<'t> {
-    pub(super) fn new(target: &'t dyn Target, options: &Options, ledger: Ledger) -> Self {
+    /// Claims are made as `mode` has it.
+    pub(super) fn new(target: &'t dyn Target, options: &Options, mode: Mode, ledger: Ledger) -> Self {
         Self {
             target,
             order: options.order,
             group_max: options.group_max as u64,
             ledger,
             held: HashMap::new(),
-            definitions: HashMap::new(),
+            definitions: Definitions::default(),
+            claimer: Claimer::new(mode),
             open: None,
         }
     }
 
     /// Takes the next transaction; hands on the groups that are whole with it.
     pub(super) fn take(&mut self, head: Head, work: Work, out: &mut Vec<Group>) -> Result<(), Error> {
+        if self.order == CommitOrder::Any && head.gtid().is_none() {
+            return Err(Error::Refused(format!(
+                "{head} has no GTID: what was committed in any order can only be kept account of by GTIDs; another \
+                 commit order, grouped or strict, goes on from here"
+            )));
+        }
+        let claim = self.claimer.claim(&head, &work)?;
         match &work.shape {
-            Shape::Rows if self.order != CommitOrder::Strict && work.steps.len() <= 1 => {
-                return self.join(head, work, out);
+            Shape::Rows if self.order == CommitOrder::Grouped && work.steps.len() <= 1 => {
+                return self.join(head, work, claim, out);
             }
             _ => self.close(out)?,
         }
-        let (work, transactions) = match work.shape.clone() {
+        let (work, prepared) = match work.shape.clone() {
             Shape::Prepared(xid) => {
                 self.ledger.hold(&head);
                 self.held.insert(xid, (head, work));
@@ -88,22 +109,41 @@ impl<'t> Former<'t> {
             }
             Shape::Commits(xid) => {
                 let (prepared, changes) = self.take_held(&xid, &head)?;
-                self.ledger.done(&prepared);
-                (changes, 2)
+                (changes, Some(prepared))
             }
             Shape::RollsBack(xid) => {
                 let (prepared, _) = self.take_held(&xid, &head)?;
-                self.ledger.done(&prepared);
-                (work, 2)
+                (work, Some(prepared))
             }
             Shape::Alone { .. } => {
-                self.definitions.clear();
-                (work, 1)
+                self.definitions.forget();
+                self.claimer.forget();
+                (work, None)
             }
-            _ => (work, 1),
+            _ => (work, None),
         };
-        self.ledger.done(&head);
-        out.push(Group { head, transactions, work, progress: self.ledger.progress().clone() });
+        let mut gtids = Vec::new();
+        for head in prepared.iter().chain([&head]) {
+            self.ledger.done(head);
+            gtids.extend(head.gtid());
+        }
+        let transactions = 1 + u64::from(prepared.is_some());
+        let progress = self.ledger.progress().clone();
+        self.push(Group { head, transactions, work, progress, gtids, claim }, out)
+    }
+
+    /// Hands on a group that is whole, once what it changes is claimed.
+    fn push(&mut self, mut group: Group, out: &mut Vec<Group>) -> Result<(), Error> {
+        if self.claimer.needs_tables() && group.work.shape == Shape::Rows {
+            for step in &group.work.steps {
+                let Step::Rows(_, rows) = step else { continue };
+                let asked = self.definitions.ask(rows, self.target);
+                asked.map_err(|failure| failure.at("ask what a table is"))?;
+            }
+            let added = self.claimer.add(&mut group.claim, &group.work, &self.definitions);
+            added.map_err(|error| Error::Work { unit: group.head.to_string(), error: error.into() })?;
+        }
+        out.push(group);
         Ok(())
     }
 
@@ -122,9 +162,10 @@ impl<'t> Former<'t> {
         if !rows.bytes.is_empty() {
             steps.push(Step::Rows(open.context, rows));
         }
-        let (work, progress) = (Work { shape: Shape::Rows, steps }, self.ledger.progress().clone());
-        out.push(Group { head: open.head, transactions: open.transactions, work, progress });
-        Ok(())
+        let work = Work { shape: Shape::Rows, steps, session: open.session };
+        let OpenGroup { head, transactions, claim, .. } = open;
+        let (progress, gtids) = (self.ledger.progress().clone(), Vec::new());
+        self.push(Group { head, transactions, work, progress, gtids, claim }, out)
     }
 
     /// The XIDs of what is prepared and not decided.
@@ -134,7 +175,8 @@ impl<'t> Former<'t> {
         xids
     }
 
-    fn join(&mut self, head: Head, work: Work, out: &mut Vec<Group>) -> Result<(), Error> {
+    fn join(&mut self, head: Head, work: Work, claim: Claim, out: &mut Vec<Group>) -> Result<(), Error> {
+        let session = work.session;
         let step = match work.steps.into_iter().next() {
             Some(Step::Rows(context, rows)) => Some((Arc::new(context.for_rows()), rows)),
             _ => None,
@@ -144,13 +186,20 @@ impl<'t> Former<'t> {
         {
             self.close(out)?;
         }
-        let Some((context, rows)) = step else { return self.join_empty(head, out) };
-        self.define(&rows).map_err(|failure| failure.at("ask what a table is"))?;
-        let open = self.open.get_or_insert_with(|| OpenGroup::new(head.clone(), context, &rows.format));
+        let Some((context, rows)) = step else { return self.join_empty(head, claim, out) };
+        let asked = self.definitions.ask(&rows, self.target);
+        asked.map_err(|failure| failure.at("ask what a table is"))?;
+        let open = match &mut self.open {
+            Some(open) => {
+                open.claim.join(claim);
+                open
+            }
+            none => none.insert(OpenGroup::new(head.clone(), claim, context, &rows.format)),
+        };
+        open.session = session;
         let events: Vec<RawEvent<'_>> = rows.events().collect();
         let definitions = &self.definitions;
-        let define = |map: &TableMap<'_>| definitions.get(map.database)?.get(map.table)?.as_ref();
-        let taken = open.changes.take(&events, &rows.format, &define);
+        let taken = open.changes.take(&events, &rows.format, &|map| definitions.find(map));
         taken.map_err(|error| Error::Refused(format!("{head}: {error}")))?;
         open.transactions += 1;
         self.ledger.done(&head);
@@ -161,28 +210,17 @@ impl<'t> Former<'t> {
     }
 
     /// A transaction that changes nothing: only that it is done is to be saved.
-    fn join_empty(&mut self, head: Head, out: &mut Vec<Group>) -> Result<(), Error> {
+    fn join_empty(&mut self, head: Head, claim: Claim, out: &mut Vec<Group>) -> Result<(), Error> {
         self.ledger.done(&head);
         match &mut self.open {
-            Some(open) => open.transactions += 1,
-            None => {
-                let work = Work { shape: Shape::Rows, steps: Vec::new() };
-                out.push(Group { head, transactions: 1, work, progress: self.ledger.progress().clone() });
+            Some(open) => {
+                open.transactions += 1;
+                open.claim.join(claim);
             }
-        }
-        Ok(())
-    }
-
-    /// Sees to it that the tables of these events are known.
-    fn define(&mut self, rows: &RowEvents) -> Result<(), Failure> {
-        for raw in rows.events() {
-            let Ok(Event::TableMap(map)) = raw.decode(&rows.format) else { continue };
-            let is_known =
-                self.definitions.get(map.database).is_some_and(|tables| tables.contains_key(map.table));
-            if !is_known {
-                let definition = self.target.definition(map.database, map.table)?;
-                let tables = self.definitions.entry(map.database.into()).or_default();
-                tables.insert(map.table.into(), definition);
+            None => {
+                let work = Work { shape: Shape::Rows, steps: Vec::new(), session: None };
+                let (progress, gtids) = (self.ledger.progress().clone(), Vec::new());
+                out.push(Group { head, transactions: 1, work, progress, gtids, claim });
             }
         }
         Ok(())
@@ -201,11 +239,12 @@ impl<'t> Former<'t> {
 }
 
 impl OpenGroup {
-    fn new(head: Head, context: Arc<Context>, format: &Arc<Format>) -> Self {
+    fn new(head: Head, claim: Claim, context: Arc<Context>, format: &Arc<Format>) -> Self {
         let origin = Origin { timestamp: 0, server_id: 1, flags: Flags(0) };
         let form = NetForm { origin, format: (**format).clone(), rows_size_max: ROWS_SIZE_MAX };
         let changes = Changes::new(format.flavour, form);
-        Self { head, transactions: 0, context, format: Arc::clone(format), changes }
+        let format = Arc::clone(format);
+        Self { head, transactions: 0, claim, session: None, context, format, changes }
     }
 
     fn takes(&self, context: &Arc<Context>, format: &Arc<Format>) -> bool {

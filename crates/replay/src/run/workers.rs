@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use crate::error::{Error, Failure};
 use crate::order::{CommitOrder, Gate, Turn, Verdict};
+use crate::progress::Progress;
 use crate::run::apply::put;
 use crate::run::flow::{Flow, Message};
 use crate::run::form::Group;
 use crate::run::{Options, Watcher};
-use crate::schedule::{Claims, Company, Footprint, Mode, Schedule};
+use crate::schedule::Schedule;
 use crate::target::{Session, Target};
 use crate::work::Shape;
 
@@ -38,6 +39,9 @@ struct State {
     /// Done since it was last looked at: transactions, groups.
     done: Vec<Arc<Group>>,
     retries: u64,
+    at_once: u64,
+    /// All that is committed, when that comes in any order.
+    committed: Option<Progress>,
 }
 
 /// How long to wait for more before looking at what is done.
@@ -52,7 +56,7 @@ enum Until {
     Idle,
 }
 
-/// Goes over the groups with as many workers as asked for.
+/// Goes over the groups with as many workers as asked for. `base` is what the target has.
 ///
 /// # Errors
 ///
@@ -60,17 +64,22 @@ enum Until {
 pub(super) fn run(
     target: &dyn Target,
     options: &Options,
+    base: &Progress,
     groups: &Receiver<Message>,
     flow: &Flow,
     watcher: &mut Watcher<'_>,
 ) -> Result<(), Error> {
     let mut sessions = Vec::new();
-    for _ in 0..options.workers.get() {
-        sessions.push(target.session().map_err(|failure| failure.at("open a session"))?);
+    for number in 0..options.workers.get() {
+        let mut session = target.session().map_err(|failure| failure.at("open a session"))?;
+        if options.order == CommitOrder::Any && number > 0 {
+            session.keep_apart(number).map_err(|failure| failure.at("keep an account for each session"))?;
+        }
+        sessions.push(session);
     }
     let state = State {
         schedule: Schedule::new(sessions.len()),
-        gate: Gate::new(CommitOrder::Strict),
+        gate: Gate::new(options.order),
         groups: HashMap::new(),
         for_first: None,
         is_over: false,
@@ -78,6 +87,8 @@ pub(super) fn run(
         failure: None,
         done: Vec::new(),
         retries: 0,
+        at_once: 0,
+        committed: (options.order == CommitOrder::Any).then(|| base.clone()),
     };
     let shop = Shop { flow, state: Mutex::new(state), changed: Condvar::new() };
     thread::scope(|scope| {
@@ -85,7 +96,7 @@ pub(super) fn run(
             let shop = &shop;
             scope.spawn(move || Worker { shop, session, is_first: number == 0 }.run());
         }
-        let result = feed(&shop, options.mode, groups, watcher);
+        let result = feed(&shop, groups, watcher);
         let mut state = shop.state();
         state.is_over = true;
         state.is_stopped = result.is_err();
@@ -95,13 +106,7 @@ pub(super) fn run(
     })
 }
 
-fn feed(
-    shop: &Shop<'_>,
-    mode: Mode,
-    groups: &Receiver<Message>,
-    watcher: &mut Watcher<'_>,
-) -> Result<(), Error> {
-    let mut claims = Claims::new(mode);
+fn feed(shop: &Shop<'_>, groups: &Receiver<Message>, watcher: &mut Watcher<'_>) -> Result<(), Error> {
     let mut ended = None;
     while ended.is_none() {
         let message = match groups.recv_timeout(PAUSE) {
@@ -114,7 +119,7 @@ fn feed(
             }
         };
         match message {
-            Message::Group(group) => shop.offer(*group, &mut claims)?,
+            Message::Group(group) => shop.offer(*group),
             Message::Read { skipped, bytes_read } => watcher.read(skipped, bytes_read),
             Message::Over { undecided } => ended = Some(watcher.over(undecided)),
             Message::Failed(error) => ended = Some(Err(error)),
@@ -136,27 +141,29 @@ impl Shop<'_> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn offer(&self, group: Group, claims: &mut Claims) -> Result<(), Error> {
-        let is_rows = group.work.shape == Shape::Rows;
-        let footprint = Footprint {
-            company: if is_rows { Company::Allowed } else { Company::Alone },
-            log: group.head.origin.log_number as u64,
-            clock: group.head.clock,
-            ..Footprint::default()
-        };
-        let claim = claims.claim(group.head.number, &footprint);
-        let claim = claim.map_err(|error| Error::Refused(format!("{}: {error}", group.head)))?;
+    fn offer(&self, group: Group) {
         let mut state = self.state();
         while !state.schedule.has_room() && state.failure.is_none() {
             state = self.wait(state);
         }
         if state.failure.is_none() {
-            let number = state.schedule.offer(claim);
+            let number = state.schedule.offer(group.claim.clone());
             state.groups.insert(number, Arc::new(group));
             drop(state);
             self.changed.notify_all();
         }
-        Ok(())
+    }
+
+    /// What is to be saved with a group: when commits come in any order, with all that is known to be committed.
+    fn progress(&self, group: &Group) -> Progress {
+        match &self.state().committed {
+            None => group.progress.clone(),
+            Some(committed) => {
+                let mut progress = committed.clone();
+                progress.count(&group.gtids);
+                progress
+            }
+        }
     }
 
     /// Tells the watcher what is done.
@@ -165,10 +172,15 @@ impl Shop<'_> {
             let mut state = self.state();
             let done = std::mem::take(&mut state.done);
             let (failure, is_idle) = (state.failure.take(), state.schedule.open() == 0);
-            let retries = state.retries;
+            let (retries, at_once) = (state.retries, state.at_once);
+            if let Some(committed) = &state.committed
+                && !done.is_empty()
+            {
+                watcher.saved(committed.clone());
+            }
             drop(state);
             for group in &done {
-                watcher.done(group, retries)?;
+                watcher.done(group, retries, at_once)?;
             }
             if let Some(failure) = failure {
                 return Err(failure);
@@ -214,6 +226,8 @@ impl Worker<'_, '_> {
                 let group = Arc::clone(state.groups.get(&number)?);
                 if self.is_first || group.work.shape == Shape::Rows {
                     state.gate.begin(number);
+                    state.at_once = state.at_once.max(state.schedule.running() as u64);
+                    self.shop.flow.started();
                     return Some((number, group));
                 }
                 state.for_first = Some(number);
@@ -250,17 +264,20 @@ impl Worker<'_, '_> {
                 shop.state().gate.placed(number);
                 shop.changed.notify_all();
             };
-            let committed = self.session.commit(&group.progress, &mut placed);
+            let committed = self.session.commit(&shop.progress(group), &mut placed);
             if self.step(number, group, committed, |gate| gate.committed(number))? == Next::On {
                 break;
             }
         }
         let mut state = self.shop.state();
         state.schedule.committed(number);
-        let group = state.groups.remove(&number);
-        state.done.extend(group);
+        if let Some(committed) = &mut state.committed {
+            committed.count(&group.gtids);
+        }
+        let done = state.groups.remove(&number);
+        state.done.extend(done);
         drop(state);
-        self.shop.flow.applied();
+        self.shop.flow.applied(group);
         self.shop.changed.notify_all();
         Some(())
     }

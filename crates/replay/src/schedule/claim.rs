@@ -118,30 +118,43 @@ impl Claims {
     ///
     /// When its logical clock, if the mode goes by that, cannot be right.
     pub fn claim(&mut self, number: u64, footprint: &Footprint) -> Result<Claim, ClockError> {
-        let alone = (Wait::ForAll, KeySet::default());
-        let keys = |keys| (Wait::Below(0), keys);
-        let (mut wait, keys) = match self.mode {
-            Mode::None => alone,
-            Mode::Database => match &footprint.databases {
-                Databases::Known(names) if names.len() <= Databases::MAX => keys(database_keys(names)),
-                _ => alone,
-            },
-            Mode::LogicalClock => {
-                (self.clock.read(number, footprint.log, footprint.clock)?, KeySet::default())
+        let mut claim = Claim { units: number..number + 1, wait: Wait::Below(0), keys: KeySet::default() };
+        match (self.mode, footprint.session) {
+            (Mode::None, _) | (Mode::WritesetSession, None) => claim.wait = Wait::ForAll,
+            (Mode::LogicalClock, _) => {
+                claim.wait = self.clock.read(number, footprint.log, footprint.clock)?;
             }
-            Mode::Writeset => match &footprint.keys {
-                Keys::Known(known) => keys(known.clone()),
-                Keys::Unknown => alone,
+            (Mode::WritesetSession, Some(session)) => claim.keys.exclusive.push(session_key(session)),
+            (Mode::Database | Mode::Writeset, _) => {}
+        }
+        if footprint.company == Company::Alone {
+            claim.wait = Wait::ForAll;
+        }
+        self.add(&mut claim, footprint.databases.clone(), footprint.keys.clone());
+        Ok(claim)
+    }
+
+    /// What a claim's transactions change besides: for those that are joined, it need only be found once.
+    pub fn add(&self, claim: &mut Claim, databases: Databases, keys: Keys) {
+        let keys = match self.mode {
+            Mode::None | Mode::LogicalClock => return claim.bound(),
+            Mode::Database => match databases {
+                Databases::Known(names) if names.len() <= Databases::MAX => Some(database_keys(&names)),
+                _ => None,
             },
-            Mode::WritesetSession => match (&footprint.keys, footprint.session) {
-                (Keys::Known(known), Some(session)) => keys(with_session(known, session)),
-                _ => alone,
+            Mode::Writeset | Mode::WritesetSession => match keys {
+                Keys::Known(keys) => Some(keys),
+                Keys::Unknown => None,
             },
         };
-        if footprint.company == Company::Alone {
-            wait = Wait::ForAll;
+        match keys {
+            Some(mut keys) => {
+                claim.keys.exclusive.append(&mut keys.exclusive);
+                claim.keys.shared.append(&mut keys.shared);
+            }
+            None => claim.wait = Wait::ForAll,
         }
-        Ok(Claim { units: number..number + 1, wait, keys }.bounded())
+        claim.bound();
     }
 }
 
@@ -172,11 +185,6 @@ impl Claim {
         self.keys.exclusive.extend(next.keys.exclusive);
         self.keys.shared.extend(next.keys.shared);
         self.bound();
-    }
-
-    fn bounded(mut self) -> Self {
-        self.bound();
-        self
     }
 
     fn bound(&mut self) {
@@ -217,10 +225,8 @@ fn database_keys(names: &[Box<[u8]>]) -> KeySet {
     KeySet { exclusive: names.iter().map(|name| xxh3_64(name)).collect(), shared: Vec::new() }
 }
 
-fn with_session(keys: &KeySet, session: u64) -> KeySet {
+fn session_key(session: u64) -> u64 {
     /// Keeps sessions apart from what else is hashed.
     const SESSION_SEED: u64 = 1;
-    let mut keys = keys.clone();
-    keys.exclusive.push(xxh3_64_with_seed(&session.to_le_bytes(), SESSION_SEED));
-    keys
+    xxh3_64_with_seed(&session.to_le_bytes(), SESSION_SEED)
 }

@@ -2,42 +2,54 @@
 
 use std::num::NonZeroUsize;
 
+use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use replay::order::CommitOrder;
 use replay::schedule::Mode;
 use replay::{Gap, Options, Selection};
 
+use crate::exit::Failure;
+
 /// How transactions are applied.
 #[derive(Args, Debug)]
 pub(super) struct How {
-    /// What the target shows: each transaction by itself, or several at once, in the source's order either way.
+    /// What the target shows: transactions in the source's order, several at once or each by itself; or in any order.
     #[arg(long, value_enum, default_value_t = Order::Grouped)]
     commit_order: Order,
     /// Transactions that are committed as one, at most.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     group_max: usize,
-    /// Sessions that apply transactions at once, with --commit-order strict.
-    #[arg(long, value_name = "COUNT", default_value = "8")]
-    workers: NonZeroUsize,
-    /// Which transactions are applied at once, with --commit-order strict.
-    #[arg(long, value_enum, default_value_t = Parallel::LogicalClock)]
-    parallel: Parallel,
+    /// Sessions that apply transactions, or groups of them, at once [default: 2 with --commit-order grouped, else 8].
+    #[arg(long, value_name = "COUNT")]
+    workers: Option<NonZeroUsize>,
+    /// Which may be applied at once [default: writeset with --commit-order grouped, else logical-clock].
+    #[arg(long, value_enum)]
+    parallel: Option<Parallel>,
     /// Bytes of one transaction that are held in memory, at most.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub(super) transaction_max: usize,
 }
 
 impl How {
-    pub(super) fn options(&self, selection: Selection, gap: Gap) -> Options {
-        let order = match self.commit_order {
-            Order::Strict => CommitOrder::Strict,
-            Order::Grouped => CommitOrder::Grouped,
-        };
-        let mode = match self.parallel {
-            Parallel::LogicalClock => Mode::LogicalClock,
-            Parallel::None => Mode::None,
-        };
-        Options { order, group_max: self.group_max.max(1), workers: self.workers, mode, selection, gap }
+    pub(super) fn options(&self, selection: Selection, gap: Gap) -> Result<Options, Failure> {
+        let order = self.commit_order;
+        let parallel = self.parallel.unwrap_or(order.parallel());
+        if order == Order::Grouped && matches!(parallel, Parallel::LogicalClock | Parallel::WritesetSession) {
+            return Err(Failure::NotBegun(anyhow!(
+                "--commit-order grouped with --parallel {}: of many transactions committed as one, one always waits \
+                 for a neighbour, and each group for the one before; use writeset, database or none",
+                parallel.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+            )));
+        }
+        let workers = self.workers.unwrap_or(order.workers());
+        Ok(Options {
+            order: order.into(),
+            group_max: self.group_max.max(1),
+            workers,
+            mode: parallel.into(),
+            selection,
+            gap,
+        })
     }
 }
 
@@ -48,6 +60,37 @@ enum Order {
     Strict,
     /// Transactions in a row are committed as one: many when there are many to do.
     Grouped,
+    /// Each transaction is committed by itself, as soon as it is done: readers see states that the source never had.
+    Any,
+}
+
+impl Order {
+    /// What may run beside what, if nobody says.
+    const fn parallel(self) -> Parallel {
+        match self {
+            Self::Grouped => Parallel::Writeset,
+            Self::Strict | Self::Any => Parallel::LogicalClock,
+        }
+    }
+
+    /// How many sessions, if nobody says.
+    const fn workers(self) -> NonZeroUsize {
+        let count = match self {
+            Self::Grouped => 2,
+            Self::Strict | Self::Any => 8,
+        };
+        NonZeroUsize::new(count).expect("ours: not zero")
+    }
+}
+
+impl From<Order> for CommitOrder {
+    fn from(order: Order) -> Self {
+        match order {
+            Order::Strict => Self::Strict,
+            Order::Grouped => Self::Grouped,
+            Order::Any => Self::Any,
+        }
+    }
 }
 
 /// What may run beside what.
@@ -55,6 +98,24 @@ enum Order {
 enum Parallel {
     /// What the source says may run at once.
     LogicalClock,
-    /// One after the other.
+    /// What changes different rows, found from their keys.
+    Writeset,
+    /// The same, but for what ran in one session of the source.
+    WritesetSession,
+    /// What changes different databases.
+    Database,
+    /// Nothing: one after the other.
     None,
+}
+
+impl From<Parallel> for Mode {
+    fn from(parallel: Parallel) -> Self {
+        match parallel {
+            Parallel::LogicalClock => Self::LogicalClock,
+            Parallel::Writeset => Self::Writeset,
+            Parallel::WritesetSession => Self::WritesetSession,
+            Parallel::Database => Self::Database,
+            Parallel::None => Self::None,
+        }
+    }
 }

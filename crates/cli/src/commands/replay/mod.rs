@@ -62,7 +62,7 @@ pub(crate) fn run(command: &Replay, global: &Global) -> Outcome {
     });
     let mut source = Source::new(logs.collect(), found.keyring.clone(), command.how.transaction_max);
     let target = target::open(address)?;
-    let options = command.how.options(command.meant.selection(), command.meant.gap());
+    let options = command.how.options(command.meant.selection(), command.meant.gap())?;
     let mut watch = Watch(Progress::new(global, found.bytes_total));
     let report = replay::replay(&mut source, &target, &options, &mut watch);
     drop(watch);

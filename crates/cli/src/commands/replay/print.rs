@@ -16,6 +16,7 @@ pub(super) fn print(report: &Report, json: bool, global: &Global) -> Outcome {
             "skipped": report.skipped,
             "groups": report.groups,
             "retries": report.retries,
+            "at_once": report.at_once,
             "undecided": report.undecided,
             "applied": report.applied.to_string(),
         });

@@ -1,0 +1,146 @@
+//! What pieces of work may not run beside: found from what they ask of the target.
+
+use std::collections::HashMap;
+
+use binlog::events::TableMap;
+use binlog::{Event, RawEvent};
+
+use crate::definition::Definition;
+use crate::error::{Error, Failure};
+use crate::keys::TransactionKeys;
+use crate::schedule::{Claim, Claims, Company, Databases, Footprint, KeySet, Keys, Mode};
+use crate::target::Target;
+use crate::unit::Head;
+use crate::work::{RowEvents, Shape, Step, Work};
+
+/// Definitions asked for by now, by database.
+#[derive(Default)]
+pub(super) struct Definitions(HashMap<Box<[u8]>, Tables>);
+
+/// Those of one database; nothing for a table that the target says nothing of.
+type Tables = HashMap<Box<[u8]>, Option<Definition>>;
+
+impl Definitions {
+    /// A table's definition, if the target gave one when it was asked.
+    pub(super) fn find(&self, map: &TableMap<'_>) -> Option<&Definition> {
+        self.0.get(map.database)?.get(map.table)?.as_ref()
+    }
+
+    /// Sees to it that the tables of these events are known.
+    pub(super) fn ask(&mut self, rows: &RowEvents, target: &dyn Target) -> Result<(), Failure> {
+        for raw in rows.events() {
+            let Ok(Event::TableMap(map)) = raw.decode(&rows.format) else { continue };
+            if !self.0.get(map.database).is_some_and(|tables| tables.contains_key(map.table)) {
+                let definition = target.definition(map.database, map.table)?;
+                let tables = self.0.entry(map.database.into()).or_default();
+                tables.insert(map.table.into(), definition);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Claims for transactions, and then for what is applied of them.
+pub(super) struct Claimer {
+    mode: Mode,
+    claims: Claims,
+    /// Made with the first rows, which say whose logs they are.
+    keys: Option<TransactionKeys>,
+}
+
+impl Claimer {
+    pub(super) fn new(mode: Mode) -> Self {
+        Self { mode, claims: Claims::new(mode), keys: None }
+    }
+
+    /// Must the tables be known?
+    pub(super) const fn needs_tables(&self) -> bool {
+        !matches!(self.mode, Mode::None | Mode::LogicalClock)
+    }
+
+    /// What a transaction claims, but for what it changes: [`Claimer::add`] adds that.
+    pub(super) fn claim(&mut self, head: &Head, work: &Work) -> Result<Claim, Error> {
+        let is_rows = work.shape == Shape::Rows;
+        let footprint = Footprint {
+            company: if is_rows { Company::Allowed } else { Company::Alone },
+            log: head.origin.log_number as u64,
+            clock: head.clock,
+            session: work.session.map(u64::from),
+            databases: Databases::Known(Vec::new()),
+            keys: Keys::Known(KeySet::default()),
+        };
+        let claim = self.claims.claim(head.number, &footprint);
+        claim.map_err(|error| Error::Refused(format!("{head}: {error}")))
+    }
+
+    /// Adds what is changed in the end: what a net change leaves out keeps nobody waiting.
+    pub(super) fn add(
+        &mut self,
+        claim: &mut Claim,
+        work: &Work,
+        definitions: &Definitions,
+    ) -> Result<(), binlog::DecodeError> {
+        if claim.is_alone() || !self.needs_tables() {
+            return Ok(());
+        }
+        let mut databases = Databases::Known(Vec::new());
+        let mut keys = Keys::Known(KeySet::default());
+        for step in &work.steps {
+            let Step::Rows(_, rows) = step else { continue };
+            match self.mode {
+                Mode::Database => add_databases(rows, definitions, &mut databases)?,
+                _ => self.add_keys(rows, definitions, &mut keys)?,
+            }
+        }
+        self.claims.add(claim, databases, keys);
+        Ok(())
+    }
+
+    /// Forgets what it was told of tables.
+    pub(super) fn forget(&mut self) {
+        if let Some(keys) = &mut self.keys {
+            keys.forget();
+        }
+    }
+
+    fn add_keys(
+        &mut self,
+        rows: &RowEvents,
+        definitions: &Definitions,
+        keys: &mut Keys,
+    ) -> Result<(), binlog::DecodeError> {
+        let reader = self.keys.get_or_insert_with(|| TransactionKeys::new(rows.format.flavour));
+        let events: Vec<RawEvent<'_>> = rows.events().collect();
+        reader.read(&events, &rows.format, &|map| definitions.find(map), keys)
+    }
+}
+
+/// A foreign key into another database makes them unknown: its rows may change, too.
+fn add_databases(
+    rows: &RowEvents,
+    definitions: &Definitions,
+    databases: &mut Databases,
+) -> Result<(), binlog::DecodeError> {
+    for raw in rows.events() {
+        let Event::TableMap(map) = raw.decode(&rows.format)? else { continue };
+        let definition = definitions.find(&map);
+        let name = definition.map_or(map.database, |definition| &definition.name.database);
+        let is_within = definition.is_none_or(|definition| {
+            let relatives = &definition.relatives;
+            relatives.parents.iter().chain(&relatives.descendants).all(|other| *other.database == *name)
+        });
+        match databases {
+            Databases::Known(names) if is_within => {
+                if !names.iter().any(|known| **known == *name) {
+                    names.push(name.into());
+                }
+            }
+            _ => *databases = Databases::Unknown,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Several workers at once: equal tables in every order and mode, and readers that see no state the source never had.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use e2e::replays::{SCRIPTS, checksums, ends_equal, options, replay_to, source, target};
+use e2e::workload;
+use replay::Options;
+use replay::order::CommitOrder;
+use replay::schedule::Mode;
+use servers::{Address, Connection};
+use tempfile::TempDir;
+use testkit::{Launch, Server};
+
+/// Every order with every mode that means something for it.
+const WAYS: [(CommitOrder, Mode); 9] = [
+    (CommitOrder::Grouped, Mode::Writeset),
+    (CommitOrder::Grouped, Mode::Database),
+    (CommitOrder::Strict, Mode::LogicalClock),
+    (CommitOrder::Strict, Mode::Writeset),
+    (CommitOrder::Strict, Mode::WritesetSession),
+    (CommitOrder::Strict, Mode::Database),
+    (CommitOrder::Any, Mode::LogicalClock),
+    (CommitOrder::Any, Mode::Writeset),
+    (CommitOrder::Any, Mode::None),
+];
+
+/// Small groups, so that there are many.
+fn small(order: CommitOrder, mode: Mode) -> Options {
+    let workers = NonZeroUsize::MIN.saturating_add(3);
+    Options { group_max: 4, workers, mode, ..options(order) }
+}
+
+#[test]
+fn samples_end_equal_in_every_order_and_mode() -> Result<()> {
+    let source = source(&Launch::mysql(), &SCRIPTS)?;
+    for (order, mode) in WAYS {
+        let target = target("--skip-log-bin")?;
+        let report = replay_to(&source.binlogs()?, target.socket(), &small(order, mode));
+        report.with_context(|| format!("{order:?} by {mode:?}"))?;
+        ends_equal(&source, &target).with_context(|| format!("{order:?} by {mode:?}"))?;
+        let again = replay_to(&source.binlogs()?, target.socket(), &options(CommitOrder::Strict))?;
+        ensure!(again.transactions == 0, "{again:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn random_sql_ends_equal() -> Result<()> {
+    let folder = TempDir::new()?;
+    let ways = WAYS.into_iter().filter(|(_, mode)| *mode == Mode::Writeset);
+    for (seed, (order, mode)) in (44..).zip(ways) {
+        let source = workload::record_on(seed, &format!("random-{seed}"), folder.path())?;
+        let target = target("--skip-log-bin")?;
+        let way = || format!("seed {seed}, {order:?} by {mode:?}");
+        replay_to(&source.binlogs()?, target.socket(), &small(order, mode)).with_context(way)?;
+        let (ours, theirs) = (checksums(&target)?, checksums(&source)?);
+        ensure!(ours == theirs, "{}: the target has {ours:?}, the source {theirs:?}", way());
+    }
+    Ok(())
+}
+
+/// Rows of the counters.
+const COUNTERS: i64 = 60;
+
+/// A source whose transactions set one counter after the other to their own number: whatever two of them are next to
+/// each other may run at once, and a state says exactly which transactions it has.
+fn counters() -> Result<Server> {
+    let source = source(&Launch::mysql(), &[])?;
+    let rows: Vec<String> = (0..COUNTERS).map(|id| format!("({id}, 0)")).collect();
+    source.sql(&format!(
+        "create database d; create table d.c (id int primary key, n int); create table d.e (n int); insert into d.c values {}",
+        rows.join(",")
+    ))?;
+    let changes = (1..4000).map(|n| format!("update d.c set n = {n} where id = {};", n % COUNTERS));
+    source.sql(&changes.collect::<String>())?;
+    source.sql("flush binary logs")?;
+    Ok(source)
+}
+
+#[test]
+fn a_reader_sees_only_states_that_the_source_had() -> Result<()> {
+    let source = counters()?;
+    for (order, mode) in WAYS.into_iter().filter(|(order, _)| *order != CommitOrder::Any) {
+        let target = target("--skip-log-bin")?;
+        let (report, seen) = watched(&source, &target, &small(order, mode))?;
+        let at_once = matches!(mode, Mode::Writeset);
+        ensure!(!at_once || report.at_once > 1, "{order:?} by {mode:?}: {report:?}");
+        ensure!(seen.len() > 2, "{order:?} by {mode:?}: the reader saw {} states", seen.len());
+        for state in &seen {
+            let last = state.values().copied().max().unwrap_or(0);
+            for (id, n) in state {
+                let wanted = last - (last - id).rem_euclid(COUNTERS);
+                ensure!(*n == wanted.max(0), "{order:?} by {mode:?}: {state:?}, the source never had that");
+            }
+        }
+        ends_equal(&source, &target)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_depends_on_each_other_keeps_its_order_in_any_order() -> Result<()> {
+    let source = counters()?;
+    let target = target("--skip-log-bin")?;
+    let (report, seen) = watched(&source, &target, &small(CommitOrder::Any, Mode::Writeset))?;
+    ensure!(report.at_once > 1 && seen.len() > 2, "{report:?}, {} states", seen.len());
+    for pair in seen.windows(2) {
+        for (id, n) in &pair[1] {
+            let before = pair[0].get(id).copied().unwrap_or(0);
+            ensure!(before <= *n, "counter {id} went back from {before} to {n}");
+        }
+    }
+    ends_equal(&source, &target)
+}
+
+#[test]
+fn any_order_is_refused_without_gtids() -> Result<()> {
+    let source = source(&Launch::mysql().option("--gtid-mode=OFF"), &[])?;
+    source.sql("create database d; flush binary logs")?;
+    let target = target("--skip-log-bin")?;
+    let refused = replay_to(&source.binlogs()?, target.socket(), &options(CommitOrder::Any));
+    let error = format!("{:#}", refused.err().context("refused")?);
+    ensure!(error.contains("has no GTID"), "{error}");
+    ensure!(!target.sql("show databases")?.lines().any(|name| name == "d"), "nothing is applied");
+    Ok(())
+}
+
+/// Replays while a reader looks; what was done, and the states that were seen.
+fn watched(
+    source: &Server,
+    target: &Server,
+    options: &Options,
+) -> Result<(replay::Report, Vec<BTreeMap<i64, i64>>)> {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| read(target.socket(), &over));
+        let replayed = replay_to(&source.binlogs()?, target.socket(), options);
+        over.store(true, Ordering::SeqCst);
+        let seen = reader.join().map_err(|_| anyhow!("the reader panics"))?;
+        Ok((replayed?, seen?))
+    })
+}
+
+fn read(socket: &Path, over: &AtomicBool) -> Result<Vec<BTreeMap<i64, i64>>> {
+    let address = format!("mysql://root@localhost/?socket={}", socket.display());
+    let mut connection = Connection::open(&Address::parse(&address)?)?;
+    let mut seen: Vec<BTreeMap<i64, i64>> = Vec::new();
+    while !over.load(Ordering::SeqCst) {
+        // The table may not be there yet.
+        let Ok(rows) = connection.rows("select id, n from d.c") else { continue };
+        let mut state = BTreeMap::new();
+        for row in rows {
+            let [Some(id), Some(n)] = row.as_slice() else { continue };
+            state.insert(str::from_utf8(id)?.parse()?, str::from_utf8(n)?.parse()?);
+        }
+        if seen.last() != Some(&state) {
+            seen.push(state);
+        }
+    }
+    Ok(seen)
+}
