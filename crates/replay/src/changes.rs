@@ -72,6 +72,18 @@ impl<'a> EventRows<'a> {
         self.decoder.rows(self.event)
     }
 
+    /// Appends what is the same for all events of this kind that have these columns of this table: a key to remember
+    /// by how they are applied.
+    pub fn put_shape(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.event.table_id.to_le_bytes());
+        out.push(self.kind as u8);
+        out.extend_from_slice(self.event.columns.bits);
+        out.extend_from_slice(self.event.columns_after.map_or(&[], |columns| columns.bits));
+        out.extend_from_slice(&self.table.database);
+        out.push(0);
+        out.extend_from_slice(&self.table.name);
+    }
+
     /// Do images from before the change have this column?
     pub fn has_before(&self, column: usize) -> bool {
         self.kind != RowsKind::Write && self.event.columns.contains(column)

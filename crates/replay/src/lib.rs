@@ -11,6 +11,7 @@
 //! | apply to another kind of target | implement [`Target`] and [`Session`] |
 //! | make changes of one's own from row events | [`changes`] |
 //! | apply to a MySQL server | [`MysqlTarget`] |
+//! | apply to a SQLite database | `SqliteTarget` |
 //! | do it all | [`replay`] |
 //!
 //! Progress is saved on the target, in the same transaction as the changes that it covers: whatever stops a replay,
@@ -38,6 +39,8 @@ mod sample;
 pub mod schedule;
 mod select;
 mod source;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod target;
 mod unit;
 mod work;
@@ -50,6 +53,8 @@ pub use crate::report::Report;
 pub use crate::run::{Gap, Observer, Options, replay};
 pub use crate::select::{Bound, Selection, Stop};
 pub use crate::source::{Log, Source};
+#[cfg(feature = "sqlite")]
+pub use crate::sqlite::{Remarks, SqliteTarget};
 pub use crate::target::{Session, Settled, Target};
 pub use crate::unit::{Head, Origin, Unit};
 pub use crate::work::{Load, RowEvents, Shape, Statement, Step, UserValue, Variable, Work, WorkError};

@@ -6,7 +6,10 @@ mod print;
 mod target;
 mod watch;
 
+use std::num::NonZeroUsize;
+
 use clap::Args;
+use replay::schedule::Mode;
 use replay::{Log, Source};
 
 use crate::args::Global;
@@ -29,6 +32,8 @@ Examples:
   To a point in time, or just in front of a mistake:
       bintide replay /backup --to TARGET --stop-datetime '2026-11-22 01:00:00'
       bintide replay /backup --to TARGET --stop-gtid 5ea5ca5e-0001-4000-8000-000000000001:4711
+  Into a SQLite database, without any server:
+      bintide replay binlog.0000* --to sqlite:copy.db
   Each transaction by itself, as the source had it:
       bintide replay --commit-order strict binlog.000012 --to mysql://root@db2/
 
@@ -55,19 +60,23 @@ pub(crate) struct Replay {
 
 pub(crate) fn run(command: &Replay, global: &Global) -> Outcome {
     let found = command.inputs.find()?;
-    let address = command.to.address()?;
+    let named = command.to.named()?;
     let logs = found.places.iter().map(|place| match place {
         Place::File(path) => Log::File(path.clone()),
         Place::Stdin => Log::Stdin,
     });
     let mut source = Source::new(logs.collect(), found.keyring.clone(), command.how.transaction_max);
-    let target = target::open(address)?;
-    let options = command.how.options(command.meant.selection(), command.meant.gap())?;
+    let target = target::open(named)?;
+    let mut options = command.how.options(command.meant.selection(), command.meant.gap())?;
+    if !target.is_parallel() {
+        options.workers = NonZeroUsize::MIN;
+        options.mode = Mode::None;
+    }
     let mut watch = Watch(Progress::new(global, found.bytes_total));
-    let report = replay::replay(&mut source, &target, &options, &mut watch);
+    let report = replay::replay(&mut source, target.target(), &options, &mut watch);
     drop(watch);
     let report = report.map_err(advised)?;
-    print::print(&report, command.json, global)
+    print::print(&report, &target.remarks(), command.json, global)
 }
 
 fn advised(error: replay::Error) -> Failure {

@@ -8,7 +8,7 @@ use crate::args::Global;
 use crate::exit::{Outcome, Verdict};
 
 /// Prints the outcome, as text or as one document.
-pub(super) fn print(report: &Report, json: bool, global: &Global) -> Outcome {
+pub(super) fn print(report: &Report, remarks: &[String], json: bool, global: &Global) -> Outcome {
     let mut out = io::stdout().lock();
     if json {
         let document = serde_json::json!({
@@ -19,6 +19,7 @@ pub(super) fn print(report: &Report, json: bool, global: &Global) -> Outcome {
             "at_once": report.at_once,
             "undecided": report.undecided,
             "applied": report.applied.to_string(),
+            "remarks": remarks,
         });
         serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
         out.write_all(b"\n")?;
@@ -33,6 +34,9 @@ pub(super) fn print(report: &Report, json: bool, global: &Global) -> Outcome {
         eprintln!(
             "bintide: the XA transaction {xid} is prepared in the logs and not decided: it is not applied"
         );
+    }
+    for remark in remarks.iter().filter(|_| !global.quiet) {
+        eprintln!("bintide: {remark}");
     }
     Ok(Verdict::Fine)
 }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use replay::MysqlTarget;
+#[cfg(feature = "sqlite")]
+use replay::SqliteTarget;
+use replay::{MysqlTarget, Target};
 use servers::Address;
 
 use crate::exit::Failure;
@@ -13,7 +15,7 @@ use crate::exit::Failure;
 #[derive(Args, Debug)]
 pub(super) struct To {
     /// The server to apply them to: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=PATH; with TLS,
-    /// ?tls=required or ?tls-ca=FILE.
+    /// ?tls=required or ?tls-ca=FILE. Or a SQLite database, which is made if it is not there: sqlite:FILE.
     #[arg(long, value_name = "TARGET")]
     to: String,
     /// Read the account's password from the first line of this file; otherwise it is MYSQL_PWD's.
@@ -21,9 +23,36 @@ pub(super) struct To {
     password_file: Option<PathBuf>,
 }
 
+/// How a target that is a SQLite database begins.
+const SQLITE: &str = "sqlite:";
+
+/// A target that is there to be applied to.
+#[derive(Debug)]
+pub(super) enum Opened {
+    Mysql(Box<MysqlTarget>),
+    #[cfg(feature = "sqlite")]
+    Sqlite(SqliteTarget),
+}
+
+/// Which target: checked as far as that can be done without it.
+pub(super) enum Named {
+    Mysql(Box<Address>),
+    Sqlite(PathBuf),
+}
+
 impl To {
-    /// Which server, and as whom; nothing is connected yet.
-    pub(super) fn address(&self) -> Result<Address, Failure> {
+    /// Which target, and as whom; nothing is connected yet.
+    pub(super) fn named(&self) -> Result<Named, Failure> {
+        match self.to.strip_prefix(SQLITE) {
+            Some("") => {
+                Err(Failure::NotBegun(anyhow!("--to: sqlite: has a file behind it, as sqlite:copy.db")))
+            }
+            Some(path) => Ok(Named::Sqlite(path.into())),
+            None => self.address().map(|address| Named::Mysql(address.into())),
+        }
+    }
+
+    fn address(&self) -> Result<Address, Failure> {
         let mut address =
             Address::parse(&self.to).map_err(|error| Failure::NotBegun(anyhow!("--to: {error}")))?;
         if let Some(path) = &self.password_file {
@@ -36,8 +65,42 @@ impl To {
 }
 
 /// Connects, and takes the target's lock.
-pub(super) fn open(address: Address) -> Result<MysqlTarget, Failure> {
-    MysqlTarget::open(address).map_err(|error| Failure::NotBegun(error.into()))
+pub(super) fn open(named: Named) -> Result<Opened, Failure> {
+    let not_begun = |error: replay::Error| Failure::NotBegun(error.into());
+    match named {
+        Named::Mysql(address) => {
+            MysqlTarget::open(*address).map(|target| Opened::Mysql(target.into())).map_err(not_begun)
+        }
+        #[cfg(feature = "sqlite")]
+        Named::Sqlite(path) => SqliteTarget::open(&path).map(Opened::Sqlite).map_err(not_begun),
+        #[cfg(not(feature = "sqlite"))]
+        Named::Sqlite(_) => Err(Failure::NotBegun(anyhow!("--to: this bintide was built without SQLite"))),
+    }
+}
+
+impl Opened {
+    /// What transactions are applied to.
+    pub(super) fn target(&self) -> &dyn Target {
+        match self {
+            Self::Mysql(target) => &**target,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(target) => target,
+        }
+    }
+
+    /// May several sessions apply transactions at once?
+    pub(super) const fn is_parallel(&self) -> bool {
+        matches!(self, Self::Mysql(_))
+    }
+
+    /// What was done otherwise than on the source: a line each.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        match self {
+            Self::Mysql(_) => Vec::new(),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(target) => target.remarks().lines(),
+        }
+    }
 }
 
 fn first_line(path: &Path) -> Result<String, anyhow::Error> {

@@ -1,0 +1,116 @@
+//! What foreign keys do to other rows, in logs of engines that do it themselves and log nothing of it.
+
+use std::sync::Arc;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+
+use crate::error::Failure;
+use crate::sqlite::catalogue::Catalogue;
+use crate::sqlite::ddl::Name;
+use crate::sqlite::define::quoted;
+use crate::sqlite::definition::{Action, ForeignKey, Table};
+
+/// Follows foreign keys from a row that has changed.
+pub(super) struct Cascade<'c> {
+    pub(super) connection: &'c Connection,
+    pub(super) catalogue: &'c Catalogue,
+}
+
+impl Cascade<'_> {
+    /// A row was `old` and is `new`, or is no more: what refers to it follows, and what refers to that.
+    pub(super) fn follow(
+        &self,
+        name: &Name,
+        table: &Table,
+        old: &[Value],
+        new: Option<&[Value]>,
+    ) -> Result<(), Failure> {
+        for (child_name, child, key) in self.catalogue.children(name) {
+            if !child.transactional {
+                continue; // InnoDB's keys only.
+            }
+            let Some(places) = referred(table, key) else { continue };
+            let values = |row: &[Value]| places.iter().map(|at| row[*at].clone()).collect::<Vec<_>>();
+            let (was, is) = (values(old), new.map(values));
+            if was.contains(&Value::Null) || is.as_ref() == Some(&was) {
+                continue;
+            }
+            let action = if is.is_some() { key.on_update } else { key.on_delete };
+            let becomes = match action {
+                Action::Restrict => continue,
+                Action::Cascade => is,
+                Action::SetNull => Some(vec![Value::Null; was.len()]),
+            };
+            self.change(child_name, child, key, &was, becomes.as_deref())?;
+        }
+        Ok(())
+    }
+
+    /// Changes the rows that refer to `was`: to refer to `becomes`, or to be no more.
+    fn change(
+        &self,
+        name: &Name,
+        table: &Arc<Table>,
+        key: &ForeignKey,
+        was: &[Value],
+        becomes: Option<&[Value]>,
+    ) -> Result<(), Failure> {
+        let own = quoted(&table.name);
+        let condition = numbered(&key.columns, 0, " AND ");
+        let places: Option<Vec<usize>> = key.columns.iter().map(|column| table.column(column)).collect();
+        let Some(places) = places else { return Ok(()) };
+        let all: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
+        let mut rows: Vec<Vec<Value>> = Vec::new();
+        let mut find = self
+            .connection
+            .prepare_cached(&format!("SELECT {} FROM {own} WHERE {condition}", all.join(", ")))?;
+        let mut found = find.query(params_from_iter(was))?;
+        while let Some(row) = found.next()? {
+            rows.push((0..all.len()).map(|at| row.get(at)).collect::<Result<_, _>>()?);
+        }
+        drop(found);
+        drop(find);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        match becomes {
+            None => {
+                let sql = format!("DELETE FROM {own} WHERE {condition}");
+                self.connection.prepare_cached(&sql)?.execute(params_from_iter(was))?;
+            }
+            Some(becomes) => {
+                let sets = numbered(&key.columns, was.len(), ", ");
+                let sql = format!("UPDATE {own} SET {sets} WHERE {condition}");
+                let values = was.iter().chain(becomes);
+                self.connection.prepare_cached(&sql)?.execute(params_from_iter(values))?;
+            }
+        }
+        for old in rows {
+            let new = becomes.map(|becomes| {
+                let mut new = old.clone();
+                for (at, value) in places.iter().zip(becomes) {
+                    new[*at] = value.clone();
+                }
+                new
+            });
+            self.follow(name, table, &old, new.as_deref())?;
+        }
+        Ok(())
+    }
+}
+
+/// The columns that a key refers to.
+fn referred(table: &Table, key: &ForeignKey) -> Option<Vec<usize>> {
+    match key.parent_columns.is_empty() {
+        true => table.sqlite_key(),
+        false => key.parent_columns.iter().map(|column| table.column(column)).collect(),
+    }
+}
+
+/// `column = ?number` for each column, numbered from behind `before`.
+fn numbered(columns: &[String], before: usize, between: &str) -> String {
+    let parts =
+        columns.iter().zip(before + 1..).map(|(column, number)| format!("{} = ?{number}", quoted(column)));
+    parts.collect::<Vec<_>>().join(between)
+}

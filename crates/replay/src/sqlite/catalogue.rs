@@ -1,0 +1,85 @@
+//! The tables that there are, as the source has them: kept in the database beside their rows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rusqlite::{Connection, params};
+
+use crate::error::Failure;
+use crate::sqlite::ddl::Name;
+use crate::sqlite::definition::{ForeignKey, Table};
+
+pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS \"bintide.tables\" (\"database\" TEXT NOT NULL, \
+     \"table\" TEXT NOT NULL, \"definition\" TEXT NOT NULL, PRIMARY KEY (\"database\", \"table\")) \
+     STRICT, WITHOUT ROWID";
+
+/// The tables that there are, by database and name.
+#[derive(Debug, Default)]
+pub(super) struct Catalogue {
+    tables: BTreeMap<Name, Arc<Table>>,
+}
+
+impl Catalogue {
+    /// As the database has it.
+    pub(super) fn load(connection: &Connection) -> Result<Self, Failure> {
+        let mut tables = BTreeMap::new();
+        let mut statement =
+            connection.prepare("SELECT \"database\", \"table\", \"definition\" FROM \"bintide.tables\"")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let name: Name = (row.get(0)?, row.get(1)?);
+            let text: String = row.get(2)?;
+            let table: Table = serde_json::from_str(&text).map_err(|error| {
+                Failure::refused(format!(
+                    "bintide.tables holds no definition of {}.{}: {error}",
+                    name.0, name.1
+                ))
+            })?;
+            tables.insert(name, Arc::new(table));
+        }
+        Ok(Self { tables })
+    }
+
+    /// A table by its name: as it is written, or else as only the case of letters differs.
+    pub(super) fn find(&self, name: &Name) -> Option<(&Name, &Arc<Table>)> {
+        let folded = || {
+            let is_same = |other: &&Name| {
+                other.0.eq_ignore_ascii_case(&name.0) && other.1.eq_ignore_ascii_case(&name.1)
+            };
+            let mut found = self.tables.iter().filter(|(other, _)| is_same(other));
+            found.next().filter(|_| found.next().is_none())
+        };
+        self.tables.get_key_value(name).or_else(folded)
+    }
+
+    pub(super) fn put(&mut self, connection: &Connection, name: Name, table: Table) -> Result<(), Failure> {
+        let text = serde_json::to_string(&table).map_err(|error| Failure::refused(error.to_string()))?;
+        let sql = "INSERT OR REPLACE INTO \"bintide.tables\" VALUES (?1, ?2, ?3)";
+        connection.execute(sql, params![name.0, name.1, text])?;
+        self.tables.insert(name, Arc::new(table));
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, connection: &Connection, name: &Name) -> Result<(), Failure> {
+        let sql = "DELETE FROM \"bintide.tables\" WHERE \"database\" = ?1 AND \"table\" = ?2";
+        connection.execute(sql, params![name.0, name.1])?;
+        self.tables.remove(name);
+        Ok(())
+    }
+
+    /// The tables of a database.
+    pub(super) fn of_database(&self, database: &str) -> Vec<Name> {
+        self.tables.keys().filter(|(of, _)| of == database).cloned().collect()
+    }
+
+    /// The foreign keys that refer to a table, with the tables that have them.
+    pub(super) fn children<'c>(
+        &'c self,
+        parent: &'c Name,
+    ) -> impl Iterator<Item = (&'c Name, &'c Arc<Table>, &'c ForeignKey)> {
+        let keys = |(name, table): (&'c Name, &'c Arc<Table>)| {
+            table.foreign_keys.iter().map(move |key| (name, table, key))
+        };
+        self.tables.iter().flat_map(keys).filter(move |(_, _, key)| key.parent == *parent)
+    }
+}

@@ -1,0 +1,274 @@
+//! What a statement in the log defines: its text, understood as far as tables depend on it.
+
+mod alter;
+mod create;
+
+use self::alter::changes;
+pub(super) use self::alter::{Change, Place, default_of};
+pub(super) use self::create::Body;
+use self::create::{body, key_parts};
+use crate::sqlite::definition::Part;
+use crate::sqlite::words::Words;
+use crate::work::Statement;
+
+/// A table's name: the database, and the table.
+pub(super) type Name = (String, String);
+
+/// What a statement defines.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Ddl {
+    CreateTable {
+        name: Name,
+        if_absent: bool,
+        body: Body,
+    },
+    CreateLike {
+        name: Name,
+        if_absent: bool,
+        model: Name,
+    },
+    DropTables(Vec<Name>),
+    AlterTable {
+        name: Name,
+        changes: Vec<Change>,
+    },
+    RenameTables(Vec<(Name, Name)>),
+    Truncate(Name),
+    CreateIndex {
+        table: Name,
+        name: String,
+        unique: bool,
+        parts: Option<Vec<Part>>,
+    },
+    DropIndex {
+        table: Name,
+        name: String,
+    },
+    DropDatabase(String),
+    /// `SAVEPOINT`, `ROLLBACK TO` and `RELEASE SAVEPOINT`, as SQLite has them, and the savepoint's name.
+    Savepoint(&'static str, String),
+    /// It changes nothing that a row is in: what it is, to be counted.
+    PassedOver(String),
+    /// It changes nothing at all.
+    Nothing,
+    /// It changes rows, and the log does not say which: what it is.
+    Rows(String),
+    /// It is not understood: what it is.
+    Unknown(String),
+}
+
+/// Verbs of statements that change rows in a way that only a server can repeat.
+const ROW_VERBS: [&str; 9] =
+    ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH", "IMPORT", "HANDLER"];
+
+/// Verbs of statements that change neither tables nor rows.
+const OTHER_VERBS: [&str; 17] = [
+    "GRANT",
+    "REVOKE",
+    "SET",
+    "FLUSH",
+    "ANALYZE",
+    "OPTIMIZE",
+    "REPAIR",
+    "CHECK",
+    "INSTALL",
+    "UNINSTALL",
+    "DO",
+    "USE",
+    "LOCK",
+    "UNLOCK",
+    "RESET",
+    "PURGE",
+    "CLONE",
+];
+
+/// Things that are no tables, and hold no rows: behind CREATE, ALTER and DROP.
+const OTHER_THINGS: [&str; 14] = [
+    "VIEW",
+    "TRIGGER",
+    "PROCEDURE",
+    "FUNCTION",
+    "EVENT",
+    "USER",
+    "ROLE",
+    "SERVER",
+    "TABLESPACE",
+    "LOGFILE",
+    "UNDO",
+    "SPATIAL",
+    "RESOURCE",
+    "INSTANCE",
+];
+
+impl Ddl {
+    /// What this statement defines.
+    pub(super) fn of(statement: &Statement) -> Self {
+        let Some(mut words) = Words::of(statement) else {
+            let head: String = String::from_utf8_lossy(&statement.sql).chars().take(40).collect();
+            return Self::Unknown(head);
+        };
+        let whole = words.clone();
+        let database = String::from_utf8_lossy(&statement.database).into_owned();
+        let read = read(&mut words, &Naming { database });
+        read.unwrap_or_else(|| Self::Unknown(whole.head(3)))
+    }
+}
+
+/// Gives names without a database the default one.
+pub(super) struct Naming {
+    database: String,
+}
+
+impl Naming {
+    fn table(&self, words: &mut Words) -> Option<Name> {
+        let (database, table) = words.table()?;
+        Some((database.unwrap_or_else(|| self.database.clone()), table))
+    }
+
+    fn tables(&self, words: &mut Words) -> Option<Vec<Name>> {
+        let mut names = vec![self.table(words)?];
+        while words.take_sign(",") {
+            names.push(self.table(words)?);
+        }
+        Some(names)
+    }
+}
+
+fn read(words: &mut Words, naming: &Naming) -> Option<Ddl> {
+    if ROW_VERBS.iter().any(|verb| words.is(verb)) {
+        return Some(Ddl::Rows(words.head(1)));
+    }
+    let what = words.clone();
+    if words.take("CREATE") {
+        return create(words, naming);
+    }
+    if words.take("ALTER") {
+        return alter(words, naming);
+    }
+    if words.take("DROP") {
+        return drop(words, naming);
+    }
+    if words.take_any(&["RENAME TABLE", "RENAME TABLES"]) {
+        let mut pairs = Vec::new();
+        loop {
+            let old = naming.table(words)?;
+            words.take("TO").then_some(())?;
+            pairs.push((old, naming.table(words)?));
+            if !words.take_sign(",") {
+                return Some(Ddl::RenameTables(pairs));
+            }
+        }
+    }
+    if words.take("TRUNCATE") {
+        words.take("TABLE");
+        return naming.table(words).map(Ddl::Truncate);
+    }
+    if words.take("SAVEPOINT") {
+        return Some(Ddl::Savepoint("SAVEPOINT", words.name()?));
+    }
+    if words.take("ROLLBACK") {
+        words.take("WORK");
+        words.take("TO").then_some(())?;
+        words.take("SAVEPOINT");
+        return Some(Ddl::Savepoint("ROLLBACK TO", words.name()?));
+    }
+    if words.take("RELEASE SAVEPOINT") {
+        return Some(Ddl::Savepoint("RELEASE", words.name()?));
+    }
+    let is_other = OTHER_VERBS.iter().any(|verb| what.is(verb));
+    (is_other || what.is("RENAME")).then(|| Ddl::PassedOver(what.head(if what.is("RENAME") { 2 } else { 1 })))
+}
+
+/// Something that is no table: what it is, found behind words like DEFINER.
+fn other(verb: &str, words: &Words) -> Option<Ddl> {
+    let mut rest = words.clone();
+    while !rest.is_over() {
+        if let Some(thing) = OTHER_THINGS.iter().find(|thing| rest.is(thing)) {
+            return Some(Ddl::PassedOver(format!("{verb} {thing}")));
+        }
+        rest.skip();
+    }
+    None
+}
+
+fn create(words: &mut Words, naming: &Naming) -> Option<Ddl> {
+    if words.take_any(&["DATABASE", "SCHEMA"]) {
+        return Some(Ddl::Nothing);
+    }
+    if words.take("TEMPORARY TABLE") {
+        return Some(Ddl::PassedOver("CREATE TEMPORARY TABLE".to_owned()));
+    }
+    words.take("OR REPLACE");
+    if words.take("TABLE") {
+        let if_absent = words.take("IF NOT EXISTS");
+        let name = naming.table(words)?;
+        let mut inner = words.clone().group().unwrap_or_else(|| words.clone());
+        if inner.take("LIKE") {
+            return Some(Ddl::CreateLike { name, if_absent, model: naming.table(&mut inner)? });
+        }
+        let Some(columns) = words.group() else {
+            return Some(Ddl::Rows("CREATE TABLE … SELECT".to_owned()));
+        };
+        let is_from_query = words.holds(&["SELECT", "AS", "WITH", "VALUES", "TABLE"]);
+        if is_from_query {
+            return Some(Ddl::Rows("CREATE TABLE … SELECT".to_owned()));
+        }
+        let body = body(columns, words, &name)?;
+        return Some(Ddl::CreateTable { name, if_absent, body });
+    }
+    let unique = words.take("UNIQUE");
+    if unique || words.is("INDEX") {
+        words.take("INDEX").then_some(())?;
+        return index(words, naming, unique);
+    }
+    let mut special = words.clone();
+    if special.take_any(&["FULLTEXT INDEX", "SPATIAL INDEX"]) {
+        let name = special.name()?;
+        special.take("ON").then_some(())?;
+        let table = naming.table(&mut special)?;
+        return Some(Ddl::CreateIndex { table, name, unique: false, parts: None });
+    }
+    other("CREATE", words)
+}
+
+fn index(words: &mut Words, naming: &Naming, unique: bool) -> Option<Ddl> {
+    let name = words.name()?;
+    if words.take("USING") {
+        words.skip();
+    }
+    words.take("ON").then_some(())?;
+    let table = naming.table(words)?;
+    Some(Ddl::CreateIndex { table, name, unique, parts: key_parts(words.group()?) })
+}
+
+fn alter(words: &mut Words, naming: &Naming) -> Option<Ddl> {
+    if words.take_any(&["DATABASE", "SCHEMA"]) {
+        return Some(Ddl::Nothing);
+    }
+    if words.take("TABLE") {
+        let name = naming.table(words)?;
+        let changes = changes(words, &name, naming)?;
+        return Some(Ddl::AlterTable { name, changes });
+    }
+    other("ALTER", words)
+}
+
+fn drop(words: &mut Words, naming: &Naming) -> Option<Ddl> {
+    if words.take_any(&["DATABASE", "SCHEMA"]) {
+        words.take("IF EXISTS");
+        return words.name().map(Ddl::DropDatabase);
+    }
+    if words.take_any(&["TEMPORARY TABLE", "TEMPORARY TABLES"]) {
+        return Some(Ddl::PassedOver("DROP TEMPORARY TABLE".to_owned()));
+    }
+    if words.take_any(&["TABLE", "TABLES"]) {
+        words.take("IF EXISTS");
+        return naming.tables(words).map(Ddl::DropTables);
+    }
+    if words.take("INDEX") {
+        let name = words.name()?;
+        words.take("ON").then_some(())?;
+        return Some(Ddl::DropIndex { table: naming.table(words)?, name });
+    }
+    other("DROP", words)
+}

@@ -1,0 +1,272 @@
+//! Values written in definitions: defaults, as SQLite holds them.
+
+use rusqlite::types::Value;
+use serde::{Deserialize, Serialize};
+
+use crate::sqlite::types::{Storage, Type};
+use crate::sqlite::words::{Word, Words};
+
+/// What a column holds when nobody gives it a value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) enum Default {
+    /// Nothing is said: NULL, or the type's own zero.
+    #[default]
+    None,
+    Null,
+    Integer(i64),
+    Real(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+    /// The time of the statement.
+    Now,
+    /// An expression, or a value in a form that is not known here.
+    Unknown,
+}
+
+/// A value as a definition has it.
+#[derive(Clone, Debug, PartialEq)]
+enum Literal {
+    Text(String),
+    Number(String),
+    Bytes(Vec<u8>),
+    Bits(u64),
+}
+
+impl Default {
+    /// Reads what stands behind `DEFAULT`.
+    pub(super) fn read(words: &mut Words, kind: &Type) -> Self {
+        if words.is_sign("(") {
+            words.skip();
+            return Self::Unknown;
+        }
+        if words.take("NULL") {
+            return Self::Null;
+        }
+        if words.take_any(&["CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"]) {
+            let _ = words.group();
+            return Self::Now;
+        }
+        literal(words).map_or(Self::Unknown, |literal| Self::of(literal, kind))
+    }
+
+    fn of(literal: Literal, kind: &Type) -> Self {
+        let text = match &literal {
+            Literal::Text(text) | Literal::Number(text) => text.clone(),
+            Literal::Bits(bits) => bits.to_string(),
+            Literal::Bytes(bytes) => String::from_utf8(bytes.clone()).unwrap_or_default(),
+        };
+        let found = match (kind, literal) {
+            (Type::Bytes { size }, Literal::Bytes(bytes)) => Some(Self::Bytes(filled(bytes, *size))),
+            (Type::Bytes { size }, _) => Some(Self::Bytes(filled(text.into_bytes(), *size))),
+            (Type::Bit { .. } | Type::Integer { .. }, Literal::Bytes(bytes)) if bytes.len() <= 8 => {
+                let number = bytes.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+                Some(Self::integer(number.into()))
+            }
+            (Type::Enum { texts }, Literal::Number(number)) => number
+                .parse::<usize>()
+                .ok()
+                .and_then(|number| texts.get(number.checked_sub(1)?).cloned())
+                .map(Self::Text),
+            (_, Literal::Bytes(_)) => None,
+            _ => Self::of_text(text, kind),
+        };
+        found.unwrap_or(Self::Unknown)
+    }
+
+    fn of_text(text: String, kind: &Type) -> Option<Self> {
+        Some(match kind {
+            Type::Integer { .. } | Type::Year | Type::Bit { .. } => Self::integer(text.trim().parse().ok()?),
+            Type::Float => Self::Real(f64::from(text.trim().parse::<f32>().ok()?)),
+            Type::Double => Self::Real(text.trim().parse().ok()?),
+            Type::Decimal { scale } => Self::Text(scaled(text.trim(), *scale)?),
+            Type::Text { .. } => Self::Text(text),
+            Type::Enum { texts } | Type::Set { texts } if texts.is_empty() => return None,
+            Type::Enum { texts } => {
+                Self::Text(texts.iter().find(|member| member.eq_ignore_ascii_case(&text))?.clone())
+            }
+            Type::Set { texts } => Self::Text(members(&text, texts)?),
+            Type::Date => Self::Text(shaped(&text, "dddd-dd-dd")?),
+            Type::Time { fraction } => Self::Text(fractioned(&text, "dd:dd:dd", *fraction)?),
+            Type::DateTime { fraction } | Type::Timestamp { fraction } => {
+                let text = if text.len() == 10 { text + " 00:00:00" } else { text };
+                // A TIMESTAMP's default is in the session's time zone; only the zero is the same everywhere.
+                if matches!(kind, Type::Timestamp { .. }) && !text.starts_with("0000-00-00") {
+                    return None;
+                }
+                Self::Text(fractioned(&text, "dddd-dd-dd dd:dd:dd", *fraction)?)
+            }
+            Type::Json | Type::Geometry | Type::Vector | Type::Bytes { .. } => return None,
+        })
+    }
+
+    /// An integer, or as text one that SQLite's integers cannot hold.
+    fn integer(number: i128) -> Self {
+        i64::try_from(number).map_or_else(|_| Self::Text(number.to_string()), Self::Integer)
+    }
+
+    /// The value that a row gets which does not say; `None` if that is not known.
+    pub(super) fn value(&self, kind: &Type, nullable: bool) -> Option<Value> {
+        Some(match self {
+            Self::None if nullable => Value::Null,
+            Self::None => zero(kind),
+            Self::Null => Value::Null,
+            Self::Integer(number) => Value::Integer(*number),
+            Self::Real(number) => Value::Real(*number),
+            Self::Text(text) => Value::Text(text.clone()),
+            Self::Bytes(bytes) => Value::Blob(bytes.clone()),
+            Self::Now | Self::Unknown => return None,
+        })
+    }
+}
+
+/// A value as SQLite's SQL has it.
+pub(super) fn sql(value: &Value) -> String {
+    match value {
+        Value::Null => "NULL".to_owned(),
+        Value::Integer(number) => number.to_string(),
+        Value::Real(number) => format!("{number:e}"),
+        Value::Text(text) => format!("'{}'", text.replace('\'', "''")),
+        Value::Blob(bytes) => {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("x'{digits}'")
+        }
+    }
+}
+
+/// What a column that may not be NULL holds when nobody says what.
+pub(super) fn zero(kind: &Type) -> Value {
+    let with = |text: &str, fraction: u8| {
+        let zeros = "0".repeat(fraction.into());
+        Value::Text(if fraction > 0 { format!("{text}.{zeros}") } else { text.to_owned() })
+    };
+    match kind {
+        Type::Decimal { scale } => with("0", *scale),
+        Type::Date => Value::Text("0000-00-00".to_owned()),
+        Type::Time { fraction } => with("00:00:00", *fraction),
+        Type::DateTime { fraction } | Type::Timestamp { fraction } => with("0000-00-00 00:00:00", *fraction),
+        Type::Enum { texts } if !texts.is_empty() => Value::Text(texts[0].clone()),
+        Type::Enum { .. } => Value::Integer(1),
+        Type::Json => Value::Text("null".to_owned()),
+        Type::Bytes { size: Some(size) } => Value::Blob(vec![0; usize::from(*size)]),
+        kind => match kind.storage() {
+            Storage::Integer | Storage::Any => Value::Integer(0),
+            Storage::Real => Value::Real(0.0),
+            Storage::Text => Value::Text(String::new()),
+            Storage::Blob => Value::Blob(Vec::new()),
+        },
+    }
+}
+
+fn literal(words: &mut Words) -> Option<Literal> {
+    let sign = if words.take_sign("-") { "-" } else { "" };
+    let _ = words.take_sign("+");
+    Some(match words.next()? {
+        Word::Number(number) => Literal::Number(format!("{sign}{number}")),
+        Word::Text(text) => Literal::Text(text),
+        Word::Bits(digits) => Literal::Bits(u64::from_str_radix(&digits, 2).ok()?),
+        Word::Hex(digits) => Literal::Bytes(unhex(&digits)?),
+        Word::Plain(word) if word.eq_ignore_ascii_case("TRUE") => Literal::Number("1".to_owned()),
+        Word::Plain(word) if word.eq_ignore_ascii_case("FALSE") => Literal::Number("0".to_owned()),
+        _ => return None,
+    })
+}
+
+fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let even = if digits.len() % 2 == 1 { format!("0{digits}") } else { digits.to_owned() };
+    (0..even.len()).step_by(2).map(|at| u8::from_str_radix(even.get(at..at + 2)?, 16).ok()).collect()
+}
+
+/// A BINARY's value is filled up with zeros.
+pub(super) fn filled(mut bytes: Vec<u8>, size: Option<u16>) -> Vec<u8> {
+    if let Some(size) = size {
+        bytes.resize(bytes.len().max(size.into()), 0);
+    }
+    bytes
+}
+
+/// A decimal number with so many digits behind the point. `None` if it has more than that which are not zeros.
+pub(super) fn scaled(text: &str, scale: u8) -> Option<String> {
+    let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
+    let digits = digits.strip_prefix('+').unwrap_or(digits);
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let scale = usize::from(scale);
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) || (whole.is_empty() && fraction.is_empty()) {
+        return None;
+    }
+    let (kept, cut) = fraction.split_at(fraction.len().min(scale));
+    if cut.bytes().any(|digit| digit != b'0') {
+        return None;
+    }
+    let whole = match whole.trim_start_matches('0') {
+        "" => "0",
+        whole => whole,
+    };
+    let point = if scale > 0 { "." } else { "" };
+    let number = format!("{whole}{point}{kept:0<scale$}");
+    let is_zero = number.bytes().all(|byte| matches!(byte, b'0' | b'.'));
+    Some(if is_zero { number } else { format!("{sign}{number}") })
+}
+
+/// The members of a SET that a text names, in the set's order.
+fn members(text: &str, texts: &[String]) -> Option<String> {
+    let named: Vec<&str> = text.split(',').filter(|member| !member.is_empty()).collect();
+    let is_known = |member: &&str| texts.iter().any(|text| text.eq_ignore_ascii_case(member));
+    if !named.iter().all(is_known) {
+        return None;
+    }
+    let is_named = |text: &&String| named.iter().any(|member| text.eq_ignore_ascii_case(member));
+    Some(texts.iter().filter(is_named).cloned().collect::<Vec<_>>().join(","))
+}
+
+/// The text, if it has this shape: `d` for a digit.
+fn shaped(text: &str, shape: &str) -> Option<String> {
+    let fits = text.len() == shape.len()
+        && text.bytes().zip(shape.bytes()).all(|(byte, shape)| match shape {
+            b'd' => byte.is_ascii_digit(),
+            shape => byte == shape,
+        });
+    fits.then(|| text.to_owned())
+}
+
+/// The text with so many digits behind the second, if it has this shape up to there.
+pub(super) fn fractioned(text: &str, shape: &str, fraction: u8) -> Option<String> {
+    let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
+    let whole = shaped(whole, shape)?;
+    let fraction = usize::from(fraction);
+    let (kept, cut) = digits.split_at_checked(digits.len().min(fraction))?;
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) || cut.bytes().any(|digit| digit != b'0') {
+        return None;
+    }
+    Some(if fraction > 0 { format!("{whole}.{kept:0<fraction$}") } else { whole })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{fractioned, scaled};
+
+    #[test]
+    fn decimals_are_scaled() {
+        let check = |text, scale, wanted: Option<&str>| assert_eq!(scaled(text, scale).as_deref(), wanted);
+        check("1.5", 2, Some("1.50"));
+        check("-01.500", 1, Some("-1.5"));
+        check("1.51", 1, None);
+        check("-0.00", 1, Some("0.0"));
+        check(".5", 0, None);
+        check("+7", 0, Some("7"));
+        check("", 0, None);
+        check("1e3", 0, None);
+    }
+
+    #[test]
+    fn fractions_are_filled_up() {
+        let check = |text, fraction, wanted: Option<&str>| {
+            assert_eq!(fractioned(text, "dd:dd", fraction).as_deref(), wanted)
+        };
+        check("10:20", 0, Some("10:20"));
+        check("10:20", 3, Some("10:20.000"));
+        check("10:20.5", 3, Some("10:20.500"));
+        check("10:20.5", 0, None);
+        check("1:20", 0, None);
+    }
+}

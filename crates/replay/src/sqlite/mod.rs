@@ -1,0 +1,162 @@
+//! A SQLite database as a target: no server, one file.
+//!
+//! Tables are made from the log's own definitions, and rows are changed as the row events say. Progress is saved in
+//! the same transaction, definitions included: whatever stops a replay, the file is as after some whole transactions
+//! of the source, and says which.
+
+mod alter;
+mod cascade;
+mod catalogue;
+mod convert;
+mod ddl;
+mod define;
+mod definition;
+mod literal;
+mod remarks;
+mod rows;
+mod session;
+mod types;
+mod value;
+mod words;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use binlog::gtid::GtidSet;
+use rusqlite::{Connection, OptionalExtension as _};
+
+use crate::definition::Definition;
+use crate::error::{Error, Failure, FailureKind};
+use crate::progress::{Applied, Intent, Place, Progress};
+use crate::sqlite::catalogue::CREATE as CREATE_CATALOGUE;
+pub use crate::sqlite::remarks::Remarks;
+use crate::sqlite::session::SqliteSession;
+use crate::target::{Session, Settled, Target};
+
+/// How long to wait for others who write to the database.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Statements kept prepared.
+const STATEMENTS_KEPT: usize = 512;
+
+/// Readers see whole transactions while one is written, and a commit is on disk when it returns. Foreign keys are
+/// carried out here, where the log asks for it.
+const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF; \
+     PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000; PRAGMA recursive_triggers = OFF";
+
+const CREATE_PROGRESS: &str = "CREATE TABLE IF NOT EXISTS \"bintide.progress\" (\"stream\" INTEGER PRIMARY KEY, \
+     \"gtids\" TEXT NOT NULL DEFAULT '', \"log\" TEXT, \"position\" INTEGER, \"beyond\" TEXT NOT NULL DEFAULT '', \
+     \"run\" INTEGER NOT NULL DEFAULT 0) STRICT";
+
+/// A SQLite database to apply transactions to.
+#[derive(Debug)]
+pub struct SqliteTarget {
+    path: PathBuf,
+    control: Mutex<Connection>,
+    /// Which replay of this database we are: a later one takes over, and this one then commits nothing more.
+    run: i64,
+    remarks: Arc<Mutex<Remarks>>,
+}
+
+impl SqliteTarget {
+    /// Opens the database, or makes it, and takes it over from any earlier replay.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be opened or written, or holds tables of somebody else.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let (control, run) = prepare(path).map_err(|failure| failure.at("open the SQLite database"))?;
+        Ok(Self { path: path.to_owned(), control: Mutex::new(control), run, remarks: Arc::default() })
+    }
+
+    /// What was done otherwise than a server would have, so far.
+    pub fn remarks(&self) -> Remarks {
+        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn control(&self) -> MutexGuard<'_, Connection> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn progress(&self) -> Result<Progress, Failure> {
+        let control = self.control();
+        let sql = "SELECT \"gtids\", \"log\", \"position\", \"beyond\" FROM \"bintide.progress\" WHERE \"stream\" = 1";
+        let row = control.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
+        read_progress(row?)
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection, Failure> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(PATIENCE)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    connection.execute_batch(SETTINGS)?;
+    Ok(connection)
+}
+
+fn prepare(path: &Path) -> Result<(Connection, i64), Failure> {
+    let connection = connect(path)?;
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    let question = "SELECT name FROM sqlite_master WHERE type = 'table' AND NOT EXISTS \
+                    (SELECT 1 FROM sqlite_master WHERE name = 'bintide.progress') LIMIT 1";
+    let foreign: Option<String> = connection.query_row(question, [], |row| row.get(0)).optional()?;
+    if let Some(table) = foreign {
+        return Err(Failure::refused(format!(
+            "it has the table {table} and no progress of a replay: give a file that is not there yet"
+        )));
+    }
+    connection.execute_batch(CREATE_PROGRESS)?;
+    connection.execute_batch(CREATE_CATALOGUE)?;
+    let take_over = "INSERT INTO \"bintide.progress\" (\"stream\", \"run\") VALUES (1, 1) \
+                     ON CONFLICT DO UPDATE SET \"run\" = \"run\" + 1 RETURNING \"run\"";
+    let run = connection.query_row(take_over, [], |row| row.get(0))?;
+    connection.execute_batch("COMMIT")?;
+    Ok((connection, run))
+}
+
+type ProgressRow = (String, Option<String>, Option<i64>, String);
+
+fn read_progress((gtids, log, position, beyond): ProgressRow) -> Result<Progress, Failure> {
+    let odd = |what: &str| Failure::refused(format!("bintide.progress holds {what}, which is no progress"));
+    let gtids: GtidSet = gtids.parse().map_err(|_| odd(&gtids))?;
+    let place = log.zip(position).map(|(log, position)| Place { log, position: position.cast_unsigned() });
+    let beyond = beyond.lines().map(|line| {
+        let (position, log) = line.split_once(' ').ok_or_else(|| odd(line))?;
+        Ok(Place { log: log.to_owned(), position: position.parse().map_err(|_| odd(line))? })
+    });
+    Ok(Progress { gtids, place, beyond: beyond.collect::<Result<_, Failure>>()? })
+}
+
+impl Target for SqliteTarget {
+    fn applied(&self) -> Result<Applied, Failure> {
+        Ok(Applied { progress: self.progress()?, ..Applied::default() })
+    }
+
+    fn session(&self) -> Result<Box<dyn Session>, Failure> {
+        let connection = connect(&self.path)?;
+        Ok(Box::new(SqliteSession::new(connection, self.run, Arc::clone(&self.remarks))?))
+    }
+
+    // Changes are made one by one: a row costs little here.
+    fn definition(&self, _: &[u8], _: &[u8]) -> Result<Option<Definition>, Failure> {
+        Ok(None)
+    }
+
+    // Nothing is announced.
+    fn settle(&self, _: &Intent) -> Result<Settled, Failure> {
+        Ok(Settled::NotDone)
+    }
+
+    fn checkpoint(&self, _: &Progress) -> Result<Applied, Failure> {
+        self.applied()
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        let is_busy = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
+        let kind = if is_busy { FailureKind::Locked } else { FailureKind::Refused };
+        Self { message: error.to_string(), kind, code: None }
+    }
+}

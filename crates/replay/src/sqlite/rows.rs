@@ -1,0 +1,369 @@
+//! Carries out row changes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use binlog::events::{RowsFlags, RowsKind};
+use binlog::{Column as LogColumn, Flavour, Image, Row};
+use rusqlite::CachedStatement;
+use rusqlite::types::{ToSqlOutput, Value};
+
+use crate::changes::{EventRows, Finder, RowReader};
+use crate::error::Failure;
+use crate::sqlite::cascade::Cascade;
+use crate::sqlite::ddl::Name;
+use crate::sqlite::define::{Bench, quoted};
+use crate::sqlite::definition::{Column, Part, Table};
+use crate::sqlite::literal::Default as ColumnDefault;
+use crate::sqlite::types::Type;
+use crate::sqlite::value::{Reading, datum};
+use crate::work::RowEvents;
+
+/// Plans kept, at most. Bounds memory: MINIMAL images have one for each set of columns that some statement changes.
+const PLANS_KEPT: usize = 4096;
+
+/// Carries out row changes, and remembers how.
+#[derive(Debug, Default)]
+pub(super) struct RowWriter {
+    reader: RowReader,
+    plans: HashMap<Box<[u8]>, Arc<Plan>>,
+    /// Space for a key of `plans`, and for values.
+    key: Vec<u8>,
+    space: Vec<u8>,
+    /// Did rows change whose engine takes no part in transactions on the source?
+    pub(super) touched_others: bool,
+}
+
+/// How events of one kind with the same columns of one table are carried out.
+#[derive(Debug)]
+struct Plan {
+    name: Name,
+    table: Arc<Table>,
+    logged: Box<[LogColumn]>,
+    sql: String,
+    /// For each column, which parameter its value before the change is; 0 for none.
+    before: Vec<usize>,
+    /// The same for its value after it.
+    after: Vec<usize>,
+    /// Where foreign keys refer to the table: what gives a row before its change, with `before`'s values as they are
+    /// numbered here.
+    lookup: Option<(String, Vec<usize>)>,
+}
+
+impl RowWriter {
+    /// Tables have changed.
+    pub(super) fn forget(&mut self) {
+        self.plans.clear();
+    }
+
+    /// Carries out the changes of these events.
+    pub(super) fn write(&mut self, bench: &mut Bench<'_>, events: &RowEvents) -> Result<(), Failure> {
+        let mut reader = std::mem::take(&mut self.reader);
+        let flavour = events.format.flavour;
+        let result = reader.read(events, &mut |rows| self.event(bench, rows, flavour));
+        self.reader = reader;
+        result
+    }
+
+    fn event(
+        &mut self,
+        bench: &mut Bench<'_>,
+        rows: &EventRows<'_>,
+        flavour: Flavour,
+    ) -> Result<(), Failure> {
+        let plan = self.plan(bench, rows, flavour)?;
+        self.touched_others |= !plan.table.transactional;
+        // Since 9.6 the log has what foreign keys do; before that the engine does it, on whoever applies the rows.
+        let by_engine = !rows.flags.contains(RowsFlags::USE_SQL_FOREIGN_KEY)
+            && !rows.flags.contains(RowsFlags::NO_FOREIGN_KEY_CHECKS);
+        match &plan.lookup {
+            Some((lookup, slots)) if by_engine => {
+                let cascade = Cascade { connection: bench.connection, catalogue: bench.catalogue };
+                for row in rows.rows() {
+                    self.row_with_children(&plan, &row?, &cascade, (lookup, slots), flavour)?;
+                }
+            }
+            _ => {
+                if plan.sql.is_empty() {
+                    return Ok(()); // An update of nothing.
+                }
+                let mut statement = bench.connection.prepare_cached(&plan.sql)?;
+                for row in rows.rows() {
+                    self.row(&plan, &row?, &mut statement, flavour)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn row(
+        &mut self,
+        plan: &Plan,
+        row: &Row<'_, '_>,
+        statement: &mut CachedStatement<'_>,
+        flavour: Flavour,
+    ) -> Result<(), Failure> {
+        if let Some(image) = &row.after {
+            self.bind(plan, row, image, &plan.after, statement, flavour)?;
+        }
+        if let Some(image) = &row.before {
+            self.bind(plan, row, image, &plan.before, statement, flavour)?;
+        }
+        match statement.raw_execute() {
+            Ok(1) => Ok(()),
+            Ok(_) => Err(lacks_row(&plan.name)),
+            Err(error) => Err(Failure::refused(format!("{}.{}: {error}", plan.name.0, plan.name.1))),
+        }
+    }
+
+    fn bind<'a>(
+        &mut self,
+        plan: &Plan,
+        row: &Row<'_, 'a>,
+        image: &Image<'_, 'a>,
+        slots: &[usize],
+        statement: &mut CachedStatement<'_>,
+        flavour: Flavour,
+    ) -> Result<(), Failure> {
+        for field in image.fields() {
+            let slot = slots[field.index()];
+            if slot == 0 {
+                continue;
+            }
+            let column = &plan.table.columns[field.index()];
+            let value = datum(row, &field, &Reading { column, flavour }, &mut self.space)?;
+            statement.raw_bind_parameter(slot, ToSqlOutput::Borrowed(value))?;
+        }
+        Ok(())
+    }
+
+    /// A row that others may refer to, which the engine changes with it.
+    fn row_with_children(
+        &mut self,
+        plan: &Plan,
+        row: &Row<'_, '_>,
+        cascade: &Cascade<'_>,
+        (lookup, slots): (&str, &[usize]),
+        flavour: Flavour,
+    ) -> Result<(), Failure> {
+        let Some(image) = &row.before else { return Ok(()) };
+        let mut find = cascade.connection.prepare_cached(lookup)?;
+        self.bind(plan, row, image, slots, &mut find, flavour)?;
+        let old: Vec<Value> = {
+            let mut found = find.raw_query();
+            let found = found.next()?.ok_or_else(|| lacks_row(&plan.name))?;
+            (0..plan.table.columns.len()).map(|at| found.get(at)).collect::<Result<_, _>>()?
+        };
+        drop(find);
+        let mut new = row.after.map(|_| old.clone());
+        if let (Some(new), Some(image)) = (&mut new, &row.after) {
+            for field in image.fields() {
+                let column = &plan.table.columns[field.index()];
+                let value = datum(row, &field, &Reading { column, flavour }, &mut self.space)?;
+                new[field.index()] =
+                    Value::try_from(value).map_err(|error| Failure::refused(error.to_string()))?;
+            }
+        }
+        if !plan.sql.is_empty() {
+            let mut statement = cascade.connection.prepare_cached(&plan.sql)?;
+            self.row(plan, row, &mut statement, flavour)?;
+        }
+        cascade.follow(&plan.name, &plan.table, &old, new.as_deref())
+    }
+
+    fn plan(
+        &mut self,
+        bench: &mut Bench<'_>,
+        rows: &EventRows<'_>,
+        flavour: Flavour,
+    ) -> Result<Arc<Plan>, Failure> {
+        self.key.clear();
+        rows.put_shape(&mut self.key);
+        let known = self.plans.get(self.key.as_slice());
+        if let Some(plan) = known.filter(|plan| *plan.logged == *rows.table.columns) {
+            return Ok(Arc::clone(plan));
+        }
+        let (name, table) = table(bench, rows, flavour)?;
+        let has_children = bench.catalogue.children(&name).next().is_some();
+        let plan = Arc::new(Plan::new(name, table, rows, has_children)?);
+        if self.plans.len() >= PLANS_KEPT {
+            self.plans.clear();
+        }
+        self.plans.insert(self.key.as_slice().into(), Arc::clone(&plan));
+        Ok(plan)
+    }
+}
+
+fn lacks_row(name: &Name) -> Failure {
+    Failure::refused(format!(
+        "{}.{} lacks a row that was changed on the source: the target was changed by somebody else, or lacks \
+         transactions",
+        name.0, name.1
+    ))
+}
+
+/// The table of these rows: as the catalogue has it, or else made now from what the log says of it.
+fn table(
+    bench: &mut Bench<'_>,
+    rows: &EventRows<'_>,
+    flavour: Flavour,
+) -> Result<(Name, Arc<Table>), Failure> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let name = (text(&rows.table.database), text(&rows.table.name));
+    if bench.catalogue.find(&name).is_none() {
+        let made = from_map(rows, flavour).ok_or_else(|| {
+            Failure::refused(format!("{}.{} has a column of a type that is not known", name.0, name.1))
+        })?;
+        bench.remarks.from_maps.push(format!("{}.{}", name.0, name.1));
+        bench.make(name.clone(), made)?;
+    }
+    let (found, table) = bench.catalogue.find(&name).expect("ours: made where it was not");
+    check(&name, table, rows, flavour)?;
+    Ok((found.clone(), Arc::clone(table)))
+}
+
+/// Does the log describe the table that there is?
+fn check(name: &Name, table: &Table, rows: &EventRows<'_>, flavour: Flavour) -> Result<(), Failure> {
+    let (own, logged) = (table.columns.len(), rows.table.columns.len());
+    if own != logged {
+        return Err(Failure::refused(format!(
+            "{}.{} has {own} columns on the target, and {logged} in the log",
+            name.0, name.1
+        )));
+    }
+    for (own, logged) in table.columns.iter().zip(&rows.table.columns) {
+        let same_name = match &logged.name {
+            Some(name) => {
+                String::from_utf8_lossy(name).eq_ignore_ascii_case(&own.name) || !own.name.is_ascii()
+            }
+            None => true,
+        };
+        if !same_name || !own.kind.fits(logged, flavour) {
+            return Err(Failure::refused(format!(
+                "the column {} of {}.{} is {:?} on the target, and the log has {} {:?}",
+                own.name,
+                name.0,
+                name.1,
+                own.kind,
+                logged.name.as_ref().map_or("one of type".into(), |name| String::from_utf8_lossy(name)),
+                logged.column_type,
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A table as its map tells it: without names, columns are called `col1`, `col2`…
+fn from_map(rows: &EventRows<'_>, flavour: Flavour) -> Option<Table> {
+    let column = |(number, column): (usize, &LogColumn)| {
+        let name = column.name.as_ref().map(|name| String::from_utf8_lossy(name).into_owned());
+        Some(Column {
+            name: name.unwrap_or_else(|| format!("col{}", number + 1)),
+            kind: Type::of(column, flavour)?,
+            nullable: column.nullable,
+            default: ColumnDefault::None,
+            generated: false,
+        })
+    };
+    let columns: Vec<Column> = rows.table.columns.iter().enumerate().map(column).collect::<Option<_>>()?;
+    let key = rows.table.primary_key.as_ref().map(|parts| {
+        let part = |part: &binlog::KeyPart| {
+            let column = columns.get(part.column)?.name.clone();
+            Some(Part { column, is_prefix: part.prefix > 0 })
+        };
+        parts.iter().map(part).collect::<Option<Vec<Part>>>()
+    });
+    Some(Table {
+        name: String::new(),
+        columns,
+        primary_key: key.flatten(),
+        keys: Vec::new(),
+        foreign_keys: Vec::new(),
+        transactional: true,
+        charset: None,
+    })
+}
+
+impl Plan {
+    fn new(name: Name, table: Arc<Table>, rows: &EventRows<'_>, has_children: bool) -> Result<Self, Failure> {
+        let count = table.columns.len();
+        let (mut before, mut after) = (vec![0; count], vec![0; count]);
+        let mut parameters = 0;
+        for column in rows.columns_after() {
+            parameters += 1;
+            after[column] = parameters;
+        }
+        let own = quoted(&table.name);
+        let column = |at: usize| quoted(&table.columns[at].name);
+        let finder = rows.columns_to_find(table.finding_keys().iter().map(Vec::as_slice));
+        let sql = match rows.kind {
+            RowsKind::Write => {
+                check_defaults(&name, &table, rows)?;
+                let columns: Vec<String> = rows.columns_after().map(column).collect();
+                let values: Vec<String> = (1..=columns.len()).map(|number| format!("?{number}")).collect();
+                match columns.is_empty() {
+                    true => format!("INSERT INTO {own} DEFAULT VALUES"),
+                    false => {
+                        format!("INSERT INTO {own} ({}) VALUES ({})", columns.join(", "), values.join(", "))
+                    }
+                }
+            }
+            RowsKind::Delete => format!("DELETE FROM {own} WHERE {}", found(&table, &finder, 0, &mut before)),
+            RowsKind::Update | RowsKind::PartialUpdate => {
+                let sets: Vec<String> =
+                    rows.columns_after().map(|at| format!("{} = ?{}", column(at), after[at])).collect();
+                let found = found(&table, &finder, parameters, &mut before);
+                match sets.is_empty() {
+                    true => String::new(),
+                    false => format!("UPDATE {own} SET {} WHERE {found}", sets.join(", ")),
+                }
+            }
+        };
+        let lookup = (has_children && rows.kind != RowsKind::Write).then(|| {
+            let mut slots = vec![0; count];
+            let columns: Vec<String> = (0..count).map(column).collect();
+            let found = found(&table, &finder, 0, &mut slots);
+            (format!("SELECT {} FROM {own} WHERE {found}", columns.join(", ")), slots)
+        });
+        Ok(Self { name, logged: rows.table.columns.clone(), sql, before, after, lookup, table })
+    }
+}
+
+/// A column that the log leaves out has its default: that must be known.
+fn check_defaults(name: &Name, table: &Table, rows: &EventRows<'_>) -> Result<(), Failure> {
+    for (at, column) in table.columns.iter().enumerate() {
+        let is_known = !column.generated && column.default.value(&column.kind, column.nullable).is_some();
+        if !rows.has_after(at) && !is_known {
+            return Err(Failure::refused(format!(
+                "a row of {}.{} lacks its column {}, whose value the server computes",
+                name.0, name.1, column.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The condition that finds a row. Its parameters are numbered from behind `parameters`.
+fn found(table: &Table, finder: &Finder, mut parameters: usize, slots: &mut [usize]) -> String {
+    let mut condition = |columns: &[usize], sign: &str| {
+        let conditions: Vec<String> = columns
+            .iter()
+            .map(|at| {
+                parameters += 1;
+                slots[*at] = parameters;
+                format!("{} {sign} ?{parameters}", quoted(&table.columns[*at].name))
+            })
+            .collect();
+        conditions.join(" AND ")
+    };
+    match finder {
+        Finder::Key(columns) => condition(columns, "="),
+        Finder::All(columns) if columns.is_empty() => "FALSE".to_owned(),
+        // Without row numbers there is a key, and a row that has all of these is the only one.
+        Finder::All(columns) if table.is_clustered() => condition(columns, "IS"),
+        Finder::All(columns) => {
+            let condition = condition(columns, "IS");
+            format!("rowid = (SELECT rowid FROM {} WHERE {condition} LIMIT 1)", quoted(&table.name))
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The one session on a SQLite database.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use binlog::Format;
+use rusqlite::{Connection, params};
+
+use crate::context::Context;
+use crate::error::Failure;
+use crate::progress::{Intent, Progress};
+use crate::sqlite::catalogue::Catalogue;
+use crate::sqlite::define::Bench;
+use crate::sqlite::remarks::Remarks;
+use crate::sqlite::rows::RowWriter;
+use crate::target::Session;
+use crate::work::{RowEvents, Statement};
+
+/// DROP TABLE of several tables, some of which were not there: what was there is gone.
+const UNKNOWN_TABLE: u16 = 1051;
+
+pub(super) struct SqliteSession {
+    connection: Connection,
+    catalogue: Catalogue,
+    rows: RowWriter,
+    /// Of the transaction that is open.
+    remarks: Remarks,
+    all_remarks: Arc<Mutex<Remarks>>,
+    /// Which replay of this database we are.
+    run: i64,
+    is_flushed: bool,
+}
+
+impl SqliteSession {
+    pub(super) fn new(
+        connection: Connection,
+        run: i64,
+        all_remarks: Arc<Mutex<Remarks>>,
+    ) -> Result<Self, Failure> {
+        let catalogue = Catalogue::load(&connection)?;
+        let (rows, remarks) = (RowWriter::default(), Remarks::default());
+        Ok(Self { connection, catalogue, rows, remarks, all_remarks, run, is_flushed: false })
+    }
+
+    fn bench(&mut self) -> (Bench<'_>, &mut RowWriter) {
+        let Self { connection, catalogue, remarks, rows, .. } = self;
+        (Bench { connection, catalogue, remarks }, rows)
+    }
+}
+
+impl Session for SqliteSession {
+    fn begin(&mut self) -> Result<(), Failure> {
+        self.rows.touched_others = false;
+        self.is_flushed = false;
+        Ok(self.connection.execute_batch("BEGIN IMMEDIATE")?)
+    }
+
+    // SQLite's definitions are part of transactions: nothing commits by itself, and nothing is to be announced.
+    fn announce(&mut self, _: Intent, _: Option<&Arc<Format>>) -> Result<(), Failure> {
+        self.begin()
+    }
+
+    fn rows(&mut self, _: &Context, rows: &RowEvents) -> Result<(), Failure> {
+        let (mut bench, writer) = self.bench();
+        writer.write(&mut bench, rows)
+    }
+
+    fn statement(&mut self, statement: &Statement) -> Result<(), Failure> {
+        if !matches!(statement.error_code, 0 | UNKNOWN_TABLE) {
+            return Err(Failure::refused(format!(
+                "a statement ended with error {} on the source: only a MySQL server can do as much of it",
+                statement.error_code
+            )));
+        }
+        let (mut bench, writer) = self.bench();
+        writer.forget();
+        bench.carry_out(statement)
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.is_flushed = true;
+        Ok(())
+    }
+
+    fn commit(&mut self, progress: &Progress, placed: &mut dyn FnMut()) -> Result<(), Failure> {
+        if self.connection.is_autocommit() {
+            self.begin()?;
+        }
+        let (log, position) = match &progress.place {
+            Some(place) => (Some(&place.log), Some(place.position.cast_signed())),
+            None => (None, None),
+        };
+        let beyond: String =
+            progress.beyond.iter().map(|place| format!("{} {}\n", place.position, place.log)).collect();
+        let sql = "UPDATE \"bintide.progress\" SET \"gtids\" = ?1, \"log\" = ?2, \"position\" = ?3, \
+                   \"beyond\" = ?4 WHERE \"stream\" = 1 AND \"run\" = ?5";
+        let gtids = progress.gtids.to_string();
+        let saved =
+            self.connection.prepare_cached(sql)?.execute(params![gtids, log, position, beyond, self.run])?;
+        if saved != 1 {
+            return Err(Failure::refused("another replay has taken over this database"));
+        }
+        self.connection.execute_batch("COMMIT")?;
+        placed();
+        let mut all = self.all_remarks.lock().unwrap_or_else(PoisonError::into_inner);
+        all.take(&mut self.remarks);
+        Ok(())
+    }
+
+    fn rollback(&mut self) -> Result<(), Failure> {
+        self.remarks = Remarks::default();
+        if !self.connection.is_autocommit() {
+            self.connection.execute_batch("ROLLBACK")?;
+        }
+        self.rows.forget();
+        self.catalogue = Catalogue::load(&self.connection)?;
+        // All of it was done, and the source then undid it: but not what its engines could not undo.
+        if self.is_flushed && self.rows.touched_others {
+            return Err(Failure::refused(
+                "the source undid a transaction that changed tables without transactions (MyISAM, say): what stays \
+                 of it is not in the log",
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! Values as SQLite holds them.
+
+use binlog::{Column as LogColumn, Field, Flavour, Json, JsonQuotes, Row, Value};
+use rusqlite::types::ValueRef;
+
+use crate::changes::{charset, document, enum_text, set_text};
+use crate::error::Failure;
+use crate::sqlite::definition::Column;
+use crate::sqlite::types::Type;
+
+/// Bytes that a compressed value of MariaDB's may become.
+const DECOMPRESSED_MAX: usize = 1 << 30;
+
+/// What a value is to become.
+pub(super) struct Reading<'c> {
+    pub(super) column: &'c Column,
+    pub(super) flavour: Flavour,
+}
+
+/// A field's value as SQLite holds it: a view of the row, or of what was put into `space`.
+pub(super) fn datum<'s, 'a: 's>(
+    row: &Row<'_, 'a>,
+    field: &Field<'_, 'a>,
+    reading: &Reading<'_>,
+    space: &'s mut Vec<u8>,
+) -> Result<ValueRef<'s>, Failure> {
+    space.clear();
+    match field.value()? {
+        Value::Null => return Ok(ValueRef::Null),
+        Value::Int(number) => return Ok(integer(number, field.column(), &reading.column.kind, space)),
+        Value::UInt(number) => return Ok(unsigned(number, space)),
+        Value::Float(number) => return Ok(ValueRef::Real(f64::from(number))),
+        Value::Double(number) => return Ok(ValueRef::Real(number)),
+        Value::Year(year) => return Ok(ValueRef::Integer(year.into())),
+        Value::Bit(bit) => return Ok(unsigned(bit.value, space)),
+        Value::Decimal(decimal) => decimal.write(space),
+        Value::Date(date) => date.write(space),
+        Value::Time(time) => time.write(space),
+        Value::DateTime(moment) => moment.write(space),
+        Value::Timestamp(moment) => moment.to_utc().write(space),
+        Value::Enum(number) => return choice(number, field.column(), reading, space),
+        Value::Set(bits) => return members(bits, field.column(), reading, space),
+        Value::Text(text) => {
+            let charset = charset(field.column(), reading.flavour);
+            return Ok(put_text(charset, text.bytes, space));
+        }
+        Value::Bytes(bytes) => match reading.column.kind {
+            // A log that does not tell character sets.
+            Type::Text { .. } => return Ok(put_text(reading.column.kind.charset(), bytes.bytes, space)),
+            _ if bytes.padding == 0 => return Ok(ValueRef::Blob(bytes.bytes)),
+            _ => {
+                space.extend_from_slice(bytes.bytes);
+                space.resize(bytes.bytes.len() + usize::from(bytes.padding), 0);
+                return Ok(ValueRef::Blob(space));
+            }
+        },
+        Value::Json(document) => document.write(JsonQuotes::Always, space)?,
+        Value::JsonChanges(_) => match document(row, field)? {
+            None => return Ok(ValueRef::Null),
+            Some(bytes) => Json::new(&bytes).write(JsonQuotes::Always, space)?,
+        },
+        Value::Geometry(geometry) => return Ok(ValueRef::Blob(geometry.bytes)),
+        Value::Vector(vector) => return Ok(ValueRef::Blob(vector.bytes)),
+        Value::Compressed(value) => {
+            let bytes = value.decompress(DECOMPRESSED_MAX)?;
+            if matches!(reading.column.kind, Type::Bytes { .. }) {
+                space.extend_from_slice(&bytes);
+                return Ok(ValueRef::Blob(space));
+            }
+            let text = charset(field.column(), reading.flavour).decode_lossy(&bytes).into_owned();
+            *space = text.into_bytes();
+        }
+        _ => return Err(Failure::refused(format!("{} has a value of an unknown type", reading.column.name))),
+    }
+    Ok(ValueRef::Text(space))
+}
+
+/// An integer of a column whose signedness the log may not tell.
+fn integer<'s>(number: i64, logged: &LogColumn, kind: &Type, space: &'s mut Vec<u8>) -> ValueRef<'s> {
+    match kind {
+        Type::Integer { bits, unsigned: true } if logged.unsigned.is_none() => {
+            let mask = u64::MAX >> (64 - u32::from(*bits));
+            unsigned(number.cast_unsigned() & mask, space)
+        }
+        _ => ValueRef::Integer(number),
+    }
+}
+
+/// SQLite's integers have a sign: what is too large for them is text.
+fn unsigned(number: u64, space: &mut Vec<u8>) -> ValueRef<'_> {
+    match i64::try_from(number) {
+        Ok(number) => ValueRef::Integer(number),
+        Err(_) => {
+            space.extend_from_slice(number.to_string().as_bytes());
+            ValueRef::Text(space)
+        }
+    }
+}
+
+fn put_text<'s, 'a: 's>(charset: binlog::Charset, bytes: &'a [u8], space: &'s mut Vec<u8>) -> ValueRef<'s> {
+    match charset.decode_lossy(bytes) {
+        std::borrow::Cow::Borrowed(text) => ValueRef::Text(text.as_bytes()),
+        std::borrow::Cow::Owned(text) => {
+            *space = text.into_bytes();
+            ValueRef::Text(space)
+        }
+    }
+}
+
+fn choice<'s>(
+    number: u16,
+    logged: &LogColumn,
+    reading: &Reading<'_>,
+    space: &'s mut Vec<u8>,
+) -> Result<ValueRef<'s>, Failure> {
+    let Type::Enum { texts } = &reading.column.kind else { return Ok(ValueRef::Integer(number.into())) };
+    if texts.is_empty() {
+        return Ok(ValueRef::Integer(number.into()));
+    }
+    let text = match enum_text(logged, number, reading.flavour) {
+        Some(text) => text,
+        None => texts.get(usize::from(number).wrapping_sub(1)).map(|text| text.as_str().into()).ok_or_else(
+            || {
+                Failure::refused(format!(
+                    "{} has a value that its definition does not have",
+                    reading.column.name
+                ))
+            },
+        )?,
+    };
+    space.extend_from_slice(text.as_bytes());
+    Ok(ValueRef::Text(space))
+}
+
+fn members<'s>(
+    bits: u64,
+    logged: &LogColumn,
+    reading: &Reading<'_>,
+    space: &'s mut Vec<u8>,
+) -> Result<ValueRef<'s>, Failure> {
+    let Type::Set { texts } = &reading.column.kind else { return Ok(unsigned(bits, space)) };
+    if texts.is_empty() {
+        return Ok(unsigned(bits, space));
+    }
+    if let Some(text) = set_text(logged, bits, reading.flavour) {
+        *space = text.into_bytes();
+        return Ok(ValueRef::Text(space));
+    }
+    for (bit, text) in texts.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1) {
+        if !space.is_empty() || bits & ((1 << bit) - 1) != 0 {
+            space.push(b',');
+        }
+        space.extend_from_slice(text.as_bytes());
+    }
+    Ok(ValueRef::Text(space))
+}
