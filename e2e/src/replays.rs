@@ -62,7 +62,15 @@ pub fn target(log: &str) -> Result<Server> {
 pub fn options(order: CommitOrder) -> Options {
     let mode = if order == CommitOrder::Grouped { Mode::Writeset } else { Mode::LogicalClock };
     let workers = NonZeroUsize::MIN.saturating_add(3);
-    Options { order, group_max: 1000, workers, mode, selection: Selection::default(), gap: Gap::Refuse }
+    Options {
+        order,
+        group_max: 1000,
+        memory: 300 << 20,
+        workers,
+        mode,
+        selection: Selection::default(),
+        gap: Gap::Refuse,
+    }
 }
 
 struct Quiet;

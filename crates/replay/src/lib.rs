@@ -39,6 +39,7 @@ mod sample;
 pub mod schedule;
 mod select;
 mod source;
+mod spooled;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod target;
@@ -52,7 +53,8 @@ pub use crate::progress::{Applied, Intent, Ledger, Place, Progress};
 pub use crate::report::Report;
 pub use crate::run::{Gap, Observer, Options, replay};
 pub use crate::select::{Bound, Selection, Stop};
-pub use crate::source::{Log, Source};
+pub use crate::source::{Found, LargeUnit, Log, Source};
+pub use crate::spooled::SpooledRows;
 #[cfg(feature = "sqlite")]
 pub use crate::sqlite::{Remarks, SqliteTarget};
 pub use crate::target::{Session, Settled, Target};

@@ -41,6 +41,8 @@ pub struct Options {
     pub order: CommitOrder,
     /// Transactions that are committed as one, at most.
     pub group_max: usize,
+    /// Bytes of memory to take for transactions that are read and not applied, about.
+    pub memory: usize,
     /// Sessions that apply transactions at once, when each is committed by itself.
     pub workers: NonZeroUsize,
     /// Which transactions they may apply at once.
@@ -115,17 +117,13 @@ pub fn replay(
 
 /// Transactions that are ready and not applied, at most, where each is committed by itself.
 const READY_MAX: usize = 1024;
-/// Bytes of what is ready and not applied.
-const READY_SIZE_MAX: usize = 128 << 20;
 
 /// Groups grow while nobody is free to apply them: of those, one is ready for whoever is free next.
 fn limits(options: &Options) -> Limits {
-    let workers = options.workers.get();
+    let (workers, bytes) = (options.workers.get(), options.memory / 4);
     match options.order {
-        CommitOrder::Grouped => Limits { open: workers + 1, waiting: 1, bytes: READY_SIZE_MAX },
-        CommitOrder::Strict | CommitOrder::Any => {
-            Limits { open: READY_MAX, waiting: READY_MAX, bytes: READY_SIZE_MAX }
-        }
+        CommitOrder::Grouped => Limits { open: workers + 1, waiting: 1, bytes },
+        CommitOrder::Strict | CommitOrder::Any => Limits { open: READY_MAX, waiting: READY_MAX, bytes },
     }
 }
 

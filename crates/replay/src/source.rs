@@ -1,15 +1,21 @@
 //! Where transactions come from: logs, one after the other.
 
+use std::fmt::{self, Display};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use binlog::encryption::Keyring;
+use binlog::events::TransactionPayload;
 use binlog::gtid::GtidSet;
-use binlog::{AssembleError, Assembler, DecodeError, Event, EventType, Format, RawEvent};
-use logs::{Chunk, End, LogReader, Next};
+use binlog::{
+    Assembler, Checksum, DecodeError, Event, EventType, Format, NextPosition, Outline, PayloadOpener,
+    RawEvent, Transaction,
+};
+use logs::{Chunk, End, LargePayload, LogReader, Next, Piece};
 
 use crate::error::Error;
-use crate::unit::{Origin, Unit};
+use crate::unit::{Head, Origin, Unit};
+use crate::work::{Maker, Work, WorkError};
 
 /// A log to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,13 +42,31 @@ pub struct Source {
     logs: std::vec::IntoIter<Log>,
     names: Vec<String>,
     keyring: Option<Arc<Keyring>>,
-    size_max: usize,
+    held_max: usize,
     current: Option<Current>,
     log_number: usize,
     number: u64,
     bytes_read: u64,
     /// What the first log says that earlier logs hold.
     previous: GtidSet,
+}
+
+/// A transaction of a source.
+#[derive(Debug)]
+pub enum Found {
+    /// One that is held.
+    Unit(Unit),
+    /// One too large for that.
+    Large(LargeUnit),
+}
+
+/// A transaction too large to be held: what it asks is read already, and its rows wait in a file.
+#[derive(Debug)]
+pub struct LargeUnit {
+    /// What to know it by.
+    pub head: Head,
+    /// What it asks, or why that cannot be done.
+    pub work: Result<Work, WorkError>,
 }
 
 /// The log that is being read.
@@ -52,6 +76,8 @@ struct Current {
     assembler: Option<Assembler>,
     chunk: Option<Chunk>,
     index: usize,
+    /// The transaction under way, if it is too large to be held.
+    large: Option<Large>,
     log: Arc<str>,
     log_name: Arc<str>,
     previous: Option<GtidSet>,
@@ -61,15 +87,15 @@ struct Current {
 const CHUNK_SIZE: usize = 1 << 20;
 
 impl Source {
-    /// Reads these logs, one after the other. A transaction of more than `size_max` bytes is an error.
-    pub fn new(logs: Vec<Log>, keyring: Option<Arc<Keyring>>, size_max: usize) -> Self {
+    /// Reads these logs, one after the other. What a transaction has beyond so many bytes waits in a file.
+    pub fn new(logs: Vec<Log>, keyring: Option<Arc<Keyring>>, held_max: usize) -> Self {
         let names = logs.iter().map(Log::name).collect();
         let logs = logs.into_iter();
         Self {
             names,
             logs,
             keyring,
-            size_max,
+            held_max,
             current: None,
             log_number: 0,
             number: 0,
@@ -94,34 +120,59 @@ impl Source {
         self.bytes_read
     }
 
+    /// How many bytes of a transaction are held.
+    pub const fn held_max(&self) -> usize {
+        self.held_max
+    }
+
     /// The next transaction; `None` behind the last.
     ///
     /// # Errors
     ///
-    /// When a log cannot be read, holds what it cannot, or ends within a transaction.
+    /// When a log cannot be read, holds what it cannot, ends within a transaction, or holds one too large to be held.
     pub fn next_unit(&mut self) -> Result<Option<Unit>, Error> {
+        match self.next_found(&mut PayloadOpener::new())? {
+            None => Ok(None),
+            Some(Found::Unit(unit)) => Ok(Some(unit)),
+            Some(Found::Large(large)) => Err(Error::Refused(format!(
+                "{} has more than {} bytes, which is what may be held",
+                large.head, self.held_max
+            ))),
+        }
+    }
+
+    /// The next transaction, of any size; `None` behind the last.
+    ///
+    /// # Errors
+    ///
+    /// When a log cannot be read, holds what it cannot, or ends within a transaction.
+    pub fn next_found(&mut self, opener: &mut PayloadOpener) -> Result<Option<Found>, Error> {
         loop {
             if self.current.is_none() && !self.open_next()? {
                 return Ok(None);
             }
             let Some(current) = &mut self.current else { continue };
             let before = current.reader.position();
-            let found = current.next_unit(self.size_max)?;
+            let found = current.next_found(self.held_max, opener)?;
             if self.log_number == 1
                 && let Some(previous) = current.previous.take()
             {
                 self.previous = previous;
             }
             self.bytes_read += current.reader.position().saturating_sub(before);
-            match found {
-                Some((origin, transaction)) => {
-                    let origin = Origin { log_number: self.log_number - 1, ..origin };
-                    let unit = Unit { number: self.number, origin, transaction };
-                    self.number += 1;
-                    return Ok(Some(unit));
+            let Some(whole) = found else {
+                self.current = None;
+                continue;
+            };
+            let (number, log_number) = (self.number, self.log_number - 1);
+            self.number += 1;
+            let origin = current.origin(&whole, log_number);
+            return Ok(Some(match whole {
+                Whole::Held(transaction) => Found::Unit(Unit { number, origin, transaction }),
+                Whole::Large(outline, work) => {
+                    Found::Large(LargeUnit { head: Head::of(number, origin, &outline), work })
                 }
-                None => self.current = None,
-            }
+            }));
         }
     }
 
@@ -142,6 +193,7 @@ impl Source {
             assembler: None,
             chunk: None,
             index: 0,
+            large: None,
             log: name,
             log_name,
             previous: None,
@@ -150,13 +202,81 @@ impl Source {
     }
 }
 
+impl Found {
+    /// What to know it by.
+    pub fn head(&self) -> Head {
+        match self {
+            Self::Unit(unit) => unit.head(),
+            Self::Large(large) => large.head.clone(),
+        }
+    }
+}
+
+/// A whole transaction.
+enum Whole {
+    Held(Transaction),
+    Large(Box<Outline>, Result<Work, WorkError>),
+}
+
+/// A transaction that is being read and is too large to be held.
+struct Large {
+    /// Or why its work cannot be made.
+    maker: Result<Maker, WorkError>,
+}
+
+impl Large {
+    fn new(format: &Arc<Format>, held_max: usize) -> Self {
+        Self { maker: Ok(Maker::new(format, held_max)) }
+    }
+
+    fn take(&mut self, raw: &RawEvent<'_>, format: &Format) {
+        if let Ok(maker) = &mut self.maker
+            && let Err(error) = maker.take(raw, format)
+        {
+            self.maker = Err(error);
+        }
+    }
+
+    fn take_all(&mut self, bytes: &[u8], checksum: Checksum, format: &Format) {
+        let mut rest = bytes;
+        while let Some((raw, behind)) = RawEvent::split_first(rest, checksum) {
+            self.take(&raw, format);
+            rest = behind;
+        }
+    }
+
+    fn finish(self, outline: Outline) -> Whole {
+        let work = self.maker.and_then(|maker| maker.finish(outline.kind));
+        Whole::Large(Box::new(outline), work)
+    }
+}
+
+impl fmt::Debug for Large {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Large").finish_non_exhaustive()
+    }
+}
+
 impl Current {
-    /// The log's next transaction, its log's number still unsaid; `None` at the end of the log.
-    fn next_unit(&mut self, size_max: usize) -> Result<Option<(Origin, binlog::Transaction)>, Error> {
+    fn origin(&self, whole: &Whole, log_number: usize) -> Origin {
+        let outline = match whole {
+            Whole::Held(transaction) => transaction.outline(),
+            Whole::Large(outline, _) => outline,
+        };
+        let (log, log_name) = (Arc::clone(&self.log), Arc::clone(&self.log_name));
+        Origin { log, log_name, log_number, start: outline.position, end: outline.end }
+    }
+
+    /// The log's next transaction; `None` at the end of the log.
+    fn next_found(&mut self, held_max: usize, opener: &mut PayloadOpener) -> Result<Option<Whole>, Error> {
         loop {
             let Some(chunk) = &self.chunk else {
-                match self.reader.next_chunk(CHUNK_SIZE)? {
-                    Next::Some(chunk) => (self.chunk, self.index) = (Some(chunk), 0),
+                match self.reader.next_piece(CHUNK_SIZE, held_max)? {
+                    Next::Some(Piece::Chunk(chunk)) => (self.chunk, self.index) = (Some(chunk), 0),
+                    Next::Some(Piece::LargePayload(payload)) => {
+                        let log = &self.log;
+                        return large_payload(payload, &mut self.assembler, log, held_max, opener).map(Some);
+                    }
                     Next::End(End::Torn(torn)) => return Err(self.reader.torn(torn).into()),
                     Next::End(_) => return self.finish(),
                 }
@@ -167,39 +287,81 @@ impl Current {
                 continue;
             };
             self.index += 1;
+            let corrupt = |error: &dyn Display| corrupt(&self.log, event.offset, error);
             if event.raw.event_type() == EventType::PreviousGtids {
                 let previous = previous(&event.raw, chunk.format());
-                let (log, position) = (self.log.to_string(), event.offset);
-                let corrupt =
-                    |error: DecodeError| Error::Corrupt { log, position, reason: error.to_string() };
-                self.previous = Some(previous.map_err(corrupt)?);
+                self.previous = Some(previous.map_err(|error| corrupt(&error))?);
             }
             let format = chunk.format();
+            event.raw.verify().map_err(|error| corrupt(&error))?;
             let assembler =
-                self.assembler.get_or_insert_with(|| Assembler::new((**format).clone(), size_max));
-            let pushed = event.raw.verify().map_err(AssembleError::Decode);
-            match pushed.and_then(|()| assembler.push(event.offset, &event.raw, format)) {
-                Ok(None) => {}
-                Ok(Some(transaction)) => {
-                    let outline = transaction.outline();
-                    let (start, end) = (outline.position, outline.end);
-                    let (log, log_name) = (Arc::clone(&self.log), Arc::clone(&self.log_name));
-                    return Ok(Some((Origin { log, log_name, log_number: 0, start, end }, transaction)));
-                }
-                Err(error) => {
-                    let (log, position) = (self.log.to_string(), event.offset);
-                    return Err(Error::Corrupt { log, position, reason: error.to_string() });
-                }
+                self.assembler.get_or_insert_with(|| Assembler::new((**format).clone(), usize::MAX));
+            let is_larger = assembler.held() + event.raw.bytes().len() > held_max;
+            if is_larger && self.large.is_none() && assembler.open().is_some() {
+                let large = self.large.insert(Large::new(format, held_max));
+                large.take_all(&assembler.give_up(), event.raw.checksum(), format);
+            }
+            let open = if self.large.is_some() { assembler.open().cloned() } else { None };
+            let whole = assembler.push(event.offset, &event.raw, format).map_err(|error| corrupt(&error))?;
+            if let Some(transaction) = whole {
+                return Ok(Some(Whole::Held(transaction)));
+            }
+            let Some(large) = &mut self.large else { continue };
+            large.take(&event.raw, format);
+            if assembler.open().is_none()
+                && let (Some(large), Some(mut outline)) = (self.large.take(), open)
+            {
+                outline.end = event.end();
+                return Ok(Some(large.finish(outline)));
             }
         }
     }
 
-    fn finish(&self) -> Result<Option<(Origin, binlog::Transaction)>, Error> {
+    fn finish(&self) -> Result<Option<Whole>, Error> {
         match self.assembler.as_ref().and_then(Assembler::open) {
             Some(open) => Err(Error::Cut { log: self.log.to_string(), start: open.position }),
             None => Ok(None),
         }
     }
+}
+
+/// Reads a transaction whose payload is too large to be held.
+fn large_payload(
+    payload: LargePayload<'_>,
+    assembler: &mut Option<Assembler>,
+    log: &str,
+    held_max: usize,
+    opener: &mut PayloadOpener,
+) -> Result<Whole, Error> {
+    let (offset, end, format) = (payload.offset(), payload.end(), Arc::clone(payload.format()));
+    let corrupt = |error: &dyn Display| corrupt(log, offset, error);
+    let assembler = assembler.get_or_insert_with(|| Assembler::new((*format).clone(), usize::MAX));
+    // Its grammar is followed with a payload of nothing in its place.
+    let (mut fields, mut bytes) = (Vec::new(), Vec::new());
+    let nothing = Event::TransactionPayload(TransactionPayload::zstd(0, &[], &mut fields));
+    let written = nothing.write(payload.header().origin(), NextPosition::Is(0), &format, &mut bytes);
+    written.map_err(|error| corrupt(&error))?;
+    let raw = RawEvent::new(&bytes, format.checksum.for_events()).map_err(|error| corrupt(&error))?;
+    let pushed = assembler.push(offset, &raw, &format).map_err(|error| corrupt(&error))?;
+    let transaction = pushed.ok_or_else(|| corrupt(&"a payload that ends no transaction"))?;
+    let mut outline = transaction.outline().clone();
+    outline.end = end;
+    let mut large = Large::new(&format, held_max);
+    for raw in transaction.events().filter(|raw| raw.event_type() != EventType::TransactionPayload) {
+        large.take(&raw, &format);
+    }
+    let inner_format = format.inside_payload();
+    let (mut events, mut chunk) = (payload.open(opener)?, Vec::new());
+    while events.next_chunk(CHUNK_SIZE, &mut chunk)? > 0 {
+        large.take_all(&chunk, Checksum::Absent, &inner_format);
+        chunk.clear();
+    }
+    events.finish()?.checksum.map_err(|error| corrupt(&error))?;
+    Ok(large.finish(outline))
+}
+
+fn corrupt(log: &str, position: u64, reason: &dyn Display) -> Error {
+    Error::Corrupt { log: log.to_owned(), position, reason: reason.to_string() }
 }
 
 fn previous(raw: &RawEvent<'_>, format: &Format) -> Result<GtidSet, DecodeError> {

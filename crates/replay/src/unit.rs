@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use binlog::events::LogicalClock;
 use binlog::gtid::Gtid;
-use binlog::{Transaction, TransactionId};
+use binlog::{Outline, Transaction, TransactionId};
 
 use crate::progress::Place;
 
@@ -66,20 +66,18 @@ impl Origin {
 impl Unit {
     /// The same without its events.
     pub fn head(&self) -> Head {
-        let outline = self.transaction.outline();
-        let began_us = u64::from(outline.timestamp) * 1_000_000;
-        let committed_us = outline.stamps.map_or(began_us, |stamps| stamps.immediate_commit_us);
-        Head {
-            number: self.number,
-            origin: self.origin.clone(),
-            id: outline.id,
-            clock: outline.clock,
-            committed_us,
-        }
+        Head::of(self.number, self.origin.clone(), self.transaction.outline())
     }
 }
 
 impl Head {
+    /// Of a transaction whose outline this is.
+    pub(crate) fn of(number: u64, origin: Origin, outline: &Outline) -> Self {
+        let began_us = u64::from(outline.timestamp) * 1_000_000;
+        let committed_us = outline.stamps.map_or(began_us, |stamps| stamps.immediate_commit_us);
+        Self { number, origin, id: outline.id, clock: outline.clock, committed_us }
+    }
+
     /// Its GTID, if it has one of MySQL's.
     pub const fn gtid(&self) -> Option<Gtid> {
         match self.id {

@@ -11,6 +11,7 @@ use binlog::{
 };
 
 use crate::context::Context;
+use crate::spooled::{PushError, SpooledRows, Spooler};
 use crate::unit::Unit;
 
 /// What a transaction asks of a target.
@@ -52,6 +53,8 @@ pub enum Shape {
 pub enum Step {
     /// Row changes: whole statements.
     Rows(Arc<Context>, RowEvents),
+    /// The same, too many to be held.
+    Spooled(Arc<Context>, SpooledRows),
     /// A statement.
     Statement(Box<Statement>),
 }
@@ -147,6 +150,9 @@ pub enum WorkError {
     /// An event that nobody may pass over, and that we cannot apply.
     #[error("its {0} event cannot be applied")]
     Unsupported(String),
+    /// Row events that wait for their turn in a file cannot be put there.
+    #[error("its rows are too many to be held, and cannot be written to a temporary file: {0}")]
+    Spool(String),
     /// Something that no server writes.
     #[error("{0}")]
     Odd(&'static str),
@@ -159,11 +165,20 @@ impl Work {
     ///
     /// When an event cannot be decoded, or cannot be applied at all.
     pub fn of(unit: &Unit, opener: &mut PayloadOpener) -> Result<Self, WorkError> {
+        Self::within(unit, opener, usize::MAX)
+    }
+
+    /// The same; what is beyond so many bytes of row events waits in a file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Work::of`], or when that file cannot be written.
+    pub fn within(unit: &Unit, opener: &mut PayloadOpener, held_max: usize) -> Result<Self, WorkError> {
         let format = unit.transaction.format();
         if format.flavour != Flavour::MySql {
             return Err(WorkError::Odd("logs of MariaDB cannot be applied to a MySQL server"));
         }
-        let mut maker = Maker::new(format);
+        let mut maker = Maker::new(format, held_max);
         for raw in unit.transaction.events() {
             match raw.event_type() {
                 EventType::TransactionPayload => maker.open(&raw, format, opener)?,
@@ -172,9 +187,15 @@ impl Work {
         }
         maker.finish(unit.transaction.outline().kind)
     }
+
+    /// Is all of it in memory?
+    pub fn is_held(&self) -> bool {
+        !self.steps.iter().any(|step| matches!(step, Step::Spooled(..)))
+    }
 }
 
-struct Maker {
+/// Makes work of events, one after the other.
+pub(crate) struct Maker {
     format: Arc<Format>,
     context: Arc<Context>,
     steps: Vec<Step>,
@@ -186,11 +207,22 @@ struct Maker {
     is_alone: bool,
     databases: Vec<Vec<u8>>,
     session: Option<u32>,
+    /// Bytes of row events in the steps.
+    held: usize,
+    held_max: usize,
+    scratch: Vec<u8>,
+    /// Takes the row events of the last step, once there are more.
+    spooler: Option<(Arc<Context>, Spooler)>,
 }
 
 impl Maker {
-    fn new(format: &Arc<Format>) -> Self {
+    /// For a transaction of this format: what is beyond so many bytes of row events waits in a file.
+    pub(crate) fn new(format: &Arc<Format>, held_max: usize) -> Self {
         Self {
+            held: 0,
+            held_max,
+            scratch: Vec::new(),
+            spooler: None,
             format: Arc::new(format.inside_payload()),
             context: Arc::default(),
             steps: Vec::new(),
@@ -220,9 +252,13 @@ impl Maker {
         Ok(())
     }
 
-    fn take(&mut self, raw: &RawEvent<'_>, format: &Format) -> Result<(), WorkError> {
+    /// Takes the transaction's next event.
+    pub(crate) fn take(&mut self, raw: &RawEvent<'_>, format: &Format) -> Result<(), WorkError> {
         match raw.decode(format)? {
-            Event::Query(query) => self.query(raw.header(), &query),
+            Event::Query(query) => {
+                self.end_spool()?;
+                self.query(raw.header(), &query);
+            }
             Event::TableMap(_) => self.rows(raw)?,
             event if event.rows().is_some() => self.rows(raw)?,
             Event::Xid(_) => self.commit(),
@@ -236,7 +272,10 @@ impl Maker {
             Event::BeginLoadQuery(block) => self.file = block.block.to_vec(),
             Event::AppendBlock(block) => self.file.extend_from_slice(block.block),
             Event::DeleteFile(_) => self.file.clear(),
-            Event::ExecuteLoadQuery(load) => self.load(raw.header(), &load),
+            Event::ExecuteLoadQuery(load) => {
+                self.end_spool()?;
+                self.load(raw.header(), &load);
+            }
             Event::Incident(incident) => return Err(lost(&incident)),
             _ if is_passed_over(raw) => {}
             _ => return Err(WorkError::Unsupported(raw.event_type().name().to_owned())),
@@ -277,6 +316,14 @@ impl Maker {
         }
     }
 
+    /// Ends the step that goes to a file.
+    fn end_spool(&mut self) -> Result<(), WorkError> {
+        if let Some((context, spooler)) = self.spooler.take() {
+            self.steps.push(Step::Spooled(context, spooler.finish()?));
+        }
+        Ok(())
+    }
+
     fn statement(&mut self, header: &Header, query: &Query<'_>, load: Option<Load>) -> Step {
         let micros = query.status.iter().map_while(Result::ok).find_map(|variable| match variable {
             StatusVar::Microseconds(micros) | StatusVar::MariadbMicroseconds(micros) => Some(micros),
@@ -309,6 +356,11 @@ impl Maker {
     }
 
     fn rows(&mut self, raw: &RawEvent<'_>) -> Result<(), WorkError> {
+        if let Some((_, spooler)) = &mut self.spooler {
+            self.scratch.clear();
+            raw.rewrite(raw.header().origin(), NextPosition::Is(0), Checksum::Absent, &mut self.scratch)?;
+            return Ok(spooler.push(&RawEvent::new(&self.scratch, Checksum::Absent)?)?);
+        }
         let context = &self.context;
         let is_going_on =
             matches!(self.steps.last(), Some(Step::Rows(last, _)) if Arc::ptr_eq(last, context));
@@ -318,8 +370,25 @@ impl Maker {
         }
         if let Some(Step::Rows(_, rows)) = self.steps.last_mut() {
             let origin = raw.header().origin();
+            let before = rows.bytes.len();
             raw.rewrite(origin, NextPosition::Is(0), Checksum::Absent, &mut rows.bytes)?;
+            self.held += rows.bytes.len() - before;
         }
+        if self.held > self.held_max {
+            self.spool_last()?;
+        }
+        Ok(())
+    }
+
+    /// Moves the last step's row events to a file, which takes those to come, too.
+    fn spool_last(&mut self) -> Result<(), WorkError> {
+        let Some(Step::Rows(context, rows)) = self.steps.pop() else { return Ok(()) };
+        let mut spooler = Spooler::new(&self.format)?;
+        for raw in rows.events() {
+            spooler.push(&raw)?;
+        }
+        self.held -= rows.bytes.len();
+        self.spooler = Some((context, spooler));
         Ok(())
     }
 
@@ -327,8 +396,10 @@ impl Maker {
         self.end.get_or_insert(Shape::Rows);
     }
 
-    fn finish(self, kind: TransactionKind) -> Result<Work, WorkError> {
-        let only_rows = self.steps.iter().all(|step| matches!(step, Step::Rows(..)));
+    /// All that the transaction asks.
+    pub(crate) fn finish(mut self, kind: TransactionKind) -> Result<Work, WorkError> {
+        self.end_spool()?;
+        let only_rows = self.steps.iter().all(|step| !matches!(step, Step::Statement(_)));
         let shape = match self.end {
             _ if self.is_alone => Shape::Alone { databases: self.databases },
             Some(Shape::Rows) if only_rows => Shape::Rows,
@@ -341,11 +412,27 @@ impl Maker {
     }
 }
 
+impl From<std::io::Error> for WorkError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Spool(error.to_string())
+    }
+}
+
+impl From<PushError> for WorkError {
+    fn from(error: PushError) -> Self {
+        match error {
+            PushError::Decode(error) => Self::Decode(error),
+            PushError::Io(error) => error.into(),
+        }
+    }
+}
+
 impl Step {
-    /// Bytes of its events, texts and files.
+    /// Bytes of its events, texts and files that are in memory.
     pub fn size(&self) -> usize {
         match self {
             Self::Rows(_, rows) => rows.bytes.len(),
+            Self::Spooled(..) => 0,
             Self::Statement(statement) => {
                 statement.sql.len() + statement.load.as_ref().map_or(0, |load| load.file.len())
             }

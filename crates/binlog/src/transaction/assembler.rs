@@ -115,6 +115,23 @@ impl Assembler {
         self.tracker.open()
     }
 
+    /// How many bytes it holds of the open transaction.
+    pub fn held(&self) -> usize {
+        match &self.taking {
+            Taking::Events { bytes, .. } => bytes.len(),
+            Taking::Nothing => 0,
+        }
+    }
+
+    /// Gives away the events of the open transaction that came by now, one behind the other. It is followed to its
+    /// end, but not handed out.
+    pub fn give_up(&mut self) -> Vec<u8> {
+        match mem::replace(&mut self.taking, Taking::Nothing) {
+            Taking::Events { bytes, .. } => bytes,
+            Taking::Nothing => Vec::new(),
+        }
+    }
+
     /// Takes the next event, which starts at `position` of its file; gives the transaction that it ends.
     ///
     /// # Errors

@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use binlog::events::{FormatDescription, Rows, RowsFlags};
-use binlog::{Checksum, DecodeError, EncodeError, Event, Format, NextPosition, Origin, RawEvent, Tables};
+use binlog::{DecodeError, EncodeError, Event, Format, NextPosition, Origin, RawEvent, Tables};
 
+use crate::spooled;
 use crate::work::RowEvents;
 
 /// What stands around the base64.
@@ -177,7 +178,7 @@ impl Splitter<'_> {
 
     /// Ends the run within the open statement.
     fn close(&mut self, put: &mut dyn FnMut(&[u8])) {
-        end_statement(&mut self.run, self.format);
+        end_run(&mut self.run, self.format);
         put(&self.run);
         self.run.clear();
         self.run.extend_from_slice(&self.maps);
@@ -186,22 +187,14 @@ impl Splitter<'_> {
 }
 
 /// Lets the last event of a run end its statement.
-fn end_statement(run: &mut [u8], format: &Format) {
+fn end_run(run: &mut [u8], format: &Format) {
     let mut last = 0;
     let mut at = 0;
     while let Some(size) = run.get(at + 9..at + 13).and_then(|size| size.try_into().ok()) {
         last = at;
         at += u32::from_le_bytes(size) as usize;
     }
-    let Ok(raw) = RawEvent::new(&run[last..], Checksum::Absent) else { return };
-    // Behind the table's number: of six bytes, or of four in old logs.
-    let number_size = match format.post_header_size(raw.event_type()) {
-        Some(6) => 4,
-        _ => 6,
-    };
-    if let Some(flags) = run.get_mut(last + binlog::HEADER_SIZE + number_size) {
-        *flags |= RowsFlags::STATEMENT_END.0 as u8;
-    }
+    spooled::end_statement(&mut run[last..], format);
 }
 
 #[cfg(test)]

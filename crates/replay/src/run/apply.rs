@@ -55,6 +55,7 @@ pub(super) fn put(session: &mut dyn Session, group: &Group) -> Result<(), Failur
             let (unit, databases) = (Intent::name(&group.head), databases.clone());
             let format = group.work.steps.iter().find_map(|step| match step {
                 Step::Rows(_, rows) => Some(&rows.format),
+                Step::Spooled(_, rows) => Some(rows.format()),
                 Step::Statement(_) => None,
             });
             session.announce(Intent { unit, databases, before: String::new() }, format)?;
@@ -64,6 +65,12 @@ pub(super) fn put(session: &mut dyn Session, group: &Group) -> Result<(), Failur
     for step in &group.work.steps {
         match step {
             Step::Rows(context, rows) => session.rows(context, rows)?,
+            Step::Spooled(context, rows) => {
+                for part in rows.parts() {
+                    let unread = |error| Failure::refused(format!("its rows are lost: {error}"));
+                    session.rows(context, &part.map_err(unread)?)?;
+                }
+            }
             Step::Statement(statement) => session.statement(statement)?,
         }
     }

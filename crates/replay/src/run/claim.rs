@@ -64,7 +64,7 @@ impl Claimer {
 
     /// What a transaction claims, but for what it changes: [`Claimer::add`] adds that.
     pub(super) fn claim(&mut self, head: &Head, work: &Work) -> Result<Claim, Error> {
-        let is_rows = work.shape == Shape::Rows;
+        let is_rows = work.shape == Shape::Rows && work.is_held();
         let footprint = Footprint {
             company: if is_rows { Company::Allowed } else { Company::Alone },
             log: head.origin.log_number as u64,

@@ -46,6 +46,8 @@ pub(super) struct Former<'t> {
     target: &'t dyn Target,
     order: CommitOrder,
     group_max: u64,
+    /// Bytes of changes in a group, at most. Bounds memory.
+    group_size_max: usize,
     pub(super) ledger: Ledger,
     /// XA transactions that are prepared and not decided, by XID.
     held: HashMap<String, (Head, Work)>,
@@ -65,9 +67,6 @@ struct OpenGroup {
     changes: Changes,
 }
 
-/// Bytes of changes in a group, at most. Bounds memory.
-const GROUP_SIZE_MAX: usize = 64 << 20;
-
 /// Bytes of rows in an event of a net change: rows are cut into statements elsewhere.
 const ROWS_SIZE_MAX: usize = 1 << 20;
 
@@ -78,6 +77,7 @@ impl<'t> Former<'t> {
             target,
             order: options.order,
             group_max: options.group_max as u64,
+            group_size_max: options.memory / 8,
             ledger,
             held: HashMap::new(),
             definitions: Definitions::default(),
@@ -96,7 +96,7 @@ impl<'t> Former<'t> {
         }
         let claim = self.claimer.claim(&head, &work)?;
         match &work.shape {
-            Shape::Rows if self.order == CommitOrder::Grouped && work.steps.len() <= 1 => {
+            Shape::Rows if self.order == CommitOrder::Grouped && work.steps.len() <= 1 && work.is_held() => {
                 return self.join(head, work, claim, out);
             }
             _ => self.close(out)?,
@@ -203,7 +203,7 @@ impl<'t> Former<'t> {
         taken.map_err(|error| Error::Refused(format!("{head}: {error}")))?;
         open.transactions += 1;
         self.ledger.done(&head);
-        if open.transactions >= self.group_max || open.changes.size() >= GROUP_SIZE_MAX {
+        if open.transactions >= self.group_max || open.changes.size() >= self.group_size_max {
             self.close(out)?;
         }
         Ok(())

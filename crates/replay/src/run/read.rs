@@ -8,9 +8,9 @@ use crate::error::Error;
 use crate::run::Gap;
 use crate::run::skip::Skip;
 use crate::select::{Choice, Selector};
-use crate::source::Source;
+use crate::source::{Found, Source};
 use crate::unit::Head;
-use crate::work::Work;
+use crate::work::{Step, Work};
 
 /// Some transactions, and how far the source has been read with them.
 pub(super) struct Batch {
@@ -24,7 +24,7 @@ pub(super) struct Batch {
 }
 
 /// Batches between the reader and who forms groups. Bounds memory, with the size of one.
-const BATCHES_MAX: usize = 8;
+const BATCHES_MAX: usize = 4;
 /// Bytes of transactions in a batch, about: a larger transaction is one by itself.
 const BATCH_SIZE: usize = 1 << 20;
 
@@ -67,8 +67,8 @@ fn fill(
 ) -> Result<More, Error> {
     let mut size = 0;
     while size < BATCH_SIZE {
-        let Some(unit) = source.next_unit()? else { return Ok(More::No) };
-        let head = unit.head();
+        let Some(found) = source.next_found(opener)? else { return Ok(More::No) };
+        let head = found.head();
         if head.number == 0 && sieve.gap == Gap::Refuse {
             sieve.skip.check_gap(source.previous())?;
         }
@@ -80,9 +80,12 @@ fn fill(
             }
             Choice::Stop => return Ok(More::No),
         }
-        let work = Work::of(&unit, opener);
+        let work = match found {
+            Found::Unit(unit) => Work::within(&unit, opener, source.held_max()),
+            Found::Large(large) => large.work,
+        };
         let work = work.map_err(|error| Error::Work { unit: head.to_string(), error })?;
-        size += unit.transaction.bytes().len();
+        size += work.steps.iter().map(Step::size).sum::<usize>() + size_of::<(Head, Work)>();
         batch.units.push((head, work));
     }
     Ok(More::Yes)

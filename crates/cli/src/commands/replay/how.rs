@@ -8,6 +8,7 @@ use replay::order::CommitOrder;
 use replay::schedule::Mode;
 use replay::{Gap, Options, Selection};
 
+use crate::commands::rewrite::size;
 use crate::exit::Failure;
 
 /// How transactions are applied.
@@ -25,12 +26,21 @@ pub(super) struct How {
     /// Which may be applied at once [default: writeset with --commit-order grouped, else logical-clock].
     #[arg(long, value_enum)]
     parallel: Option<Parallel>,
-    /// Bytes of one transaction that are held in memory, at most.
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
-    pub(super) transaction_max: usize,
+    /// Memory to take at most, about, as 300M or 2G; what is larger waits in a temporary file.
+    #[arg(long, value_name = "SIZE", default_value = "300M", value_parser = size)]
+    memory: u64,
 }
 
 impl How {
+    /// Bytes of one transaction that are held in memory.
+    pub(super) fn held_max(&self) -> usize {
+        (self.memory() / 64).max(64 << 10)
+    }
+
+    fn memory(&self) -> usize {
+        usize::try_from(self.memory).unwrap_or(usize::MAX)
+    }
+
     pub(super) fn options(&self, selection: Selection, gap: Gap) -> Result<Options, Failure> {
         let order = self.commit_order;
         let parallel = self.parallel.unwrap_or(order.parallel());
@@ -45,6 +55,7 @@ impl How {
         Ok(Options {
             order: order.into(),
             group_max: self.group_max.max(1),
+            memory: self.memory(),
             workers,
             mode: parallel.into(),
             selection,

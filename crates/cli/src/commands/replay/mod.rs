@@ -65,7 +65,7 @@ pub(crate) fn run(command: &Replay, global: &Global) -> Outcome {
         Place::File(path) => Log::File(path.clone()),
         Place::Stdin => Log::Stdin,
     });
-    let mut source = Source::new(logs.collect(), found.keyring.clone(), command.how.transaction_max);
+    let mut source = Source::new(logs.collect(), found.keyring.clone(), command.how.held_max());
     let target = target::open(named)?;
     let mut options = command.how.options(command.meant.selection(), command.meant.gap())?;
     if !target.is_parallel() {

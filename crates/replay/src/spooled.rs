@@ -1,0 +1,222 @@
+//! Row events that are too many to be held in memory: they wait in a file until they are applied.
+
+use std::env;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use binlog::events::RowsFlags;
+use binlog::{Checksum, DecodeError, Event, Format, RawEvent};
+use logs::Spool;
+
+use crate::work::RowEvents;
+
+/// Row events that wait in a file, which nobody else can read and which is gone with the process. They are read again
+/// part by part, each of whole statements: a statement of more than one part is cut into several of its own, each
+/// with its table maps.
+#[derive(Clone, Debug)]
+pub struct SpooledRows {
+    format: Arc<Format>,
+    spool: Arc<Spool>,
+    parts: Vec<Range<u64>>,
+}
+
+/// The same file, and the same places in it.
+impl PartialEq for SpooledRows {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.spool, &other.spool) && self.parts == other.parts
+    }
+}
+
+impl Eq for SpooledRows {}
+
+impl SpooledRows {
+    /// What the events are to be decoded with; it has no checksums.
+    pub const fn format(&self) -> &Arc<Format> {
+        &self.format
+    }
+
+    /// Gives the parts, in order.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read.
+    pub fn parts(&self) -> impl Iterator<Item = io::Result<RowEvents>> {
+        self.parts.iter().map(|part| {
+            let mut bytes = vec![0; (part.end - part.start) as usize];
+            self.spool.read_exact_at(part.start, &mut bytes)?;
+            Ok(RowEvents { format: Arc::clone(&self.format), bytes })
+        })
+    }
+}
+
+/// Bytes of a part, about: it is larger with a row that is.
+const PART_SIZE: usize = 2 << 20;
+
+/// Puts row events into a file.
+pub(crate) struct Spooler {
+    rows: SpooledRows,
+    part_size: usize,
+    /// The part under way.
+    part: Vec<u8>,
+    /// The open statement's table maps.
+    maps: Vec<u8>,
+    /// Where the open statement starts in the part.
+    start: usize,
+    /// Where the last rows event of the open statement starts in the part, once there is one.
+    last: Option<usize>,
+}
+
+impl Spooler {
+    /// For events of this format.
+    pub(crate) fn new(format: &Arc<Format>) -> io::Result<Self> {
+        let spool = Arc::new(Spool::new_in(&env::temp_dir(), 0)?);
+        let rows = SpooledRows { format: Arc::clone(format), spool, parts: Vec::new() };
+        let (part, maps) = (Vec::new(), Vec::new());
+        Ok(Self { rows, part_size: PART_SIZE, part, maps, start: 0, last: None })
+    }
+
+    /// Takes the next event, which has no checksum.
+    pub(crate) fn push(&mut self, raw: &RawEvent<'_>) -> Result<(), PushError> {
+        let event = raw.decode(&self.rows.format)?;
+        let Some(rows) = event.rows() else {
+            if matches!(event, Event::TableMap(_)) {
+                self.maps.extend_from_slice(raw.bytes());
+            }
+            self.part.extend_from_slice(raw.bytes());
+            return Ok(());
+        };
+        if self.part.len() + raw.bytes().len() > self.part_size {
+            self.cut()?;
+        }
+        self.last = Some(self.part.len());
+        self.part.extend_from_slice(raw.bytes());
+        if rows.flags.contains(RowsFlags::STATEMENT_END) {
+            self.maps.clear();
+            (self.start, self.last) = (self.part.len(), None);
+        }
+        Ok(())
+    }
+
+    /// All events that came.
+    pub(crate) fn finish(mut self) -> io::Result<SpooledRows> {
+        self.put(self.part.len())?;
+        Ok(self.rows)
+    }
+
+    /// Ends the part under way: in front of the open statement, or within it.
+    fn cut(&mut self) -> io::Result<()> {
+        if let Some(last) = self.last.take() {
+            end_statement(&mut self.part[last..], &self.rows.format);
+            self.put(self.part.len())?;
+            self.part.extend_from_slice(&self.maps);
+        } else {
+            self.put(self.start)?;
+        }
+        self.start = 0;
+        Ok(())
+    }
+
+    /// Puts the first bytes of the part into the file.
+    fn put(&mut self, size: usize) -> io::Result<()> {
+        if size > 0 {
+            let start = self.rows.spool.push(&self.part[..size])?;
+            self.rows.parts.push(start..start + size as u64);
+            self.part.drain(..size);
+        }
+        Ok(())
+    }
+}
+
+/// Why an event was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PushError {
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Lets a rows event end its statement.
+pub(crate) fn end_statement(event: &mut [u8], format: &Format) {
+    let Ok(raw) = RawEvent::new(event, Checksum::Absent) else { return };
+    // Behind the table's number: of six bytes, or of four in old logs.
+    let number_size = match format.post_header_size(raw.event_type()) {
+        Some(6) => 4,
+        _ => 6,
+    };
+    if let Some(flags) = event.get_mut(binlog::HEADER_SIZE + number_size) {
+        *flags |= RowsFlags::STATEMENT_END.0 as u8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::sync::Arc;
+
+    use binlog::events::{RowsFlags, RowsKind};
+    use binlog::{ChecksumAlgorithm, Event, Flags, Flavour, Format, NextPosition, Origin, RawEvent};
+
+    use super::Spooler;
+    use crate::sample::{Sample, image, int};
+
+    fn format() -> Format {
+        let (server_version, checksum) = (b"9.7.4".to_vec(), ChecksumAlgorithm::Off);
+        Format { server_version, post_header_sizes: Vec::new(), checksum, flavour: Flavour::MySql }
+    }
+
+    fn bytes(event: &Event<'_>) -> Vec<u8> {
+        let origin = Origin { timestamp: 1, server_id: 1, flags: Flags(0) };
+        let mut out = Vec::new();
+        event.write(origin, NextPosition::Is(0), &format(), &mut out).unwrap();
+        out
+    }
+
+    /// Statements as digits, one for each rows event; parts of so many of them are given the same way, with a `.`
+    /// behind each event that ends its statement and an `m` for each table map.
+    fn check(statements: &str, events: usize, wanted: &str) {
+        let table = Sample::new("int").named("t", 1);
+        let format = Arc::new(format());
+        let mut spooler = Spooler::new(&format).unwrap();
+        let push = |spooler: &mut Spooler, bytes: &[u8]| {
+            spooler.push(&RawEvent::new(bytes, binlog::Checksum::Absent).unwrap()).unwrap();
+        };
+        let map = bytes(&Event::TableMap(table.map()));
+        for statement in statements.split(' ') {
+            push(&mut spooler, &map);
+            for (index, digit) in (1..).zip(statement.bytes()) {
+                let after = image(&[int(i32::from(digit - b'0'))]);
+                let mut rows = table.rows(RowsKind::Write, &after);
+                rows.flags = RowsFlags(u16::from(index == statement.len()));
+                let event = bytes(&Event::WriteRows(rows));
+                spooler.part_size = map.len() + events * event.len();
+                push(&mut spooler, &event);
+            }
+        }
+        let mut parts = Vec::new();
+        for part in spooler.finish().unwrap().parts() {
+            let (part, mut text) = (part.unwrap(), String::new());
+            for raw in part.events() {
+                match raw.decode(&format).unwrap().rows() {
+                    None => text.push('m'),
+                    Some(rows) => {
+                        let end = if rows.flags.contains(RowsFlags::STATEMENT_END) { "." } else { "" };
+                        write!(text, "{}{end}", rows.rows[1]).unwrap();
+                    }
+                }
+            }
+            parts.push(text);
+        }
+        assert_eq!(parts.join(" "), wanted);
+    }
+
+    #[test]
+    fn parts_are_whole_statements() {
+        check("1", 4, "m1.");
+        check("1 2", 9, "m1.m2.");
+        check("123", 4, "m123.");
+        check("12345", 2, "m12. m34. m5.");
+        check("1 2345 6", 3, "m1. m234. m5. m6.");
+    }
+}

@@ -1,0 +1,78 @@
+//! Transactions larger than the memory that a replay may take.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::program::bintide;
+use e2e::replays::{ends_equal, source, target};
+use testkit::{Launch, Server};
+
+/// Rows in each of the large transactions, of 8000 bytes each: many times what a replay may take.
+const ROWS: usize = 7000;
+
+/// A source with two transactions of 56 MB each, one of them compressed.
+fn large() -> Result<Server> {
+    let source = source(&Launch::mysql(), &[])?;
+    source.sql("create database d; create table d.s (n int)")?;
+    let rows = format!(
+        "with recursive n(n) as (select 1 union all select n + 1 from n where n < {ROWS})
+         select repeat(random_bytes(1000), 8) from n"
+    );
+    for (table, compression) in [("plain", "OFF"), ("packed", "ON")] {
+        source.sql(&format!(
+            "set @@session.cte_max_recursion_depth = 10000;
+             set @@session.binlog_transaction_compression = {compression};
+             create table d.{table} (id int primary key auto_increment, v varbinary(8100));
+             begin;
+             insert into d.{table} (v) {rows};
+             insert into d.s values (1);
+             update d.{table} set v = 'short' where id % 10 = 0;
+             savepoint one;
+             insert into d.s values (2);
+             rollback to one;
+             delete from d.{table}, d.s using d.{table} join d.s where id % 7 = 0;
+             commit"
+        ))?;
+    }
+    source.sql("flush binary logs")?;
+    Ok(source)
+}
+
+/// The most memory that a replay took, in KiB.
+fn replayed(source: &Server, target: &Server, order: &str) -> Result<u64> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().arg("replay").args(source.binlogs()?).args([
+        "--memory",
+        "8M",
+        "--commit-order",
+        order,
+    ]);
+    command.arg("--to").arg(format!("mysql://root@localhost/?socket={}", target.socket().display()));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let mut peak = 0;
+    while child.try_wait()?.is_none() {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let size = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+        peak = peak.max(size.unwrap_or(0));
+        thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(peak)
+}
+
+#[test]
+fn transactions_larger_than_memory_are_applied() -> Result<()> {
+    let source = large().context("make the transactions")?;
+    for order in ["grouped", "strict", "any"] {
+        let target = target("--skip-log-bin")?;
+        let peak = replayed(&source, &target, order)?;
+        ensure!((1..48 << 10).contains(&peak), "{order}: {peak} KiB");
+        ends_equal(&source, &target).context(order)?;
+    }
+    Ok(())
+}
