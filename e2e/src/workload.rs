@@ -68,13 +68,41 @@ pub fn record(seed: u64, name: &str, folder: &Path) -> Result<()> {
 pub fn record_on(seed: u64, name: &str, folder: &Path) -> Result<Server> {
     let mut dice = Dice::new(seed);
     let options: Vec<&str> = OPTIONS.iter().map(|several| *dice.pick(several)).collect();
+    run_on(&mut dice, &options, name, folder, &|sql| sql)
+}
+
+/// As [`record_on`], with every change of a row logged as that, `binlog_format=ROW` throughout, and with definitions
+/// whose texts say what they are: the client sends UTF-8, whatever SET NAMES says, and a column may lack a character.
+///
+/// # Errors
+/// As [`record`].
+pub fn record_rows_on(seed: u64, name: &str, folder: &Path) -> Result<Server> {
+    let mut dice = Dice::new(seed);
+    let mut options: Vec<&str> = OPTIONS.iter().map(|several| *dice.pick(several)).collect();
+    options[0] = "--binlog-format=ROW";
+    let without_formats = |sql: String| {
+        const LEFT_OUT: [&str; 3] = ["SET binlog_format", "SET NAMES binary", "SET NAMES gbk"];
+        let is_kept = |line: &&str| !LEFT_OUT.iter().any(|start| line.starts_with(start));
+        let sql = sql.replace("CHARACTER SET koi8r", "CHARACTER SET utf8mb4");
+        sql.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect()
+    };
+    run_on(&mut dice, &options, name, folder, &without_formats)
+}
+
+fn run_on(
+    dice: &mut Dice,
+    options: &[&str],
+    name: &str,
+    folder: &Path,
+    changed: &dyn Fn(String) -> String,
+) -> Result<Server> {
     let server = Launch::mysql().uuid(UUID).options(options.iter().copied()).start()?;
     let target = folder.join(name);
     fs::create_dir_all(&target)?;
     fs::write(target.join("load.tsv"), "1\tone\tx\n2\ttwo\ty\n\\N\t\\N\tit's \"quoted\"\n")?;
     let (mut statements, mut failures) = (0, 0);
     for number in 0..SESSIONS {
-        let sql = Session::new(number).script(&mut dice, STEPS);
+        let sql = changed(Session::new(number).script(dice, STEPS));
         fs::write(target.join(format!("session-{number}.sql")), &sql)?;
         statements += sql.lines().count();
         failures += run(&server, &target, &sql)?;

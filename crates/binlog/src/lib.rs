@@ -125,7 +125,9 @@ pub use crate::event::{Event, EventType};
 pub use crate::format::{ChecksumAlgorithm, Flavour, Format};
 pub use crate::framer::{EVENT_SIZE_MAX, Framed, Framer, MAGIC, MAGIC_ENCRYPTED};
 pub use crate::header::{Flags, HEADER_SIZE, Header, Origin};
-pub use crate::json::{Json, JsonChange, JsonChangeKind, JsonChanges, JsonContainer, JsonQuotes, JsonValue};
+pub use crate::json::{
+    Json, JsonChange, JsonChangeKind, JsonChanges, JsonContainer, JsonPathLeg, JsonQuotes, JsonValue,
+};
 #[cfg(feature = "zstd")]
 pub use crate::payload::{CompressError, Level, PayloadWriter};
 pub use crate::payload::{

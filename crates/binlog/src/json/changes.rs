@@ -1,6 +1,7 @@
 //! What a partial update says of a JSON document: steps that make the new one out of the old one.
 
 use super::edit::Node;
+use super::path::Leg;
 use super::{Json, path};
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
@@ -105,6 +106,15 @@ impl JsonChangeKind {
 }
 
 impl<'a> JsonChange<'a> {
+    /// The path, taken apart: from the whole document inwards.
+    ///
+    /// # Errors
+    ///
+    /// When it is no path, or one that leads to more than one place.
+    pub fn legs(&self) -> Result<Vec<Leg>, DecodeError> {
+        path::parse(self.path, 0)
+    }
+
     // size  field
     //    1  kind
     //    *  path: lenenc, then so many bytes

@@ -32,6 +32,7 @@ use crate::error::{DecodeError, Reason};
 use crate::temporal::{Date, DateTime, Time};
 
 pub use self::changes::{JsonChange, JsonChangeKind, JsonChanges};
+pub use self::path::Leg as JsonPathLeg;
 pub use self::text::JsonQuotes;
 
 /// A server takes no deeper documents, and neither do we.

@@ -4,9 +4,10 @@ use super::changes::PATH_LEGS_MAX;
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Reason};
 
-/// One step of a path.
+/// One step of a path into a JSON document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Leg {
+#[non_exhaustive]
+pub enum Leg {
     /// Into an object, by name.
     Name(Vec<u8>),
     /// Into an array, counted from its start.

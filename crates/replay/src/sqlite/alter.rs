@@ -8,8 +8,8 @@ use rusqlite::types::Value;
 use crate::error::Failure;
 use crate::sqlite::convert::convert;
 use crate::sqlite::ddl::{Body, Change, Name, Place, default_of};
-use crate::sqlite::define::{Bench, create_sql, drop_key, is_transactional, quoted};
-use crate::sqlite::definition::{Column, Table};
+use crate::sqlite::define::{Bench, create_sql, drop_key, quoted};
+use crate::sqlite::definition::{Column, Engine, Table};
 use crate::sqlite::literal::{Default, fractioned, sql, zero};
 use crate::sqlite::types::Type;
 use crate::work::Statement;
@@ -122,7 +122,7 @@ impl Altered {
                 }
             }
             Change::Rename(name) => self.name = Some(name.clone()),
-            Change::Engine(engine) => self.table.transactional = is_transactional(Some(engine)),
+            Change::Engine(engine) => self.table.engine = Engine::of(Some(engine)),
             Change::Rows(what) => self.rows_lost = Some(what.clone()),
         }
         Some(())

@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::sqlite::catalogue::Catalogue;
 use crate::sqlite::ddl::Name;
 use crate::sqlite::define::quoted;
-use crate::sqlite::definition::{Action, ForeignKey, Table};
+use crate::sqlite::definition::{Action, Engine, ForeignKey, Table};
 
 /// Follows foreign keys from a row that has changed.
 pub(super) struct Cascade<'c> {
@@ -27,7 +27,7 @@ impl Cascade<'_> {
         new: Option<&[Value]>,
     ) -> Result<(), Failure> {
         for (child_name, child, key) in self.catalogue.children(name) {
-            if !child.transactional {
+            if child.engine != Engine::Transactional {
                 continue; // InnoDB's keys only.
             }
             let Some(places) = referred(table, key) else { continue };

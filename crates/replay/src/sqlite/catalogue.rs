@@ -40,16 +40,16 @@ impl Catalogue {
         Ok(Self { tables })
     }
 
-    /// A table by its name: as it is written, or else as only the case of letters differs.
+    /// A table by its name.
     pub(super) fn find(&self, name: &Name) -> Option<(&Name, &Arc<Table>)> {
-        let folded = || {
-            let is_same = |other: &&Name| {
-                other.0.eq_ignore_ascii_case(&name.0) && other.1.eq_ignore_ascii_case(&name.1)
-            };
-            let mut found = self.tables.iter().filter(|(other, _)| is_same(other));
-            found.next().filter(|_| found.next().is_none())
-        };
-        self.tables.get_key_value(name).or_else(folded)
+        self.tables.get_key_value(name)
+    }
+
+    /// A table whose name differs but in the case of letters.
+    pub(super) fn find_like(&self, name: &Name) -> Option<&Name> {
+        let is_same =
+            |other: &&Name| other.0.eq_ignore_ascii_case(&name.0) && other.1.eq_ignore_ascii_case(&name.1);
+        self.tables.keys().find(is_same)
     }
 
     pub(super) fn put(&mut self, connection: &Connection, name: Name, table: Table) -> Result<(), Failure> {

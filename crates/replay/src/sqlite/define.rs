@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::sqlite::alter::alter;
 use crate::sqlite::catalogue::Catalogue;
 use crate::sqlite::ddl::{Body, Ddl, Name};
-use crate::sqlite::definition::{Key, Part, Table};
+use crate::sqlite::definition::{Engine, Key, Part, Table};
 use crate::sqlite::literal::sql;
 use crate::sqlite::remarks::Remarks;
 use crate::sqlite::types::Type;
@@ -79,7 +79,7 @@ impl Bench<'_> {
             primary_key: body.primary_key,
             keys: body.keys,
             foreign_keys: body.foreign_keys,
-            transactional: is_transactional(body.engine.as_deref()),
+            engine: Engine::of(body.engine.as_deref()),
             charset: body.charset,
         };
         self.make(name, table)
@@ -212,10 +212,6 @@ impl Bench<'_> {
         }
         Ok(free)
     }
-}
-
-pub(super) fn is_transactional(engine: Option<&str>) -> bool {
-    engine.is_none_or(|engine| engine.eq_ignore_ascii_case("InnoDB") || engine.eq_ignore_ascii_case("NDB"))
 }
 
 pub(super) fn drop_key(table: &mut Table, name: &str) {

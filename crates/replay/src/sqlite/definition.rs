@@ -14,10 +14,32 @@ pub(super) struct Table {
     pub(super) primary_key: Option<Vec<Part>>,
     pub(super) keys: Vec<Key>,
     pub(super) foreign_keys: Vec<ForeignKey>,
-    /// Does its engine take part in transactions on the source?
-    pub(super) transactional: bool,
+    pub(super) engine: Engine,
     /// The character set of its texts, where it is given.
     pub(super) charset: Option<String>,
+}
+
+/// What holds a table's rows on the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Engine {
+    /// It takes part in transactions: InnoDB.
+    Transactional,
+    /// It does not: MyISAM.
+    Other,
+    /// Nothing: what is put into BLACKHOLE tables is in the log only.
+    Blackhole,
+}
+
+impl Engine {
+    /// The engine of this name; InnoDB if there is none.
+    pub(super) fn of(name: Option<&str>) -> Self {
+        let Some(name) = name else { return Self::Transactional };
+        match name.to_ascii_uppercase().as_str() {
+            "INNODB" | "NDB" | "NDBCLUSTER" => Self::Transactional,
+            "BLACKHOLE" => Self::Blackhole,
+            _ => Self::Other,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

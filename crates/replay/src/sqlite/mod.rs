@@ -12,6 +12,7 @@ mod ddl;
 mod define;
 mod definition;
 mod literal;
+mod patch;
 mod remarks;
 mod rows;
 mod session;

@@ -13,7 +13,7 @@ use crate::error::Failure;
 use crate::sqlite::cascade::Cascade;
 use crate::sqlite::ddl::Name;
 use crate::sqlite::define::{Bench, quoted};
-use crate::sqlite::definition::{Column, Part, Table};
+use crate::sqlite::definition::{Column, Engine, Part, Table};
 use crate::sqlite::literal::Default as ColumnDefault;
 use crate::sqlite::types::Type;
 use crate::sqlite::value::{Reading, datum};
@@ -45,8 +45,11 @@ struct Plan {
     before: Vec<usize>,
     /// The same for its value after it.
     after: Vec<usize>,
-    /// Where foreign keys refer to the table: what gives a row before its change, with `before`'s values as they are
-    /// numbered here.
+    /// Do foreign keys refer to the table?
+    has_children: bool,
+    /// Does the log have changes of JSON documents, and not what those were?
+    lacks_documents: bool,
+    /// What gives a row before its change, where that may be asked for, and which parameters find it.
     lookup: Option<(String, Vec<usize>)>,
 }
 
@@ -72,15 +75,28 @@ impl RowWriter {
         flavour: Flavour,
     ) -> Result<(), Failure> {
         let plan = self.plan(bench, rows, flavour)?;
-        self.touched_others |= !plan.table.transactional;
+        if plan.table.engine == Engine::Blackhole {
+            return Ok(());
+        }
+        self.touched_others |= plan.table.engine == Engine::Other;
         // Since 9.6 the log has what foreign keys do; before that the engine does it, on whoever applies the rows.
         let by_engine = !rows.flags.contains(RowsFlags::USE_SQL_FOREIGN_KEY)
             && !rows.flags.contains(RowsFlags::NO_FOREIGN_KEY_CHECKS);
+        let follows = by_engine && plan.has_children;
         match &plan.lookup {
-            Some((lookup, slots)) if by_engine => {
+            Some((lookup, slots)) if follows || plan.lacks_documents => {
                 let cascade = Cascade { connection: bench.connection, catalogue: bench.catalogue };
                 for row in rows.rows() {
-                    self.row_with_children(&plan, &row?, &cascade, (lookup, slots), flavour)?;
+                    let row = row?;
+                    let old = self.look_up(&plan, &row, &cascade, (lookup, slots), flavour)?;
+                    let new = self.new_row(&plan, &row, &old, flavour)?;
+                    if !plan.sql.is_empty() {
+                        let mut statement = bench.connection.prepare_cached(&plan.sql)?;
+                        self.row(&plan, &row, &mut statement, flavour, Some(&old))?;
+                    }
+                    if follows {
+                        cascade.follow(&plan.name, &plan.table, &old, new.as_deref())?;
+                    }
                 }
             }
             _ => {
@@ -89,7 +105,7 @@ impl RowWriter {
                 }
                 let mut statement = bench.connection.prepare_cached(&plan.sql)?;
                 for row in rows.rows() {
-                    self.row(&plan, &row?, &mut statement, flavour)?;
+                    self.row(&plan, &row?, &mut statement, flavour, None)?;
                 }
             }
         }
@@ -102,12 +118,13 @@ impl RowWriter {
         row: &Row<'_, '_>,
         statement: &mut CachedStatement<'_>,
         flavour: Flavour,
+        old: Option<&[Value]>,
     ) -> Result<(), Failure> {
         if let Some(image) = &row.after {
-            self.bind(plan, row, image, &plan.after, statement, flavour)?;
+            self.bind(plan, row, image, &plan.after, statement, (flavour, old))?;
         }
         if let Some(image) = &row.before {
-            self.bind(plan, row, image, &plan.before, statement, flavour)?;
+            self.bind(plan, row, image, &plan.before, statement, (flavour, None))?;
         }
         match statement.raw_execute() {
             Ok(1) => Ok(()),
@@ -123,7 +140,7 @@ impl RowWriter {
         image: &Image<'_, 'a>,
         slots: &[usize],
         statement: &mut CachedStatement<'_>,
-        flavour: Flavour,
+        (flavour, old): (Flavour, Option<&[Value]>),
     ) -> Result<(), Failure> {
         for field in image.fields() {
             let slot = slots[field.index()];
@@ -131,44 +148,48 @@ impl RowWriter {
                 continue;
             }
             let column = &plan.table.columns[field.index()];
-            let value = datum(row, &field, &Reading { column, flavour }, &mut self.space)?;
+            let old = old.map(|old| &old[field.index()]);
+            let value = datum(row, &field, &Reading { column, flavour, old }, &mut self.space)?;
             statement.raw_bind_parameter(slot, ToSqlOutput::Borrowed(value))?;
         }
         Ok(())
     }
 
-    /// A row that others may refer to, which the engine changes with it.
-    fn row_with_children(
+    /// The row as the target has it.
+    fn look_up(
         &mut self,
         plan: &Plan,
         row: &Row<'_, '_>,
         cascade: &Cascade<'_>,
         (lookup, slots): (&str, &[usize]),
         flavour: Flavour,
-    ) -> Result<(), Failure> {
-        let Some(image) = &row.before else { return Ok(()) };
+    ) -> Result<Vec<Value>, Failure> {
         let mut find = cascade.connection.prepare_cached(lookup)?;
-        self.bind(plan, row, image, slots, &mut find, flavour)?;
-        let old: Vec<Value> = {
-            let mut found = find.raw_query();
-            let found = found.next()?.ok_or_else(|| lacks_row(&plan.name))?;
-            (0..plan.table.columns.len()).map(|at| found.get(at)).collect::<Result<_, _>>()?
-        };
-        drop(find);
-        let mut new = row.after.map(|_| old.clone());
-        if let (Some(new), Some(image)) = (&mut new, &row.after) {
-            for field in image.fields() {
-                let column = &plan.table.columns[field.index()];
-                let value = datum(row, &field, &Reading { column, flavour }, &mut self.space)?;
-                new[field.index()] =
-                    Value::try_from(value).map_err(|error| Failure::refused(error.to_string()))?;
-            }
+        if let Some(image) = &row.before {
+            self.bind(plan, row, image, slots, &mut find, (flavour, None))?;
         }
-        if !plan.sql.is_empty() {
-            let mut statement = cascade.connection.prepare_cached(&plan.sql)?;
-            self.row(plan, row, &mut statement, flavour)?;
+        let mut found = find.raw_query();
+        let found = found.next()?.ok_or_else(|| lacks_row(&plan.name))?;
+        Ok((0..plan.table.columns.len()).map(|at| found.get(at)).collect::<Result<_, _>>()?)
+    }
+
+    /// What the row becomes; `None` if it is deleted.
+    fn new_row(
+        &mut self,
+        plan: &Plan,
+        row: &Row<'_, '_>,
+        old: &[Value],
+        flavour: Flavour,
+    ) -> Result<Option<Vec<Value>>, Failure> {
+        let Some(image) = &row.after else { return Ok(None) };
+        let mut new = old.to_vec();
+        for field in image.fields() {
+            let at = field.index();
+            let reading = Reading { column: &plan.table.columns[at], flavour, old: Some(&old[at]) };
+            let value = datum(row, &field, &reading, &mut self.space)?;
+            new[at] = Value::try_from(value).map_err(|error| Failure::refused(error.to_string()))?;
         }
-        cascade.follow(&plan.name, &plan.table, &old, new.as_deref())
+        Ok(Some(new))
     }
 
     fn plan(
@@ -211,6 +232,13 @@ fn table(
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let name = (text(&rows.table.database), text(&rows.table.name));
     if bench.catalogue.find(&name).is_none() {
+        if let Some(like) = bench.catalogue.find_like(&name) {
+            return Err(Failure::refused(format!(
+                "the logs create {}.{} and change {}.{}: a source that does not tell upper from lower case \
+                 (lower_case_table_names) cannot be followed",
+                like.0, like.1, name.0, name.1
+            )));
+        }
         let made = from_map(rows, flavour).ok_or_else(|| {
             Failure::refused(format!("{}.{} has a column of a type that is not known", name.0, name.1))
         })?;
@@ -279,7 +307,7 @@ fn from_map(rows: &EventRows<'_>, flavour: Flavour) -> Option<Table> {
         primary_key: key.flatten(),
         keys: Vec::new(),
         foreign_keys: Vec::new(),
-        transactional: true,
+        engine: Engine::Transactional,
         charset: None,
     })
 }
@@ -319,13 +347,16 @@ impl Plan {
                 }
             }
         };
-        let lookup = (has_children && rows.kind != RowsKind::Write).then(|| {
+        let lacks_documents = rows.kind == RowsKind::PartialUpdate
+            && rows.columns_after().any(|at| table.columns[at].kind == Type::Json && !rows.has_before(at));
+        let lookup = (lacks_documents || (has_children && rows.kind != RowsKind::Write)).then(|| {
             let mut slots = vec![0; count];
             let columns: Vec<String> = (0..count).map(column).collect();
             let found = found(&table, &finder, 0, &mut slots);
             (format!("SELECT {} FROM {own} WHERE {found}", columns.join(", ")), slots)
         });
-        Ok(Self { name, logged: rows.table.columns.clone(), sql, before, after, lookup, table })
+        let logged = rows.table.columns.clone();
+        Ok(Self { name, logged, sql, before, after, has_children, lacks_documents, lookup, table })
     }
 }
 

@@ -1,11 +1,12 @@
 //! Values as SQLite holds them.
 
 use binlog::{Column as LogColumn, Field, Flavour, Json, JsonQuotes, Row, Value};
-use rusqlite::types::ValueRef;
+use rusqlite::types::{Value as SqliteValue, ValueRef};
 
 use crate::changes::{charset, document, enum_text, set_text};
 use crate::error::Failure;
 use crate::sqlite::definition::Column;
+use crate::sqlite::patch::patched;
 use crate::sqlite::types::Type;
 
 /// Bytes that a compressed value of MariaDB's may become.
@@ -15,6 +16,8 @@ const DECOMPRESSED_MAX: usize = 1 << 30;
 pub(super) struct Reading<'c> {
     pub(super) column: &'c Column,
     pub(super) flavour: Flavour,
+    /// What the target has, where it was asked.
+    pub(super) old: Option<&'c SqliteValue>,
 }
 
 /// A field's value as SQLite holds it: a view of the row, or of what was put into `space`.
@@ -55,9 +58,12 @@ pub(super) fn datum<'s, 'a: 's>(
             }
         },
         Value::Json(document) => document.write(JsonQuotes::Always, space)?,
-        Value::JsonChanges(_) => match document(row, field)? {
-            None => return Ok(ValueRef::Null),
-            Some(bytes) => Json::new(&bytes).write(JsonQuotes::Always, space)?,
+        Value::JsonChanges(changes) => match (lacks_before(row, field.index()), reading.old) {
+            (true, Some(SqliteValue::Text(text))) => patched(text, &changes, space)?,
+            _ => match document(row, field)? {
+                None => return Ok(ValueRef::Null),
+                Some(bytes) => Json::new(&bytes).write(JsonQuotes::Always, space)?,
+            },
         },
         Value::Geometry(geometry) => return Ok(ValueRef::Blob(geometry.bytes)),
         Value::Vector(vector) => return Ok(ValueRef::Blob(vector.bytes)),
@@ -73,6 +79,11 @@ pub(super) fn datum<'s, 'a: 's>(
         _ => return Err(Failure::refused(format!("{} has a value of an unknown type", reading.column.name))),
     }
     Ok(ValueRef::Text(space))
+}
+
+/// Does the log not say what the column was?
+fn lacks_before(row: &Row<'_, '_>, column: usize) -> bool {
+    row.before.as_ref().is_none_or(|image| image.field(column).is_none())
 }
 
 /// An integer of a column whose signedness the log may not tell.

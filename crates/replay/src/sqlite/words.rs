@@ -20,6 +20,8 @@ pub(super) enum Word {
     Quoted(String),
     /// A text.
     Text(String),
+    /// A text of a client without a character set: what it says depends on where it goes.
+    Bytes,
     /// A number as it stands there.
     Number(String),
     /// `x'…'` or `0x…`: the digits.
@@ -47,7 +49,12 @@ impl Words {
         }
         let tokens = Tokenizer::new(&MySqlDialect {}, &text).tokenize().ok()?;
         let words = tokens.into_iter().filter_map(|token| word(token, mode & ANSI_QUOTES != 0));
-        Some(Self { words: joined(words.collect()), at: 0 })
+        let mut words = joined(words.collect());
+        if charset(statement) == Charset::Binary {
+            let is_doubtful = |word: &&mut Word| matches!(word, Word::Text(text) if !text.is_ascii());
+            words.iter_mut().filter(is_doubtful).for_each(|word| *word = Word::Bytes);
+        }
+        Some(Self { words, at: 0 })
     }
 
     pub(super) fn peek(&self) -> Option<&Word> {
@@ -199,10 +206,15 @@ impl Words {
 
 /// The statement in UTF-8.
 fn text(statement: &Statement) -> String {
+    // The server takes what is no character for a question mark.
+    charset(statement).decode_lossy(&statement.sql).replace(char::REPLACEMENT_CHARACTER, "?")
+}
+
+/// The client's character set.
+fn charset(statement: &Statement) -> Charset {
     let client = statement.context.charset.map(|[client, ..]| client);
     let collation = client.and_then(|id| Collation::new(id, Flavour::MySql));
-    let charset = collation.map_or(Charset::Utf8mb4, |collation| collation.charset());
-    charset.decode_lossy(&statement.sql).into_owned()
+    collation.map_or(Charset::Utf8mb4, |collation| collation.charset())
 }
 
 fn word(token: Token, ansi_quotes: bool) -> Option<Word> {

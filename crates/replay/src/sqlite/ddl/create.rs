@@ -182,6 +182,8 @@ pub(super) fn column(words: &mut Words, body: &mut Body, table: &Name) -> Option
             put_key(body, None, true, Some(own()));
         } else if words.take("DEFAULT") {
             column.default = Default::read(words, &kind);
+        } else if words.take("AUTO_INCREMENT") {
+            column.default = Default::Unknown;
         } else if words.take("ON UPDATE") {
             words.skip();
             let _ = words.group();
@@ -268,7 +270,7 @@ fn kind(words: &mut Words) -> Option<Type> {
         match part.next() {
             Some(Word::Number(number)) => numbers.push(number.parse::<u16>().ok()?),
             Some(Word::Text(text)) => texts.push(text),
-            Some(Word::Hex(_)) => return None,
+            Some(Word::Hex(_) | Word::Bytes) => return None,
             _ => {}
         }
     }

@@ -1,0 +1,464 @@
+//! Logs of a real server replayed into a SQLite database: the rows that the server has, and nothing twice, whatever
+//! stops it on the way.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use e2e::program::bintide;
+use e2e::workload;
+use replay::order::CommitOrder;
+use replay::schedule::Mode;
+use replay::{Gap, Log, Observer, Options, Report, Selection, Source, SqliteTarget};
+use rusqlite::Connection as Sqlite;
+use rusqlite::types::Value;
+use servers::{Address, Connection};
+use tempfile::TempDir;
+use testkit::{Dice, Launch, Server, seed};
+
+/// Sample scripts whose tables are there in the end, or nearly so: what drops them is left out.
+const SCRIPTS: [&str; 12] = [
+    "types",
+    "json",
+    "triggers",
+    "savepoints",
+    "foreign-keys",
+    "partitions",
+    "ddl",
+    "xa",
+    "charsets",
+    "invisible-keys",
+    "mixed-engines",
+    "rotation",
+];
+
+struct Quiet;
+
+impl Observer for Quiet {
+    fn at(&mut self, _: u64, _: &Report) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+fn script(name: &str) -> Result<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(name).with_extension("sql");
+    let sql = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let is_end =
+        |line: &&str| !line.starts_with("DROP DATABASE ddl") && !line.starts_with("DROP TABLE grandchild");
+    Ok(sql.lines().filter(is_end).collect::<Vec<_>>().join("\n"))
+}
+
+fn source(options: &[&str], scripts: &[&str]) -> Result<Server> {
+    let source = Launch::mysql().option("--server-id=1").options(options.iter().copied()).start()?;
+    for name in scripts {
+        source.sql(&script(name)?).with_context(|| format!("run {name}"))?;
+    }
+    source.sql("flush binary logs")?;
+    Ok(source)
+}
+
+fn replay_all(logs: Vec<PathBuf>, file: &Path, order: CommitOrder) -> Result<Report> {
+    let target = SqliteTarget::open(file)?;
+    let options = Options {
+        order,
+        group_max: 1000,
+        workers: NonZeroUsize::MIN,
+        mode: Mode::None,
+        selection: Selection::default(),
+        gap: Gap::Refuse,
+    };
+    let mut source = Source::new(logs.into_iter().map(Log::File).collect(), None, 1 << 30);
+    Ok(replay::replay(&mut source, &target, &options, &mut Quiet)?)
+}
+
+/// What makes the server show a value as SQLite has it.
+fn shown(name: &str, data_type: &str) -> String {
+    let name = format!("`{}`", name.replace('`', "``"));
+    match data_type {
+        "float" | "double" => format!("{name} + 0e0"),
+        "bit" | "year" | "zerofill" => format!("{name} + 0"),
+        "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" | "vector" | "geometry"
+        | "point" | "linestring" | "polygon" | "multipoint" | "multilinestring" | "multipolygon"
+        | "geomcollection" => format!("HEX({name})"),
+        "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" | "enum" | "set" | "json" => {
+            format!("HEX(CONVERT({name} USING utf8mb4))")
+        }
+        _ => format!("CAST({name} AS CHAR)"),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+fn number(text: &str) -> String {
+    // SQLite has no negative zero.
+    text.parse::<f64>().map_or_else(|_| text.to_owned(), |number| format!("{:?}", number + 0.0))
+}
+
+/// Hexadecimal digits with a question mark for every U+FFFD: servers show either for what is no character.
+fn plain(digits: &str) -> String {
+    let pairs = digits.as_bytes().chunks(2).map(|pair| str::from_utf8(pair).unwrap_or_default());
+    pairs.collect::<Vec<_>>().join(" ").replace("EF BF BD", "3F").replace(' ', "")
+}
+
+/// A value of SQLite's as [`shown`] makes the server show it.
+fn own(value: Value, data_type: &str) -> Option<String> {
+    let is_hex = shown("x", data_type).starts_with("HEX");
+    match value {
+        Value::Null => None,
+        Value::Integer(value) => Some(value.to_string()),
+        Value::Real(value) => Some(format!("{:?}", value + 0.0)),
+        Value::Text(text) if is_hex => Some(plain(&hex(text.as_bytes()))),
+        Value::Text(text) => Some(text),
+        Value::Blob(bytes) => Some(hex(&bytes)),
+    }
+}
+
+type Rows = Vec<Vec<Option<String>>>;
+
+fn sorted(mut rows: Rows) -> Rows {
+    rows.sort();
+    rows
+}
+
+fn text(value: &Option<Vec<u8>>) -> String {
+    String::from_utf8_lossy(value.as_deref().unwrap_or_default()).into_owned()
+}
+
+/// Every table of the server and its rows beside SQLite's: how many rows.
+fn compare(source: &Server, file: &Path) -> Result<usize> {
+    let address = format!("mysql://root@localhost/?socket={}", source.socket().display());
+    let mut server = Connection::open(&Address::parse(&address)?)?;
+    server.run("SET NAMES utf8mb4")?;
+    server.run("SET time_zone = '+00:00', sql_mode = ''")?;
+    let sqlite = Sqlite::open(file)?;
+    let tables = server.rows(
+        "select table_schema, table_name from information_schema.tables where table_type = 'BASE TABLE'
+         and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema') order by 1, 2",
+    )?;
+    ensure!(!tables.is_empty(), "the source has tables");
+    let (mut names, mut count) = (Vec::new(), 0);
+    for table in &tables {
+        let (database, table) = (text(&table[0]), text(&table[1]));
+        names.push(format!("{database}.{table}"));
+        count += compare_table(&mut server, &sqlite, &database, &table)?;
+    }
+    let mut statement = sqlite.prepare(
+        "select name from sqlite_master where type = 'table' and name not in ('bintide.tables', 'bintide.progress')",
+    )?;
+    let mut own: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    own.retain(|name| !name.starts_with("mysql."));
+    own.sort();
+    names.sort();
+    ensure!(own == names, "SQLite has the tables {own:?}, the source {names:?}");
+    Ok(count)
+}
+
+fn compare_table(server: &mut Connection, sqlite: &Sqlite, database: &str, table: &str) -> Result<usize> {
+    let quoted = |text: &str| text.replace('\'', "''").replace('\\', "\\\\");
+    let columns = server.rows(&format!(
+        "select column_name, if(column_type like '%zerofill%', 'zerofill', data_type) from information_schema.columns where table_schema = '{}' and table_name = '{}'
+         order by ordinal_position",
+        quoted(database),
+        quoted(table)
+    ))?;
+    let columns: Vec<(String, String)> =
+        columns.iter().map(|column| (text(&column[0]), text(&column[1]))).collect();
+    let all: Vec<String> = columns.iter().map(|(name, data_type)| shown(name, data_type)).collect();
+    let theirs = server.rows(&format!(
+        "select {} from `{}`.`{}`",
+        all.join(", "),
+        database.replace('`', "``"),
+        table.replace('`', "``")
+    ))?;
+    let theirs: Rows = theirs
+        .iter()
+        .map(|row| {
+            let value = |(value, (_, data_type)): (&Option<Vec<u8>>, &(String, String))| {
+                let text = value.as_ref().map(|_| text(value));
+                match data_type.as_str() {
+                    "float" | "double" => text.map(|text| number(&text)),
+                    kind if shown("x", kind).starts_with("HEX(CONVERT") => text.map(|text| plain(&text)),
+                    _ => text,
+                }
+            };
+            row.iter().zip(&columns).map(value).collect()
+        })
+        .collect();
+    let name = format!("{database}.{table}");
+    let names: Vec<String> =
+        columns.iter().map(|(name, _)| format!("\"{}\"", name.replace('"', "\"\""))).collect();
+    let sql = format!("select {} from \"{}\"", names.join(", "), name.replace('"', "\"\""));
+    let mut statement = sqlite.prepare(&sql).with_context(|| format!("{name}: {sql}"))?;
+    let ours = statement.query_map([], |row| {
+        let value = |(at, (_, data_type)): (usize, &(String, String))| Ok(own(row.get(at)?, data_type));
+        columns.iter().enumerate().map(value).collect()
+    })?;
+    let (ours, theirs) = (sorted(ours.collect::<Result<_, _>>()?), sorted(theirs));
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        for ((ours, theirs), (column, _)) in ours.iter().zip(theirs).zip(&columns) {
+            ensure!(ours == theirs, "{name}.{column}: SQLite has {ours:?}, the source {theirs:?}");
+        }
+    }
+    ensure!(
+        ours.len() == theirs.len(),
+        "{name}: SQLite has {} rows, the source {}",
+        ours.len(),
+        theirs.len()
+    );
+    Ok(ours.len())
+}
+
+/// Twice: the second time there is nothing left to do.
+fn applies(source: &Server, order: CommitOrder) -> Result<()> {
+    let folder = TempDir::new()?;
+    let file = folder.path().join("copy.db");
+    let first = replay_all(source.binlogs()?, &file, order)?;
+    ensure!(first.transactions > 5, "{first:?}");
+    ensure!(compare(source, &file)? > 5, "there are rows");
+    let again = replay_all(source.binlogs()?, &file, order)?;
+    ensure!(again.transactions == 0 && again.applied == first.applied, "{again:?}");
+    compare(source, &file)?;
+    Ok(())
+}
+
+#[test]
+fn samples_end_with_the_same_rows() -> Result<()> {
+    let source = source(&[], &SCRIPTS)?;
+    applies(&source, CommitOrder::Strict)?;
+    applies(&source, CommitOrder::Grouped)
+}
+
+#[test]
+fn samples_with_little_in_their_images_end_with_the_same_rows() -> Result<()> {
+    let options = [
+        "--binlog-row-image=MINIMAL",
+        "--binlog-row-metadata=FULL",
+        "--binlog-row-value-options=PARTIAL_JSON",
+        "--binlog-transaction-compression=ON",
+    ];
+    applies(&source(&options, &SCRIPTS)?, CommitOrder::Grouped)
+}
+
+#[test]
+fn samples_without_gtids_and_with_foreign_keys_of_the_engine_end_with_the_same_rows() -> Result<()> {
+    let options = ["--gtid-mode=OFF", "--innodb-native-foreign-keys=ON", "--binlog-row-image=NOBLOB"];
+    let scripts = SCRIPTS.into_iter().filter(|name| *name != "rotation").collect::<Vec<_>>();
+    applies(&source(&options, &scripts)?, CommitOrder::Grouped)
+}
+
+/// Definitions of tables that have rows.
+const DEFINITIONS: &str = "create database d; use d;
+    create table a (id int primary key, v varchar(20) default 'x', key (v));
+    insert into a values (1, 'one'), (2, 'two'), (3, null);
+    alter table a add column n int not null, add column m decimal(5,2) not null default 1.5 first;
+    alter table a add column e enum('p','q') not null, add column s set('a','b') default 'b,a' after v;
+    alter table a add column b binary(4) not null default 'ab', add column bits bit(9) not null default b'101',
+        add column d date not null default '2026-01-02', add column t time(2) default '10:20:30.5',
+        add column dt datetime(1) default '2026-01-02 03:04:05', add column f float default 0.1,
+        add column big bigint unsigned default 18446744073709551615, add column y year default 2026;
+    alter table a add column ts timestamp(3) not null default current_timestamp(3);
+    insert into a (id, n) values (4, 7);
+    alter table a drop key v, modify n bigint, modify v text, change m money decimal(9,4) after id, drop column s;
+    update a set n = 5000000000, v = 'changed' where id = 2;
+    alter table a rename column y to year_of, alter column n set default 12, add unique key u (n, id);
+    insert into a (id) values (5);
+    alter table a modify column dt datetime(3), modify column t time(4), modify n varchar(30), rename to a2;
+    create table b like a2; insert into b select * from a2; delete from b where id < 3;
+    alter table b drop primary key, drop key u; delete from b where id = 3 limit 1; insert into b select * from a2 where id = 4;
+    delete from b where id = 4 limit 1; alter table b add column k int not null default 3 first;
+    create index i on b (v(5)); create unique index j on b (e, id); drop index i on b;
+    rename table b to c, a2 to b; insert into c (id) values (9); update b set v = 'after';
+    create table q as select id, v from b; update q set v = 'q' where id = 2; alter table q add primary key (id);
+    delete from q where id = 1;
+    create table T (x int); create table t (x int); insert into T values (1); insert into t values (2);
+    create table keyless (a int, f float, j json, x text); insert into keyless values (1, 0.1, '{\"b\":1,\"a\":[1.50]}', 'x');
+    insert into keyless select * from keyless; insert into keyless values (null, null, null, null);
+    update keyless set a = 2 limit 1; delete from keyless where a is null; update keyless set j = '[]' where a = 2;
+    create table gone (x int); insert into gone values (1); drop table gone;
+    create table emptied (x int); insert into emptied values (1); truncate emptied; insert into emptied values (2);
+    create database other; create table other.t (x int); drop database other;
+    create table made (id int primary key, w int, twice int as (w * 2) stored, thrice int as (w * 3));
+    insert into made (id, w) values (1, 2), (2, 3); update made set w = 10 where id = 1;
+    create table parts (id int primary key, y int) partition by range (id)
+        (partition p0 values less than (10), partition p1 values less than maxvalue);
+    insert into parts values (1, 1), (20, 2); alter table parts remove partitioning;
+    create table defaults (id int primary key, a int default 3, b varchar(9) default 'it''s', c timestamp default
+        current_timestamp, d json default (json_array()), e text default ('x'));
+    insert into defaults (id) values (1); insert into defaults (id, a) values (2, null);
+    create table parent (k varchar(9) collate utf8mb4_bin, l int, primary key (k, l)); create table child (id int primary key,
+        k varchar(9) collate utf8mb4_bin, l int, foreign key (k, l) references parent (k, l) on delete set null on update cascade);
+    insert into parent values ('a', 1), ('b', 2); insert into child values (1, 'a', 1), (2, 'b', 2), (3, 'a', 1);
+    update parent set l = 5 where k = 'a'; delete from parent where k = 'b';
+    alter table parent rename to father; update father set k = 'z'; alter table father rename column l to ll;
+    update father set ll = 8;";
+
+fn keeps_definitions(options: &[&str]) -> Result<()> {
+    let source = source(options, &[])?;
+    // `T` and `t` are one name to SQLite: the later has another.
+    source
+        .sql(&DEFINITIONS.replace("create table T (x int);", "").replace("insert into T values (1);", ""))?;
+    source.sql("flush binary logs")?;
+    applies(&source, CommitOrder::Grouped)
+}
+
+#[test]
+fn tables_follow_their_definitions() -> Result<()> {
+    keeps_definitions(&[])
+}
+
+#[test]
+fn tables_follow_their_definitions_with_minimal_images_and_foreign_keys_of_the_engine() -> Result<()> {
+    keeps_definitions(&[
+        "--innodb-native-foreign-keys=ON",
+        "--binlog-row-image=MINIMAL",
+        "--binlog-row-metadata=FULL",
+    ])
+}
+
+#[test]
+fn random_sql_ends_with_the_same_rows() -> Result<()> {
+    let folder = TempDir::new()?;
+    let first = seed("BINTIDE_E2E_SEED");
+    println!("BINTIDE_E2E_SEED={first}");
+    for seed in first..first + 3 {
+        let name = format!("random-{seed}");
+        let source = workload::record_rows_on(seed, &name, folder.path())?;
+        source.sql("flush binary logs")?;
+        let file = folder.path().join(format!("{seed}.db"));
+        replay_all(source.binlogs()?, &file, CommitOrder::Grouped).with_context(|| format!("seed {seed}"))?;
+        compare(&source, &file).with_context(|| format!("seed {seed}"))?;
+    }
+    Ok(())
+}
+
+/// Rows that refer to each other, in both kinds of logs.
+#[test]
+fn foreign_keys_do_the_same_in_both_kinds_of_logs() -> Result<()> {
+    let seed = seed("BINTIDE_E2E_SEED");
+    println!("BINTIDE_E2E_SEED={seed}");
+    for option in ["--innodb-native-foreign-keys=ON", "--innodb-native-foreign-keys=OFF"] {
+        let mut dice = Dice::new(seed);
+        let source = source(&[option], &[])?;
+        let mut sql = "create database d; use d;
+            create table a (id int primary key, u int unique);
+            create table b (id int primary key, a int, foreign key (a) references a (id) on delete cascade on update cascade);
+            create table c (id int primary key, u int, b int, foreign key (u) references a (u) on delete set null on update cascade,
+                foreign key (b) references b (id) on delete cascade);
+            create table s (id int primary key, up int, foreign key (up) references s (id) on delete cascade);"
+            .to_owned();
+        for step in 0..400 {
+            let (one, other) = (dice.below(30), dice.below(30));
+            sql.push_str(&match dice.below(11) {
+                0 | 1 => format!("insert ignore into a values ({one}, {other});"),
+                2 | 3 => format!("insert ignore into b values ({step}, {one});"),
+                4 => format!("insert ignore into c values ({step}, {one}, (select max(id) from b));"),
+                5 => format!("update ignore a set id = {one} where id = {other};"),
+                6 => format!("update ignore a set u = {one} where id = {other};"),
+                7 => format!("delete from a where id = {one};"),
+                8 => format!(
+                    "insert ignore into s values ({step}, (select up from (select max(id) up from s) x));"
+                ),
+                9 => format!("delete from s where id % 40 = {one};"),
+                _ => format!("set foreign_key_checks = {};", usize::from(!dice.once_in(3))),
+            });
+        }
+        source.sql(&(sql + "flush binary logs"))?;
+        applies(&source, CommitOrder::Grouped).with_context(|| option.to_owned())?;
+    }
+    Ok(())
+}
+
+/// What cannot be right: what it is refused with, and what is run behind a table with one row.
+const REFUSED: [(&str, &str); 6] = [
+    (
+        "INSERT is in the log as a statement",
+        "set binlog_format = mixed; begin; insert into d.t values (2, 2); insert into d.t values (3, 3); commit",
+    ),
+    ("new column k", "alter table d.t add column w int, add column k int auto_increment, add key (k)"),
+    ("new column twice", "alter table d.t add column twice int as (n * 2) stored"),
+    ("cannot be converted as the server did", "alter table d.t modify n date"),
+    ("TRUNCATE PARTITION takes rows", "alter table d.t truncate partition p0"),
+    ("is not understood", "set names binary; create table d.e (e enum('é'))"),
+];
+
+#[test]
+fn what_cannot_be_right_is_refused_whole() -> Result<()> {
+    let source = source(&[], &[])?;
+    let folder = TempDir::new()?;
+    for (number, (wanted, sql)) in REFUSED.iter().enumerate() {
+        source.sql(
+            "drop database if exists d; reset binary logs and gtids; create database d;
+             create table d.t (id int primary key, n int) partition by range (id)
+                 (partition p0 values less than maxvalue); insert into d.t values (1, 20260101)",
+        )?;
+        source.sql(&format!("{sql}; flush binary logs"))?;
+        let file = folder.path().join(format!("{number}.db"));
+        let Err(error) = replay_all(source.binlogs()?, &file, CommitOrder::Grouped) else {
+            bail!("it is applied: {sql}")
+        };
+        let message = format!("{error:#}");
+        ensure!(message.contains(wanted), "{message}");
+        let sqlite = Sqlite::open(&file)?;
+        let count = |sql: &str| sqlite.query_row(sql, [], |row| row.get::<_, i64>(0));
+        let (rows, columns) =
+            (count("select sum(id) from \"d.t\"")?, count("select count(*) from pragma_table_info('d.t')")?);
+        ensure!((rows, columns) == (1, 2), "{sql}: {rows} {columns}");
+    }
+    Ok(())
+}
+
+#[test]
+fn names_that_are_one_to_sqlite_stay_two() -> Result<()> {
+    let source = source(&[], &[])?;
+    source.sql(
+        "create database d; use d; create table T (x int); create table t (x int); insert into T values (1);
+         insert into t values (2), (3); drop table T; flush binary logs",
+    )?;
+    let folder = TempDir::new()?;
+    let file = folder.path().join("copy.db");
+    replay_all(source.binlogs()?, &file, CommitOrder::Grouped)?;
+    let rows: i64 = Sqlite::open(&file)?.query_row("select sum(x) from \"d.t~2\"", [], |row| row.get(0))?;
+    ensure!(rows == 5, "{rows}");
+    Ok(())
+}
+
+#[test]
+fn bintide_that_is_killed_goes_on_where_it_was() -> Result<()> {
+    let seed = seed("BINTIDE_E2E_SEED");
+    println!("BINTIDE_E2E_SEED={seed}");
+    let mut dice = Dice::new(seed);
+    for options in [&[][..], &["--gtid-mode=OFF"]] {
+        let source = source(options, &[])?;
+        source.sql("create database d; create table d.t (id int primary key auto_increment, n int)")?;
+        source.sql(&"insert into d.t (n) values (1); update d.t set n = n + 1;".repeat(300))?;
+        let changes = "insert into d.v values (1), (2); alter table d.v add column m int default 7;
+                       delete from d.v limit 1; alter table d.v drop column m;";
+        source.sql(&format!("create table d.v (n int); {}", changes.repeat(40)))?;
+        source.sql("create table d.u as select * from d.t; flush binary logs")?;
+        let folder = TempDir::new()?;
+        let file = folder.path().join("copy.db");
+        let command = || -> Result<Command> {
+            let mut command = Command::new(bintide()?);
+            command.env_clear().arg("replay").args(source.binlogs()?).args(["--group-max", "3", "--to"]);
+            command.arg(format!("sqlite:{}", file.display())).stdout(Stdio::null()).stderr(Stdio::piped());
+            Ok(command)
+        };
+        for _ in 0..12 {
+            let mut child = command()?.spawn()?;
+            thread::sleep(Duration::from_millis(20 + dice.below(400) as u64));
+            child.kill()?;
+            child.wait()?;
+        }
+        let output = command()?.output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        compare(&source, &file)?;
+    }
+    Ok(())
+}
