@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use binlog::Format;
+use binlog::gtid::Gtid;
 
 use crate::context::Context;
 use crate::definition::Definition;
@@ -86,6 +87,17 @@ pub trait Session: Send {
         Err(Failure::refused(
             "this target commits in the source's order only: use --commit-order grouped or strict",
         ))
+    }
+
+    /// The next target transaction is of these, in their order. A target that logs what is applied logs it under the
+    /// last of them, and nothing under the others.
+    ///
+    /// # Errors
+    ///
+    /// When it logs, and there is none.
+    fn name(&mut self, gtids: &[Gtid]) -> Result<(), Failure> {
+        let _ = gtids;
+        Ok(())
     }
 
     /// Begins a target transaction.

@@ -33,6 +33,15 @@ pub struct MysqlTarget {
     control: Mutex<Connection>,
     facts: Facts,
     sessions: AtomicU32,
+    logging: Logging,
+}
+
+/// Is what is applied written to the target's own binary log?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Logging {
+    No,
+    /// Under the source's GTIDs, which are progress enough: the server keeps account of them.
+    BySourceGtids,
 }
 
 /// How long to wait for the lock, in seconds: a server takes a moment to see that a client is gone.
@@ -71,9 +80,28 @@ impl MysqlTarget {
                 "the target applies changes of a source of its own: STOP REPLICA SQL_THREAD first".into(),
             ));
         }
-        let target = Self { address, control: Mutex::new(control), facts, sessions: AtomicU32::new(0) };
+        let (control, sessions, logging) = (Mutex::new(control), AtomicU32::new(0), Logging::No);
+        let target = Self { address, control, facts, sessions, logging };
         target.prepare().map_err(|failure| failure.at("prepare the target"))?;
         Ok(target)
+    }
+
+    /// Has what is applied written to the target's binary log, each transaction under its GTID of the source. Commits
+    /// must come in the source's order, each transaction by itself.
+    ///
+    /// # Errors
+    ///
+    /// When the target has no binary log, or no GTIDs.
+    pub fn logging(mut self) -> Result<Self, Error> {
+        if !self.facts.log_bin || !self.keeps_gtids() {
+            return Err(Error::Refused(
+                "what is applied cannot be logged under the source's GTIDs: the target needs log_bin and \
+                 gtid_mode=ON"
+                    .into(),
+            ));
+        }
+        self.logging = Logging::BySourceGtids;
+        Ok(self)
     }
 
     /// What the server is.
@@ -132,8 +160,11 @@ impl Target for MysqlTarget {
             "UPDATE {PROGRESS_TABLE} SET sessions = GREATEST(sessions, {}) WHERE stream = 1",
             number + 1
         ))?;
+        if self.logging == Logging::BySourceGtids {
+            connection.run("SET @@session.sql_log_bin = 1")?;
+        }
         let names_gtids = self.keeps_gtids() && !self.facts.log_bin;
-        Ok(Box::new(MysqlSession::new(connection, self.facts.packet_max, names_gtids)))
+        Ok(Box::new(MysqlSession::new(connection, self.facts.packet_max, names_gtids, self.logging)))
     }
 
     fn definition(&self, database: &[u8], name: &[u8]) -> Result<Option<Definition>, Failure> {

@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use binlog::Format;
+use binlog::gtid::Gtid;
 use servers::Connection;
 
 use crate::context::Context;
 use crate::error::Failure;
+use crate::mysql::Logging;
 use crate::mysql::binlog_text::{events_size_max, format_description, put_binlog, split};
 use crate::mysql::fingerprint::{self, BY_GTID};
 use crate::mysql::sql::{self, put_name, put_progress, put_variable};
@@ -33,6 +35,9 @@ pub(super) struct MysqlSession {
     state: State,
     /// The row of the progress table that is ours.
     stream: usize,
+    logging: Logging,
+    /// What the transaction is logged under: the last of them. Empty if it is not logged.
+    gtids: Vec<Gtid>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +56,12 @@ enum State {
 const PACKET_MARGIN: usize = 64 << 10;
 
 impl MysqlSession {
-    pub(super) fn new(connection: Connection, packet_max: usize, names_gtids: bool) -> Self {
+    pub(super) fn new(
+        connection: Connection,
+        packet_max: usize,
+        names_gtids: bool,
+        logging: Logging,
+    ) -> Self {
         let (sql, rows) = (String::new(), Vec::new());
         Self {
             connection,
@@ -63,6 +73,8 @@ impl MysqlSession {
             rows,
             state: State::Idle,
             stream: 1,
+            logging,
+            gtids: Vec::new(),
         }
     }
 
@@ -88,9 +100,36 @@ impl MysqlSession {
 
     fn begin_if_due(&mut self) {
         if self.state == State::ToBegin {
+            self.name_next();
             self.sql.push_str("BEGIN;");
             self.state = State::Begun;
         }
+    }
+
+    /// Says what the transaction to come is logged under.
+    fn name_next(&mut self) {
+        if let Some(gtid) = self.gtids.last() {
+            let _ = write!(self.sql, "SET @@SESSION.GTID_NEXT='{gtid}';");
+        }
+    }
+
+    /// Commits what is logged: the server's account of GTIDs is its progress.
+    fn commit_logged(&mut self, placed: &mut dyn FnMut()) -> Result<(), Failure> {
+        if !matches!(self.state, State::Begun | State::Alone(_)) {
+            self.name_next();
+            self.sql.push_str("BEGIN;");
+            self.send()?;
+        }
+        self.state = State::Idle;
+        self.connection.run("COMMIT")?;
+        placed();
+        let mut sql = String::new();
+        // What an XA transaction was prepared under: all that it did has just been logged.
+        for gtid in self.gtids.iter().rev().skip(1) {
+            let _ = write!(sql, "SET @@SESSION.GTID_NEXT='{gtid}';BEGIN;COMMIT;");
+        }
+        sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC'");
+        Ok(self.connection.run(&sql)?)
     }
 
     /// Brings the session to this context.
@@ -160,6 +199,18 @@ impl Session for MysqlSession {
         Ok(self.connection.run(&sql::new_stream(self.stream))?)
     }
 
+    fn name(&mut self, gtids: &[Gtid]) -> Result<(), Failure> {
+        self.gtids.clear();
+        match self.logging {
+            Logging::No => {}
+            Logging::BySourceGtids if gtids.is_empty() => {
+                return Err(Failure::refused("it has no GTID of its own, under which it could be logged"));
+            }
+            Logging::BySourceGtids => self.gtids.extend_from_slice(gtids),
+        }
+        Ok(())
+    }
+
     fn begin(&mut self) -> Result<(), Failure> {
         self.state = State::ToBegin;
         Ok(())
@@ -171,6 +222,11 @@ impl Session for MysqlSession {
             self.adopt_format(format)?;
         }
         self.send()?;
+        if let Some(gtid) = self.gtids.last() {
+            // The server says by itself whether it was run.
+            self.state = State::Alone(Some(gtid.to_string()));
+            return Ok(());
+        }
         // Only GTIDs have a colon in front of a number and none in a log's name, which has its dot there.
         let gtid = intent.unit.parse::<binlog::gtid::Gtid>().is_ok().then(|| intent.unit.clone());
         let gtid = gtid.filter(|_| self.names_gtids);
@@ -251,6 +307,9 @@ impl Session for MysqlSession {
 
     fn commit(&mut self, progress: &Progress, placed: &mut dyn FnMut()) -> Result<(), Failure> {
         self.send()?;
+        if self.logging == Logging::BySourceGtids {
+            return self.commit_logged(placed);
+        }
         let mut sql = String::new();
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Alone(gtid) => {
@@ -283,7 +342,11 @@ impl Session for MysqlSession {
             self.sql.clear();
         }
         (self.context, self.format, self.state) = (None, None, State::Idle);
-        Ok(self.connection.run("ROLLBACK")?)
+        self.connection.run("ROLLBACK")?;
+        if self.logging == Logging::BySourceGtids {
+            self.connection.run("SET @@SESSION.GTID_NEXT='AUTOMATIC'")?;
+        }
+        Ok(())
     }
 }
 

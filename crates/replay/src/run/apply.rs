@@ -50,6 +50,7 @@ impl Applier {
 
 /// Does all that a group asks for, but for the commit.
 pub(super) fn put(session: &mut dyn Session, group: &Group) -> Result<(), Failure> {
+    session.name(&group.gtids)?;
     match &group.work.shape {
         Shape::Alone { databases } => {
             let (unit, databases) = (Intent::name(&group.head), databases.clone());

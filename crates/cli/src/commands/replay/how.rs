@@ -15,8 +15,13 @@ use crate::exit::Failure;
 #[derive(Args, Debug)]
 pub(super) struct How {
     /// What the target shows: transactions in the source's order, several at once or each by itself; or in any order.
-    #[arg(long, value_enum, default_value_t = Order::Grouped)]
-    commit_order: Order,
+    /// [default: grouped; strict with --log]
+    #[arg(long, value_enum)]
+    commit_order: Option<Order>,
+    /// Write what is applied to the target's own binary log, each transaction under its GTID of the source, so that
+    /// replicas below the target have it too.
+    #[arg(long)]
+    pub(super) log: bool,
     /// Transactions that are committed as one, at most.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     group_max: usize,
@@ -37,12 +42,27 @@ impl How {
         (self.memory() / 64).max(64 << 10)
     }
 
+    fn order(&self) -> Result<Order, Failure> {
+        match self.commit_order {
+            None if self.log => Ok(Order::Strict),
+            None => Ok(Order::Grouped),
+            Some(Order::Grouped) if self.log => Err(Failure::NotBegun(anyhow!(
+                "--log with --commit-order grouped: a group is one transaction, and the log gives each of its \
+                 transactions a GTID of its own; use strict"
+            ))),
+            Some(Order::Any) if self.log => Err(Failure::NotBegun(anyhow!(
+                "--log with --commit-order any: replicas below would see states that the source never had; use strict"
+            ))),
+            Some(order) => Ok(order),
+        }
+    }
+
     fn memory(&self) -> usize {
         usize::try_from(self.memory).unwrap_or(usize::MAX)
     }
 
     pub(super) fn options(&self, selection: Selection, gap: Gap) -> Result<Options, Failure> {
-        let order = self.commit_order;
+        let order = self.order()?;
         let parallel = self.parallel.unwrap_or(order.parallel());
         if order == Order::Grouped && matches!(parallel, Parallel::LogicalClock | Parallel::WritesetSession) {
             return Err(Failure::NotBegun(anyhow!(

@@ -39,8 +39,8 @@ Examples:
 
 How far a target has come is kept on the target, in the table bintide.progress,
 in the same transaction as the changes. Drop that table to forget it.
-The target's binary log is not written to. Take care that nobody else changes
-the target meanwhile.";
+The target's binary log is not written to, unless --log asks for it. Take care
+that nobody else changes the target meanwhile.";
 
 /// Arguments of `bintide replay`.
 #[derive(Args, Debug)]
@@ -66,8 +66,11 @@ pub(crate) fn run(command: &Replay, global: &Global) -> Outcome {
         Place::Stdin => Log::Stdin,
     });
     let mut source = Source::new(logs.collect(), found.keyring.clone(), command.how.held_max());
-    let target = target::open(named)?;
     let mut options = command.how.options(command.meant.selection(), command.meant.gap())?;
+    let mut target = target::open(named)?;
+    if command.how.log {
+        target = target.logging()?;
+    }
     if !target.is_parallel() {
         options.workers = NonZeroUsize::MIN;
         options.mode = Mode::None;

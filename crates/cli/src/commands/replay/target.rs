@@ -79,6 +79,18 @@ pub(super) fn open(named: Named) -> Result<Opened, Failure> {
 }
 
 impl Opened {
+    /// Has what is applied written to the target's own binary log.
+    pub(super) fn logging(self) -> Result<Self, Failure> {
+        match self {
+            Self::Mysql(target) => {
+                let target = target.logging().map_err(|error| Failure::NotBegun(error.into()))?;
+                Ok(Self::Mysql(target.into()))
+            }
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => Err(Failure::NotBegun(anyhow!("--log: a SQLite database has no binary log"))),
+        }
+    }
+
     /// What transactions are applied to.
     pub(super) fn target(&self) -> &dyn Target {
         match self {

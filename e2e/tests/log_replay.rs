@@ -1,0 +1,137 @@
+//! A replica below the target: it ends equal to the source, or stops with an error, and is never quietly different.
+
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use e2e::program::bintide;
+use e2e::replays::{SCRIPTS, checksums, ends_equal, executed, source};
+use testkit::{Launch, Server};
+
+/// How long a replica may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn target() -> Result<Server> {
+    Launch::mysql().options(["--server-id=2", "--local-infile=1", "--log-bin=binlog"]).start()
+}
+
+fn replay(source: &Server, target: &Server, more: &[&str]) -> Result<Output> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().arg("replay").args(source.binlogs()?).args(more);
+    command.arg("--to").arg(format!("mysql://root@localhost/?socket={}", target.socket().display()));
+    Ok(command.output()?)
+}
+
+fn replica_of(target: &Server) -> Result<Server> {
+    let replica = Launch::mysql().option("--server-id=3").start()?;
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
+           source_auto_position = 1, source_ssl = 1, source_connect_retry = 1, source_retry_count = 2;
+         start replica",
+        target.port()
+    ))?;
+    Ok(replica)
+}
+
+/// Waits until the replica has all of this, or says why not.
+fn follows(replica: &Server, all: &str) -> Result<()> {
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        if replica.sql(&format!("select gtid_subset('{all}', @@global.gtid_executed)"))?.trim() == "1" {
+            return Ok(());
+        }
+        let errors = replica.sql(
+            "select last_error_message from performance_schema.replication_connection_status
+             union select last_error_message from performance_schema.replication_applier_status_by_worker
+             union select last_error_message from performance_schema.replication_applier_status_by_coordinator",
+        )?;
+        ensure!(errors.trim().is_empty(), "the replica says: {}", errors.trim());
+        thread::sleep(Duration::from_millis(100));
+    }
+    bail!("the replica has only {}, wanted {all}", executed(replica)?)
+}
+
+#[test]
+fn a_replica_below_a_target_that_logs_ends_equal() -> Result<()> {
+    let source = source(&Launch::mysql(), &SCRIPTS)?;
+    let target = target()?;
+    let replica = replica_of(&target)?;
+    let output = replay(&source, &target, &["--log", "--workers", "4"])?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    ends_equal(&source, &target).context("the target")?;
+    let own = target.sql("select @@server_uuid")?;
+    ensure!(!executed(&target)?.contains(own.trim()), "the target has its own: {}", executed(&target)?);
+    follows(&replica, &executed(&source)?)?;
+    ends_equal(&source, &replica).context("the replica")?;
+    let again = replay(&source, &target, &["--log"])?;
+    ensure!(String::from_utf8_lossy(&again.stdout).starts_with("0 transactions applied"), "{again:?}");
+    Ok(())
+}
+
+#[test]
+fn a_replica_below_a_target_that_does_not_log_stops_with_an_error() -> Result<()> {
+    let source = source(&Launch::mysql(), &["types"])?;
+    for order in ["grouped", "strict", "any"] {
+        let target = target()?;
+        // One that is there from the start hears nothing until it connects again.
+        let replica = replica_of(&target)?;
+        let output = replay(&source, &target, &["--commit-order", order])?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        ends_equal(&source, &target)?;
+        replica.sql("stop replica; start replica")?;
+        let error =
+            follows(&replica, &executed(&source)?).err().context("it cannot have what was not logged")?;
+        ensure!(error.to_string().contains("purged"), "{order}: {error}");
+        ensure!(checksums(&replica)?.is_empty(), "{order}: it has a part");
+    }
+    Ok(())
+}
+
+#[test]
+fn logging_is_refused_where_it_cannot_be() -> Result<()> {
+    let source = source(&Launch::mysql(), &["types"])?;
+    let (logs, does_not) = (target()?, e2e::replays::target("--skip-log-bin")?);
+    let without = e2e::replays::source(&Launch::mysql().option("--gtid-mode=OFF"), &["types"])?;
+    let check = |source: &Server, target: &Server, more: &[&str], wanted: &str| {
+        let output = replay(source, target, more)?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(!output.status.success() && said.contains(wanted), "{more:?}: {said}");
+        ensure!(checksums(target)?.is_empty(), "{more:?}: something was applied");
+        Ok(())
+    };
+    check(&source, &logs, &["--log", "--commit-order", "grouped"], "a GTID of its own")?;
+    check(&source, &logs, &["--log", "--commit-order", "any"], "states that the source never had")?;
+    check(&source, &does_not, &["--log"], "the target needs log_bin")?;
+    check(&without, &logs, &["--log"], "it has no GTID of its own")
+}
+
+#[test]
+fn a_target_that_logs_goes_on_after_a_kill() -> Result<()> {
+    let source = source(&Launch::mysql(), &[])?;
+    source.sql("create database d; create table d.t (id int primary key auto_increment, n int)")?;
+    source.sql(&"insert into d.t (n) values (1); update d.t set n = n + 1;".repeat(400))?;
+    source.sql("create table d.u as select * from d.t; alter table d.t add m int; flush binary logs")?;
+    let mut target = target()?;
+    for pause in [150, 400, 700] {
+        let mut command = Command::new(bintide()?);
+        command.env_clear().arg("replay").args(source.binlogs()?).arg("--log").arg("--to");
+        command.arg(format!("mysql://root@localhost/?socket={}", target.socket().display()));
+        let mut child = command.stderr(std::process::Stdio::null()).spawn()?;
+        thread::sleep(Duration::from_millis(pause));
+        if pause == 400 {
+            target.kill()?;
+            child.wait()?;
+            target.start_again(&[])?;
+        } else {
+            child.kill()?;
+            child.wait()?;
+        }
+    }
+    let output = replay(&source, &target, &["--log"])?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    ends_equal(&source, &target)?;
+    let replica = replica_of(&target)?;
+    follows(&replica, &executed(&source)?)?;
+    ends_equal(&source, &replica)
+}
