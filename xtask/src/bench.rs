@@ -11,6 +11,7 @@ mod lab;
 mod large;
 mod measure;
 mod prediction;
+mod replay_sqlite;
 mod rewriting;
 mod table;
 
@@ -47,6 +48,12 @@ enum Which {
     Memory(Racing),
     /// The library's row decoding, in rows and bytes a second
     Rows,
+    /// `bintide replay` into a SQLite database: row changes a second of the load workload
+    ReplaySqlite {
+        /// How often
+        #[arg(long, default_value_t = 3)]
+        runs: usize,
+    },
     /// What compression saves and costs on a real server, and ours beside it; writes docs/compression.md
     Compression(compression::Compression),
     /// What `bintide advise` predicts beside what real servers then do
@@ -107,6 +114,7 @@ pub(crate) fn bench(benching: &Benching) -> Result<()> {
             race(cases, racing)
         }
         Which::Rows => rows(),
+        Which::ReplaySqlite { runs } => replay_sqlite::run(*runs),
         Which::Compression(options) => compression::compression(options),
         Which::Prediction(options) => prediction::prediction(options),
     }

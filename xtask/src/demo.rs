@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::samples::rows;
 use crate::{checks, workspace};
 
 /// One command of the demo.
@@ -104,7 +105,35 @@ pub(crate) fn demo() -> Result<()> {
     for step in &STEPS {
         show(step).with_context(|| format!("could not show bintide {}", step.arguments.join(" ")))?;
     }
-    there_and_back()
+    there_and_back()?;
+    replayed()
+}
+
+/// Replays the samples into SQLite databases, and compares how many rows those have with what was counted on the
+/// servers that ran the same scripts.
+fn replayed() -> Result<()> {
+    let counted = rows::read(&workspace::root().join("samples"))?;
+    println!(
+        "\n# A SQLite database of a log, without any server: tables from its definitions, rows from its changes"
+    );
+    let mut lines = Vec::new();
+    for name in LOGS {
+        let (log, file) = (format!("samples/{name}.binlog"), format!("{FOLDER}/{name}.db"));
+        let to = format!("sqlite:{file}");
+        let arguments = ["replay", "--quiet", &log, "--to", &to];
+        println!("\n$ bintide {}\n", arguments.join(" "));
+        run(&Step { shows: "", arguments: &arguments, skipped: 0, lines: 5, code: 0 })?;
+        let source =
+            counted.get(&format!("{name}.binlog")).with_context(|| format!("{log} is not counted"))?;
+        let own = rows::of_sqlite(&workspace::root().join(&file))?;
+        ensure!(own == *source, "{file} has the rows {own:?}, the source had {source:?}");
+        lines.extend(own.into_iter().map(|(table, count)| (file.clone(), table, count)));
+    }
+    println!("\nRows of each table, each time as many as the source had:\n");
+    for (file, table, count) in lines {
+        println!("{count:>8}  {table:24}  {file}");
+    }
+    Ok(())
 }
 
 /// Advises on samples, compresses them, verifies the result, opens it again and compares.
@@ -180,6 +209,10 @@ fn damage() -> Result<()> {
 
 fn show(step: &Step<'_>) -> Result<()> {
     println!("\n# {}\n$ bintide {}\n", step.shows, step.arguments.join(" "));
+    run(step)
+}
+
+fn run(step: &Step<'_>) -> Result<()> {
     let program = testkit::target_dir().join("release/bintide");
     let mut command = Command::new(program);
     command.args(step.arguments).current_dir(workspace::root()).stdin(Stdio::null()).stdout(Stdio::piped());

@@ -39,6 +39,9 @@ enum Chore {
     Samples {
         /// Only these, by the name of their SQL file without `.sql`; all if none is named
         names: Vec<String>,
+        /// Record no logs, but run the scripts again to count the rows that their sources end with
+        #[arg(long)]
+        rows: bool,
     },
     /// Build bintide and show what it does, on the sample logs
     Demo,
@@ -64,7 +67,8 @@ fn main() -> Result<()> {
         Chore::Servers { command } => servers::fetch(command),
         Chore::Server { command } => servers::by_hand(command),
         Chore::Fuzz(fuzzing) => fuzz::fuzz(&fuzzing),
-        Chore::Samples { names } => samples::record(&names),
+        Chore::Samples { names, rows: true } => samples::count_rows(&names),
+        Chore::Samples { names, rows: false } => samples::record(&names),
         Chore::Demo => demo::demo(),
         Chore::Test { filters } => checks::test(&filters),
         Chore::Tidy => tidy::check(),

@@ -12,6 +12,7 @@
 //! of the server. In the text, `-- new session` closes the session and opens another, and `-- fails` stands
 //! before a statement that must fail.
 
+pub(crate) mod rows;
 mod script;
 mod take;
 
@@ -40,14 +41,29 @@ pub(crate) fn record(names: &[String]) -> Result<()> {
     }
     for script in scripts.iter().filter(|script| names.is_empty() || names.contains(&script.name)) {
         for recipe in &script.recipes {
-            take::take(script, recipe, &folder)
+            let counts = take::take(script, recipe, &folder)
                 .with_context(|| format!("could not record {}", recipe.name))?;
             println!("{:8} {}", size(&folder.join(&recipe.name))?, recipe.name);
+            rows::note(&recipe.name, &counts, &folder)?;
         }
     }
     write_table(&folder, &scripts)?;
     let bytes = fs::read_dir(&folder)?.map(|entry| size(&entry?.path())).sum::<Result<u64>>()?;
     ensure!(bytes < BYTES_MAX, "the samples take {bytes} bytes; {BYTES_MAX} are allowed");
+    Ok(())
+}
+
+/// Runs the named scripts, or all, again, and notes how many rows their servers end with.
+pub(crate) fn count_rows(names: &[String]) -> Result<()> {
+    let folder = workspace::root().join("samples");
+    let scripts = Script::read_all(&folder)?;
+    for script in scripts.iter().filter(|script| names.is_empty() || names.contains(&script.name)) {
+        for recipe in script.recipes.iter().filter(|recipe| recipe.kind.is_one_log()) {
+            let counts = take::count(script, recipe, &folder)
+                .with_context(|| format!("could not count the rows of {}", recipe.name))?;
+            rows::note(&recipe.name, &counts, &folder)?;
+        }
+    }
     Ok(())
 }
 

@@ -55,6 +55,11 @@ impl Kind {
         Self::NAMES.iter().find(|row| row.0 == name).map(|row| row.1)
     }
 
+    /// Is it the one log of a MySQL server that ran to its end? Its rows are counted.
+    pub(crate) fn is_one_log(self) -> bool {
+        self == Self::Log(Flavour::Mysql)
+    }
+
     /// The kind in words.
     pub(crate) fn words(self) -> &'static str {
         Self::NAMES.iter().find(|row| row.1 == self).map_or("", |row| row.2)

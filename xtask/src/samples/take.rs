@@ -9,40 +9,74 @@ use std::thread;
 use anyhow::{Context, Result, ensure};
 use testkit::{Flavour, Launch, Server};
 
+use crate::samples::rows::Counts;
 use crate::samples::script::{Kind, Recipe, Script};
 
 /// The servers' UUIDs, the same each time so that a new recording differs little from the last.
 const UUID_SOURCE: &str = "5ea5ca5e-0001-4000-8000-000000000001";
 const UUID_REPLICA: &str = "5ea5ca5e-0002-4000-8000-000000000002";
 
-/// Runs the script on a new server as the recipe says, and puts what it leaves into the samples' folder.
-pub(crate) fn take(script: &Script, recipe: &Recipe, folder: &Path) -> Result<()> {
+/// Runs the script on a new server as the recipe says, and puts what it leaves into the samples' folder. Gives how
+/// many rows the server had then, if it is the one server of one log.
+pub(crate) fn take(script: &Script, recipe: &Recipe, folder: &Path) -> Result<Counts> {
     let target = folder.join(&recipe.name);
+    if let Kind::Log(flavour) = recipe.kind {
+        let mut server = launch(recipe, flavour).start()?;
+        run(script, &server, folder)?;
+        let counts = if recipe.kind.is_one_log() { counts(&server)? } else { Counts::new() };
+        server.stop()?;
+        copy_one(&server, &target)?;
+        return Ok(counts);
+    }
+    take_others(script, recipe, folder, &target)?;
+    Ok(Counts::new())
+}
+
+/// Runs the script on a new server as the recipe says, and gives how many rows it has then.
+pub(crate) fn count(script: &Script, recipe: &Recipe, folder: &Path) -> Result<Counts> {
+    let server = launch(recipe, Flavour::Mysql).start()?;
+    run(script, &server, folder)?;
+    counts(&server)
+}
+
+/// The rows of every table that is not the server's own.
+fn counts(server: &Server) -> Result<Counts> {
+    let tables = server.sql(
+        "select concat('select ', quote(concat(table_schema, '.', table_name)), ', count(*) from `',
+            replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`')
+         from information_schema.tables where table_type = 'BASE TABLE'
+           and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema') order by 1",
+    )?;
+    let mut counts = Counts::new();
+    for question in tables.lines() {
+        let answer = server.sql(question)?;
+        let (table, count) = answer.trim_end().rsplit_once('\t').context("a table and a number")?;
+        counts.insert(table.to_owned(), count.parse()?);
+    }
+    Ok(counts)
+}
+
+fn take_others(script: &Script, recipe: &Recipe, folder: &Path, target: &Path) -> Result<()> {
     match recipe.kind {
-        Kind::Log(flavour) => {
-            let mut server = launch(recipe, flavour).start()?;
-            run(script, &server, folder)?;
-            server.stop()?;
-            copy_one(&server, &target)
-        }
+        Kind::Log(_) => Ok(()),
         Kind::Folder(flavour) => {
             let mut server = launch(recipe, flavour).start()?;
             run(script, &server, folder)?;
             server.stop()?;
-            copy_all(&server, "binlog.index", &target)
+            copy_all(&server, "binlog.index", target)
         }
-        Kind::Killed => killed(script, recipe, folder, &target),
+        Kind::Killed => killed(script, recipe, folder, target),
         Kind::Torn => {
-            killed(script, recipe, folder, &target)?;
-            let bytes = fs::read(&target)?;
-            Ok(fs::write(&target, &bytes[..bytes.len() - 7])?)
+            killed(script, recipe, folder, target)?;
+            let bytes = fs::read(target)?;
+            Ok(fs::write(target, &bytes[..bytes.len() - 7])?)
         }
-        Kind::Relay => relay(script, recipe, folder, &target),
+        Kind::Relay => relay(script, recipe, folder, target),
         Kind::Encrypted => {
             let mut server = launch(recipe, Flavour::Mysql).keyring().start()?;
             run(script, &server, folder)?;
             server.stop()?;
-            copy_all(&server, "binlog.index", &target)?;
+            copy_all(&server, "binlog.index", target)?;
             fs::copy(server.datadir().join("keyring"), target.join("keyring"))?;
             Ok(())
         }

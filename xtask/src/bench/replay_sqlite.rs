@@ -1,0 +1,52 @@
+//! How fast a log goes into a SQLite database.
+
+use std::ffi::OsString;
+use std::fs;
+
+use anyhow::{Result, ensure};
+
+use super::cases::bintide;
+use super::measure::run_measured;
+use crate::samples::rows;
+use crate::workloads::{Form, Workload, log};
+
+/// Row changes a second that the load workload must reach.
+const GOAL: f64 = 150_000.0;
+
+/// Replays the load workload, which does nothing but insert, into a new database each time.
+pub(super) fn run(runs: usize) -> Result<()> {
+    ensure!(runs > 0, "nothing is measured in no runs");
+    let (bintide, log) = (bintide()?, log(Workload::Load, Form::Plain)?);
+    let folder = testkit::target_dir().join("bench/replay-sqlite");
+    let mut rates = Vec::new();
+    for _ in 0..runs {
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        let file = folder.join("load.db");
+        let mut to = OsString::from("sqlite:");
+        to.push(&file);
+        // The workload's log begins behind those that are not meant.
+        let words = ["replay", "--quiet", "--allow-gap"].map(OsString::from);
+        let command: Vec<OsString> = std::iter::once(bintide.clone().into())
+            .chain(words)
+            .chain([log.clone().into(), "--to".into(), to])
+            .collect();
+        let measured = run_measured(&command, None)?;
+        let rows: u64 = rows::of_sqlite(&file)?.values().sum();
+        let rate = rows as f64 / measured.seconds;
+        println!(
+            "{rows} rows in {:.2} s: {rate:.0} a second; {:.2} s of processor time, {} MB of memory at most",
+            measured.seconds,
+            measured.cpu_seconds,
+            measured.peak_bytes / 1_000_000
+        );
+        rates.push(rate);
+    }
+    rates.sort_by(f64::total_cmp);
+    let median = rates[rates.len() / 2];
+    println!("median: {median:.0} row changes a second; the goal is {GOAL:.0}");
+    ensure!(median >= GOAL, "the goal is missed");
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! How many rows the source of a sample had in the end, table by table: `samples/rows.tsv`, a line a table.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Rows by `database.table`.
+pub(crate) type Counts = BTreeMap<String, u64>;
+
+const FILE: &str = "rows.tsv";
+
+/// Notes what the source of a log had.
+pub(super) fn note(log: &str, counts: &Counts, folder: &Path) -> Result<()> {
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let mut all = read(folder)?;
+    all.insert(log.to_owned(), counts.clone());
+    let mut text = String::from("log\ttable\trows\n");
+    for (log, counts) in &all {
+        for (table, count) in counts {
+            writeln!(text, "{log}\t{table}\t{count}")?;
+        }
+    }
+    Ok(fs::write(folder.join(FILE), text)?)
+}
+
+/// What the sources of all logs had.
+pub(crate) fn read(folder: &Path) -> Result<BTreeMap<String, Counts>> {
+    let path = folder.join(FILE);
+    let mut all: BTreeMap<String, Counts> = BTreeMap::new();
+    if !path.exists() {
+        return Ok(all);
+    }
+    let text = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
+    for line in text.lines().skip(1) {
+        let mut words = line.split('\t');
+        let (Some(log), Some(table), Some(count)) = (words.next(), words.next(), words.next()) else {
+            anyhow::bail!("{} has a line that is no count: {line}", path.display());
+        };
+        all.entry(log.to_owned()).or_default().insert(table.to_owned(), count.parse()?);
+    }
+    Ok(all)
+}
+
+/// The rows of every table of the source in a SQLite database that logs were replayed into.
+pub(crate) fn of_sqlite(file: &Path) -> Result<Counts> {
+    let database = rusqlite::Connection::open(file)?;
+    let question = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'bintide.%'";
+    let mut statement = database.prepare(question)?;
+    let tables: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let mut counts = Counts::new();
+    for table in tables {
+        let question = format!("SELECT COUNT(*) FROM \"{}\"", table.replace('"', "\"\""));
+        let count: i64 = database.query_row(&question, [], |row| row.get(0))?;
+        counts.insert(table, u64::try_from(count)?);
+    }
+    Ok(counts)
+}
