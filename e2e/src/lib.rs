@@ -4,6 +4,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`program`] | a program under comparison: the real `mysqlbinlog`, or `bintide` under that name |
+//! | [`as_sql`] | logs applied as SQL statements, and servers of different kinds compared |
 //! | [`compare`] | one run of both, and the first difference |
 //! | [`large`] | a log of many megabytes |
 //! | [`logs`] | the logs to run on: the samples, and what a server just wrote |
@@ -14,6 +15,7 @@
 //! | [`workload`] | SQL drawn at random, run on a real server |
 #![forbid(unsafe_code)]
 
+pub mod as_sql;
 pub mod compare;
 pub mod identity;
 pub mod large;

@@ -66,9 +66,25 @@ pub fn record(seed: u64, name: &str, folder: &Path) -> Result<()> {
 /// # Errors
 /// As [`record`].
 pub fn record_on(seed: u64, name: &str, folder: &Path) -> Result<Server> {
+    record_some_on(seed, name, folder, &[], |line| Some(line.to_owned()))
+}
+
+/// As [`record_on`], with more server options, which win, and what `said` makes of each statement, if anything.
+///
+/// # Errors
+/// As [`record`].
+pub fn record_some_on(
+    seed: u64,
+    name: &str,
+    folder: &Path,
+    more: &[&str],
+    said: fn(&str) -> Option<String>,
+) -> Result<Server> {
     let mut dice = Dice::new(seed);
     let options: Vec<&str> = OPTIONS.iter().map(|several| *dice.pick(several)).collect();
-    run_on(&mut dice, &options, name, folder, &|sql| sql)
+    let options: Vec<&str> = options.into_iter().chain(more.iter().copied()).collect();
+    let changed = |sql: String| sql.lines().filter_map(said).map(|line| line + "\n").collect();
+    run_on(&mut dice, &options, name, folder, &changed)
 }
 
 /// As [`record_on`], with every change of a row logged as that, `binlog_format=ROW` throughout, and with definitions

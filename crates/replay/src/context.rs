@@ -8,6 +8,8 @@ use binlog::events::{Query, StatusVar};
 /// is `None`, or has the value that the server leaves out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Context {
+    /// Is it of a MariaDB's log? Collation numbers and SQL modes are its own then.
+    pub is_mariadb: bool,
     /// Bits: 0x4000 `sql_auto_is_null`, 0x4000000 foreign key checks off, 0x8000000 unique checks off.
     pub flags2: Option<u32>,
     /// `sql_mode`'s bits.
@@ -41,9 +43,6 @@ const OPTIONS: [(u32, &str, bool); 3] = [
     (0x0000_4000, "sql_auto_is_null", false),
     (0x0800_0000, "unique_checks", true),
 ];
-
-/// SQL modes that MySQL 8.0.5 removed.
-const MODES_REMOVED: u64 = 0x1003_ff00;
 
 /// What the server writes for a value that it does not tell.
 const UNTOLD: u8 = u8::MAX;
@@ -89,7 +88,7 @@ impl Context {
         if self.sql_mode != from.and_then(|from| from.sql_mode)
             && let Some(mode) = self.sql_mode
         {
-            put(out, "sql_mode", mode & !MODES_REMOVED);
+            put(out, "sql_mode", mode);
         }
         if from.is_none_or(|from| from.auto_increment != self.auto_increment) {
             let (increment, offset) = self.auto_increment.unwrap_or((1, 1));
@@ -205,7 +204,7 @@ mod tests {
         let plain = context(&[0, 0, 0, 0, 0, 1, 0, 0, 0x20, 0x50, 0, 0, 0, 0, 4, 255, 0, 255, 0, 255, 0]);
         let first = changes(None, &plain);
         assert!(first.starts_with("@@session.foreign_key_checks=1,@@session.sql_auto_is_null=0,"), "{first}");
-        assert!(first.contains("@@session.sql_mode=1075838976,"), "{first}");
+        assert!(first.contains("@@session.sql_mode=1344274432,"), "{first}");
         assert!(first.contains("@@session.character_set_client=255,"), "{first}");
         assert!(
             first.ends_with("@@session.lc_time_names=0,@@session.collation_database=DEFAULT,"),

@@ -40,6 +40,7 @@ pub mod schedule;
 mod select;
 mod source;
 mod spooled;
+mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod target;
@@ -48,7 +49,7 @@ mod work;
 
 pub use crate::context::Context;
 pub use crate::error::{Error, Failure, FailureKind};
-pub use crate::mysql::MysqlTarget;
+pub use crate::mysql::{ApplyAs, MysqlTarget, WhySql};
 pub use crate::progress::{Applied, Intent, Ledger, Place, Progress};
 pub use crate::report::Report;
 pub use crate::run::{Gap, Observer, Options, replay};

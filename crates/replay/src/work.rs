@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use binlog::events::{
-    DuplicateHandling, ExecuteLoadQuery, Incident, Intvar, IntvarKind, Query, Rand, StatusVar, UserVar,
+    DuplicateHandling, ExecuteLoadQuery, Incident, Intvar, IntvarKind, MariadbGtidEvent, Query, Rand,
+    StatusVar, UserVar,
 };
 use binlog::{
-    Checksum, DecodeError, EncodeError, Event, EventType, Flags, Flavour, Format, Header, NextPosition,
-    PayloadError, PayloadOpener, RawEvent, TransactionKind, Verb,
+    Checksum, DecodeError, EVENT_SIZE_MAX, EncodeError, Event, EventType, Flags, Flavour, Format, Header,
+    NextPosition, PayloadError, PayloadOpener, RawEvent, TransactionKind, Verb,
 };
 
 use crate::context::Context;
@@ -175,9 +176,6 @@ impl Work {
     /// As [`Work::of`], or when that file cannot be written.
     pub fn within(unit: &Unit, opener: &mut PayloadOpener, held_max: usize) -> Result<Self, WorkError> {
         let format = unit.transaction.format();
-        if format.flavour != Flavour::MySql {
-            return Err(WorkError::Odd("logs of MariaDB cannot be applied to a MySQL server"));
-        }
         let mut maker = Maker::new(format, held_max);
         for raw in unit.transaction.events() {
             match raw.event_type() {
@@ -224,7 +222,10 @@ impl Maker {
             scratch: Vec::new(),
             spooler: None,
             format: Arc::new(format.inside_payload()),
-            context: Arc::default(),
+            context: Arc::new(Context {
+                is_mariadb: format.flavour == Flavour::MariaDb,
+                ..Context::default()
+            }),
             steps: Vec::new(),
             variables: Vec::new(),
             file: Vec::new(),
@@ -254,7 +255,14 @@ impl Maker {
 
     /// Takes the transaction's next event.
     pub(crate) fn take(&mut self, raw: &RawEvent<'_>, format: &Format) -> Result<(), WorkError> {
+        if raw.event_type().decompressed().is_some() {
+            let mut plain = Vec::new();
+            raw.decompress_mariadb(format, EVENT_SIZE_MAX, &mut plain)?;
+            return self.take(&RawEvent::new(&plain, raw.checksum())?, format);
+        }
         match raw.decode(format)? {
+            // It is the BEGIN of what does not commit by itself.
+            Event::MariadbGtid(gtid) => self.has_begun = gtid.flags & MariadbGtidEvent::STANDALONE == 0,
             Event::Query(query) => {
                 self.end_spool()?;
                 self.query(raw.header(), &query);
@@ -284,7 +292,7 @@ impl Maker {
     }
 
     fn query(&mut self, header: &Header, query: &Query<'_>) {
-        self.context = Arc::new(Context::of(query));
+        self.context = Arc::new(self.context_of(query));
         self.session = Some(query.thread_id);
         match Verb::of(query.sql) {
             Verb::Begin => self.has_begun = true,
@@ -305,7 +313,7 @@ impl Maker {
             },
             // Savepoints among them.
             _ => {
-                let is_definition = !self.has_begun || is_created_from_query(query.sql);
+                let is_definition = !self.has_begun || self.is_created_from_query(query.sql);
                 if is_definition {
                     self.is_alone = true;
                     self.databases = databases(header, query);
@@ -322,6 +330,18 @@ impl Maker {
             self.steps.push(Step::Spooled(context, spooler.finish()?));
         }
         Ok(())
+    }
+
+    fn context_of(&self, query: &Query<'_>) -> Context {
+        Context { is_mariadb: self.format.flavour == Flavour::MariaDb, ..Context::of(query) }
+    }
+
+    /// What is logged for `CREATE TABLE … SELECT`: its rows follow, and it commits with them. MySQL writes `START
+    /// TRANSACTION` at its end, MariaDB a transaction around both.
+    fn is_created_from_query(&self, sql: &[u8]) -> bool {
+        const VERBS: [&[u8]; 2] = [b"CREATE TABLE ", b"CREATE OR REPLACE TABLE "];
+        let is_made = || VERBS.iter().any(|verb| sql.starts_with(verb));
+        creation(sql).is_some() || self.format.flavour == Flavour::MariaDb && is_made()
     }
 
     fn statement(&mut self, header: &Header, query: &Query<'_>, load: Option<Load>) -> Step {
@@ -347,7 +367,7 @@ impl Maker {
     }
 
     fn load(&mut self, header: &Header, load: &ExecuteLoadQuery<'_>) {
-        self.context = Arc::new(Context::of(&load.query));
+        self.context = Arc::new(self.context_of(&load.query));
         let file = std::mem::take(&mut self.file);
         let name = (load.name_start as usize, load.name_end as usize);
         let statement =
@@ -506,13 +526,13 @@ fn xid_of(sql: &[u8], verb: &str) -> Option<String> {
     xid.and(text.get(verb.len()..)).map(|xid| xid.trim_end_matches(" ONE PHASE").to_owned())
 }
 
-/// `CREATE TABLE … START TRANSACTION`: what is logged for `CREATE TABLE … SELECT`. Its rows follow, and it commits
-/// with them.
-fn is_created_from_query(sql: &[u8]) -> bool {
+/// What makes the table alone, of `CREATE TABLE … START TRANSACTION`.
+pub(crate) fn creation(sql: &[u8]) -> Option<&[u8]> {
     const END: &[u8] = b"START TRANSACTION";
     let sql = sql.trim_ascii_end();
-    let is_create = sql.get(..6).is_some_and(|verb| verb.eq_ignore_ascii_case(b"CREATE"));
-    is_create && sql.len() > END.len() && sql[sql.len() - END.len()..].eq_ignore_ascii_case(END)
+    sql.get(..6).filter(|verb| verb.eq_ignore_ascii_case(b"CREATE"))?;
+    let (creation, end) = sql.split_at_checked(sql.len().checked_sub(END.len())?)?;
+    end.eq_ignore_ascii_case(END).then_some(creation)
 }
 
 /// The databases that a definition may change; empty for all.

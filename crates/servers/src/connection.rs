@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 
+use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
 use mysql::{Conn, LocalInfileHandler, OptsBuilder, SslOpts};
 
@@ -18,6 +19,26 @@ pub struct Connection {
 
 /// A row of an answer: its values as text, `None` for NULL.
 pub type Row = Vec<Option<Vec<u8>>>;
+
+/// A value for a place that a prepared statement leaves open.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Parameter {
+    /// NULL.
+    Null,
+    /// A signed integer.
+    Int(i64),
+    /// An unsigned integer.
+    UInt(u64),
+    /// Four bytes.
+    Float(f32),
+    /// Eight bytes.
+    Double(f64),
+    /// Bytes: text in the session's `character_set_client`.
+    Bytes(Vec<u8>),
+}
+
+/// Prepared statements that a connection keeps. Bounds what the server holds for it.
+const PREPARED_MAX: usize = 256;
 
 /// A statement that cannot be prepared.
 const NOT_PREPARABLE: u16 = 1295;
@@ -39,7 +60,9 @@ impl Connection {
             .user(Some(&address.user))
             .pass(address.password.as_ref())
             .prefer_socket(false)
-            .stmt_cache_size(0)
+            .stmt_cache_size(PREPARED_MAX)
+            // An UPDATE counts the rows that it finds, those that it leaves as they are too.
+            .additional_capabilities(CapabilityFlags::CLIENT_FOUND_ROWS)
             .local_infile_handler(Some(handler));
         options = match &address.socket {
             Some(socket) => options.socket(Some(socket.display().to_string())),
@@ -117,6 +140,18 @@ impl Connection {
         result
     }
 
+    /// Runs one statement, prepared and kept for the next time, with these in the places of its `?`; gives how many
+    /// rows it changed, or found, if it is an `UPDATE`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::run`].
+    pub fn execute(&mut self, sql: &str, parameters: Vec<Parameter>) -> Result<u64, Error> {
+        let parameters = parameters.into_iter().map(mysql::Value::from).collect();
+        self.conn.exec_drop(sql, mysql::Params::Positional(parameters))?;
+        Ok(self.conn.affected_rows())
+    }
+
     /// The rows that a query answers with.
     ///
     /// # Errors
@@ -139,6 +174,19 @@ impl Connection {
         let first = self.rows(sql)?.into_iter().next();
         let value = first.and_then(|row| row.into_iter().next()).flatten();
         Ok(value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}
+
+impl From<Parameter> for mysql::Value {
+    fn from(parameter: Parameter) -> Self {
+        match parameter {
+            Parameter::Null => Self::NULL,
+            Parameter::Int(number) => Self::Int(number),
+            Parameter::UInt(number) => Self::UInt(number),
+            Parameter::Float(number) => Self::Float(number),
+            Parameter::Double(number) => Self::Double(number),
+            Parameter::Bytes(bytes) => Self::Bytes(bytes),
+        }
     }
 }
 

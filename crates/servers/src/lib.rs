@@ -18,6 +18,6 @@ mod error;
 mod facts;
 
 pub use crate::address::{Address, AddressError, Tls};
-pub use crate::connection::{Connection, Row};
+pub use crate::connection::{Connection, Parameter, Row};
 pub use crate::error::Error;
 pub use crate::facts::{Facts, GtidMode};

@@ -1,23 +1,29 @@
-//! MySQL as a target.
+//! MySQL and MariaDB as targets.
 //!
-//! Row changes go there as `BINLOG` statements: the server applies the events of its own format itself, every type
-//! exactly. Nothing is written to its binary log.
+//! Row changes go to MySQL as `BINLOG` statements: the server applies the events of its own format itself, every type
+//! exactly. Where it does not take them, or does not from this account, they go as statements with parameters. Nothing
+//! is written to its binary log, if the account may switch that off.
 
+mod as_sql;
 mod binlog_text;
 mod fingerprint;
+mod fit;
 mod session;
 mod sql;
 mod table;
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use binlog::Flavour;
 use binlog::gtid::GtidSet;
 use servers::{Address, Connection, Facts, GtidMode, Row};
 
 use crate::definition::Definition;
 use crate::error::{Error, Failure};
-use crate::mysql::session::MysqlSession;
+use crate::mysql::as_sql::CREATED;
+use crate::mysql::fit::Fit;
+use crate::mysql::session::{Made, MysqlSession};
 use crate::mysql::sql::{PROGRESS_TABLE, unhex};
 use crate::progress::{Applied, Intent, Place, Progress};
 use crate::target::{Session, Settled, Target};
@@ -26,14 +32,53 @@ use crate::target::{Session, Settled, Target};
 /// they were running.
 const PATIENCE_S: u32 = 60;
 
-/// A MySQL server to apply transactions to, and the lock that keeps other replays away from it.
+/// A MySQL or MariaDB server to apply transactions to, and the lock that keeps other replays away from it.
 #[derive(Debug)]
 pub struct MysqlTarget {
     address: Address,
     control: Mutex<Connection>,
     facts: Facts,
     sessions: AtomicU32,
+    as_sql: Option<WhySql>,
+    rights: Rights,
+    /// May the account add to what the target counts as executed? Unknown until it is tried.
+    may_purge: AtomicBool,
+    /// How often definitions may have changed.
+    definitions: Arc<AtomicU64>,
     logging: Logging,
+}
+
+/// How row changes are made on a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ApplyAs {
+    /// As events where the server and the account allow it, else as statements.
+    #[default]
+    Auto,
+    /// As the events that they are, in `BINLOG` statements.
+    Binlog,
+    /// As `INSERT`, `UPDATE` and `DELETE` statements with parameters.
+    Sql,
+}
+
+/// Why row changes go as statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhySql {
+    /// That was asked for.
+    Asked,
+    /// The server is a MariaDB.
+    MariaDb,
+    /// The account may not send events.
+    Account,
+}
+
+/// What the account may do that not every account may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rights {
+    /// Say whether the session writes to the binary log.
+    sql_log_bin: bool,
+    /// Say under which GTID a transaction runs.
+    gtid_next: bool,
 }
 
 /// Is what is applied written to the target's own binary log?
@@ -47,27 +92,34 @@ pub(crate) enum Logging {
 /// How long to wait for the lock, in seconds: a server takes a moment to see that a client is gone.
 const LOCK_PATIENCE_S: u32 = 5;
 
-/// How a session is set up: it writes to no binary log and sees what others commit.
-const SESSION: &str = "SET @@session.sql_log_bin = 0, @@session.autocommit = 1, \
-    @@session.transaction_isolation = 'READ-COMMITTED', @@session.wait_timeout = 31536000, \
-    @@session.innodb_lock_wait_timeout = 5, @@session.net_read_timeout = 3600, @@session.net_write_timeout = 3600";
+/// How a session is set up: it sees what others commit.
+const SESSION: &str = "SET @@session.autocommit = 1, @@session.wait_timeout = 31536000, \
+    @@session.innodb_lock_wait_timeout = 5, @@session.net_read_timeout = 3600, @@session.net_write_timeout = 3600; \
+    SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+
+/// The account lacks a right.
+const ACCESS_DENIED: u16 = 1227;
 
 impl MysqlTarget {
+    /// As [`MysqlTarget::open_as`], with [`ApplyAs::Auto`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn open(address: Address) -> Result<Self, Error> {
+        Self::open_as(address, ApplyAs::Auto)
+    }
+
     /// Connects, waits for the sessions of an earlier replay to go away, takes the lock, and makes the progress table
     /// where there is none.
     ///
     /// # Errors
     ///
     /// When the server cannot be reached, another replay uses it, or it lacks what a replay needs.
-    pub fn open(address: Address) -> Result<Self, Error> {
+    pub fn open_as(address: Address, apply_as: ApplyAs) -> Result<Self, Error> {
         let mut control = Connection::open(&address).map_err(|error| Failure::from(error).at("connect"))?;
         let facts =
             Facts::of(&mut control).map_err(|error| Failure::from(error).at("ask what the server is"))?;
-        if facts.is_mariadb {
-            return Err(Error::Refused(
-                "the target is a MariaDB, which cannot take MySQL's row events".into(),
-            ));
-        }
         if facts.super_read_only {
             return Err(Error::Refused(
                 "the target is super_read_only: SET GLOBAL super_read_only = 0".into(),
@@ -80,8 +132,20 @@ impl MysqlTarget {
                 "the target applies changes of a source of its own: STOP REPLICA SQL_THREAD first".into(),
             ));
         }
-        let (control, sessions, logging) = (Mutex::new(control), AtomicU32::new(0), Logging::No);
-        let target = Self { address, control, facts, sessions, logging };
+        let rights =
+            Rights::of(&mut control, &facts).map_err(|error| Failure::from(error).at("ask for rights"))?;
+        let as_sql = why_sql(apply_as, &facts, &mut control)?;
+        let target = Self {
+            address,
+            control: Mutex::new(control),
+            facts,
+            sessions: AtomicU32::new(0),
+            logging: Logging::No,
+            as_sql,
+            rights,
+            may_purge: AtomicBool::new(true),
+            definitions: Arc::new(AtomicU64::new(1)),
+        };
         target.prepare().map_err(|failure| failure.at("prepare the target"))?;
         Ok(target)
     }
@@ -104,6 +168,28 @@ impl MysqlTarget {
         Ok(self)
     }
 
+    /// Why row changes go as statements; `None` if they go as events.
+    pub const fn as_sql(&self) -> Option<WhySql> {
+        self.as_sql
+    }
+
+    /// What is done otherwise than one may expect: a line each.
+    pub fn remarks(&self) -> Vec<String> {
+        let why = match self.as_sql {
+            Some(WhySql::MariaDb) => "rows were applied as SQL statements: the target is a MariaDB",
+            Some(WhySql::Account) => {
+                "rows were applied as SQL statements: the account has neither REPLICATION_APPLIER nor BINLOG_ADMIN"
+            }
+            Some(WhySql::Asked) | None => "",
+        };
+        let is_logged = self.facts.log_bin && !self.rights.sql_log_bin;
+        let logged = match is_logged {
+            true => "the target wrote it all to its own binary log: the account may not set sql_log_bin",
+            false => "",
+        };
+        [why, logged].iter().filter(|line| !line.is_empty()).map(|line| (*line).to_owned()).collect()
+    }
+
     /// What the server is.
     pub const fn facts(&self) -> &Facts {
         &self.facts
@@ -112,6 +198,7 @@ impl MysqlTarget {
     fn prepare(&self) -> Result<(), Failure> {
         let mut control = self.control()?;
         control.run(SESSION)?;
+        self.leave_log(&mut control)?;
         lock(&mut control, "bintide.replay", LOCK_PATIENCE_S)?;
         for statement in sql::PREPARE {
             control.run(statement)?;
@@ -133,9 +220,19 @@ impl MysqlTarget {
         self.control.lock().map_err(|_| Failure::refused("the control session is lost"))
     }
 
+    /// Keeps a session's changes out of the binary log.
+    fn leave_log(&self, connection: &mut Connection) -> Result<(), servers::Error> {
+        match self.facts.log_bin && self.rights.sql_log_bin {
+            true => connection.run("SET @@session.sql_log_bin = 0"),
+            false => Ok(()),
+        }
+    }
+
     /// Does the target keep an account of GTIDs that we may add to?
     fn keeps_gtids(&self) -> bool {
-        !self.facts.is_mariadb && self.facts.gtid_mode == GtidMode::On
+        !self.facts.is_mariadb
+            && self.facts.gtid_mode == GtidMode::On
+            && self.may_purge.load(Ordering::SeqCst)
     }
 }
 
@@ -150,10 +247,8 @@ impl Target for MysqlTarget {
     fn session(&self) -> Result<Box<dyn Session>, Failure> {
         let mut connection = Connection::open(&self.address)?;
         connection.run(SESSION)?;
-        if !self.facts.is_mariadb {
-            // The source has named such columns in what it logged, where it made them.
-            connection.run("SET @@session.sql_generate_invisible_primary_key = 0")?;
-        }
+        self.leave_log(&mut connection)?;
+        no_generated_keys(&mut connection)?;
         let number = self.sessions.fetch_add(1, Ordering::SeqCst);
         lock(&mut connection, &session_lock(number), PATIENCE_S)?;
         connection.run(&format!(
@@ -163,8 +258,18 @@ impl Target for MysqlTarget {
         if self.logging == Logging::BySourceGtids {
             connection.run("SET @@session.sql_log_bin = 1")?;
         }
-        let names_gtids = self.keeps_gtids() && !self.facts.log_bin;
-        Ok(Box::new(MysqlSession::new(connection, self.facts.packet_max, names_gtids, self.logging)))
+        let names_gtids = self.keeps_gtids() && !self.facts.log_bin && self.rights.gtid_next;
+        let flavour = if self.facts.is_mariadb { Flavour::MariaDb } else { Flavour::MySql };
+        let fit = Fit::new(flavour, &mut connection)?;
+        Ok(Box::new(MysqlSession::new(Made {
+            connection,
+            packet_max: self.facts.packet_max,
+            names_gtids,
+            as_sql: self.as_sql.is_some(),
+            fit,
+            logging: self.logging,
+            definitions: Arc::clone(&self.definitions),
+        })))
     }
 
     fn definition(&self, database: &[u8], name: &[u8]) -> Result<Option<Definition>, Failure> {
@@ -172,7 +277,11 @@ impl Target for MysqlTarget {
     }
 
     fn settle(&self, intent: &Intent) -> Result<Settled, Failure> {
-        let now = fingerprint::take(&mut *self.control()?, &intent.databases)?;
+        let mut control = self.control()?;
+        let now = fingerprint::take(&mut control, &intent.databases)?;
+        if let Some(created) = intent.before.strip_prefix(CREATED) {
+            return settle_created(&mut control, created, &now);
+        }
         Ok(match intent.before.as_str() {
             // The server would have counted its GTID as executed, had it been run.
             fingerprint::BY_GTID => Settled::NotDone,
@@ -186,21 +295,103 @@ impl Target for MysqlTarget {
         let mut executed_now = executed(&mut control, self.facts.is_mariadb)?;
         let missing = progress.gtids.difference(&executed_now);
         if self.keeps_gtids() && !missing.is_empty() {
-            control.run(&format!("SET GLOBAL gtid_purged = '+{missing}'"))?;
-            executed_now.add_all(&missing);
+            match control.run(&format!("SET GLOBAL gtid_purged = '+{missing}'")) {
+                Ok(()) => executed_now.add_all(&missing),
+                // The progress table keeps them all, then.
+                Err(error) if error.code() == Some(ACCESS_DENIED) => {
+                    self.may_purge.store(false, Ordering::SeqCst);
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(Applied { progress: progress.clone(), executed: executed_now, intent: None })
     }
 }
 
+/// A table was made for rows behind it, and they were not committed with it: it goes, if it is there.
+fn settle_created(control: &mut Connection, created: &str, now: &str) -> Result<Settled, Failure> {
+    let odd = || Failure::refused("the progress table holds an intent that nobody understands");
+    let mut words = created.split(' ');
+    let mut name = || words.next().and_then(unhex).ok_or_else(odd);
+    let (database, table) = (name()?, name()?);
+    if words.next() != Some(now) {
+        let mut sql = b"DROP TABLE IF EXISTS ".to_vec();
+        sql::put_name(&mut sql, &database);
+        sql.push(b'.');
+        sql::put_name(&mut sql, &table);
+        control.run_bytes(&sql)?;
+    }
+    Ok(Settled::NotDone)
+}
+
+/// Are row changes to be made by statements, and why?
+fn why_sql(apply_as: ApplyAs, facts: &Facts, control: &mut Connection) -> Result<Option<WhySql>, Error> {
+    match apply_as {
+        ApplyAs::Sql => return Ok(Some(WhySql::Asked)),
+        ApplyAs::Auto if facts.is_mariadb => return Ok(Some(WhySql::MariaDb)),
+        ApplyAs::Binlog if facts.is_mariadb => {
+            return Err(Error::Refused(
+                "the target is a MariaDB, which does not take MySQL's row events: apply as sql".into(),
+            ));
+        }
+        ApplyAs::Auto | ApplyAs::Binlog => {}
+    }
+    // Nothing to apply, and an error either way.
+    let may = is_allowed(control, "BINLOG ''").map_err(|error| Failure::from(error).at("ask for rights"))?;
+    match (may, apply_as) {
+        (true, _) => Ok(None),
+        (false, ApplyAs::Auto) => Ok(Some(WhySql::Account)),
+        (false, _) => Err(Error::Refused(
+            "the account may not send row events: GRANT REPLICATION_APPLIER (or BINLOG_ADMIN) to it, or apply as sql"
+                .into(),
+        )),
+    }
+}
+
+impl Rights {
+    fn of(control: &mut Connection, facts: &Facts) -> Result<Self, servers::Error> {
+        let sql_log_bin = is_allowed(control, "SET @@session.sql_log_bin = 1")?;
+        let gtid_next = !facts.is_mariadb && is_allowed(control, "SET @@session.gtid_next = 'AUTOMATIC'")?;
+        Ok(Self { sql_log_bin, gtid_next })
+    }
+}
+
+/// May the account do this? Whatever else is wrong with it.
+fn is_allowed(control: &mut Connection, sql: &str) -> Result<bool, servers::Error> {
+    match control.run(sql) {
+        Ok(()) => Ok(true),
+        Err(error) if error.code() == Some(ACCESS_DENIED) => Ok(false),
+        Err(servers::Error::Refused { .. }) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Keeps the session from making up primary keys: the source has named such columns in what it logged, where it made
+/// them. Not every account may say so, and only servers since 8.0.30 do it.
+fn no_generated_keys(connection: &mut Connection) -> Result<(), servers::Error> {
+    match connection.value("SELECT @@session.sql_generate_invisible_primary_key") {
+        Ok(Some(on)) if on != "0" => connection.run("SET @@session.sql_generate_invisible_primary_key = 0"),
+        Ok(_) | Err(servers::Error::Refused { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Does the server's own applier run?
 fn is_replicating(control: &mut Connection, facts: &Facts) -> Result<bool, servers::Error> {
-    if facts.is_mariadb {
-        return Ok(false);
+    let question = match facts.is_mariadb {
+        true => {
+            "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Slaves_running'"
+        }
+        false => {
+            "SELECT COUNT(*) FROM performance_schema.replication_applier_status WHERE service_state = 'ON'"
+        }
+    };
+    match control.value(question) {
+        Ok(count) => Ok(count.is_some_and(|count| count != "0")),
+        // The account may not know.
+        Err(servers::Error::Refused { .. }) => Ok(false),
+        Err(error) => Err(error),
     }
-    let question =
-        "SELECT COUNT(*) FROM performance_schema.replication_applier_status WHERE service_state = 'ON'";
-    Ok(control.value(question)?.is_some_and(|count| count != "0"))
 }
 
 /// The name of the lock that a session holds as long as the server knows it.

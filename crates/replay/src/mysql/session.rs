@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use binlog::Format;
 use binlog::gtid::Gtid;
+use binlog::{Flavour, Format};
 use servers::Connection;
 
 use crate::context::Context;
@@ -12,8 +13,10 @@ use crate::error::Failure;
 use crate::mysql::Logging;
 use crate::mysql::binlog_text::{events_size_max, format_description, put_binlog, split};
 use crate::mysql::fingerprint::{self, BY_GTID};
+use crate::mysql::fit::Fit;
 use crate::mysql::sql::{self, put_name, put_progress, put_variable};
 use crate::progress::{Intent, Progress};
+use crate::sql::{Settings, Writer};
 use crate::target::Session;
 use crate::work::{Load, RowEvents, Statement};
 
@@ -21,18 +24,30 @@ use crate::work::{Load, RowEvents, Statement};
 const SEND_SIZE: usize = 1 << 20;
 
 pub(super) struct MysqlSession {
-    connection: Connection,
+    pub(super) connection: Connection,
     packet_max: usize,
     /// May statements that commit by themselves be run under their own GTIDs?
     names_gtids: bool,
+    /// Do all row changes go as statements?
+    pub(super) as_sql: bool,
+    /// What makes statements of row changes, once there were some to make.
+    pub(super) writer: Option<Writer>,
+    pub(super) fit: Fit,
+    /// What the statements made of row changes have found the session to be; `None` if something else came since.
+    pub(super) settings: Option<Settings>,
+    /// Does the statement announced make a table for rows that go as statements behind it?
+    pub(super) rows_follow: bool,
+    /// How often definitions may have changed, in all sessions, and when the writer last knew.
+    definitions: Arc<AtomicU64>,
+    pub(super) definitions_known: u64,
     /// What the session has by now; `None` if nobody knows.
-    context: Option<Context>,
+    pub(super) context: Option<Context>,
     format: Option<Arc<Format>>,
     /// Not sent yet.
-    sql: String,
+    pub(super) sql: String,
     /// Row events that are not in `sql` yet.
     rows: Vec<u8>,
-    state: State,
+    pub(super) state: State,
     /// The row of the progress table that is ours.
     stream: usize,
     logging: Logging,
@@ -40,8 +55,19 @@ pub(super) struct MysqlSession {
     gtids: Vec<Gtid>,
 }
 
+/// What a session is made of.
+pub(super) struct Made {
+    pub(super) connection: Connection,
+    pub(super) packet_max: usize,
+    pub(super) names_gtids: bool,
+    pub(super) as_sql: bool,
+    pub(super) fit: Fit,
+    pub(super) logging: Logging,
+    pub(super) definitions: Arc<AtomicU64>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// Nothing is open.
     Idle,
     /// A transaction is to be begun with the next change.
@@ -56,17 +82,20 @@ enum State {
 const PACKET_MARGIN: usize = 64 << 10;
 
 impl MysqlSession {
-    pub(super) fn new(
-        connection: Connection,
-        packet_max: usize,
-        names_gtids: bool,
-        logging: Logging,
-    ) -> Self {
+    pub(super) fn new(made: Made) -> Self {
+        let Made { connection, packet_max, names_gtids, as_sql, fit, logging, definitions } = made;
         let (sql, rows) = (String::new(), Vec::new());
         Self {
             connection,
             packet_max,
             names_gtids,
+            as_sql,
+            writer: None,
+            fit,
+            settings: None,
+            rows_follow: false,
+            definitions,
+            definitions_known: 0,
             context: None,
             format: None,
             sql,
@@ -79,7 +108,7 @@ impl MysqlSession {
     }
 
     /// Sends what has gathered.
-    fn send(&mut self) -> Result<(), Failure> {
+    pub(super) fn send(&mut self) -> Result<(), Failure> {
         if !self.rows.is_empty() {
             put_binlog(&mut self.sql, &self.rows);
             self.rows.clear();
@@ -98,7 +127,7 @@ impl MysqlSession {
         if self.rows.is_empty() { Ok(()) } else { self.send() }
     }
 
-    fn begin_if_due(&mut self) {
+    pub(super) fn begin_if_due(&mut self) {
         if self.state == State::ToBegin {
             self.name_next();
             self.sql.push_str("BEGIN;");
@@ -133,7 +162,9 @@ impl MysqlSession {
     }
 
     /// Brings the session to this context.
-    fn adopt(&mut self, context: &Context) -> Result<(), Failure> {
+    pub(super) fn adopt(&mut self, context: &Context) -> Result<(), Failure> {
+        let context = self.fit.fit(context);
+        let context = &*context;
         if self.context.as_ref() == Some(context) {
             return Ok(());
         }
@@ -165,9 +196,20 @@ impl MysqlSession {
         Ok(())
     }
 
-    fn run(&mut self, statement: &Statement) -> Result<(), Failure> {
+    /// Do row changes of this format go as statements? MariaDB's always do: no MySQL since 8.4 takes its events, and
+    /// it has JSON columns as text.
+    fn makes_statements(&self, format: &Format) -> bool {
+        self.as_sql || format.flavour == Flavour::MariaDb
+    }
+
+    /// How often definitions may have changed by now.
+    pub(super) fn definitions(&self) -> u64 {
+        self.definitions.load(Ordering::SeqCst)
+    }
+
+    fn run(&mut self, statement: &Statement, sql: &[u8]) -> Result<(), Failure> {
         let result = match &statement.load {
-            None => self.connection.run_bytes(&statement.sql),
+            None => self.connection.run_bytes(sql),
             Some(load) => self.connection.load(&load_sql(&statement.sql, load)?, load.file.clone()),
         };
         match (result, statement.error_code) {
@@ -217,19 +259,31 @@ impl Session for MysqlSession {
     }
 
     fn announce(&mut self, intent: Intent, format: Option<&Arc<Format>>) -> Result<(), Failure> {
-        if let Some(format) = format {
+        self.definitions.fetch_add(1, Ordering::SeqCst);
+        if let Some(format) = format
+            && !self.makes_statements(format)
+        {
             // The statement allows nothing behind it but the rows themselves.
             self.adopt_format(format)?;
         }
         self.send()?;
+        // Rows that go as statements are committed behind their table, which alone is not all of the transaction.
+        let is_in_parts = format.is_some_and(|format| self.makes_statements(format));
         if let Some(gtid) = self.gtids.last() {
+            if is_in_parts {
+                return Err(Failure::refused(
+                    "a table made from a query takes two transactions when its rows go as SQL statements, and they \
+                     cannot be logged under one GTID",
+                ));
+            }
             // The server says by itself whether it was run.
             self.state = State::Alone(Some(gtid.to_string()));
             return Ok(());
         }
         // Only GTIDs have a colon in front of a number and none in a log's name, which has its dot there.
         let gtid = intent.unit.parse::<binlog::gtid::Gtid>().is_ok().then(|| intent.unit.clone());
-        let gtid = gtid.filter(|_| self.names_gtids);
+        let gtid = gtid.filter(|_| self.names_gtids && !is_in_parts);
+        self.rows_follow = is_in_parts;
         let before = match &gtid {
             Some(_) => BY_GTID.to_owned(),
             None => fingerprint::take(&mut self.connection, &intent.databases)?,
@@ -240,6 +294,9 @@ impl Session for MysqlSession {
     }
 
     fn rows(&mut self, context: &Context, rows: &RowEvents) -> Result<(), Failure> {
+        if self.makes_statements(&rows.format) {
+            return self.rows_as_sql(rows);
+        }
         self.adopt_format(&rows.format)?;
         self.begin_if_due();
         self.adopt(context)?;
@@ -267,6 +324,9 @@ impl Session for MysqlSession {
     }
 
     fn statement(&mut self, statement: &Statement) -> Result<(), Failure> {
+        self.fit.check(statement)?;
+        let creation = self.creation(statement)?;
+        self.settings = None;
         self.begin_if_due();
         self.send_rows()?;
         let mut set = Vec::new();
@@ -298,7 +358,7 @@ impl Session for MysqlSession {
             let _ = write!(self.sql, "SET @@SESSION.GTID_NEXT='{gtid}';");
         }
         self.send()?;
-        self.run(statement)
+        self.run(statement, creation.unwrap_or(&statement.sql))
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
@@ -313,6 +373,7 @@ impl Session for MysqlSession {
         let mut sql = String::new();
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Alone(gtid) => {
+                self.definitions.fetch_add(1, Ordering::SeqCst);
                 sql.push_str("COMMIT;");
                 if gtid.is_some() {
                     sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC';");
@@ -342,6 +403,7 @@ impl Session for MysqlSession {
             self.sql.clear();
         }
         (self.context, self.format, self.state) = (None, None, State::Idle);
+        self.settings = None;
         self.connection.run("ROLLBACK")?;
         if self.logging == Logging::BySourceGtids {
             self.connection.run("SET @@SESSION.GTID_NEXT='AUTOMATIC'")?;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use clap::Args;
+use clap::{Args, ValueEnum};
 #[cfg(feature = "sqlite")]
 use replay::SqliteTarget;
-use replay::{MysqlTarget, Target};
+use replay::{ApplyAs, MysqlTarget, Target};
 use servers::Address;
 
 use crate::exit::Failure;
@@ -21,6 +21,30 @@ pub(super) struct To {
     /// Read the account's password from the first line of this file; otherwise it is MYSQL_PWD's.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
+    /// How row changes are made on a server.
+    #[arg(long, value_enum, default_value_t = As::Auto)]
+    apply_as: As,
+}
+
+/// How row changes are made on a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum As {
+    /// As events where the server and the account allow it, else as SQL statements.
+    Auto,
+    /// As the events that they are, in BINLOG statements.
+    Binlog,
+    /// As INSERT, UPDATE and DELETE statements.
+    Sql,
+}
+
+impl From<As> for ApplyAs {
+    fn from(named: As) -> Self {
+        match named {
+            As::Auto => Self::Auto,
+            As::Binlog => Self::Binlog,
+            As::Sql => Self::Sql,
+        }
+    }
 }
 
 /// How a target that is a SQLite database begins.
@@ -36,7 +60,7 @@ pub(super) enum Opened {
 
 /// Which target: checked as far as that can be done without it.
 pub(super) enum Named {
-    Mysql(Box<Address>),
+    Mysql(Box<Address>, ApplyAs),
     Sqlite(PathBuf),
 }
 
@@ -48,7 +72,7 @@ impl To {
                 Err(Failure::NotBegun(anyhow!("--to: sqlite: has a file behind it, as sqlite:copy.db")))
             }
             Some(path) => Ok(Named::Sqlite(path.into())),
-            None => self.address().map(|address| Named::Mysql(address.into())),
+            None => self.address().map(|address| Named::Mysql(address.into(), self.apply_as.into())),
         }
     }
 
@@ -68,8 +92,9 @@ impl To {
 pub(super) fn open(named: Named) -> Result<Opened, Failure> {
     let not_begun = |error: replay::Error| Failure::NotBegun(error.into());
     match named {
-        Named::Mysql(address) => {
-            MysqlTarget::open(*address).map(|target| Opened::Mysql(target.into())).map_err(not_begun)
+        Named::Mysql(address, apply_as) => {
+            let target = MysqlTarget::open_as(*address, apply_as).map_err(not_begun)?;
+            Ok(Opened::Mysql(target.into()))
         }
         #[cfg(feature = "sqlite")]
         Named::Sqlite(path) => SqliteTarget::open(&path).map(Opened::Sqlite).map_err(not_begun),
@@ -108,7 +133,7 @@ impl Opened {
     /// What was done otherwise than on the source: a line each.
     pub(super) fn remarks(&self) -> Vec<String> {
         match self {
-            Self::Mysql(_) => Vec::new(),
+            Self::Mysql(target) => target.remarks(),
             #[cfg(feature = "sqlite")]
             Self::Sqlite(target) => target.remarks().lines(),
         }

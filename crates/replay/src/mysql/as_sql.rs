@@ -1,0 +1,126 @@
+//! A session whose row changes go as statements with parameters.
+
+use servers::{Connection, Parameter};
+
+use crate::error::Failure;
+use crate::mysql::session::{MysqlSession, State};
+use crate::mysql::sql::{PROGRESS_TABLE, put_hex};
+use crate::sql::{Runner, Settings, Writer};
+use crate::work::{RowEvents, Statement, creation};
+
+/// In front of a fingerprint in an intent: a table that was made for rows which come behind it. Without them it is to
+/// be dropped.
+pub(super) const CREATED: &str = "created ";
+
+impl MysqlSession {
+    pub(super) fn rows_as_sql(&mut self, rows: &RowEvents) -> Result<(), Failure> {
+        if matches!(self.state, State::Alone(_)) {
+            // Rows behind the table that was made for them: they are committed with what is saved of them.
+            self.state = State::ToBegin;
+        }
+        self.begin_if_due();
+        let mut writer = self.writer.take().unwrap_or_else(|| Writer::new(self.fit.target()));
+        let definitions = self.definitions();
+        if definitions != self.definitions_known {
+            writer.forget();
+            self.definitions_known = definitions;
+        }
+        let result = writer.write(rows, self);
+        self.writer = Some(writer);
+        result
+    }
+
+    /// What makes the table, if the statement makes one from a query whose rows come behind it: they go as statements,
+    /// which the server does not allow there. The intent then says so.
+    pub(super) fn creation<'s>(&mut self, statement: &'s Statement) -> Result<Option<&'s [u8]>, Failure> {
+        let creation = creation(&statement.sql).filter(|_| self.as_sql);
+        if !std::mem::take(&mut self.rows_follow) {
+            return Ok(creation);
+        }
+        let creation = creation.unwrap_or(&statement.sql);
+        let odd =
+            || Failure::refused("a table is made from a query, and its name is not where servers write it");
+        let (database, table) = names(creation).ok_or_else(odd)?;
+        // The intent's second word says what was before, in hexadecimal: the names, in hexadecimal within that, and
+        // then the fingerprint that is there by now.
+        let mut before = CREATED.to_owned();
+        for name in [database.unwrap_or_else(|| statement.database.clone()), table] {
+            put_hex(&mut before, &name);
+            before.push(' ');
+        }
+        let mut words = String::new();
+        put_hex(&mut words, before.as_bytes());
+        self.send()?;
+        self.connection.run(&format!(
+            "UPDATE {PROGRESS_TABLE} SET intent = INSERT(intent, LOCATE(' ', intent) + 1, 0, '{words}') WHERE stream = 1"
+        ))?;
+        Ok(Some(creation))
+    }
+}
+
+/// The database, if it is named, and the table that a statement makes, as servers write it:
+/// ``CREATE TABLE `d`.`t` (``.
+fn names(sql: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
+    let rest =
+        sql.strip_prefix(b"CREATE TABLE ").or_else(|| sql.strip_prefix(b"CREATE OR REPLACE TABLE "))?;
+    let (first, rest) = name(rest)?;
+    match rest.strip_prefix(b".") {
+        Some(rest) => name(rest).map(|(second, _)| (Some(first), second)),
+        None => Some((None, first)),
+    }
+}
+
+/// A name in backquotes, or what the SQL mode has in their place, and what is behind it.
+fn name(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let (quote, mut rest) = text.split_first().filter(|(quote, _)| matches!(quote, b'`' | b'"'))?;
+    let mut name = Vec::new();
+    loop {
+        let end = rest.iter().position(|byte| byte == quote)?;
+        name.extend_from_slice(&rest[..end]);
+        rest = &rest[end + 1..];
+        match rest.strip_prefix(&[*quote]) {
+            Some(behind) => {
+                name.push(*quote);
+                rest = behind;
+            }
+            None => return Some((name, rest)),
+        }
+    }
+}
+
+impl Runner for MysqlSession {
+    fn connection(&mut self) -> Result<&mut Connection, Failure> {
+        self.send()?;
+        Ok(&mut self.connection)
+    }
+
+    fn run(&mut self, settings: Settings, sql: &str, parameters: Vec<Parameter>) -> Result<u64, Failure> {
+        if self.settings != Some(settings) {
+            let server =
+                self.context.as_ref().and_then(|context| context.charset).map_or(8, |charset| charset[2]);
+            self.adopt(&settings.context(server))?;
+            self.settings = Some(settings);
+        }
+        self.send()?;
+        Ok(self.connection.execute(sql, parameters)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn tables_are_named_by_servers() {
+        let check = |sql: &str, wanted: Option<(Option<&str>, &str)>| {
+            let wanted = wanted.map(|(database, table)| (database.map(Vec::from), Vec::from(table)));
+            assert_eq!(names(sql.as_bytes()), wanted, "{sql}");
+        };
+        check("CREATE TABLE `t` (\n `a` int)", Some((None, "t")));
+        check("CREATE TABLE `d`.`t``x` (\n `a` int)", Some((Some("d"), "t`x")));
+        check("CREATE TABLE \"a`b\" (a int)", Some((None, "a`b")));
+        check("CREATE OR REPLACE TABLE `t` (a int)", Some((None, "t")));
+        check("CREATE TABLE t (a int)", None);
+        check("CREATE TABLE `t", None);
+    }
+}

@@ -1,0 +1,461 @@
+//! Row changes as SQL statements with parameters: for servers that do not take row events, and for accounts that may
+//! not send them.
+//!
+//! Values go as what they are, or as bytes: the session's `character_set_client` is `binary`, so that text goes into
+//! its column as it stood on the source. A row is found by a unique key that is never NULL, else by all columns that
+//! the log has of it; a change that meets another number of rows than the log has is a failure, as it is to a replica.
+
+mod json;
+mod plan;
+mod table;
+mod value;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use binlog::events::{RowsFlags, RowsKind};
+use binlog::{Flavour, Image, Json, Row, Value};
+use servers::{Connection, Parameter};
+
+use crate::changes::{EventRows, RowReader};
+use crate::context::Context;
+use crate::error::Failure;
+use crate::sql::plan::{Place, Plan, Ways};
+use crate::sql::table::TargetTable;
+use crate::work::RowEvents;
+
+/// What the session must be like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// Which checks are off, as queries have it.
+    options: u32,
+    /// May a value be one that only lax SQL modes take? ENUM's error value, a column without a default that is left
+    /// out.
+    is_lax: bool,
+}
+
+impl Settings {
+    /// A cascade that is in the log must not be done again.
+    const fn new(flags: RowsFlags, is_lax: bool) -> Self {
+        let mut options = 0;
+        if flags.contains(RowsFlags::NO_FOREIGN_KEY_CHECKS) || flags.contains(RowsFlags::USE_SQL_FOREIGN_KEY)
+        {
+            options |= 0x0400_0000;
+        }
+        if flags.contains(RowsFlags::RELAXED_UNIQUE_CHECKS) {
+            options |= 0x0800_0000;
+        }
+        Self { options, is_lax }
+    }
+
+    /// The session variables that say so. `server` is `collation_server`, which nothing here depends on.
+    pub(crate) fn context(self, server: u16) -> Context {
+        const NO_AUTO_VALUE_ON_ZERO: u64 = 1 << 19;
+        const STRICT: u64 = 3 << 21;
+        const ALLOW_INVALID_DATES: u64 = 1 << 25;
+        const BINARY: u16 = 63;
+        let mode = NO_AUTO_VALUE_ON_ZERO | ALLOW_INVALID_DATES;
+        Context {
+            flags2: Some(self.options),
+            sql_mode: Some(if self.is_lax { mode } else { mode | STRICT }),
+            charset: Some([BINARY, BINARY, server]),
+            time_zone: Some(b"+00:00".to_vec()),
+            ..Context::default()
+        }
+    }
+}
+
+/// Makes statements of row events.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    target: Flavour,
+    reader: RowReader,
+    tables: HashMap<Name, Arc<TargetTable>>,
+    plans: HashMap<PlanKey, Arc<Plan>>,
+}
+
+/// A database and a table in it.
+type Name = (Box<[u8]>, Box<[u8]>);
+
+/// Which rows a plan is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct PlanKey {
+    database: Box<[u8]>,
+    table: Box<[u8]>,
+    kind: RowsKind,
+    before: Vec<usize>,
+    after: Vec<usize>,
+}
+
+/// Plans kept; then all are made anew. Bounds memory.
+const PLANS_MAX: usize = 4096;
+/// Rows in one statement, at most.
+const ROWS_MAX: usize = 128;
+/// Parameters in one statement, at most: the protocol has two bytes for their number.
+const PARAMETERS_MAX: usize = 16_384;
+/// Bytes in one statement's parameters, about. A row that is larger goes by itself.
+const SIZE_MAX: usize = 256 << 10;
+
+impl Writer {
+    /// For a server of this flavour.
+    pub(crate) fn new(target: Flavour) -> Self {
+        Self { target, reader: RowReader::new(), tables: HashMap::new(), plans: HashMap::new() }
+    }
+
+    /// Definitions may have changed.
+    pub(crate) fn forget(&mut self) {
+        self.tables.clear();
+        self.plans.clear();
+    }
+
+    /// Has the statements run that make these changes, in order.
+    pub(crate) fn write(&mut self, rows: &RowEvents, session: &mut dyn Runner) -> Result<(), Failure> {
+        let mut reader = std::mem::take(&mut self.reader);
+        let source = rows.format.flavour;
+        let result = reader.read(rows, &mut |event| self.event(event, source, session));
+        self.reader = reader;
+        result
+    }
+
+    fn event(
+        &mut self,
+        event: &EventRows<'_>,
+        source: Flavour,
+        session: &mut dyn Runner,
+    ) -> Result<(), Failure> {
+        let plan = self.plan(event, source, session)?;
+        let mut batch = Batch::new(&plan, event.kind, event.flags);
+        for row in event.rows() {
+            let row = row?;
+            match event.kind {
+                RowsKind::Write => batch.insert(&row)?,
+                RowsKind::Delete => batch.delete(&row)?,
+                RowsKind::Update | RowsKind::PartialUpdate => batch.update(&row)?,
+            }
+            if batch.is_full() {
+                batch.run(session)?;
+            }
+        }
+        batch.run(session)
+    }
+
+    fn plan(
+        &mut self,
+        event: &EventRows<'_>,
+        source: Flavour,
+        session: &mut dyn Runner,
+    ) -> Result<Arc<Plan>, Failure> {
+        let key = PlanKey {
+            database: event.table.database.clone(),
+            table: event.table.name.clone(),
+            kind: event.kind,
+            before: event.columns_before().collect(),
+            after: event.columns_after().collect(),
+        };
+        if let Some(plan) = self.plans.get(&key)
+            && plan.log == event.table.columns
+        {
+            return Ok(Arc::clone(plan));
+        }
+        let table = self.table(&key, session)?;
+        refuse_triggers(&table, event.kind)?;
+        let ways = Ways { source, target: self.target };
+        let plan = Arc::new(Plan::new(event, table, ways)?);
+        if self.plans.len() >= PLANS_MAX {
+            self.forget();
+        }
+        self.plans.insert(key, Arc::clone(&plan));
+        Ok(plan)
+    }
+
+    fn table(&mut self, key: &PlanKey, session: &mut dyn Runner) -> Result<Arc<TargetTable>, Failure> {
+        let name = (key.database.clone(), key.table.clone());
+        if let Some(table) = self.tables.get(&name) {
+            return Ok(Arc::clone(table));
+        }
+        let table = Arc::new(table::load(session.connection()?, &key.database, &key.table)?);
+        self.tables.insert(name, Arc::clone(&table));
+        Ok(table)
+    }
+}
+
+/// Whoever runs the statements.
+pub(crate) trait Runner {
+    /// A connection to ask for tables with: what was put off has been sent.
+    fn connection(&mut self) -> Result<&mut Connection, Failure>;
+
+    /// Runs a statement; gives how many rows it met.
+    fn run(&mut self, settings: Settings, sql: &str, parameters: Vec<Parameter>) -> Result<u64, Failure>;
+}
+
+/// What a trigger does is in the log as well, and would be done twice: there is no way to keep a statement from firing
+/// it.
+fn refuse_triggers(table: &TargetTable, kind: RowsKind) -> Result<(), Failure> {
+    let event = match kind {
+        RowsKind::Write => "INSERT",
+        RowsKind::Delete => "DELETE",
+        RowsKind::Update | RowsKind::PartialUpdate => "UPDATE",
+    };
+    match table.triggers.iter().find(|(fires_at, _)| fires_at == event) {
+        None => Ok(()),
+        Some((_, trigger)) => Err(Failure::refused(format!(
+            "{} has the trigger {trigger}, which an {event} would fire again, while the log has what it did: apply \
+             as binlog, or drop the trigger for the time of the replay",
+            table.name
+        ))),
+    }
+}
+
+/// Statements that may become one.
+struct Batch<'p> {
+    plan: &'p Plan,
+    kind: RowsKind,
+    flags: RowsFlags,
+    rows: Vec<RowSql>,
+    size: usize,
+}
+
+/// What one row asks for.
+struct RowSql {
+    /// Its own text, where the plan's does not do.
+    sql: Option<String>,
+    parameters: Vec<Parameter>,
+    is_lax: bool,
+}
+
+impl<'p> Batch<'p> {
+    fn new(plan: &'p Plan, kind: RowsKind, flags: RowsFlags) -> Self {
+        Self { plan, kind, flags, rows: Vec::new(), size: 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        let each = self.rows.last().map_or(0, |row| row.parameters.len());
+        self.rows.len() >= ROWS_MAX || (self.rows.len() + 1) * each > PARAMETERS_MAX || self.size > SIZE_MAX
+    }
+
+    fn put(&mut self, row: RowSql) {
+        self.size += row.parameters.iter().map(size).sum::<usize>();
+        self.rows.push(row);
+    }
+
+    fn insert(&mut self, row: &Row<'_, '_>) -> Result<(), Failure> {
+        let written = self.written(row)?;
+        let values: Vec<&str> = written.pieces.iter().map(String::as_str).collect();
+        let sql = written.is_own.then(|| format!("({})", values.join(",")));
+        let is_lax = written.is_lax || self.plan.is_short;
+        self.put(RowSql { sql, parameters: written.parameters, is_lax });
+        Ok(())
+    }
+
+    fn delete(&mut self, row: &Row<'_, '_>) -> Result<(), Failure> {
+        let (condition, parameters) = self.found(row)?;
+        self.put(RowSql { sql: condition, parameters, is_lax: false });
+        Ok(())
+    }
+
+    fn update(&mut self, row: &Row<'_, '_>) -> Result<(), Failure> {
+        let written = self.written(row)?;
+        if written.pieces.is_empty() {
+            return Ok(()); // Only what the target computes by itself has changed.
+        }
+        let (condition, found) = self.found(row)?;
+        let mut parameters = written.parameters;
+        parameters.extend(found);
+        let places = self.plan.written.iter().zip(&written.pieces);
+        let assigned = places.map(|(place, sql)| format!("{}={sql}", self.plan.target(place).name));
+        let kept = self.plan.kept.iter().map(|target| {
+            let name = &self.plan.table.columns[*target].name;
+            format!("{name}={name}")
+        });
+        let assignments: Vec<String> = assigned.chain(kept).collect();
+        let (name, condition) = (&self.plan.table.name, condition.unwrap_or_else(|| self.condition()));
+        let sql = format!("UPDATE {name} SET {} WHERE {condition}{}", assignments.join(","), self.limit());
+        self.put(RowSql { sql: Some(sql), parameters, is_lax: written.is_lax });
+        Ok(())
+    }
+
+    /// What is written of a row.
+    fn written(&self, row: &Row<'_, '_>) -> Result<Written, Failure> {
+        let mut written = Written::default();
+        let Some(after) = &row.after else { return Ok(written) };
+        let mut fields = after.fields();
+        for place in &self.plan.written {
+            let Some(field) = fields.find(|field| field.index() == place.log) else { continue };
+            let target = self.plan.target(place);
+            let document = if field.is_partial() { row.document_after(place.log)? } else { None };
+            let value = match &document {
+                Some(document) => Value::Json(Json::new(document)),
+                None => field.value()?,
+            };
+            written.is_lax |= value == Value::Enum(0);
+            let expression = match value {
+                Value::Json(document) if target.data_type == "json" => json::exact(document)?,
+                Value::JsonChanges(changes) if target.data_type == "json" => {
+                    Some(json::changed(&target.name, changes)?)
+                }
+                Value::JsonChanges(_) => return Err(lacking(&target.name)),
+                _ => None,
+            };
+            match expression {
+                Some(expression) => {
+                    written.is_own = true;
+                    written.pieces.push(expression.sql);
+                    written.parameters.extend(expression.parameters);
+                }
+                None => {
+                    written.pieces.push(place.sql.clone());
+                    written.parameters.push(value::parameter(value, field.column(), target)?);
+                }
+            }
+        }
+        Ok(written)
+    }
+
+    /// What a row is found by: its own condition, if the plan's does not do, and parameters.
+    fn found(&self, row: &Row<'_, '_>) -> Result<(Option<String>, Vec<Parameter>), Failure> {
+        let Some(before) = &row.before else { return Ok((None, Vec::new())) };
+        let mut parameters = Vec::new();
+        let mut conditions = Vec::new();
+        let mut is_own = false;
+        for place in &self.plan.found {
+            let target = self.plan.target(place);
+            let value = value_of(before, place)?;
+            let expression = match value {
+                Value::Json(document) if target.data_type == "json" => json::exact(document)?,
+                _ => None,
+            };
+            match expression {
+                Some(expression) => {
+                    is_own = true;
+                    conditions.push(format!("{} <=> {}", target.name, expression.sql));
+                    parameters.extend(expression.parameters);
+                }
+                None => {
+                    conditions.push(place.sql.clone());
+                    parameters.push(value::parameter(value, &self.plan.log[place.log], target)?);
+                }
+            }
+        }
+        Ok((is_own.then(|| conditions.join(" AND ")), parameters))
+    }
+
+    /// The plan's own condition.
+    fn condition(&self) -> String {
+        let conditions: Vec<&str> = self.plan.found.iter().map(|place| place.sql.as_str()).collect();
+        if conditions.is_empty() { "TRUE".to_owned() } else { conditions.join(" AND ") }
+    }
+
+    const fn limit(&self) -> &'static str {
+        if self.plan.is_loose { " LIMIT 1" } else { "" }
+    }
+
+    /// Runs what has gathered.
+    fn run(&mut self, session: &mut dyn Runner) -> Result<(), Failure> {
+        let rows = std::mem::take(&mut self.rows);
+        self.size = 0;
+        let can_join = match self.kind {
+            RowsKind::Write => true,
+            RowsKind::Delete => !self.plan.is_loose,
+            RowsKind::Update | RowsKind::PartialUpdate => false,
+        };
+        let mut rows = rows.into_iter().peekable();
+        while let Some(first) = rows.next() {
+            let mut together = vec![first];
+            while can_join && together.len() < joined(rows.len() + together.len()) {
+                let alike = |next: &RowSql| next.sql == together[0].sql && next.is_lax == together[0].is_lax;
+                match rows.next_if(alike) {
+                    Some(next) => together.push(next),
+                    None => break,
+                }
+            }
+            self.run_together(together, session)?;
+        }
+        Ok(())
+    }
+
+    fn run_together(&self, rows: Vec<RowSql>, session: &mut dyn Runner) -> Result<(), Failure> {
+        let settings = Settings::new(self.flags, rows.iter().any(|row| row.is_lax));
+        let count = rows.len();
+        let own = rows.first().and_then(|row| row.sql.clone());
+        let sql = match self.kind {
+            RowsKind::Write => self.insert_sql(own, count),
+            RowsKind::Delete => {
+                let condition = own.unwrap_or_else(|| self.condition());
+                let conditions = vec![format!("({condition})"); count].join(" OR ");
+                format!("DELETE FROM {} WHERE {conditions}{}", self.plan.table.name, self.limit())
+            }
+            RowsKind::Update | RowsKind::PartialUpdate => own.unwrap_or_default(),
+        };
+        let parameters = rows.into_iter().flat_map(|row| row.parameters).collect();
+        let met = session.run(settings, &sql, parameters)?;
+        match met == count as u64 {
+            true => Ok(()),
+            false => Err(self.missed(met, count as u64)),
+        }
+    }
+
+    fn insert_sql(&self, own: Option<String>, count: usize) -> String {
+        let names: Vec<&str> =
+            self.plan.written.iter().map(|place| self.plan.target(place).name.as_str()).collect();
+        let values = own.unwrap_or_else(|| {
+            let values: Vec<&str> = self.plan.written.iter().map(|place| place.sql.as_str()).collect();
+            format!("({})", values.join(","))
+        });
+        let values = vec![values; count].join(",");
+        format!("INSERT INTO {} ({}) VALUES {values}", self.plan.table.name, names.join(","))
+    }
+
+    /// What a replica says of it: 1032.
+    fn missed(&self, met: u64, wanted: u64) -> Failure {
+        const KEY_NOT_FOUND: u16 = 1032;
+        let verb = match self.kind {
+            RowsKind::Write => "an INSERT",
+            RowsKind::Delete => "a DELETE",
+            RowsKind::Update | RowsKind::PartialUpdate => "an UPDATE",
+        };
+        let message = format!(
+            "{verb} in {} met {met} rows, and {wanted} on the source: the target's rows are not as the source's were",
+            self.plan.table.name
+        );
+        Failure { code: Some(KEY_NOT_FOUND), ..Failure::refused(message) }
+    }
+}
+
+/// What is written of a row.
+#[derive(Default)]
+struct Written {
+    /// What stands for each value.
+    pieces: Vec<String>,
+    parameters: Vec<Parameter>,
+    /// Is a piece another one than the plan's?
+    is_own: bool,
+    is_lax: bool,
+}
+
+/// So many of so many rows go into one statement: powers of two, so that there are few different statements.
+const fn joined(rows: usize) -> usize {
+    match rows.checked_ilog2() {
+        Some(power) => 1 << power,
+        None => 1,
+    }
+}
+
+fn value_of<'a>(image: &Image<'_, 'a>, place: &Place) -> Result<Value<'a>, Failure> {
+    match image.field(place.log) {
+        Some(field) => Ok(field.value()?),
+        None => Ok(Value::Null),
+    }
+}
+
+fn lacking(column: &str) -> Failure {
+    Failure::refused(format!(
+        "{column} is given as changes of a document that the log does not have, which only a MySQL server can apply"
+    ))
+}
+
+fn size(parameter: &Parameter) -> usize {
+    match parameter {
+        Parameter::Bytes(bytes) => bytes.len(),
+        _ => 8,
+    }
+}

@@ -1,0 +1,269 @@
+//! How the rows of one kind of event become statements: which of the target's columns they are, and what stands for a
+//! value of each.
+
+use std::sync::Arc;
+
+use binlog::{Collation, Column, ColumnType, Flavour};
+
+use crate::changes::{EventRows, Finder};
+use crate::error::Failure;
+use crate::sql::table::{TargetColumn, TargetTable};
+
+/// Where the log comes from, and where it goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ways {
+    pub(super) source: Flavour,
+    pub(super) target: Flavour,
+}
+
+/// How the rows of one kind of event become statements.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) table: Arc<TargetTable>,
+    /// The log's columns that this was made for.
+    pub(super) log: Box<[Column]>,
+    /// What is written: an insert's and update's columns.
+    pub(super) written: Vec<Place>,
+    /// What a row is found by: an update's and delete's columns.
+    pub(super) found: Vec<Place>,
+    /// May several rows be found, of which one is meant?
+    pub(super) is_loose: bool,
+    /// Are columns left out that may have no default?
+    pub(super) is_short: bool,
+    /// The target's columns that an update must keep from following it.
+    pub(super) kept: Vec<usize>,
+}
+
+/// A column of the log on the target.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The log's column.
+    pub(super) log: usize,
+    /// The target's.
+    pub(super) target: usize,
+    /// What stands for its value, or for the condition that it has it.
+    pub(super) sql: String,
+}
+
+impl Plan {
+    /// How these rows become statements.
+    pub(super) fn new(rows: &EventRows<'_>, table: Arc<TargetTable>, ways: Ways) -> Result<Self, Failure> {
+        let matched = matched(rows, &table)?;
+        let column = |log: usize| (&rows.table.columns[log], matched[log], &table.columns[matched[log]]);
+        for log in rows.columns_before().chain(rows.columns_after()) {
+            let (logged, _, target) = column(log);
+            agree(logged, target, ways.source).map_err(|reason| {
+                Failure::refused(format!("column {} of {} {reason}", target.name, table.name))
+            })?;
+        }
+        let mut written = Vec::new();
+        for log in rows.columns_after() {
+            let (logged, at, target) = column(log);
+            if !target.is_generated {
+                written.push(Place { log, target: at, sql: stored(logged, target, ways) });
+            }
+        }
+        let keys = keys(&table, &matched);
+        let finder = rows.columns_to_find(keys.iter().map(Vec::as_slice));
+        let (logs, is_loose) = match finder {
+            Finder::Key(logs) => (logs, false),
+            Finder::All(logs) => (logs, true),
+        };
+        let mut found = Vec::new();
+        for log in logs {
+            let (logged, at, target) = column(log);
+            if !target.is_generated {
+                let sql = if is_loose { same(logged, target, ways) } else { equal(logged, target, ways) };
+                found.push(Place { log, target: at, sql });
+            }
+        }
+        let is_written = |target: &usize| written.iter().any(|place| place.target == *target);
+        let others: Vec<usize> = (0..table.columns.len()).filter(|target| !is_written(target)).collect();
+        let is_short = others.iter().any(|target| !table.columns[*target].is_generated);
+        let kept = others.into_iter().filter(|target| table.columns[*target].follows_updates).collect();
+        let log = rows.table.columns.clone();
+        Ok(Self { table, log, written, found, is_loose, is_short, kept })
+    }
+
+    /// The target's column in this place.
+    pub(super) fn target(&self, place: &Place) -> &TargetColumn {
+        &self.table.columns[place.target]
+    }
+}
+
+/// Which of the target's columns each of the log's is: the one of its name, or else of its place.
+fn matched(rows: &EventRows<'_>, table: &TargetTable) -> Result<Vec<usize>, Failure> {
+    let columns = &rows.table.columns;
+    let named = columns.iter().map(|column| {
+        let name = column.name.as_deref()?;
+        table.columns.iter().position(|target| target.bare.as_bytes().eq_ignore_ascii_case(name))
+    });
+    if let Some(matched) = named.collect::<Option<Vec<_>>>() {
+        return Ok(matched);
+    }
+    match columns.len() == table.columns.len() {
+        true => Ok((0..columns.len()).collect()),
+        false => Err(Failure::refused(format!(
+            "{} has {} columns in the log, and {} on the target",
+            table.name,
+            columns.len(),
+            table.columns.len()
+        ))),
+    }
+}
+
+/// The target's keys, as columns of the log.
+fn keys(table: &TargetTable, matched: &[usize]) -> Vec<Vec<usize>> {
+    let log = |target: &usize| matched.iter().position(|at| at == target);
+    table.keys.iter().filter_map(|key| key.iter().map(log).collect()).collect()
+}
+
+const INTEGERS: &[&str] = &["tinyint", "smallint", "mediumint", "int", "bigint"];
+const STRINGS: &[&str] = &[
+    "char",
+    "varchar",
+    "tinytext",
+    "text",
+    "mediumtext",
+    "longtext",
+    "binary",
+    "varbinary",
+    "tinyblob",
+    "blob",
+    "mediumblob",
+    "longblob",
+    "json",
+    "uuid",
+    "inet6",
+    "inet4",
+];
+const GEOMETRIES: &[&str] = &[
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+    "geometrycollection",
+    "geomcollection",
+];
+
+/// The target's types that take this column's values.
+const fn types(column_type: ColumnType) -> &'static [&'static str] {
+    match column_type {
+        ColumnType::TinyInt
+        | ColumnType::SmallInt
+        | ColumnType::MediumInt
+        | ColumnType::Int
+        | ColumnType::BigInt => INTEGERS,
+        ColumnType::Float => &["float", "double"],
+        ColumnType::Double => &["double"],
+        ColumnType::Decimal { .. } => &["decimal"],
+        ColumnType::Timestamp { .. } | ColumnType::OldTimestamp => &["timestamp"],
+        ColumnType::DateTime { .. } | ColumnType::OldDateTime => &["datetime"],
+        ColumnType::Time { .. } | ColumnType::OldTime => &["time"],
+        ColumnType::Date => &["date"],
+        ColumnType::Year => &["year"],
+        ColumnType::Enum { .. } => &["enum"],
+        ColumnType::Set { .. } => &["set"],
+        ColumnType::Bit { .. } => &["bit"],
+        ColumnType::Json { .. } => &["json", "longtext"],
+        ColumnType::Geometry { .. } => GEOMETRIES,
+        ColumnType::Vector { .. } => &["vector"],
+        ColumnType::Varchar { .. }
+        | ColumnType::Char { .. }
+        | ColumnType::Blob { .. }
+        | ColumnType::CompressedVarchar { .. }
+        | ColumnType::CompressedBlob { .. } => STRINGS,
+        _ => &[],
+    }
+}
+
+/// Can the target's column hold what the log's does?
+fn agree(log: &Column, target: &TargetColumn, source: Flavour) -> Result<(), String> {
+    if !types(log.column_type).contains(&target.data_type.as_str()) {
+        return Err(format!("is {:?} in the log, and {} on the target", log.column_type, target.data_type));
+    }
+    if types(log.column_type) != STRINGS || target.data_type == "json" {
+        return Ok(());
+    }
+    match (log.collation, &target.charset) {
+        (Some(BINARY), Some(charset)) => Err(format!("holds bytes in the log, and {charset} on the target")),
+        (Some(collation), None) if collation != BINARY => {
+            let name = charset(collation, source).unwrap_or("text");
+            Err(format!("holds {name} in the log, and bytes on the target"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The collation of what is no text.
+const BINARY: u16 = 63;
+
+/// The character set of the column's values, if the log tells it and the target has another one.
+fn other_charset(log: &Column, target: &TargetColumn, ways: Ways) -> Option<&'static str> {
+    let own = target.charset.as_deref()?;
+    let name = charset(log.collation?, ways.source)?;
+    let same = |name: &str| if name == "utf8" { "utf8mb3".to_owned() } else { name.to_owned() };
+    (same(name) != same(own)).then_some(name)
+}
+
+fn charset(collation: u16, source: Flavour) -> Option<&'static str> {
+    Collation::new(collation, source).map(|collation| collation.charset().name())
+}
+
+/// What stands for a value that is stored. Parameters are bytes, and go into text columns as they are.
+fn stored(log: &Column, target: &TargetColumn, ways: Ways) -> String {
+    if target.data_type == "json" && ways.target == Flavour::MySql {
+        return "CONVERT(? USING utf8mb4)".to_owned();
+    }
+    match other_charset(log, target, ways) {
+        Some(charset) => format!("CONVERT(? USING {charset})"),
+        None => "?".to_owned(),
+    }
+}
+
+/// The condition that a key's column has a value: by its own collation.
+fn equal(log: &Column, target: &TargetColumn, ways: Ways) -> String {
+    let name = &target.name;
+    if let (Some(charset), Some(collation)) = (&target.charset, &target.collation) {
+        let value = match other_charset(log, target, ways) {
+            Some(other) => format!("CONVERT(? USING {other})"),
+            None => "?".to_owned(),
+        };
+        if !matches!(target.data_type.as_str(), "enum" | "set") {
+            return format!("{name} = CONVERT({value} USING {charset}) COLLATE {collation}");
+        }
+    }
+    match target.data_type.as_str() {
+        "decimal" => format!("{name} = {}", decimal(target)),
+        _ => format!("{name} = ?"),
+    }
+}
+
+/// The condition that a column has just this value, or NULL.
+fn same(log: &Column, target: &TargetColumn, ways: Ways) -> String {
+    let name = &target.name;
+    match target.data_type.as_str() {
+        "decimal" => format!("{name} <=> {}", decimal(target)),
+        "json" if ways.target == Flavour::MySql => {
+            format!("{name} <=> CAST(CONVERT(? USING utf8mb4) AS JSON)")
+        }
+        "vector" => format!("CAST({name} AS BINARY) <=> ?"),
+        "enum" | "set" => format!("{name} <=> ?"),
+        // Byte by byte, whatever the column's collation takes for equal.
+        _ => match (other_charset(log, target, ways), &target.charset) {
+            (Some(other), Some(own)) => {
+                format!("{name} <=> CAST(CONVERT(CONVERT(? USING {other}) USING {own}) AS BINARY)")
+            }
+            (None, Some(_)) => format!("{name} <=> CAST(? AS BINARY)"),
+            _ => format!("{name} <=> ?"),
+        },
+    }
+}
+
+fn decimal(target: &TargetColumn) -> String {
+    let (precision, scale) = target.digits;
+    format!("CAST(? AS DECIMAL({precision},{scale}))")
+}

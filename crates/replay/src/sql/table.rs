@@ -1,0 +1,215 @@
+//! Tables as a server has them, for statements that name their columns.
+
+use servers::{Connection, Row};
+
+use crate::error::Failure;
+
+/// A table on the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TargetTable {
+    /// Database and table, quoted.
+    pub(super) name: String,
+    pub(super) columns: Vec<TargetColumn>,
+    /// Unique keys whose columns are never NULL, the primary key first.
+    pub(super) keys: Vec<Vec<usize>>,
+    /// What triggers it has: the event and the name of each.
+    pub(super) triggers: Vec<(String, String)>,
+}
+
+/// A column on the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TargetColumn {
+    /// As it is.
+    pub(super) bare: String,
+    /// Quoted.
+    pub(super) name: String,
+    /// As `information_schema` has it: `varchar`, `bigint`.
+    pub(super) data_type: String,
+    pub(super) is_unsigned: bool,
+    /// Of text.
+    pub(super) charset: Option<String>,
+    pub(super) collation: Option<String>,
+    /// Bytes that a value may have, of text and bytes.
+    pub(super) octets: usize,
+    /// Precision and scale, of exact numbers.
+    pub(super) digits: (usize, usize),
+    /// Is it computed from others?
+    pub(super) is_generated: bool,
+    /// Does an update that leaves it out set it to the time?
+    pub(super) follows_updates: bool,
+}
+
+/// Asks for a table.
+pub(super) fn load(
+    connection: &mut Connection,
+    database: &[u8],
+    table: &[u8],
+) -> Result<TargetTable, Failure> {
+    let condition =
+        format!("table_schema = _utf8mb3 X'{}' AND table_name = _utf8mb3 X'{}'", hex(database), hex(table));
+    let name = format!("{}.{}", quoted(database), quoted(table));
+    let question = format!(
+        "SELECT column_name, data_type, column_type, character_set_name, collation_name, character_octet_length,
+           numeric_precision, numeric_scale, extra
+         FROM information_schema.columns WHERE {condition} ORDER BY ordinal_position"
+    );
+    let columns: Vec<TargetColumn> = connection.rows(&question)?.iter().map(column).collect();
+    if columns.is_empty() {
+        return Err(Failure::refused(format!(
+            "the target has no table {name}, or its account has no right to it"
+        )));
+    }
+    let question = format!("SELECT table_type FROM information_schema.tables WHERE {condition}");
+    if connection.value(&question)?.as_deref() == Some("SYSTEM VERSIONED") {
+        return Err(Failure::refused(format!(
+            "{name} keeps its history by itself (WITH SYSTEM VERSIONING), and the log has that as rows"
+        )));
+    }
+    let question = format!(
+        "SELECT index_name, column_name, nullable FROM information_schema.statistics
+         WHERE non_unique = 0 AND {condition} ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index"
+    );
+    let parts = connection.rows(&question)?;
+    let keys = parts.chunk_by(|one, next| one.first() == next.first());
+    let keys = keys.filter_map(|key| key_columns(key, &columns)).collect();
+    let triggers = triggers(connection, database, table, &name)?;
+    Ok(TargetTable { name, columns, keys, triggers })
+}
+
+fn column(row: &Row) -> TargetColumn {
+    let text = |at: usize| text(row, at);
+    let number = |at: usize| text(at).parse().unwrap_or(0);
+    let some = |at: usize| row.get(at).and_then(Option::as_ref).map(|_| text(at));
+    let extra = text(8).to_ascii_lowercase();
+    TargetColumn {
+        bare: text(0),
+        name: quoted(text(0).as_bytes()),
+        data_type: text(1).to_ascii_lowercase(),
+        is_unsigned: text(2).to_ascii_lowercase().contains("unsigned"),
+        charset: some(3),
+        collation: some(4),
+        octets: number(5),
+        digits: (number(6), number(7)),
+        is_generated: extra.contains("virtual generated") || extra.contains("stored generated"),
+        follows_updates: extra.contains("on update"),
+    }
+}
+
+/// The columns of a unique key by which a row can be found; `None` if one of them may be NULL, is computed, or is no
+/// column at all.
+fn key_columns(key: &[Row], columns: &[TargetColumn]) -> Option<Vec<usize>> {
+    let part = |row: &Row| {
+        let name = text(row, 1);
+        let index = columns.iter().position(|column| column.bare == name && !column.is_generated)?;
+        (text(row, 2) != "YES").then_some(index)
+    };
+    key.iter().map(part).collect()
+}
+
+/// The table's triggers. Who may not see them cannot know that there are none.
+fn triggers(
+    connection: &mut Connection,
+    database: &[u8],
+    table: &[u8],
+    name: &str,
+) -> Result<Vec<(String, String)>, Failure> {
+    let grants: Vec<String> = connection.rows("SHOW GRANTS")?.iter().map(|row| text(row, 0)).collect();
+    let (database_text, table_text) = (String::from_utf8_lossy(database), String::from_utf8_lossy(table));
+    if !grants.iter().any(|grant| shows_triggers(grant, &database_text, &table_text)) {
+        return Err(Failure::refused(format!(
+            "the account cannot see whether {name} has triggers, which would run again: GRANT TRIGGER ON {name} to it"
+        )));
+    }
+    let question = format!(
+        "SELECT event_manipulation, trigger_name FROM information_schema.triggers
+         WHERE event_object_schema = _utf8mb3 X'{}' AND event_object_table = _utf8mb3 X'{}'",
+        hex(database),
+        hex(table)
+    );
+    Ok(connection.rows(&question)?.iter().map(|row| (text(row, 0), text(row, 1))).collect())
+}
+
+/// Does this grant, as `SHOW GRANTS` has it, let its account see the triggers of the table?
+fn shows_triggers(grant: &str, database: &str, table: &str) -> bool {
+    let Some(rest) = grant.strip_prefix("GRANT ") else { return false };
+    let Some((privileges, rest)) = rest.split_once(" ON ") else { return false };
+    let Some((object, _)) = rest.split_once(" TO ") else { return false };
+    let mut names = privileges.split(", ");
+    if !names.any(|name| name == "TRIGGER" || name == "ALL PRIVILEGES") {
+        return false;
+    }
+    let unquoted = |name: &str| name.trim_matches('`').replace("``", "`");
+    match object.split_once('.') {
+        Some(("*", "*")) => true,
+        Some((pattern, "*")) => is_like(unquoted(pattern).as_bytes(), database.as_bytes()),
+        Some((schema, name)) => unquoted(schema) == database && unquoted(name) == table,
+        None => false,
+    }
+}
+
+/// SQL's LIKE: `%` for anything, `_` for one byte, a backslash in front of what is meant as it stands.
+fn is_like(pattern: &[u8], text: &[u8]) -> bool {
+    match (pattern, text) {
+        ([], []) => true,
+        ([b'%', rest @ ..], _) => {
+            is_like(rest, text) || text.split_first().is_some_and(|(_, behind)| is_like(pattern, behind))
+        }
+        ([b'_', rest @ ..], [_, behind @ ..]) => is_like(rest, behind),
+        ([b'\\', wanted, rest @ ..] | [wanted, rest @ ..], [found, behind @ ..]) => {
+            wanted == found && is_like(rest, behind)
+        }
+        _ => false,
+    }
+}
+
+/// A name in backquotes.
+pub(super) fn quoted(name: &[u8]) -> String {
+    format!("`{}`", String::from_utf8_lossy(name).replace('`', "``"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Empty for NULL.
+fn text(row: &Row, at: usize) -> String {
+    let bytes = row.get(at).and_then(|value| value.as_deref()).unwrap_or_default();
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_like, quoted, shows_triggers};
+
+    #[test]
+    fn who_may_see_triggers() {
+        let check = |grant: &str, wanted| assert_eq!(shows_triggers(grant, "d_1", "t"), wanted, "{grant}");
+        check("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION", true);
+        check("GRANT SELECT, TRIGGER, UPDATE ON `d\\_1`.* TO `low`@`%`", true);
+        check("GRANT TRIGGER ON `d%`.* TO `low`@`%`", true);
+        check("GRANT TRIGGER ON `e%`.* TO `low`@`%`", false);
+        check("GRANT TRIGGER ON `d_1`.`t` TO `low`@`%`", true);
+        check("GRANT TRIGGER ON `d_1`.`u` TO `low`@`%`", false);
+        check("GRANT SELECT ON *.* TO `low`@`%`", false);
+        check("GRANT `role`@`%` TO `low`@`%`", false);
+    }
+
+    #[test]
+    fn patterns() {
+        let check = |pattern: &str, text: &str, wanted| {
+            assert_eq!(is_like(pattern.as_bytes(), text.as_bytes()), wanted)
+        };
+        check("a%c", "abbc", true);
+        check("a%c", "abb", false);
+        check("a_", "ab", true);
+        check("a\\_", "ab", false);
+        check("a\\_", "a_", true);
+        check("", "", true);
+        check("%", "", true);
+    }
+
+    #[test]
+    fn names_are_quoted() {
+        assert_eq!(quoted(b"a`b"), "`a``b`");
+    }
+}

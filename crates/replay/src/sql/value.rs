@@ -1,0 +1,83 @@
+//! A column's value as a parameter of a statement.
+
+use binlog::{Column, ColumnType, Value};
+use servers::Parameter;
+
+use crate::error::Failure;
+use crate::sql::table::TargetColumn;
+
+/// A value as a parameter for this column; JSON documents as their text.
+pub(super) fn parameter(value: Value<'_>, log: &Column, target: &TargetColumn) -> Result<Parameter, Failure> {
+    Ok(match value {
+        Value::Null => Parameter::Null,
+        Value::Int(number) => integer(number, log, target)?,
+        Value::UInt(number) | Value::Set(number) => Parameter::UInt(number),
+        Value::Float(number) => Parameter::Float(number),
+        Value::Double(number) => Parameter::Double(number),
+        Value::Decimal(decimal) => text(|out| decimal.write(out)),
+        Value::Date(date) => text(|out| date.write(out)),
+        Value::Time(time) => text(|out| time.write(out)),
+        Value::DateTime(time) => text(|out| time.write(out)),
+        // The session's time zone is UTC.
+        Value::Timestamp(time) => text(|out| time.to_utc().write(out)),
+        Value::Year(year) => Parameter::UInt(year.into()),
+        Value::Enum(number) => Parameter::UInt(number.into()),
+        Value::Bit(bit) => Parameter::UInt(bit.value),
+        Value::Text(text) => Parameter::Bytes(text.bytes.to_vec()),
+        Value::Bytes(bytes) => padded(bytes.bytes, target),
+        Value::Json(document) => {
+            let mut out = Vec::new();
+            document.write(binlog::JsonQuotes::Always, &mut out)?;
+            Parameter::Bytes(out)
+        }
+        Value::Geometry(geometry) => Parameter::Bytes(geometry.bytes.to_vec()),
+        Value::Vector(vector) => Parameter::Bytes(vector.bytes.to_vec()),
+        Value::Compressed(compressed) => {
+            Parameter::Bytes(compressed.decompress(COMPRESSED_MAX)?.into_owned())
+        }
+        _ => return Err(Failure::refused(format!("{} has a value of an unknown kind", target.name))),
+    })
+}
+
+/// Bytes of a compressed column's value, at most: what a LONGBLOB holds.
+const COMPRESSED_MAX: usize = u32::MAX as usize;
+
+fn text(write: impl FnOnce(&mut Vec<u8>)) -> Parameter {
+    let mut out = Vec::new();
+    write(&mut out);
+    Parameter::Bytes(out)
+}
+
+/// What the log does not tell the sign of has the sign of the target's column.
+fn integer(number: i64, log: &Column, target: &TargetColumn) -> Result<Parameter, Failure> {
+    if number >= 0 || !target.is_unsigned {
+        return Ok(Parameter::Int(number));
+    }
+    if log.unsigned.is_some() {
+        let name = &target.name;
+        return Err(Failure::refused(format!("{name} is {number} in the log, and UNSIGNED on the target")));
+    }
+    let unused = match log.column_type {
+        ColumnType::TinyInt => 56,
+        ColumnType::SmallInt => 48,
+        ColumnType::MediumInt => 40,
+        ColumnType::Int => 32,
+        _ => 0,
+    };
+    Ok(Parameter::UInt(number.cast_unsigned() << unused >> unused))
+}
+
+/// The log leaves out the zeros that fill up a BINARY. MariaDB logs its addresses and UUIDs as such.
+fn padded(bytes: &[u8], target: &TargetColumn) -> Parameter {
+    let mut bytes = bytes.to_vec();
+    let size = match target.data_type.as_str() {
+        "binary" => target.octets,
+        "inet4" => 4,
+        "inet6" | "uuid" => 16,
+        _ => 0,
+    };
+    if bytes.len() < size {
+        bytes.resize(size, 0);
+    }
+    Parameter::Bytes(bytes)
+}

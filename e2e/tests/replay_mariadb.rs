@@ -1,0 +1,202 @@
+//! MariaDB as a target and as a source: the same rows as on the other side, value by value.
+
+use ::replay::ApplyAs;
+use ::replay::order::CommitOrder;
+use anyhow::{Context, Result, ensure};
+use e2e::as_sql::{address, are_equal, checksum, replay, rows};
+use e2e::replays::{source, target};
+use e2e::workload;
+use tempfile::TempDir;
+use testkit::{Launch, Server, seed};
+
+/// A MySQL whose defaults MariaDB knows.
+fn mysql() -> Launch {
+    Launch::mysql().options(["--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci"])
+}
+
+fn mariadb() -> Result<Server> {
+    Launch::mariadb().options(["--server-id=3", "--skip-log-bin"]).start()
+}
+
+/// Edge values of every type that both know.
+const TYPES: &str = "create database d; use d;
+    create table n (id int primary key auto_increment, a tinyint, b tinyint unsigned, c smallint unsigned, d mediumint,
+      e mediumint unsigned, f int unsigned, g bigint, h bigint unsigned, i float, j double, k decimal(65,30), l decimal(5,2),
+      m bit(1), n bit(64), o year);
+    insert into n values (1, -128, 255, 65535, -8388608, 16777215, 4294967295, -9223372036854775808, 18446744073709551615,
+      -3.4028234e38, 1.7976931348623157e308, '-12345678901234567890123456789012345.123456789012345678901234567890', -999.99,
+      b'1', b'1111111111111111111111111111111111111111111111111111111111111111', 2155),
+      (2, 127, 0, 0, 8388607, 0, 0, 9223372036854775807, 0, 1.1754944e-38, 5e-324, 0, 0.01, b'0', b'0', 0),
+      (3, 0, 1, 1, 0, 1, 1, -1, 9223372036854775808, 0.1, 0.1, 1e-30, -0.01, null, b'1010', 1901);
+    create table t (id int primary key, a date, b time, c time(6), d datetime, e datetime(6), f timestamp null, g timestamp(6) null,
+      h timestamp default current_timestamp on update current_timestamp);
+    set sql_mode = 'ALLOW_INVALID_DATES';
+    insert into t values (1, '0000-00-00', '-838:59:59', '-00:00:00.000001', '0000-00-00', '9999-12-31 23:59:59.999999',
+        '0000-00-00', '2038-01-19 03:14:07.999999', '2020-02-02 02:02:02'),
+      (2, '2026-02-31', '838:59:59', '12:00:00.5', '1000-01-01', '2026-00-00 00:00:00', '1970-01-01 00:00:01', null, '1999-01-01');
+    set sql_mode = default;
+    create table s (id int primary key, a char(5), b varchar(20) character set latin1, c varchar(20) character set utf16,
+      d text character set gbk, e tinytext, f mediumtext, g longtext, h binary(4), i varbinary(20), j blob, k longblob,
+      l enum('x','y','é'), m set('p','q','r'), n varchar(9) character set koi8r, o char(3) character set sjis);
+    insert into s values (1, 'a ', 'é\\'\"\\\\', '漢😀', '汉', '', repeat('m', 70000), repeat('l', 100000), 'a', x'00ff', x'', x'27',
+      'é', 'p,r', 'ж', 'あ'), (2, '', null, '', null, null, null, null, x'00', '', null, null, null, '', '', '');
+    set sql_mode = ''; insert into s (id, l) values (3, 'wrong'); set sql_mode = default;
+    create table g (id int primary key, a geometry, b point, c linestring, d polygon);
+    insert into g values (1, ST_GeomFromText('POINT(1 2)'), ST_GeomFromText('POINT(-1.5 1e10)'),
+      ST_GeomFromText('LINESTRING(0 0, 1 1)'), ST_GeomFromText('POLYGON((0 0,1 0,1 1,0 0))'));
+    create table keyless (a int, b float, c decimal(9,3), d varchar(9), e datetime(3), f bit(9), g enum('a','b'), h blob,
+      i char(4) character set utf16, j year, k set('a','b'), l time(2), m binary(3));
+    insert into keyless values (1, 0.1, 1.5, 'a', '2020-01-01 00:00:00.123', 5, 'a', 'x', 'é', 2000, 'a,b', '-1:2:3.04', 'a'),
+      (1, 0.1, 1.5, 'A', '2020-01-01 00:00:00.123', 5, 'a', 'x', 'é', 2000, 'a,b', '-1:2:3.04', 'a'),
+      (null, null, null, null, null, null, null, null, null, null, null, null, null);
+    update keyless set a = a + 1, i = 'x' where d = binary 'A'; delete from keyless where a is null;
+    create table computed (id int primary key, a int, b int as (a + 1) virtual, c int as (a * 2) stored, unique (c));
+    insert into computed (id, a) values (1, 1), (2, 2); update computed set a = 10 where id = 2; delete from computed where id = 1;
+    create table word (w varchar(20) character set latin1 primary key, n int); insert into word values ('É', 1), ('b ', 2);
+    update word set n = n + 1 where w = 'É'; update word set w = 'C' where w = 'b '; delete from word where w = 'é';
+    update n set b = b - 1 where id = 1; update t set a = '2020-01-01'; update s set d = '字' where id = 1; update g set b = null;
+    delete from n where id = 2;";
+
+#[test]
+fn mysql_to_mariadb_ends_equal() -> Result<()> {
+    for option in ["--binlog-row-image=FULL", "--binlog-row-image=MINIMAL"] {
+        let source = source(&mysql().option(option), &["savepoints", "xa", "rotation"])?;
+        source.sql(TYPES)?;
+        source.sql("use d; create table j (id int primary key, j json); insert into j values (1, '{\"b\": 1.5, \"a\": [1, \"é\"]}'), (2, null);
+            update j set j = json_set(j, '$.c', 1) where id = 1; create table copied as select id, a from n; flush binary logs")?;
+        let target = mariadb()?;
+        for order in [CommitOrder::Strict, CommitOrder::Grouped] {
+            replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Auto, order)?;
+            are_equal(&source, &target, rows).context(option)?;
+        }
+        let again =
+            replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Auto, CommitOrder::Grouped)?;
+        ensure!(again.transactions == 0 && again.skipped > 20, "{again:?}");
+    }
+    Ok(())
+}
+
+/// What both know of random SQL.
+fn known_to_both(line: &str) -> Option<String> {
+    const ONLY_MYSQL: [&str; 7] =
+        [" TRIGGER ", "SET binlog_format", " USER ", "GRANT ", "invisible_primary", "gtid_next", " VIEW "];
+    let is_known = !ONLY_MYSQL.iter().any(|only| line.contains(only));
+    // MySQL's default for the character set is one that MariaDB lacks, and definitions made of definitions name it.
+    let general = "CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci";
+    let line = line.replace(" VECTOR(3)", " VARBINARY(12)").replace("CHARACTER SET utf8mb4", general);
+    is_known.then(|| line.replace(" COLLATE utf8mb4_general_ci COLLATE", " COLLATE"))
+}
+
+#[test]
+fn random_mysql_to_mariadb_ends_equal() -> Result<()> {
+    const MORE: [&str; 3] =
+        ["--binlog-format=ROW", "--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci"];
+    let folder = TempDir::new()?;
+    let first = seed("BINTIDE_E2E_SEED");
+    for seed in first..first + 2 {
+        let source =
+            workload::record_some_on(seed, &format!("maria-{seed}"), folder.path(), &MORE, known_to_both)?;
+        let target = mariadb()?;
+        replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Auto, CommitOrder::Grouped)
+            .with_context(|| format!("seed {seed}"))?;
+        are_equal(&source, &target, rows).with_context(|| format!("seed {seed}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_mariadb_does_not_know_is_refused_by_name() -> Result<()> {
+    let check = |launch: Launch, sql: &str, apply_as, wanted: &str| -> Result<()> {
+        let source = source(&launch, &[])?;
+        source.sql(&format!("{sql}; flush binary logs"))?;
+        let target = mariadb()?;
+        let result = replay(&source.binlogs()?, address(&target, "root")?, apply_as, CommitOrder::Strict);
+        let message = format!("{:#}", result.err().context("it is refused")?);
+        ensure!(message.contains(wanted), "{sql}: {message}");
+        Ok(())
+    };
+    check(
+        Launch::mysql(),
+        "create database d",
+        ApplyAs::Auto,
+        "collation_server, utf8mb4_0900_ai_ci, which the target does not know",
+    )?;
+    let table = "create database d; create table d.t (a varchar(9) collate utf8mb4_0900_as_cs)";
+    check(mysql(), table, ApplyAs::Auto, "Unknown collation: 'utf8mb4_0900_as_cs'")?;
+    check(
+        mysql(),
+        "create database d",
+        ApplyAs::Binlog,
+        "the target is a MariaDB, which does not take MySQL's row events: apply as sql",
+    )
+}
+
+/// MariaDB's own types, kinds of tables, and ways to log.
+const OWN: &str = "create database m; use m;
+    create table own (id int primary key, u uuid, i6 inet6, i4 inet4, j json, t varchar(500) compressed, b blob compressed,
+      s varchar(9) collate utf8mb4_uca1400_ai_ci);
+    insert into own values (1, '123e4567-e89b-12d3-a456-426655440000', '2001:db8::1', '192.0.2.1', '{\"a\": 1}', repeat('abc', 150),
+      repeat('x', 300), 'é'), (2, null, null, null, null, null, null, null);
+    update own set i6 = '::', u = 'ffffffff-0000-0000-0000-000000000001' where id = 1; delete from own where id = 2;
+    create sequence seq; alter sequence seq restart 50;";
+
+#[test]
+fn mariadb_to_mariadb_ends_equal() -> Result<()> {
+    let ways: [&[&str]; 4] = [
+        &["--binlog-format=ROW"],
+        &[
+            "--binlog-format=ROW",
+            "--log-bin-compress=ON",
+            "--log-bin-compress-min-len=10",
+            "--binlog-row-image=MINIMAL",
+        ],
+        &[
+            "--binlog-format=ROW",
+            "--binlog-row-metadata=FULL",
+            "--gtid-domain-id=7",
+            "--binlog-row-image=NOBLOB",
+        ],
+        &["--binlog-format=MIXED"],
+    ];
+    for options in ways {
+        let source = source(&Launch::mariadb().options(options.iter().copied()), &[])?;
+        source.sql(TYPES)?;
+        source.sql(OWN)?;
+        source.sql("use d; create table copied as select id, a from n; begin; insert into n (id) values (70); savepoint s;
+            insert into n (id) values (71); rollback to s; commit; xa start 'x'; insert into n (id) values (72); xa end 'x';
+            xa prepare 'x'; xa commit 'x'; flush binary logs")?;
+        let target = mariadb()?;
+        let first =
+            replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Auto, CommitOrder::Grouped)?;
+        ensure!(first.transactions > 20, "{first:?}");
+        are_equal(&source, &target, checksum).with_context(|| format!("{options:?}"))?;
+        let again =
+            replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Auto, CommitOrder::Grouped)?;
+        ensure!(again.transactions == 0 && again.skipped >= first.transactions, "{again:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn mariadb_to_mysql_ends_equal() -> Result<()> {
+    for options in [
+        &["--binlog-format=ROW"][..],
+        &["--binlog-format=ROW", "--log-bin-compress=ON", "--log-bin-compress-min-len=10"],
+    ] {
+        let launch = Launch::mariadb().options(options.iter().copied());
+        let launch =
+            launch.options(["--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci"]);
+        let source = source(&launch, &[])?;
+        source.sql(TYPES)?;
+        source.sql("use d; create table j (id int primary key, j json); insert into j values (1, '{\"a\": [1, 2.5]}');
+            xa start 'x'; insert into n (id) values (72); xa end 'x'; xa prepare 'x'; xa commit 'x'; flush binary logs")?;
+        let target = target("--skip-log-bin")?;
+        let first =
+            replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Auto, CommitOrder::Strict)?;
+        are_equal(&source, &target, rows).with_context(|| format!("{options:?}"))?;
+        let again =
+            replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Auto, CommitOrder::Strict)?;
+        ensure!(again.transactions == 0 && again.skipped >= first.transactions, "{again:?}");
+    }
+    Ok(())
+}

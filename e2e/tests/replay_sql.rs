@@ -1,0 +1,249 @@
+//! Row changes replayed as SQL statements: to servers that do not take events, and by accounts that may not send them.
+
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use ::replay::ApplyAs;
+use ::replay::order::CommitOrder;
+use anyhow::{Context, Result, ensure};
+use e2e::as_sql::{address, are_equal, checksum, replay};
+use e2e::program::bintide;
+use e2e::replays::source;
+use e2e::workload;
+use tempfile::TempDir;
+use testkit::{Launch, Server, seed};
+
+/// Sample scripts that say the same wherever they are run; those with triggers are refused.
+const SCRIPTS: [&str; 10] = [
+    "types",
+    "json",
+    "savepoints",
+    "partitions",
+    "gtids",
+    "xa",
+    "charsets",
+    "invisible-keys",
+    "mixed-engines",
+    "rotation",
+];
+
+/// What an account needs whose row changes go as statements, and nothing else.
+const LOW: &str = "create user low@localhost identified by '';
+    grant select, insert, update, delete, create, drop, references, index, alter, trigger, create view on *.*
+      to low@localhost";
+
+fn target(options: &[&str]) -> Result<Server> {
+    Launch::mysql().options(["--server-id=2", "--local-infile=1"]).options(options.iter().copied()).start()
+}
+
+/// Twice: the second time there is nothing left to do.
+fn applies(
+    source: &Server,
+    target: &Server,
+    user: &str,
+    apply_as: ApplyAs,
+    order: CommitOrder,
+) -> Result<()> {
+    let first = replay(&source.binlogs()?, address(target, user)?, apply_as, order)?;
+    ensure!(first.transactions > 5 && first.skipped == 0, "{first:?}");
+    are_equal(source, target, checksum)?;
+    let again = replay(&source.binlogs()?, address(target, user)?, apply_as, order)?;
+    ensure!(again.transactions == 0 && again.skipped >= first.transactions, "{again:?}");
+    are_equal(source, target, checksum)
+}
+
+#[test]
+fn samples_end_equal() -> Result<()> {
+    let source = source(&Launch::mysql(), &SCRIPTS)?;
+    applies(&source, &target(&["--skip-log-bin"])?, "root", ApplyAs::Sql, CommitOrder::Strict)?;
+    applies(&source, &target(&["--skip-log-bin"])?, "root", ApplyAs::Sql, CommitOrder::Grouped)
+}
+
+#[test]
+fn samples_of_small_images_end_equal() -> Result<()> {
+    for option in ["--binlog-row-image=MINIMAL", "--binlog-row-image=NOBLOB"] {
+        let launch = Launch::mysql().options([option, "--binlog-row-value-options=PARTIAL_JSON"]);
+        let source =
+            source(&launch.option("--binlog-row-metadata=FULL"), &["types", "json", "invisible-keys"])?;
+        applies(&source, &target(&["--skip-log-bin"])?, "root", ApplyAs::Sql, CommitOrder::Grouped)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn documents_keep_the_types_of_their_values() -> Result<()> {
+    let source = source(&Launch::mysql().option("--binlog-row-value-options=PARTIAL_JSON"), &[])?;
+    source.sql(
+        "create database d; use d; create table j (id int primary key, j json);
+         insert into j values (1, json_object('u', cast(5 as unsigned), 'd', 1.50, 'f', 1e0, 't', cast('-10:11:12.5' as time(1)),
+           'x', cast('2020-01-02' as date), 'y', cast('2020-01-02 03:04:05.6' as datetime(1)), 'b', x'00ff', 's', '1.5',
+           'odd \\\"\\n key', json_array(cast(7 as unsigned), 1.5))), (2, cast(1.5 as json)), (3, 'null'), (4, null);
+         update j set j = json_set(j, '$.d', 2.25, '$.new', cast('2021-01-01' as date)) where id = 1;
+         update j set j = json_array_insert(json_set(j, '$.list', json_array(1, 2)), '$.list[1]', cast(9 as unsigned)) where id = 1;
+         update j set j = json_remove(j, '$.list[0]', '$.f') where id = 1; flush binary logs",
+    )?;
+    let target = target(&["--skip-log-bin"])?;
+    applies(&source, &target, "root", ApplyAs::Sql, CommitOrder::Strict)?;
+    let types = "select json_type(j), json_type(j->'$.u'), json_type(j->'$.d'), json_type(j->'$.t'), json_type(j->'$.x'),
+        json_type(j->'$.y'), json_type(j->'$.b'), json_type(j->'$.s'), json_type(j->'$.list[0]'), json_type(j->'$.new'),
+        j->'$.\"odd \\\\\"\\\\n key\"', j from d.j order by id";
+    let (theirs, ours) = (source.sql(types)?, target.sql(types)?);
+    ensure!(
+        theirs == ours && theirs.contains("UNSIGNED INTEGER\tDECIMAL\tTIME\tDATE\tDATETIME"),
+        "{theirs}\n{ours}"
+    );
+    Ok(())
+}
+
+fn without_triggers(line: &str) -> Option<String> {
+    (!line.contains(" TRIGGER ")).then(|| line.to_owned())
+}
+
+#[test]
+fn random_sql_ends_equal() -> Result<()> {
+    let folder = TempDir::new()?;
+    let first = seed("BINTIDE_E2E_SEED");
+    for seed in first..first + 3 {
+        let name = format!("random-{seed}");
+        let source = workload::record_some_on(seed, &name, folder.path(), &[], without_triggers)?;
+        let target = target(&["--skip-log-bin"])?;
+        let report =
+            replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Sql, CommitOrder::Grouped);
+        report.with_context(|| format!("seed {seed}"))?;
+        are_equal(&source, &target, checksum).with_context(|| format!("seed {seed}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_account_with_no_more_than_rights_to_the_tables_is_enough() -> Result<()> {
+    let source = source(&Launch::mysql(), &["types", "json", "savepoints", "partitions", "gtids"])?;
+    for log in ["--skip-log-bin", "--log-bin=binlog"] {
+        let target = target(&[log])?;
+        target.sql(LOW)?;
+        applies(&source, &target, "low", ApplyAs::Auto, CommitOrder::Grouped)?;
+    }
+    let target = target(&[])?;
+    target.sql(LOW)?;
+    let refused = replay(&[], address(&target, "low")?, ApplyAs::Binlog, CommitOrder::Grouped);
+    let message = format!("{:#}", refused.err().context("the account may not send events")?);
+    ensure!(message.contains("GRANT REPLICATION_APPLIER"), "{message}");
+    Ok(())
+}
+
+const FAMILY: &str = "create database f; use f; create table parent (id int primary key, n int);
+    create table child (id int primary key, p int, foreign key (p) references parent (id) on delete cascade on update set null);
+    create table grandchild (id int primary key, c int, foreign key (c) references child (id) on delete cascade);
+    insert into parent values (1, 1), (2, 2), (3, 3); insert into child values (1, 1), (2, 1), (3, 2), (4, 3);
+    insert into grandchild values (1, 1), (2, 2), (3, 3), (4, 4);
+    delete from parent where id = 1; update parent set id = 20 where id = 2; delete from parent; flush binary logs";
+
+#[test]
+fn foreign_keys_of_both_kinds_act_once() -> Result<()> {
+    for (log, target_log) in [(false, false), (true, false), (false, true), (true, true)] {
+        let native =
+            |is_native| format!("--innodb-native-foreign-keys={}", if is_native { "ON" } else { "OFF" });
+        let source = source(&Launch::mysql().option(native(log)), &[])?;
+        source.sql(FAMILY)?;
+        let target = target(&["--skip-log-bin", &native(target_log)])?;
+        applies(&source, &target, "root", ApplyAs::Sql, CommitOrder::Strict)
+            .with_context(|| format!("native on the source: {log}, on the target: {target_log}"))?;
+        ensure!(
+            target.sql("select count(*) from f.child")?.trim() == "1",
+            "the child that lost its parent stays"
+        );
+    }
+    Ok(())
+}
+
+/// Replays what `change` makes the source log after the target was changed by `drift`; gives the error.
+fn refused(before: &str, drift: &str, change: &str) -> Result<String> {
+    let source = source(&Launch::mysql(), &[])?;
+    source.sql(&format!("create database d; use d; {before}; flush binary logs"))?;
+    let target = target(&["--skip-log-bin"])?;
+    let order = CommitOrder::Strict;
+    replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Sql, order)?;
+    target.sql(&format!("use d; {drift}"))?;
+    source.sql(&format!("use d; {change}; flush binary logs"))?;
+    let result = replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Sql, order);
+    Ok(format!("{:#}", result.err().context("it is refused")?))
+}
+
+#[test]
+fn what_cannot_be_right_is_refused_by_name() -> Result<()> {
+    let check = |before: &str, drift: &str, change: &str, wanted: &str| -> Result<()> {
+        let message = refused(before, drift, change)?;
+        ensure!(message.contains(wanted), "{change}: {message}");
+        Ok(())
+    };
+    let table = "create table t (id int primary key, n int); insert into t values (1, 1), (2, 2), (3, 3)";
+    check(
+        table,
+        "delete from t where id = 2",
+        "update t set n = 5",
+        "an UPDATE in `d`.`t` met 0 rows, and 1 on the source",
+    )?;
+    check(table, "delete from t where id = 2", "delete from t", "a DELETE in `d`.`t` met")?;
+    check(table, "insert into t values (9, 9)", "insert into t values (9, 1)", "Duplicate entry '9'")?;
+    check(
+        table,
+        "alter table t add column m int",
+        "delete from t",
+        "`d`.`t` has 2 columns in the log, and 3 on the target",
+    )?;
+    check(
+        table,
+        "alter table t modify n varchar(9)",
+        "delete from t",
+        "column `n` of `d`.`t` is Int in the log, and varchar",
+    )?;
+    check(table, "drop table t", "delete from t", "the target has no table `d`.`t`")?;
+    check(
+        table,
+        "select 1",
+        "create trigger g before delete on t for each row set @x = 1; delete from t",
+        "`d`.`t` has the trigger g",
+    )?;
+    let keyless = "create table k (n int, s varchar(9)); insert into k values (1, 'a'), (1, 'a'), (2, 'b')";
+    check(
+        keyless,
+        "update k set s = 'A' where n = 2",
+        "delete from k where n = 2",
+        "a DELETE in `d`.`k` met 0 rows",
+    )
+}
+
+#[test]
+fn bintide_that_is_killed_goes_on_where_it_was() -> Result<()> {
+    let source = source(&Launch::mysql(), &[])?;
+    source.sql("create database d; create table d.t (id int primary key auto_increment, n int)")?;
+    source.sql(&"insert into d.t (n) values (1); update d.t set n = n + 1;".repeat(200))?;
+    source.sql("create table d.v (n int)")?;
+    let changes = "insert into d.v values (1), (2); alter table d.v add index i (n);
+                   delete from d.v limit 1; alter table d.v drop index i;
+                   create table d.u as select * from d.t; drop table d.u;";
+    source.sql(&changes.repeat(15))?;
+    source.sql("create table d.u as select * from d.t; flush binary logs")?;
+    for (log, order) in [("--skip-log-bin", "grouped"), ("--log-bin=binlog", "strict")] {
+        let target = target(&[log])?;
+        let command = || -> Result<Command> {
+            let mut command = Command::new(bintide()?);
+            command.env_clear().arg("replay").args(source.binlogs()?);
+            command.args(["--apply-as", "sql", "--commit-order", order, "--to"]);
+            command.arg(format!("mysql://root@localhost/?socket={}", target.socket().display()));
+            command.stdout(Stdio::null()).stderr(Stdio::piped());
+            Ok(command)
+        };
+        for pause in [40, 70, 110, 160, 230, 350, 500, 700] {
+            let mut child = command()?.spawn()?;
+            thread::sleep(Duration::from_millis(pause));
+            child.kill()?;
+            child.wait()?;
+        }
+        let output = command()?.output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        are_equal(&source, &target, checksum)?;
+    }
+    Ok(())
+}
