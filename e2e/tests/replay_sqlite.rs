@@ -1,15 +1,17 @@
 //! Logs of a real server replayed into a SQLite database: the rows that the server has, and nothing twice, whatever
 //! stops it on the way.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use e2e::program::bintide;
 use e2e::workload;
 use replay::order::CommitOrder;
@@ -62,16 +64,21 @@ fn source(options: &[&str], scripts: &[&str]) -> Result<Server> {
     Ok(source)
 }
 
-fn replay_all(logs: Vec<PathBuf>, file: &Path, order: CommitOrder) -> Result<Report> {
-    let target = SqliteTarget::open(file)?;
-    let options = Options {
+fn options(order: CommitOrder) -> Options {
+    Options {
         order,
         group_max: 1000,
+        memory: 300 << 20,
         workers: NonZeroUsize::MIN,
         mode: Mode::None,
         selection: Selection::default(),
         gap: Gap::Refuse,
-    };
+    }
+}
+
+fn replay_all(logs: Vec<PathBuf>, file: &Path, order: CommitOrder) -> Result<Report> {
+    let target = SqliteTarget::open(file)?;
+    let options = options(order);
     let mut source = Source::new(logs.into_iter().map(Log::File).collect(), None, 1 << 30);
     Ok(replay::replay(&mut source, &target, &options, &mut Quiet)?)
 }
@@ -411,6 +418,63 @@ fn what_cannot_be_right_is_refused_whole() -> Result<()> {
             (count("select sum(id) from \"d.t\"")?, count("select count(*) from pragma_table_info('d.t')")?);
         ensure!((rows, columns) == (1, 2), "{sql}: {rows} {columns}");
     }
+    Ok(())
+}
+
+#[test]
+fn a_later_replay_takes_over() -> Result<()> {
+    let folder = TempDir::new()?;
+    let file = folder.path().join("copy.db");
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/types.binlog");
+    let earlier = SqliteTarget::open(&file)?;
+    let later = SqliteTarget::open(&file)?;
+    let source = || Source::new(vec![Log::File(log.clone())], None, 1 << 30);
+    let Err(error) = replay::replay(&mut source(), &earlier, &options(CommitOrder::Strict), &mut Quiet)
+    else {
+        bail!("the earlier goes on")
+    };
+    ensure!(error.to_string().contains("another replay has taken over"), "{error}");
+    let report = replay::replay(&mut source(), &later, &options(CommitOrder::Strict), &mut Quiet)?;
+    ensure!(report.transactions > 20 && report.skipped == 0, "{report:?}");
+    Ok(())
+}
+
+/// Two counters are changed by turns: in whatever state, the first is as far as the second, or one ahead.
+#[test]
+fn a_reader_sees_only_states_that_the_source_had() -> Result<()> {
+    let source = source(&[], &[])?;
+    source.sql("create database d; create table d.a (n int); create table d.b (n int)")?;
+    source.sql("insert into d.a values (0); insert into d.b values (0)")?;
+    source.sql(&"update d.a set n = n + 1; update d.b set n = n + 1;".repeat(1500))?;
+    source.sql("flush binary logs")?;
+    let folder = TempDir::new()?;
+    let (file, over) = (folder.path().join("copy.db"), AtomicBool::new(false));
+    let logs = source.binlogs()?;
+    let seen = thread::scope(|scope| {
+        let reader = scope.spawn(|| -> Result<BTreeSet<i64>> {
+            let mut seen = BTreeSet::new();
+            while !over.load(Ordering::SeqCst) {
+                // The tables may not be there yet.
+                let Ok(sqlite) = Sqlite::open(&file) else { continue };
+                let question = "select (select n from \"d.a\"), (select n from \"d.b\")";
+                let Ok(state) = sqlite.query_row(question, [], |row| Ok((row.get(0)?, row.get(1)?))) else {
+                    continue;
+                };
+                let (a, b): (Option<i64>, Option<i64>) = state;
+                let (Some(a), Some(b)) = (a, b) else { continue };
+                ensure!(a == b || a == b + 1, "{a} and {b}: the source never had that");
+                ensure!(seen.last().is_none_or(|last| *last <= a), "back to {a}");
+                seen.insert(a);
+            }
+            Ok(seen)
+        });
+        let replayed = replay_all(logs, &file, CommitOrder::Strict);
+        over.store(true, Ordering::SeqCst);
+        let seen = reader.join().map_err(|_| anyhow!("the reader panics"))?;
+        replayed.and(seen)
+    })?;
+    ensure!(seen.len() > 2, "the reader saw {} states", seen.len());
+    compare(&source, &file)?;
     Ok(())
 }
 

@@ -19,12 +19,12 @@ pub(super) type Name = (String, String);
 pub(super) enum Ddl {
     CreateTable {
         name: Name,
-        if_absent: bool,
+        exists: Exists,
         body: Body,
     },
     CreateLike {
         name: Name,
-        if_absent: bool,
+        exists: Exists,
         model: Name,
     },
     DropTables(Vec<Name>),
@@ -55,6 +55,14 @@ pub(super) enum Ddl {
     Rows(String),
     /// It is not understood: what it is.
     Unknown(String),
+}
+
+/// What becomes of a table that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exists {
+    Keep,
+    Replace,
+    Refuse,
 }
 
 /// Verbs of statements that change rows in a way that only a server can repeat.
@@ -198,13 +206,18 @@ fn create(words: &mut Words, naming: &Naming) -> Option<Ddl> {
     if words.take("TEMPORARY TABLE") {
         return Some(Ddl::PassedOver("CREATE TEMPORARY TABLE".to_owned()));
     }
-    words.take("OR REPLACE");
+    // MariaDB's.
+    let replaces = words.take("OR REPLACE");
     if words.take("TABLE") {
-        let if_absent = words.take("IF NOT EXISTS");
+        let exists = match (words.take("IF NOT EXISTS"), replaces) {
+            (true, _) => Exists::Keep,
+            (false, true) => Exists::Replace,
+            (false, false) => Exists::Refuse,
+        };
         let name = naming.table(words)?;
         let mut inner = words.clone().group().unwrap_or_else(|| words.clone());
         if inner.take("LIKE") {
-            return Some(Ddl::CreateLike { name, if_absent, model: naming.table(&mut inner)? });
+            return Some(Ddl::CreateLike { name, exists, model: naming.table(&mut inner)? });
         }
         let Some(columns) = words.group() else {
             return Some(Ddl::Rows("CREATE TABLE … SELECT".to_owned()));
@@ -214,7 +227,7 @@ fn create(words: &mut Words, naming: &Naming) -> Option<Ddl> {
             return Some(Ddl::Rows("CREATE TABLE … SELECT".to_owned()));
         }
         let body = body(columns, words, &name)?;
-        return Some(Ddl::CreateTable { name, if_absent, body });
+        return Some(Ddl::CreateTable { name, exists, body });
     }
     let unique = words.take("UNIQUE");
     if unique || words.is("INDEX") {

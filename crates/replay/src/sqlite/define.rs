@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use crate::error::Failure;
 use crate::sqlite::alter::alter;
 use crate::sqlite::catalogue::Catalogue;
-use crate::sqlite::ddl::{Body, Ddl, Name};
+use crate::sqlite::ddl::{Body, Ddl, Exists, Name};
 use crate::sqlite::definition::{Engine, Key, Part, Table};
 use crate::sqlite::literal::sql;
 use crate::sqlite::remarks::Remarks;
@@ -30,8 +30,8 @@ impl Bench<'_> {
     /// Carries out what a statement defines.
     pub(super) fn carry_out(&mut self, statement: &Statement) -> Result<(), Failure> {
         match Ddl::of(statement) {
-            Ddl::CreateTable { name, if_absent, body } => self.create(name, body, if_absent),
-            Ddl::CreateLike { name, if_absent, model } => self.create_like(name, &model, if_absent),
+            Ddl::CreateTable { name, exists, body } => self.create(name, body, exists),
+            Ddl::CreateLike { name, exists, model } => self.create_like(name, &model, exists),
             Ddl::DropTables(names) => names.iter().try_for_each(|name| self.drop(name)),
             Ddl::AlterTable { name, changes } => alter(self, &name, &changes, statement),
             Ddl::RenameTables(pairs) => pairs.into_iter().try_for_each(|(old, new)| self.rename(&old, new)),
@@ -63,8 +63,8 @@ impl Bench<'_> {
         }
     }
 
-    fn create(&mut self, name: Name, body: Body, if_absent: bool) -> Result<(), Failure> {
-        if self.exists(&name, if_absent)? {
+    fn create(&mut self, name: Name, body: Body, exists: Exists) -> Result<(), Failure> {
+        if self.is_kept(&name, exists)? {
             return Ok(());
         }
         let mut columns = body.columns;
@@ -85,16 +85,20 @@ impl Bench<'_> {
         self.make(name, table)
     }
 
-    fn exists(&self, name: &Name, if_absent: bool) -> Result<bool, Failure> {
-        match self.catalogue.find(name) {
-            None => Ok(false),
-            Some(_) if if_absent => Ok(true),
-            Some(_) => Err(Failure::refused(format!("there is a table {}.{} already", name.0, name.1))),
+    /// Is there such a table, and is it to stay?
+    fn is_kept(&mut self, name: &Name, exists: Exists) -> Result<bool, Failure> {
+        match (self.catalogue.find(name), exists) {
+            (None, _) => Ok(false),
+            (Some(_), Exists::Keep) => Ok(true),
+            (Some(_), Exists::Replace) => self.drop(name).map(|()| false),
+            (Some(_), Exists::Refuse) => {
+                Err(Failure::refused(format!("there is a table {}.{} already", name.0, name.1)))
+            }
         }
     }
 
-    fn create_like(&mut self, name: Name, model: &Name, if_absent: bool) -> Result<(), Failure> {
-        if self.exists(&name, if_absent)? {
+    fn create_like(&mut self, name: Name, model: &Name, exists: Exists) -> Result<(), Failure> {
+        if self.is_kept(&name, exists)? {
             return Ok(());
         }
         let Some((_, model)) = self.catalogue.find(model) else {

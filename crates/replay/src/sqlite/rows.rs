@@ -15,7 +15,7 @@ use crate::sqlite::ddl::Name;
 use crate::sqlite::define::{Bench, quoted};
 use crate::sqlite::definition::{Column, Engine, Part, Table};
 use crate::sqlite::literal::Default as ColumnDefault;
-use crate::sqlite::types::Type;
+use crate::sqlite::types::{Storage, Type};
 use crate::sqlite::value::{Reading, datum};
 use crate::work::RowEvents;
 
@@ -205,6 +205,9 @@ impl RowWriter {
             return Ok(Arc::clone(plan));
         }
         let (name, table) = table(bench, rows, flavour)?;
+        if rows.kind != RowsKind::Write {
+            index_for_finding(bench, &table)?;
+        }
         let has_children = bench.catalogue.children(&name).next().is_some();
         let plan = Arc::new(Plan::new(name, table, rows, has_children)?);
         if self.plans.len() >= PLANS_KEPT {
@@ -221,6 +224,33 @@ fn lacks_row(name: &Name) -> Failure {
          transactions",
         name.0, name.1
     ))
+}
+
+/// Columns in the index of a table without any key, at most.
+const FINDING_COLUMNS_MAX: usize = 4;
+
+/// Gives a table without any key an index when its rows are first looked for: each would be sought in all of it.
+fn index_for_finding(bench: &Bench<'_>, table: &Table) -> Result<(), Failure> {
+    let has_key = table.sqlite_key().is_some() || table.keys.iter().any(|key| !key.index.is_empty());
+    let question = "SELECT 1 FROM sqlite_master WHERE type = 'index' AND tbl_name = ?1";
+    if has_key || bench.connection.prepare_cached(question)?.exists([&table.name])? {
+        return Ok(());
+    }
+    let is_short = |column: &&Column| {
+        !matches!(column.kind.storage(), Storage::Blob | Storage::Real) && column.kind != Type::Json
+    };
+    let columns: Vec<String> = table
+        .columns
+        .iter()
+        .filter(is_short)
+        .take(FINDING_COLUMNS_MAX)
+        .map(|column| quoted(&column.name))
+        .collect();
+    if columns.is_empty() {
+        return Ok(());
+    }
+    let (name, on) = (quoted(&bench.free(&format!("{}.bintide", table.name))?), quoted(&table.name));
+    Ok(bench.connection.execute_batch(&format!("CREATE INDEX {name} ON {on} ({})", columns.join(", ")))?)
 }
 
 /// The table of these rows: as the catalogue has it, or else made now from what the log says of it.

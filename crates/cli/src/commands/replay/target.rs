@@ -99,7 +99,10 @@ pub(super) fn open(named: Named) -> Result<Opened, Failure> {
         #[cfg(feature = "sqlite")]
         Named::Sqlite(path) => SqliteTarget::open(&path).map(Opened::Sqlite).map_err(not_begun),
         #[cfg(not(feature = "sqlite"))]
-        Named::Sqlite(_) => Err(Failure::NotBegun(anyhow!("--to: this bintide was built without SQLite"))),
+        Named::Sqlite(path) => {
+            let path = path.display();
+            Err(Failure::NotBegun(anyhow!("--to sqlite:{path}: this bintide was built without SQLite")))
+        }
     }
 }
 
