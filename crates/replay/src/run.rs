@@ -12,6 +12,8 @@ mod claim;
 mod flow;
 mod form;
 mod read;
+#[cfg(test)]
+mod scripted;
 mod skip;
 mod workers;
 

@@ -16,6 +16,14 @@ pub(super) const fn events_size_max(statement_size: usize) -> usize {
     statement_size.saturating_sub(AROUND) / 4 * 3
 }
 
+/// What a server is to be asked for, so that a statement with events of so many bytes fits: in whole KiB.
+fn packet_for(events_size: usize) -> usize {
+    (events_size.div_ceil(3) * 4 + PACKET_MARGIN + AROUND).next_multiple_of(1 << 10)
+}
+
+/// How much of a packet is left to what stands around the events.
+pub(super) const PACKET_MARGIN: usize = 64 << 10;
+
 /// Appends one statement with these events.
 pub(super) fn put_binlog(out: &mut String, events: &[u8]) {
     out.push_str("BINLOG '");
@@ -50,7 +58,10 @@ pub(super) enum SplitError {
     Decode(#[from] DecodeError),
     #[error(transparent)]
     Encode(#[from] EncodeError),
-    #[error("a row of {size} bytes is larger than the target's max_allowed_packet lets through: {max} bytes")]
+    #[error(
+        "a row of {size} bytes is larger than the target's max_allowed_packet lets through, {max} bytes: SET GLOBAL \
+         max_allowed_packet = {}", packet_for(*size)
+    )]
     RowTooLarge { size: usize, max: usize },
 }
 

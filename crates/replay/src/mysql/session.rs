@@ -11,7 +11,7 @@ use servers::Connection;
 use crate::context::Context;
 use crate::error::Failure;
 use crate::mysql::Logging;
-use crate::mysql::binlog_text::{events_size_max, format_description, put_binlog, split};
+use crate::mysql::binlog_text::{PACKET_MARGIN, events_size_max, format_description, put_binlog, split};
 use crate::mysql::fingerprint::{self, BY_GTID};
 use crate::mysql::fit::Fit;
 use crate::mysql::sql::{self, put_name, put_progress, put_variable};
@@ -77,9 +77,6 @@ pub(super) enum State {
     /// A statement that commits by itself was announced; its GTID, if it is to be run under it.
     Alone(Option<String>),
 }
-
-/// How much of a packet is left to what stands around the events.
-const PACKET_MARGIN: usize = 64 << 10;
 
 impl MysqlSession {
     pub(super) fn new(made: Made) -> Self {

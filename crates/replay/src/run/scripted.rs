@@ -1,0 +1,379 @@
+//! The runner against a target in memory: random dependency graphs, locks, deadlocks and delays, and a row that is
+//! not as the source left it is found at once.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use binlog::events::{
+    FormatDescription, GtidEvent, GtidLayout, LogicalClock, Query, RowsKind, StatusVars, Xid,
+};
+use binlog::gtid::{GtidSet, Uuid};
+use binlog::{ChecksumAlgorithm, Event, Flags, Flavour, Format, MAGIC, NextPosition, Origin};
+use proptest::collection::vec;
+use proptest::prelude::any;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::{Gap, Observer, Options, replay};
+use crate::changes::RowReader;
+use crate::context::Context;
+use crate::definition::Definition;
+use crate::error::{Failure, FailureKind};
+use crate::order::CommitOrder;
+use crate::progress::{Applied, Intent, Progress};
+use crate::report::Report;
+use crate::sample::{Sample, definition, image, int};
+use crate::schedule::Mode;
+use crate::select::Selection;
+use crate::source::{Log, Source};
+use crate::target::{Session, Settled, Target};
+use crate::work::{RowEvents, Statement};
+
+/// What the table holds.
+type Rows = BTreeMap<i32, i32>;
+
+/// The state after each number of transactions, and the log of them.
+struct History {
+    states: Vec<Rows>,
+    log: tempfile::NamedTempFile,
+}
+
+fn format() -> Format {
+    let (server_version, checksum) = (b"9.7.4".to_vec(), ChecksumAlgorithm::Off);
+    Format { server_version, post_header_sizes: Vec::new(), checksum, flavour: Flavour::MySql }
+}
+
+fn uuid() -> Uuid {
+    "5ea5ca5e-0001-4000-8000-000000000001".parse().unwrap()
+}
+
+fn put(event: &Event<'_>, out: &mut Vec<u8>) {
+    let origin = Origin { timestamp: 1, server_id: 1, flags: Flags(0) };
+    event.write(origin, NextPosition::Is(0), &format(), out).unwrap();
+}
+
+impl History {
+    /// Transactions by the keys that they change: what is there is changed or, by the second number, removed.
+    fn new(transactions: &[Vec<(u8, bool)>]) -> Self {
+        let mut bytes = MAGIC.to_vec();
+        let mut version = [0; 50];
+        version[..5].copy_from_slice(b"9.7.4");
+        let description = FormatDescription {
+            binlog_version: 4,
+            server_version: &version,
+            created: 0,
+            header_size: 19,
+            post_header_sizes: &[],
+            checksum_algorithm: Some(0),
+        };
+        put(&Event::FormatDescription(description), &mut bytes);
+        let (table, mut states) = (Sample::new("int int").named("t", 1), vec![Rows::new()]);
+        let mut last_changed: BTreeMap<i32, usize> = BTreeMap::new();
+        for (index, changes) in (1..).zip(transactions) {
+            let keys = changes.iter().map(|(key, _)| i32::from(*key));
+            let needed =
+                keys.filter_map(|key| last_changed.insert(key, index)).filter(|at| *at < index).max();
+            let clock = LogicalClock {
+                last_committed: needed.unwrap_or(1).min(index - 1) as i64,
+                sequence_number: index as i64,
+            };
+            let gtid = GtidEvent {
+                flags: 0,
+                uuid: uuid(),
+                gno: index as i64,
+                clock: Some(clock),
+                stamps: None,
+                layout: GtidLayout::default(),
+                rest: &[],
+            };
+            put(&Event::Gtid(gtid), &mut bytes);
+            let (status, database, sql) = (StatusVars { bytes: &[] }, b"d", b"BEGIN");
+            let thread_id = index as u32 % 3;
+            put(
+                &Event::Query(Query { thread_id, exec_time: 0, error_code: 0, status, database, sql }),
+                &mut bytes,
+            );
+            let mut state = states.last().cloned().unwrap();
+            for (key, removes) in changes {
+                change(&table, &mut state, i32::from(*key), *removes, index as i32, &mut bytes);
+            }
+            put(&Event::Xid(Xid { xid: index as u64 }), &mut bytes);
+            states.push(state);
+        }
+        let mut log = tempfile::NamedTempFile::new().unwrap();
+        log.write_all(&bytes).unwrap();
+        Self { states, log }
+    }
+}
+
+fn change(table: &Sample, state: &mut Rows, key: i32, removes: bool, value: i32, out: &mut Vec<u8>) {
+    put(&Event::TableMap(table.map()), out);
+    let row = |value| image(&[int(key), int(value)]);
+    match (state.get(&key).copied(), removes) {
+        (None, _) => {
+            state.insert(key, value);
+            put(&Event::WriteRows(table.rows(RowsKind::Write, &row(value))), out);
+        }
+        (Some(before), true) => {
+            state.remove(&key);
+            put(&Event::DeleteRows(table.rows(RowsKind::Delete, &row(before))), out);
+        }
+        (Some(before), false) => {
+            state.insert(key, value);
+            let rows = [row(before), row(value)].concat();
+            put(&Event::UpdateRows(table.rows(RowsKind::Update, &rows)), out);
+        }
+    }
+}
+
+/// A target in memory, whose rows are locked by whoever changes them.
+struct World {
+    state: Mutex<State>,
+    changed: Condvar,
+    states: Vec<Rows>,
+    order: CommitOrder,
+}
+
+#[derive(Default)]
+struct State {
+    rows: Rows,
+    /// Whose session holds the lock of a row.
+    locks: BTreeMap<i32, usize>,
+    progress: BTreeMap<usize, Progress>,
+    sessions: usize,
+    chance: u64,
+    /// What the source never had.
+    wrong: Option<String>,
+    commits: usize,
+}
+
+impl World {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.chance =
+            (self.chance ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(23);
+        self.chance % below
+    }
+
+    fn gtids(&self) -> GtidSet {
+        self.progress.values().fold(GtidSet::new(), |all, part| all.union(&part.gtids))
+    }
+}
+
+struct Shared(Arc<World>);
+
+impl Target for Shared {
+    fn applied(&self) -> Result<Applied, Failure> {
+        let progress = Progress { gtids: self.0.state().gtids(), ..Progress::default() };
+        Ok(Applied { progress, ..Applied::default() })
+    }
+
+    fn session(&self) -> Result<Box<dyn Session>, Failure> {
+        let mut state = self.0.state();
+        state.sessions += 1;
+        let (number, world) = (state.sessions, Arc::clone(&self.0));
+        Ok(Box::new(OneSession { world, number, part: 0, own: BTreeMap::new() }))
+    }
+
+    fn definition(&self, _: &[u8], _: &[u8]) -> Result<Option<Definition>, Failure> {
+        Ok(Some(definition("0")))
+    }
+
+    fn settle(&self, _: &Intent) -> Result<Settled, Failure> {
+        Ok(Settled::NotDone)
+    }
+
+    fn checkpoint(&self, progress: &Progress) -> Result<Applied, Failure> {
+        Ok(Applied { progress: progress.clone(), ..Applied::default() })
+    }
+}
+
+struct OneSession {
+    world: Arc<World>,
+    number: usize,
+    part: usize,
+    /// What it changed and did not commit; nothing for a row that it removed.
+    own: BTreeMap<i32, Option<i32>>,
+}
+
+impl OneSession {
+    /// Changes a row that must be as `before` says, once its lock is there.
+    fn change(&mut self, key: i32, before: Option<i32>, after: Option<i32>) -> Result<(), Failure> {
+        let world = Arc::clone(&self.world);
+        let mut state = world.state();
+        if state.roll(50) == 0 {
+            return Err(locked(1213));
+        }
+        let mut waits = 0;
+        while state.locks.get(&key).is_some_and(|holder| *holder != self.number) {
+            waits += 1;
+            if waits > 20 {
+                return Err(locked(1205));
+            }
+            let waited = world.changed.wait_timeout(state, Duration::from_millis(1));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let now = self.own.get(&key).copied().unwrap_or_else(|| state.rows.get(&key).copied());
+        if now != before {
+            let wrong = format!("row {key} is {now:?}, was {before:?} on the source");
+            state.wrong.get_or_insert(wrong.clone());
+            return Err(Failure { code: Some(1032), ..Failure::refused(wrong) });
+        }
+        state.locks.insert(key, self.number);
+        self.own.insert(key, after);
+        Ok(())
+    }
+
+    fn release(&mut self, state: &mut State) {
+        state.locks.retain(|_, holder| *holder != self.number);
+        self.own.clear();
+        self.world.changed.notify_all();
+    }
+}
+
+fn locked(code: u16) -> Failure {
+    Failure { message: "locked".to_owned(), kind: FailureKind::Locked, code: Some(code) }
+}
+
+impl Session for OneSession {
+    fn keep_apart(&mut self, part: usize) -> Result<(), Failure> {
+        self.part = part;
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn announce(&mut self, _: Intent, _: Option<&Arc<Format>>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn rows(&mut self, _: &Context, rows: &RowEvents) -> Result<(), Failure> {
+        let mut changes = Vec::new();
+        RowReader::new().read(rows, &mut |event| {
+            for row in event.rows() {
+                let row = row?;
+                let values = |image: &binlog::Image<'_, '_>| {
+                    let mut fields = image.fields().filter_map(|field| field.bytes()?.try_into().ok());
+                    (fields.next().map(i32::from_le_bytes), fields.next().map(i32::from_le_bytes))
+                };
+                let (before, after) = (row.before.as_ref().map(values), row.after.as_ref().map(values));
+                let key = before.or(after).and_then(|(key, _)| key).unwrap_or_default();
+                changes.push((key, before.and_then(|(_, n)| n), after.and_then(|(_, n)| n)));
+            }
+            Ok(())
+        })?;
+        changes.into_iter().try_for_each(|(key, before, after)| self.change(key, before, after))
+    }
+
+    fn statement(&mut self, _: &Statement) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        let micros = self.world.state().roll(200);
+        thread::sleep(Duration::from_micros(micros));
+        Ok(())
+    }
+
+    fn commit(&mut self, progress: &Progress, placed: &mut dyn FnMut()) -> Result<(), Failure> {
+        let world = Arc::clone(&self.world);
+        let mut state = world.state();
+        if state.roll(100) == 0 {
+            return Err(locked(1213));
+        }
+        for (key, value) in std::mem::take(&mut self.own) {
+            match value {
+                Some(value) => drop(state.rows.insert(key, value)),
+                None => drop(state.rows.remove(&key)),
+            }
+        }
+        state.progress.insert(self.part, progress.clone());
+        state.commits += 1;
+        let count = state.gtids().count() as usize;
+        if world.order != CommitOrder::Any && state.rows != world.states[count] {
+            let wrong =
+                format!("after {count} transactions: {:?}, not {:?}", state.rows, world.states[count]);
+            state.wrong.get_or_insert(wrong);
+        }
+        self.release(&mut state);
+        drop(state);
+        placed();
+        Ok(())
+    }
+
+    fn rollback(&mut self) -> Result<(), Failure> {
+        let world = Arc::clone(&self.world);
+        self.release(&mut world.state());
+        Ok(())
+    }
+}
+
+/// Ends a replay after so many commits.
+struct Until(u64);
+
+impl Observer for Until {
+    fn at(&mut self, _: u64, report: &Report) -> ControlFlow<()> {
+        if report.groups < self.0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
+
+const WAYS: [(CommitOrder, Mode); 8] = [
+    (CommitOrder::Grouped, Mode::Writeset),
+    (CommitOrder::Grouped, Mode::LogicalClock),
+    (CommitOrder::Strict, Mode::LogicalClock),
+    (CommitOrder::Strict, Mode::Writeset),
+    (CommitOrder::Strict, Mode::WritesetSession),
+    (CommitOrder::Any, Mode::LogicalClock),
+    (CommitOrder::Any, Mode::Writeset),
+    (CommitOrder::Any, Mode::Database),
+];
+
+/// In every order and mode, on several workers, interrupted once: no row is ever other than the source had it when
+/// it was changed, no state but the source's is seen where the order promises that, and in the end all is there.
+#[test]
+fn random_graphs_end_as_a_serial_run() {
+    let mut runner = TestRunner::new(Config { cases: 24, ..Config::default() });
+    let transaction = vec((0..12_u8, any::<bool>()), 1..4);
+    let case = (vec(transaction, 1..60), 2..6_usize, 1..20_u64, any::<u64>());
+    let result = runner.run(&case, |(transactions, workers, interrupted, seed)| {
+        let history = History::new(&transactions);
+        for (order, mode) in WAYS {
+            let state = Mutex::new(State { chance: seed, ..State::default() });
+            let world = World { state, changed: Condvar::new(), states: history.states.clone(), order };
+            let target = Shared(Arc::new(world));
+            let options = Options {
+                order,
+                group_max: 4,
+                memory: 1 << 20,
+                workers: NonZeroUsize::new(workers).unwrap(),
+                mode,
+                selection: Selection::default(),
+                gap: Gap::Refuse,
+            };
+            for until in [interrupted, u64::MAX] {
+                let mut source = Source::new(vec![Log::File(history.log.path().to_owned())], None, 1 << 20);
+                let result = replay(&mut source, &target, &options, &mut Until(until));
+                let state = target.0.state();
+                assert_eq!(state.wrong, None, "{order:?} by {mode:?}");
+                assert!(result.is_ok() || until == interrupted, "{order:?} by {mode:?}: {result:?}");
+            }
+            let state = target.0.state();
+            assert_eq!(Some(&state.rows), history.states.last(), "{order:?} by {mode:?}");
+            assert_eq!(state.gtids().count() as usize, transactions.len());
+            assert!(state.commits <= transactions.len() && state.locks.is_empty());
+        }
+        Ok(())
+    });
+    result.unwrap();
+}
