@@ -2,6 +2,9 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use replay::order::CommitOrder;
@@ -9,6 +12,7 @@ use replay::{ApplyAs, Log, MysqlTarget, Observer, Report, Source};
 use servers::Address;
 use testkit::Server;
 
+use crate::program::bintide;
 use crate::replays::options;
 
 /// An account of a server.
@@ -38,7 +42,30 @@ pub fn replay(logs: &[PathBuf], address: Address, apply_as: ApplyAs, order: Comm
     Ok(replay::replay(&mut Source::new(logs, None, 1 << 30), &target, &options(order), &mut Quiet)?)
 }
 
-/// Every table of every database but our own, quoted.
+/// Replays all of a server's logs by the command, with these options, killing it again and again, and then to the end.
+///
+/// # Errors
+/// When it fails in the end.
+pub fn replay_killed(source: &Server, target: &Server, options: &[&str]) -> Result<()> {
+    let command = || -> Result<Command> {
+        let mut command = Command::new(bintide()?);
+        command.env_clear().arg("replay").args(source.binlogs()?).args(options).arg("--to");
+        command.arg(format!("mysql://root@localhost/?socket={}", target.socket().display()));
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        Ok(command)
+    };
+    for pause in [40, 70, 110, 160, 230, 350, 500, 700] {
+        let mut child = command()?.spawn()?;
+        thread::sleep(Duration::from_millis(pause));
+        child.kill()?;
+        child.wait()?;
+    }
+    let output = command()?.output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// Every table of every database but our own, quoted, in order.
 ///
 /// # Errors
 /// When the server does not say.
@@ -46,10 +73,12 @@ pub fn tables(server: &Server) -> Result<Vec<String>> {
     let tables = server.sql(
         "select concat('`', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`')
          from information_schema.tables where table_type = 'BASE TABLE'
-           and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema', 'bintide')
-         order by 1",
+           and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema', 'bintide')",
     )?;
-    Ok(tables.lines().map(str::to_owned).collect())
+    // Each server would put them in an order of its own.
+    let mut tables: Vec<String> = tables.lines().map(str::to_owned).collect();
+    tables.sort_unstable();
+    Ok(tables)
 }
 
 /// Do both have the same tables, with the same rows?

@@ -1,14 +1,9 @@
 //! Row changes replayed as SQL statements: to servers that do not take events, and by accounts that may not send them.
 
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
-
 use ::replay::ApplyAs;
 use ::replay::order::CommitOrder;
 use anyhow::{Context, Result, ensure};
-use e2e::as_sql::{address, are_equal, checksum, replay};
-use e2e::program::bintide;
+use e2e::as_sql::{address, are_equal, checksum, replay, replay_killed};
 use e2e::replays::source;
 use e2e::workload;
 use tempfile::TempDir;
@@ -227,22 +222,7 @@ fn bintide_that_is_killed_goes_on_where_it_was() -> Result<()> {
     source.sql("create table d.u as select * from d.t; flush binary logs")?;
     for (log, order) in [("--skip-log-bin", "grouped"), ("--log-bin=binlog", "strict")] {
         let target = target(&[log])?;
-        let command = || -> Result<Command> {
-            let mut command = Command::new(bintide()?);
-            command.env_clear().arg("replay").args(source.binlogs()?);
-            command.args(["--apply-as", "sql", "--commit-order", order, "--to"]);
-            command.arg(format!("mysql://root@localhost/?socket={}", target.socket().display()));
-            command.stdout(Stdio::null()).stderr(Stdio::piped());
-            Ok(command)
-        };
-        for pause in [40, 70, 110, 160, 230, 350, 500, 700] {
-            let mut child = command()?.spawn()?;
-            thread::sleep(Duration::from_millis(pause));
-            child.kill()?;
-            child.wait()?;
-        }
-        let output = command()?.output()?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        replay_killed(&source, &target, &["--apply-as", "sql", "--commit-order", order])?;
         are_equal(&source, &target, checksum)?;
     }
     Ok(())
