@@ -10,7 +10,7 @@
 //! | know what one asks of a target | [`Work`] |
 //! | apply to another kind of target | implement [`Target`] and [`Session`] |
 //! | make changes of one's own from row events | [`changes`] |
-//! | apply to a MySQL server | [`MysqlTarget`] |
+//! | apply to a MySQL or MariaDB server | [`MysqlTarget`] |
 //! | apply to a SQLite database | `SqliteTarget` |
 //! | do it all | [`replay`] |
 //!
