@@ -24,7 +24,8 @@ use tempfile::TempDir;
 use testkit::{Dice, Launch, Server, seed};
 
 /// Sample scripts whose tables are there in the end, or nearly so: what drops them is left out.
-const SCRIPTS: [&str; 12] = [
+const SCRIPTS: [&str; 13] = [
+    "gtids",
     "types",
     "json",
     "triggers",
@@ -256,7 +257,8 @@ fn samples_with_little_in_their_images_end_with_the_same_rows() -> Result<()> {
 #[test]
 fn samples_without_gtids_and_with_foreign_keys_of_the_engine_end_with_the_same_rows() -> Result<()> {
     let options = ["--gtid-mode=OFF", "--innodb-native-foreign-keys=ON", "--binlog-row-image=NOBLOB"];
-    let scripts = SCRIPTS.into_iter().filter(|name| *name != "rotation").collect::<Vec<_>>();
+    let scripts =
+        SCRIPTS.into_iter().filter(|name| !["rotation", "gtids"].contains(name)).collect::<Vec<_>>();
     applies(&source(&options, &scripts)?, CommitOrder::Grouped)
 }
 
@@ -369,9 +371,11 @@ fn foreign_keys_do_the_same_in_both_kinds_of_logs() -> Result<()> {
                 5 => format!("update ignore a set id = {one} where id = {other};"),
                 6 => format!("update ignore a set u = {one} where id = {other};"),
                 7 => format!("delete from a where id = {one};"),
-                8 => format!(
-                    "insert ignore into s values ({step}, (select up from (select max(id) up from s) x));"
-                ),
+                8 => {
+                    // Three deep: a server follows no more than fifteen.
+                    let of = ["false", "up is null", "up in (select id from s where up is null)"];
+                    format!("insert into s select {step}, max(id) from s where {};", dice.pick(&of))
+                }
                 9 => format!("delete from s where id % 40 = {one};"),
                 _ => format!("set foreign_key_checks = {};", usize::from(!dice.once_in(3))),
             });
@@ -418,6 +422,27 @@ fn what_cannot_be_right_is_refused_whole() -> Result<()> {
             (count("select sum(id) from \"d.t\"")?, count("select count(*) from pragma_table_info('d.t')")?);
         ensure!((rows, columns) == (1, 2), "{sql}: {rows} {columns}");
     }
+    Ok(())
+}
+
+#[test]
+fn a_reference_that_only_a_collation_finds_is_refused() -> Result<()> {
+    let source = source(&["--innodb-native-foreign-keys=ON"], &[])?;
+    source.sql(
+        "create database d; use d; create table p (k varchar(9) primary key); create table c (k varchar(9),
+             foreign key (k) references p (k) on update cascade); insert into p values ('a'), ('b');
+         insert into c values ('b'), ('A'); update p set k = 'bb' where k = 'b'; update p set k = 'aa' where k = 'a';
+         flush binary logs",
+    )?;
+    let folder = TempDir::new()?;
+    let file = folder.path().join("copy.db");
+    let Err(error) = replay_all(source.binlogs()?, &file, CommitOrder::Strict) else {
+        bail!("it is applied")
+    };
+    ensure!(error.to_string().contains("in other letters"), "{error}");
+    let rows: String =
+        Sqlite::open(&file)?.query_row("select group_concat(k, ' ') from \"d.c\"", [], |row| row.get(0))?;
+    ensure!(rows == "bb A", "{rows}");
     Ok(())
 }
 

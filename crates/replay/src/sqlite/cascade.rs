@@ -71,6 +71,7 @@ impl Cascade<'_> {
         }
         drop(found);
         drop(find);
+        self.check_letters(name, table, key, was)?;
         if rows.is_empty() {
             return Ok(());
         }
@@ -95,6 +96,37 @@ impl Cascade<'_> {
                 new
             });
             self.follow(name, table, &old, new.as_deref())?;
+        }
+        Ok(())
+    }
+}
+
+impl Cascade<'_> {
+    /// Texts are compared byte by byte here, and by their collation on the source: is there a row that only that
+    /// finds?
+    fn check_letters(
+        &self,
+        name: &Name,
+        table: &Table,
+        key: &ForeignKey,
+        was: &[Value],
+    ) -> Result<(), Failure> {
+        if !was.iter().any(|value| matches!(value, Value::Text(_))) {
+            return Ok(());
+        }
+        let alike =
+            key.columns.iter().zip(1..).map(|(column, number)| {
+                format!("rtrim({}) = rtrim(?{number}) COLLATE NOCASE", quoted(column))
+            });
+        let (own, alike) = (quoted(&table.name), alike.collect::<Vec<_>>().join(" AND "));
+        let same = numbered(&key.columns, 0, " AND ");
+        let sql = format!("SELECT 1 FROM {own} WHERE {alike} AND NOT ({same})");
+        if self.connection.prepare_cached(&sql)?.exists(params_from_iter(was))? {
+            return Err(Failure::refused(format!(
+                "rows of {}.{} refer to one that changes in other letters: whether its foreign key {} finds them \
+                 depends on a collation",
+                name.0, name.1, key.name
+            )));
         }
         Ok(())
     }
