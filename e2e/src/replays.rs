@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use replay::order::CommitOrder;
 use replay::schedule::Mode;
-use replay::{Gap, Log, MysqlTarget, Observer, Options, Report, Selection, Source};
+use replay::{Filter, Gap, Log, MysqlTarget, Observer, Options, Report, Selection, Source};
 use servers::Address;
 use testkit::{Launch, Server};
 
@@ -69,6 +69,7 @@ pub fn options(order: CommitOrder) -> Options {
         workers,
         mode,
         selection: Selection::default(),
+        filter: Filter::default(),
         gap: Gap::Refuse,
     }
 }

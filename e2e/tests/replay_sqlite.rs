@@ -16,7 +16,7 @@ use e2e::program::bintide;
 use e2e::workload;
 use replay::order::CommitOrder;
 use replay::schedule::Mode;
-use replay::{Gap, Log, Observer, Options, Report, Selection, Source, SqliteTarget};
+use replay::{Filter, Gap, Log, Observer, Options, Report, Selection, Source, SqliteTarget};
 use rusqlite::Connection as Sqlite;
 use rusqlite::types::Value;
 use servers::{Address, Connection};
@@ -73,6 +73,7 @@ fn options(order: CommitOrder) -> Options {
         workers: NonZeroUsize::MIN,
         mode: Mode::None,
         selection: Selection::default(),
+        filter: Filter::default(),
         gap: Gap::Refuse,
     }
 }

@@ -102,7 +102,7 @@ pub(crate) enum Command {
 
 /// The whole command, before settings are laid under it.
 pub(crate) fn command() -> clap::Command {
-    Cli::command()
+    replay::without_logs(Cli::command())
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 
 use crate::error::{Error, Failure};
+use crate::filter::Filter;
 use crate::order::CommitOrder;
 use crate::progress::{Applied, Intent, Ledger, Progress};
 use crate::report::Report;
@@ -30,7 +31,7 @@ use crate::run::apply::Applier;
 use crate::run::flow::{Flow, Limits, Message};
 use crate::run::form::{Former, Group};
 use crate::run::read::Sieve;
-use crate::run::skip::Skip;
+pub(crate) use crate::run::skip::Skip;
 use crate::schedule::Mode;
 use crate::select::{Selection, Selector};
 use crate::source::Source;
@@ -51,6 +52,8 @@ pub struct Options {
     pub mode: Mode,
     /// Which transactions are meant.
     pub selection: Selection,
+    /// Which databases and tables are meant.
+    pub filter: Filter,
     /// What if the target lacks transactions from before the first log?
     pub gap: Gap,
 }
@@ -102,7 +105,11 @@ pub fn replay(
         scope.spawn(|| {
             // Moved here, so that the former hears of the end.
             let to_former = to_former;
-            read::read(source, Sieve { selector, skip: &skip, gap: options.gap }, &to_former);
+            read::read(
+                source,
+                Sieve { selector, skip: &skip, filter: &options.filter, gap: options.gap },
+                &to_former,
+            );
         });
         scope.spawn(|| flow::form(former, from_reader, &flow));
         let mut watcher = Watcher::new(target, &flow, observer);

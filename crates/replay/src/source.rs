@@ -49,6 +49,7 @@ pub struct Source {
     bytes_read: u64,
     /// What the first log says that earlier logs hold.
     previous: GtidSet,
+    writer: Option<u32>,
 }
 
 /// A transaction of a source.
@@ -81,6 +82,7 @@ struct Current {
     log: Arc<str>,
     log_name: Arc<str>,
     previous: Option<GtidSet>,
+    writer: Option<u32>,
 }
 
 /// Bytes read at once.
@@ -101,6 +103,7 @@ impl Source {
             number: 0,
             bytes_read: 0,
             previous: GtidSet::new(),
+            writer: None,
         }
     }
 
@@ -113,6 +116,12 @@ impl Source {
     /// been read.
     pub const fn previous(&self) -> &GtidSet {
         &self.previous
+    }
+
+    /// The `server_id` of the server that wrote the first log, by its format description; known as
+    /// [`previous`](Self::previous) is.
+    pub const fn writer(&self) -> Option<u32> {
+        self.writer
     }
 
     /// How many bytes of the logs have been gone over.
@@ -154,6 +163,7 @@ impl Source {
             let Some(current) = &mut self.current else { continue };
             let before = current.reader.position();
             let found = current.next_found(self.held_max, opener)?;
+            self.writer = self.writer.or(current.writer);
             if self.log_number == 1
                 && let Some(previous) = current.previous.take()
             {
@@ -197,6 +207,7 @@ impl Source {
             log: name,
             log_name,
             previous: None,
+            writer: None,
         });
         Ok(true)
     }
@@ -287,6 +298,9 @@ impl Current {
                 continue;
             };
             self.index += 1;
+            if event.raw.event_type() == EventType::FormatDescription {
+                self.writer.get_or_insert(event.raw.header().server_id);
+            }
             let corrupt = |error: &dyn Display| corrupt(&self.log, event.offset, error);
             if event.raw.event_type() == EventType::PreviousGtids {
                 let previous = previous(&event.raw, chunk.format());

@@ -107,6 +107,16 @@ pub trait Session: Send {
     /// When the target refuses.
     fn begin(&mut self) -> Result<(), Failure>;
 
+    /// Row changes of this format will come in the transaction that was begun; asked for right behind `begin`, where
+    /// something else comes first.
+    ///
+    /// # Errors
+    ///
+    /// When the target refuses.
+    fn expect(&mut self, _format: &Arc<Format>) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Announces a statement that commits by itself: the intent is saved and committed before this returns. What
     /// follows runs outside of a transaction. `intent.before` is for the target to fill in. If row changes follow
     /// the statement, `format` is theirs.

@@ -74,8 +74,10 @@ pub struct RowEvents {
 pub struct Statement {
     /// Its text, in the character set of its context. Not always UTF-8.
     pub sql: Vec<u8>,
-    /// The default database; may be empty.
+    /// The default database that it is to be run with; empty if that does not matter.
     pub database: Vec<u8>,
+    /// The default database that it had on the source; may be empty.
+    pub default_database: Vec<u8>,
     /// When it was run: seconds since 1970, and microseconds if they were logged.
     pub timestamp: (u32, Option<u32>),
     /// The connection that ran it, where that matters: for temporary tables.
@@ -357,6 +359,7 @@ impl Maker {
         Step::Statement(Box::new(Statement {
             sql: query.sql.to_vec(),
             database,
+            default_database: query.database.to_vec(),
             timestamp: (header.timestamp, micros),
             thread_id: is_of_thread.then_some(query.thread_id),
             context: Arc::clone(&self.context),

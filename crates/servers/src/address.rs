@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
+use crate::defaults::Defaults;
+
 /// Which server, and as whom.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
@@ -50,20 +52,42 @@ impl Address {
     ///
     /// When the text is none, or holds an option that nobody knows.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
+        Self::parse_with(text, &Defaults::default())
+    }
+
+    /// Reads an address; what it does not say is as these have it. Then user and host need not be there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Address::parse`].
+    pub fn parse_with(text: &str, defaults: &Defaults) -> Result<Self, AddressError> {
         let rest = text.strip_prefix("mysql://").ok_or_else(|| fail("it does not start with mysql://"))?;
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
         if !database.is_empty() {
             return Err(fail(format!("{database} names a database, and logs name their own")));
         }
-        let (account, place) = authority.rsplit_once('@').ok_or_else(|| fail("it names no user"))?;
-        let (user, password) = match account.split_once(':') {
-            Some((user, password)) => (user, Some(decode(password)?)),
-            None => (account, None),
+        let (account, place) = match (authority.rsplit_once('@'), &defaults.user) {
+            (Some((account, place)), _) => (Some(account), place),
+            (None, Some(_)) => (None, authority),
+            (None, None) => return Err(fail("it names no user")),
         };
-        let (host, port) = host_and_port(place)?;
-        let user = decode(user)?;
-        let mut address = Self { user, password, host, port, socket: None, tls: Tls::Off };
+        let (user, password) = match account.map(|account| account.split_once(':').ok_or(account)) {
+            Some(Ok((user, password))) => (decode(user)?, Some(decode(password)?)),
+            Some(Err(user)) => (decode(user)?, None),
+            None => (defaults.user.clone().unwrap_or_default(), None),
+        };
+        let password = password.or_else(|| defaults.password.clone());
+        let port = defaults.port.unwrap_or(PORT);
+        let socket = defaults.socket.clone().filter(|_| place.is_empty());
+        let is_placed = socket.is_some() || options.contains("socket=");
+        let (host, port) = match (place.is_empty(), &defaults.host) {
+            (true, Some(host)) => (host.clone(), port),
+            (true, None) if is_placed => ("localhost".to_owned(), port),
+            _ => host_and_port(place, port)?,
+        };
+        let tls = defaults.tls.clone().unwrap_or(Tls::Off);
+        let mut address = Self { user, password, host, port, socket, tls };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             address.set(option)?;
         }
@@ -102,7 +126,7 @@ impl fmt::Debug for Address {
     }
 }
 
-fn host_and_port(place: &str) -> Result<(String, u16), AddressError> {
+fn host_and_port(place: &str, default: u16) -> Result<(String, u16), AddressError> {
     let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, rest)) => (host, rest.strip_prefix(':')),
         None => match place.split_once(':') {
@@ -111,7 +135,7 @@ fn host_and_port(place: &str) -> Result<(String, u16), AddressError> {
         },
     };
     let port = match port {
-        None => PORT,
+        None => default,
         Some(port) => port.parse().map_err(|_| fail(format!("{port} is no port")))?,
     };
     match host.is_empty() {

@@ -3,6 +3,7 @@
 //! | to | use |
 //! |---|---|
 //! | say which server, and as whom | [`Address`]: `mysql://user@host:port/`, `mysql://user@localhost/?socket=PATH` |
+//! | know what MySQL's option files say of it | [`Defaults`]: the group `[client]` |
 //! | run SQL on it | [`Connection`] |
 //! | know what it is and how it is set | [`Facts`] |
 //!
@@ -14,10 +15,12 @@
 
 mod address;
 mod connection;
+mod defaults;
 mod error;
 mod facts;
 
 pub use crate::address::{Address, AddressError, Tls};
 pub use crate::connection::{Connection, Parameter, Row};
+pub use crate::defaults::{Defaults, DefaultsError};
 pub use crate::error::Error;
 pub use crate::facts::{Facts, GtidMode};

@@ -8,6 +8,8 @@ mod as_sql;
 mod binlog_text;
 mod fingerprint;
 mod fit;
+mod grants;
+mod preflight;
 mod session;
 mod sql;
 mod table;
@@ -27,6 +29,8 @@ use crate::mysql::session::{Made, MysqlSession};
 use crate::mysql::sql::{PROGRESS_TABLE, unhex};
 use crate::progress::{Applied, Intent, Place, Progress};
 use crate::target::{Session, Settled, Target};
+
+pub use preflight::Look;
 
 /// How long the sessions of a replay that was stopped may take to go away, in seconds: the server first ends what
 /// they were running.
@@ -190,6 +194,27 @@ impl MysqlTarget {
         [why, logged].iter().filter(|line| !line.is_empty()).map(|line| (*line).to_owned()).collect()
     }
 
+    /// From here on, progress is in the logs that the server with this `server_id` wrote.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses.
+    pub fn set_source(&self, writer: u32) -> Result<(), Error> {
+        let statement = format!("UPDATE {PROGRESS_TABLE} SET source = {writer} WHERE stream = 1");
+        let result = self.control().and_then(|mut control| Ok(control.run(&statement)?));
+        result.map_err(|failure| failure.at("save whose logs they are"))
+    }
+
+    /// Forgets how far the target has come: drops the progress table.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses.
+    pub fn forget(self) -> Result<(), Error> {
+        let result = self.control().and_then(|mut control| Ok(control.run("DROP DATABASE `bintide`")?));
+        result.map_err(|failure| failure.at("drop the progress table"))
+    }
+
     /// What the server is.
     pub const fn facts(&self) -> &Facts {
         &self.facts
@@ -211,7 +236,7 @@ impl MysqlTarget {
             control.run(&format!("DO RELEASE_LOCK('{name}')"))?;
         }
         control.run(&format!("UPDATE {PROGRESS_TABLE} SET sessions = 0 WHERE stream = 1"))?;
-        let united = saved(&mut control)?.progress;
+        let united = read_progress(&mut control)?.unwrap_or_default().progress;
         control.run(&sql::unite(&united))?;
         Ok(())
     }
@@ -239,7 +264,7 @@ impl MysqlTarget {
 impl Target for MysqlTarget {
     fn applied(&self) -> Result<Applied, Failure> {
         let mut control = self.control()?;
-        let mut applied = saved(&mut control)?;
+        let mut applied = read_progress(&mut control)?.unwrap_or_default();
         applied.executed = executed(&mut control, self.facts.is_mariadb)?;
         Ok(applied)
     }
@@ -418,16 +443,37 @@ fn executed(connection: &mut Connection, is_mariadb: bool) -> Result<GtidSet, Fa
     set(&text)
 }
 
-/// What all rows of the progress table say together: only GTIDs are in others than the first.
-fn saved(connection: &mut Connection) -> Result<Applied, Failure> {
+/// What the progress table says; `None` where there is none.
+fn read_progress(connection: &mut Connection) -> Result<Option<Applied>, Failure> {
+    const NO_SUCH_TABLE: u16 = 1146;
+    const UNKNOWN_DATABASE: u16 = 1049;
+    const TABLE_DENIED: u16 = 1142;
+    const DATABASE_DENIED: u16 = 1044;
     let question =
         format!("SELECT gtids, HEX(log), position, beyond, intent FROM {PROGRESS_TABLE} ORDER BY stream");
-    let mut rows = connection.rows(&question)?.into_iter().map(applied);
+    match connection.rows(&question) {
+        Ok(rows) => saved(rows).map(Some),
+        Err(error) if matches!(error.code(), Some(NO_SUCH_TABLE | UNKNOWN_DATABASE)) => Ok(None),
+        // Whoever may not know whether it is there.
+        Err(error) if matches!(error.code(), Some(TABLE_DENIED | DATABASE_DENIED)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What all rows of the progress table say together: only GTIDs are in others than the first.
+fn saved(rows: Vec<Row>) -> Result<Applied, Failure> {
+    let mut rows = rows.into_iter().map(applied);
     let mut all = rows.next().transpose()?.unwrap_or_default();
     for row in rows {
         all.progress.gtids.add_all(&row?.progress.gtids);
     }
     Ok(all)
+}
+
+/// Whose logs the progress table is about.
+fn read_source(connection: &mut Connection) -> Result<Option<u32>, Failure> {
+    let source = connection.value(&format!("SELECT source FROM {PROGRESS_TABLE} WHERE stream = 1"))?;
+    Ok(source.and_then(|number| number.parse().ok()))
 }
 
 /// The columns of the progress table.

@@ -255,6 +255,10 @@ impl Session for MysqlSession {
         Ok(())
     }
 
+    fn expect(&mut self, format: &Arc<Format>) -> Result<(), Failure> {
+        self.adopt_format(format)
+    }
+
     fn announce(&mut self, intent: Intent, format: Option<&Arc<Format>>) -> Result<(), Failure> {
         self.definitions.fetch_add(1, Ordering::SeqCst);
         if let Some(format) = format

@@ -21,14 +21,15 @@ pub(super) const PREPARE: [&str; 3] = [
        position BIGINT UNSIGNED COMMENT 'and this place in it',
        beyond LONGTEXT CHARACTER SET ascii NOT NULL COMMENT 'and these behind it',
        intent LONGTEXT CHARACTER SET ascii COMMENT 'a statement that commits by itself, announced and not reported done',
-       sessions INT NOT NULL COMMENT 'how many sessions are in use'
+       sessions INT NOT NULL COMMENT 'how many sessions are in use',
+       source INT UNSIGNED COMMENT 'the server_id of whoever wrote the logs'
      ) ENGINE = InnoDB COMMENT 'how far bintide replay has come; drop it to forget that'",
-    "INSERT IGNORE INTO `bintide`.`progress` VALUES (1, '', NULL, NULL, '', NULL, 0)",
+    "INSERT IGNORE INTO `bintide`.`progress` VALUES (1, '', NULL, NULL, '', NULL, 0, NULL)",
 ];
 
 /// What makes a row of the progress table for a session of its own.
 pub(super) fn new_stream(stream: usize) -> String {
-    format!("INSERT IGNORE INTO {PROGRESS_TABLE} VALUES ({stream}, '', NULL, NULL, '', NULL, 0)")
+    format!("INSERT IGNORE INTO {PROGRESS_TABLE} VALUES ({stream}, '', NULL, NULL, '', NULL, 0, NULL)")
 }
 
 /// Puts what several sessions saved into the first row.

@@ -51,17 +51,22 @@ impl Applier {
 /// Does all that a group asks for, but for the commit.
 pub(super) fn put(session: &mut dyn Session, group: &Group) -> Result<(), Failure> {
     session.name(&group.gtids)?;
+    let format = group.work.steps.iter().find_map(|step| match step {
+        Step::Rows(_, rows) => Some(&rows.format),
+        Step::Spooled(_, rows) => Some(rows.format()),
+        Step::Statement(_) => None,
+    });
     match &group.work.shape {
         Shape::Alone { databases } => {
             let (unit, databases) = (Intent::name(&group.head), databases.clone());
-            let format = group.work.steps.iter().find_map(|step| match step {
-                Step::Rows(_, rows) => Some(&rows.format),
-                Step::Spooled(_, rows) => Some(rows.format()),
-                Step::Statement(_) => None,
-            });
             session.announce(Intent { unit, databases, before: String::new() }, format)?;
         }
-        _ => session.begin()?,
+        _ => {
+            session.begin()?;
+            if let (Some(format), Some(Step::Statement(_))) = (format, group.work.steps.first()) {
+                session.expect(format)?;
+            }
+        }
     }
     for step in &group.work.steps {
         match step {

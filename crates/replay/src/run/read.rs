@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use binlog::PayloadOpener;
 
 use crate::error::Error;
+use crate::filter::Filter;
 use crate::run::Gap;
 use crate::run::skip::Skip;
 use crate::select::{Choice, Selector};
@@ -51,6 +52,7 @@ pub(super) fn read(source: &mut Source, mut sieve: Sieve<'_>, out: &SyncSender<B
 pub(super) struct Sieve<'s> {
     pub(super) selector: Selector,
     pub(super) skip: &'s Skip,
+    pub(super) filter: &'s Filter,
     pub(super) gap: Gap,
 }
 
@@ -84,6 +86,8 @@ fn fill(
             Found::Unit(unit) => Work::within(&unit, opener, source.held_max()),
             Found::Large(large) => large.work,
         };
+        let work =
+            work.and_then(|work| if sieve.filter.is_empty() { Ok(work) } else { sieve.filter.apply(work) });
         let work = work.map_err(|error| Error::Work { unit: head.to_string(), error })?;
         size += work.steps.iter().map(Step::size).sum::<usize>() + size_of::<(Head, Work)>();
         batch.units.push((head, work));

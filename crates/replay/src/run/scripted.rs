@@ -359,6 +359,7 @@ fn random_graphs_end_as_a_serial_run() {
                 workers: NonZeroUsize::new(workers).unwrap(),
                 mode,
                 selection: Selection::default(),
+                filter: crate::filter::Filter::default(),
                 gap: Gap::Refuse,
             };
             for until in [interrupted, u64::MAX] {

@@ -8,14 +8,14 @@ use crate::unit::Head;
 
 /// Which transactions the target has already.
 #[derive(Debug)]
-pub(super) struct Skip {
+pub(crate) struct Skip {
     applied: Applied,
     /// The number of the log that progress without GTIDs is in: `Err` with its name when it is not among the logs.
     saved_log: Option<Result<usize, String>>,
 }
 
 impl Skip {
-    pub(super) fn new(applied: Applied, log_names: &[String]) -> Self {
+    pub(crate) fn new(applied: Applied, log_names: &[String]) -> Self {
         let saved_log = applied.progress.place.as_ref().map(|place| {
             let number = log_names.iter().position(|name| *name == place.log);
             number.ok_or_else(|| place.log.clone())
@@ -24,7 +24,7 @@ impl Skip {
     }
 
     /// Does the target have all that is in front of the logs?
-    pub(super) fn check_gap(&self, previous: &GtidSet) -> Result<(), Error> {
+    pub(crate) fn check_gap(&self, previous: &GtidSet) -> Result<(), Error> {
         let missing = previous.difference(&self.applied.executed).difference(&self.applied.progress.gtids);
         match missing.is_empty() {
             true => Ok(()),
@@ -33,7 +33,7 @@ impl Skip {
     }
 
     /// Does the target have it?
-    pub(super) fn has(&self, unit: &Head) -> Result<bool, Error> {
+    pub(crate) fn has(&self, unit: &Head) -> Result<bool, Error> {
         let progress = &self.applied.progress;
         if let Some(gtid) = unit.gtid() {
             return Ok(progress.gtids.contains(gtid) || self.applied.executed.contains(gtid));

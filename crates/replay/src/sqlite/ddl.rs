@@ -297,6 +297,7 @@ mod tests {
         let statement = Statement {
             sql: sql.as_bytes().to_vec(),
             database: b"d".to_vec(),
+            default_database: Vec::new(),
             timestamp: (0, None),
             thread_id: None,
             context: std::sync::Arc::default(),

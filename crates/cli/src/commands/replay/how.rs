@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use replay::order::CommitOrder;
 use replay::schedule::Mode;
-use replay::{Gap, Options, Selection};
+use replay::{Filter, Gap, Options, Selection};
 
 use crate::commands::rewrite::size;
 use crate::exit::Failure;
@@ -61,7 +61,7 @@ impl How {
         usize::try_from(self.memory).unwrap_or(usize::MAX)
     }
 
-    pub(super) fn options(&self, selection: Selection, gap: Gap) -> Result<Options, Failure> {
+    pub(super) fn options(&self, selection: Selection, filter: Filter, gap: Gap) -> Result<Options, Failure> {
         let order = self.order()?;
         let parallel = self.parallel.unwrap_or(order.parallel());
         if order == Order::Grouped && matches!(parallel, Parallel::LogicalClock | Parallel::WritesetSession) {
@@ -79,6 +79,7 @@ impl How {
             workers,
             mode: parallel.into(),
             selection,
+            filter,
             gap,
         })
     }

@@ -4,7 +4,7 @@ use binlog::gtid::{GtidSet, GtidTextError};
 use clap::Args;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use replay::{Bound, Gap, Selection, Stop};
+use replay::{Bound, Selection, Stop};
 
 /// Which transactions are meant.
 #[derive(Args, Debug)]
@@ -35,9 +35,6 @@ pub(super) struct Meant {
     /// Leave out so many transactions at the start of the logs; a compressed one counts as one.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     skip: u64,
-    /// Apply the logs even if the target lacks transactions from before the first of them.
-    #[arg(long)]
-    allow_gap: bool,
 }
 
 impl Meant {
@@ -51,10 +48,6 @@ impl Meant {
             start: self.start_position.clone().or_else(|| self.start_datetime.clone()),
             stop: at.or(before).or(behind),
         }
-    }
-
-    pub(super) fn gap(&self) -> Gap {
-        if self.allow_gap { Gap::Allow } else { Gap::Refuse }
     }
 }
 

@@ -1,8 +1,11 @@
 //! `bintide replay`: applies logs to a server.
 
+mod filters;
 mod how;
 mod meant;
 mod print;
+mod ready;
+mod status;
 mod target;
 mod watch;
 
@@ -10,11 +13,13 @@ use std::num::NonZeroUsize;
 
 use clap::Args;
 use replay::schedule::Mode;
-use replay::{Log, Source};
+use replay::{Gap, Log, Source};
 
 use crate::args::Global;
+use crate::commands::replay::filters::Filters;
 use crate::commands::replay::how::How;
 use crate::commands::replay::meant::Meant;
+use crate::commands::replay::ready::Allow;
 use crate::commands::replay::target::To;
 use crate::commands::replay::watch::Watch;
 use crate::exit::{Advice, Failure, Outcome};
@@ -34,11 +39,13 @@ Examples:
       bintide replay /backup --to TARGET --stop-gtid 5ea5ca5e-0001-4000-8000-000000000001:4711
   Into a SQLite database, without any server:
       bintide replay binlog.0000* --to sqlite:copy.db
+  Only one database, under another name:
+      bintide replay /backup --to TARGET --rewrite-db 'shop->shop_old' --do-db shop_old
   Each transaction by itself, as the source had it:
       bintide replay --commit-order strict binlog.000012 --to mysql://root@db2/
 
 How far a target has come is kept on the target, in the table bintide.progress,
-in the same transaction as the changes. Drop that table to forget it.
+in the same transaction as the changes: --status shows it, --forget drops it.
 The target's binary log is not written to, unless --log asks for it. Take care
 that nobody else changes the target meanwhile.";
 
@@ -53,21 +60,55 @@ pub(crate) struct Replay {
     how: How,
     #[command(flatten)]
     meant: Meant,
+    #[command(flatten)]
+    filters: Filters,
+    #[command(flatten)]
+    allow: Allow,
+    /// Show how far the target has come, and do nothing.
+    #[arg(long, conflicts_with_all = ["forget", "logs"])]
+    status: bool,
+    /// Forget how far the target has come: drop the table bintide.progress there, and do nothing else.
+    #[arg(long, conflicts_with = "logs")]
+    forget: bool,
     /// Print the outcome as one JSON document.
     #[arg(long)]
     json: bool,
 }
 
+/// Logs need not be given where nothing is applied.
+pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
+    let relax = |logs: clap::Arg| logs.required(false).required_unless_present_any(["status", "forget"]);
+    command.mut_subcommands(|command| match command.get_name() {
+        "replay" => command.mut_arg("logs", relax),
+        _ => command,
+    })
+}
+
 pub(crate) fn run(command: &Replay, global: &Global) -> Outcome {
+    match (command.status, command.forget) {
+        (true, _) => status::status(command.to.named(global)?.server("--status")?, command.json),
+        (_, true) => status::forget(command.to.named(global)?.server("--forget")?),
+        _ => apply(command, global),
+    }
+}
+
+fn apply(command: &Replay, global: &Global) -> Outcome {
     let found = command.inputs.find()?;
-    let named = command.to.named()?;
+    let named = command.to.named(global)?;
     let logs = found.places.iter().map(|place| match place {
         Place::File(path) => Log::File(path.clone()),
         Place::Stdin => Log::Stdin,
     });
-    let mut source = Source::new(logs.collect(), found.keyring.clone(), command.how.held_max());
-    let mut options = command.how.options(command.meant.selection(), command.meant.gap())?;
+    let logs: Vec<Log> = logs.collect();
+    let source = |logs| Source::new(logs, found.keyring.clone(), command.how.held_max());
+    let (selection, filter) = (command.meant.selection(), command.filters.filter()?);
+    let gap = if command.allow.allow_gap { Gap::Allow } else { Gap::Refuse };
+    let mut options = command.how.options(selection, filter, gap)?;
+    let to_look_at = ready::logs_to_look_at(&logs).map(source);
+    let meant = (&options.selection, &options.filter);
+    let writer = ready::check(&named, to_look_at, meant, &command.allow, global)?;
     let mut target = target::open(named)?;
+    target.set_source(writer)?;
     if command.how.log {
         target = target.logging()?;
     }
@@ -76,7 +117,7 @@ pub(crate) fn run(command: &Replay, global: &Global) -> Outcome {
         options.mode = Mode::None;
     }
     let mut watch = Watch(Progress::new(global, found.bytes_total));
-    let report = replay::replay(&mut source, target.target(), &options, &mut watch);
+    let report = replay::replay(&mut source(logs), target.target(), &options, &mut watch);
     drop(watch);
     let report = report.map_err(advised)?;
     print::print(&report, &target.remarks(), command.json, global)

@@ -7,20 +7,29 @@ use clap::{Args, ValueEnum};
 #[cfg(feature = "sqlite")]
 use replay::SqliteTarget;
 use replay::{ApplyAs, MysqlTarget, Target};
-use servers::Address;
+use servers::{Address, Defaults};
 
+use crate::args::Global;
 use crate::exit::Failure;
 
 /// Which target, and as whom.
 #[derive(Args, Debug)]
 pub(super) struct To {
     /// The server to apply them to: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=PATH; with TLS,
-    /// ?tls=required or ?tls-ca=FILE. Or a SQLite database, which is made if it is not there: sqlite:FILE.
+    /// ?tls=required or ?tls-ca=FILE; with --defaults-file, mysql:// is enough. Or a SQLite database, which is made if it
+    /// is not there: sqlite:FILE.
     #[arg(long, value_name = "TARGET")]
     to: String,
-    /// Read the account's password from the first line of this file; otherwise it is MYSQL_PWD's.
-    #[arg(long, value_name = "FILE")]
+    /// Read the account's password from the first line of this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "password")]
     password_file: Option<PathBuf>,
+    /// Ask for the account's password on the terminal.
+    #[arg(long)]
+    password: bool,
+    /// Take what --to does not say from the group [client] of this option file of MySQL: user, password, host, port,
+    /// socket, ssl-mode, ssl-ca.
+    #[arg(long, value_name = "FILE")]
+    defaults_file: Option<PathBuf>,
     /// How row changes are made on a server.
     #[arg(long, value_enum, default_value_t = As::Auto)]
     apply_as: As,
@@ -66,25 +75,50 @@ pub(super) enum Named {
 
 impl To {
     /// Which target, and as whom; nothing is connected yet.
-    pub(super) fn named(&self) -> Result<Named, Failure> {
+    pub(super) fn named(&self, global: &Global) -> Result<Named, Failure> {
         match self.to.strip_prefix(SQLITE) {
             Some("") => {
                 Err(Failure::NotBegun(anyhow!("--to: sqlite: has a file behind it, as sqlite:copy.db")))
             }
             Some(path) => Ok(Named::Sqlite(path.into())),
-            None => self.address().map(|address| Named::Mysql(address.into(), self.apply_as.into())),
+            None => self.address(global).map(|address| Named::Mysql(address.into(), self.apply_as.into())),
         }
     }
 
-    fn address(&self) -> Result<Address, Failure> {
-        let mut address =
-            Address::parse(&self.to).map_err(|error| Failure::NotBegun(anyhow!("--to: {error}")))?;
-        if let Some(path) = &self.password_file {
-            address.password = Some(first_line(path).map_err(Failure::NotBegun)?);
+    /// Which server, and as whom; nothing is connected yet.
+    pub(super) fn address(&self, global: &Global) -> Result<Address, Failure> {
+        let mut address = self.parse(&self.to, "--to")?;
+        let is_open = Address::parse(&self.to).is_ok_and(|address| address.password.is_some());
+        if is_open && !global.quiet {
+            eprintln!(
+                "bintide: a password on the command line can be seen by every user of this machine: \
+                 --password-file, --defaults-file and --password keep it to you"
+            );
+        }
+        if let Some(password) = self.asked_for().map_err(Failure::NotBegun)? {
+            address.password = Some(password);
         } else if address.password.is_none() {
             address.password = std::env::var("MYSQL_PWD").ok();
         }
         Ok(address)
+    }
+
+    /// Another server, as the option file says what its address does not.
+    pub(super) fn parse(&self, text: &str, option: &str) -> Result<Address, Failure> {
+        let defaults = self.defaults_file.as_deref().map(Defaults::read).transpose();
+        let defaults = defaults.map_err(|error| Failure::NotBegun(error.into()))?.unwrap_or_default();
+        Address::parse_with(text, &defaults).map_err(|error| Failure::NotBegun(anyhow!("{option}: {error}")))
+    }
+
+    fn asked_for(&self) -> Result<Option<String>, anyhow::Error> {
+        if let Some(path) = &self.password_file {
+            return first_line(path).map(Some);
+        }
+        if !self.password {
+            return Ok(None);
+        }
+        let asked = rpassword::prompt_password("Enter password: ");
+        asked.map(Some).context("could not ask for the password: there is no terminal; give --password-file")
     }
 }
 
@@ -106,6 +140,16 @@ pub(super) fn open(named: Named) -> Result<Opened, Failure> {
     }
 }
 
+impl Named {
+    /// The server's address; what only a server has is not to be had of a file.
+    pub(super) fn server(&self, asked: &str) -> Result<&Address, Failure> {
+        match self {
+            Self::Mysql(address, _) => Ok(address),
+            Self::Sqlite(_) => Err(Failure::NotBegun(anyhow!("{asked} is of servers: mysql://…"))),
+        }
+    }
+}
+
 impl Opened {
     /// Has what is applied written to the target's own binary log.
     pub(super) fn logging(self) -> Result<Self, Failure> {
@@ -116,6 +160,16 @@ impl Opened {
             }
             #[cfg(feature = "sqlite")]
             Self::Sqlite(_) => Err(Failure::NotBegun(anyhow!("--log: a SQLite database has no binary log"))),
+        }
+    }
+
+    /// From here on, progress is in the logs that this server wrote.
+    pub(super) fn set_source(&self, writer: Option<u32>) -> Result<(), Failure> {
+        match (self, writer) {
+            (Self::Mysql(target), Some(writer)) => {
+                target.set_source(writer).map_err(|error| Failure::NotBegun(error.into()))
+            }
+            _ => Ok(()),
         }
     }
 

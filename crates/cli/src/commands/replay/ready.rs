@@ -1,0 +1,82 @@
+//! Before anything is changed: is the target ready for these logs?
+
+use anyhow::anyhow;
+use clap::Args;
+use replay::{Check, Filter, Finding, Log, Look, Selection, Source, Survey};
+
+use crate::args::Global;
+use crate::commands::replay::target::Named;
+use crate::exit::{Advice, Failure};
+
+/// What may be as it is.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "What may stand in the way")]
+pub(super) struct Allow {
+    /// Apply the logs even if the target lacks transactions from before the first of them.
+    #[arg(long)]
+    pub(super) allow_gap: bool,
+    /// Apply them even if the target's tables are not those of the logs: the server then converts what it can, as its
+    /// replica_type_conversions says, and ignores columns that it lacks.
+    #[arg(long)]
+    allow_different_tables: bool,
+    /// Apply them even if the target was brought forward by the logs of another server.
+    #[arg(long)]
+    allow_other_source: bool,
+    /// Apply them even if the account seems to lack privileges, and see how far it gets.
+    #[arg(long)]
+    allow_missing_privileges: bool,
+}
+
+impl Allow {
+    const fn allows(&self, check: Check) -> bool {
+        match check {
+            Check::Gap => self.allow_gap,
+            Check::Tables => self.allow_different_tables,
+            Check::OtherSource => self.allow_other_source,
+            Check::Privileges => self.allow_missing_privileges,
+            _ => false,
+        }
+    }
+}
+
+/// Looks at the logs and at the target, and says everything that stands in the way at once. Gives who wrote the logs.
+pub(super) fn check(
+    named: &Named,
+    logs: Option<Source>,
+    (selection, filter): (&Selection, &Filter),
+    allow: &Allow,
+    global: &Global,
+) -> Result<Option<u32>, Failure> {
+    let begun = |error: replay::Error| Failure::NotBegun(error.into());
+    let Named::Mysql(address, apply_as) = named else { return Ok(None) };
+    let mut look = Look::at(address).map_err(begun)?;
+    let survey = match logs {
+        Some(mut source) => Survey::of(&mut source, selection, filter, &look.applied()).map_err(begun)?,
+        None => Survey::default(),
+    };
+    let findings = look.findings(&survey, *apply_as).map_err(begun)?;
+    let (allowed, refused): (Vec<Finding>, Vec<Finding>) =
+        findings.into_iter().partition(|finding| allow.allows(finding.check));
+    for finding in allowed.iter().filter(|_| !global.quiet) {
+        eprintln!("bintide: allowed: {}: {}", finding.check.name(), finding.found);
+    }
+    if refused.is_empty() {
+        return Ok(survey.writer);
+    }
+    Err(Failure::NotBegun(in_the_way(&refused)))
+}
+
+/// All but the last thing are said here, as an error is one line.
+fn in_the_way(refused: &[Finding]) -> anyhow::Error {
+    let Some((last, others)) = refused.split_last() else { return anyhow!("nothing is in the way") };
+    for finding in others {
+        eprintln!("bintide: {finding}");
+    }
+    anyhow!("{last}").context(Advice("nothing was changed"))
+}
+
+/// What can be looked at twice: logs in files.
+pub(super) fn logs_to_look_at(logs: &[Log]) -> Option<Vec<Log>> {
+    let all_are_files = logs.iter().all(|log| matches!(log, Log::File(_)));
+    all_are_files.then(|| logs.to_vec())
+}

@@ -1,0 +1,66 @@
+//! How far a target has come, and how to forget it.
+
+use std::io::{self, Write as _};
+
+use replay::{Applied, Look, MysqlTarget};
+use servers::Address;
+
+use crate::exit::{Failure, Outcome, Verdict};
+
+/// Prints how far a target has come. Nothing is changed there.
+pub(super) fn status(address: &Address, json: bool) -> Outcome {
+    let look = Look::at(address).map_err(|error| Failure::NotBegun(error.into()))?;
+    let applied = look.applied();
+    let mut out = io::stdout().lock();
+    if json {
+        let document = serde_json::json!({
+            "target": address.to_string(),
+            "has_progress": look.has_progress(),
+            "applied": applied.progress.gtids.to_string(),
+            "place": applied.progress.place.as_ref().map(ToString::to_string),
+            "announced": applied.intent.as_ref().map(|intent| &intent.unit),
+            "source": look.source(),
+            "gtid_executed": applied.executed.to_string(),
+        });
+        serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
+        out.write_all(b"\n")?;
+    } else {
+        out.write_all(text(&look, &applied).as_bytes())?;
+    }
+    Ok(Verdict::Fine)
+}
+
+fn text(look: &Look, applied: &Applied) -> String {
+    let none = || "nothing".to_owned();
+    let set = |set: &binlog::gtid::GtidSet| if set.is_empty() { none() } else { set.to_string() };
+    let mut text = format!("gtid_executed  {}\n", set(&applied.executed));
+    if !look.has_progress() {
+        text.push_str("No replay has been here: there is no table bintide.progress.\n");
+        return text;
+    }
+    let place = applied.progress.place.as_ref().map_or_else(none, ToString::to_string);
+    text.push_str(&format!("applied        {}\n", set(&applied.progress.gtids)));
+    text.push_str(&format!("without GTIDs  up to {place}\n"));
+    if let Some(source) = look.source() {
+        text.push_str(&format!("logs of        server_id {source}\n"));
+    }
+    if let Some(intent) = &applied.intent {
+        text.push_str(&format!("announced      {}\n", intent.unit));
+    }
+    text.push_str("This is the row of the table bintide.progress; --forget drops it.\n");
+    text
+}
+
+/// Drops the progress table.
+pub(super) fn forget(address: &Address) -> Outcome {
+    let begun = |error: replay::Error| Failure::NotBegun(error.into());
+    // Where there is none, none is to be made.
+    if Look::at(address).map_err(begun)?.has_progress() {
+        let target = MysqlTarget::open(address.clone()).map_err(begun)?;
+        target.forget().map_err(begun)?;
+        writeln!(io::stdout(), "The table bintide.progress is dropped.")?;
+    } else {
+        writeln!(io::stdout(), "There is no table bintide.progress.")?;
+    }
+    Ok(Verdict::Fine)
+}

@@ -1,0 +1,169 @@
+//! What a filter leaves of a transaction.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use binlog::events::{RowsFlags, TableMap};
+use binlog::{EncodeError, Event, Format, NextPosition, RawEvent};
+
+use crate::filter::Filter;
+use crate::filter::tables::{Kind, Named, kind};
+use crate::spooled::{SpooledRows, Spooler, end_statement};
+use crate::work::{RowEvents, Shape, Statement, Step, Work, WorkError};
+
+impl Filter {
+    /// What is left of a transaction, under the names that it is to have. Of one that is left out whole, a transaction
+    /// that changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// When its row events cannot be decoded.
+    pub fn apply(&self, work: Work) -> Result<Work, WorkError> {
+        let mut steps = Vec::with_capacity(work.steps.len());
+        for step in work.steps {
+            match step {
+                Step::Statement(statement) => steps.extend(self.statement(statement).map(Step::Statement)),
+                Step::Spooled(context, rows) => {
+                    let left = self.spooled(&rows)?;
+                    if left.parts().next().is_some() {
+                        steps.push(Step::Spooled(context, left));
+                    }
+                }
+                Step::Rows(context, rows) => {
+                    let bytes = self.rows(&rows)?;
+                    if !bytes.is_empty() {
+                        steps
+                            .push(Step::Rows(context, RowEvents { format: Arc::clone(&rows.format), bytes }));
+                    }
+                }
+            }
+        }
+        let shape = match work.shape {
+            Shape::Alone { .. } if steps.is_empty() => Shape::Rows,
+            Shape::Alone { databases } => Shape::Alone { databases: self.both_names(databases) },
+            Shape::Statements if steps.is_empty() => Shape::Rows,
+            shape => shape,
+        };
+        Ok(Work { shape, steps, session: work.session })
+    }
+
+    /// A definition may be of a database under its old or its new name: a statement may say the old one.
+    fn both_names(&self, databases: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        let mut names: Vec<Vec<u8>> = databases
+            .iter()
+            .map(|name| self.rewritten(name).to_vec())
+            .chain(databases.iter().cloned())
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    fn statement(&self, mut statement: Box<Statement>) -> Option<Box<Statement>> {
+        let default = self.rewritten(&statement.default_database).to_vec();
+        let is_meant = match kind(&statement.sql) {
+            _ if is_savepoint(&statement.sql) => true,
+            Kind::Database => self.takes_definition_of(&default),
+            _ if !self.takes_database(&default) => false,
+            Kind::DropsTemporary => true,
+            Kind::DropsTrigger(at) => {
+                if let Some(at) = at.filter(|_| self.has_table_rules()) {
+                    // It may be of a table that is left out: then it is not there.
+                    statement.sql.splice(at..at, *b" IF EXISTS");
+                }
+                true
+            }
+            Kind::Tables(tables) => self.takes_tables(tables.iter().map(|named| names(named, &default))),
+        };
+        if !statement.database.is_empty() {
+            statement.database = self.rewritten(&statement.database).to_vec();
+        }
+        statement.default_database = default;
+        is_meant.then_some(statement)
+    }
+
+    /// The same of row events in a file; what is left goes to another.
+    fn spooled(&self, rows: &SpooledRows) -> Result<SpooledRows, WorkError> {
+        let mut spooler = Spooler::new(rows.format())?;
+        for part in rows.parts() {
+            let part = part?;
+            let left = RowEvents { format: Arc::clone(&part.format), bytes: self.rows(&part)? };
+            for raw in left.events() {
+                spooler.push(&raw)?;
+            }
+        }
+        Ok(spooler.finish()?)
+    }
+
+    /// The row events that are left.
+    fn rows(&self, rows: &RowEvents) -> Result<Vec<u8>, WorkError> {
+        let mut left =
+            Left { filter: self, format: &rows.format, out: Vec::new(), dropped: HashSet::new(), last: None };
+        for raw in rows.events() {
+            left.take(&raw)?;
+        }
+        Ok(left.out)
+    }
+}
+
+fn names<'n>(named: &'n Named, default: &'n [u8]) -> (&'n [u8], &'n [u8]) {
+    (named.database.as_deref().unwrap_or(default), &named.table)
+}
+
+/// No filter is on what is of the transaction itself.
+fn is_savepoint(sql: &[u8]) -> bool {
+    use binlog::Verb;
+    matches!(Verb::of(sql), Verb::Savepoint | Verb::RollbackTo)
+}
+
+/// The row events that are left, as they gather.
+struct Left<'f> {
+    filter: &'f Filter,
+    format: &'f Format,
+    out: Vec<u8>,
+    /// Tables of the open statement that are left out, by their numbers.
+    dropped: HashSet<u64>,
+    /// Where the open statement's last rows event starts in `out`.
+    last: Option<usize>,
+}
+
+impl Left<'_> {
+    fn take(&mut self, raw: &RawEvent<'_>) -> Result<(), WorkError> {
+        let event = raw.decode(self.format)?;
+        if let Event::TableMap(map) = &event {
+            return self.map(raw, map);
+        }
+        let Some(rows) = event.rows() else {
+            self.out.extend_from_slice(raw.bytes());
+            return Ok(());
+        };
+        let ends = rows.flags.contains(RowsFlags::STATEMENT_END);
+        if !self.dropped.contains(&rows.table_id) {
+            self.last = Some(self.out.len());
+            self.out.extend_from_slice(raw.bytes());
+        } else if let (true, Some(last)) = (ends, self.last) {
+            end_statement(&mut self.out[last..], self.format);
+        }
+        if ends {
+            self.dropped.clear();
+            self.last = None;
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, raw: &RawEvent<'_>, map: &TableMap<'_>) -> Result<(), WorkError> {
+        let database = self.filter.rewritten(map.database);
+        if !self.filter.takes_database(database) || !self.filter.takes_tables([(database, map.table)]) {
+            self.dropped.insert(map.table_id);
+            return Ok(());
+        }
+        self.dropped.remove(&map.table_id);
+        if database == map.database {
+            self.out.extend_from_slice(raw.bytes());
+            return Ok(());
+        }
+        let event = Event::TableMap(TableMap { database, ..*map });
+        let written = event.write(raw.header().origin(), NextPosition::Is(0), self.format, &mut self.out);
+        written.map_err(|error: EncodeError| WorkError::Encode(error))
+    }
+}

@@ -1,0 +1,107 @@
+//! Patterns of tables, as `LIKE` has them.
+
+/// `%` stands for anything, `_` for any character, a backslash in front of a character
+/// for itself. Case matters, as on a server with lower_case_table_names=0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pattern(Vec<Part>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Any,
+    One,
+    This(char),
+}
+
+impl Pattern {
+    pub(super) fn new(text: Vec<u8>) -> Self {
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let (mut parts, mut letters) = (Vec::new(), text.chars());
+        while let Some(letter) = letters.next() {
+            parts.push(match letter {
+                '%' => Part::Any,
+                '_' => Part::One,
+                '\\' => Part::This(letters.next().unwrap_or('\\')),
+                other => Part::This(other),
+            });
+        }
+        Self(parts)
+    }
+
+    /// Does it fit this name?
+    pub(super) fn fits(&self, name: &[u8]) -> bool {
+        let name: Vec<char> = String::from_utf8_lossy(name).chars().collect();
+        fits(&self.0, &name)
+    }
+
+    /// Is it `DATABASE.%`, with this `DATABASE.`?
+    pub(super) fn is_of_all_tables_of(&self, name: &[u8]) -> bool {
+        let Some((Part::Any, rest)) = self.0.split_last() else { return false };
+        rest.last() == Some(&Part::This('.')) && Self(rest.to_vec()).fits(name)
+    }
+}
+
+fn fits(parts: &[Part], name: &[char]) -> bool {
+    // Where to go on from when what stands behind the last `%` does not fit: one character further on.
+    let mut again: Option<(&[Part], &[char])> = None;
+    let (mut parts, mut name) = (parts, name);
+    loop {
+        match (parts.split_first(), name.split_first()) {
+            (None, None) => return true,
+            (Some((Part::Any, rest)), _) => {
+                again = Some((rest, name));
+                parts = rest;
+            }
+            (Some((Part::One, rest)), Some((_, others))) => (parts, name) = (rest, others),
+            (Some((Part::This(wanted), rest)), Some((letter, others))) if wanted == letter => {
+                (parts, name) = (rest, others);
+            }
+            _ => {
+                let Some((behind, [_, others @ ..])) = again else { return false };
+                again = Some((behind, others));
+                (parts, name) = (behind, others);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pattern;
+
+    #[test]
+    fn patterns() {
+        let check = |pattern: &str, name: &str, wanted| {
+            assert_eq!(Pattern::new(pattern.into()).fits(name.as_bytes()), wanted, "{pattern} {name}");
+        };
+        check("d.t", "d.t", true);
+        check("D.T", "d.t", false);
+        check("d.t", "d.t1", false);
+        check("d.t_", "d.t1", true);
+        check("d.t_", "d.t", false);
+        check("d.t%", "d.t", true);
+        check("%.t", "d.a.t", true);
+        check("d%.%a%b", "dd.xaxxab", true);
+        check("d%.%a%b", "dd.xaxxa", false);
+        check(r"d.t\_1", "d.t_1", true);
+        check(r"d.t\_1", "d.tx1", false);
+        check("%", "", true);
+        check("d.größe_", "d.größe1", true);
+    }
+
+    #[test]
+    fn whole_databases() {
+        let check = |pattern: &str, name: &str, wanted| {
+            assert_eq!(
+                Pattern::new(pattern.into()).is_of_all_tables_of(name.as_bytes()),
+                wanted,
+                "{pattern}"
+            );
+        };
+        check("d.%", "d.", true);
+        check("d_.%", "dx.", true);
+        check("D.%", "d.", false);
+        check("d.t%", "d.", false);
+        check("e.%", "d.", false);
+        check("%", "d.", false);
+    }
+}

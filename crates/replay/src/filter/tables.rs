@@ -1,0 +1,403 @@
+//! Which tables a statement changes, by its text: as much of SQL as that takes.
+
+/// A table that a statement names: its database, if the statement says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) database: Option<Vec<u8>>,
+    pub(super) table: Vec<u8>,
+}
+
+/// What a statement is to a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It defines a database.
+    Database,
+    /// It changes these tables, or names none.
+    Tables(Vec<Named>),
+    /// It drops a temporary table if that is there: it is always run.
+    DropsTemporary,
+    /// It drops a trigger, of a table that only the server knows. Where `IF EXISTS` could stand, if it does not.
+    DropsTrigger(Option<usize>),
+}
+
+/// What this statement is.
+pub(super) fn kind(sql: &[u8]) -> Kind {
+    let mut words = Words::new(sql);
+    match words.keyword().as_str() {
+        "CREATE" => create(&mut words),
+        "ALTER" => alter(&mut words),
+        "DROP" => drop_kind(&mut words),
+        "RENAME" if words.take("TABLE") || words.take("TABLES") => Kind::Tables(words.renamed()),
+        "TRUNCATE" => {
+            words.take("TABLE");
+            one(&mut words)
+        }
+        "INSERT" | "REPLACE" => {
+            words.skip(&["LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "IGNORE", "INTO"]);
+            one(&mut words)
+        }
+        "UPDATE" => {
+            words.skip(&["LOW_PRIORITY", "IGNORE"]);
+            Kind::Tables(words.joined("SET"))
+        }
+        "DELETE" => delete(&mut words),
+        "LOAD" => match words.find("INTO") && words.take("TABLE") {
+            true => one(&mut words),
+            false => Kind::Tables(Vec::new()),
+        },
+        "ANALYZE" | "OPTIMIZE" | "REPAIR" | "CHECK" => {
+            words.skip(&["NO_WRITE_TO_BINLOG", "LOCAL"]);
+            match words.take("TABLE") || words.take("TABLES") {
+                true => Kind::Tables(words.listed()),
+                false => Kind::Tables(Vec::new()),
+            }
+        }
+        "GRANT" | "REVOKE" if words.find("ON") => {
+            words.take("TABLE");
+            one(&mut words)
+        }
+        _ => Kind::Tables(Vec::new()),
+    }
+}
+
+fn one(words: &mut Words<'_>) -> Kind {
+    Kind::Tables(words.name().into_iter().collect())
+}
+
+fn create(words: &mut Words<'_>) -> Kind {
+    words.skip_definer();
+    match words.keyword().as_str() {
+        "DATABASE" | "SCHEMA" => Kind::Database,
+        "TEMPORARY" if words.take("TABLE") => {
+            words.skip(&["IF", "NOT", "EXISTS"]);
+            one(words)
+        }
+        "TABLE" => {
+            words.skip(&["IF", "NOT", "EXISTS"]);
+            one(words)
+        }
+        "VIEW" => {
+            words.skip(&["IF", "NOT", "EXISTS"]);
+            one(words)
+        }
+        "UNIQUE" | "FULLTEXT" | "SPATIAL" | "INDEX" | "TRIGGER" if words.find("ON") => one(words),
+        _ => Kind::Tables(Vec::new()),
+    }
+}
+
+fn alter(words: &mut Words<'_>) -> Kind {
+    words.skip_definer();
+    match words.keyword().as_str() {
+        "DATABASE" | "SCHEMA" => Kind::Database,
+        "TABLE" | "VIEW" => one(words),
+        _ => Kind::Tables(Vec::new()),
+    }
+}
+
+fn drop_kind(words: &mut Words<'_>) -> Kind {
+    let is_temporary = words.take("TEMPORARY");
+    match words.keyword().as_str() {
+        "DATABASE" | "SCHEMA" => Kind::Database,
+        "TABLE" | "TABLES" | "VIEW" => {
+            let is_lenient = words.take("IF") && words.take("EXISTS");
+            match is_temporary && is_lenient {
+                true => Kind::DropsTemporary,
+                false => Kind::Tables(words.listed()),
+            }
+        }
+        "INDEX" if words.find("ON") => one(words),
+        "TRIGGER" => {
+            let at = words.at;
+            Kind::DropsTrigger((!words.take("IF")).then_some(at))
+        }
+        _ => Kind::Tables(Vec::new()),
+    }
+}
+
+fn delete(words: &mut Words<'_>) -> Kind {
+    words.skip(&["LOW_PRIORITY", "QUICK", "IGNORE"]);
+    if !words.take("FROM") {
+        // DELETE a, b FROM a JOIN b …
+        return Kind::Tables(words.listed());
+    }
+    Kind::Tables(words.listed())
+}
+
+/// The words of a statement, one after the other. What stands in comments is passed over, but for the versioned ones,
+/// which a server reads.
+struct Words<'s> {
+    sql: &'s [u8],
+    at: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Word {
+    /// A bare word, or a name in quotes.
+    Bare(Vec<u8>),
+    Quoted(Vec<u8>),
+    Sign(u8),
+}
+
+impl<'s> Words<'s> {
+    const fn new(sql: &'s [u8]) -> Self {
+        Self { sql, at: 0 }
+    }
+
+    /// The next word in capitals; empty if it is none.
+    fn keyword(&mut self) -> String {
+        match self.next() {
+            Some(Word::Bare(word)) => String::from_utf8_lossy(&word).to_ascii_uppercase(),
+            _ => String::new(),
+        }
+    }
+
+    /// Takes this word if it is the next.
+    fn take(&mut self, wanted: &str) -> bool {
+        let at = self.at;
+        let is_next = self.keyword() == wanted;
+        if !is_next {
+            self.at = at;
+        }
+        is_next
+    }
+
+    fn take_sign(&mut self, wanted: u8) -> bool {
+        let at = self.at;
+        let is_next = self.next() == Some(Word::Sign(wanted));
+        if !is_next {
+            self.at = at;
+        }
+        is_next
+    }
+
+    /// Passes over these words, as often as they come.
+    fn skip(&mut self, words: &[&str]) {
+        while words.iter().any(|word| self.take(word)) {}
+    }
+
+    /// `OR REPLACE`, `ALGORITHM = …`, `DEFINER = …`, `SQL SECURITY …`.
+    fn skip_definer(&mut self) {
+        loop {
+            if self.take("OR") {
+                self.next();
+            } else if self.take("ALGORITHM") || self.take("SQL") {
+                self.next();
+                self.next();
+            } else if self.take("DEFINER") {
+                self.next();
+                self.next();
+                if self.take_sign(b'@') || self.take_sign(b'(') {
+                    self.next();
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Goes behind this word, wherever it stands.
+    fn find(&mut self, wanted: &str) -> bool {
+        loop {
+            match self.next() {
+                Some(Word::Bare(word)) if word.eq_ignore_ascii_case(wanted.as_bytes()) => return true,
+                Some(_) => {}
+                None => return false,
+            }
+        }
+    }
+
+    /// `table` or `database.table`; `None` for `*` and `database.*`.
+    fn name(&mut self) -> Option<Named> {
+        let first = self.part()?;
+        if !self.take_sign(b'.') {
+            return Some(Named { database: None, table: first });
+        }
+        let at = self.at;
+        match self.part() {
+            Some(table) => Some(Named { database: Some(first), table }),
+            None => {
+                self.at = at;
+                self.take_sign(b'*');
+                None
+            }
+        }
+    }
+
+    fn part(&mut self) -> Option<Vec<u8>> {
+        let at = self.at;
+        match self.next() {
+            Some(Word::Bare(name) | Word::Quoted(name)) => Some(name),
+            _ => {
+                self.at = at;
+                None
+            }
+        }
+    }
+
+    /// Names with commas between.
+    fn listed(&mut self) -> Vec<Named> {
+        let mut names = Vec::new();
+        while let Some(name) = self.name() {
+            names.push(name);
+            // DELETE FROM a.*, b.*: as MySQL allows it.
+            if self.take_sign(b'.') {
+                self.take_sign(b'*');
+            }
+            if !self.take_sign(b',') {
+                break;
+            }
+        }
+        names
+    }
+
+    /// `a TO b, c TO d`.
+    fn renamed(&mut self) -> Vec<Named> {
+        let mut names = Vec::new();
+        while let Some(name) = self.name() {
+            names.push(name);
+            if !(self.take("TO") || self.take_sign(b',')) {
+                break;
+            }
+        }
+        names
+    }
+
+    /// The tables in front of this word, with commas or joins between them.
+    fn joined(&mut self, end: &str) -> Vec<Named> {
+        let mut names: Vec<Named> = self.name().into_iter().collect();
+        loop {
+            match self.next() {
+                Some(Word::Bare(word)) if word.eq_ignore_ascii_case(end.as_bytes()) => return names,
+                Some(Word::Bare(word)) if word.eq_ignore_ascii_case(b"JOIN") => names.extend(self.name()),
+                Some(Word::Sign(b',')) => names.extend(self.name()),
+                Some(_) => {}
+                None => return names,
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<Word> {
+        self.skip_blanks();
+        let rest = self.sql.get(self.at..)?;
+        let first = *rest.first()?;
+        let (word, size) = match first {
+            b'`' | b'"' | b'\'' => quoted(rest, first),
+            _ if is_of_a_name(first) => {
+                let size = rest.iter().take_while(|byte| is_of_a_name(**byte)).count();
+                (Word::Bare(rest[..size].to_vec()), size)
+            }
+            sign => (Word::Sign(sign), 1),
+        };
+        self.at += size;
+        Some(word)
+    }
+
+    fn skip_blanks(&mut self) {
+        loop {
+            let rest = self.sql.get(self.at..).unwrap_or_default();
+            self.at += match rest {
+                [b'/', b'*', b'!', ..] => {
+                    3 + rest[3..].iter().take_while(|byte| byte.is_ascii_digit()).count()
+                }
+                [b'/', b'*', ..] => end_of(rest, b"*/"),
+                [b'*', b'/', ..] => 2,
+                [b'#', ..] => end_of(rest, b"\n"),
+                [b'-', b'-', blank, ..] if blank.is_ascii_whitespace() => end_of(rest, b"\n"),
+                [blank, ..] if blank.is_ascii_whitespace() => 1,
+                _ => return,
+            };
+        }
+    }
+}
+
+/// How many bytes there are up to the end of this mark.
+fn end_of(text: &[u8], mark: &[u8]) -> usize {
+    let at = text.windows(mark.len()).position(|window| window == mark);
+    at.map_or(text.len(), |at| at + mark.len())
+}
+
+/// A name in quotes, and how many bytes it takes. Two quotes in a row stand for one.
+fn quoted(text: &[u8], quote: u8) -> (Word, usize) {
+    let (mut name, mut at) = (Vec::new(), 1);
+    while let Some(byte) = text.get(at) {
+        at += 1;
+        if *byte == quote {
+            if text.get(at) != Some(&quote) {
+                break;
+            }
+            at += 1;
+        }
+        name.push(*byte);
+    }
+    (Word::Quoted(name), at)
+}
+
+const fn is_of_a_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Named, kind};
+
+    /// Tables as `a`, `d.a`, with blanks between.
+    fn check(sql: &str, wanted: &str) {
+        let named = |word: &str| match word.split_once('.') {
+            Some((database, table)) => Named { database: Some(database.into()), table: table.into() },
+            None => Named { database: None, table: word.into() },
+        };
+        let wanted = wanted.split_whitespace().map(named).collect();
+        assert_eq!(kind(sql.as_bytes()), Kind::Tables(wanted), "{sql}");
+    }
+
+    #[test]
+    fn definitions() {
+        check("CREATE TABLE t (a INT)", "t");
+        check("create table if not exists `d`.`t` (a INT)", "d.t");
+        check("/* c */ CREATE /*!32302 TEMPORARY */ TABLE d . t LIKE e.u", "d.t");
+        check(
+            "CREATE OR REPLACE ALGORITHM=MERGE DEFINER=`root`@`localhost` SQL SECURITY DEFINER VIEW d.v AS SELECT 1",
+            "d.v",
+        );
+        check("CREATE UNIQUE INDEX i USING BTREE ON t (a)", "t");
+        check("CREATE DEFINER=`root`@`%` TRIGGER g BEFORE INSERT ON d.t FOR EACH ROW SET @a = 1", "d.t");
+        check("CREATE DEFINER=CURRENT_USER() PROCEDURE p() INSERT INTO t VALUES (1)", "");
+        check("ALTER TABLE t RENAME TO u", "t");
+        check("DROP TABLE IF EXISTS `a`,`d`.`b` /* generated by server */", "a d.b");
+        check("DROP VIEW v", "v");
+        check("DROP INDEX i ON t", "t");
+        check("RENAME TABLE a TO b, d.c TO e.d", "a b d.c e.d");
+        check("TRUNCATE t", "t");
+        check("TRUNCATE TABLE d.t", "d.t");
+        check("-- a line\nTRUNCATE TABLE d.t", "d.t");
+        check("GRANT SELECT, INSERT ON d.t TO u", "d.t");
+        check("GRANT SELECT ON d.* TO u", "");
+        check("CREATE USER u", "");
+    }
+
+    #[test]
+    fn changes() {
+        check("INSERT INTO t VALUES (1)", "t");
+        check("insert ignore d.t select * from u", "d.t");
+        check("REPLACE `a``b` VALUES (1)", "a`b");
+        check("UPDATE t SET a = 1", "t");
+        check("UPDATE a, d.b AS x LEFT JOIN c ON 1 SET x.a = 1", "a d.b c");
+        check("DELETE FROM t WHERE a = 1", "t");
+        check("DELETE a, b FROM a JOIN b ON 1", "a b");
+        check("LOAD DATA INFILE 'x' REPLACE INTO TABLE d.t", "d.t");
+        check("ANALYZE TABLE a, b", "a b");
+        check("", "");
+        check("SELECT 1", "");
+    }
+
+    #[test]
+    fn others() {
+        let check = |sql: &str, wanted| assert_eq!(kind(sql.as_bytes()), wanted, "{sql}");
+        check("CREATE DATABASE d", Kind::Database);
+        check("drop schema if exists d", Kind::Database);
+        check("ALTER DATABASE d CHARACTER SET latin1", Kind::Database);
+        check("DROP TEMPORARY TABLE IF EXISTS `t`", Kind::DropsTemporary);
+        check("DROP TRIGGER g", Kind::DropsTrigger(Some(12)));
+        check("DROP TRIGGER IF EXISTS g", Kind::DropsTrigger(None));
+    }
+}

@@ -1,0 +1,423 @@
+//! What of a MySQL server stands in the way of a replay. Nothing is changed on it.
+
+use binlog::ColumnType;
+use binlog::gtid::GtidSet;
+use servers::{Address, Connection, Facts, GtidMode, Row};
+
+use crate::definition::TableName;
+use crate::error::{Error, Failure};
+use crate::mysql::ApplyAs;
+use crate::mysql::grants::Grants;
+use crate::mysql::sql::put_hex;
+use crate::mysql::{read_progress, read_source};
+use crate::preflight::{Check, Finding};
+use crate::progress::Applied;
+use crate::survey::{Shown, Survey};
+
+/// A server that is looked at.
+#[derive(Debug)]
+pub struct Look {
+    connection: Connection,
+    facts: Facts,
+    applied: Option<Applied>,
+    /// Whose logs were applied by now.
+    source: Option<u32>,
+}
+
+/// A privilege that a replay takes: any of these names will do.
+struct Need {
+    any: &'static [&'static str],
+    why: &'static str,
+}
+
+/// What it takes before MySQL 8.0.
+const SUPER: Need = Need { any: &["SUPER"], why: "to apply row events and set variables" };
+
+const ROW_EVENTS: Need =
+    Need { any: &["BINLOG_ADMIN", "REPLICATION_APPLIER", "SUPER"], why: "to apply row events" };
+const SESSION: Need = Need {
+    any: &["SESSION_VARIABLES_ADMIN", "SYSTEM_VARIABLES_ADMIN", "SUPER"],
+    why: "to set sql_log_bin and what statements depend on",
+};
+const ACCOUNT: Need = Need { any: &["SYSTEM_VARIABLES_ADMIN", "SUPER"], why: "to add to gtid_purged" };
+const TAGS: Need = Need { any: &["TRANSACTION_GTID_TAG"], why: "to add GTIDs with tags" };
+
+/// What an account must have of a table if REPLICATION_APPLIER is all that lets it apply row events: for that one, the
+/// server looks at each change.
+const OF_ROWS: [&str; 3] = ["INSERT", "UPDATE", "DELETE"];
+
+/// What the progress table takes, in its database.
+const OF_PROGRESS: [&str; 5] = ["CREATE", "SELECT", "INSERT", "UPDATE", "DELETE"];
+
+impl Look {
+    /// Connects, and asks what the server is and what it has.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be reached, or does not say.
+    pub fn at(address: &Address) -> Result<Self, Error> {
+        let mut connection = Connection::open(address).map_err(|error| Failure::from(error).at("connect"))?;
+        let asked = |error| Failure::from(error).at("ask what the server is");
+        let facts = Facts::of(&mut connection).map_err(asked)?;
+        let mut applied =
+            read_progress(&mut connection).map_err(|failure| failure.at("read the progress"))?;
+        if let Some(applied) = &mut applied {
+            applied.executed = facts.gtid_executed.clone();
+        }
+        let source = match applied {
+            Some(_) => read_source(&mut connection).map_err(|failure| failure.at("read the progress"))?,
+            None => None,
+        };
+        Ok(Self { connection, facts, applied, source })
+    }
+
+    /// What it has; as if it kept no progress where there is none.
+    pub fn applied(&self) -> Applied {
+        let executed = self.facts.gtid_executed.clone();
+        self.applied.clone().unwrap_or(Applied { executed, ..Applied::default() })
+    }
+
+    /// Is there a progress table?
+    pub const fn has_progress(&self) -> bool {
+        self.applied.is_some()
+    }
+
+    /// The `server_id` of whoever wrote the logs that were applied last.
+    pub const fn source(&self) -> Option<u32> {
+        self.source
+    }
+
+    /// Everything that stands in the way of applying logs that ask this.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not answer.
+    pub fn findings(&mut self, survey: &Survey, apply_as: ApplyAs) -> Result<Vec<Finding>, Error> {
+        self.find(survey, apply_as).map_err(|failure| failure.at("look at the target"))
+    }
+
+    fn find(&mut self, survey: &Survey, apply_as: ApplyAs) -> Result<Vec<Finding>, Failure> {
+        let mut findings = Vec::new();
+        if !self.facts.is_mariadb {
+            self.privileges(survey, apply_as, &mut findings)?;
+            self.read_only(&mut findings)?;
+        }
+        self.limits(survey, &mut findings)?;
+        self.gap(survey, &mut findings);
+        if !self.facts.is_mariadb {
+            // Which of its types take those of the logs is another question, and asked where they are applied.
+            self.tables(survey, &mut findings)?;
+        }
+        Ok(findings)
+    }
+
+    fn privileges(
+        &mut self,
+        survey: &Survey,
+        apply_as: ApplyAs,
+        out: &mut Vec<Finding>,
+    ) -> Result<(), Failure> {
+        let account = self.connection.value("SELECT CURRENT_USER()")?.unwrap_or_default();
+        let account = quoted_account(&account);
+        let grants = self.grants()?;
+        let may_send_events = ROW_EVENTS.any.iter().any(|name| grants.has(name));
+        let sends_events = match apply_as {
+            ApplyAs::Binlog => true,
+            // Without events, an account needs no more than rights to its tables.
+            ApplyAs::Auto => may_send_events,
+            ApplyAs::Sql => false,
+        };
+        if sends_events {
+            self.privileges_of_events(survey, &grants, &account, out);
+        }
+        self.appliers(sends_events, &account, out)?;
+        let lacking = OF_PROGRESS.into_iter().filter(|name| !grants.has_in("bintide", name));
+        let lacking: Vec<&str> = lacking.collect();
+        if !lacking.is_empty() {
+            let found = format!("{} on the database bintide, to keep progress", lacking.join(" and "));
+            let remedy = format!("GRANT {} ON bintide.* TO {account}", lacking.join(", "));
+            out.push(Finding::new(Check::Privileges, found, remedy));
+        }
+        Ok(())
+    }
+
+    fn privileges_of_events(&self, survey: &Survey, grants: &Grants, account: &str, out: &mut Vec<Finding>) {
+        let mut needs = Vec::new();
+        if is_before_8(&self.facts.version) {
+            needs.push(SUPER);
+        } else {
+            needs.extend([ROW_EVENTS, SESSION]);
+            if self.facts.gtid_mode == GtidMode::On {
+                needs.push(ACCOUNT);
+                if survey.has_tags() {
+                    needs.push(TAGS);
+                }
+            }
+        }
+        for need in needs.iter().filter(|need| !need.any.iter().any(|name| grants.has(name))) {
+            let names = need.any.join(" or ");
+            let remedy = format!("GRANT {} ON *.* TO {account}", need.any[0]);
+            out.push(Finding::new(Check::Privileges, format!("{names}, {}", need.why), remedy));
+        }
+        if !["BINLOG_ADMIN", "SUPER"].iter().any(|name| grants.has(name)) && grants.has("REPLICATION_APPLIER")
+        {
+            rights_to_rows(survey, grants, account, out);
+        }
+    }
+
+    /// What the account may do, by itself and by the roles that are active.
+    fn grants(&mut self) -> Result<Grants, Failure> {
+        let mut question = "SHOW GRANTS FOR CURRENT_USER()".to_owned();
+        if !is_before_8(&self.facts.version) {
+            let roles = self.connection.value("SELECT CURRENT_ROLE()")?.unwrap_or_default();
+            if !roles.is_empty() && roles != "NONE" {
+                question.push_str(" USING ");
+                question.push_str(&roles);
+            }
+        }
+        let lines = self.connection.rows(&question)?;
+        let lines: Vec<String> = lines.iter().map(|row| text(row, 0)).collect();
+        Ok(Grants::read(lines.iter().map(String::as_str)))
+    }
+
+    fn read_only(&mut self, out: &mut Vec<Finding>) -> Result<(), Failure> {
+        let is_read_only = self.connection.value("SELECT @@GLOBAL.read_only")?.as_deref() == Some("1");
+        if self.facts.super_read_only {
+            let remedy = "SET GLOBAL super_read_only = 0";
+            out.push(Finding::new(Check::ReadOnly, "the target is super_read_only", remedy));
+        } else if is_read_only {
+            let grants = self.grants()?;
+            if !grants.has("CONNECTION_ADMIN") && !grants.has("SUPER") {
+                let found = "the target is read_only, and the account lacks CONNECTION_ADMIN";
+                out.push(Finding::new(Check::ReadOnly, found, "SET GLOBAL read_only = 0, or grant it"));
+            }
+        }
+        Ok(())
+    }
+
+    /// An account of which little is asked need not know of them.
+    fn appliers(&mut self, must_know: bool, account: &str, out: &mut Vec<Finding>) -> Result<(), Failure> {
+        let question = "SELECT channel_name FROM performance_schema.replication_applier_status \
+                        WHERE service_state = 'ON'";
+        let channels = match self.connection.rows(question) {
+            Ok(channels) => channels,
+            Err(servers::Error::Refused { code: TABLE_ACCESS_DENIED, message }) => {
+                if must_know {
+                    let remedy =
+                        format!("GRANT SELECT ON performance_schema.replication_applier_status TO {account}");
+                    out.push(Finding::new(Check::Privileges, message, remedy));
+                }
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        for channel in &channels {
+            let name = text(channel, 0);
+            let found = format!("the target applies changes of a source of its own, in the channel '{name}'");
+            let remedy = format!("STOP REPLICA SQL_THREAD FOR CHANNEL '{name}'");
+            out.push(Finding::new(Check::Applier, found, remedy));
+        }
+        Ok(())
+    }
+
+    fn limits(&mut self, survey: &Survey, out: &mut Vec<Finding>) -> Result<(), Failure> {
+        let takes_files = self.connection.value("SELECT @@GLOBAL.local_infile")?.as_deref() == Some("1");
+        if survey.loads_files && !takes_files {
+            let found = "the logs load files (LOAD DATA), and the target has local_infile = OFF";
+            out.push(Finding::new(Check::LocalInfile, found, "SET GLOBAL local_infile = 1"));
+        }
+        if let Some((size, unit)) = survey.longest.as_ref().filter(|(size, _)| *size >= self.facts.packet_max)
+        {
+            let found = format!(
+                "{unit} has a statement of {size} bytes, and the target's max_allowed_packet is {}",
+                self.facts.packet_max
+            );
+            let wanted = size.next_multiple_of(1 << 20) + (1 << 20);
+            out.push(Finding::new(Check::Packet, found, format!("SET GLOBAL max_allowed_packet = {wanted}")));
+        }
+        Ok(())
+    }
+
+    fn gap(&self, survey: &Survey, out: &mut Vec<Finding>) {
+        let applied = self.applied();
+        let has = applied.executed.union(&applied.progress.gtids);
+        let missing = survey.previous.difference(&has);
+        if !missing.is_empty() {
+            let found =
+                format!("the target lacks {missing}, which the source ran before the first of these logs");
+            out.push(Finding::new(Check::Gap, found, "give the logs that have them"));
+        }
+        let (Some(before), Some(now)) = (self.source, survey.writer) else { return };
+        if before != now && !is_known(survey, &has, &applied) {
+            let found = format!(
+                "these logs are of the server with server_id {now}, and the target has been brought forward by \
+                 those of {before}"
+            );
+            let remedy = "give the logs of that server, or forget its progress with --forget";
+            out.push(Finding::new(Check::OtherSource, found, remedy));
+        }
+    }
+
+    fn tables(&mut self, survey: &Survey, out: &mut Vec<Finding>) -> Result<(), Failure> {
+        for (name, shown) in &survey.tables {
+            let types = self.columns(name)?;
+            if let Some(found) = difference(shown, &types) {
+                let table = format!(
+                    "`{}`.`{}` {found}",
+                    String::from_utf8_lossy(&name.database),
+                    String::from_utf8_lossy(&name.table)
+                );
+                out.push(Finding::new(Check::Tables, table, "restore it as it was when these logs begin"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The types of a table's columns, by their names in `information_schema`; none if there is no such table.
+    fn columns(&mut self, name: &TableName) -> Result<Vec<String>, Failure> {
+        let mut question =
+            "SELECT data_type FROM information_schema.columns WHERE table_schema = _utf8mb3 X'".to_owned();
+        put_hex(&mut question, &name.database);
+        question.push_str("' AND table_name = _utf8mb3 X'");
+        put_hex(&mut question, &name.table);
+        question.push_str("' ORDER BY ordinal_position");
+        let rows = self.connection.rows(&question)?;
+        Ok(rows.iter().map(|row| text(row, 0).to_ascii_lowercase()).collect())
+    }
+}
+
+/// What the account lacks of the tables themselves.
+fn rights_to_rows(survey: &Survey, grants: &Grants, account: &str, out: &mut Vec<Finding>) {
+    for name in survey.tables.keys() {
+        let (database, table) =
+            (String::from_utf8_lossy(&name.database), String::from_utf8_lossy(&name.table));
+        let lacking = OF_ROWS.into_iter().filter(|right| !grants.has_of(&database, &table, right));
+        let lacking: Vec<&str> = lacking.collect();
+        if !lacking.is_empty() {
+            let found = format!("{} on `{database}`.`{table}`, to apply row events", lacking.join(" and "));
+            let remedy = format!(
+                "GRANT {} ON `{database}`.`{table}` TO {account} (or BINLOG_ADMIN on all)",
+                lacking.join(", ")
+            );
+            out.push(Finding::new(Check::Privileges, found, remedy));
+        }
+    }
+}
+
+/// SELECT command denied on a table.
+const TABLE_ACCESS_DENIED: u16 = 1142;
+
+/// Is anything of these logs known to the target, whoever wrote them?
+fn is_known(survey: &Survey, has: &GtidSet, applied: &Applied) -> bool {
+    let all = survey.previous.union(&survey.gtids);
+    let ours = || all.iter().map(|(tsid, _)| tsid.uuid);
+    let is_of_one = has.iter().any(|(tsid, _)| ours().any(|uuid| uuid == tsid.uuid));
+    // Without GTIDs, a place in a log says nothing about another server's.
+    is_of_one || applied.progress.place.is_none() && has.is_empty()
+}
+
+/// In what a table differs from what the logs show of it, if it does.
+fn difference(shown: &Shown, types: &[String]) -> Option<String> {
+    if types.is_empty() {
+        return Some("is not on the target, or not for this account to see".into());
+    }
+    let (logged, there) = (shown.columns.len(), types.len());
+    if logged == there + 1 && shown.has_invisible_key {
+        // A key that the source generated, and that the target was told to do without.
+        return None;
+    }
+    if logged != there {
+        return Some(format!("has {there} columns on the target, and {logged} in the logs"));
+    }
+    let mut pairs = shown.columns.iter().zip(types).enumerate();
+    pairs.find_map(|(index, (column, data_type))| {
+        let number = index + 1;
+        let names = names(*column);
+        let is_same = names.is_empty() || names.contains(&data_type.as_str());
+        (!is_same).then(|| {
+            format!("has a column {number} that is {data_type} on the target, and {} in the logs", names[0])
+        })
+    })
+}
+
+/// The `data_type`s of the columns that are logged with this type; none if that cannot be told.
+const fn names(column: ColumnType) -> &'static [&'static str] {
+    match column {
+        ColumnType::TinyInt => &["tinyint"],
+        ColumnType::SmallInt => &["smallint"],
+        ColumnType::MediumInt => &["mediumint"],
+        ColumnType::Int => &["int"],
+        ColumnType::BigInt => &["bigint"],
+        ColumnType::Float => &["float"],
+        ColumnType::Double => &["double"],
+        ColumnType::Decimal { .. } => &["decimal"],
+        ColumnType::Timestamp { .. } | ColumnType::OldTimestamp => &["timestamp"],
+        ColumnType::DateTime { .. } | ColumnType::OldDateTime => &["datetime"],
+        ColumnType::Time { .. } | ColumnType::OldTime => &["time"],
+        ColumnType::Date => &["date"],
+        ColumnType::Year => &["year"],
+        ColumnType::Varchar { .. } => &["varchar", "varbinary"],
+        ColumnType::Char { .. } => &["char", "binary"],
+        ColumnType::Enum { .. } => &["enum"],
+        ColumnType::Set { .. } => &["set"],
+        ColumnType::Bit { .. } => &["bit"],
+        ColumnType::Blob { prefix: 1 } => &["tinytext", "tinyblob"],
+        ColumnType::Blob { prefix: 2 } => &["text", "blob"],
+        ColumnType::Blob { prefix: 3 } => &["mediumtext", "mediumblob"],
+        ColumnType::Blob { .. } => &["longtext", "longblob"],
+        ColumnType::Json { .. } => &["json"],
+        ColumnType::Vector { .. } => &["vector"],
+        _ => &[],
+    }
+}
+
+fn is_before_8(version: &str) -> bool {
+    version.split('.').next().and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major < 8)
+}
+
+/// `user@host`, as SQL has it.
+fn quoted_account(account: &str) -> String {
+    let (user, host) = account.rsplit_once('@').unwrap_or((account, "%"));
+    format!("'{user}'@'{host}'")
+}
+
+fn text(row: &Row, at: usize) -> String {
+    let value = row.get(at).and_then(|value| value.as_deref()).unwrap_or_default();
+    String::from_utf8_lossy(value).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::ColumnType;
+
+    use super::difference;
+    use crate::survey::Shown;
+
+    fn check(columns: &[ColumnType], types: &str, wanted: Option<&str>) {
+        for has_invisible_key in [false, true] {
+            let shown = Shown { columns: columns.to_vec(), has_invisible_key };
+            let types: Vec<String> = types.split_whitespace().map(str::to_owned).collect();
+            let found = difference(&shown, &types);
+            let is_lacking_key = has_invisible_key && types.len() + 1 == columns.len();
+            let wanted = wanted.filter(|_| !is_lacking_key);
+            assert_eq!(found.as_deref(), wanted, "{columns:?} {types:?}");
+        }
+    }
+
+    #[test]
+    fn tables_differ_in_number_and_type_of_columns() {
+        let (int, text) = (ColumnType::Int, ColumnType::Varchar { size_max: 80 });
+        check(&[int, text], "int varchar", None);
+        check(&[int, text], "int varbinary", None);
+        check(&[int, ColumnType::Unknown], "int geometry", None);
+        check(&[int], "bigint", Some("has a column 1 that is bigint on the target, and int in the logs"));
+        check(
+            &[int, text],
+            "int text",
+            Some("has a column 2 that is text on the target, and varchar in the logs"),
+        );
+        check(&[int, text], "int", Some("has 1 columns on the target, and 2 in the logs"));
+        check(&[int], "int int", Some("has 2 columns on the target, and 1 in the logs"));
+        check(&[int, int, int], "", Some("is not on the target, or not for this account to see"));
+    }
+}

@@ -1,0 +1,208 @@
+//! A look at logs before they are applied: what they will ask of a target.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use binlog::events::TableMap;
+use binlog::gtid::GtidSet;
+use binlog::{ColumnType, Event, Flavour, PayloadOpener, Table};
+
+use crate::definition::TableName;
+use crate::error::Error;
+use crate::filter::Filter;
+use crate::progress::Applied;
+use crate::run::Skip;
+use crate::select::{Choice, Selection, Selector};
+use crate::source::{Found, Source};
+use crate::unit::Head;
+use crate::work::{RowEvents, Shape, Step, Work};
+
+/// What logs ask of a target: of as much of them as was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// The server that wrote the first log, by its `server_id`.
+    pub writer: Option<u32>,
+    /// What was run before the first log, by its own account.
+    pub previous: GtidSet,
+    /// Those of the transactions looked at.
+    pub gtids: GtidSet,
+    /// Transactions looked at that the target does not have.
+    pub transactions: u64,
+    /// Is there a `LOAD DATA` among them?
+    pub loads_files: bool,
+    /// Their longest statement: its bytes, and which transaction it is of.
+    pub longest: Option<(usize, String)>,
+    /// The tables whose rows they change and that no definition in front of that could have changed, as they are in
+    /// the first table map.
+    pub tables: BTreeMap<TableName, Shown>,
+    defined: Defined,
+}
+
+/// A table, as a table map shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Its columns.
+    pub columns: Vec<ColumnType>,
+    /// Is the first of them a generated invisible primary key?
+    pub has_invisible_key: bool,
+}
+
+/// The databases in which something was defined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Defined {
+    These(BTreeSet<Vec<u8>>),
+    All,
+}
+
+impl Default for Defined {
+    fn default() -> Self {
+        Self::These(BTreeSet::new())
+    }
+}
+
+/// Bytes of transactions that a look takes in. Bounds its time.
+const TAKEN_SIZE: usize = 32 << 20;
+/// Bytes of the logs that a look goes over for them: the rest may be what the target has.
+const READ_SIZE: u64 = 1 << 30;
+
+impl Survey {
+    /// Looks at the first transactions of these logs that the target does not have. A log that cannot be read ends the
+    /// look: whoever applies it will say why.
+    ///
+    /// # Errors
+    ///
+    /// When the selection names a log that is not there, or the progress is in one that is not.
+    pub fn of(
+        source: &mut Source,
+        selection: &Selection,
+        filter: &Filter,
+        applied: &Applied,
+    ) -> Result<Self, Error> {
+        let mut survey = Self::default();
+        let mut selector = Selector::new(selection, source.log_names())?;
+        let skip = Skip::new(applied.clone(), source.log_names());
+        let (mut opener, mut taken) = (PayloadOpener::new(), 0);
+        while taken < TAKEN_SIZE && source.bytes_read() < READ_SIZE {
+            let Ok(Some(found)) = source.next_found(&mut opener) else { break };
+            let head = found.head();
+            match selector.choose(&head) {
+                Choice::Take if !skip.has(&head)? => {}
+                Choice::Take | Choice::Leave => continue,
+                Choice::Stop => break,
+            }
+            let work = match found {
+                Found::Unit(unit) => Work::within(&unit, &mut opener, source.held_max()),
+                Found::Large(large) => large.work,
+            };
+            let Ok(work) = work else { break };
+            taken += work.steps.iter().map(Step::size).sum::<usize>();
+            let Ok(work) = filter.apply(work) else { break };
+            survey.take(&head, &work);
+        }
+        survey.writer = source.writer();
+        survey.previous = source.previous().clone();
+        Ok(survey)
+    }
+
+    /// Are there tagged GTIDs?
+    pub fn has_tags(&self) -> bool {
+        self.gtids.union(&self.previous).iter().any(|(tsid, _)| !tsid.tag.is_none())
+    }
+
+    fn take(&mut self, head: &Head, work: &Work) {
+        self.transactions += 1;
+        if let Some(gtid) = head.gtid() {
+            self.gtids.add(gtid);
+        }
+        if let Shape::Alone { databases } = &work.shape {
+            self.defined.add(databases);
+        }
+        for step in &work.steps {
+            match step {
+                Step::Rows(_, rows) => self.rows(rows),
+                Step::Spooled(_, rows) => {
+                    for part in rows.parts().map_while(Result::ok) {
+                        self.rows(&part);
+                    }
+                }
+                Step::Statement(statement) => {
+                    self.loads_files |= statement.load.is_some();
+                    let size = statement.sql.len();
+                    if self.longest.as_ref().is_none_or(|(longest, _)| *longest < size) {
+                        self.longest = Some((size, head.to_string()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Types of MariaDB's logs are not those of a target.
+    fn rows(&mut self, rows: &RowEvents) {
+        if rows.format.flavour != Flavour::MySql {
+            return;
+        }
+        for raw in rows.events() {
+            if let Ok(Event::TableMap(map)) = raw.decode(&rows.format) {
+                self.table(&map);
+            }
+        }
+    }
+
+    fn table(&mut self, map: &TableMap<'_>) {
+        let name = TableName { database: map.database.into(), table: map.table.into() };
+        if self.defined.has(map.database) || self.tables.contains_key(&name) {
+            return;
+        }
+        if let Ok(table) = Table::without_optional(map) {
+            let columns = table.columns.iter().map(|column| column.column_type).collect();
+            let has_invisible_key = map.flags & TableMap::GENERATED_INVISIBLE_PRIMARY_KEY != 0;
+            self.tables.insert(name, Shown { columns, has_invisible_key });
+        }
+    }
+}
+
+impl Defined {
+    /// No names stand for all databases.
+    fn add(&mut self, databases: &[Vec<u8>]) {
+        match self {
+            Self::These(_) if databases.is_empty() => *self = Self::All,
+            Self::These(names) => names.extend(databases.iter().cloned()),
+            Self::All => {}
+        }
+    }
+
+    fn has(&self, database: &[u8]) -> bool {
+        match self {
+            Self::These(names) => names.contains(database),
+            Self::All => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Defined, Survey};
+    use crate::sample::Sample;
+
+    #[test]
+    fn the_first_map_of_a_table_counts_unless_its_database_was_changed() {
+        let mut survey = Survey::default();
+        survey.table(&Sample::new("int varchar:45").named("a", 1).map());
+        survey.table(&Sample::new("int").named("a", 2).map());
+        survey.defined.add(&[b"other".to_vec()]);
+        survey.table(&Sample::new("int").named("b", 3).map());
+        survey.defined.add(&[b"d".to_vec()]);
+        survey.table(&Sample::new("int").named("c", 4).map());
+        let seen: Vec<_> =
+            survey.tables.iter().map(|(name, shown)| (&*name.table, shown.columns.len())).collect();
+        assert_eq!(seen, [(b"a".as_slice(), 2), (b"b".as_slice(), 1)]);
+    }
+
+    #[test]
+    fn a_definition_of_nobody_knows_what_is_of_everything() {
+        let mut defined = Defined::default();
+        assert!(!defined.has(b"d"));
+        defined.add(&[]);
+        defined.add(&[b"e".to_vec()]);
+        assert!(defined.has(b"d") && defined.has(b"f"));
+    }
+}

@@ -1,0 +1,365 @@
+//! What an operator sees of `bintide replay`: what stands in the way, what is left out, what it says.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+use e2e::program::bintide;
+use testkit::{Dice, Launch, Server};
+
+/// What a run came to.
+#[derive(Debug)]
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+fn address(user: &str, target: &Server) -> String {
+    format!("mysql://{user}@localhost/?socket={}", target.socket().display())
+}
+
+fn replay(logs: &[PathBuf], to: &str, more: &[&str]) -> Result<Ran> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().env("MYSQL_PWD", "secret").arg("replay").args(logs).args(["--to", to]).args(more);
+    Ok(command.output()?.into())
+}
+
+/// Of a server that lets root in without a password.
+fn replay_as_root(logs: &[PathBuf], target: &Server, more: &[&str]) -> Result<Ran> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().arg("replay").args(logs).args(["--to", &address("root", target)]).args(more);
+    Ok(command.output()?.into())
+}
+
+fn succeeds(ran: &Ran) -> Result<()> {
+    ensure!(ran.code == Some(0), "{ran:?}");
+    Ok(())
+}
+
+fn source(options: &[&str], sql: &str) -> Result<Server> {
+    let source = Launch::mysql().option("--server-id=1").options(options.iter().copied()).start()?;
+    source.sql(sql)?;
+    source.sql("flush binary logs")?;
+    Ok(source)
+}
+
+fn target_of(options: &[&str]) -> Result<Server> {
+    Launch::mysql().option("--server-id=2").options(options.iter().copied()).start()
+}
+
+/// Every table of every database but our own, and its checksum.
+fn checksums(server: &Server) -> Result<Vec<String>> {
+    let tables = server.sql(
+        "select concat('`', table_schema, '`.`', table_name, '`') from information_schema.tables
+         where table_type = 'BASE TABLE'
+           and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema', 'bintide')
+         order by 1",
+    )?;
+    tables.lines().map(|table| server.sql(&format!("checksum table {table}"))).collect()
+}
+
+fn has_progress(target: &Server) -> Result<bool> {
+    Ok(!target.sql("show databases like 'bintide'")?.is_empty())
+}
+
+const TABLE: &str = "create database d; create table d.t (id int primary key, n varchar(20));";
+
+#[test]
+fn an_account_is_told_what_it_lacks_and_what_it_is_told_is_enough() -> Result<()> {
+    let source = source(&[], TABLE)?;
+    source.sql(
+        "insert into d.t values (1, 'a'); set gtid_next = 'AUTOMATIC:tag'; insert into d.t values (2, 'b')",
+    )?;
+    source.sql("flush binary logs")?;
+    let target = target_of(&["--log-bin=binlog"])?;
+    target.sql(&format!(
+        "set sql_log_bin = 0; {TABLE} create user r@localhost identified by 'secret';
+        grant select on d.* to r@localhost"
+    ))?;
+    let logs = &source.binlogs()?[1..2];
+    let run = || replay(logs, &address("r", &target), &["--allow-gap", "--apply-as", "binlog"]);
+    let first = run()?;
+    ensure!(first.code == Some(2), "{first:?}");
+    for wanted in [
+        "BINLOG_ADMIN",
+        "SESSION_VARIABLES_ADMIN",
+        "SYSTEM_VARIABLES_ADMIN",
+        "TRANSACTION_GTID_TAG",
+        "on the database bintide",
+        "replication_applier_status",
+    ] {
+        ensure!(first.stderr.contains(wanted), "{wanted}: {}", first.stderr);
+    }
+    let findings = || first.stderr.lines().filter(|line| !line.contains("allowed: "));
+    ensure!(findings().count() == 6, "{}", first.stderr);
+    ensure!(first.stderr.trim_end().ends_with("nothing was changed") && !has_progress(&target)?, "{first:?}");
+    // Without one of them, the server refuses as well.
+    let anyway = ["--allow-gap", "--allow-missing-privileges", "--apply-as", "binlog"];
+    let anyway = replay(logs, &address("r", &target), &anyway)?;
+    ensure!(anyway.code == Some(2) && anyway.stderr.contains("GRANT REPLICATION_APPLIER"), "{anyway:?}");
+    for line in findings() {
+        let (_, grant) = line.split_once("GRANT ").with_context(|| line.to_owned())?;
+        let grant = grant.split(", or --allow").next().unwrap_or(grant);
+        target.sql(&format!("set sql_log_bin = 0; GRANT {grant}"))?;
+    }
+    let told = run()?;
+    ensure!(told.code == Some(0), "{told:?}");
+    // For this one, the server looks at each change.
+    source.sql("insert into d.t values (3, 'c'); update d.t set n = 'x'; delete from d.t where id = 1; flush binary logs")?;
+    target.sql(
+        "set sql_log_bin = 0; revoke binlog_admin on *.* from r@localhost; grant replication_applier on *.* to r@localhost",
+    )?;
+    let all = source.binlogs()?;
+    let rows = |more: &[&str]| replay(&all[2..3], &address("r", &target), more);
+    let refused = rows(&["--allow-gap"])?;
+    ensure!(
+        refused.code == Some(2) && refused.stderr.contains("INSERT and UPDATE and DELETE on `d`.`t`"),
+        "{refused:?}"
+    );
+    ensure!(rows(&["--allow-gap", "--allow-missing-privileges"])?.code == Some(1));
+    target.sql("set sql_log_bin = 0; grant insert, update, delete on d.t to r@localhost")?;
+    succeeds(&rows(&["--allow-gap"])?)?;
+    ensure!(checksums(&source)? == checksums(&target)?);
+    Ok(())
+}
+
+#[test]
+fn what_stands_in_the_way_is_said_all_at_once() -> Result<()> {
+    let source = source(&["--binlog-format=STATEMENT"], TABLE)?;
+    let file = source.datadir().join("file.tsv");
+    fs::write(&file, "7\tseven\n")?;
+    source.sql("create table d.u (id int primary key); flush binary logs")?;
+    let load = format!("load data infile '{}' into table d.t;", file.display());
+    let rows = "set binlog_format = ROW; insert into d.t values (1, 'a'); insert into d.u values (1);";
+    source.sql(&format!(
+        "{load} {rows} set binlog_format = STATEMENT; insert into d.t values (2, repeat('x', 9))"
+    ))?;
+    source.sql("flush binary logs")?;
+    let target = target_of(&["--local-infile=0", "--skip-log-bin"])?;
+    target.sql("create database d; create table d.t (id int primary key, n text)")?;
+    target.sql("change replication source to source_host = '127.0.0.1', source_port = 1 for channel 'c'")?;
+    target.sql("start replica sql_thread for channel 'c'; set global super_read_only = 1")?;
+    let log = &source.binlogs()?[2..3];
+    let ran = replay_as_root(log, &target, &[])?;
+    ensure!(ran.code == Some(2), "{ran:?}");
+    let wanted = [
+        "read-only: the target is super_read_only; SET GLOBAL super_read_only = 0",
+        "applier: the target applies changes of a source of its own, in the channel 'c'",
+        "local-infile: the logs load files",
+        "gap: the target lacks ",
+        "different-tables: `d`.`t` has a column 2 that is text on the target, and varchar in the logs",
+        "different-tables: `d`.`u` is not on the target",
+    ];
+    for wanted in wanted {
+        ensure!(ran.stderr.contains(wanted), "{wanted}: {}", ran.stderr);
+    }
+    ensure!(ran.stderr.lines().count() == wanted.len(), "{}", ran.stderr);
+    ensure!(!has_progress(&target)?);
+    // Mended, or allowed.
+    target
+        .sql("set global super_read_only = 0; stop replica for channel 'c'; set global local_infile = 1")?;
+    target.sql("create table d.u (id int primary key)")?;
+    let ran = replay_as_root(log, &target, &["--allow-gap"])?;
+    ensure!(ran.code == Some(2) && ran.stderr.lines().count() == 2, "{ran:?}");
+    ensure!(
+        ran.stderr.contains("allowed: gap") && ran.stderr.contains("--allow-different-tables"),
+        "{ran:?}"
+    );
+    target.sql("alter table d.t modify n varchar(20)")?;
+    succeeds(&replay_as_root(log, &target, &["--allow-gap"])?)?;
+    ensure!(checksums(&source)? == checksums(&target)?);
+    Ok(())
+}
+
+/// Rules on databases and tables, as options of a replica; those of bintide have the same names without `replicate-`.
+const RULES: [&[&str]; 10] = [
+    &["do-db=d"],
+    &["ignore-db=d"],
+    &["do-db=d", "do-db=e", "ignore-table=d.T1", "ignore-table=d.t2"],
+    &["do-table=d.t1", "do-table=e.t2", "ignore-table=f.t1"],
+    &["wild-do-table=D.%", "wild-do-table=d.s%", "wild-ignore-table=e.%"],
+    &["wild-ignore-table=%.t_", "do-table=f.t3"],
+    &["rewrite-db=d->e"],
+    &["rewrite-db=d->f", "do-db=f", "wild-ignore-table=f.t2"],
+    &["rewrite-db=e->x", "wild-do-table=x.%", "wild-do-table=g.%"],
+    &["ignore-db=g", "ignore-table=e.s1", "wild-ignore-table=d.s%"],
+];
+
+/// Databases that all servers have before it starts, with the same tables: rows of `t…` are logged as rows, those of
+/// `s…` as statements. Other tables come and go, and have no rows.
+const DATABASES: [&str; 4] = ["d", "e", "f", "x"];
+
+fn tables() -> String {
+    let mut sql = String::new();
+    for database in DATABASES {
+        sql.push_str(&format!("create database {database};"));
+        for table in ["t1", "t2", "t3", "s1", "s2"] {
+            sql.push_str(&format!("create table {database}.{table} (id int primary key, n int);"));
+        }
+    }
+    sql
+}
+
+/// Changes drawn at random. Each row is of one database only, so that no rewrite makes two of them meet.
+fn changes(dice: &mut Dice) -> String {
+    let (mut sql, mut id) = (String::new(), 0);
+    for _ in 0..150 {
+        let pick = |dice: &mut Dice| *dice.pick(&["d", "e", "f"]);
+        let (default, one, other) = (pick(dice), pick(dice), pick(dice));
+        let number = dice.below(3) + 1;
+        id += 10;
+        sql.push_str(&format!("use {default}; set binlog_format = ROW;"));
+        let statement = match dice.below(12) {
+            0 => format!(
+                "begin; insert into {one}.t1 values ({id}, 1); insert into {other}.t2 values ({id}, 2);
+                 savepoint a; insert into {default}.t3 values ({id}, 3); commit;"
+            ),
+            1 => format!("insert into {one}.t{number} values ({id}, 1), ({id} + 1, 2);"),
+            2 => format!(
+                "insert into {one}.t1 values ({id}, 1); insert into {other}.t2 values ({id}, 1);
+                 update {one}.t1 a, {other}.t2 b set a.n = 7, b.n = 8 where a.id = {id} and b.id = {id};"
+            ),
+            3 => format!("insert into {one}.t3 values ({id}, 1); delete from {one}.t3 where id = {id};"),
+            4 => format!("set binlog_format = STATEMENT; insert into {one}.s1 values ({id}, 1);"),
+            5 => format!(
+                "set binlog_format = STATEMENT; insert into s2 values ({id}, 1); update s2 set n = n + 1;"
+            ),
+            6 => format!("create table if not exists {one}.x{number} (a int);"),
+            7 => format!("drop table if exists {one}.x{number}, x{};", number % 3 + 1),
+            8 => format!("create or replace view {one}.v{number} as select 1 as one;"),
+            9 => format!("create table if not exists x{number} (a int);"),
+            10 => "create database if not exists g; drop database if exists h;".to_owned(),
+            _ => format!(
+                "set binlog_format = STATEMENT; delete a from {one}.s1 a join {default}.s2 b where a.id = b.id + 10;"
+            ),
+        };
+        sql.push_str(&statement);
+        sql.push('\n');
+    }
+    sql
+}
+
+/// What is there: tables and views, and what is in the tables.
+fn contents(server: &Server) -> Result<Vec<String>> {
+    let views = server.sql(
+        "select concat(table_schema, '.', table_name) from information_schema.views
+         where table_schema not in ('sys', 'information_schema', 'performance_schema') order by 1",
+    )?;
+    let databases = server.sql("show databases where `Database` not in ('bintide')")?;
+    let mut all = checksums(server)?;
+    all.extend([views, databases]);
+    Ok(all)
+}
+
+#[test]
+fn rules_on_databases_and_tables_are_a_replicas() -> Result<()> {
+    let seed = testkit::seed("BINTIDE_E2E_SEED");
+    println!("seed {seed}");
+    let mut dice = Dice::new(seed);
+    let source = source(&[], &format!("set sql_log_bin = 0; {}", tables()))?;
+    source.sql(&changes(&mut dice))?;
+    source.sql("flush binary logs")?;
+    let everything = contents(&source)?;
+    let mut outcomes = HashSet::new();
+    let target = target_of(&["--skip-log-bin"])?;
+    for rules in RULES {
+        let options: Vec<String> = rules.iter().map(|rule| format!("--replicate-{rule}")).collect();
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let replica = target_of(&[&options[..], &["--skip-log-bin", "--skip-replica-start"]].concat())?;
+        replica.sql(&tables())?;
+        follow(&replica, &source)?;
+        target
+            .sql("drop database if exists g; drop database if exists bintide; reset binary logs and gtids")?;
+        target.sql(&DATABASES.map(|name| format!("drop database if exists {name};")).concat())?;
+        target.sql(&tables())?;
+        let rules: Vec<String> = rules.iter().map(|rule| format!("--{rule}")).collect();
+        let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+        let ran = replay_as_root(&source.binlogs()?, &target, &rules)?;
+        ensure!(ran.code == Some(0), "seed {seed}: {rules:?}: {ran:?}");
+        let (ours, theirs) = (contents(&target)?, contents(&replica)?);
+        let differing: Vec<_> = ours.iter().zip(&theirs).filter(|(ours, theirs)| ours != theirs).collect();
+        ensure!(ours == theirs, "seed {seed}: {rules:?}: ours and the replica's: {differing:?}");
+        ensure!(ours != everything, "seed {seed}: {rules:?} changes nothing");
+        outcomes.insert(ours);
+        let lacks = "select gtid_subtract(@@global.gtid_executed, '') = '' from dual";
+        ensure!(target.sql(lacks)?.trim() == "0", "what is left out counts as applied");
+    }
+    ensure!(outcomes.len() > 7, "the rules come to {} outcomes", outcomes.len());
+    Ok(())
+}
+
+/// Lets a replica apply all that the source has.
+fn follow(replica: &Server, source: &Server) -> Result<()> {
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
+           source_auto_position = 1; start replica",
+        source.port()
+    ))?;
+    let all = source.sql("select replace(@@global.gtid_executed, '\n', '')")?;
+    let late = replica.sql(&format!("select wait_for_executed_gtid_set('{}', 120)", all.trim()))?;
+    let why = "select last_error_message from performance_schema.replication_applier_status_by_worker";
+    ensure!(late.trim() == "0", "the replica did not apply all: {}", replica.sql(why)?);
+    Ok(())
+}
+
+#[test]
+fn logs_of_another_server_are_refused_until_progress_is_forgotten() -> Result<()> {
+    let one = source(&["--gtid-mode=OFF"], TABLE)?;
+    let other = Launch::mysql().options(["--server-id=3", "--gtid-mode=OFF"]).start()?;
+    other.sql("create database e; create table e.t (id int); flush binary logs")?;
+    let target = target_of(&["--gtid-mode=OFF", "--skip-log-bin"])?;
+    let none = replay_as_root(&[], &target, &["--status"])?;
+    ensure!(none.code == Some(0) && none.stdout.contains("No replay has been here"), "{none:?}");
+    succeeds(&replay_as_root(&one.binlogs()?, &target, &[])?)?;
+    let status = replay_as_root(&[], &target, &["--status"])?;
+    ensure!(status.stdout.contains("up to binlog.") && status.stdout.contains("server_id 1"), "{status:?}");
+    let logs = other.binlogs()?;
+    let refused = replay_as_root(&logs, &target, &[])?;
+    ensure!(refused.code == Some(2) && refused.stderr.contains("other-source: "), "{refused:?}");
+    let forgotten = replay_as_root(&[], &target, &["--forget"])?;
+    ensure!(forgotten.code == Some(0) && !has_progress(&target)?, "{forgotten:?}");
+    succeeds(&replay_as_root(&logs, &target, &[])?)?;
+    ensure!(checksums(&target)?.len() == 2);
+    Ok(())
+}
+
+#[test]
+fn nothing_is_in_the_way_of_logs_given_one_by_one() -> Result<()> {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
+    let source = source(&[], "select 1")?;
+    for script in
+        ["types", "json", "triggers", "partitions", "ddl", "invisible-keys", "charsets", "foreign-keys"]
+    {
+        source.sql(&fs::read_to_string(samples.join(script).with_extension("sql"))?)?;
+        source.sql("flush binary logs")?;
+        // Again, without definitions in front of the rows.
+        source.sql(&all_rows_again(&source)?)?;
+        source.sql("flush binary logs")?;
+    }
+    let target = target_of(&["--skip-log-bin", "--local-infile=1"])?;
+    let logs = source.binlogs()?;
+    for count in 1..=logs.len() {
+        succeeds(&replay_as_root(&logs[count - 1..count], &target, &[])?)?;
+    }
+    ensure!(checksums(&source)? == checksums(&target)?);
+    Ok(())
+}
+
+/// Statements that delete some rows of each table.
+fn all_rows_again(server: &Server) -> Result<String> {
+    server.sql(
+        "select concat('set foreign_key_checks = 0; delete from `', table_schema, '`.`', table_name, '` limit 1;')
+         from information_schema.tables where table_type = 'BASE TABLE' and create_options not like '%partitioned%'
+           and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema')",
+    )
+}
