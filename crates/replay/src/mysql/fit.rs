@@ -188,7 +188,7 @@ mod tests {
         check(false, Flavour::MariaDb, 4, [255, 255, 8], (4 | rounds, [45, 45, 8]));
         check(false, Flavour::MariaDb, 4 | 1 << 32, [33, 46, 63], (4, [33, 46, 63]));
         check(false, Flavour::MariaDb, 4 | 1 << 32, [46, 46, 46], (4, [45, 46, 46]));
-        check(true, Flavour::MariaDb, 1 << 28 | rounds, [2048, 1069, 8], (1 << 28 | rounds, [45, 1069, 8]));
+        check(true, Flavour::MariaDb, 1 << 28 | rounds, [2304, 1069, 8], (1 << 28 | rounds, [45, 1069, 8]));
         check(true, Flavour::MySql, 4 | 1 << 28, [45, 1069, 8], (4 | 1 << 32, [45, 45, 8]));
         check(true, Flavour::MySql, rounds, [33, 33, 8], (0, [33, 33, 8]));
     }
