@@ -223,6 +223,10 @@ impl Launch {
             format!("--log-error={}", folder.join("error.log").display()),
             format!("--port={port}"),
         ]);
+        if self.flavour == Flavour::MariaDb {
+            // At its start it removes the temporary tables of others that have the same folder for them.
+            options.push(format!("--tmpdir={}", folder.display()));
+        }
         options.extend(common.lines().chain(own.lines()).map(str::to_owned));
         options.extend(self.init_options.iter().chain(&self.options).cloned());
         options
