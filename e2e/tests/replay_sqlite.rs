@@ -448,6 +448,18 @@ fn a_reference_that_only_a_collation_finds_is_refused() -> Result<()> {
 }
 
 #[test]
+fn a_database_of_somebody_else_is_left_as_it_is() -> Result<()> {
+    let folder = TempDir::new()?;
+    let file = folder.path().join("theirs.db");
+    Sqlite::open(&file)?.execute_batch("create table theirs (x int); insert into theirs values (1)")?;
+    let before = fs::read(&file)?;
+    let Err(error) = SqliteTarget::open(&file) else { bail!("it is taken") };
+    ensure!(error.to_string().contains("it has the table theirs and no progress of a replay"), "{error}");
+    ensure!(fs::read(&file)? == before, "it has changed");
+    Ok(())
+}
+
+#[test]
 fn a_later_replay_takes_over() -> Result<()> {
     let folder = TempDir::new()?;
     let file = folder.path().join("copy.db");

@@ -97,8 +97,21 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
 }
 
 fn prepare(path: &Path) -> Result<(Connection, i64), Failure> {
+    // Somebody else's database is left as it is, its journal mode included.
+    check_own(&Connection::open(path)?)?;
     let connection = connect(path)?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
+    connection.execute_batch(CREATE_PROGRESS)?;
+    connection.execute_batch(CREATE_CATALOGUE)?;
+    let take_over = "INSERT INTO \"bintide.progress\" (\"stream\", \"run\") VALUES (1, 1) \
+                     ON CONFLICT DO UPDATE SET \"run\" = \"run\" + 1 RETURNING \"run\"";
+    let run = connection.query_row(take_over, [], |row| row.get(0))?;
+    connection.execute_batch("COMMIT")?;
+    Ok((connection, run))
+}
+
+/// Is the database empty, or that of a replay?
+fn check_own(connection: &Connection) -> Result<(), Failure> {
     let question = "SELECT name FROM sqlite_master WHERE type = 'table' AND NOT EXISTS \
                     (SELECT 1 FROM sqlite_master WHERE name = 'bintide.progress') LIMIT 1";
     let foreign: Option<String> = connection.query_row(question, [], |row| row.get(0)).optional()?;
@@ -107,13 +120,7 @@ fn prepare(path: &Path) -> Result<(Connection, i64), Failure> {
             "it has the table {table} and no progress of a replay: give a file that is not there yet"
         )));
     }
-    connection.execute_batch(CREATE_PROGRESS)?;
-    connection.execute_batch(CREATE_CATALOGUE)?;
-    let take_over = "INSERT INTO \"bintide.progress\" (\"stream\", \"run\") VALUES (1, 1) \
-                     ON CONFLICT DO UPDATE SET \"run\" = \"run\" + 1 RETURNING \"run\"";
-    let run = connection.query_row(take_over, [], |row| row.get(0))?;
-    connection.execute_batch("COMMIT")?;
-    Ok((connection, run))
+    Ok(())
 }
 
 type ProgressRow = (String, Option<String>, Option<i64>, String);
