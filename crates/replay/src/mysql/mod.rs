@@ -159,12 +159,20 @@ impl MysqlTarget {
     ///
     /// # Errors
     ///
-    /// When the target has no binary log, or no GTIDs.
+    /// When the target has no binary log, or no GTIDs, or when the account may not say under which GTID a
+    /// transaction runs.
     pub fn logging(mut self) -> Result<Self, Error> {
         if !self.facts.log_bin || !self.keeps_gtids() {
             return Err(Error::Refused(
                 "what is applied cannot be logged under the source's GTIDs: the target needs log_bin and \
                  gtid_mode=ON"
+                    .into(),
+            ));
+        }
+        if !self.rights.gtid_next || !self.rights.sql_log_bin {
+            return Err(Error::Refused(
+                "what is applied cannot be logged under the source's GTIDs: the account needs \
+                 REPLICATION_APPLIER and SYSTEM_VARIABLES_ADMIN"
                     .into(),
             ));
         }
