@@ -45,7 +45,6 @@ pub use crate::tally::{Moved, Step, Tally, Timing};
 use crate::feed::feed;
 use crate::place::Placer;
 use crate::work::{Shop, Worker};
-use crate::writers::Writers;
 
 /// What is done to a log's transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +128,9 @@ pub struct Sizes {
     pub large: u64,
     /// How many threads of its own zstd may use for such a transaction; 0: the worker's.
     pub large_threads: u32,
+    /// Of a payload that is opened, more bytes than `large` may be kept, if it is the only one: no more than these.
+    /// What comes out of any other is made twice, since its size goes in front of it.
+    pub opened_once: u64,
     /// The folder of those files. They have no name and are gone with the process.
     pub folder: PathBuf,
 }
@@ -153,7 +155,7 @@ pub fn rewrite<W: Write>(
     let name = reader.name().to_owned();
     let mut placer = Placer::new(out, name.clone())?;
     let mut end = logs::End::Open { in_use: false };
-    let shop = Shop { action, open, name: &name, sizes, writers: Writers::new(action) };
+    let shop = Shop::new(action, open, &name, sizes);
     let mut is_interrupted = false;
     ordered(
         bounds,

@@ -1,5 +1,6 @@
 //! Turns units of a log into other bytes, which have no place yet.
 
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
 
 use binlog::{
@@ -49,6 +50,23 @@ pub(crate) struct Shop<'o> {
     pub(crate) name: &'o str,
     pub(crate) sizes: &'o Sizes,
     pub(crate) writers: Writers,
+    /// Held by whoever keeps more of an opened payload than is small.
+    one_opened: Mutex<()>,
+}
+
+impl<'o> Shop<'o> {
+    pub(crate) fn new(action: Action, open: Open<'o>, name: &'o str, sizes: &'o Sizes) -> Self {
+        Self { action, open, name, sizes, writers: Writers::new(action), one_opened: Mutex::new(()) }
+    }
+
+    /// Leave to keep a large payload, if nobody else has it now.
+    fn one_opened(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.one_opened.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
 }
 
 /// One thread's tools.
@@ -320,6 +338,10 @@ impl<'o> Worker<'o> {
                 put(event)?;
             }
         }
+        if opened.room.is_some() {
+            self.inner = Vec::new();
+        }
+        drop(opened.room);
         self.batch.tally.opened += 1;
         self.batch.tally.inner_bytes += opened.size;
         self.batch.tally.payload_bytes += body.payload.len() as u64;
@@ -327,18 +349,24 @@ impl<'o> Worker<'o> {
     }
 
     /// Opens a payload: the GTID event in front wants to know how much is in it. What is in a small one is kept.
-    fn open_once(&mut self, body: &events::TransactionPayload<'_>, at: At<'_>) -> Result<Opened, Error> {
+    fn open_once(&mut self, body: &events::TransactionPayload<'_>, at: At<'_>) -> Result<Opened<'o>, Error> {
         let mut inner = self.opener.open(body).map_err(|error| at.payload(error))?;
         self.inner.clear();
-        let mut is_held = true;
+        let (sizes, mut is_held, mut room) = (self.shop.sizes, true, None);
         while inner.next_chunk(PART_SIZE, &mut self.inner).map_err(|error| at.payload(error))? > 0 {
-            if !is_held || self.inner.len() as u64 > self.shop.sizes.large {
-                is_held = false;
+            let size = self.inner.len() as u64;
+            if is_held && size > sizes.large && room.is_none() && size <= sizes.opened_once {
+                room = self.shop.one_opened();
+            }
+            let limit = if room.is_some() { sizes.opened_once } else { sizes.large };
+            if !is_held || size > limit {
+                (is_held, room) = (false, None);
                 self.inner.clear();
+                self.inner.shrink_to(2 * PART_SIZE);
             }
         }
         let summary = inner.summary();
-        Ok(Opened { events: summary.events, size: summary.uncompressed_size, is_held })
+        Ok(Opened { events: summary.events, size: summary.uncompressed_size, is_held, room })
     }
 
     fn large(
@@ -497,12 +525,14 @@ pub(crate) fn relay_position(kind: LogKind, last: &RawEvent<'_>) -> Option<u32> 
 }
 
 /// What was found in a payload.
-struct Opened {
+struct Opened<'s> {
     events: u64,
     /// The bytes of its events.
     size: u64,
     /// Are all of them in the worker's buffer?
     is_held: bool,
+    /// Leave to hold that many.
+    room: Option<MutexGuard<'s, ()>>,
 }
 
 /// A compressed transaction.

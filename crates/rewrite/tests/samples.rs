@@ -194,7 +194,13 @@ fn damage_is_named_and_not_passed_on() {
 
 #[test]
 fn transactions_that_are_not_held_come_out_the_same() {
-    let sizes = |unit, large| Sizes { unit, large, large_threads: 2, folder: std::env::temp_dir() };
+    let sizes = |unit, large| Sizes {
+        unit,
+        large,
+        large_threads: 2,
+        opened_once: 40 * large,
+        folder: std::env::temp_dir(),
+    };
     let again = compress(Level::DEFAULT, Keep::None, Compressed::Again);
     let mut compressed_in_all = 0;
     for path in samples().into_iter().filter(|path| is_rewritable(path)) {
@@ -248,7 +254,13 @@ fn events_in_front_of_a_payload_are_not_lost() {
         raw.rewrite(raw.header().origin(), next, raw.checksum(), &mut log).unwrap();
     }
     assert!(inserted > 50, "{inserted}");
-    let sizes = |unit, large| Sizes { unit, large, large_threads: 0, folder: std::env::temp_dir() };
+    let sizes = |unit, large| Sizes {
+        unit,
+        large,
+        large_threads: 0,
+        opened_once: large * 2,
+        folder: std::env::temp_dir(),
+    };
     let again = compress(Level::DEFAULT, Keep::None, Compressed::Again);
     for action in [LIKE_A_SERVER, again, Action::Decompress] {
         for (unit, large) in [(1 << 20, 1 << 20), (1, 300), (1, 1)] {
