@@ -12,9 +12,68 @@ pub(crate) struct Bench<'s> {
     /// megabytes. Whoever measures one sees to it that nobody else does.
     large: usize,
     writers: Vec<PayloadWriter>,
+    tools: Tools,
+}
+
+/// What measuring takes besides.
+struct Tools {
     opener: DCtx<'static>,
     opened: Vec<u8>,
     frames: Vec<u8>,
+    elsewhere: Elsewhere,
+}
+
+/// What a server does between two commits, as far as the processor's caches see it: zstd finds its tables gone.
+struct Elsewhere(Vec<u8>);
+
+impl Elsewhere {
+    /// More than the caches next to a core hold.
+    const SIZE: usize = 4 << 20;
+    /// What a cache holds as one.
+    const LINE: usize = 64;
+
+    fn new() -> Self {
+        Self(vec![1; Self::SIZE])
+    }
+
+    fn go(&mut self) {
+        for byte in self.0.iter_mut().step_by(Self::LINE) {
+            *byte = std::hint::black_box(*byte).wrapping_add(1);
+        }
+    }
+}
+
+/// How much longer payloads take when zstd finds the caches cold, from some of them measured both ways.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cold {
+    cold_ns: u64,
+    warm_ns: u64,
+}
+
+impl Cold {
+    /// Payloads of more bytes warm the caches themselves.
+    const SIZE_MAX: usize = 64 << 10;
+    /// One of so many is measured both ways: going elsewhere takes longer than most payloads do.
+    const EACH: usize = 32;
+    /// So many in front of it have warmed the caches by then.
+    const FIRST: usize = 8;
+
+    fn wants(&self, index: usize, payload: &[u8]) -> bool {
+        index % Self::EACH == Self::FIRST && payload.len() <= Self::SIZE_MAX
+    }
+
+    fn note(&mut self, warm_ns: u64, cold_ns: u64) {
+        self.warm_ns += warm_ns;
+        self.cold_ns += cold_ns;
+    }
+
+    fn scaled(&self, ns: u64, payload: &[u8]) -> u64 {
+        match self.warm_ns {
+            0 => ns,
+            _ if payload.len() > Self::SIZE_MAX => ns,
+            warm => (u128::from(ns) * u128::from(self.cold_ns.max(warm)) / u128::from(warm)) as u64,
+        }
+    }
 }
 
 /// What one payload becomes at one level.
@@ -59,7 +118,8 @@ impl<'s> Bench<'s> {
     pub(crate) fn new(levels: &'s [Level], large: usize) -> Result<Self, CompressError> {
         let writers = levels.iter().map(|level| PayloadWriter::new(*level)).collect::<Result<_, _>>()?;
         let opener = DCtx::try_create().ok_or(CompressError::Zstd { message: "no memory" })?;
-        Ok(Self { levels, large, writers, opener, opened: Vec::new(), frames: Vec::new() })
+        let (opened, frames, elsewhere) = (Vec::new(), Vec::new(), Elsewhere::new());
+        Ok(Self { levels, large, writers, tools: Tools { opener, opened, frames, elsewhere } })
     }
 
     /// Measures payloads, all of them at one level before the next. Gives, by payload, what the levels make of it;
@@ -74,17 +134,14 @@ impl<'s> Bench<'s> {
             payloads.iter().enumerate().partition(|(_, payload)| payload.len() <= self.large);
         for (index, taken) in taken.iter_mut().enumerate() {
             let mut put = |payload: usize, one| made[payload * self.levels.len() + index] = one;
-            let writer = &mut self.writers[index];
-            let opener = (&mut self.opener, &mut self.opened, &mut self.frames);
-            at_level(writer, &small, taken, &mut put, opener)?;
+            at_level(&mut self.writers[index], &small, taken, &mut put, &mut self.tools)?;
         }
         for one in large {
             for (index, (level, taken)) in self.levels.iter().zip(&mut *taken).enumerate() {
                 let mut put = |payload: usize, one| made[payload * self.levels.len() + index] = one;
-                let opener = (&mut self.opener, &mut self.opened, &mut self.frames);
-                at_level(&mut PayloadWriter::new(*level)?, &[one], taken, &mut put, opener)?;
+                at_level(&mut PayloadWriter::new(*level)?, &[one], taken, &mut put, &mut self.tools)?;
             }
-            (self.opened, self.frames) = (Vec::new(), Vec::new());
+            (self.tools.opened, self.tools.frames) = (Vec::new(), Vec::new());
         }
         Ok(made)
     }
@@ -180,29 +237,30 @@ fn at_level(
     payloads: &[(usize, &&[u8])],
     taken: &mut Taken,
     put: &mut dyn FnMut(usize, Made),
-    (opener, opened, frames): (&mut DCtx<'static>, &mut Vec<u8>, &mut Vec<u8>),
+    tools: &mut Tools,
 ) -> Result<(), CompressError> {
+    let Tools { opener, opened, frames, elsewhere } = tools;
     frames.clear();
-    let mut sizes = Vec::with_capacity(payloads.len());
-    for (number, payload) in payloads {
-        let work = CpuTime::start();
-        let frame = match writer.frame(payload) {
-            Ok(frame) => Some(frame),
-            Err(CompressError::TooLarge { .. }) => None,
-            Err(error) => return Err(error),
-        };
-        let ns = work.ns();
-        taken.compress_ns += ns;
-        put(*number, Made { frame: frame.map(|frame| frame.len() as u64), ns });
-        frames.extend_from_slice(frame.unwrap_or_default());
-        sizes.push(frame.map_or(0, <[u8]>::len));
+    let (mut all, mut cold) = (Vec::with_capacity(payloads.len()), Cold::default());
+    for (index, (_, payload)) in payloads.iter().enumerate() {
+        let made = timed(writer, payload, |frame| frames.extend_from_slice(frame))?;
+        if cold.wants(index, payload) {
+            elsewhere.go();
+            cold.note(made.ns, timed(writer, payload, |_| ())?.ns);
+        }
+        all.push(made);
         taken.bytes += payload.len() as u64;
     }
     taken.memory = taken.memory.max(writer.memory() as u64);
+    for (made, (number, payload)) in all.iter().zip(payloads) {
+        let ns = cold.scaled(made.ns, payload);
+        taken.compress_ns += ns;
+        put(*number, Made { ns, ..*made });
+    }
     let work = CpuTime::start();
     let mut rest = &frames[..];
-    for ((_, payload), size) in payloads.iter().zip(sizes) {
-        let (frame, behind) = rest.split_at(size);
+    for (made, (_, payload)) in all.iter().zip(payloads) {
+        let (frame, behind) = rest.split_at(made.frame.unwrap_or_default() as usize);
         rest = behind;
         opened.clear();
         opened.reserve(payload.len());
@@ -214,16 +272,48 @@ fn at_level(
     Ok(())
 }
 
+/// Measures one payload; `take` gets its frame.
+fn timed(
+    writer: &mut PayloadWriter,
+    payload: &[u8],
+    take: impl FnOnce(&[u8]),
+) -> Result<Made, CompressError> {
+    let work = CpuTime::start();
+    let frame = match writer.frame(payload) {
+        Ok(frame) => Some(frame),
+        Err(CompressError::TooLarge { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    let ns = work.ns();
+    take(frame.unwrap_or_default());
+    Ok(Made { frame: frame.map(|frame| frame.len() as u64), ns })
+}
+
 #[cfg(test)]
 mod tests {
     use binlog::{CompressError, Level, PayloadWriter};
 
-    use super::{Bench, Taken};
+    use super::{Bench, Cold, Taken};
 
     const LARGE_SIZE: usize = 1 << 20;
 
     fn events(size: usize) -> Vec<u8> {
         (0..size as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 27) as u8).collect()
+    }
+
+    #[test]
+    fn small_payloads_take_longer_by_what_some_of_them_did() {
+        let mut cold = Cold::default();
+        assert_eq!(cold.scaled(1000, b"small"), 1000);
+        assert_eq!((0..100).filter(|index| cold.wants(*index, b"small")).count(), 3);
+        cold.note(100, 130);
+        cold.note(300, 390);
+        assert_eq!(cold.scaled(1000, b"small"), 1300);
+        let large = events(Cold::SIZE_MAX + 1);
+        assert_eq!((cold.scaled(1000, &large), cold.wants(Cold::FIRST, &large)), (1000, false));
+        // Never shorter.
+        cold.note(1000, 1);
+        assert_eq!(cold.scaled(1000, b"small"), 1000);
     }
 
     #[test]

@@ -48,8 +48,9 @@ const BASE: u64 = 56 * MIB;
 /// What is on its way between the threads.
 pub(crate) const UNDER_WAY: usize = 16 << 20;
 
-/// A worker's bytes besides zstd's: a batch, its frames, what comes out of them, and what it hands on.
-const WORKER: u64 = 8 * MIB;
+/// A worker's bytes besides zstd's: a batch, its frames, what comes out of them, what it hands on, and what empties
+/// the caches.
+const WORKER: u64 = 12 * MIB;
 
 /// No event is larger.
 const SIZE_MAX: u64 = 1 << 32;
