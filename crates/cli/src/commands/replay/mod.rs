@@ -128,7 +128,7 @@ fn advised(error: replay::Error) -> Failure {
         replay::Error::Gap(_) => Some(Advice("give the logs that have them, or --allow-gap")),
         replay::Error::Corrupt { .. } => Some(Advice("bintide verify shows what is wrong with it")),
         replay::Error::Apply { .. } | replay::Error::Target { .. } => {
-            Some(Advice("all in front of it is applied, and the same command goes on from there"))
+            Some(Advice("what was committed stays, and the same command goes on from there"))
         }
         _ => None,
     };
