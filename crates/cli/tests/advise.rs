@@ -178,9 +178,10 @@ fn the_page_needs_nothing_else_and_says_what_the_tables_say() {
     let report = json(&[&args[..], &["--json"]].concat());
     for wanted in ["headline", "reasons"].map(|name| &report["advice"][name]) {
         for sentence in wanted.as_array().unwrap_or(&vec![wanted.clone()]) {
-            // Times are measured anew by each run; what a sentence starts with is not.
-            let start: String = sentence.as_str().unwrap().chars().take(12).collect();
-            assert!(page.contains(&start), "{start}");
+            // Times are measured anew by each run; the words in front of the first number are not.
+            let words = sentence.as_str().unwrap().split(|letter: char| letter.is_ascii_digit()).next();
+            let start: String = words.unwrap_or_default().chars().take(12).collect();
+            assert!(start.is_empty() || page.contains(&start), "{start}");
         }
     }
     let tables = report["tables"].as_array().unwrap();
