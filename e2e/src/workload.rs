@@ -128,8 +128,12 @@ fn run_on(
     Ok(server)
 }
 
-/// Runs the script to its end whatever fails, and counts what did.
-fn run(server: &Server, folder: &Path, sql: &str) -> Result<usize> {
+/// Runs the script to its end whatever fails, and counts what did; its messages are in `folder` then.
+///
+/// # Errors
+///
+/// When the client cannot be run, or the server goes away.
+pub fn run(server: &Server, folder: &Path, sql: &str) -> Result<usize> {
     let mut command = server.client().command()?;
     command.args(["--batch", "--force", "--binary-mode", "--local-infile=1"]).current_dir(folder);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());

@@ -381,7 +381,9 @@ fn foreign_keys_do_the_same_in_both_kinds_of_logs() -> Result<()> {
                 _ => format!("set foreign_key_checks = {};", usize::from(!dice.once_in(3))),
             });
         }
-        source.sql(&(sql + "flush binary logs"))?;
+        // A server refuses some of the deletions: it follows cascades through so many tables, and no more.
+        let failures = workload::run(&source, TempDir::new()?.path(), &(sql + "flush binary logs;"))?;
+        ensure!(failures < 40, "{failures} statements failed");
         applies(&source, CommitOrder::Grouped).with_context(|| option.to_owned())?;
     }
     Ok(())
