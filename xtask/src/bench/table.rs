@@ -51,10 +51,10 @@ pub(super) fn print(results: &[(Case, Runs)]) -> Result<()> {
                     (String::new(), met(median.peak_bytes < most, &format!("< {} MB", most / 1_000_000)))
                 }
                 (0, Goal::Faster(_)) => (String::new(), String::new()),
-                (_, Goal::Memory(_)) => (format!("{ratio:.1}x faster"), String::new()),
+                (_, Goal::Memory(_)) => (format!("{ratio:.2} times as fast"), String::new()),
                 (_, Goal::Faster(goals)) => {
                     let goal = goals.get(index - 1).map(|goal| met(ratio >= *goal, &format!("{goal}x")));
-                    (format!("{ratio:.1}x faster"), goal.unwrap_or_default())
+                    (format!("{ratio:.2} times as fast"), goal.unwrap_or_default())
                 }
             };
             println!(
