@@ -66,7 +66,10 @@ pub(super) fn decompress() -> Result<Vec<Case>> {
         let zstd = |source: &Path| zstd(&["-q", "-d", "-f"], source, &target);
         let contenders = vec![
             Contender { name: "bintide decompress", command: ours },
-            Contender { name: "zstd -d of the payloads, synced", command: synced(&zstd(&payloads)?, &target) },
+            Contender {
+                name: "zstd -d of the payloads, synced",
+                command: synced(&zstd(&payloads)?, &target),
+            },
             Contender { name: "zstd -d of the whole, synced", command: synced(&zstd(&whole)?, &target) },
             Contender { name: "zstd -d of the whole", command: zstd(&whole)? },
         ];
