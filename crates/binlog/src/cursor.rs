@@ -205,7 +205,7 @@ pub(crate) const fn lenenc_size(value: u64) -> usize {
 }
 
 /// Appends `value` as [`Cursor::lenenc`] reads it, in the fewest bytes.
-pub(crate) fn put_lenenc(out: &mut Vec<u8>, value: u64) {
+pub fn put_lenenc(out: &mut Vec<u8>, value: u64) {
     let bytes = value.to_le_bytes();
     match value {
         0..=250 => out.push(bytes[0]),

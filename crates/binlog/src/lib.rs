@@ -118,7 +118,7 @@ mod write;
 pub use crate::charset::Charset;
 pub use crate::collation::Collation;
 pub use crate::column::{Column, ColumnType, GeometryType};
-pub use crate::cursor::Cursor;
+pub use crate::cursor::{Cursor, put_lenenc};
 pub use crate::decimal::Decimal;
 pub use crate::error::{DecodeError, EncodeError, Reason};
 pub use crate::event::{Event, EventType};

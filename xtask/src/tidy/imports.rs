@@ -10,13 +10,14 @@ use serde::Deserialize;
 use super::Finding;
 
 /// What each crate may use of the others, as ARCHITECTURE.md has it. Crates not named here may use all.
-const MAY_USE: [(&str, &[&str]); 9] = [
+const MAY_USE: [(&str, &[&str]); 10] = [
     ("bintide-binlog", &[]),
+    ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
     ("bintide-dump", &["bintide-binlog", "bintide-logs"]),
     ("bintide-inspect", &["bintide-binlog", "bintide-logs"]),
     ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),
-    ("bintide-servers", &["bintide-binlog", "bintide-logs"]),
+    ("bintide-servers", &["bintide-binlog", "bintide-logs", "bintide-wire"]),
     ("bintide-replay", &["bintide-binlog", "bintide-logs", "bintide-servers"]),
     ("bintide-testkit", &[]),
     (

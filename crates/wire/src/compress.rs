@@ -1,0 +1,183 @@
+//! Compressed packets: frames around the bytes of plain ones, wherever those start and end.
+
+use binlog::Cursor;
+use miniz_oxide::deflate::compress_to_vec_zlib;
+use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
+use zstd_safe::{CCtx, CParameter, DCtx};
+
+use crate::buffer::Buffer;
+use crate::error::WireError;
+use crate::packets::Numbers;
+
+/// How packets are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// `zlib`; this side's level, 1 to 9. Servers use 6.
+    Zlib {
+        /// The level.
+        level: u8,
+    },
+    /// `zstd`; the level of both sides, 1 to 22. 3 unless somebody asks.
+    Zstd {
+        /// The level.
+        level: u8,
+    },
+}
+
+/// Bytes of a frame's header.
+pub(crate) const FRAME_HEADER_SIZE: usize = 7;
+/// Bytes that one frame holds at most, opened: as many as servers put into one.
+const FRAME_CONTENT_MAX: usize = 0xff_ffff - FRAME_HEADER_SIZE;
+/// What has fewer bytes is not compressed: servers' `MIN_COMPRESS_LENGTH`.
+const COMPRESS_SIZE_MIN: usize = 50;
+/// A block of zstd opens to no more bytes than this...
+const ZSTD_BLOCK_MAX: usize = 128 << 10;
+/// ... and takes no fewer than this.
+const ZSTD_BLOCK_SIZE_MIN: usize = 3;
+
+/// Both directions of a compressed connection.
+pub(crate) struct Frames {
+    compression: Compression,
+    zstd: Option<Zstd>,
+    /// The number of the next frame, in either direction.
+    pub(crate) sequence: u8,
+    /// Bytes as they came.
+    pub(crate) raw: Buffer,
+    /// Where the next frame starts among them.
+    start: usize,
+    /// What was compressed or opened last.
+    scratch: Vec<u8>,
+}
+
+struct Zstd {
+    compress: CCtx<'static>,
+    decompress: DCtx<'static>,
+}
+
+impl Frames {
+    /// The connection goes on compressed.
+    pub(crate) fn new(compression: Compression) -> Self {
+        let zstd = match compression {
+            Compression::Zlib { .. } => None,
+            Compression::Zstd { level } => {
+                let mut zstd = Zstd { compress: CCtx::create(), decompress: DCtx::create() };
+                // A level that there is not becomes the nearest one, here and on servers.
+                let _ = zstd.compress.set_parameter(CParameter::CompressionLevel(level.into()));
+                Some(zstd)
+            }
+        };
+        Self { compression, zstd, sequence: 0, raw: Buffer::default(), start: 0, scratch: Vec::new() }
+    }
+
+    /// Have bytes come of which nothing has been opened?
+    pub(crate) fn has_unread(&self) -> bool {
+        self.start < self.raw.len()
+    }
+
+    /// Opens the next frame and gives its content; `None` until all of it has come.
+    // size  field
+    //    3  size of the body
+    //    1  sequence
+    //    3  size of the body, opened; 0 when it is not compressed
+    //    *  body
+    pub(crate) fn open(&mut self, numbers: Numbers) -> Result<Option<&[u8]>, WireError> {
+        let mut cursor = Cursor::new(&self.raw.as_slice()[self.start..]);
+        let (Ok(size), Ok(sequence), Ok(opened_size)) = (cursor.u24(), cursor.u8(), cursor.u24()) else {
+            self.compact();
+            return Ok(None);
+        };
+        let Ok(body) = cursor.bytes(size as usize) else {
+            self.compact();
+            return Ok(None);
+        };
+        if numbers == Numbers::Checked && sequence != self.sequence {
+            return Err(WireError::Sequence { found: sequence, wanted: self.sequence });
+        }
+        let opened_size = opened_size as usize;
+        self.scratch.clear();
+        let opened = match (opened_size, &mut self.zstd) {
+            (0, _) => {
+                self.scratch.extend_from_slice(body);
+                Ok(())
+            }
+            (_, Some(zstd)) => zstd.open(body, opened_size, &mut self.scratch),
+            (_, None) => inflate(body, opened_size, &mut self.scratch),
+        };
+        opened.map_err(|reason| WireError::Compressed { size: body.len(), reason })?;
+        self.start += FRAME_HEADER_SIZE + body.len();
+        self.sequence = sequence.wrapping_add(1);
+        Ok(Some(&self.scratch))
+    }
+
+    /// Appends frames that hold `plain` to `out`.
+    pub(crate) fn put(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        for content in plain.chunks(FRAME_CONTENT_MAX) {
+            let compressed = self.compress(content);
+            let (body, opened_size) = match compressed {
+                true => (self.scratch.as_slice(), content.len()),
+                false => (content, 0),
+            };
+            put_u24(out, body.len());
+            out.push(self.sequence);
+            put_u24(out, opened_size);
+            out.extend_from_slice(body);
+            self.sequence = self.sequence.wrapping_add(1);
+        }
+    }
+
+    /// Compresses into the scratch buffer; did it help?
+    fn compress(&mut self, content: &[u8]) -> bool {
+        if content.len() < COMPRESS_SIZE_MIN {
+            return false;
+        }
+        match (self.compression, &mut self.zstd) {
+            (Compression::Zlib { level }, _) => self.scratch = compress_to_vec_zlib(content, level.min(9)),
+            (_, Some(zstd)) => {
+                self.scratch.clear();
+                self.scratch.reserve(zstd_safe::compress_bound(content.len()));
+                if zstd.compress.compress2(&mut self.scratch, content).is_err() {
+                    return false; // Sent as it is.
+                }
+            }
+            (Compression::Zstd { .. }, None) => return false,
+        }
+        self.scratch.len() < content.len()
+    }
+
+    /// Makes room behind what has not been opened yet.
+    fn compact(&mut self) {
+        self.raw.drop_front(self.start);
+        self.start = 0;
+    }
+}
+
+impl Zstd {
+    fn open(&mut self, body: &[u8], opened_size: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
+        // No more than the body can hold, whatever the frame claims.
+        let blocks = body.len() / ZSTD_BLOCK_SIZE_MIN + 1;
+        out.reserve(opened_size.min(blocks.saturating_mul(ZSTD_BLOCK_MAX)));
+        self.decompress.decompress(out, body).map_err(zstd_safe::get_error_name)?;
+        check_size(out, opened_size)
+    }
+}
+
+fn inflate(body: &[u8], opened_size: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
+    match decompress_to_vec_zlib_with_limit(body, opened_size) {
+        Ok(opened) => *out = opened,
+        Err(_) => return Err("it is not zlib's, is torn, or opens to more than its header says"),
+    }
+    check_size(out, opened_size)
+}
+
+fn check_size(opened: &[u8], wanted: usize) -> Result<(), &'static str> {
+    match opened.len() == wanted {
+        true => Ok(()),
+        false => Err("it does not open to the size that its header says"),
+    }
+}
+
+/// Appends three bytes.
+pub(crate) fn put_u24(out: &mut Vec<u8>, size: usize) {
+    assert!(size <= 0xff_ffff, "ours: sizes are cut before they are written");
+    out.extend_from_slice(&size.to_le_bytes()[..3]);
+}

@@ -1,0 +1,33 @@
+//! MySQL's client/server protocol as replication speaks it: bytes in, bytes out.
+//!
+//! Whoever has a socket hands in what came and sends what stands ready; nothing here waits for anything. Each packet
+//! is read and written, so that a client and a server are made of the same parts.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`Packets`] | packets cut out of the bytes of one connection, and put into them; numbered, joined, compressed |
+//! | [`Capabilities`] | what both sides can do |
+//! | [`OkPacket`], [`ErrPacket`], [`EofPacket`] | the three answers |
+//! | [`ResultReader`], [`ResultWriter`] | results of queries as text: columns, rows, end |
+//!
+//! All sizes are in bytes. What a server refuses is a [`ServerError`]; every other error says what is wrong with the
+//! bytes, and where.
+//!
+//! What this crate never does: I/O of any kind, read a clock, draw a random number, spawn a thread, allocate by a size
+//! that a peer claims, or panic on any input.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod buffer;
+mod capability;
+mod compress;
+mod error;
+mod packets;
+mod result_set;
+
+pub use crate::answer::{Answer, EofPacket, ErrPacket, OkPacket, Status};
+pub use crate::capability::Capabilities;
+pub use crate::compress::Compression;
+pub use crate::error::{ServerError, WireError};
+pub use crate::packets::{PACKET_LIMIT_MIN, PIECE_SIZE_MAX, Packets};
+pub use crate::result_set::{ColumnDefinition, Part, ResultReader, ResultWriter, TextRow};

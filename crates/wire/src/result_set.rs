@@ -1,0 +1,343 @@
+//! Results of queries, as text: columns, rows, end.
+
+use binlog::{Cursor, DecodeError, Reason, put_lenenc};
+
+use crate::answer::{EofPacket, ErrPacket, OkPacket, Status, put_lenenc_bytes};
+use crate::capability::Capabilities;
+use crate::error::WireError;
+use crate::packets::Packets;
+
+/// First byte of a value that is NULL, and of a server's wish for a file of the client's.
+const NULL: u8 = 0xfb;
+/// Columns of a result at most: a server's own limit for a table.
+const COLUMNS_MAX: u64 = 4096;
+/// Bytes of a column's definition whose size the protocol fixes.
+const FIXED_SIZE: u64 = 12;
+
+/// One column of a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColumnDefinition<'a> {
+    /// The database.
+    pub schema: &'a [u8],
+    /// The table's name in the query.
+    pub table: &'a [u8],
+    /// The table's own name.
+    pub org_table: &'a [u8],
+    /// The column's name in the query.
+    pub name: &'a [u8],
+    /// The column's own name.
+    pub org_name: &'a [u8],
+    /// The number of its collation.
+    pub collation: u16,
+    /// How many bytes its values have at most.
+    pub size: u32,
+    /// The number of its type.
+    pub column_type: u8,
+    /// The flags of its definition.
+    pub flags: u16,
+    /// Digits behind the point.
+    pub decimals: u8,
+}
+
+/// Where a column comes from: the same for all columns there are.
+const CATALOG: &[u8] = b"def";
+
+/// One row: values as text, `None` for NULL.
+#[derive(Clone, Debug)]
+pub struct TextRow<'a> {
+    cursor: Cursor<'a>,
+}
+
+/// What one packet of a result says.
+#[derive(Clone, Debug)]
+pub enum Part<'a> {
+    /// There are no columns and rows: the statement is done.
+    Ok(OkPacket<'a>),
+    /// So many columns follow.
+    Columns(usize),
+    /// One of them.
+    Column(ColumnDefinition<'a>),
+    /// There are no more.
+    ColumnsEnd,
+    /// A row.
+    Row(TextRow<'a>),
+    /// There are no more.
+    End(EofPacket),
+}
+
+/// Reads the packets that answer a query.
+#[derive(Clone, Debug)]
+pub struct ResultReader {
+    capabilities: Capabilities,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Start,
+    Columns { left: u64, count: usize },
+    ColumnsEnd { count: usize },
+    Rows { count: usize },
+    Done,
+}
+
+impl ResultReader {
+    /// A query was just sent.
+    pub fn new(capabilities: Capabilities) -> Self {
+        Self { capabilities, phase: Phase::Start }
+    }
+
+    /// Has all of the answer been read?
+    pub fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    /// Reads the next packet.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::Refused`] when the server refuses, be it amid the rows; otherwise when the packet is not what must
+    /// come now.
+    ///
+    /// # Panics
+    ///
+    /// When the answer is [done](ResultReader::is_done).
+    pub fn read<'a>(&mut self, payload: &'a [u8]) -> Result<Part<'a>, WireError> {
+        if ErrPacket::is(payload) {
+            self.phase = Phase::Done;
+            return Err(ErrPacket::decode(payload)?.to_error().into());
+        }
+        match self.phase {
+            Phase::Start if OkPacket::is(payload) => self.ok(payload),
+            Phase::Start => self.start(payload),
+            Phase::Columns { left, count } => self.column(payload, left, count),
+            Phase::ColumnsEnd { count } => {
+                EofPacket::decode(payload, self.capabilities)?;
+                self.phase = Phase::Rows { count };
+                Ok(Part::ColumnsEnd)
+            }
+            Phase::Rows { .. } if EofPacket::is(payload, self.capabilities) => self.end(payload),
+            Phase::Rows { count } => Ok(Part::Row(TextRow::decode(payload, count)?)),
+            Phase::Done => panic!("ours: nobody reads on behind the end"),
+        }
+    }
+
+    fn ok<'a>(&mut self, payload: &'a [u8]) -> Result<Part<'a>, WireError> {
+        let ok = OkPacket::decode(payload, self.capabilities)?;
+        self.phase = behind(ok.status);
+        Ok(Part::Ok(ok))
+    }
+
+    fn end<'a>(&mut self, payload: &'a [u8]) -> Result<Part<'a>, WireError> {
+        let end = EofPacket::decode(payload, self.capabilities)?;
+        self.phase = behind(end.status);
+        Ok(Part::End(end))
+    }
+
+    fn start<'a>(&mut self, payload: &'a [u8]) -> Result<Part<'a>, WireError> {
+        // A server could ask for any file of the client's so.
+        if payload.first() == Some(&NULL) {
+            return Err(WireError::unexpected(payload, "a result, and not a wish for a file"));
+        }
+        let count = column_count(payload).map_err(WireError::packet("number of columns"))?;
+        self.phase = Phase::Columns { left: count, count: count as usize };
+        Ok(Part::Columns(count as usize))
+    }
+
+    fn column<'a>(&mut self, payload: &'a [u8], left: u64, count: usize) -> Result<Part<'a>, WireError> {
+        let column = ColumnDefinition::decode(payload)?;
+        let has_end = !self.capabilities.contains(Capabilities::DEPRECATE_EOF);
+        self.phase = match left - 1 {
+            0 if has_end => Phase::ColumnsEnd { count },
+            0 => Phase::Rows { count },
+            left => Phase::Columns { left, count },
+        };
+        Ok(Part::Column(column))
+    }
+}
+
+/// What follows an OK or EOF packet with this status.
+fn behind(status: Status) -> Phase {
+    match status.contains(Status::MORE_RESULTS) {
+        true => Phase::Start,
+        false => Phase::Done,
+    }
+}
+
+fn column_count(payload: &[u8]) -> Result<u64, DecodeError> {
+    let mut cursor = Cursor::new(payload);
+    let found = cursor.lenenc()?;
+    cursor.finish()?;
+    match found {
+        0 => Err(DecodeError::new(
+            0,
+            Reason::Unexpected { field: "number of columns", found, wanted: "at least 1" },
+        )),
+        1..=COLUMNS_MAX => Ok(found),
+        _ => Err(DecodeError::new(
+            0,
+            Reason::OutOfRange { field: "number of columns", found, max: COLUMNS_MAX },
+        )),
+    }
+}
+
+impl<'a> ColumnDefinition<'a> {
+    /// Reads one.
+    ///
+    /// # Errors
+    ///
+    /// When the payload is none.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
+        Self::decode_fields(payload).map_err(WireError::packet("column definition"))
+    }
+
+    // size  field
+    //    *  catalog, schema, table, org_table, name, org_name: lenenc and so many bytes each
+    //    1  12: the size of what follows (lenenc)
+    //    2  collation
+    //    4  size
+    //    1  column_type
+    //    2  flags
+    //    1  decimals
+    //    2  nothing
+    fn decode_fields(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut cursor = Cursor::new(payload);
+        cursor.lenenc_bytes()?;
+        let mut name = || cursor.lenenc_bytes();
+        let (schema, table, org_table, name, org_name) = (name()?, name()?, name()?, name()?, name()?);
+        let start = cursor.offset();
+        let found = cursor.lenenc()?;
+        if found != FIXED_SIZE {
+            let reason = Reason::Differs { field: "size of the fixed fields", found, wanted: FIXED_SIZE };
+            return Err(DecodeError::new(start, reason));
+        }
+        let column = Self {
+            schema,
+            table,
+            org_table,
+            name,
+            org_name,
+            collation: cursor.u16()?,
+            size: cursor.u32()?,
+            column_type: cursor.u8()?,
+            flags: cursor.u16()?,
+            decimals: cursor.u8()?,
+        };
+        cursor.u16()?;
+        cursor.finish()?;
+        Ok(column)
+    }
+
+    /// Writes one.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        for name in [CATALOG, self.schema, self.table, self.org_table, self.name, self.org_name] {
+            put_lenenc_bytes(out, name);
+        }
+        put_lenenc(out, FIXED_SIZE);
+        out.extend_from_slice(&self.collation.to_le_bytes());
+        out.extend_from_slice(&self.size.to_le_bytes());
+        out.push(self.column_type);
+        out.extend_from_slice(&self.flags.to_le_bytes());
+        out.push(self.decimals);
+        out.extend_from_slice(&[0; 2]);
+    }
+}
+
+impl<'a> TextRow<'a> {
+    /// Reads a row of `count` values: all of them are looked at.
+    ///
+    /// # Errors
+    ///
+    /// When the payload holds fewer values, or more.
+    pub fn decode(payload: &'a [u8], count: usize) -> Result<Self, WireError> {
+        let row = Self { cursor: Cursor::new(payload) };
+        let mut cursor = row.cursor.clone();
+        let checked =
+            (0..count).try_for_each(|_| value(&mut cursor).map(drop)).and_then(|()| cursor.finish());
+        checked.map_err(WireError::packet("row"))?;
+        Ok(row)
+    }
+
+    /// Writes one.
+    pub fn encode(values: &[Option<&[u8]>], out: &mut Vec<u8>) {
+        for value in values {
+            match value {
+                Some(value) => put_lenenc_bytes(out, value),
+                None => out.push(NULL),
+            }
+        }
+    }
+}
+
+impl<'a> Iterator for TextRow<'a> {
+    type Item = Option<&'a [u8]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.cursor.is_empty() {
+            true => None,
+            false => value(&mut self.cursor).ok(),
+        }
+    }
+}
+
+fn value<'a>(cursor: &mut Cursor<'a>) -> Result<Option<&'a [u8]>, DecodeError> {
+    if cursor.rest().first() == Some(&NULL) {
+        cursor.u8()?;
+        return Ok(None);
+    }
+    cursor.lenenc_bytes().map(Some)
+}
+
+/// Writes the packets that answer a query.
+pub struct ResultWriter<'a> {
+    packets: &'a mut Packets,
+    capabilities: Capabilities,
+    columns: usize,
+    payload: Vec<u8>,
+}
+
+impl<'a> ResultWriter<'a> {
+    /// Sends the columns.
+    ///
+    /// # Panics
+    ///
+    /// When there are none: a statement without columns is answered with an OK packet.
+    pub fn begin(
+        packets: &'a mut Packets,
+        capabilities: Capabilities,
+        columns: &[ColumnDefinition<'_>],
+    ) -> Self {
+        assert!(!columns.is_empty(), "ours: a result has columns");
+        let mut writer = Self { packets, capabilities, columns: columns.len(), payload: Vec::new() };
+        writer.send(|out| put_lenenc(out, columns.len() as u64));
+        for column in columns {
+            writer.send(|out| column.encode(out));
+        }
+        if !capabilities.contains(Capabilities::DEPRECATE_EOF) {
+            writer.send(|out| EofPacket::default().encode(capabilities, out));
+        }
+        writer
+    }
+
+    /// Sends a row.
+    ///
+    /// # Panics
+    ///
+    /// When it has more or fewer values than there are columns.
+    pub fn row(&mut self, values: &[Option<&[u8]>]) {
+        assert_eq!(values.len(), self.columns, "ours: a row has a value for each column");
+        self.send(|out| TextRow::encode(values, out));
+    }
+
+    /// Sends the end.
+    pub fn end(mut self, status: Status) {
+        let capabilities = self.capabilities;
+        self.send(|out| EofPacket { warnings: 0, status }.encode(capabilities, out));
+    }
+
+    fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        self.payload.clear();
+        encode(&mut self.payload);
+        self.packets.send(&self.payload);
+    }
+}

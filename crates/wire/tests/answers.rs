@@ -1,0 +1,186 @@
+//! Answers and results, byte for byte, both ways.
+#![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
+
+use wire::{
+    Answer, Capabilities, ColumnDefinition, EofPacket, ErrPacket, OkPacket, Packets, Part, ResultReader,
+    ResultWriter, ServerError, Status, WireError,
+};
+
+const OLD: Capabilities = Capabilities::PROTOCOL_41;
+const NEW: Capabilities = Capabilities(Capabilities::PROTOCOL_41.0 | Capabilities::DEPRECATE_EOF.0);
+const TRACKED: Capabilities = Capabilities(NEW.0 | Capabilities::SESSION_TRACK.0);
+
+fn check_ok(bytes: &[u8], capabilities: Capabilities, wanted: OkPacket<'_>) {
+    assert_eq!(OkPacket::decode(bytes, capabilities).unwrap(), wanted);
+    let mut out = Vec::new();
+    wanted.encode(capabilities, &mut out);
+    assert_eq!(out, bytes);
+}
+
+#[test]
+fn ok_packets() {
+    let autocommit = OkPacket { status: Status::AUTOCOMMIT, ..OkPacket::default() };
+    check_ok(b"\0\0\0\x02\0\0\0", OLD, autocommit);
+    check_ok(b"\0\0\0\x02\0\0\0", TRACKED, autocommit);
+    let changed = OkPacket { affected_rows: 251, last_insert_id: 3, warnings: 1, info: b"hi", ..autocommit };
+    check_ok(b"\0\xfc\xfb\0\x03\x02\0\x01\0hi", OLD, changed);
+    check_ok(b"\0\xfc\xfb\0\x03\x02\0\x01\0\x02hi", TRACKED, changed);
+    let tracked = OkPacket {
+        status: Status(Status::AUTOCOMMIT.0 | Status::SESSION_STATE_CHANGED.0),
+        session_state: b"\x01\x03\x02db",
+        ..OkPacket::default()
+    };
+    check_ok(b"\0\0\0\x02\x40\0\0\0\x05\x01\x03\x02db", TRACKED, tracked);
+}
+
+fn check_err(bytes: &[u8], wanted: ErrPacket<'_>, shown: &str) {
+    let err = ErrPacket::decode(bytes).unwrap();
+    assert_eq!(err, wanted);
+    assert_eq!(err.to_error().to_string(), shown);
+    let mut out = Vec::new();
+    err.encode(&mut out);
+    assert_eq!(out, bytes);
+}
+
+#[test]
+fn err_packets() {
+    check_err(
+        b"\xff\xd4\x04#HY000Could not find first log file name in binary log index file",
+        ErrPacket {
+            code: 1236,
+            state: Some(b"HY000"),
+            message: b"Could not find first log file name in binary log index file",
+        },
+        "Could not find first log file name in binary log index file (error 1236, SQL state HY000)",
+    );
+    check_err(
+        b"\xff\x10\x04Too many connections",
+        ErrPacket { code: 1040, state: None, message: b"Too many connections" },
+        "Too many connections (error 1040, SQL state HY000)",
+    );
+}
+
+fn check_eof(bytes: &[u8], capabilities: Capabilities, wanted: EofPacket) {
+    assert!(EofPacket::is(bytes, capabilities));
+    assert_eq!(EofPacket::decode(bytes, capabilities).unwrap(), wanted);
+    let mut out = Vec::new();
+    wanted.encode(capabilities, &mut out);
+    assert_eq!(out, bytes);
+}
+
+#[test]
+fn eof_packets() {
+    let eof = EofPacket { warnings: 1, status: Status::AUTOCOMMIT };
+    check_eof(b"\xfe\x01\0\x02\0", OLD, eof);
+    check_eof(b"\xfe\0\0\x02\0\x01\0", NEW, eof);
+    // A server that ends results in OK packets still ends a log in an EOF packet.
+    assert_eq!(EofPacket::decode(b"\xfe\x01\0\x02\0", NEW).unwrap(), eof);
+    // A row whose first value has a length of eight bytes.
+    assert!(!EofPacket::is(b"\xfe\0\0\0\x01\0\0\0\0", OLD));
+}
+
+fn refused(bytes: &[u8], wanted: &str) {
+    assert_eq!(Answer::decode(bytes, OLD).unwrap_err().to_string(), wanted);
+}
+
+#[test]
+fn what_is_no_answer() {
+    refused(b"", "a packet that starts with nothing came where an OK, EOF or ERR packet was wanted");
+    refused(b"\x01", "a packet that starts with 0x01 came where an OK, EOF or ERR packet was wanted");
+    refused(b"\0\0", "OK packet: byte 2: wanted 1 more bytes, found 0");
+    refused(b"\xfe\0\0\0\0\0", "EOF packet: byte 5: wanted the end, found 1 more bytes");
+    refused(b"\xff\x01", "ERR packet: byte 1: wanted 2 more bytes, found 1");
+    refused(b"\xff\x01\x04#HY", "ERR packet: byte 4: wanted 5 more bytes, found 2");
+    refused(b"\xff\x15\x04#28000no", "no (error 1045, SQL state 28000)");
+}
+
+/// A result that one side writes, as the other reads it.
+fn read(packets: &mut Packets, capabilities: Capabilities) -> Result<Vec<String>, WireError> {
+    let mut reader = ResultReader::new(capabilities);
+    let mut parts = Vec::new();
+    while !reader.is_done() {
+        let payload = packets.next()?.expect("the result is whole");
+        parts.push(match reader.read(payload)? {
+            Part::Row(row) => {
+                let text = |value: Option<&[u8]>| {
+                    value.map_or("NULL".into(), |value| String::from_utf8_lossy(value).into_owned())
+                };
+                row.map(text).collect::<Vec<_>>().join(",")
+            }
+            Part::Column(column) => String::from_utf8_lossy(column.name).into_owned(),
+            Part::Ok(_) => "ok".into(),
+            Part::Columns(count) => format!("{count} columns"),
+            Part::ColumnsEnd => "columns end".into(),
+            Part::End(_) => "end".into(),
+        });
+    }
+    Ok(parts)
+}
+
+#[test]
+fn results_are_written_and_read() {
+    for (capabilities, between) in [(OLD, vec!["columns end".to_owned()]), (NEW, vec![])] {
+        let (mut server, mut client) = (Packets::new(1 << 26), Packets::new(1 << 26));
+        let columns = ["a", "b"].map(|name| ColumnDefinition {
+            name: name.as_bytes(),
+            collation: 255,
+            size: 80,
+            column_type: 0xfd,
+            ..ColumnDefinition::default()
+        });
+        let huge = vec![b'x'; 0x100_0000];
+        let mut writer = ResultWriter::begin(&mut server, capabilities, &columns);
+        writer.row(&[Some(b"1"), None]);
+        writer.row(&[Some(&huge), Some(b"")]);
+        writer.end(Status(Status::MORE_RESULTS.0));
+        let mut ok = Vec::new();
+        OkPacket::default().encode(capabilities, &mut ok);
+        server.send(&ok);
+        client.receive(server.output());
+        let mut wanted = vec!["2 columns".to_owned(), "a".into(), "b".into()];
+        wanted.extend(between);
+        wanted.extend(["1,NULL".into(), format!("{},", "x".repeat(0x100_0000)), "end".into(), "ok".into()]);
+        assert!(read(&mut client, capabilities).unwrap() == wanted);
+    }
+}
+
+#[test]
+fn an_error_amid_the_rows_ends_the_result() {
+    let (mut server, mut client) = (Packets::new(0), Packets::new(0));
+    let mut writer = ResultWriter::begin(&mut server, NEW, &[ColumnDefinition::default()]);
+    writer.row(&[None]);
+    server.send(b"\xff\x25\x05#70100Query execution was interrupted");
+    client.receive(server.output());
+    let error = read(&mut client, NEW).unwrap_err();
+    let wanted =
+        ServerError { code: 1317, state: "70100".into(), message: "Query execution was interrupted".into() };
+    assert_eq!(error, WireError::Refused(wanted));
+    assert_eq!(error.code(), Some(1317));
+}
+
+fn no_result(payloads: &[&[u8]], wanted: &str) {
+    let mut reader = ResultReader::new(NEW);
+    let (last, before) = payloads.split_last().unwrap();
+    for payload in before {
+        reader.read(payload).unwrap();
+    }
+    assert_eq!(reader.read(last).unwrap_err().to_string(), wanted);
+}
+
+#[test]
+fn what_is_no_result() {
+    let mut column = Vec::new();
+    ColumnDefinition::default().encode(&mut column);
+    no_result(
+        &[b"\xfb/etc/passwd"],
+        "a packet that starts with 0xfb came where a result, and not a wish for a file was wanted",
+    );
+    no_result(&[b""], "number of columns: byte 0: wanted 1 more bytes, found 0");
+    no_result(
+        &[b"\xfd\0\0\x01"],
+        "number of columns: byte 0: number of columns is 65536, must be at most 4096",
+    );
+    no_result(&[b"\x01", b"\x03def"], "column definition: byte 4: wanted 1 more bytes, found 0");
+    no_result(&[b"\x01", &column, b"\x05a"], "row: byte 1: wanted 5 more bytes, found 1");
+    no_result(&[b"\x01", &column, b"\xfb\xfb"], "row: byte 1: wanted the end, found 1 more bytes");
+}

@@ -1,0 +1,161 @@
+//! Bytes in, packets out, and back: however the bytes arrive.
+#![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
+
+use wire::{Compression, PIECE_SIZE_MAX, Packets, WireError};
+
+const LIMIT: usize = 64 << 20;
+
+/// Payloads sent by one side are those that the other takes, when `piece` bytes arrive at a time.
+fn check(payloads: &[Vec<u8>], compression: Option<Compression>, piece: usize) {
+    let (mut client, mut server) = (Packets::new(LIMIT), Packets::new(LIMIT));
+    for side in [&mut client, &mut server] {
+        if let Some(compression) = compression {
+            side.start_compression(compression);
+        }
+    }
+    for payload in payloads {
+        client.send(payload);
+    }
+    let (mut taken, bytes) = (Vec::new(), client.output().to_vec());
+    for piece in bytes.chunks(piece) {
+        let room = server.room();
+        assert!(room.len() >= piece.len());
+        room[..piece.len()].copy_from_slice(piece);
+        server.filled(piece.len());
+        while let Some(payload) = server.next().unwrap() {
+            taken.push(payload.to_vec());
+        }
+    }
+    assert!(!server.has_unread());
+    assert!(taken == payloads, "{compression:?}, {piece} bytes at a time: {} packets", taken.len());
+    client.sent(bytes.len());
+    assert!(client.output().is_empty());
+}
+
+/// Bytes that compress, and not to nothing.
+fn bytes(size: usize) -> Vec<u8> {
+    (0..size as u64).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 20) as u8 & 0x0f).collect()
+}
+
+#[test]
+fn packets_arrive_in_pieces_of_any_size() {
+    let payloads: Vec<Vec<u8>> = (0..400).map(|size| bytes(size * 3)).collect();
+    for compression in [None, Some(Compression::Zlib { level: 6 }), Some(Compression::Zstd { level: 3 })] {
+        for piece in [1, 5, 1000, 60_000] {
+            check(&payloads, compression, piece);
+        }
+    }
+}
+
+#[test]
+fn large_packets_are_split_and_joined() {
+    let sizes = [PIECE_SIZE_MAX - 1, PIECE_SIZE_MAX, PIECE_SIZE_MAX + 1, 2 * PIECE_SIZE_MAX, 0, 1];
+    let payloads: Vec<Vec<u8>> = sizes.into_iter().map(bytes).collect();
+    check(&payloads, None, 50_000);
+    check(&payloads, Some(Compression::Zlib { level: 1 }), 50_000);
+    check(&payloads, Some(Compression::Zstd { level: 1 }), 50_000);
+}
+
+#[test]
+fn headers_are_as_the_protocol_has_them() {
+    let mut packets = Packets::new(LIMIT);
+    packets.send(b"abc");
+    packets.send(b"");
+    assert_eq!(packets.output(), b"\x03\0\0\0abc\0\0\0\x01");
+    packets.begin_command();
+    packets.sent(7);
+    packets.send(b"d");
+    assert_eq!(packets.output(), b"\0\0\0\x01\x01\0\0\0d");
+
+    let mut packets = Packets::new(LIMIT);
+    packets.send(&vec![7; PIECE_SIZE_MAX]);
+    assert_eq!(packets.output()[..4], *b"\xff\xff\xff\0");
+    assert_eq!(packets.output()[4 + PIECE_SIZE_MAX..], *b"\0\0\0\x01");
+}
+
+/// What is too small to compress is framed as it is.
+#[test]
+fn small_frames_are_plain() {
+    let mut packets = Packets::new(LIMIT);
+    packets.start_compression(Compression::Zstd { level: 3 });
+    packets.send(b"abc");
+    assert_eq!(packets.output(), b"\x07\0\0\0\0\0\0\x03\0\0\0abc");
+}
+
+fn refused(compression: Option<Compression>, bytes: &[u8], wanted: &str) {
+    let mut packets = Packets::new(0);
+    if let Some(compression) = compression {
+        packets.start_compression(compression);
+    }
+    packets.receive(bytes);
+    let error = packets.next().unwrap_err();
+    assert_eq!(error.to_string(), wanted);
+}
+
+#[test]
+fn what_is_no_packet_is_refused() {
+    refused(
+        None,
+        b"\x01\0\0\x05a",
+        "packet number 5 came where number 0 was due: bytes are lost, or these are no packets",
+    );
+    refused(
+        None,
+        b"\xff\xff\xff\0",
+        "a packet of at least 16777215 bytes came, and at most 65536 are taken: raise the limit of packets",
+    );
+    let zlib = Some(Compression::Zlib { level: 6 });
+    let zstd = Some(Compression::Zstd { level: 3 });
+    refused(
+        zlib,
+        b"\x03\0\0\x01\0\0\0abc",
+        "packet number 1 came where number 0 was due: bytes are lost, or these are no packets",
+    );
+    refused(
+        zlib,
+        b"\x03\0\0\0\x05\0\0abc",
+        "a compressed packet of 3 bytes cannot be opened: \
+         it is not zlib's, is torn, or opens to more than its header says",
+    );
+    refused(
+        zstd,
+        b"\x08\0\0\0\x09\0\0abcdefgh",
+        "a compressed packet of 8 bytes cannot be opened: Src size is incorrect",
+    );
+}
+
+/// A frame opens to what its header says, no more and no less.
+#[test]
+fn the_size_of_a_frame_must_be_true() {
+    for compression in [Compression::Zlib { level: 6 }, Compression::Zstd { level: 3 }] {
+        let mut packets = Packets::new(LIMIT);
+        packets.start_compression(compression);
+        packets.send(&[7; 1000]);
+        for wrong in [999, 1003, 1005, 2000] {
+            let mut bytes = packets.output().to_vec();
+            assert_eq!(bytes[4..7], [0xec, 3, 0]);
+            bytes[4..6].copy_from_slice(&u16::to_le_bytes(wrong));
+            let mut other = Packets::new(LIMIT);
+            other.start_compression(compression);
+            other.receive(&bytes);
+            let error = other.next().unwrap_err();
+            assert!(matches!(error, WireError::Compressed { .. }), "{compression:?} {wrong}: {error}");
+        }
+    }
+}
+
+/// What a server sends right behind the packet that ends a handshake is compressed already.
+#[test]
+fn compression_begins_in_the_middle_of_what_came() {
+    let (mut client, mut server) = (Packets::new(LIMIT), Packets::new(LIMIT));
+    server.send(b"plain");
+    server.start_compression(Compression::Zlib { level: 6 });
+    server.send(&[7; 100]);
+    client.receive(server.output());
+    assert_eq!(client.next().unwrap(), Some(&b"plain"[..]));
+    assert!(client.has_unread());
+    client.start_compression(Compression::Zlib { level: 6 });
+    assert!(client.has_unread());
+    assert_eq!(client.next().unwrap(), Some(&[7; 100][..]));
+    assert!(!client.has_unread());
+}
