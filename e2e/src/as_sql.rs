@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use replay::order::CommitOrder;
-use replay::{ApplyAs, Log, MysqlTarget, Observer, Report, Source};
+use replay::{ApplyAs, Log, MysqlTarget, Observer, Report, Source, Status};
 use servers::Address;
 use testkit::Server;
 
@@ -27,7 +27,7 @@ pub fn address(server: &Server, user: &str) -> Result<Address> {
 struct Quiet;
 
 impl Observer for Quiet {
-    fn at(&mut self, _: u64, _: &Report) -> ControlFlow<()> {
+    fn at(&mut self, _: &Status<'_>) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }

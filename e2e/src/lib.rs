@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod as_sql;
+pub mod command;
 pub mod compare;
 pub mod identity;
 pub mod large;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use replay::order::CommitOrder;
 use replay::schedule::Mode;
-use replay::{Filter, Gap, Log, MysqlTarget, Observer, Options, Report, Selection, Source};
+use replay::{Filter, Gap, Log, MysqlTarget, Observer, Options, Report, Selection, Source, Status};
 use servers::Address;
 use testkit::{Launch, Server};
 
@@ -77,7 +77,7 @@ pub fn options(order: CommitOrder) -> Options {
 struct Quiet;
 
 impl Observer for Quiet {
-    fn at(&mut self, _: u64, _: &Report) -> ControlFlow<()> {
+    fn at(&mut self, _: &Status<'_>) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }

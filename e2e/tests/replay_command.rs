@@ -3,41 +3,16 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use e2e::command::{self, Ran, address};
 use e2e::program::bintide;
 use testkit::{Dice, Launch, Server};
-
-/// What a run came to.
-#[derive(Debug)]
-struct Ran {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-impl From<Output> for Ran {
-    fn from(output: Output) -> Self {
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
-    }
-}
-
-fn address(user: &str, target: &Server) -> String {
-    format!("mysql://{user}@localhost/?socket={}", target.socket().display())
-}
 
 fn replay(logs: &[PathBuf], to: &str, more: &[&str]) -> Result<Ran> {
     let mut command = Command::new(bintide()?);
     command.env_clear().env("MYSQL_PWD", "secret").arg("replay").args(logs).args(["--to", to]).args(more);
-    Ok(command.output()?.into())
-}
-
-/// Of a server that lets root in without a password.
-fn replay_as_root(logs: &[PathBuf], target: &Server, more: &[&str]) -> Result<Ran> {
-    let mut command = Command::new(bintide()?);
-    command.env_clear().arg("replay").args(logs).args(["--to", &address("root", target)]).args(more);
     Ok(command.output()?.into())
 }
 
@@ -150,7 +125,7 @@ fn what_stands_in_the_way_is_said_all_at_once() -> Result<()> {
     target.sql("change replication source to source_host = '127.0.0.1', source_port = 1 for channel 'c'")?;
     target.sql("start replica sql_thread for channel 'c'; set global super_read_only = 1")?;
     let log = &source.binlogs()?[2..3];
-    let ran = replay_as_root(log, &target, &[])?;
+    let ran = command::replay(log, &target, &[])?;
     ensure!(ran.code == Some(2), "{ran:?}");
     let wanted = [
         "read-only: the target is super_read_only; SET GLOBAL super_read_only = 0",
@@ -169,14 +144,14 @@ fn what_stands_in_the_way_is_said_all_at_once() -> Result<()> {
     target
         .sql("set global super_read_only = 0; stop replica for channel 'c'; set global local_infile = 1")?;
     target.sql("create table d.u (id int primary key)")?;
-    let ran = replay_as_root(log, &target, &["--allow-gap"])?;
+    let ran = command::replay(log, &target, &["--allow-gap"])?;
     ensure!(ran.code == Some(2) && ran.stderr.lines().count() == 2, "{ran:?}");
     ensure!(
         ran.stderr.contains("allowed: gap") && ran.stderr.contains("--allow-different-tables"),
         "{ran:?}"
     );
     target.sql("alter table d.t modify n varchar(20)")?;
-    succeeds(&replay_as_root(log, &target, &["--allow-gap"])?)?;
+    succeeds(&command::replay(log, &target, &["--allow-gap"])?)?;
     ensure!(checksums(&source)? == checksums(&target)?);
     Ok(())
 }
@@ -284,7 +259,7 @@ fn rules_on_databases_and_tables_are_a_replicas() -> Result<()> {
         target.sql(&tables())?;
         let rules: Vec<String> = rules.iter().map(|rule| format!("--{rule}")).collect();
         let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-        let ran = replay_as_root(&source.binlogs()?, &target, &rules)?;
+        let ran = command::replay(&source.binlogs()?, &target, &rules)?;
         ensure!(ran.code == Some(0), "seed {seed}: {rules:?}: {ran:?}");
         let (ours, theirs) = (contents(&target)?, contents(&replica)?);
         let differing: Vec<_> = ours.iter().zip(&theirs).filter(|(ours, theirs)| ours != theirs).collect();
@@ -318,17 +293,17 @@ fn logs_of_another_server_are_refused_until_progress_is_forgotten() -> Result<()
     let other = Launch::mysql().options(["--server-id=3", "--gtid-mode=OFF"]).start()?;
     other.sql("create database e; create table e.t (id int); flush binary logs")?;
     let target = target_of(&["--gtid-mode=OFF", "--skip-log-bin"])?;
-    let none = replay_as_root(&[], &target, &["--status"])?;
+    let none = command::replay(&[], &target, &["--status"])?;
     ensure!(none.code == Some(0) && none.stdout.contains("No replay has been here"), "{none:?}");
-    succeeds(&replay_as_root(&one.binlogs()?, &target, &[])?)?;
-    let status = replay_as_root(&[], &target, &["--status"])?;
+    succeeds(&command::replay(&one.binlogs()?, &target, &[])?)?;
+    let status = command::replay(&[], &target, &["--status"])?;
     ensure!(status.stdout.contains("up to binlog.") && status.stdout.contains("server_id 1"), "{status:?}");
     let logs = other.binlogs()?;
-    let refused = replay_as_root(&logs, &target, &[])?;
+    let refused = command::replay(&logs, &target, &[])?;
     ensure!(refused.code == Some(2) && refused.stderr.contains("other-source: "), "{refused:?}");
-    let forgotten = replay_as_root(&[], &target, &["--forget"])?;
+    let forgotten = command::replay(&[], &target, &["--forget"])?;
     ensure!(forgotten.code == Some(0) && !has_progress(&target)?, "{forgotten:?}");
-    succeeds(&replay_as_root(&logs, &target, &[])?)?;
+    succeeds(&command::replay(&logs, &target, &[])?)?;
     ensure!(checksums(&target)?.len() == 2);
     Ok(())
 }
@@ -349,7 +324,7 @@ fn nothing_is_in_the_way_of_logs_given_one_by_one() -> Result<()> {
     let target = target_of(&["--skip-log-bin", "--local-infile=1"])?;
     let logs = source.binlogs()?;
     for count in 1..=logs.len() {
-        succeeds(&replay_as_root(&logs[count - 1..count], &target, &[])?)?;
+        succeeds(&command::replay(&logs[count - 1..count], &target, &[])?)?;
     }
     ensure!(checksums(&source)? == checksums(&target)?);
     Ok(())

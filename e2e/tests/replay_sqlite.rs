@@ -16,7 +16,7 @@ use e2e::program::bintide;
 use e2e::workload;
 use replay::order::CommitOrder;
 use replay::schedule::Mode;
-use replay::{Filter, Gap, Log, Observer, Options, Report, Selection, Source, SqliteTarget};
+use replay::{Filter, Gap, Log, Observer, Options, Report, Selection, Source, SqliteTarget, Status};
 use rusqlite::Connection as Sqlite;
 use rusqlite::types::Value;
 use servers::{Address, Connection};
@@ -43,7 +43,7 @@ const SCRIPTS: [&str; 13] = [
 struct Quiet;
 
 impl Observer for Quiet {
-    fn at(&mut self, _: u64, _: &Report) -> ControlFlow<()> {
+    fn at(&mut self, _: &Status<'_>) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }

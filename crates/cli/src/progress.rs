@@ -64,12 +64,25 @@ impl Drop for Progress {
     }
 }
 
+/// A bar whose message, a line of its own, says all but how far it is.
+pub(crate) fn bar_over_a_line(bytes_total: Option<u64>, bytes_done: u64) -> ProgressBar {
+    let template = match bytes_total {
+        Some(_) => "{wide_bar} {decimal_bytes}/{decimal_total_bytes}\n{msg}",
+        None => "{spinner} {decimal_bytes}\n{msg}",
+    };
+    bar(bytes_total, bytes_done, template)
+}
+
 fn show(bytes_total: Option<u64>, bytes_done: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(bytes_total, ProgressDrawTarget::stderr());
     let template = match bytes_total {
         Some(_) => "{wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}{msg} {eta}",
         None => "{spinner} {decimal_bytes} {decimal_bytes_per_sec}{msg}",
     };
+    bar(bytes_total, bytes_done, template)
+}
+
+fn bar(bytes_total: Option<u64>, bytes_done: u64, template: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(bytes_total, ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("━╸ "));
     }

@@ -64,7 +64,7 @@ pub enum Error {
     /// Something on the target is not as a replay needs it.
     #[error("{0}")]
     Refused(String),
-    /// Whoever asked for it wanted no more.
+    /// Whoever watched it wanted no more: [`replay`](crate::replay) then gives its report all the same.
     #[error("interrupted; the same command goes on from here")]
     Interrupted,
 }

@@ -56,7 +56,7 @@ pub use crate::filter::{Filter, Rule, RuleError};
 pub use crate::mysql::{ApplyAs, Look, MysqlTarget, WhySql};
 pub use crate::preflight::{Check, Finding};
 pub use crate::progress::{Applied, Intent, Ledger, Place, Progress};
-pub use crate::report::Report;
+pub use crate::report::{Report, Status};
 pub use crate::run::{Gap, Observer, Options, replay};
 pub use crate::select::{Bound, Selection, Stop};
 pub use crate::source::{Found, LargeUnit, Log, Source};

@@ -1,6 +1,31 @@
-//! What a replay did.
+//! What a replay did, and how far one is that runs.
 
 use binlog::gtid::GtidSet;
+
+/// How far a replay is.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Status<'r> {
+    /// What has been done.
+    pub report: &'r Report,
+    /// Sessions that apply transactions.
+    pub workers: u64,
+    /// Those of them that have something to apply or to commit.
+    pub workers_busy: u64,
+    /// Source transactions in the target transaction that was committed last.
+    pub group_transactions: u64,
+}
+
+impl<'r> Status<'r> {
+    /// Of so many sessions, so many of them busy, and with so many transactions in the last commit.
+    pub const fn new(
+        report: &'r Report,
+        (workers, workers_busy): (u64, u64),
+        group_transactions: u64,
+    ) -> Self {
+        Self { report, workers, workers_busy, group_transactions }
+    }
+}
 
 /// What a replay did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +40,14 @@ pub struct Report {
     pub retries: u64,
     /// Target transactions that were applied at once, at most.
     pub at_once: u64,
+    /// Bytes of the logs that were gone over, of transactions that were passed over, too.
+    pub bytes_read: u64,
+    /// When the last of the transactions applied was committed on its source, as [`Head::committed_us`] has it.
+    ///
+    /// [`Head::committed_us`]: crate::Head::committed_us
+    pub committed_us: Option<u64>,
+    /// Did the observer want no more? What was being committed then is committed, and counted.
+    pub is_interrupted: bool,
     /// XA transactions that were prepared and that the logs do not decide: they are not applied.
     pub undecided: Vec<String>,
     /// All that has been applied, by the progress saved on the target and the target's own account.

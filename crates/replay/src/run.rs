@@ -19,14 +19,15 @@ mod workers;
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
+use std::time::Duration;
 
 use crate::error::{Error, Failure};
 use crate::filter::Filter;
 use crate::order::CommitOrder;
 use crate::progress::{Applied, Intent, Ledger, Progress};
-use crate::report::Report;
+use crate::report::{Report, Status};
 use crate::run::apply::Applier;
 use crate::run::flow::{Flow, Limits, Message};
 use crate::run::form::{Former, Group};
@@ -70,17 +71,16 @@ pub enum Gap {
 
 /// Whoever watches a replay.
 pub trait Observer {
-    /// So many bytes of the logs have been gone over, and so much has been done. Asked for after each commit: what it
-    /// gives says whether to go on.
-    fn at(&mut self, bytes: u64, report: &Report) -> ControlFlow<()>;
+    /// So far it is by now. Told often, also while nothing is committed: what it gives says whether to go on.
+    fn at(&mut self, status: &Status<'_>) -> ControlFlow<()>;
 }
 
 /// Applies all transactions of a source that the target does not have.
 ///
 /// # Errors
 ///
-/// When a log cannot be read, a transaction cannot be applied, or the observer wants no more. What was applied by
-/// then is saved on the target, and the same call goes on from there.
+/// When a log cannot be read, or a transaction cannot be applied. What was applied by then is saved on the target, and
+/// the same call goes on from there; so it does when the observer wanted no more.
 pub fn replay(
     source: &mut Source,
     target: &dyn Target,
@@ -112,7 +112,8 @@ pub fn replay(
             );
         });
         scope.spawn(|| flow::form(former, from_reader, &flow));
-        let mut watcher = Watcher::new(target, &flow, observer);
+        let workers = if in_one { 1 } else { options.workers.get() as u64 };
+        let mut watcher = Watcher::new(target, &flow, observer, workers);
         let result = match in_one {
             true => in_one_session(target, &groups, &flow, &mut watcher),
             false => workers::run(target, options, &base, &groups, &flow, &mut watcher),
@@ -143,11 +144,21 @@ fn in_one_session(
     watcher: &mut Watcher<'_>,
 ) -> Result<(), Error> {
     let mut applier = Applier::new(target)?;
-    for message in groups {
+    loop {
+        let message = match groups.recv_timeout(PAUSE) {
+            Ok(message) => message,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {
+                watcher.look()?;
+                continue;
+            }
+        };
         match message {
             Message::Group(group) => {
                 flow.started();
-                applier.apply(&group)?;
+                watcher.busy = 1;
+                applier.apply(&group, &mut || watcher.look())?;
+                watcher.busy = 0;
                 flow.applied(&group);
                 watcher.done(&group, applier.retries, 1)?;
             }
@@ -157,8 +168,10 @@ fn in_one_session(
         }
         watcher.look()?;
     }
-    Ok(())
 }
+
+/// How long to wait for more before looking at what is done, and whether more is wanted.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Counts what is done, and sees to it that the target's own account follows.
 struct Watcher<'w> {
@@ -168,7 +181,9 @@ struct Watcher<'w> {
     report: Report,
     /// What is saved with the last group, in commit order, that is done, and its number.
     last: Option<(u64, Progress)>,
-    bytes_read: u64,
+    workers: u64,
+    busy: u64,
+    group_transactions: u64,
     checkpoint_due: u64,
 }
 
@@ -176,14 +191,23 @@ struct Watcher<'w> {
 const CHECKPOINT_PERIOD: u64 = 100_000;
 
 impl<'w> Watcher<'w> {
-    fn new(target: &'w dyn Target, flow: &'w Flow, observer: &'w mut dyn Observer) -> Self {
-        let (report, last) = (Report::default(), None);
-        Self { target, flow, observer, report, last, bytes_read: 0, checkpoint_due: CHECKPOINT_PERIOD }
+    fn new(target: &'w dyn Target, flow: &'w Flow, observer: &'w mut dyn Observer, workers: u64) -> Self {
+        Self {
+            target,
+            flow,
+            observer,
+            report: Report::default(),
+            last: None,
+            workers,
+            busy: 0,
+            group_transactions: 0,
+            checkpoint_due: CHECKPOINT_PERIOD,
+        }
     }
 
     fn read(&mut self, skipped: u64, bytes_read: u64) {
         self.report.skipped += skipped;
-        self.bytes_read = bytes_read;
+        self.report.bytes_read = bytes_read;
     }
 
     fn done(&mut self, group: &Group, retries: u64, at_once: u64) -> Result<(), Error> {
@@ -192,6 +216,8 @@ impl<'w> Watcher<'w> {
         (self.report.retries, self.report.at_once) = (retries, at_once);
         if self.last.as_ref().is_none_or(|(number, _)| *number < group.head.number) {
             self.last = Some((group.head.number, group.progress.clone()));
+            self.report.committed_us = Some(group.committed_us);
+            self.group_transactions = group.transactions;
         }
         if self.report.transactions >= self.checkpoint_due {
             self.checkpoint_due = self.report.transactions + CHECKPOINT_PERIOD;
@@ -202,7 +228,8 @@ impl<'w> Watcher<'w> {
 
     /// Shows how far it is. An error says that nobody wants more.
     fn look(&mut self) -> Result<(), Error> {
-        match self.observer.at(self.bytes_read, &self.report) {
+        let status = Status::new(&self.report, (self.workers, self.busy), self.group_transactions);
+        match self.observer.at(&status) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Interrupted),
         }
@@ -225,7 +252,10 @@ impl<'w> Watcher<'w> {
 
     fn finish(mut self, result: Result<(), Error>) -> Result<Report, Error> {
         let end = self.checkpoint();
-        result?;
+        match result {
+            Err(Error::Interrupted) => self.report.is_interrupted = true,
+            result => result?,
+        }
         let end = end?;
         self.report.applied = end.progress.gtids.union(&end.executed);
         Ok(self.report)

@@ -24,8 +24,13 @@ impl Applier {
         Ok(Self { session, retries: 0 })
     }
 
-    /// Applies and commits a group. What lost against others is tried again.
-    pub(super) fn apply(&mut self, group: &Group) -> Result<(), Error> {
+    /// Applies and commits a group. What lost against others is tried again, unless `go_on` says that nobody wants
+    /// more.
+    pub(super) fn apply(
+        &mut self,
+        group: &Group,
+        go_on: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let refused = |failure| Error::Apply { unit: group.head.to_string(), failure };
         let mut pause = RETRY_PAUSE;
         for _ in 0..RETRIES_MAX {
@@ -33,6 +38,7 @@ impl Applier {
                 Err(failure) if failure.kind == FailureKind::Locked && can_be_undone(group) => {
                     self.session.rollback().map_err(refused)?;
                     self.retries += 1;
+                    go_on()?;
                     std::thread::sleep(pause);
                     pause *= 2;
                 }

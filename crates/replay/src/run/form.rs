@@ -25,6 +25,8 @@ pub(super) struct Group {
     pub(super) head: Head,
     /// How many they are.
     pub(super) transactions: u64,
+    /// When the last of them was committed on its source: [`Head::committed_us`].
+    pub(super) committed_us: u64,
     pub(super) work: Work,
     /// What is saved with them, when they are committed in order.
     pub(super) progress: Progress,
@@ -60,6 +62,7 @@ pub(super) struct Former<'t> {
 struct OpenGroup {
     head: Head,
     transactions: u64,
+    committed_us: u64,
     claim: Claim,
     session: Option<u32>,
     context: Arc<Context>,
@@ -128,8 +131,8 @@ impl<'t> Former<'t> {
             gtids.extend(head.gtid());
         }
         let transactions = 1 + u64::from(prepared.is_some());
-        let progress = self.ledger.progress().clone();
-        self.push(Group { head, transactions, work, progress, gtids, claim }, out)
+        let (committed_us, progress) = (head.committed_us, self.ledger.progress().clone());
+        self.push(Group { head, transactions, committed_us, work, progress, gtids, claim }, out)
     }
 
     /// Hands on a group that is whole, once what it changes is claimed.
@@ -163,9 +166,9 @@ impl<'t> Former<'t> {
             steps.push(Step::Rows(open.context, rows));
         }
         let work = Work { shape: Shape::Rows, steps, session: open.session };
-        let OpenGroup { head, transactions, claim, .. } = open;
+        let OpenGroup { head, transactions, committed_us, claim, .. } = open;
         let (progress, gtids) = (self.ledger.progress().clone(), Vec::new());
-        self.push(Group { head, transactions, work, progress, gtids, claim }, out)
+        self.push(Group { head, transactions, committed_us, work, progress, gtids, claim }, out)
     }
 
     /// The XIDs of what is prepared and not decided.
@@ -202,6 +205,7 @@ impl<'t> Former<'t> {
         let taken = open.changes.take(&events, &rows.format, &|map| definitions.find(map));
         taken.map_err(|error| Error::Refused(format!("{head}: {error}")))?;
         open.transactions += 1;
+        open.committed_us = head.committed_us;
         self.ledger.done(&head);
         if open.transactions >= self.group_max || open.changes.size() >= self.group_size_max {
             self.close(out)?;
@@ -215,12 +219,14 @@ impl<'t> Former<'t> {
         match &mut self.open {
             Some(open) => {
                 open.transactions += 1;
+                open.committed_us = head.committed_us;
                 open.claim.join(claim);
             }
             None => {
                 let work = Work { shape: Shape::Rows, steps: Vec::new(), session: None };
                 let (progress, gtids) = (self.ledger.progress().clone(), Vec::new());
-                out.push(Group { head, transactions: 1, work, progress, gtids, claim });
+                let committed_us = head.committed_us;
+                out.push(Group { head, transactions: 1, committed_us, work, progress, gtids, claim });
             }
         }
         Ok(())
@@ -244,7 +250,8 @@ impl OpenGroup {
         let form = NetForm { origin, format: (**format).clone(), rows_size_max: ROWS_SIZE_MAX };
         let changes = Changes::new(format.flavour, form);
         let format = Arc::clone(format);
-        Self { head, transactions: 0, claim, session: None, context, format, changes }
+        let committed_us = head.committed_us;
+        Self { head, transactions: 0, committed_us, claim, session: None, context, format, changes }
     }
 
     fn takes(&self, context: &Arc<Context>, format: &Arc<Format>) -> bool {

@@ -25,7 +25,7 @@ use crate::definition::Definition;
 use crate::error::{Failure, FailureKind};
 use crate::order::CommitOrder;
 use crate::progress::{Applied, Intent, Progress};
-use crate::report::Report;
+use crate::report::Status;
 use crate::sample::{Sample, definition, image, int};
 use crate::schedule::Mode;
 use crate::select::Selection;
@@ -323,8 +323,8 @@ impl Session for OneSession {
 struct Until(u64);
 
 impl Observer for Until {
-    fn at(&mut self, _: u64, report: &Report) -> ControlFlow<()> {
-        if report.groups < self.0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    fn at(&mut self, status: &Status<'_>) -> ControlFlow<()> {
+        if status.report.groups < self.0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }
 

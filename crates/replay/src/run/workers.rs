@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use crate::error::{Error, Failure};
 use crate::order::{CommitOrder, Gate, Turn, Verdict};
@@ -12,7 +11,7 @@ use crate::progress::Progress;
 use crate::run::apply::put;
 use crate::run::flow::{Flow, Message};
 use crate::run::form::Group;
-use crate::run::{Options, Watcher};
+use crate::run::{Options, PAUSE, Watcher};
 use crate::schedule::Schedule;
 use crate::target::{Session, Target};
 use crate::work::Shape;
@@ -43,9 +42,6 @@ struct State {
     /// All that is committed, when that comes in any order.
     committed: Option<Progress>,
 }
-
-/// How long to wait for more before looking at what is done.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long to wait for what is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +87,7 @@ pub(super) fn run(
         committed: (options.order == CommitOrder::Any).then(|| base.clone()),
     };
     let shop = Shop { flow, state: Mutex::new(state), changed: Condvar::new() };
-    thread::scope(|scope| {
+    let result = thread::scope(|scope| {
         for (number, session) in sessions.into_iter().enumerate() {
             let shop = &shop;
             scope.spawn(move || Worker { shop, session, is_first: number == 0 }.run());
@@ -103,7 +99,10 @@ pub(super) fn run(
         drop(state);
         shop.changed.notify_all();
         result
-    })
+    });
+    // What was being committed when the last one was told to stop.
+    let rest = shop.take_done(watcher, Until::Now);
+    result.and(rest)
 }
 
 fn feed(shop: &Shop<'_>, groups: &Receiver<Message>, watcher: &mut Watcher<'_>) -> Result<(), Error> {
@@ -173,6 +172,7 @@ impl Shop<'_> {
             let done = std::mem::take(&mut state.done);
             let (failure, is_idle) = (state.failure.take(), state.schedule.open() == 0);
             let (retries, at_once) = (state.retries, state.at_once);
+            watcher.busy = state.schedule.running() as u64;
             if let Some(committed) = &state.committed
                 && !done.is_empty()
             {
@@ -188,9 +188,10 @@ impl Shop<'_> {
             if until == Until::Now || is_idle {
                 return Ok(());
             }
+            watcher.look()?;
             let state = self.state();
             if state.done.is_empty() && state.failure.is_none() && state.schedule.open() > 0 {
-                drop(self.wait(state));
+                drop(self.changed.wait_timeout(state, PAUSE));
             }
         }
     }
@@ -323,6 +324,9 @@ impl Worker<'_, '_> {
 
     /// Waits until it may be applied again; `None` when all is over.
     fn begin_again(&self, number: u64) -> Option<()> {
+        if self.shop.state().is_stopped {
+            return None;
+        }
         match self.turn(number) {
             Turn::Apply => {
                 self.shop.state().gate.begin(number);

@@ -3,6 +3,7 @@
 mod filters;
 mod how;
 mod meant;
+mod pace;
 mod print;
 mod ready;
 mod status;
@@ -19,12 +20,12 @@ use crate::args::Global;
 use crate::commands::replay::filters::Filters;
 use crate::commands::replay::how::How;
 use crate::commands::replay::meant::Meant;
+use crate::commands::replay::print::Done;
 use crate::commands::replay::ready::Allow;
 use crate::commands::replay::target::To;
 use crate::commands::replay::watch::Watch;
 use crate::exit::{Advice, Failure, Outcome};
 use crate::inputs::{Inputs, Place};
-use crate::progress::Progress;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -116,11 +117,12 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
         options.workers = NonZeroUsize::MIN;
         options.mode = Mode::None;
     }
-    let mut watch = Watch(Progress::new(global, found.bytes_total));
+    let mut watch = Watch::new(global, found.bytes_total);
     let report = replay::replay(&mut source(logs), target.target(), &options, &mut watch);
+    let elapsed = watch.elapsed();
     drop(watch);
     let report = report.map_err(advised)?;
-    print::print(&report, &target.remarks(), command.json, global)
+    print::print(&Done { report, elapsed, remarks: target.remarks() }, command.json, global)
 }
 
 fn advised(error: replay::Error) -> Failure {

@@ -1,42 +1,76 @@
 //! What a replay came to.
 
 use std::io::{self, Write as _};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use replay::Report;
+use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::exit::{Outcome, Verdict};
+use crate::units;
+
+/// A replay that has ended.
+pub(super) struct Done {
+    pub(super) report: Report,
+    pub(super) elapsed: Duration,
+    /// What was done otherwise than on the source: a line each.
+    pub(super) remarks: Vec<String>,
+}
 
 /// Prints the outcome, as text or as one document.
-pub(super) fn print(report: &Report, remarks: &[String], json: bool, global: &Global) -> Outcome {
+pub(super) fn print(done: &Done, json: bool, global: &Global) -> Outcome {
     let mut out = io::stdout().lock();
     if json {
-        let document = serde_json::json!({
-            "transactions": report.transactions,
-            "skipped": report.skipped,
-            "groups": report.groups,
-            "retries": report.retries,
-            "at_once": report.at_once,
-            "undecided": report.undecided,
-            "applied": report.applied.to_string(),
-            "remarks": remarks,
-        });
-        serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
+        serde_json::to_writer_pretty(&mut out, &document(done)).map_err(io::Error::from)?;
         out.write_all(b"\n")?;
     } else {
-        writeln!(
-            out,
-            "{} transactions applied in {} commits, {} passed over",
-            report.transactions, report.groups, report.skipped
-        )?;
+        out.write_all(text(done).as_bytes())?;
     }
-    for xid in report.undecided.iter().filter(|_| !global.quiet) {
+    for xid in done.report.undecided.iter().filter(|_| !global.quiet) {
         eprintln!(
             "bintide: the XA transaction {xid} is prepared in the logs and not decided: it is not applied"
         );
     }
-    for remark in remarks.iter().filter(|_| !global.quiet) {
+    for remark in done.remarks.iter().filter(|_| !global.quiet) {
         eprintln!("bintide: {remark}");
     }
     Ok(Verdict::Fine)
+}
+
+fn document(done: &Done) -> Value {
+    let report = &done.report;
+    json!({
+        "transactions": report.transactions,
+        "skipped": report.skipped,
+        "groups": report.groups,
+        "retries": report.retries,
+        "at_once": report.at_once,
+        "bytes": report.bytes_read,
+        "seconds": done.elapsed.as_secs_f64(),
+        "last_committed": report.committed_us.and_then(timestamp).map(|time| time.to_string()),
+        "interrupted": report.is_interrupted,
+        "undecided": report.undecided,
+        "applied": report.applied.to_string(),
+        "remarks": done.remarks,
+    })
+}
+
+fn timestamp(micros: u64) -> Option<Timestamp> {
+    Timestamp::from_microsecond(i64::try_from(micros).ok()?).ok()
+}
+
+fn text(done: &Done) -> String {
+    let report = &done.report;
+    let mut text = format!(
+        "{} applied in {}, {} passed over\n",
+        units::counted(report.transactions, "transaction"),
+        units::counted(report.groups, "commit"),
+        units::count(report.skipped)
+    );
+    if report.is_interrupted {
+        text.push_str("interrupted; the same command goes on from here\n");
+    }
+    text
 }

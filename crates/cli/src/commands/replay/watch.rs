@@ -1,21 +1,128 @@
 //! Shows how far a replay is, and stops it when it is interrupted.
 
+use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
-use replay::{Observer, Report};
+use indicatif::ProgressBar;
+use jiff::Timestamp;
+use replay::{Observer, Status};
 
+use crate::args::Global;
+use crate::commands::replay::pace::Pace;
 use crate::interrupt;
-use crate::progress::Progress;
+use crate::progress;
+use crate::units;
 
-/// Whoever sits in front of the terminal.
-pub(super) struct Watch(pub(super) Progress);
+/// Whoever sits in front of the terminal, or reads what was written down.
+pub(super) struct Watch {
+    began: Instant,
+    bytes_total: Option<u64>,
+    pace: Pace,
+    screen: Screen,
+    /// When to show something next.
+    due: Duration,
+}
+
+/// Where to show how far it is.
+enum Screen {
+    Nowhere,
+    /// Two lines on a terminal; none yet while the replay may be done before anyone wonders.
+    Terminal(Option<ProgressBar>),
+    /// A line from time to time.
+    Lines,
+}
+
+/// How long a replay may run before a terminal shows it, and how often that changes then.
+const TERMINAL_PERIODS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(100));
+
+/// The same of lines that are written down.
+const LINES_PERIODS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(10));
+
+impl Watch {
+    /// Of a replay of logs with so many bytes, if that is known.
+    pub(super) fn new(global: &Global, bytes_total: Option<u64>) -> Self {
+        let screen = match (global.quiet, io::stderr().is_terminal()) {
+            (true, _) => Screen::Nowhere,
+            (false, true) => Screen::Terminal(None),
+            (false, false) => Screen::Lines,
+        };
+        let (due, _) = screen.periods();
+        Self { began: Instant::now(), bytes_total, pace: Pace::default(), screen, due }
+    }
+
+    /// Since the replay began.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn show(&mut self, status: &Status<'_>) {
+        let now_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
+        let line = self.pace.line(now_us, self.bytes_total, status);
+        let bytes = status.report.bytes_read;
+        match &mut self.screen {
+            Screen::Nowhere => {}
+            Screen::Lines => eprintln!("bintide: {}; {line}", gone_over(bytes, self.bytes_total)),
+            Screen::Terminal(bar) => {
+                let total = self.bytes_total;
+                let bar = bar.get_or_insert_with(|| progress::bar_over_a_line(total, bytes));
+                bar.set_position(bytes);
+                bar.set_message(line);
+            }
+        }
+    }
+}
 
 impl Observer for Watch {
-    fn at(&mut self, bytes: u64, _: &Report) -> ControlFlow<()> {
-        self.0.at(bytes);
+    fn at(&mut self, status: &Status<'_>) -> ControlFlow<()> {
+        let elapsed = self.began.elapsed();
+        self.pace.mark(elapsed, status);
+        if elapsed >= self.due {
+            let (_, period) = self.screen.periods();
+            self.due = elapsed + period;
+            self.show(status);
+        }
         match interrupt::requested() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Screen::Terminal(Some(bar)) = &self.screen {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Screen {
+    /// Until it shows something, and between two times.
+    const fn periods(&self) -> (Duration, Duration) {
+        match self {
+            Self::Nowhere => (Duration::MAX, Duration::ZERO),
+            Self::Terminal(_) => TERMINAL_PERIODS,
+            Self::Lines => LINES_PERIODS,
+        }
+    }
+}
+
+/// How much of the logs has been gone over.
+fn gone_over(bytes: u64, bytes_total: Option<u64>) -> String {
+    match bytes_total {
+        Some(total) => format!("{} of {}", units::bytes(bytes), units::bytes(total)),
+        None => units::bytes(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::gone_over;
+
+    #[test]
+    fn how_far() {
+        assert_eq!(gone_over(1_500_000, Some(3_000_000)), "1.5 MB of 3.0 MB");
+        assert_eq!(gone_over(1_500_000, None), "1.5 MB");
     }
 }
