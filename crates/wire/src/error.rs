@@ -53,6 +53,44 @@ pub enum WireError {
         /// Why.
         reason: &'static str,
     },
+    /// The server is older than MySQL 4.1, or behaves so.
+    #[error("the server ({version}) lacks what every server since MySQL 5.5 can do in a handshake")]
+    TooOld {
+        /// What it says it is.
+        version: String,
+    },
+    /// TLS was asked for.
+    #[error("the server offers no TLS: set up its certificate, or connect without TLS")]
+    NoTls,
+    /// No way to compress is left.
+    #[error(
+        "the server compresses in none of the ways that were asked for: see its protocol_compression_algorithms"
+    )]
+    NoCompression,
+    /// The account's password is proved in a way that is not known here.
+    #[error(
+        "the account's password is proved by {name}, which is not known here: \
+         caching_sha2_password, sha256_password, mysql_native_password, mysql_clear_password and MariaDB's ed25519 are"
+    )]
+    UnknownPlugin {
+        /// The name of that way.
+        name: String,
+    },
+    /// The server wants the password itself, and others could read it.
+    #[error("{plugin} sends the password itself: use TLS, or name or ask for the server's public key")]
+    NeedsTls {
+        /// The name of the way in which the password is proved.
+        plugin: &'static str,
+    },
+    /// The server wants the password itself, and that is not allowed.
+    #[error("the server wants the password as clear text: that needs TLS, and has to be allowed")]
+    Cleartext,
+    /// The server's public key is of no use.
+    #[error("the password cannot be encrypted by the server's public key: {reason}")]
+    ServerKey {
+        /// Why.
+        reason: String,
+    },
 }
 
 /// What a server says when it refuses.

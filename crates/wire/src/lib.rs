@@ -6,6 +6,8 @@
 //! | part | what it is |
 //! |---|---|
 //! | [`Packets`] | packets cut out of the bytes of one connection, and put into them; numbered, joined, compressed |
+//! | [`ClientHandshake`] | a client's way in: capabilities, TLS, the proof of a password |
+//! | [`Greeting`], [`SslRequest`], [`LoginRequest`], [`AuthSwitchRequest`], [`AuthMoreData`] | its packets |
 //! | [`Capabilities`] | what both sides can do |
 //! | [`OkPacket`], [`ErrPacket`], [`EofPacket`] | the three answers |
 //! | [`ResultReader`], [`ResultWriter`] | results of queries as text: columns, rows, end |
@@ -22,6 +24,7 @@ mod buffer;
 mod capability;
 mod compress;
 mod error;
+mod handshake;
 mod packets;
 mod result_set;
 
@@ -29,5 +32,9 @@ pub use crate::answer::{Answer, EofPacket, ErrPacket, OkPacket, Status};
 pub use crate::capability::Capabilities;
 pub use crate::compress::Compression;
 pub use crate::error::{ServerError, WireError};
+pub use crate::handshake::{
+    AuthMoreData, AuthSwitchRequest, Cleartext, ClientHandshake, ClientOptions, Greeting, LoginRequest, Next,
+    ServerKey, Session, SslRequest, TlsWish, Transport,
+};
 pub use crate::packets::{PACKET_LIMIT_MIN, PIECE_SIZE_MAX, Packets};
 pub use crate::result_set::{ColumnDefinition, Part, ResultReader, ResultWriter, TextRow};

@@ -1,0 +1,142 @@
+//! How passwords are proved: one entry in the table for each way there is.
+
+use ed25519_dalek::VerifyingKey;
+use ed25519_dalek::hazmat::{ExpandedSecretKey, raw_sign};
+use rsa::pkcs8::DecodePublicKey as _;
+use rsa::rand_core::{CryptoRng, Error as RandError, RngCore};
+use rsa::{Oaep, RsaPublicKey};
+use sha1::{Digest as _, Sha1};
+use sha2::{Digest as _, Sha256, Sha512};
+
+use crate::error::WireError;
+
+/// One way to prove a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plugin {
+    /// MySQL 8 and later: a hash of the password that the server may have cached, else the password itself.
+    CachingSha2,
+    /// The password itself, encrypted.
+    Sha256,
+    /// A hash of the password, by SHA-1.
+    Native,
+    /// The password itself.
+    Clear,
+    /// MariaDB: a signature by a key that is made of the password.
+    Ed25519,
+}
+
+/// Every way known here, by the name it has in the protocol.
+const PLUGINS: [(Plugin, &str); 5] = [
+    (Plugin::CachingSha2, "caching_sha2_password"),
+    (Plugin::Sha256, "sha256_password"),
+    (Plugin::Native, "mysql_native_password"),
+    (Plugin::Clear, "mysql_clear_password"),
+    (Plugin::Ed25519, "client_ed25519"),
+];
+
+impl Plugin {
+    pub(super) fn find(name: &[u8]) -> Result<Self, WireError> {
+        let found = PLUGINS.iter().find(|(_, known)| known.as_bytes() == name);
+        found.map(|(plugin, _)| *plugin).ok_or_else(|| WireError::UnknownPlugin {
+            name: match name {
+                b"" => "mysql_old_password".to_owned(),
+                _ => String::from_utf8_lossy(name).into_owned(),
+            },
+        })
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        let found = PLUGINS.iter().find(|(plugin, _)| *plugin == self);
+        found.map(|(_, name)| *name).expect("ours: the table has every plugin")
+    }
+}
+
+/// `SHA1(password) XOR SHA1(nonce + SHA1(SHA1(password)))`; nothing for no password.
+pub(super) fn native(password: &[u8], nonce: &[u8]) -> Vec<u8> {
+    if password.is_empty() {
+        return Vec::new();
+    }
+    let once = Sha1::digest(password);
+    let twice = Sha1::digest(once);
+    let mask = Sha1::new().chain_update(nonce).chain_update(twice).finalize();
+    xor(&once, &mask)
+}
+
+/// `SHA256(password) XOR SHA256(SHA256(SHA256(password)) + nonce)`; a single 0 for no password.
+pub(super) fn caching_sha2(password: &[u8], nonce: &[u8]) -> Vec<u8> {
+    if password.is_empty() {
+        return vec![0];
+    }
+    let once = Sha256::digest(password);
+    let twice = Sha256::digest(once);
+    let mask = Sha256::new().chain_update(twice).chain_update(nonce).finalize();
+    xor(&once, &mask)
+}
+
+/// MariaDB's: the nonce, signed by the key whose seed is the password.
+pub(super) fn ed25519(password: &[u8], nonce: &[u8]) -> Vec<u8> {
+    let hash: [u8; 64] = Sha512::digest(password).into();
+    let key = ExpandedSecretKey::from_bytes(&hash);
+    raw_sign::<Sha512>(&key, nonce, &VerifyingKey::from(&key)).to_bytes().to_vec()
+}
+
+/// The password itself, as a server takes it over a connection that nobody else reads.
+pub(super) fn clear(password: &[u8]) -> Vec<u8> {
+    [password, &[0]].concat()
+}
+
+/// The password itself, mixed with the nonce and encrypted for the owner of `key` (RSA, OAEP with SHA-1).
+///
+/// `padding` must be random, and another one each time.
+pub(super) fn encrypted(
+    password: &[u8],
+    nonce: &[u8],
+    key: &[u8],
+    padding: &[u8; PADDING_SIZE],
+) -> Result<Vec<u8>, WireError> {
+    let unusable = |reason: String| WireError::ServerKey { reason };
+    let pem = str::from_utf8(key).map_err(|_| unusable("it is not PEM".into()))?;
+    let key = RsaPublicKey::from_public_key_pem(pem.trim())
+        .map_err(|_| unusable("it is no PEM of an RSA key".into()))?;
+    let mask = nonce.iter().cycle();
+    let mixed: Vec<u8> = clear(password).iter().zip(mask).map(|(byte, mask)| byte ^ mask).collect();
+    key.encrypt(&mut Padding(padding), Oaep::new::<Sha1>(), &mixed)
+        .map_err(|error| unusable(error.to_string()))
+}
+
+/// Random bytes that an encryption takes.
+pub(super) const PADDING_SIZE: usize = 20;
+
+/// Random bytes that were handed in, in the place of a generator: the only ones that are asked for.
+struct Padding<'a>(&'a [u8; PADDING_SIZE]);
+
+impl RngCore for Padding<'_> {
+    fn next_u32(&mut self) -> u32 {
+        let mut bytes = [0; 4];
+        self.fill_bytes(&mut bytes);
+        u32::from_le_bytes(bytes)
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill_bytes(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    fn fill_bytes(&mut self, bytes: &mut [u8]) {
+        for (byte, random) in bytes.iter_mut().zip(self.0.iter().cycle()) {
+            *byte = *random;
+        }
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), RandError> {
+        self.fill_bytes(bytes);
+        Ok(())
+    }
+}
+
+impl CryptoRng for Padding<'_> {}
+
+fn xor(bytes: &[u8], mask: &[u8]) -> Vec<u8> {
+    bytes.iter().zip(mask).map(|(byte, mask)| byte ^ mask).collect()
+}

@@ -1,0 +1,316 @@
+//! Handshakes as scripts: what the server says, and what the client does.
+#![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
+
+use wire::{
+    AuthMoreData, AuthSwitchRequest, Capabilities, Cleartext, ClientHandshake, ClientOptions, Compression,
+    ErrPacket, Greeting, LoginRequest, Next, OkPacket, ServerKey, SslRequest, TlsWish, Transport,
+};
+
+const NONCE: &[u8; 20] = b"0123456789abcdefghij";
+const MYSQL: Capabilities = Capabilities(0xdfff_ffff);
+/// As a MariaDB 10.11 offers: no LONG_PASSWORD, and its own ones.
+const MARIADB: Capabilities = Capabilities(0x1d_81bf_f7fe);
+
+/// What the server does.
+enum Server<'a> {
+    Greets(&'a str, Capabilities, &'a str),
+    Switches(&'a str),
+    Says(&'a [u8]),
+    Encrypts,
+    Accepts,
+    Refuses(&'a str),
+}
+
+use Server::{Accepts, Encrypts, Greets, Refuses, Says, Switches};
+
+fn payload(server: &Server<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    match server {
+        Greets(version, capabilities, plugin) => {
+            let (head, tail) = NONCE.split_first_chunk().unwrap();
+            Greeting {
+                server_version: version.as_bytes(),
+                connection_id: 7,
+                nonce: (head, tail),
+                capabilities: *capabilities,
+                collation: 255,
+                status: 2,
+                plugin: plugin.as_bytes(),
+            }
+            .encode(&mut out);
+        }
+        Switches(plugin) => AuthSwitchRequest { plugin: plugin.as_bytes(), nonce: NONCE }.encode(&mut out),
+        Says(data) => AuthMoreData { data }.encode(&mut out),
+        Accepts => OkPacket::default().encode(MYSQL, &mut out),
+        Refuses(message) => {
+            ErrPacket { code: 1045, state: Some(b"28000"), message: message.as_bytes() }.encode(&mut out);
+        }
+        Encrypts => {}
+    }
+    out
+}
+
+fn options() -> ClientOptions {
+    ClientOptions {
+        user: b"repl".to_vec(),
+        password: b"secret".to_vec(),
+        tls: TlsWish::Never,
+        transport: Transport::Network,
+        server_key: ServerKey::Refuse,
+        cleartext: Cleartext::Refuse,
+        compressions: vec![None],
+        attributes: vec![("program_name".into(), "bintide".into())],
+        padding: [7; 20],
+    }
+}
+
+fn show(next: Next) -> String {
+    match next {
+        Next::Send(payload) => match LoginRequest::decode(&payload) {
+            Ok(login) => {
+                let mut again = Vec::new();
+                login.encode(&mut again);
+                assert_eq!(again, payload);
+                assert_eq!(login.attributes, b"\x0cprogram_name\x07bintide");
+                let text = |text| String::from_utf8_lossy(text).into_owned();
+                format!("login {} {} {}", text(login.user), text(login.plugin), hex(login.proof))
+            }
+            Err(_) if payload.len() == 256 => "send 256 encrypted bytes".into(),
+            Err(_) => format!("send {}", hex(&payload)),
+        },
+        Next::StartTls(payload) => {
+            let request = SslRequest::decode(&payload).unwrap();
+            assert!(request.capabilities.contains(Capabilities::SSL));
+            "tls".into()
+        }
+        Next::Wait => "wait".into(),
+        Next::Done(session) => {
+            format!("done {} {} {:?}", session.server_version, session.plugin, session.compression)
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn check(options: ClientOptions, server: &[Server<'_>], wanted: &[&str]) {
+    let mut handshake = ClientHandshake::new(options);
+    let mut found = Vec::new();
+    for server in server {
+        let next = match server {
+            Encrypts => handshake.encrypted(),
+            _ => handshake.read(&payload(server)),
+        };
+        found.push(next.map_or_else(|error| format!("error: {error}"), show));
+    }
+    assert_eq!(found, wanted);
+}
+
+const CACHING: &str = "login repl caching_sha2_password \
+    7e4adda2f2d5ef09b4147518becb0cee2939376203650a8c2bb2815959364bd0";
+const NATIVE: &str = "login repl mysql_native_password f5cac3f3b3df2133feb57db682c71e6ed433a988";
+
+fn mysql() -> Server<'static> {
+    Greets("9.7.4", MYSQL, "caching_sha2_password")
+}
+
+#[test]
+fn a_password_that_the_server_remembers() {
+    check(
+        options(),
+        &[mysql(), Says(&[3]), Accepts],
+        &[CACHING, "wait", "done 9.7.4 caching_sha2_password None"],
+    );
+    check(options(), &[mysql(), Refuses("no")], &[CACHING, "error: no (error 1045, SQL state 28000)"]);
+    let options = ClientOptions { password: Vec::new(), ..options() };
+    check(
+        options,
+        &[mysql(), Accepts],
+        &["login repl caching_sha2_password 00", "done 9.7.4 caching_sha2_password None"],
+    );
+}
+
+#[test]
+fn a_password_that_it_does_not() {
+    let over_tls = ClientOptions { tls: TlsWish::IfOffered, ..options() };
+    check(
+        over_tls,
+        &[mysql(), Encrypts, Says(&[4]), Accepts],
+        &["tls", CACHING, "send 73656372657400", "done 9.7.4 caching_sha2_password None"],
+    );
+    let local = ClientOptions { transport: Transport::Local, ..options() };
+    check(
+        local,
+        &[mysql(), Says(&[4]), Accepts],
+        &[CACHING, "send 73656372657400", "done 9.7.4 caching_sha2_password None"],
+    );
+    check(
+        options(),
+        &[mysql(), Says(&[4])],
+        &[
+            CACHING,
+            "error: caching_sha2_password sends the password itself: \
+             use TLS, or name or ask for the server's public key",
+        ],
+    );
+}
+
+#[test]
+fn passwords_are_encrypted_by_the_servers_key() {
+    let ask = ClientOptions { server_key: ServerKey::Ask, ..options() };
+    check(
+        ask.clone(),
+        &[mysql(), Says(&[4]), Says(KEY), Accepts],
+        &[CACHING, "send 02", "send 256 encrypted bytes", "done 9.7.4 caching_sha2_password None"],
+    );
+    check(
+        ask.clone(),
+        &[mysql(), Switches("sha256_password"), Says(KEY), Accepts],
+        &[CACHING, "send 01", "send 256 encrypted bytes", "done 9.7.4 sha256_password None"],
+    );
+    check(
+        ask,
+        &[mysql(), Says(&[4]), Says(b"no key")],
+        &[
+            CACHING,
+            "send 02",
+            "error: the password cannot be encrypted by the server's public key: \
+             it is no PEM of an RSA key",
+        ],
+    );
+    let known = ClientOptions { server_key: ServerKey::Known(KEY.to_vec()), ..options() };
+    check(
+        known,
+        &[mysql(), Says(&[4]), Accepts],
+        &[CACHING, "send 256 encrypted bytes", "done 9.7.4 caching_sha2_password None"],
+    );
+}
+
+#[test]
+fn the_server_asks_for_another_proof() {
+    check(
+        options(),
+        &[mysql(), Switches("mysql_native_password"), Accepts],
+        &[CACHING, "send f5cac3f3b3df2133feb57db682c71e6ed433a988", "done 9.7.4 mysql_native_password None"],
+    );
+    check(
+        options(),
+        &[
+            Greets("5.5.5-10.11.6-MariaDB", MARIADB, "mysql_native_password"),
+            Switches("client_ed25519"),
+            Accepts,
+        ],
+        &[
+            NATIVE,
+            "send 885e39ab7a88b496fa7ba0cb6e026913368ca91a97763b4e5279b23ed9b73d4c\
+             e3ce4ddabf41306bb484a587351172b53c4a513e644236d9d7188547b9e42803",
+            "done 10.11.6-MariaDB client_ed25519 None",
+        ],
+    );
+    check(
+        options(),
+        &[mysql(), Switches("authentication_kerberos_client")],
+        &[
+            CACHING,
+            "error: the account's password is proved by authentication_kerberos_client, which is not known here: \
+             caching_sha2_password, sha256_password, mysql_native_password, mysql_clear_password and MariaDB's \
+             ed25519 are",
+        ],
+    );
+}
+
+#[test]
+fn clear_text_needs_tls_and_leave() {
+    let wish = Switches("mysql_clear_password");
+    let refused = "error: the server wants the password as clear text: that needs TLS, and has to be allowed";
+    let allowed = ClientOptions { cleartext: Cleartext::OverTls, ..options() };
+    check(allowed.clone(), &[mysql(), wish], &[CACHING, refused]);
+    let wish = || Switches("mysql_clear_password");
+    let over_tls = ClientOptions { tls: TlsWish::Always, ..options() };
+    check(over_tls, &[mysql(), Encrypts, wish()], &["tls", CACHING, refused]);
+    check(
+        ClientOptions { tls: TlsWish::Always, ..allowed },
+        &[mysql(), Encrypts, wish(), Accepts],
+        &["tls", CACHING, "send 73656372657400", "done 9.7.4 mysql_clear_password None"],
+    );
+}
+
+#[test]
+fn what_both_can_do() {
+    let zlib = Some(Compression::Zlib { level: 6 });
+    let zstd = Some(Compression::Zstd { level: 9 });
+    let compressed = ClientOptions { compressions: vec![zstd, zlib], ..options() };
+    check(
+        compressed.clone(),
+        &[mysql(), Accepts],
+        &[CACHING, "done 9.7.4 caching_sha2_password Some(Zstd { level: 9 })"],
+    );
+    let without = |capabilities| Greets("5.7.1", MYSQL.without(capabilities), "mysql_native_password");
+    check(
+        compressed.clone(),
+        &[without(Capabilities::ZSTD_COMPRESSION_ALGORITHM), Accepts],
+        &[NATIVE, "done 5.7.1 mysql_native_password Some(Zlib { level: 6 })"],
+    );
+    check(
+        compressed,
+        &[without(Capabilities::ZSTD_COMPRESSION_ALGORITHM | Capabilities::COMPRESS)],
+        &["error: the server compresses in none of the ways that were asked for: see its \
+           protocol_compression_algorithms"],
+    );
+    check(
+        ClientOptions { tls: TlsWish::Always, ..options() },
+        &[without(Capabilities::SSL)],
+        &["error: the server offers no TLS: set up its certificate, or connect without TLS"],
+    );
+    check(
+        ClientOptions { tls: TlsWish::IfOffered, ..options() },
+        &[without(Capabilities::SSL), Accepts],
+        &[NATIVE, "done 5.7.1 mysql_native_password None"],
+    );
+    check(
+        options(),
+        &[without(Capabilities::PLUGIN_AUTH)],
+        &["error: the server (5.7.1) lacks what every server since MySQL 5.5 can do in a handshake"],
+    );
+}
+
+/// A server may refuse before anything was said, and then without an SQL state.
+#[test]
+fn refused_at_the_door() {
+    let mut handshake = ClientHandshake::new(options());
+    let error = handshake.read(b"\xff\x10\x04Too many connections").unwrap_err();
+    assert_eq!(error.to_string(), "Too many connections (error 1040, SQL state HY000)");
+    let mut handshake = ClientHandshake::new(options());
+    let error = handshake.read(b"\x09old").unwrap_err();
+    assert_eq!(error.to_string(), "greeting: byte 0: version of the protocol is 9, wanted 10");
+}
+
+#[test]
+fn greetings_are_read_as_they_are_written() {
+    for (capabilities, plugin) in
+        [(MYSQL, "caching_sha2_password"), (MARIADB, "mysql_native_password"), (Capabilities(0xf7df), "")]
+    {
+        let bytes = payload(&Greets("9.7.4", capabilities, plugin));
+        let greeting = Greeting::decode(&bytes).unwrap();
+        assert_eq!((greeting.capabilities, greeting.plugin), (capabilities, plugin.as_bytes()));
+        assert_eq!([greeting.nonce.0, greeting.nonce.1].concat(), NONCE);
+        let mut again = Vec::new();
+        greeting.encode(&mut again);
+        assert_eq!(again, bytes);
+        for size in 0..bytes.len() {
+            let _ = Greeting::decode(&bytes[..size]);
+        }
+    }
+}
+
+/// Made for this test.
+const KEY: &[u8] = b"-----BEGIN PUBLIC KEY-----\n\
+    MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAxJ07nDph4FDsJOT/7vV7\n\
+    KqrGoApmCVDxDU8Kcrau8ENAsFQNeqAWxspdfSrwIZ4byh4OE09a6cj7zp1+kgvm\n\
+    tFWy+5t/AM8YSPko2fkLeKh7PpmfxhEb480y4OLoCOTTzpxssSmnJdUC/bOZewKC\n\
+    Ikia1cb+ddYugKOeiZxSenH640E9p3MVGygCdLcpIGZeUcx/X4tmcbATh8oHfA+D\n\
+    6oG/MLEcel3E3LRU/XLTWzcLMEWtqVi9ivu+4gG6WQg2IG8BQWbHUTuX0RIpwpG1\n\
+    7lDpkFIdtrha766Db8wFfJqLAbrhQcdyFaY7vg8bX1i2S3cnpegXHi5YOzeeGfg3\n\
+    /QIDAQAB\n\
+    -----END PUBLIC KEY-----";
