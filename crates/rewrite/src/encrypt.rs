@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use binlog::encryption::{EncryptedHeader, FilePassword, KeyringKey, LogCipher};
+use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, FilePassword, KeyringKey, LogCipher};
+
+use crate::output::Output;
 
 /// Writes a log encrypted: a header of 512 bytes, then the log under a new password of its own.
 pub(crate) struct EncryptedWriter<W> {
@@ -26,11 +28,25 @@ impl<W: Write> EncryptedWriter<W> {
     }
 }
 
-impl<W: Write> Write for EncryptedWriter<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+impl<W> EncryptedWriter<W> {
+    /// Leaves in the buffer what stands in the file for these bytes of the log.
+    fn encrypt(&mut self, offset: u64, bytes: &[u8]) {
         self.buffer.clear();
         self.buffer.extend_from_slice(bytes);
-        self.cipher.apply(self.offset, &mut self.buffer);
+        self.cipher.apply(offset, &mut self.buffer);
+    }
+}
+
+impl<W: Output> Output for EncryptedWriter<W> {
+    fn write_over(&mut self, start: u64, bytes: &[u8]) -> io::Result<()> {
+        self.encrypt(start, bytes);
+        self.out.write_over(ENCRYPTED_HEADER_SIZE as u64 + start, &self.buffer)
+    }
+}
+
+impl<W: Write> Write for EncryptedWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.encrypt(self.offset, bytes);
         self.out.write_all(&self.buffer)?;
         self.offset += bytes.len() as u64;
         Ok(bytes.len())
@@ -38,5 +54,29 @@ impl<W: Write> Write for EncryptedWriter<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot write has failed")]
+mod tests {
+    use std::io::Write;
+
+    use binlog::encryption::{ENCRYPTED_HEADER_SIZE, FilePassword};
+
+    use super::EncryptedWriter;
+    use crate::output::Output;
+
+    #[test]
+    fn what_is_written_over_is_found_in_its_place() {
+        let password = FilePassword::new([7; 32]);
+        let out = vec![0; ENCRYPTED_HEADER_SIZE];
+        let mut writer = EncryptedWriter { out, cipher: password.cipher(), offset: 0, buffer: Vec::new() };
+        writer.write_all(&[1; 100]).unwrap();
+        writer.write_over(33, &[2; 20]).unwrap();
+        writer.write_all(&[3; 10]).unwrap();
+        let mut log = writer.out.split_off(ENCRYPTED_HEADER_SIZE);
+        password.cipher().apply(0, &mut log);
+        assert_eq!(log, [&[1; 33][..], &[2; 20], &[1; 47], &[3; 10]].concat());
     }
 }

@@ -14,6 +14,7 @@ use logs::LogReader;
 use crate::encrypt::EncryptedWriter;
 use crate::error::{At, Error};
 use crate::meaning::read_through;
+use crate::output::Output;
 use crate::replace::Replacement;
 use crate::tally::{Moved, Step};
 use crate::{Action, Plan, Report, Sizes, rewrite};
@@ -215,7 +216,7 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
 fn run(
     job: &FileJob<'_>,
     sizes: &Sizes,
-    out: impl Write,
+    out: impl Output,
     progress: &mut dyn FnMut(Moved) -> ControlFlow<()>,
 ) -> Result<Report, Error> {
     let open = || open(job.source, job.keyring.as_ref());

@@ -17,15 +17,17 @@ mod feed;
 mod file;
 mod large;
 mod meaning;
+mod opening;
+mod output;
 mod place;
 mod plan;
 mod replace;
+mod spare;
 mod spool;
 mod tally;
 mod work;
 mod writers;
 
-use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -38,12 +40,14 @@ pub use crate::file::{
     Check, FileJob, FileOutcome, FileReport, Sealing, Trial, is_same_file, positions_path, rewrite_file,
 };
 pub use crate::meaning::{Meaning, meaning};
+pub use crate::output::Output;
 pub use crate::plan::Plan;
 pub use crate::replace::{Beside, Replacement, Synced};
 pub use crate::tally::{Moved, Step, Tally, Timing};
 
 use crate::feed::feed;
 use crate::place::Placer;
+use crate::spare::Spare;
 use crate::work::{Shop, Worker};
 
 /// What is done to a log's transactions.
@@ -128,9 +132,6 @@ pub struct Sizes {
     pub large: u64,
     /// How many threads of its own zstd may use for such a transaction; 0: the worker's.
     pub large_threads: u32,
-    /// Of a payload that is opened, more bytes than `large` may be kept, if it is the only one: no more than these.
-    /// What comes out of any other is made twice, since its size goes in front of it.
-    pub opened_once: u64,
     /// The folder of those files. They have no name and are gone with the process.
     pub folder: PathBuf,
 }
@@ -143,7 +144,7 @@ pub struct Sizes {
 ///
 /// When the log cannot be read, is not sound (checksums are verified), or is of a format that cannot hold compressed
 /// transactions; when `out` cannot be written; when `progress` ends the work. What was written by then is of no use.
-pub fn rewrite<W: Write>(
+pub fn rewrite<W: Output>(
     action: Action,
     bounds: Bounds,
     sizes: &Sizes,
@@ -153,9 +154,10 @@ pub fn rewrite<W: Write>(
 ) -> Result<Report, Error> {
     let mut reader = open()?;
     let name = reader.name().to_owned();
-    let mut placer = Placer::new(out, name.clone())?;
+    let spare = Spare::default();
+    let mut placer = Placer::new(out, name.clone(), &spare)?;
     let mut end = logs::End::Open { in_use: false };
-    let shop = Shop::new(action, open, &name, sizes);
+    let shop = Shop::new(action, open, &name, sizes, &spare);
     let mut is_interrupted = false;
     ordered(
         bounds,

@@ -6,6 +6,8 @@ use std::ops::ControlFlow;
 use binlog::{CHECKSUM_SIZE, Checksum, MAGIC, NextPosition, move_event};
 
 use crate::error::Error;
+use crate::output::Output;
+use crate::spare::Spare;
 use crate::tally::{Moved, Tally};
 use crate::{Progress, work::Part};
 
@@ -18,20 +20,31 @@ pub(crate) struct Placed {
 }
 
 /// Writes rewritten events to their new places: whole ones, or one in pieces.
-pub(crate) struct Placer<W: Write> {
+pub(crate) struct Placer<'s, W: Output> {
+    spare: &'s Spare,
     out: BufWriter<W>,
     name: String,
     position: u64,
     tally: Tally,
     /// The checksum so far of the event that comes in pieces.
     pieces: Option<crc32fast::Hasher>,
+    /// Where the place is that is kept for a GTID event.
+    reserved: u64,
 }
 
-impl<W: Write> Placer<W> {
-    pub(crate) fn new(out: W, name: String) -> Result<Self, Error> {
+impl<'s, W: Output> Placer<'s, W> {
+    pub(crate) fn new(out: W, name: String, spare: &'s Spare) -> Result<Self, Error> {
         let mut out = BufWriter::with_capacity(1 << 20, out);
         out.write_all(&MAGIC).map_err(|cause| write_error(&name, cause))?;
-        Ok(Self { out, name, position: MAGIC.len() as u64, tally: Tally::default(), pieces: None })
+        Ok(Self {
+            spare,
+            out,
+            name,
+            position: MAGIC.len() as u64,
+            tally: Tally::default(),
+            pieces: None,
+            reserved: 0,
+        })
     }
 
     pub(crate) fn take(&mut self, part: Part, progress: &mut dyn Progress) -> Result<ControlFlow<()>, Error> {
@@ -46,6 +59,7 @@ impl<W: Write> Placer<W> {
                 self.place(&mut bytes, &placed);
                 self.tally.add(&tally);
                 self.write(&bytes)?;
+                self.spare.give(bytes);
             }
             Part::Head { mut bytes, size, next, checksum } => {
                 let next = next.unwrap_or_else(|| (self.position as u32).wrapping_add(size));
@@ -58,6 +72,16 @@ impl<W: Write> Placer<W> {
                 if let Some(hasher) = self.pieces.take() {
                     self.write(&hasher.finalize().to_le_bytes())?;
                 }
+            }
+            Part::Reserved(bytes) => {
+                self.reserved = self.position;
+                self.write(&bytes)?;
+            }
+            Part::Settled { mut bytes, placed } => {
+                if let Some(checksum) = placed {
+                    move_event(&mut bytes, checksum, NextPosition::Behind(self.reserved));
+                }
+                self.write_over(self.reserved, &bytes)?;
             }
         }
         Ok(ControlFlow::Continue(()))
@@ -88,6 +112,11 @@ impl<W: Write> Placer<W> {
         self.write(bytes)
     }
 
+    fn write_over(&mut self, start: u64, bytes: &[u8]) -> Result<(), Error> {
+        let written = self.out.flush().and_then(|()| self.out.get_mut().write_over(start, bytes));
+        written.map_err(|cause| write_error(&self.name, cause))
+    }
+
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.out.write_all(bytes).map_err(|cause| write_error(&self.name, cause))?;
         self.position += bytes.len() as u64;
@@ -109,6 +138,7 @@ mod tests {
     use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
     use super::{Placed, Placer};
+    use crate::spare::Spare;
     use crate::tally::{Moved, Tally};
     use crate::work::Part;
     use std::ops::ControlFlow;
@@ -133,8 +163,8 @@ mod tests {
                 let xid = Event::Xid(Xid { xid: number as u64 });
                 xid.write(origin, NextPosition::Is(0), &format, &mut bytes).unwrap();
             }
-            let (mut out, mut told) = (Vec::new(), Vec::new());
-            let mut placer = Placer::new(&mut out, String::new()).unwrap();
+            let (mut out, mut told, spare) = (Vec::new(), Vec::new(), Spare::default());
+            let mut placer = Placer::new(&mut out, String::new(), &spare).unwrap();
             placer.position = start;
             let mut progress = |moved: Moved| {
                 told.push(moved.after);

@@ -18,8 +18,6 @@ pub struct Plan {
     pub large: u64,
     /// How many threads of its own zstd may use for such a transaction; 0: the worker's.
     pub large_threads: u32,
-    /// One opened transaction at a time may have so many bytes in memory all the same.
-    pub opened_once: u64,
     /// Bytes that may be on their way between the threads.
     pub under_way: usize,
     /// What all of it takes, in bytes, at most.
@@ -33,9 +31,6 @@ const BASE: u64 = 24 * MIB;
 
 /// Beyond this size nothing takes more, in bytes.
 const SIZE_MAX: u64 = 1 << 32;
-
-/// No opened transaction is held that is larger, in bytes.
-const OPENED_ONCE_MAX: u64 = 256 * MIB;
 
 /// Bounds on transactions held in memory, best first.
 const LARGE: [u64; 4] = [32 * MIB, 16 * MIB, 8 * MIB, 4 * MIB];
@@ -59,16 +54,13 @@ impl Plan {
         smallest
     }
 
-    /// The same for payloads that are opened: what comes out of one can be larger than any log. Memory that is left
-    /// is for one at a time: it need not be opened twice then.
+    /// The same for payloads that are opened: what comes out of one can be larger than any log.
     fn opening(workers: NonZeroUsize, memory: u64) -> Self {
         let plans = (1..=workers.get()).rev().filter_map(NonZeroUsize::new).flat_map(|workers| {
             LARGE[1..].iter().map(move |large| Self::with(None, workers, *large, memory, SIZE_MAX))
         });
         let smallest = Self::with(None, NonZeroUsize::MIN, LARGE[LARGE.len() - 1], memory, SIZE_MAX);
-        let plan = plans.into_iter().find(|plan| plan.need <= memory).unwrap_or(smallest);
-        let opened_once = memory.saturating_sub(plan.need).min(OPENED_ONCE_MAX);
-        Self { opened_once, need: plan.need + opened_once, ..plan }
+        plans.into_iter().find(|plan| plan.need <= memory).unwrap_or(smallest)
     }
 
     fn with(level: Option<Level>, workers: NonZeroUsize, large: u64, memory: u64, size_max: u64) -> Self {
@@ -96,7 +88,7 @@ impl Plan {
 
     const fn held(workers: NonZeroUsize, large: u64, under_way: u64) -> Self {
         let under_way = under_way as usize;
-        Self { workers, large, large_threads: 0, opened_once: 0, under_way, need: 0 }
+        Self { workers, large, large_threads: 0, under_way, need: 0 }
     }
 
     /// For [`rewrite`](crate::rewrite).
@@ -106,8 +98,8 @@ impl Plan {
 
     /// For [`rewrite`](crate::rewrite): payloads of large transactions wait in `folder`.
     pub fn sizes(&self, folder: &std::path::Path) -> Sizes {
-        let Self { large, large_threads, opened_once, .. } = *self;
-        Sizes { unit: MIB as usize, large, large_threads, opened_once, folder: folder.to_owned() }
+        let Self { large, large_threads, .. } = *self;
+        Sizes { unit: MIB as usize, large, large_threads, folder: folder.to_owned() }
     }
 }
 
@@ -158,9 +150,7 @@ mod tests {
             }
         }
         let opening = plan(Action::Decompress, 64, 300, 1 << 40);
-        assert!(opening.need <= 300_000_000 && opening.opened_once <= 300_000_000, "{opening:?}");
-        assert!(plan(Action::Decompress, 2, 300, 1 << 10).opened_once > 100_000_000);
-        assert_eq!(plan(Action::Decompress, 1, 10, 1 << 10).opened_once, 0);
+        assert!(opening.need <= 300_000_000, "{opening:?}");
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Turns units of a log into other bytes, which have no place yet.
 
-use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
 
 use binlog::{
@@ -14,6 +13,7 @@ use crate::error::{At, Error};
 use crate::feed::{Fate, LargeTransaction, Passing, Segment, Unit, Work};
 use crate::large::{PayloadFile, Spooled, each_event, spool};
 use crate::place::Placed;
+use crate::spare::Spare;
 use crate::tally::Tally;
 use crate::writers::{Lent, Writers};
 use crate::{Action, Compression, Keep, OldFormat, Sizes};
@@ -35,6 +35,10 @@ pub(crate) enum Part {
     Body(Vec<u8>),
     /// Its end: the checksum is due.
     Tail,
+    /// A GTID event of which nothing but its size is known yet: its place is kept.
+    Reserved(Vec<u8>),
+    /// That GTID event. `placed` when its header says where it stands.
+    Settled { bytes: Vec<u8>, placed: Option<Checksum> },
 }
 
 /// Opens the log again.
@@ -50,52 +54,47 @@ pub(crate) struct Shop<'o> {
     pub(crate) name: &'o str,
     pub(crate) sizes: &'o Sizes,
     pub(crate) writers: Writers,
-    /// Held by whoever keeps more of an opened payload than is small.
-    one_opened: Mutex<()>,
+    spare: &'o Spare,
 }
 
 impl<'o> Shop<'o> {
-    pub(crate) fn new(action: Action, open: Open<'o>, name: &'o str, sizes: &'o Sizes) -> Self {
-        Self { action, open, name, sizes, writers: Writers::new(action), one_opened: Mutex::new(()) }
-    }
-
-    /// Leave to keep a large payload, if nobody else has it now.
-    fn one_opened(&self) -> Option<MutexGuard<'_, ()>> {
-        match self.one_opened.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    pub(crate) fn new(
+        action: Action,
+        open: Open<'o>,
+        name: &'o str,
+        sizes: &'o Sizes,
+        spare: &'o Spare,
+    ) -> Self {
+        Self { action, open, name, sizes, writers: Writers::new(action), spare }
     }
 }
 
 /// One thread's tools.
 pub(crate) struct Worker<'o> {
-    shop: &'o Shop<'o>,
+    pub(crate) shop: &'o Shop<'o>,
     /// Given back before anything is handed on: that may have to wait.
     writer: Option<Lent<'o>>,
-    opener: PayloadOpener,
-    inner: Vec<u8>,
-    batch: Batch,
+    pub(crate) opener: PayloadOpener,
+    pub(crate) inner: Vec<u8>,
+    pub(crate) batch: Batch<'o>,
 }
 
 /// What has been made and not handed on.
-#[derive(Default)]
-struct Batch {
+pub(crate) struct Batch<'o> {
+    spare: &'o Spare,
     bytes: Vec<u8>,
     placed: Vec<Placed>,
     moved: Vec<(u64, u32)>,
-    tally: Tally,
+    pub(crate) tally: Tally,
 }
 
 impl<'o> Worker<'o> {
     pub(crate) fn new(shop: &'o Shop<'o>) -> Self {
-        let (opener, batch) = (PayloadOpener::new(), Batch::default());
+        let (opener, batch) = (PayloadOpener::new(), Batch::new(shop.spare));
         Self { shop, writer: None, opener, inner: Vec::new(), batch }
     }
 
     pub(crate) fn work(&mut self, unit: Unit, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
-        self.batch = Batch::default();
         match unit.work {
             Work::Small(segments) => {
                 for segment in &segments {
@@ -138,9 +137,9 @@ impl<'o> Worker<'o> {
         if !done {
             self.pass(segment, kind)?;
         }
-        match self.batch.bytes.len() < PART_SIZE {
-            true => Ok(()),
-            false => self.flush(outlet),
+        match self.batch.is_full() {
+            true => self.flush(outlet),
+            false => Ok(()),
         }
     }
 
@@ -296,79 +295,6 @@ impl<'o> Worker<'o> {
         Ok(true)
     }
 
-    /// Puts the events of a compressed transaction back behind its GTID event.
-    fn open_payloads(
-        &mut self,
-        segment: &Segment,
-        kind: LogKind,
-        outlet: &Outlet<'_, Part>,
-    ) -> Result<bool, Error> {
-        let Some(Closed { gtid, payload, body, format }) = closed(self.shop.name, segment)? else {
-            return Ok(false);
-        };
-        let at = At { name: self.shop.name, offset: payload.offset };
-        let checksum = payload.raw.checksum();
-        let started = Instant::now();
-        let opened = self.open_once(&body, at)?;
-        self.batch.tally.opening.note(started.elapsed());
-        let behind = opened.size + opened.events * checksum.size() as u64;
-        let next = relay_position(kind, &payload.raw);
-        let resized = self.batch.gtid(&gtid.raw, behind, format, next);
-        resized.map_err(|error| at.corrupt(&error))?;
-        let mut put = |event: RawEvent<'_>| {
-            let origin = event.header().origin();
-            let put = self
-                .batch
-                .event(checksum, next, |position, out| event.rewrite(origin, position, checksum, out));
-            put.map_err(|error| at.corrupt(&error))?;
-            match self.batch.bytes.len() < PART_SIZE {
-                true => Ok(()),
-                false => self.batch.flush(outlet),
-            }
-        };
-        if opened.is_held {
-            let mut rest = self.inner.as_slice();
-            while let Some((event, behind)) = RawEvent::split_first(rest, Checksum::Absent) {
-                put(event)?;
-                rest = behind;
-            }
-        } else {
-            let mut inner = self.opener.open(&body).map_err(|error| at.payload(error))?;
-            while let Some(event) = inner.next_event().map_err(|error| at.payload(error))? {
-                put(event)?;
-            }
-        }
-        if opened.room.is_some() {
-            self.inner = Vec::new();
-        }
-        drop(opened.room);
-        self.batch.tally.opened += 1;
-        self.batch.tally.inner_bytes += opened.size;
-        self.batch.tally.payload_bytes += body.payload.len() as u64;
-        Ok(true)
-    }
-
-    /// Opens a payload: the GTID event in front wants to know how much is in it. What is in a small one is kept.
-    fn open_once(&mut self, body: &events::TransactionPayload<'_>, at: At<'_>) -> Result<Opened<'o>, Error> {
-        let mut inner = self.opener.open(body).map_err(|error| at.payload(error))?;
-        self.inner.clear();
-        let (sizes, mut is_held, mut room) = (self.shop.sizes, true, None);
-        while inner.next_chunk(PART_SIZE, &mut self.inner).map_err(|error| at.payload(error))? > 0 {
-            let size = self.inner.len() as u64;
-            if is_held && size > sizes.large && room.is_none() && size <= sizes.opened_once {
-                room = self.shop.one_opened();
-            }
-            let limit = if room.is_some() { sizes.opened_once } else { sizes.large };
-            if !is_held || size > limit {
-                (is_held, room) = (false, None);
-                self.inner.clear();
-                self.inner.shrink_to(2 * PART_SIZE);
-            }
-        }
-        let summary = inner.summary();
-        Ok(Opened { events: summary.events, size: summary.uncompressed_size, is_held, room })
-    }
-
     fn large(
         &mut self,
         large: &LargeTransaction,
@@ -393,9 +319,9 @@ impl<'o> Worker<'o> {
                 self.batch.start(event.offset);
             }
             self.batch.pass(&event, kind);
-            match self.batch.bytes.len() < PART_SIZE {
-                true => Ok(()),
-                false => self.batch.flush(outlet),
+            match self.batch.is_full() {
+                true => self.batch.flush(outlet),
+                false => Ok(()),
             }
         })
     }
@@ -459,7 +385,12 @@ fn inner_fits(size: usize, event: RawEvent<'_>, large: u64) -> bool {
     (size + event.bytes().len()) as u64 <= large
 }
 
-impl Batch {
+impl<'o> Batch<'o> {
+    fn new(spare: &'o Spare) -> Self {
+        let (placed, moved) = (Vec::new(), Vec::new());
+        Self { spare, bytes: spare.take(), placed, moved, tally: Tally::default() }
+    }
+
     /// A transaction that started at `before` starts here.
     fn start(&mut self, before: u64) {
         self.moved.push((before, self.bytes.len() as u32));
@@ -473,7 +404,12 @@ impl Batch {
         }
     }
 
-    fn gtid(
+    /// Is it time to hand it on?
+    pub(crate) const fn is_full(&self) -> bool {
+        self.bytes.len() >= PART_SIZE
+    }
+
+    pub(crate) fn gtid(
         &mut self,
         raw: &RawEvent<'_>,
         behind: u64,
@@ -484,8 +420,19 @@ impl Batch {
         self.event(raw.checksum(), next, |position, out| put_gtid_resized(raw, behind, position, format, out))
     }
 
+    /// Adds an event that came out of a payload.
+    pub(crate) fn inner(
+        &mut self,
+        event: RawEvent<'_>,
+        checksum: Checksum,
+        next: Option<u32>,
+    ) -> Result<(), binlog::EncodeError> {
+        let origin = event.header().origin();
+        self.event(checksum, next, |position, out| event.rewrite(origin, position, checksum, out))
+    }
+
     /// Adds an event. In a binary log it says where it stands, in a relay log where it stood at the source.
-    fn event<E>(
+    pub(crate) fn event<E>(
         &mut self,
         checksum: Checksum,
         next: Option<u32>,
@@ -499,8 +446,8 @@ impl Batch {
         Ok(())
     }
 
-    fn flush(&mut self, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
-        let Self { bytes, placed, moved, tally } = std::mem::take(self);
+    pub(crate) fn flush(&mut self, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
+        let Self { bytes, placed, moved, tally, .. } = std::mem::replace(self, Self::new(self.spare));
         let cost = bytes.len() + placed.len() * size_of::<Placed>();
         Ok(outlet.push(Part::Events { bytes, placed, moved, tally: Box::new(tally) }, cost)?)
     }
@@ -524,26 +471,15 @@ pub(crate) fn relay_position(kind: LogKind, last: &RawEvent<'_>) -> Option<u32> 
     }
 }
 
-/// What was found in a payload.
-struct Opened<'s> {
-    events: u64,
-    /// The bytes of its events.
-    size: u64,
-    /// Are all of them in the worker's buffer?
-    is_held: bool,
-    /// Leave to hold that many.
-    room: Option<MutexGuard<'s, ()>>,
-}
-
 /// A compressed transaction.
-struct Closed<'s> {
-    gtid: LogEvent<'s>,
-    payload: LogEvent<'s>,
-    body: events::TransactionPayload<'s>,
-    format: &'s Format,
+pub(crate) struct Closed<'s> {
+    pub(crate) gtid: LogEvent<'s>,
+    pub(crate) payload: LogEvent<'s>,
+    pub(crate) body: events::TransactionPayload<'s>,
+    pub(crate) format: &'s Format,
 }
 
-fn closed<'s>(name: &str, segment: &'s Segment) -> Result<Option<Closed<'s>>, Error> {
+pub(crate) fn closed<'s>(name: &str, segment: &'s Segment) -> Result<Option<Closed<'s>>, Error> {
     let mut events = segment.parts.iter().flat_map(logs::Chunk::iter);
     let (Some(first), Some(gtid), Some(payload)) = (segment.parts.first(), events.next(), events.next())
     else {

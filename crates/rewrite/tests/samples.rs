@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use binlog::events::TransactionPayload;
 use binlog::{
     Checksum, Event, EventType, Flags, Format, Framed, Framer, Level, MAGIC, NextPosition, PayloadOpener,
     RawEvent, put_gtid_resized, put_inner,
@@ -194,13 +195,7 @@ fn damage_is_named_and_not_passed_on() {
 
 #[test]
 fn transactions_that_are_not_held_come_out_the_same() {
-    let sizes = |unit, large| Sizes {
-        unit,
-        large,
-        large_threads: 2,
-        opened_once: 40 * large,
-        folder: std::env::temp_dir(),
-    };
+    let sizes = |unit, large| Sizes { unit, large, large_threads: 2, folder: std::env::temp_dir() };
     let again = compress(Level::DEFAULT, Keep::None, Compressed::Again);
     let mut compressed_in_all = 0;
     for path in samples().into_iter().filter(|path| is_rewritable(path)) {
@@ -215,6 +210,8 @@ fn transactions_that_are_not_held_come_out_the_same() {
             for (unit, large) in [(1, 1), (1 << 20, 1), (300, 600)] {
                 let (read_again, same, moved) = run_cut(action, &sizes(unit, large), &original).unwrap();
                 assert_eq!(meaning(&read_again), meaning(&held), "{} {action:?}", path.display());
+                // zstd's frames may differ with the way they are fed; plain events may not.
+                assert!(action != Action::Decompress || read_again == held, "{}", path.display());
                 let counts = |report: &Report| {
                     (report.tally.transactions, report.tally.opened, report.tally.bytes_before)
                 };
@@ -254,13 +251,7 @@ fn events_in_front_of_a_payload_are_not_lost() {
         raw.rewrite(raw.header().origin(), next, raw.checksum(), &mut log).unwrap();
     }
     assert!(inserted > 50, "{inserted}");
-    let sizes = |unit, large| Sizes {
-        unit,
-        large,
-        large_threads: 0,
-        opened_once: large * 2,
-        folder: std::env::temp_dir(),
-    };
+    let sizes = |unit, large| Sizes { unit, large, large_threads: 0, folder: std::env::temp_dir() };
     let again = compress(Level::DEFAULT, Keep::None, Compressed::Again);
     for action in [LIKE_A_SERVER, again, Action::Decompress] {
         for (unit, large) in [(1 << 20, 1 << 20), (1, 300), (1, 1)] {
@@ -268,6 +259,35 @@ fn events_in_front_of_a_payload_are_not_lost() {
             assert_eq!(meaning(&out), meaning(&log), "{action:?} {unit} {large}");
         }
     }
+}
+
+/// A place is kept for the GTID event of a large payload by what the payload says of its size.
+#[test]
+fn a_large_payload_that_lies_about_its_size_is_refused() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types-compressed.binlog");
+    let original = std::fs::read(path).unwrap();
+    let lie = |claim: u64| {
+        let (mut framer, mut rest, mut log) = (Framer::new(), &original[MAGIC.len()..], MAGIC.to_vec());
+        while let Framed::Event(raw) = framer.next(rest).unwrap() {
+            rest = &rest[raw.bytes().len()..];
+            let (origin, next) = (raw.header().origin(), NextPosition::Behind(log.len() as u64));
+            let format = framer.format().unwrap();
+            let Event::TransactionPayload(payload) = raw.decode(format).unwrap() else {
+                raw.rewrite(origin, next, raw.checksum(), &mut log).unwrap();
+                continue;
+            };
+            let mut fields = Vec::new();
+            let lying = TransactionPayload::zstd(claim, payload.payload, &mut fields);
+            Event::TransactionPayload(lying).write(origin, next, format, &mut log).unwrap();
+        }
+        log
+    };
+    let sizes = Sizes { unit: 1, large: 1000, large_threads: 0, folder: std::env::temp_dir() };
+    let error = run_cut(Action::Decompress, &sizes, &lie(1 << 40)).unwrap_err().to_string();
+    assert!(error.contains("its header says 1099511627776"), "{error}");
+    // What small ones say is not relied on.
+    let (opened, ..) = run_cut(Action::Decompress, &sizes, &lie(1)).unwrap();
+    assert_eq!(opened, run(Action::Decompress, &original).unwrap().0);
 }
 
 /// An event without a checksum, whose header says its size.

@@ -1,0 +1,45 @@
+//! Where a rewritten log goes.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+
+/// Where a rewritten log goes: written from front to back, a few bytes of it known last.
+pub trait Output: Write {
+    /// Writes over bytes that were written before. `start` counts from the first byte of the log.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses.
+    fn write_over(&mut self, start: u64, bytes: &[u8]) -> io::Result<()>;
+}
+
+/// The log starts where the file does.
+impl Output for File {
+    fn write_over(&mut self, start: u64, bytes: &[u8]) -> io::Result<()> {
+        self.seek(SeekFrom::Start(start))?;
+        self.write_all(bytes)?;
+        self.seek(SeekFrom::End(0)).map(|_| ())
+    }
+}
+
+impl Output for Vec<u8> {
+    fn write_over(&mut self, start: u64, bytes: &[u8]) -> io::Result<()> {
+        let range =
+            usize::try_from(start).ok().and_then(|start| self.get_mut(start..)?.get_mut(..bytes.len()));
+        let range = range.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        range.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl Output for io::Sink {
+    fn write_over(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<O: Output + ?Sized> Output for &mut O {
+    fn write_over(&mut self, start: u64, bytes: &[u8]) -> io::Result<()> {
+        (**self).write_over(start, bytes)
+    }
+}
