@@ -85,6 +85,82 @@ pub enum WireError {
     /// The server wants the password itself, and that is not allowed.
     #[error("the server wants the password as clear text: that needs TLS, and has to be allowed")]
     Cleartext,
+    /// A text is longer than its field can say.
+    #[error("{field} is of {found} bytes, and there is room for {max}")]
+    TooLong {
+        /// The field's name.
+        field: &'static str,
+        /// How long it is.
+        found: usize,
+        /// The most there is room for.
+        max: usize,
+    },
+    /// A source's answer makes no sense.
+    #[error("the source's {question} is {found}, and not {wanted}")]
+    Answer {
+        /// What was asked for.
+        question: &'static str,
+        /// What it said.
+        found: String,
+        /// What it could have said.
+        wanted: &'static str,
+    },
+    /// Two servers cannot be told apart.
+    #[error("the source's {what} is {value}, which is this replica's: give this one another")]
+    Same {
+        /// What they have in common.
+        what: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// A start that this kind of server does not know.
+    #[error("the source is a {flavour}: its log starts at a file and position, or behind {wanted}")]
+    Start {
+        /// Whose server it is.
+        flavour: &'static str,
+        /// How GTIDs are given to it.
+        wanted: &'static str,
+    },
+    /// An event is not what the format says it must be.
+    #[error("{file}, position {position}: {error}")]
+    Event {
+        /// The source's file.
+        file: String,
+        /// Where the event starts in it.
+        position: u64,
+        /// Where in the event, what was found, and what was wanted.
+        error: DecodeError,
+    },
+    /// Events are missing, or come twice.
+    #[error(
+        "{file}, position {position}: the event says that it ends at {found}, and it would at {wanted}: \
+             the source has left something out"
+    )]
+    Gap {
+        /// The source's file.
+        file: String,
+        /// Where the event before it ended.
+        position: u64,
+        /// Where the event ends if nothing is missing.
+        wanted: u64,
+        /// Where it says it ends.
+        found: u64,
+    },
+    /// A sign of life from another place than the one reached.
+    #[error(
+        "a heartbeat from {file}, position {position}, came at {wanted_file}, position {wanted_position}: \
+             the source has left something out, or its log is another one"
+    )]
+    Heartbeat {
+        /// The file it names.
+        file: String,
+        /// The position it names.
+        position: u64,
+        /// The file that was reached.
+        wanted_file: String,
+        /// The position that was reached.
+        wanted_position: u64,
+    },
     /// The server's public key is of no use.
     #[error("the password cannot be encrypted by the server's public key: {reason}")]
     ServerKey {

@@ -8,6 +8,10 @@
 //! | [`Packets`] | packets cut out of the bytes of one connection, and put into them; numbered, joined, compressed |
 //! | [`ClientHandshake`] | a client's way in: capabilities, TLS, the proof of a password |
 //! | [`Greeting`], [`SslRequest`], [`LoginRequest`], [`AuthSwitchRequest`], [`AuthMoreData`] | its packets |
+//! | [`Command`] | what a client asks for: queries, and logs |
+//! | [`ReplicaConversation`] | what a replica asks before the log flows, and the packets of the log |
+//! | [`EventPacket`], [`SemiSyncAck`] | events, and what is answered to them in semi-synchronous replication |
+//! | [`StreamReader`] | which events stand in the source's files, and which are made up for the wire |
 //! | [`Capabilities`] | what both sides can do |
 //! | [`OkPacket`], [`ErrPacket`], [`EofPacket`] | the three answers |
 //! | [`ResultReader`], [`ResultWriter`] | results of queries as text: columns, rows, end |
@@ -22,19 +26,27 @@
 mod answer;
 mod buffer;
 mod capability;
+mod command;
 mod compress;
 mod error;
+mod event_packet;
 mod handshake;
 mod packets;
+mod replica;
 mod result_set;
+mod stream;
 
 pub use crate::answer::{Answer, EofPacket, ErrPacket, OkPacket, Status};
 pub use crate::capability::Capabilities;
+pub use crate::command::{BinlogDump, BinlogDumpGtid, Command, DumpFlags, RegisterReplica};
 pub use crate::compress::Compression;
 pub use crate::error::{ServerError, WireError};
+pub use crate::event_packet::{Acknowledge, EventPacket, SemiSync, SemiSyncAck};
 pub use crate::handshake::{
     AuthMoreData, AuthSwitchRequest, Cleartext, ClientHandshake, ClientOptions, Greeting, LoginRequest, Next,
     ServerKey, Session, SslRequest, TlsWish, Transport,
 };
 pub use crate::packets::{PACKET_LIMIT_MIN, PIECE_SIZE_MAX, Packets};
+pub use crate::replica::{End, ReplicaConversation, ReplicaOptions, SourceFacts, Start, Step};
 pub use crate::result_set::{ColumnDefinition, Part, ResultReader, ResultWriter, TextRow};
+pub use crate::stream::{Arrival, Gaps, Origin, StreamReader};

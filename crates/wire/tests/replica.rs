@@ -1,0 +1,469 @@
+//! What a replica asks and what it is told, as scripts; and commands, byte for byte.
+#![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
+
+use std::time::Duration;
+
+use binlog::events::{HeartbeatV2, Rotate, Xid};
+use binlog::{
+    Checksum, ChecksumAlgorithm, Event, Flags, Flavour, Format, NextPosition, Origin as EventOrigin,
+};
+use wire::{
+    Acknowledge, Arrival, BinlogDump, BinlogDumpGtid, Capabilities, ColumnDefinition, Command, DumpFlags,
+    End, ErrPacket, EventPacket, Gaps, OkPacket, Packets, RegisterReplica, ReplicaConversation,
+    ReplicaOptions, ResultWriter, SemiSync, SemiSyncAck, Session, Start, Status, Step, StreamReader,
+};
+
+const CAPABILITIES: Capabilities = Capabilities(Capabilities::PROTOCOL_41.0 | Capabilities::DEPRECATE_EOF.0);
+const UUID: &str = "0afe4a3e-5a5b-11ef-9f3a-000000000002";
+
+fn session(flavour: Flavour) -> Session {
+    Session {
+        capabilities: CAPABILITIES,
+        server_version: "9.7.4".into(),
+        flavour,
+        connection_id: 1,
+        compression: None,
+        plugin: "",
+        is_encrypted: false,
+    }
+}
+
+fn options(start: Start) -> ReplicaOptions {
+    ReplicaOptions {
+        server_id: 2,
+        uuid: UUID.into(),
+        report_host: "here".into(),
+        report_port: 3306,
+        heartbeat: Duration::from_millis(1500),
+        semi_sync: SemiSync::Off,
+        start,
+        end: End::Never,
+    }
+}
+
+fn place() -> Start {
+    Start::Position { file: b"binlog.000001".to_vec(), position: 4 }
+}
+
+/// What a source answers.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Ok,
+    Value(&'a str),
+    Null,
+    Refuses(u16),
+    Sends(&'a [u8]),
+}
+
+use Source::{Null, Ok as Fine, Refuses, Sends, Value};
+
+/// The payloads of an answer.
+fn payloads(source: Source<'_>) -> Vec<Vec<u8>> {
+    let (mut packets, mut out) = (Packets::new(0), Vec::new());
+    let value = match source {
+        Fine => {
+            OkPacket::default().encode(CAPABILITIES, &mut out);
+            return vec![out];
+        }
+        Refuses(code) => {
+            ErrPacket { code, state: Some(b"HY000"), message: b"no" }.encode(&mut out);
+            return vec![out];
+        }
+        Sends(payload) => return vec![payload.to_vec()],
+        Value(value) => Some(value.as_bytes()),
+        Null => None,
+    };
+    let mut writer = ResultWriter::begin(&mut packets, CAPABILITIES, &[ColumnDefinition::default()]);
+    writer.row(&[value]);
+    writer.end(Status::AUTOCOMMIT);
+    let (bytes, mut taken) = (packets.output().to_vec(), Vec::new());
+    let mut packets = Packets::new(0);
+    packets.receive(&bytes);
+    while let Some(payload) = packets.next().unwrap() {
+        taken.push(payload.to_vec());
+    }
+    taken
+}
+
+fn show_command(payload: &[u8]) -> String {
+    let command = Command::decode(payload).unwrap();
+    let mut again = Vec::new();
+    command.encode(&mut again).unwrap();
+    assert_eq!(again, payload);
+    match command {
+        Command::Query { sql } => String::from_utf8_lossy(sql).into_owned(),
+        Command::RegisterReplica(register) => format!("register {}", register.server_id),
+        Command::BinlogDump(dump) => {
+            format!("dump {:?} {} {:?}", String::from_utf8_lossy(dump.file), dump.position, dump.flags)
+        }
+        Command::BinlogDumpGtid(dump) => format!("dump behind {:?} {:?}", dump.gtids, dump.flags),
+        other => format!("{other:?}"),
+    }
+}
+
+fn show(step: &Step<'_>) -> Option<String> {
+    match step {
+        Step::Send(command) => Some(show_command(command)),
+        Step::Wait => None,
+        Step::Event(packet) => Some(format!("event {:?} {:?}", packet.event, packet.acknowledge)),
+        Step::End => Some("end".into()),
+    }
+}
+
+/// Runs the script; what the replica does first stands in front.
+fn check(options: ReplicaOptions, flavour: Flavour, script: &[(Source<'_>, &str)]) {
+    let (mut conversation, first) = ReplicaConversation::begin(options, session(flavour)).unwrap();
+    assert_eq!(show_command(&first), "SELECT UNIX_TIMESTAMP()");
+    for (source, wanted) in script {
+        let mut done = Vec::new();
+        for payload in payloads(*source) {
+            match conversation.read(&payload) {
+                Ok(step) => done.extend(show(&step)),
+                Err(error) => done.push(format!("error: {error}")),
+            }
+        }
+        assert_eq!(done, [*wanted]);
+    }
+}
+
+const HEARTBEAT: &str = "SET @master_heartbeat_period = 1500000000, @source_heartbeat_period = 1500000000";
+const CHECKSUM: &str = "SET @master_binlog_checksum = @@global.binlog_checksum, \
+    @source_binlog_checksum = @@global.binlog_checksum";
+const OWN_UUID: &str = "SET @slave_uuid = '0afe4a3e-5a5b-11ef-9f3a-000000000002', \
+    @replica_uuid = '0afe4a3e-5a5b-11ef-9f3a-000000000002'";
+const OTHER_UUID: &str = "0afe4a3e-5a5b-11ef-9f3a-000000000001";
+
+#[test]
+fn a_mysql_source() {
+    check(
+        options(place()),
+        Flavour::MySql,
+        &[
+            (Value("1790000000"), "SELECT @@GLOBAL.SERVER_ID"),
+            (Value("1"), HEARTBEAT),
+            (Fine, CHECKSUM),
+            (Fine, "SELECT @source_binlog_checksum"),
+            (Value("CRC32"), "SELECT @@GLOBAL.GTID_MODE"),
+            (Value("ON"), "SELECT @@GLOBAL.SERVER_UUID"),
+            (Value(OTHER_UUID), OWN_UUID),
+            (Fine, "register 2"),
+            (Fine, "dump \"binlog.000001\" 4 DumpFlags(2)"),
+            (Sends(b"\0abc"), "event [97, 98, 99] No"),
+            (Sends(b"\xfe\0\0\x02\0"), "end"),
+        ],
+    );
+}
+
+/// One of before version 5.6 knows neither checksums nor GTIDs.
+#[test]
+fn an_old_source() {
+    let start = Start::Gtids { set: vec![0; 8] };
+    let options = ReplicaOptions {
+        heartbeat: Duration::ZERO,
+        uuid: String::new(),
+        end: End::LastEvent,
+        ..options(start)
+    };
+    check(
+        options,
+        Flavour::MySql,
+        &[
+            (Refuses(1064), "SELECT @@GLOBAL.SERVER_ID"),
+            (Value("1"), CHECKSUM),
+            (Refuses(1193), "SELECT @source_binlog_checksum"),
+            (Null, "SELECT @@GLOBAL.GTID_MODE"),
+            (Refuses(1193), "SELECT @@GLOBAL.SERVER_UUID"),
+            (Refuses(1193), "register 2"),
+            (Fine, "dump behind [0, 0, 0, 0, 0, 0, 0, 0] DumpFlags(3)"),
+            (Refuses(1236), "error: no (error 1236, SQL state HY000)"),
+        ],
+    );
+}
+
+#[test]
+fn a_source_that_waits_for_acknowledgements() {
+    let options = ReplicaOptions {
+        semi_sync: SemiSync::On,
+        heartbeat: Duration::ZERO,
+        uuid: String::new(),
+        ..options(place())
+    };
+    check(
+        options.clone(),
+        Flavour::MySql,
+        &[
+            (Null, "SELECT @@GLOBAL.SERVER_ID"),
+            (Value("1"), CHECKSUM),
+            (Fine, "SELECT @source_binlog_checksum"),
+            (Value("NONE"), "SELECT @@GLOBAL.GTID_MODE"),
+            (Value("OFF"), "SELECT @@GLOBAL.SERVER_UUID"),
+            (Value(OTHER_UUID), "SELECT @@global.rpl_semi_sync_source_enabled"),
+            (Refuses(1193), "SELECT @@global.rpl_semi_sync_master_enabled"),
+            (Value("1"), "SET @rpl_semi_sync_replica = 1, @rpl_semi_sync_slave = 1"),
+            (Fine, "register 2"),
+            (Fine, "dump \"binlog.000001\" 4 DumpFlags(2)"),
+            (Sends(b"\0\xef\x01abc"), "event [97, 98, 99] Wanted"),
+            (Sends(b"\0\xef\0a"), "event [97] No"),
+            (
+                Sends(b"\0abc"),
+                "error: event packet: byte 1: mark of semi-synchronous replication is 97, wanted 239",
+            ),
+        ],
+    );
+    let question = "SELECT @@global.rpl_semi_sync_source_enabled";
+    check(
+        options,
+        Flavour::MySql,
+        &[
+            (Null, "SELECT @@GLOBAL.SERVER_ID"),
+            (Value("1"), CHECKSUM),
+            (Fine, "SELECT @source_binlog_checksum"),
+            (Value("NONE"), "SELECT @@GLOBAL.GTID_MODE"),
+            (Value("OFF"), "SELECT @@GLOBAL.SERVER_UUID"),
+            (Value(OTHER_UUID), question),
+            (Value("0"), "SELECT @@global.rpl_semi_sync_master_enabled"),
+            (Refuses(1193), "register 2"),
+        ],
+    );
+}
+
+#[test]
+fn a_mariadb_source() {
+    check(
+        options(Start::MariadbGtids { state: "0-1-7,1-2-3".into() }),
+        Flavour::MariaDb,
+        &[
+            (Value("1790000000"), "SELECT @@GLOBAL.SERVER_ID"),
+            (Value("1"), "SET @master_heartbeat_period = 1500000000"),
+            (Fine, "SET @master_binlog_checksum = @@global.binlog_checksum"),
+            (Fine, "SELECT @master_binlog_checksum"),
+            (Value("CRC32"), "SET @mariadb_slave_capability = 4"),
+            (Fine, "SET @slave_connect_state = '0-1-7,1-2-3'"),
+            (Fine, "SET @slave_gtid_strict_mode = 1"),
+            (Fine, "SET @slave_gtid_ignore_duplicates = 0"),
+            (Fine, "register 2"),
+            (Fine, "dump \"\" 4 DumpFlags(2)"),
+            (Sends(b"\0a"), "event [97] No"),
+        ],
+    );
+}
+
+#[test]
+fn sources_that_will_not_do() {
+    let asks = "SELECT @@GLOBAL.SERVER_ID";
+    let same = "error: the source's server_id is 2, which is this replica's: give this one another";
+    check(options(place()), Flavour::MySql, &[(Null, asks), (Value("2"), same)]);
+    let no_number = "error: the source's SERVER_ID is NULL, and not a number";
+    check(options(place()), Flavour::MySql, &[(Null, asks), (Null, no_number)]);
+    let start = Start::Gtids { set: Vec::new() };
+    let error = ReplicaConversation::begin(options(start), session(Flavour::MariaDb)).map(drop).unwrap_err();
+    let wanted = "the source is a MariaDB: its log starts at a file and position, \
+        or behind a position of GTIDs as 0-1-270";
+    assert_eq!(error.to_string(), wanted);
+    let start = Start::MariadbGtids { state: String::new() };
+    let error = ReplicaConversation::begin(options(start), session(Flavour::MySql)).map(drop).unwrap_err();
+    let wanted = "the source is a MySQL: its log starts at a file and position, or behind a set of GTIDs";
+    assert_eq!(error.to_string(), wanted);
+}
+
+fn check_command(bytes: &[u8], wanted: Command<'_>) {
+    assert_eq!(Command::decode(bytes).unwrap(), wanted);
+    let mut out = Vec::new();
+    wanted.encode(&mut out).unwrap();
+    assert_eq!(out, bytes);
+}
+
+#[test]
+fn commands() {
+    check_command(b"\x01", Command::Quit);
+    check_command(b"\x0e", Command::Ping);
+    check_command(b"\x03select 1", Command::Query { sql: b"select 1" });
+    check_command(b"\x1fabc", Command::Other { code: 0x1f, rest: b"abc" });
+    check_command(
+        b"\x15\x02\0\0\0\x04here\x01u\0\xea\x0c\0\0\0\0\0\0\0\0",
+        Command::RegisterReplica(RegisterReplica {
+            server_id: 2,
+            host: b"here",
+            user: b"u",
+            password: b"",
+            port: 3306,
+        }),
+    );
+    check_command(
+        b"\x12\x04\0\0\0\x02\0\x07\0\0\0binlog.000001",
+        Command::BinlogDump(BinlogDump {
+            position: 4,
+            flags: DumpFlags::HEARTBEAT_V2,
+            server_id: 7,
+            file: b"binlog.000001",
+        }),
+    );
+    check_command(
+        b"\x1e\x03\0\x07\0\0\0\x01\0\0\0f\x04\0\0\0\0\0\0\0\x02\0\0\0gg",
+        Command::BinlogDumpGtid(BinlogDumpGtid {
+            flags: DumpFlags(3),
+            server_id: 7,
+            file: b"f",
+            position: 4,
+            gtids: b"gg",
+        }),
+    );
+    for bytes in [&b""[..], b"\x15\x02", b"\x12\x04\0", b"\x1e\0\0\0\0\0\0\xff\xff\xff\xff", b"\x0e\0"] {
+        assert!(Command::decode(bytes).is_err(), "{bytes:?}");
+    }
+    let host = [b'x'; 256];
+    let long = Command::RegisterReplica(RegisterReplica { host: &host, ..RegisterReplica::default() });
+    let error = long.encode(&mut Vec::new()).unwrap_err();
+    assert_eq!(error.to_string(), "host is of 256 bytes, and there is room for 255");
+}
+
+#[test]
+fn acknowledgements() {
+    let ack = SemiSyncAck { position: 0x1_0000_0007, file: b"binlog.000001" };
+    let mut out = Vec::new();
+    ack.encode(&mut out);
+    assert_eq!(out, b"\xef\x07\0\0\0\x01\0\0\0binlog.000001");
+    assert_eq!(SemiSyncAck::decode(&out).unwrap(), ack);
+    let packet = EventPacket { acknowledge: Acknowledge::Wanted, event: b"e" };
+    for semi_sync in [SemiSync::On, SemiSync::Off] {
+        let mut out = Vec::new();
+        packet.encode(semi_sync, &mut out);
+        let again = EventPacket::decode(&out, semi_sync).unwrap();
+        assert_eq!(again.event, b"e");
+        assert_eq!(again.acknowledge == Acknowledge::Wanted, semi_sync == SemiSync::On);
+    }
+    let long = [&b"\xef\0\0\0\0\0\0\0\0"[..], &[b'x'; 512]].concat();
+    let error = SemiSyncAck::decode(&long).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "acknowledgement: byte 9: size of the file's name is 512, must be at most 511"
+    );
+}
+
+/// An event of a file without a format description in front: with a CRC32, ending at `next`.
+fn event(event: &Event<'_>, flags: Flags, next: u32, checksum: ChecksumAlgorithm) -> Vec<u8> {
+    let format = Format {
+        server_version: b"9.7.4".to_vec(),
+        post_header_sizes: vec![0; 42],
+        checksum,
+        flavour: Flavour::MySql,
+    };
+    let mut out = Vec::new();
+    let origin = EventOrigin { flags, ..EventOrigin::default() };
+    event.write(origin, NextPosition::Is(next), &format, &mut out).unwrap();
+    out
+}
+
+fn crc(this: &Event<'_>, flags: Flags, next: u32) -> Vec<u8> {
+    event(this, flags, next, ChecksumAlgorithm::Crc32)
+}
+
+fn fake_rotate(file: &[u8], position: u64) -> Vec<u8> {
+    crc(&Event::Rotate(Rotate { position, file }), Flags::ARTIFICIAL, 0)
+}
+
+fn xid(next: u32) -> Vec<u8> {
+    crc(&Event::Xid(Xid { xid: 7 }), Flags::default(), next)
+}
+
+fn heartbeat(file: &[u8], position: u64) -> Vec<u8> {
+    let fields = HeartbeatV2::encode_fields(file, position);
+    crc(&Event::HeartbeatV2(HeartbeatV2 { fields: &fields, file, position }), Flags::default(), 0)
+}
+
+fn arrive(gaps: Gaps, script: &[(Vec<u8>, &str)]) {
+    let mut reader = StreamReader::new(ChecksumAlgorithm::Crc32, gaps);
+    for (bytes, wanted) in script {
+        let found = match reader.read(bytes) {
+            Ok(Arrival::File { file, position }) => format!("{} {position}", String::from_utf8_lossy(file)),
+            Ok(Arrival::Format { origin, .. }) => format!("format {origin:?}"),
+            Ok(Arrival::Heartbeat { position }) => format!("heartbeat {position}"),
+            Ok(Arrival::Artificial(event)) => format!("artificial {:?}", event.event_type()),
+            Ok(Arrival::Event { event, position }) => {
+                assert_eq!(event.checksum(), Checksum::Crc32);
+                format!("{:?} at {position}", event.event_type())
+            }
+            Err(error) => format!("error: {error}"),
+        };
+        assert_eq!(found, *wanted);
+    }
+}
+
+/// An Xid with its checksum has 31 bytes.
+#[test]
+fn events_of_files_and_others() {
+    arrive(
+        Gaps::None,
+        &[
+            (fake_rotate(b"b.1", 100), "b.1 100"),
+            (xid(131), "Xid at 100"),
+            (heartbeat(b"b.1", 131), "heartbeat 131"),
+            (
+                crc(&Event::Rotate(Rotate { position: 4, file: b"b.2" }), Flags::default(), 165),
+                "Rotate at 131",
+            ),
+            (fake_rotate(b"b.2", 4), "b.2 4"),
+            (xid(35), "Xid at 4"),
+            (
+                xid(97),
+                "error: b.2, position 35: the event says that it ends at 97, and it would at 66: \
+                 the source has left something out",
+            ),
+        ],
+    );
+    let mut damaged = xid(131);
+    damaged[20] ^= 1;
+    let mut reader = StreamReader::new(ChecksumAlgorithm::Crc32, Gaps::None);
+    reader.read(&fake_rotate(b"b.1", 100)).unwrap();
+    let found = reader.read(&damaged).unwrap_err().to_string();
+    let wanted = "b.1, position 100: byte 27: checksum is 0x3603efaf, should be 0x9074e41b";
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn transactions_that_the_replica_has_are_left_out() {
+    arrive(
+        Gaps::Skipped,
+        &[
+            (fake_rotate(b"b.1", 4), "b.1 4"),
+            (xid(135), "Xid at 104"),
+            (heartbeat(b"b.1", 1000), "heartbeat 1000"),
+            (xid(1031), "Xid at 1000"),
+            (
+                xid(131),
+                "error: b.1, position 1031: the event says that it ends at 131, and it would at 1062: \
+                 the source has left something out",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn heartbeats_from_elsewhere() {
+    for (file, position) in [(b"b.2", 100), (b"b.1", 99)] {
+        let wanted = format!(
+            "error: a heartbeat from {}, position {position}, came at b.1, position 100: \
+             the source has left something out, or its log is another one",
+            String::from_utf8_lossy(file)
+        );
+        arrive(Gaps::None, &[(fake_rotate(b"b.1", 100), "b.1 100"), (heartbeat(file, position), &wanted)]);
+    }
+}
+
+/// Headers count positions modulo 2^32.
+#[test]
+fn files_beyond_four_gibibytes() {
+    let position = 0xffff_fff0;
+    let next = (position as u32).wrapping_add(31);
+    for gaps in [Gaps::None, Gaps::Skipped] {
+        arrive(
+            gaps,
+            &[
+                (fake_rotate(b"b.1", position), "b.1 4294967280"),
+                (xid(next), "Xid at 4294967280"),
+                (heartbeat(b"b.1", position + 31), "heartbeat 4294967311"),
+                (xid(next + 31), "Xid at 4294967311"),
+            ],
+        );
+    }
+}
