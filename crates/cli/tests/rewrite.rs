@@ -41,6 +41,20 @@ fn json(output: &Output) -> serde_json::Value {
 }
 
 #[test]
+fn mariadbs_compressed_events_stay_and_that_is_said() {
+    let _alone = alone();
+    let folder = folder(&["mariadb-compressed.binlog", "types-compressed.binlog"]);
+    let before = fs::read(folder.path().join("mariadb-compressed.binlog")).unwrap();
+    let made = bintide(&folder, &["decompress", "mariadb-compressed.binlog", "types-compressed.binlog"]);
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert_eq!(made.status.code(), Some(0), "{said}");
+    let wanted = "mariadb-compressed.binlog is MariaDB's: its compressed events stay as they are";
+    assert_eq!(said.matches("MariaDB").count(), 1, "{said}");
+    assert!(said.contains(wanted), "{said}");
+    assert_eq!(fs::read(folder.path().join("mariadb-compressed.binlog")).unwrap(), before);
+}
+
+#[test]
 fn in_place_and_back() {
     let _alone = alone();
     let folder = folder(&["types.binlog"]);

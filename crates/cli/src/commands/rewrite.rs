@@ -355,16 +355,26 @@ impl Job<'_> {
         let in_place = is_same_file(path, target);
         let remark = match in_place {
             true if is_dry && self.in_use(place, path)?.is_some() => {
-                "is in use, or left so by a crash: without --dry-run it is left alone"
+                Some("is in use, or left so by a crash: without --dry-run it is left alone")
             }
-            true if has_other_names(path) => "has other names (hard links): those keep the old log",
-            false if is_dry && target.exists() => "is there already: without --dry-run it is left alone",
-            _ => return Ok(()),
+            true if has_other_names(path) => Some("has other names (hard links): those keep the old log"),
+            false if is_dry && target.exists() => {
+                Some("is there already: without --dry-run it is left alone")
+            }
+            _ => None,
         };
-        if !self.is_quiet {
+        let stays = self.action == Action::Decompress && self.is_mariadb(place)?;
+        let stays = stays.then_some("is MariaDB's: its compressed events stay as they are");
+        for remark in remark.into_iter().chain(stays).filter(|_| !self.is_quiet) {
             eprintln!("bintide: {} {remark}", target.display());
         }
         Ok(())
+    }
+
+    fn is_mariadb(&self, place: &Place) -> Result<bool, Failure> {
+        let mut reader = self.found.open(place).map_err(anyhow::Error::from)?;
+        reader.next_event().map_err(anyhow::Error::from)?;
+        Ok(reader.format().is_some_and(|format| format.flavour == binlog::Flavour::MariaDb))
     }
 
     /// Does a server still write to it? Some process has it open to write: what that writes next would be lost. Or its
@@ -426,7 +436,6 @@ fn jobs(text: &str) -> Result<NonZeroUsize, String> {
 }
 
 /// A number of bytes, with or without a unit: a kilobyte has 1000.
-/// A size with its unit, in bytes.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let wanted = || "a size is a number and perhaps k, M or G, as 300M".to_owned();
     let unit = text.trim_end_matches(|end: char| end.eq_ignore_ascii_case(&'b'));
