@@ -13,6 +13,7 @@
 //! | apply to a MySQL or MariaDB server | [`MysqlTarget`] |
 //! | apply to a SQLite database | `SqliteTarget` |
 //! | do it all | [`replay`] |
+//! | know beforehand what that will come to | [`plan`] |
 //!
 //! Progress is saved on the target, in the same transaction as the changes that it covers: whatever stops a replay,
 //! the same command goes on where it stopped, and applies nothing twice. What cannot be saved so, statements that
@@ -57,7 +58,7 @@ pub use crate::mysql::{ApplyAs, Look, MysqlTarget, WhySql};
 pub use crate::preflight::{Check, Finding};
 pub use crate::progress::{Applied, Intent, Ledger, Place, Progress};
 pub use crate::report::{Report, Status};
-pub use crate::run::{Gap, Observer, Options, replay};
+pub use crate::run::{Gap, Ground, Observer, Options, Plan, RowChanges, Width, plan, replay};
 pub use crate::select::{Bound, Selection, Stop};
 pub use crate::source::{Found, LargeUnit, Log, Source};
 pub use crate::spooled::SpooledRows;

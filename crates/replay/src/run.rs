@@ -11,6 +11,7 @@ mod apply;
 mod claim;
 mod flow;
 mod form;
+mod plan;
 mod read;
 #[cfg(test)]
 mod scripted;
@@ -31,6 +32,7 @@ use crate::report::{Report, Status};
 use crate::run::apply::Applier;
 use crate::run::flow::{Flow, Limits, Message};
 use crate::run::form::{Former, Group};
+pub use crate::run::plan::{Ground, Plan, RowChanges, Width, plan};
 use crate::run::read::Sieve;
 pub(crate) use crate::run::skip::Skip;
 use crate::schedule::Mode;

@@ -108,7 +108,8 @@ impl Survey {
         self.gtids.union(&self.previous).iter().any(|(tsid, _)| !tsid.tag.is_none())
     }
 
-    fn take(&mut self, head: &Head, work: &Work) {
+    /// Takes in another transaction.
+    pub(crate) fn take(&mut self, head: &Head, work: &Work) {
         self.transactions += 1;
         if let Some(gtid) = head.gtid() {
             self.gtids.add(gtid);

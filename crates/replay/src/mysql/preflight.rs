@@ -4,12 +4,12 @@ use binlog::ColumnType;
 use binlog::gtid::GtidSet;
 use servers::{Address, Connection, Facts, GtidMode, Row};
 
-use crate::definition::TableName;
+use crate::definition::{Definition, TableName};
 use crate::error::{Error, Failure};
 use crate::mysql::ApplyAs;
 use crate::mysql::grants::Grants;
 use crate::mysql::sql::put_hex;
-use crate::mysql::{read_progress, read_source};
+use crate::mysql::{read_progress, read_source, table};
 use crate::preflight::{Check, Finding};
 use crate::progress::Applied;
 use crate::survey::{Shown, Survey};
@@ -85,6 +85,11 @@ impl Look {
     /// The `server_id` of whoever wrote the logs that were applied last.
     pub const fn source(&self) -> Option<u32> {
         self.source
+    }
+
+    /// A table as the server has it now; `None` when it has none.
+    pub(crate) fn definition(&mut self, database: &[u8], name: &[u8]) -> Result<Option<Definition>, Failure> {
+        table::definition(&mut self.connection, database, name)
     }
 
     /// Everything that stands in the way of applying logs that ask this.

@@ -17,6 +17,7 @@
 //!
 //! Nothing here does I/O, reads a clock or starts a thread: any order of calls can be written down as a test.
 
+mod chain;
 mod claim;
 mod clock;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 
+pub use self::chain::Chain;
 pub use self::claim::{CLAIM_KEYS_MAX, Claim, Claims, Company, Databases, Footprint, KeySet, Keys, Mode};
 pub use self::clock::ClockError;
 

@@ -45,6 +45,16 @@ impl Catalogue {
         self.tables.get_key_value(name)
     }
 
+    /// All of them.
+    pub(super) fn tables(&self) -> impl Iterator<Item = (&Name, &Arc<Table>)> {
+        self.tables.iter()
+    }
+
+    /// All of them, to be put elsewhere.
+    pub(super) fn into_tables(self) -> impl Iterator<Item = (Name, Table)> {
+        self.tables.into_iter().map(|(name, table)| (name, Arc::unwrap_or_clone(table)))
+    }
+
     /// A table whose name differs but in the case of letters.
     pub(super) fn find_like(&self, name: &Name) -> Option<&Name> {
         let is_same =

@@ -11,6 +11,7 @@ mod convert;
 mod ddl;
 mod define;
 mod definition;
+mod draft;
 mod literal;
 mod patch;
 mod remarks;
@@ -31,6 +32,7 @@ use crate::definition::Definition;
 use crate::error::{Error, Failure, FailureKind};
 use crate::progress::{Applied, Intent, Place, Progress};
 use crate::sqlite::catalogue::CREATE as CREATE_CATALOGUE;
+pub(crate) use crate::sqlite::draft::Draft;
 pub use crate::sqlite::remarks::Remarks;
 use crate::sqlite::session::SqliteSession;
 use crate::target::{Session, Settled, Target};
@@ -81,11 +83,15 @@ impl SqliteTarget {
     }
 
     fn progress(&self) -> Result<Progress, Failure> {
-        let control = self.control();
-        let sql = "SELECT \"gtids\", \"log\", \"position\", \"beyond\" FROM \"bintide.progress\" WHERE \"stream\" = 1";
-        let row = control.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
-        read_progress(row?)
+        read_progress_of(&self.control())
     }
+}
+
+fn read_progress_of(connection: &Connection) -> Result<Progress, Failure> {
+    let sql =
+        "SELECT \"gtids\", \"log\", \"position\", \"beyond\" FROM \"bintide.progress\" WHERE \"stream\" = 1";
+    let row = connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
+    read_progress(row?)
 }
 
 fn connect(path: &Path) -> Result<Connection, Failure> {

@@ -1,8 +1,11 @@
 //! `bintide replay`: applies logs to a server.
 
+mod dry;
+mod estimate;
 mod filters;
 mod how;
 mod meant;
+mod outlook;
 mod pace;
 mod print;
 mod ready;
@@ -17,12 +20,13 @@ use replay::schedule::Mode;
 use replay::{Gap, Log, Source};
 
 use crate::args::Global;
+use crate::commands::replay::dry::Dry;
 use crate::commands::replay::filters::Filters;
 use crate::commands::replay::how::How;
 use crate::commands::replay::meant::Meant;
 use crate::commands::replay::print::Done;
 use crate::commands::replay::ready::Allow;
-use crate::commands::replay::target::To;
+use crate::commands::replay::target::{Named, To};
 use crate::commands::replay::watch::Watch;
 use crate::exit::{Advice, Failure, Outcome};
 use crate::inputs::{Inputs, Place};
@@ -38,6 +42,8 @@ Examples:
   To a point in time, or just in front of a mistake:
       bintide replay /backup --to TARGET --stop-datetime '2026-11-22 01:00:00'
       bintide replay /backup --to TARGET --stop-gtid 5ea5ca5e-0001-4000-8000-000000000001:4711
+  What would that come to? Nothing is changed:
+      bintide replay /backup --to TARGET --dry-run
   Into a SQLite database, without any server:
       bintide replay binlog.0000* --to sqlite:copy.db
   Only one database, under another name:
@@ -65,6 +71,8 @@ pub(crate) struct Replay {
     filters: Filters,
     #[command(flatten)]
     allow: Allow,
+    #[command(flatten)]
+    dry: Dry,
     /// Show how far the target has come, and do nothing.
     #[arg(long, conflicts_with_all = ["forget", "logs"])]
     status: bool,
@@ -105,6 +113,15 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
     let (selection, filter) = (command.meant.selection(), command.filters.filter()?);
     let gap = if command.allow.allow_gap { Gap::Allow } else { Gap::Refuse };
     let mut options = command.how.options(selection, filter, gap)?;
+    if let Named::Sqlite(_) = named {
+        // One session writes to it.
+        options.workers = NonZeroUsize::MIN;
+        options.mode = Mode::None;
+    }
+    if command.dry.dry_run {
+        let read = (source(logs), found.bytes_total);
+        return command.dry.run(named, read, options, &command.allow, command.json, global);
+    }
     let to_look_at = ready::logs_to_look_at(&logs).map(source);
     let meant = (&options.selection, &options.filter);
     let writer = ready::check(&named, to_look_at, meant, &command.allow, global)?;
@@ -112,10 +129,6 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
     target.set_source(writer)?;
     if command.how.log {
         target = target.logging()?;
-    }
-    if !target.is_parallel() {
-        options.workers = NonZeroUsize::MIN;
-        options.mode = Mode::None;
     }
     let mut watch = Watch::new(global, found.bytes_total);
     let report = replay::replay(&mut source(logs), target.target(), &options, &mut watch);

@@ -28,7 +28,7 @@ pub(super) struct Allow {
 }
 
 impl Allow {
-    const fn allows(&self, check: Check) -> bool {
+    pub(super) const fn allows(&self, check: Check) -> bool {
         match check {
             Check::Gap => self.allow_gap,
             Check::Tables => self.allow_different_tables,

@@ -182,11 +182,6 @@ impl Opened {
         }
     }
 
-    /// May several sessions apply transactions at once?
-    pub(super) const fn is_parallel(&self) -> bool {
-        matches!(self, Self::Mysql(_))
-    }
-
     /// What was done otherwise than on the source: a line each.
     pub(super) fn remarks(&self) -> Vec<String> {
         match self {

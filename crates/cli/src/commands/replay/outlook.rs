@@ -1,0 +1,132 @@
+//! What a dry run found, as tables for a terminal.
+
+use replay::order::CommitOrder;
+use replay::schedule::Mode;
+use replay::{RowChanges, Width};
+
+use crate::commands::replay::dry::Outlook;
+use crate::screen::{Style, lines, visible};
+use crate::units::{bytes, count, counted, duration, share};
+
+/// Tables shown; the others become one line.
+const TABLES_SHOWN: usize = 20;
+
+/// The whole outlook.
+pub(super) fn text(outlook: &Outlook, style: Style) -> String {
+    style.sections(&[
+        ("To do", to_do(outlook, style)),
+        ("At once", at_once(outlook, style)),
+        ("Row changes", row_changes(outlook, style)),
+        ("In the way", in_the_way(outlook)),
+        ("Time", time(outlook)),
+    ])
+}
+
+/// As the option says it.
+pub(super) const fn order(order: CommitOrder) -> &'static str {
+    match order {
+        CommitOrder::Strict => "strict",
+        CommitOrder::Grouped => "grouped",
+        CommitOrder::Any => "any",
+    }
+}
+
+/// As the option says it.
+pub(super) const fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::None => "none",
+        Mode::Database => "database",
+        Mode::LogicalClock => "logical-clock",
+        Mode::Writeset => "writeset",
+        Mode::WritesetSession => "writeset-session",
+    }
+}
+
+fn to_do(outlook: &Outlook, style: Style) -> String {
+    let Outlook { plan, options, .. } = outlook;
+    let mut table = style.pairs();
+    let passed_over = format!("{} ({} passed over)", count(plan.transactions), count(plan.skipped));
+    table.add_row(["transactions".to_owned(), passed_over]);
+    table.add_row(["that run alone".to_owned(), count(plan.alone)]);
+    table.add_row(["with a logical clock".to_owned(), count(plan.clocked)]);
+    table.add_row(["bytes of logs".to_owned(), bytes(plan.bytes_read)]);
+    let workers = counted(options.workers.get() as u64, "worker");
+    table.add_row(["commits".to_owned(), format!("{}, by {workers}", order(options.order))]);
+    lines(&table)
+}
+
+fn at_once(outlook: &Outlook, style: Style) -> String {
+    let plan = &outlook.plan;
+    let by = mode(outlook.options.mode);
+    let mut table = style.table(&[by, ">pieces", ">longest chain", ">at once on average"]);
+    let mut row = |name: &str, width: Width| {
+        let average = format!("{:.1}", width.average());
+        table.add_row([name.to_owned(), count(width.count), count(width.chain), average]);
+    };
+    row("transactions", plan.units);
+    if let Some(groups) = plan.groups {
+        row("commit groups", groups);
+    }
+    lines(&table)
+}
+
+fn row_changes(outlook: &Outlook, style: Style) -> String {
+    let plan = &outlook.plan;
+    if plan.tables.is_empty() {
+        return String::new();
+    }
+    let mut table = style.table(&["table", ">in the logs", ">applied", ">merged away", ""]);
+    let mut row = |name: String, changes: RowChanges, remark: &str| {
+        let merged = share(changes.before.saturating_sub(changes.after), changes.before);
+        table.add_row([name, count(changes.before), count(changes.after), merged, remark.to_owned()]);
+    };
+    let mut all: Vec<_> = plan.tables.iter().collect();
+    all.sort_by_key(|(_, changes)| std::cmp::Reverse(changes.before));
+    let text = |name: &[u8]| visible(&String::from_utf8_lossy(name));
+    for (name, changes) in all.iter().take(TABLES_SHOWN) {
+        let remark = if plan.unknown.contains(*name) { "not known: changed row by row" } else { "" };
+        row(format!("{}.{}", text(&name.database), text(&name.table)), **changes, remark);
+    }
+    let sum = |tables: &[(&_, &RowChanges)]| {
+        tables.iter().fold(RowChanges::default(), |sum, (_, changes)| RowChanges {
+            before: sum.before + changes.before,
+            after: sum.after + changes.after,
+        })
+    };
+    if let Some(others) = all.get(TABLES_SHOWN..).filter(|others| !others.is_empty()) {
+        row(counted(others.len() as u64, "other table"), sum(others), "");
+    }
+    if all.len() > 1 {
+        row("together".to_owned(), sum(&all), "");
+    }
+    lines(&table)
+}
+
+fn in_the_way(outlook: &Outlook) -> String {
+    let plan = &outlook.plan;
+    let mut text = String::new();
+    let mut line = |line: &str| {
+        text.push_str(&visible(line));
+        text.push('\n');
+    };
+    for (finding, allowed) in &outlook.findings {
+        match allowed {
+            true => line(&format!("allowed: {}: {}", finding.check.name(), finding.found)),
+            false => line(&finding.to_string()),
+        }
+    }
+    plan.refused.iter().for_each(|reason| line(&format!("refused: {reason}")));
+    let others = plan.refusals - plan.refused.len() as u64;
+    if others > 0 {
+        line(&format!("and {} more", count(others)));
+    }
+    for xid in &plan.undecided {
+        line(&format!("not decided in the logs, and not applied: the XA transaction {xid}"));
+    }
+    text
+}
+
+fn time(outlook: &Outlook) -> String {
+    let estimate = &outlook.estimate;
+    format!("about {}: {}\n", duration(estimate.total()), estimate.basis())
+}

@@ -1,0 +1,126 @@
+//! How much could go on at once: the longest chain of pieces of work that wait for each other.
+
+use std::hash::BuildHasherDefault;
+
+use hashbrown::HashMap;
+
+use super::{Claim, Unhashed, Wait};
+
+/// Goes over pieces of work in order, as a schedule with room for all of them would, and finds the longest chain of
+/// those that wait for each other. As many as there are, by as long as that is, go on at once on average.
+#[derive(Clone, Debug, Default)]
+pub struct Chain {
+    /// Of each piece of work: the number of its first transaction, and the longest chain up to it, others' included.
+    works: Vec<(u64, u64)>,
+    /// All to come are behind a chain of this length.
+    floor: u64,
+    holders: HashMap<u64, Holder, BuildHasherDefault<Unhashed>>,
+}
+
+/// The longest chains that a key is at the end of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Holder {
+    exclusive: u64,
+    /// Those that share it are not remembered one by one: up to the last of them, others' chains included.
+    shared: u64,
+}
+
+/// Keys that are remembered, at most: then all are forgotten, and what comes is behind all that came. Bounds memory, and
+/// can only make chains longer.
+const KEYS_MAX: usize = 1 << 22;
+
+impl Chain {
+    /// Takes the next piece of work. Claims come in the order of their transactions.
+    pub fn add(&mut self, claim: &Claim) {
+        let longest = self.longest();
+        if self.holders.len() > KEYS_MAX {
+            self.holders.clear();
+            self.floor = longest;
+        }
+        let waits_for = match claim.wait {
+            Wait::ForAll => longest,
+            Wait::Below(unit) => self.up_to(unit),
+        };
+        let mut behind = waits_for.max(self.floor);
+        for key in &claim.keys.exclusive {
+            let holder = self.holders.get(key).copied().unwrap_or_default();
+            behind = behind.max(holder.exclusive).max(holder.shared);
+        }
+        for key in &claim.keys.shared {
+            behind = behind.max(self.holders.get(key).map_or(0, |holder| holder.exclusive));
+        }
+        let length = behind + 1;
+        for key in &claim.keys.shared {
+            let holder = self.holders.entry(*key).or_default();
+            holder.shared = longest.max(length);
+        }
+        for key in &claim.keys.exclusive {
+            self.holders.insert(*key, Holder { exclusive: length, shared: 0 });
+        }
+        if claim.wait == Wait::ForAll {
+            self.floor = length;
+        }
+        self.works.push((claim.units.start, longest.max(length)));
+    }
+
+    /// How many pieces of work there were.
+    pub fn count(&self) -> u64 {
+        self.works.len() as u64
+    }
+
+    /// How many the longest chain has.
+    pub fn longest(&self) -> u64 {
+        self.works.last().map_or(0, |(_, longest)| *longest)
+    }
+
+    /// The longest chain among those that start before a transaction.
+    fn up_to(&self, unit: u64) -> u64 {
+        let count = self.works.partition_point(|(start, _)| *start < unit);
+        count.checked_sub(1).map_or(0, |last| self.works[last].1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
+
+    use super::Chain;
+    use crate::schedule::{Claim, Claims, Company, Footprint, KeySet, Keys, Mode, Schedule};
+
+    /// Each a step with all that may start by then, as workers without number would go over them.
+    fn steps(claims: Vec<Claim>) -> u64 {
+        let mut schedule = Schedule::new(usize::MAX);
+        for claim in claims {
+            schedule.offer(claim);
+        }
+        let mut steps = 0;
+        while schedule.open() > 0 {
+            let started: Vec<u64> = std::iter::from_fn(|| schedule.start()).collect();
+            started.into_iter().for_each(|number| schedule.committed(number));
+            steps += 1;
+        }
+        steps
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+        #[test]
+        fn a_chain_is_as_long_as_a_schedule_takes(works in vec((vec(0..6_u64, 0..3), vec(0..6_u64, 0..2), 0..20_u8, any::<bool>()), 0..40)) {
+            let mut claims = Claims::new(Mode::Writeset);
+            let (mut chain, mut all) = (Chain::default(), Vec::<Claim>::new());
+            for (number, (exclusive, shared, alone, joins)) in (0..).zip(works) {
+                let company = if alone == 0 { Company::Alone } else { Company::Allowed };
+                let keys = Keys::Known(KeySet { exclusive, shared });
+                let claim = claims.claim(number, &Footprint { company, keys, ..Footprint::default() }).unwrap();
+                match all.last_mut() {
+                    Some(last) if joins => last.join(claim),
+                    _ => all.push(claim),
+                }
+            }
+            all.iter().for_each(|claim| chain.add(claim));
+            prop_assert_eq!(chain.count(), all.len() as u64);
+            prop_assert_eq!(chain.longest(), steps(all));
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What a replay says before it begins, where it stops, and what it is held against in the end.
+
+use anyhow::{Result, ensure};
+use e2e::command::{Ran, replay};
+use e2e::replays::{ends_equal, target};
+use testkit::{Launch, Server};
+
+fn source(options: &[&str], sql: &str) -> Result<Server> {
+    let source = Launch::mysql().option("--server-id=1").options(options.iter().copied()).start()?;
+    source.sql(sql)?;
+    source.sql("flush binary logs")?;
+    Ok(source)
+}
+
+/// A document without its blanks.
+fn squeezed(ran: &Ran) -> String {
+    ran.stdout.split_whitespace().collect()
+}
+
+fn says(ran: &Ran, code: i32, wanted: &[&str]) -> Result<()> {
+    ensure!(ran.code == Some(code), "{ran:?}");
+    let text = squeezed(ran);
+    for wanted in wanted {
+        ensure!(text.contains(wanted), "{wanted} is not in {text}; {}", ran.stderr);
+    }
+    Ok(())
+}
+
+/// Ten rows, each inserted and changed five times, and three of them deleted; others of a table that is not InnoDB's.
+fn changes() -> String {
+    let mut sql = "create database d; create table d.t (id int primary key, n int);
+        create table d.m (id int primary key, n int) engine = MyISAM;"
+        .to_owned();
+    sql.extend((0..10).map(|id| format!("insert into d.t values ({id}, 0);")));
+    sql.extend(
+        (1..=5).flat_map(|n| (0..10).map(move |id| format!("update d.t set n = {n} where id = {id};"))),
+    );
+    sql.push_str("delete from d.t where id < 3; insert into d.m values (1, 1); update d.m set n = 2;");
+    sql
+}
+
+#[test]
+fn a_dry_run_says_what_a_replay_does_and_changes_nothing() -> Result<()> {
+    let source = source(&[], &changes())?;
+    let (logs, target) = (source.binlogs()?, target("--skip-log-bin")?);
+    let dry = |more: &[&str]| replay(&logs, &target, &[&["--dry-run", "--json"], more].concat());
+    let merged = "\"table\":\"t\"";
+    let ran = dry(&[])?;
+    // 3 definitions, 60 changes of single rows, one of three, two of the other table.
+    says(
+        &ran,
+        0,
+        &[
+            "\"transactions\":66,",
+            "\"skipped\":0,",
+            "\"alone\":3,",
+            "\"parallel\":\"writeset\"",
+            merged,
+            "\"applied\":7,\"database\":\"d\",\"in_logs\":63,\"is_known\":true,\"table\":\"t\"",
+            "\"applied\":2,\"database\":\"d\",\"in_logs\":2,\"is_known\":true,\"table\":\"m\"",
+            // The definitions, one behind the other, and the rest as one.
+            "\"groups\":{\"at_once\":1.0,\"count\":4,\"longest_chain\":4}",
+            "\"findings\":[],",
+            "\"refusals\":0,",
+        ],
+    )?;
+    // A row's own changes wait for each other, those of others do not: 3 definitions, then an insert, five updates, a
+    // deletion. A table that is not InnoDB's is changed by one at a time.
+    let strict = dry(&["--commit-order", "strict", "--parallel", "writeset"])?;
+    says(&strict, 0, &["\"count\":66,\"longest_chain\":10}", "\"groups\":null,", "\"applied\":63,"])?;
+    let none = dry(&["--commit-order", "strict", "--parallel", "none"])?;
+    says(&none, 0, &["\"count\":66,\"longest_chain\":66}"])?;
+    let databases = target.sql("show databases")?;
+    ensure!(!databases.contains("bintide") && !databases.contains("d\n"), "{databases}");
+    says(&dry(&["--stop-position", "binlog.000002:4"])?, 0, &["\"transactions\":66,"])?;
+    // What stands in the way is said as by a replay, but not instead of everything else.
+    target.sql("set global super_read_only = 1")?;
+    says(&dry(&[])?, 1, &["\"check\":\"read-only\"", "\"allowed\":false", "\"transactions\":66,"])?;
+    target.sql("set global super_read_only = 0, global read_only = 0")?;
+    // And the replay does what was said.
+    let ran = replay(&logs, &target, &["--json"])?;
+    says(&ran, 0, &["\"transactions\":66,"])?;
+    ends_equal(&source, &target)?;
+    says(&dry(&[])?, 0, &["\"transactions\":0,", "\"skipped\":66,", "\"tables\":[]"])?;
+    // Without the target, it counts as empty.
+    says(&dry(&["--offline"])?, 0, &["\"transactions\":66,", "\"in_logs\":63"])?;
+    let text = replay(&logs, &target, &["--dry-run", "--offline"])?;
+    says(&text, 0, &["transactions66(0passedover)", "d.t63788.9%", "about"])
+}
+
+#[test]
+fn a_dry_run_names_what_would_be_refused() -> Result<()> {
+    let sql = "create database d; create table d.t (id int primary key); insert into d.t values (1), (2);
+        update d.t set id = 3 where id = 2; create function d.f() returns int deterministic return 1";
+    let source = source(&["--binlog-format=STATEMENT"], sql)?;
+    let folder = tempfile::tempdir()?;
+    let logs = source.binlogs()?;
+    let to = format!("sqlite:{}", folder.path().join("copy.db").display());
+    let mut command = std::process::Command::new(e2e::program::bintide()?);
+    command.env_clear().arg("replay").args(&logs).args(["--to", &to, "--dry-run", "--json"]);
+    let ran: Ran = command.output()?.into();
+    says(&ran, 1, &["\"refusals\":2,", "binlog_format=STATEMENT", "\"transactions\":5,"])?;
+    ensure!(std::fs::read_dir(folder.path())?.next().is_none(), "a file was made");
+    // A server takes them.
+    let target = target("--skip-log-bin")?;
+    says(&replay(&logs, &target, &["--dry-run", "--json"])?, 0, &["\"refusals\":0,", "\"alone\":5,"])
+}
