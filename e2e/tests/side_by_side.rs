@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use e2e::as_sql::address;
 use e2e::replays::{SCRIPTS, checksums, ends_equal, options, replay_to, source, target};
 use e2e::workload;
-use replay::Options;
 use replay::order::CommitOrder;
 use replay::schedule::Mode;
-use servers::{Address, Connection};
+use replay::{MysqlTarget, Options, Progress, Session, Target as _};
+use servers::Connection;
 use tempfile::TempDir;
 use testkit::{Launch, Server};
 
@@ -130,6 +130,31 @@ fn any_order_is_refused_without_gtids() -> Result<()> {
     Ok(())
 }
 
+/// Two in order wait for one row of progress. If the first is undone by the server at the last moment, the second has
+/// the row next, and says of both that they are applied.
+#[test]
+fn what_follows_a_commit_that_failed_is_not_committed() -> Result<()> {
+    for server in [target("--skip-log-bin")?, Launch::mariadb().start()?] {
+        for sql_mode in ["", "NO_UNSIGNED_SUBTRACTION", "TRADITIONAL"] {
+            server.sql(&format!("set global sql_mode = '{sql_mode}'; drop database if exists bintide"))?;
+            let opened = MysqlTarget::open(address(&server, "root")?)?;
+            let (mut first, mut second) = (opened.session()?, opened.session()?);
+            let commit = |session: &mut Box<dyn Session>, commits| {
+                session.begin()?;
+                session.commit(&Progress { commits: Some(commits), ..Progress::default() }, &mut || ())
+            };
+            let refused = commit(&mut second, 2).err().context("it is refused")?;
+            ensure!(refused.message.contains("what is in front of it has not been committed"), "{refused}");
+            second.rollback()?;
+            commit(&mut first, 1)?;
+            commit(&mut second, 2)?;
+            let commits = server.sql("select commits from bintide.progress")?;
+            ensure!(commits.trim() == "2", "{sql_mode}: {commits}");
+        }
+    }
+    Ok(())
+}
+
 /// Replays while a reader looks; what was done, and the states that were seen.
 fn watched(
     source: &Server,
@@ -138,7 +163,7 @@ fn watched(
 ) -> Result<(replay::Report, Vec<BTreeMap<i64, i64>>)> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let reader = scope.spawn(|| read(target.socket(), &over));
+        let reader = scope.spawn(|| read(target, &over));
         let replayed = replay_to(&source.binlogs()?, target.socket(), options);
         over.store(true, Ordering::SeqCst);
         let seen = reader.join().map_err(|_| anyhow!("the reader panics"))?;
@@ -146,9 +171,8 @@ fn watched(
     })
 }
 
-fn read(socket: &Path, over: &AtomicBool) -> Result<Vec<BTreeMap<i64, i64>>> {
-    let address = format!("mysql://root@localhost/?socket={}", socket.display());
-    let mut connection = Connection::open(&Address::parse(&address)?)?;
+fn read(target: &Server, over: &AtomicBool) -> Result<Vec<BTreeMap<i64, i64>>> {
+    let mut connection = Connection::open(&address(target, "root")?)?;
     let mut seen: Vec<BTreeMap<i64, i64>> = Vec::new();
     while !over.load(Ordering::SeqCst) {
         // The table may not be there yet.

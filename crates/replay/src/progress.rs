@@ -31,6 +31,10 @@ pub struct Progress {
     pub place: Option<Place>,
     /// Behind that place, the starts of those that have been applied too: while an XA transaction is undecided.
     pub beyond: Vec<Place>,
+    /// How many target transactions have been committed in the source's order by now. Each is saved as the one right
+    /// behind the last: one whose neighbour in front was lost at the last moment cannot be. `None` where the target
+    /// does not count them, or commits come in any order.
+    pub commits: Option<u64>,
 }
 
 impl Progress {
@@ -95,9 +99,12 @@ impl Ledger {
         Self { last: progress.place.clone(), progress, held: BTreeMap::new() }
     }
 
-    /// What is to be saved with the changes counted last.
-    pub const fn progress(&self) -> &Progress {
-        &self.progress
+    /// What is to be saved with the changes counted last, in the next target transaction.
+    pub fn save(&mut self) -> Progress {
+        if let Some(commits) = &mut self.progress.commits {
+            *commits += 1;
+        }
+        self.progress.clone()
     }
 
     /// This transaction is applied.

@@ -236,6 +236,7 @@ impl MysqlTarget {
         for statement in sql::PREPARE {
             control.run(statement)?;
         }
+        control.run(&sql::new_stream(1))?;
         // What the sessions of an earlier replay left under way must be over before its progress is read.
         let earlier = control.value(&format!("SELECT sessions FROM {PROGRESS_TABLE} WHERE stream = 1"))?;
         for number in 0..earlier.and_then(|count| count.parse::<u32>().ok()).unwrap_or(0) {
@@ -457,8 +458,9 @@ fn read_progress(connection: &mut Connection) -> Result<Option<Applied>, Failure
     const UNKNOWN_DATABASE: u16 = 1049;
     const TABLE_DENIED: u16 = 1142;
     const DATABASE_DENIED: u16 = 1044;
-    let question =
-        format!("SELECT gtids, HEX(log), position, beyond, intent FROM {PROGRESS_TABLE} ORDER BY stream");
+    let question = format!(
+        "SELECT gtids, HEX(log), position, beyond, intent, commits FROM {PROGRESS_TABLE} ORDER BY stream"
+    );
     match connection.rows(&question) {
         Ok(rows) => saved(rows).map(Some),
         Err(error) if matches!(error.code(), Some(NO_SUCH_TABLE | UNKNOWN_DATABASE)) => Ok(None),
@@ -496,8 +498,10 @@ fn applied(row: Row) -> Result<Applied, Failure> {
     };
     let beyond = next().unwrap_or_default();
     let beyond = beyond.lines().filter_map(|line| line.split_once(' ')).map(|(log, at)| place(log, at));
-    let progress = Progress { gtids, place: reached, beyond: beyond.collect::<Result<_, _>>()? };
     let intent = next().as_deref().and_then(sql::read_intent);
+    let commits = next().and_then(|count| count.parse().ok());
+    let beyond = beyond.collect::<Result<_, _>>()?;
+    let progress = Progress { gtids, place: reached, beyond, commits };
     Ok(Applied { progress, executed: GtidSet::new(), intent })
 }
 

@@ -14,7 +14,7 @@ use crate::mysql::Logging;
 use crate::mysql::binlog_text::{PACKET_MARGIN, events_size_max, format_description, put_binlog, split};
 use crate::mysql::fingerprint::{self, BY_GTID};
 use crate::mysql::fit::Fit;
-use crate::mysql::sql::{self, put_name, put_progress, put_variable};
+use crate::mysql::sql::{self, NOT_NEXT, put_name, put_progress, put_variable};
 use crate::progress::{Intent, Progress};
 use crate::sql::{Settings, Writer};
 use crate::target::Session;
@@ -158,6 +158,34 @@ impl MysqlSession {
         Ok(self.connection.run(&sql)?)
     }
 
+    /// Saves progress and commits.
+    fn commit_saved(&mut self, progress: &Progress, placed: &mut dyn FnMut()) -> Result<(), servers::Error> {
+        let mut sql = String::new();
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Alone(gtid) => {
+                self.definitions.fetch_add(1, Ordering::SeqCst);
+                sql.push_str("COMMIT;");
+                if gtid.is_some() {
+                    sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC';");
+                }
+                put_progress(&mut sql, progress, self.stream);
+                self.connection.run(&sql)?;
+                placed();
+            }
+            State::Begun => {
+                put_progress(&mut sql, progress, self.stream);
+                sql.push_str("COMMIT");
+                self.connection.run_and(&sql, placed)?;
+            }
+            State::Idle | State::ToBegin => {
+                put_progress(&mut sql, progress, self.stream);
+                self.connection.run(&sql)?;
+                placed();
+            }
+        }
+        Ok(())
+    }
+
     /// Brings the session to this context.
     pub(super) fn adopt(&mut self, context: &Context) -> Result<(), Failure> {
         let context = self.fit.fit(context);
@@ -282,7 +310,7 @@ impl Session for MysqlSession {
             return Ok(());
         }
         // Only GTIDs have a colon in front of a number and none in a log's name, which has its dot there.
-        let gtid = intent.unit.parse::<binlog::gtid::Gtid>().is_ok().then(|| intent.unit.clone());
+        let gtid = intent.unit.parse::<Gtid>().is_ok().then(|| intent.unit.clone());
         let gtid = gtid.filter(|_| self.names_gtids && !is_in_parts);
         self.rows_follow = is_in_parts;
         let before = match &gtid {
@@ -371,38 +399,21 @@ impl Session for MysqlSession {
         if self.logging == Logging::BySourceGtids {
             return self.commit_logged(placed);
         }
-        let mut sql = String::new();
-        match std::mem::replace(&mut self.state, State::Idle) {
-            State::Alone(gtid) => {
-                self.definitions.fetch_add(1, Ordering::SeqCst);
-                sql.push_str("COMMIT;");
-                if gtid.is_some() {
-                    sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC';");
-                }
-                put_progress(&mut sql, progress, self.stream);
-                self.connection.run(&sql)?;
-                placed();
-            }
-            State::Begun => {
-                put_progress(&mut sql, progress, self.stream);
-                sql.push_str("COMMIT");
-                self.connection.run_and(&sql, placed)?;
-            }
-            State::Idle | State::ToBegin => {
-                put_progress(&mut sql, progress, self.stream);
-                self.connection.run(&sql)?;
-                placed();
-            }
-        }
-        Ok(())
+        self.commit_saved(progress, placed).map_err(|error| match error.code() {
+            Some(NOT_NEXT) => Failure {
+                code: Some(NOT_NEXT),
+                ..Failure::refused(
+                    "what is in front of it has not been committed, or bintide.progress was changed",
+                )
+            },
+            _ => error.into(),
+        })
     }
 
     fn rollback(&mut self) -> Result<(), Failure> {
         self.rows.clear();
+        self.sql.clear();
         // What was to be set may not have been.
-        if !self.sql.is_empty() {
-            self.sql.clear();
-        }
         (self.context, self.format, self.state) = (None, None, State::Idle);
         self.settings = None;
         self.connection.run("ROLLBACK")?;

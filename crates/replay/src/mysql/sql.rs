@@ -12,7 +12,7 @@ use crate::work::{UserValue, Variable};
 pub(super) const PROGRESS_TABLE: &str = "`bintide`.`progress`";
 
 /// What makes the progress table, where there is none.
-pub(super) const PREPARE: [&str; 3] = [
+pub(super) const PREPARE: [&str; 2] = [
     "CREATE DATABASE IF NOT EXISTS `bintide` CHARACTER SET utf8mb4",
     "CREATE TABLE IF NOT EXISTS `bintide`.`progress` (
        stream INT NOT NULL PRIMARY KEY COMMENT '1; more with --commit-order any, and what is applied is in one of them',
@@ -22,14 +22,14 @@ pub(super) const PREPARE: [&str; 3] = [
        beyond LONGTEXT CHARACTER SET ascii NOT NULL COMMENT 'and these behind it',
        intent LONGTEXT CHARACTER SET ascii COMMENT 'a statement that commits by itself, announced and not reported done',
        sessions INT NOT NULL COMMENT 'how many sessions are in use',
-       source INT UNSIGNED COMMENT 'the server_id of whoever wrote the logs'
+       source INT UNSIGNED COMMENT 'the server_id of whoever wrote the logs',
+       commits BIGINT UNSIGNED NOT NULL COMMENT 'transactions committed here in the order of the source'
      ) ENGINE = InnoDB COMMENT 'how far bintide replay has come; drop it to forget that'",
-    "INSERT IGNORE INTO `bintide`.`progress` VALUES (1, '', NULL, NULL, '', NULL, 0, NULL)",
 ];
 
-/// What makes a row of the progress table for a session of its own.
+/// What makes a row of the progress table, where it is not there.
 pub(super) fn new_stream(stream: usize) -> String {
-    format!("INSERT IGNORE INTO {PROGRESS_TABLE} VALUES ({stream}, '', NULL, NULL, '', NULL, 0, NULL)")
+    format!("INSERT IGNORE INTO {PROGRESS_TABLE} VALUES ({stream}, '', NULL, NULL, '', NULL, 0, NULL, 0)")
 }
 
 /// Puts what several sessions saved into the first row.
@@ -41,7 +41,12 @@ pub(super) fn unite(progress: &Progress) -> String {
     )
 }
 
-/// Appends the statement that saves progress in a row of the table.
+/// What the statement that saves progress fails with where it does not follow what was saved last.
+pub(super) const NOT_NEXT: u16 = 1690;
+
+/// Appends the statement that saves progress in a row of the table. It waits for whoever has the row; if that one is
+/// rolled back in the end, this one must not be committed, as if both had been: its number is then not the next one,
+/// and to count further than there are numbers is an error in every SQL mode.
 pub(super) fn put_progress(out: &mut String, progress: &Progress, stream: usize) {
     let _ = write!(out, "UPDATE {PROGRESS_TABLE} SET gtids='{}'", progress.gtids);
     if let Some(place) = &progress.place {
@@ -54,7 +59,12 @@ pub(super) fn put_progress(out: &mut String, progress: &Progress, stream: usize)
         put_hex(out, place.log.as_bytes());
         let _ = writeln!(out, " {}", place.position);
     }
-    let _ = write!(out, "',intent=NULL WHERE stream={stream};");
+    out.push_str("',intent=NULL");
+    if let Some(commits) = progress.commits {
+        let before = commits.saturating_sub(1);
+        let _ = write!(out, ",commits=IF(commits={before},{commits},~0+commits+1)");
+    }
+    let _ = write!(out, " WHERE stream={stream};");
 }
 
 /// The statement that saves an intent: hexadecimal words, which survive any character set.
@@ -184,11 +194,13 @@ mod tests {
             gtids: Default::default(),
             place: Some(place.clone()),
             beyond: vec![place.clone(), place],
+            commits: Some(7),
         };
         let mut sql = String::new();
         put_progress(&mut sql, &progress, 1);
         let wanted = "UPDATE `bintide`.`progress` SET gtids='',log=X'622e31',position=99,\
-                      beyond='622e31 99\n622e31 99\n',intent=NULL WHERE stream=1;";
+                      beyond='622e31 99\n622e31 99\n',intent=NULL,\
+                      commits=IF(commits=6,7,~0+commits+1) WHERE stream=1;";
         assert_eq!(sql, wanted);
     }
 

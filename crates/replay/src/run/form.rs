@@ -131,7 +131,7 @@ impl<'t> Former<'t> {
             gtids.extend(head.gtid());
         }
         let transactions = 1 + u64::from(prepared.is_some());
-        let (committed_us, progress) = (head.committed_us, self.ledger.progress().clone());
+        let (committed_us, progress) = (head.committed_us, self.ledger.save());
         self.push(Group { head, transactions, committed_us, work, progress, gtids, claim }, out)
     }
 
@@ -167,7 +167,7 @@ impl<'t> Former<'t> {
         }
         let work = Work { shape: Shape::Rows, steps, session: open.session };
         let OpenGroup { head, transactions, committed_us, claim, .. } = open;
-        let (progress, gtids) = (self.ledger.progress().clone(), Vec::new());
+        let (progress, gtids) = (self.ledger.save(), Vec::new());
         self.push(Group { head, transactions, committed_us, work, progress, gtids, claim }, out)
     }
 
@@ -224,7 +224,7 @@ impl<'t> Former<'t> {
             }
             None => {
                 let work = Work { shape: Shape::Rows, steps: Vec::new(), session: None };
-                let (progress, gtids) = (self.ledger.progress().clone(), Vec::new());
+                let (progress, gtids) = (self.ledger.save(), Vec::new());
                 let committed_us = head.committed_us;
                 out.push(Group { head, transactions: 1, committed_us, work, progress, gtids, claim });
             }

@@ -84,7 +84,7 @@ pub(super) fn run(
         done: Vec::new(),
         retries: 0,
         at_once: 0,
-        committed: (options.order == CommitOrder::Any).then(|| base.clone()),
+        committed: (options.order == CommitOrder::Any).then(|| Progress { commits: None, ..base.clone() }),
     };
     let shop = Shop { flow, state: Mutex::new(state), changed: Condvar::new() };
     let result = thread::scope(|scope| {

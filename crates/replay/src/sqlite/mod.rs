@@ -139,7 +139,7 @@ fn read_progress((gtids, log, position, beyond): ProgressRow) -> Result<Progress
         let (position, log) = line.split_once(' ').ok_or_else(|| odd(line))?;
         Ok(Place { log: log.to_owned(), position: position.parse().map_err(|_| odd(line))? })
     });
-    Ok(Progress { gtids, place, beyond: beyond.collect::<Result<_, Failure>>()? })
+    Ok(Progress { gtids, place, beyond: beyond.collect::<Result<_, Failure>>()?, commits: None })
 }
 
 impl Target for SqliteTarget {
