@@ -95,6 +95,6 @@ pub(super) fn put(session: &mut dyn Session, group: &Group) -> Result<(), Failur
 }
 
 /// May it be tried again from its start?
-const fn can_be_undone(group: &Group) -> bool {
+pub(super) const fn can_be_undone(group: &Group) -> bool {
     !matches!(group.work.shape, Shape::Alone { .. } | Shape::Undone)
 }

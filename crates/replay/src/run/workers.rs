@@ -8,7 +8,7 @@ use std::thread;
 use crate::error::{Error, Failure};
 use crate::order::{CommitOrder, Gate, Turn, Verdict};
 use crate::progress::Progress;
-use crate::run::apply::put;
+use crate::run::apply::{can_be_undone, put};
 use crate::run::flow::{Flow, Message};
 use crate::run::form::Group;
 use crate::run::{Options, PAUSE, Watcher};
@@ -299,24 +299,23 @@ impl Worker<'_, '_> {
             }
             Err(failure) => failure,
         };
+        // Only what can be undone can go well another time.
+        let code = failure.code.filter(|_| can_be_undone(group)).unwrap_or(0);
         let mut state = self.shop.state();
-        let verdict = state.gate.fail(number, failure.code.unwrap_or(0));
+        let verdict = state.gate.fail(number, code);
         state.retries += 1;
-        if verdict == Verdict::Stop {
-            state.failure.get_or_insert(Error::Apply { unit: group.head.to_string(), failure });
-        }
         drop(state);
         self.shop.changed.notify_all();
-        let Verdict::Retry { after } = verdict else {
-            let _ = self.session.rollback();
-            return None;
+        let is_lost = self.session.rollback().is_err();
+        let after = match verdict {
+            Verdict::Retry { after } if !is_lost => after,
+            _ => {
+                let error = Error::Apply { unit: group.head.to_string(), failure };
+                self.shop.state().failure.get_or_insert(error);
+                self.shop.changed.notify_all();
+                return None;
+            }
         };
-        if self.session.rollback().is_err() {
-            let error = Error::Refused(format!("the session of {} is lost", group.head));
-            self.shop.state().failure.get_or_insert(error);
-            self.shop.changed.notify_all();
-            return None;
-        }
         thread::sleep(after);
         self.begin_again(number)?;
         Some(Next::Again)
