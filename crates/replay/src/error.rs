@@ -58,9 +58,14 @@ pub enum Error {
         #[source]
         failure: Failure,
     },
-    /// The target lacks transactions that are in front of the logs.
-    #[error("the target lacks {0}, which the source ran before the first of these logs")]
-    Gap(GtidSet),
+    /// The target lacks transactions that are in front of a log, and the logs in front of it do not have them.
+    #[error("the target lacks {missing}, which the source ran before {log}")]
+    Gap {
+        /// What it lacks.
+        missing: GtidSet,
+        /// The log, which says so.
+        log: String,
+    },
     /// Something on the target is not as a replay needs it.
     #[error("{0}")]
     Refused(String),

@@ -104,12 +104,11 @@ pub fn replay(
     let (flow, groups) = Flow::new(limits(options));
     let (to_former, from_reader) = read::channel();
     thread::scope(|scope| {
-        scope.spawn(|| {
-            // Moved here, so that the former hears of the end.
-            let to_former = to_former;
+        // The channel's end moves there, so that the former hears of the end.
+        scope.spawn(move || {
             read::read(
                 source,
-                Sieve { selector, skip: &skip, filter: &options.filter, gap: options.gap },
+                Sieve { selector, skip, filter: &options.filter, gap: options.gap },
                 &to_former,
             );
         });

@@ -47,7 +47,7 @@ pub struct Source {
     log_number: usize,
     number: u64,
     bytes_read: u64,
-    /// What the first log says that earlier logs hold.
+    /// What the log that is being read says that earlier logs hold.
     previous: GtidSet,
     writer: Option<u32>,
 }
@@ -112,14 +112,13 @@ impl Source {
         &self.names
     }
 
-    /// The transactions that are in front of the first log, by its own account; known once its first transaction has
-    /// been read.
+    /// The transactions that are in front of the log of the transaction read last, by the log's own account.
     pub const fn previous(&self) -> &GtidSet {
         &self.previous
     }
 
-    /// The `server_id` of the server that wrote the first log, by its format description; known as
-    /// [`previous`](Self::previous) is.
+    /// The `server_id` of the server that wrote the first log, by its format description; known once its first
+    /// transaction has been read.
     pub const fn writer(&self) -> Option<u32> {
         self.writer
     }
@@ -164,9 +163,7 @@ impl Source {
             let before = current.reader.position();
             let found = current.next_found(self.held_max, opener)?;
             self.writer = self.writer.or(current.writer);
-            if self.log_number == 1
-                && let Some(previous) = current.previous.take()
-            {
+            if let Some(previous) = current.previous.take() {
                 self.previous = previous;
             }
             self.bytes_read += current.reader.position().saturating_sub(before);
@@ -219,6 +216,18 @@ impl Found {
         match self {
             Self::Unit(unit) => unit.head(),
             Self::Large(large) => large.head.clone(),
+        }
+    }
+
+    /// What it asks of a target; what is beyond so many bytes of row events waits in a file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Work::within`].
+    pub fn work(self, opener: &mut PayloadOpener, held_max: usize) -> Result<Work, WorkError> {
+        match self {
+            Self::Unit(unit) => Work::within(&unit, opener, held_max),
+            Self::Large(large) => large.work,
         }
     }
 }

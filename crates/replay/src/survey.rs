@@ -12,7 +12,7 @@ use crate::filter::Filter;
 use crate::progress::Applied;
 use crate::run::Skip;
 use crate::select::{Choice, Selection, Selector};
-use crate::source::{Found, Source};
+use crate::source::Source;
 use crate::unit::Head;
 use crate::work::{RowEvents, Shape, Step, Work};
 
@@ -80,26 +80,23 @@ impl Survey {
         let mut survey = Self::default();
         let mut selector = Selector::new(selection, source.log_names())?;
         let skip = Skip::new(applied.clone(), source.log_names());
-        let (mut opener, mut taken) = (PayloadOpener::new(), 0);
+        let (mut opener, mut taken, mut previous) = (PayloadOpener::new(), 0, None);
         while taken < TAKEN_SIZE && source.bytes_read() < READ_SIZE {
             let Ok(Some(found)) = source.next_found(&mut opener) else { break };
             let head = found.head();
+            previous.get_or_insert_with(|| source.previous().clone());
             match selector.choose(&head) {
                 Choice::Take if !skip.has(&head)? => {}
                 Choice::Take | Choice::Leave => continue,
                 Choice::Stop => break,
             }
-            let work = match found {
-                Found::Unit(unit) => Work::within(&unit, &mut opener, source.held_max()),
-                Found::Large(large) => large.work,
-            };
-            let Ok(work) = work else { break };
+            let Ok(work) = found.work(&mut opener, source.held_max()) else { break };
             taken += work.steps.iter().map(Step::size).sum::<usize>();
             let Ok(work) = filter.apply(work) else { break };
             survey.take(&head, &work);
         }
         survey.writer = source.writer();
-        survey.previous = source.previous().clone();
+        survey.previous = previous.unwrap_or_else(|| source.previous().clone());
         Ok(survey)
     }
 

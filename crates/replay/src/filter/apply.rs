@@ -19,6 +19,9 @@ impl Filter {
     ///
     /// When its row events cannot be decoded.
     pub fn apply(&self, work: Work) -> Result<Work, WorkError> {
+        if self.is_empty() {
+            return Ok(work);
+        }
         let mut steps = Vec::with_capacity(work.steps.len());
         for step in work.steps {
             match step {

@@ -9,7 +9,7 @@ use crate::filter::Filter;
 use crate::run::Gap;
 use crate::run::skip::Skip;
 use crate::select::{Choice, Selector};
-use crate::source::{Found, Source};
+use crate::source::Source;
 use crate::unit::Head;
 use crate::work::{Step, Work};
 
@@ -51,7 +51,7 @@ pub(super) fn read(source: &mut Source, mut sieve: Sieve<'_>, out: &SyncSender<B
 /// What decides which transactions are applied.
 pub(super) struct Sieve<'s> {
     pub(super) selector: Selector,
-    pub(super) skip: &'s Skip,
+    pub(super) skip: Skip,
     pub(super) filter: &'s Filter,
     pub(super) gap: Gap,
 }
@@ -71,25 +71,24 @@ fn fill(
     while size < BATCH_SIZE {
         let Some(found) = source.next_found(opener)? else { return Ok(More::No) };
         let head = found.head();
-        if head.number == 0 && sieve.gap == Gap::Refuse {
-            sieve.skip.check_gap(source.previous())?;
+        if sieve.gap == Gap::Refuse {
+            sieve.skip.check_gap(&head, source.previous())?;
         }
+        let is_again = sieve.skip.is_again(&head)?;
         match sieve.selector.choose(&head) {
-            Choice::Take if !sieve.skip.has(&head)? => {}
+            Choice::Take if !is_again && !sieve.skip.has(&head)? => {}
             Choice::Take | Choice::Leave => {
                 batch.skipped += 1;
                 continue;
             }
             Choice::Stop => return Ok(More::No),
         }
-        let work = match found {
-            Found::Unit(unit) => Work::within(&unit, opener, source.held_max()),
-            Found::Large(large) => large.work,
-        };
-        let work =
-            work.and_then(|work| if sieve.filter.is_empty() { Ok(work) } else { sieve.filter.apply(work) });
+        let work = found.work(opener, source.held_max()).and_then(|work| sieve.filter.apply(work));
         let work = work.map_err(|error| Error::Work { unit: head.to_string(), error })?;
         size += work.steps.iter().map(Step::size).sum::<usize>() + size_of::<(Head, Work)>();
+        if !work.is_held() {
+            size = BATCH_SIZE; // A file is open for it, and fills a disk: no more are read ahead than batches.
+        }
         batch.units.push((head, work));
     }
     Ok(More::Yes)

@@ -1,5 +1,7 @@
 //! Which transactions the target has already.
 
+use std::collections::BTreeSet;
+
 use binlog::gtid::GtidSet;
 
 use crate::error::Error;
@@ -12,6 +14,12 @@ pub(crate) struct Skip {
     applied: Applied,
     /// The number of the log that progress without GTIDs is in: `Err` with its name when it is not among the logs.
     saved_log: Option<Result<usize, String>>,
+    /// The names that more than one log has.
+    names_twice: BTreeSet<String>,
+    /// What came by now, whatever became of it.
+    seen: GtidSet,
+    /// The log that was looked at last.
+    checked_log: Option<usize>,
 }
 
 impl Skip {
@@ -20,15 +28,34 @@ impl Skip {
             let number = log_names.iter().position(|name| *name == place.log);
             number.ok_or_else(|| place.log.clone())
         });
-        Self { applied, saved_log }
+        let mut names = BTreeSet::new();
+        let names_twice = log_names.iter().filter(|name| !names.insert(*name)).cloned().collect();
+        Self { applied, saved_log, names_twice, seen: GtidSet::new(), checked_log: None }
     }
 
-    /// Does the target have all that is in front of the logs?
-    pub(crate) fn check_gap(&self, previous: &GtidSet) -> Result<(), Error> {
-        let missing = previous.difference(&self.applied.executed).difference(&self.applied.progress.gtids);
+    /// Does the target have all that is in front of this transaction's log, or did it come before?
+    pub(crate) fn check_gap(&mut self, unit: &Head, previous: &GtidSet) -> Result<(), Error> {
+        if self.checked_log.replace(unit.origin.log_number) == Some(unit.origin.log_number) {
+            return Ok(());
+        }
+        let Applied { executed, progress, .. } = &self.applied;
+        let missing = previous.difference(executed).difference(&progress.gtids).difference(&self.seen);
         match missing.is_empty() {
             true => Ok(()),
-            false => Err(Error::Gap(missing)),
+            false => Err(Error::Gap { missing, log: unit.origin.log.to_string() }),
+        }
+    }
+
+    /// Did this transaction come before, in logs that overlap? Each is asked for once.
+    pub(crate) fn is_again(&mut self, unit: &Head) -> Result<bool, Error> {
+        let name = &*unit.origin.log_name;
+        match unit.gtid() {
+            Some(gtid) => Ok(!self.seen.add(gtid)),
+            None if self.names_twice.contains(name) => Err(Error::Refused(format!(
+                "{unit} has no GTID, and two of the logs are called {name}: its place does not tell it from others; \
+                 give one of them"
+            ))),
+            None => Ok(false),
         }
     }
 
@@ -55,8 +82,28 @@ impl Skip {
 
 #[cfg(test)]
 mod tests {
+    use binlog::TransactionId;
+    use binlog::gtid::GtidSet;
+
     use super::Skip;
     use crate::progress::{Applied, Place, Progress};
+    use crate::unit::{Head, Origin};
+
+    const UUID: &str = "00000000-0000-0000-0000-000000000001";
+
+    /// Of the log with this number, which has this name; the GTID's number, if there is one.
+    fn head(log_number: usize, log_name: &str, gno: Option<u64>) -> Head {
+        let (log, log_name) = (log_name.into(), log_name.into());
+        let origin = Origin { log, log_name, log_number, start: 4, end: 99 };
+        let id = gno.map_or(TransactionId::Anonymous, |gno| {
+            TransactionId::Gtid(format!("{UUID}:{gno}").parse().unwrap())
+        });
+        Head { number: 0, origin, id, clock: None, committed_us: 0 }
+    }
+
+    fn set(intervals: &str) -> GtidSet {
+        format!("{UUID}:{intervals}").parse().unwrap()
+    }
 
     #[test]
     fn a_log_that_is_missing_is_named() {
@@ -68,5 +115,35 @@ mod tests {
         };
         assert_eq!(skip(&["b.000000", "b.000001"]), Some(Ok(1)));
         assert_eq!(skip(&["b.000002"]), Some(Err("b.000001".into())));
+    }
+
+    #[test]
+    fn what_is_in_front_of_a_log_is_on_the_target_or_came_before() {
+        let applied = Applied { executed: set("1-3"), ..Applied::default() };
+        let mut skip = Skip::new(applied, &["b.1".to_owned(), "b.2".to_owned(), "b.4".to_owned()]);
+        let mut check = |log, name, gno, previous: &str| {
+            let unit = head(log, name, Some(gno));
+            let gap = skip.check_gap(&unit, &set(previous)).map_err(|error| error.to_string());
+            assert!(!skip.is_again(&unit).unwrap(), "{gno}");
+            gap
+        };
+        assert_eq!(check(0, "b.1", 4, "1-3"), Ok(()));
+        assert_eq!(check(0, "b.1", 5, "1-9"), Ok(()), "only with the first of a log");
+        assert_eq!(check(1, "b.2", 6, "1-5"), Ok(()));
+        let message = format!("the target lacks {UUID}:7-8, which the source ran before b.4");
+        assert_eq!(check(2, "b.4", 9, "1-8"), Err(message));
+    }
+
+    #[test]
+    fn what_logs_have_twice_is_known() {
+        let mut skip = Skip::new(Applied::default(), &["b.1".to_owned(), "b.2".to_owned(), "b.1".to_owned()]);
+        let mut is_again =
+            |log, name, gno| skip.is_again(&head(log, name, gno)).map_err(|error| error.to_string());
+        assert_eq!(is_again(0, "b.1", Some(1)), Ok(false));
+        assert_eq!(is_again(1, "b.2", Some(2)), Ok(false));
+        assert_eq!(is_again(2, "b.1", Some(1)), Ok(true));
+        assert_eq!(is_again(1, "b.2", None), Ok(false));
+        let refused = is_again(2, "b.1", None).unwrap_err();
+        assert!(refused.contains("two of the logs are called b.1"), "{refused}");
     }
 }

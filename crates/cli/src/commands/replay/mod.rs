@@ -140,7 +140,7 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
 
 fn advised(error: replay::Error) -> Failure {
     let advice = match &error {
-        replay::Error::Gap(_) => Some(Advice("give the logs that have them, or --allow-gap")),
+        replay::Error::Gap { .. } => Some(Advice("give the logs that have them, or --allow-gap")),
         replay::Error::Corrupt { .. } => Some(Advice("bintide verify shows what is wrong with it")),
         replay::Error::Apply { .. } | replay::Error::Target { .. } => {
             Some(Advice("what was committed stays, and the same command goes on from there"))
