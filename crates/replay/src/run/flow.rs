@@ -131,7 +131,8 @@ impl Flow {
 
     fn send_groups(&self, groups: &mut Vec<Group>) -> Result<(), Stopped> {
         for group in groups.drain(..) {
-            let is_alone = matches!(group.work.shape, Shape::Alone { .. });
+            // What a large one has in a file is to be gone before the next ones are read.
+            let is_alone = matches!(group.work.shape, Shape::Alone { .. }) || !group.work.is_held();
             self.enter(group.size())?;
             self.send(Message::Group(Box::new(group)))?;
             if is_alone {

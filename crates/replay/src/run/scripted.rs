@@ -18,17 +18,19 @@ use proptest::collection::vec;
 use proptest::prelude::any;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::{Gap, Observer, Options, replay};
+use super::read::{self, Sieve};
+use super::{Gap, Observer, Options, Skip, replay};
 use crate::changes::RowReader;
 use crate::context::Context;
 use crate::definition::Definition;
 use crate::error::{Failure, FailureKind};
+use crate::filter::Filter;
 use crate::order::CommitOrder;
 use crate::progress::{Applied, Intent, Progress};
 use crate::report::Status;
 use crate::sample::{Sample, definition, image, int};
 use crate::schedule::Mode;
-use crate::select::Selection;
+use crate::select::{Selection, Selector};
 use crate::source::{Log, Source};
 use crate::target::{Session, Settled, Target};
 use crate::work::{RowEvents, Statement};
@@ -59,44 +61,15 @@ fn put(event: &Event<'_>, out: &mut Vec<u8>) {
 impl History {
     /// Transactions by the keys that they change: what is there is changed or, by the second number, removed.
     fn new(transactions: &[Vec<(u8, bool)>]) -> Self {
-        let mut bytes = MAGIC.to_vec();
-        let mut version = [0; 50];
-        version[..5].copy_from_slice(b"9.7.4");
-        let description = FormatDescription {
-            binlog_version: 4,
-            server_version: &version,
-            created: 0,
-            header_size: 19,
-            post_header_sizes: &[],
-            checksum_algorithm: Some(0),
-        };
-        put(&Event::FormatDescription(description), &mut bytes);
+        let mut bytes = begin_log();
         let (table, mut states) = (Sample::new("int int").named("t", 1), vec![Rows::new()]);
         let mut last_changed: BTreeMap<i32, usize> = BTreeMap::new();
         for (index, changes) in (1..).zip(transactions) {
             let keys = changes.iter().map(|(key, _)| i32::from(*key));
             let needed =
                 keys.filter_map(|key| last_changed.insert(key, index)).filter(|at| *at < index).max();
-            let clock = LogicalClock {
-                last_committed: needed.unwrap_or(1).min(index - 1) as i64,
-                sequence_number: index as i64,
-            };
-            let gtid = GtidEvent {
-                flags: 0,
-                uuid: uuid(),
-                gno: index as i64,
-                clock: Some(clock),
-                stamps: None,
-                layout: GtidLayout::default(),
-                rest: &[],
-            };
-            put(&Event::Gtid(gtid), &mut bytes);
-            let (status, database, sql) = (StatusVars { bytes: &[] }, b"d", b"BEGIN");
-            let thread_id = index as u32 % 3;
-            put(
-                &Event::Query(Query { thread_id, exec_time: 0, error_code: 0, status, database, sql }),
-                &mut bytes,
-            );
+            put_gtid(index, needed.unwrap_or(1), &mut bytes);
+            put_query(index as u32 % 3, b"BEGIN", &mut bytes);
             let mut state = states.last().cloned().unwrap();
             for (key, removes) in changes {
                 change(&table, &mut state, i32::from(*key), *removes, index as i32, &mut bytes);
@@ -104,10 +77,50 @@ impl History {
             put(&Event::Xid(Xid { xid: index as u64 }), &mut bytes);
             states.push(state);
         }
-        let mut log = tempfile::NamedTempFile::new().unwrap();
-        log.write_all(&bytes).unwrap();
-        Self { states, log }
+        Self { states, log: end_log(&bytes) }
     }
+}
+
+fn begin_log() -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    let mut version = [0; 50];
+    version[..5].copy_from_slice(b"9.7.4");
+    let description = FormatDescription {
+        binlog_version: 4,
+        server_version: &version,
+        created: 0,
+        header_size: 19,
+        post_header_sizes: &[],
+        checksum_algorithm: Some(0),
+    };
+    put(&Event::FormatDescription(description), &mut bytes);
+    bytes
+}
+
+fn end_log(bytes: &[u8]) -> tempfile::NamedTempFile {
+    let mut log = tempfile::NamedTempFile::new().unwrap();
+    log.write_all(bytes).unwrap();
+    log
+}
+
+/// The head of a transaction that needs this one in front of it, at the latest.
+fn put_gtid(index: usize, needed: usize, out: &mut Vec<u8>) {
+    let clock = LogicalClock { last_committed: needed.min(index - 1) as i64, sequence_number: index as i64 };
+    let gtid = GtidEvent {
+        flags: 0,
+        uuid: uuid(),
+        gno: index as i64,
+        clock: Some(clock),
+        stamps: None,
+        layout: GtidLayout::default(),
+        rest: &[],
+    };
+    put(&Event::Gtid(gtid), out);
+}
+
+fn put_query(thread_id: u32, sql: &[u8], out: &mut Vec<u8>) {
+    let (status, database) = (StatusVars { bytes: &[] }, b"d");
+    put(&Event::Query(Query { thread_id, exec_time: 0, error_code: 0, status, database, sql }), out);
 }
 
 fn change(table: &Sample, state: &mut Rows, key: i32, removes: bool, value: i32, out: &mut Vec<u8>) {
@@ -149,6 +162,7 @@ struct State {
     /// What the source never had.
     wrong: Option<String>,
     commits: usize,
+    statements: usize,
 }
 
 impl World {
@@ -276,8 +290,10 @@ impl Session for OneSession {
         changes.into_iter().try_for_each(|(key, before, after)| self.change(key, before, after))
     }
 
+    /// Loses against others, always.
     fn statement(&mut self, _: &Statement) -> Result<(), Failure> {
-        Ok(())
+        self.world.state().statements += 1;
+        Err(locked(1213))
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
@@ -339,6 +355,31 @@ const WAYS: [(CommitOrder, Mode); 8] = [
     (CommitOrder::Any, Mode::Database),
 ];
 
+impl History {
+    /// A target that is to go through these states.
+    fn target(&self, order: CommitOrder, chance: u64) -> Shared {
+        let state = Mutex::new(State { chance, ..State::default() });
+        Shared(Arc::new(World { state, changed: Condvar::new(), states: self.states.clone(), order }))
+    }
+
+    fn log(&self) -> Log {
+        Log::File(self.log.path().to_owned())
+    }
+}
+
+fn options(order: CommitOrder, mode: Mode, workers: usize) -> Options {
+    Options {
+        order,
+        group_max: 4,
+        memory: 1 << 20,
+        workers: NonZeroUsize::new(workers).unwrap(),
+        mode,
+        selection: Selection::default(),
+        filter: Filter::default(),
+        gap: Gap::Refuse,
+    }
+}
+
 /// In every order and mode, on several workers, interrupted once: no row is ever other than the source had it when
 /// it was changed, no state but the source's is seen where the order promises that, and in the end all is there.
 #[test]
@@ -349,21 +390,10 @@ fn random_graphs_end_as_a_serial_run() {
     let result = runner.run(&case, |(transactions, workers, interrupted, seed)| {
         let history = History::new(&transactions);
         for (order, mode) in WAYS {
-            let state = Mutex::new(State { chance: seed, ..State::default() });
-            let world = World { state, changed: Condvar::new(), states: history.states.clone(), order };
-            let target = Shared(Arc::new(world));
-            let options = Options {
-                order,
-                group_max: 4,
-                memory: 1 << 20,
-                workers: NonZeroUsize::new(workers).unwrap(),
-                mode,
-                selection: Selection::default(),
-                filter: crate::filter::Filter::default(),
-                gap: Gap::Refuse,
-            };
+            let target = history.target(order, seed);
+            let options = options(order, mode, workers);
             for until in [interrupted, u64::MAX] {
-                let mut source = Source::new(vec![Log::File(history.log.path().to_owned())], None, 1 << 20);
+                let mut source = Source::new(vec![history.log()], None, 1 << 20);
                 let result = replay(&mut source, &target, &options, &mut Until(until));
                 let state = target.0.state();
                 assert_eq!(state.wrong, None, "{order:?} by {mode:?}");
@@ -377,4 +407,50 @@ fn random_graphs_end_as_a_serial_run() {
         Ok(())
     });
     result.unwrap();
+}
+
+#[test]
+fn what_the_logs_have_twice_is_applied_once() {
+    let history = History::new(&[vec![(1, false)], vec![(2, false), (1, false)], vec![(2, true)]]);
+    for (order, mode) in WAYS {
+        let target = history.target(order, 1);
+        let mut source = Source::new(vec![history.log(), history.log()], None, 1 << 20);
+        let report = replay(&mut source, &target, &options(order, mode, 2), &mut Until(u64::MAX)).unwrap();
+        assert_eq!((report.transactions, report.skipped), (3, 3), "{order:?} by {mode:?}");
+        assert_eq!(Some(&target.0.state().rows), history.states.last());
+    }
+}
+
+/// Each has a file open until it is applied.
+#[test]
+fn what_waits_in_files_is_read_one_by_one() {
+    let history = History::new(&vec![vec![(1, false)]; 9]);
+    let mut source = Source::new(vec![history.log()], None, 0);
+    let (out, batches) = read::channel();
+    let filter = Filter::default();
+    let read = thread::scope(|scope| {
+        let selector = Selector::new(&Selection::default(), &[]).unwrap();
+        let skip = Skip::new(Applied::default(), &[]);
+        let sieve = Sieve { selector, skip, filter: &filter, gap: Gap::Refuse };
+        scope.spawn(move || read::read(&mut source, sieve, &out));
+        batches.iter().map(|batch| batch.units.len()).collect::<Vec<_>>()
+    });
+    assert_eq!(read, [1, 1, 1, 1, 1, 1, 1, 1, 1, 0]);
+}
+
+/// What a definition did before it failed cannot be undone.
+#[test]
+fn a_definition_that_fails_is_not_tried_again() {
+    let mut bytes = begin_log();
+    put_gtid(1, 0, &mut bytes);
+    put_query(1, b"ALTER TABLE t ADD n INT", &mut bytes);
+    let history = History { states: vec![Rows::new()], log: end_log(&bytes) };
+    for workers in [1, 3] {
+        let target = history.target(CommitOrder::Strict, 1);
+        let options = options(CommitOrder::Strict, Mode::Writeset, workers);
+        let mut source = Source::new(vec![history.log()], None, 1 << 20);
+        let error = replay(&mut source, &target, &options, &mut Until(u64::MAX)).unwrap_err();
+        assert!(error.to_string().ends_with("locked"), "{error}");
+        assert_eq!(target.0.state().statements, 1);
+    }
 }
