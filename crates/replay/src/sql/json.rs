@@ -20,8 +20,7 @@ const TEXT: &str = "CONVERT(? USING utf8mb4)";
 
 /// The document, if it says more than its text.
 pub(super) fn exact(document: Json<'_>) -> Result<Option<Expression>, Failure> {
-    let mut special = Vec::new();
-    find(document.root()?, &mut String::from("$"), &mut special)?;
+    let special = special(document)?;
     if special.is_empty() {
         return Ok(None);
     }
@@ -42,9 +41,7 @@ pub(super) fn changed(column: &str, changes: JsonChanges<'_>) -> Result<Expressi
         out.parameters.push(Parameter::Bytes(change.path.to_vec()));
         out.sql = format!("{function}({}, {TEXT}", out.sql);
         if let Some(document) = change.value {
-            let mut special = Vec::new();
-            find(document.root()?, &mut String::from("$"), &mut special)?;
-            let value = expression(document, special)?;
+            let value = expression(document, special(document)?)?;
             let _ = write!(out.sql, ", {}", value.sql);
             out.parameters.extend(value.parameters);
         }
@@ -76,6 +73,15 @@ fn expression(document: Json<'_>, special: Vec<Special>) -> Result<Expression, F
     }
     out.sql.push(')');
     Ok(out)
+}
+
+/// What a document's text does not tell of it.
+fn special(document: Json<'_>) -> Result<Vec<Special>, Failure> {
+    // Parts within parts without end, or each of them twice, would keep us forever.
+    document.check()?;
+    let mut special = Vec::new();
+    find(document.root()?, &mut String::from("$"), &mut special)?;
+    Ok(special)
 }
 
 /// Finds what is special in a value at this path.
@@ -137,6 +143,20 @@ mod tests {
     fn text_is_enough_for_most_documents() {
         // [-1]
         assert_eq!(exact(Json::new(b"\x02\x01\x00\x08\x00\x05\xff\xff\x00")).unwrap(), None);
+    }
+
+    /// Arrays within arrays: sixty thousand bytes would be more levels than a stack has room for.
+    #[test]
+    fn deep_documents_are_refused() {
+        let mut value = vec![0, 0, 4, 0];
+        for _ in 0..9_000 {
+            let size = (value.len() + 7) as u16;
+            let head = [1, 0, size.to_le_bytes()[0], size.to_le_bytes()[1], 2, 7, 0];
+            value.splice(0..0, head);
+        }
+        value.insert(0, 2);
+        let refused = exact(Json::new(&value)).unwrap_err();
+        assert!(refused.message.contains("depth of a JSON document"), "{refused}");
     }
 
     #[test]

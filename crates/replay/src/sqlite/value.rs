@@ -157,11 +157,38 @@ fn members<'s>(
         *space = text.into_bytes();
         return Ok(ValueRef::Text(space));
     }
-    for (bit, text) in texts.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1) {
+    for (bit, text) in
+        texts.iter().take(u64::BITS as usize).enumerate().filter(|(bit, _)| bits >> bit & 1 == 1)
+    {
         if !space.is_empty() || bits & ((1 << bit) - 1) != 0 {
             space.push(b',');
         }
         space.extend_from_slice(text.as_bytes());
     }
     Ok(ValueRef::Text(space))
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::Flavour;
+    use rusqlite::types::ValueRef;
+
+    use super::{Reading, members};
+    use crate::sample::Sample;
+    use crate::sqlite::definition::Column;
+    use crate::sqlite::literal::Default;
+    use crate::sqlite::types::Type;
+
+    /// More members than a server takes, in a log that somebody made up.
+    #[test]
+    fn sets_have_no_more_members_than_bits() {
+        let kind = Type::Set { texts: (0..70).map(|number| number.to_string()).collect() };
+        let (name, default) = ("s".to_owned(), Default::None);
+        let column = Column { name, kind, nullable: true, default, generated: false };
+        let logged = Sample::new("int").table().columns[0].clone();
+        let reading = Reading { column: &column, flavour: Flavour::MySql, old: None };
+        let mut space = Vec::new();
+        let found = members(1 << 63 | 2, &logged, &reading, &mut space).unwrap();
+        assert_eq!(found, ValueRef::Text(b"1,63"));
+    }
 }

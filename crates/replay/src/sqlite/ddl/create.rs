@@ -282,7 +282,7 @@ fn kind(words: &mut Words) -> Option<Type> {
         "DECIMAL" | "DEC" | "NUMERIC" | "FIXED" => {
             Type::Decimal { scale: numbers.get(1).and_then(|scale| u8::try_from(*scale).ok()).unwrap_or(0) }
         }
-        "BIT" => Type::Bit { bits: u8::try_from(first.unwrap_or(1)).ok()? },
+        "BIT" => Type::Bit { bits: u8::try_from(first.unwrap_or(1)).ok().filter(|bits| *bits <= 64)? },
         "TIME" => Type::Time { fraction },
         "DATETIME" => Type::DateTime { fraction },
         "TIMESTAMP" => Type::Timestamp { fraction },
