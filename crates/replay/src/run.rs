@@ -164,7 +164,10 @@ fn in_one_session(
                 watcher.done(&group, applier.retries, 1)?;
             }
             Message::Read { skipped, bytes_read } => watcher.read(skipped, bytes_read),
-            Message::Over { undecided } => return watcher.over(undecided),
+            Message::Over { undecided } => {
+                watcher.over(undecided);
+                return Ok(());
+            }
             Message::Failed(error) => return Err(error),
         }
         watcher.look()?;
@@ -241,9 +244,8 @@ impl<'w> Watcher<'w> {
         self.last = Some((u64::MAX, progress));
     }
 
-    fn over(&mut self, undecided: Vec<String>) -> Result<(), Error> {
+    fn over(&mut self, undecided: Vec<String>) {
         self.report.undecided = undecided;
-        Ok(())
     }
 
     fn checkpoint(&self) -> Result<Applied, Error> {

@@ -66,17 +66,10 @@ fn one(words: &mut Words<'_>) -> Kind {
 
 fn create(words: &mut Words<'_>) -> Kind {
     words.skip_definer();
+    words.take("TEMPORARY");
     match words.keyword().as_str() {
         "DATABASE" | "SCHEMA" => Kind::Database,
-        "TEMPORARY" if words.take("TABLE") => {
-            words.skip(&["IF", "NOT", "EXISTS"]);
-            one(words)
-        }
-        "TABLE" => {
-            words.skip(&["IF", "NOT", "EXISTS"]);
-            one(words)
-        }
-        "VIEW" => {
+        "TABLE" | "VIEW" => {
             words.skip(&["IF", "NOT", "EXISTS"]);
             one(words)
         }
@@ -115,11 +108,8 @@ fn drop_kind(words: &mut Words<'_>) -> Kind {
 }
 
 fn delete(words: &mut Words<'_>) -> Kind {
-    words.skip(&["LOW_PRIORITY", "QUICK", "IGNORE"]);
-    if !words.take("FROM") {
-        // DELETE a, b FROM a JOIN b …
-        return Kind::Tables(words.listed());
-    }
+    // `DELETE FROM a`, `DELETE a, b FROM a JOIN b …`
+    words.skip(&["LOW_PRIORITY", "QUICK", "IGNORE", "FROM"]);
     Kind::Tables(words.listed())
 }
 

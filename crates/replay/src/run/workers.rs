@@ -120,7 +120,10 @@ fn feed(shop: &Shop<'_>, groups: &Receiver<Message>, watcher: &mut Watcher<'_>) 
         match message {
             Message::Group(group) => shop.offer(*group),
             Message::Read { skipped, bytes_read } => watcher.read(skipped, bytes_read),
-            Message::Over { undecided } => ended = Some(watcher.over(undecided)),
+            Message::Over { undecided } => {
+                watcher.over(undecided);
+                ended = Some(Ok(()));
+            }
             Message::Failed(error) => ended = Some(Err(error)),
         }
         shop.take_done(watcher, Until::Now)?;
