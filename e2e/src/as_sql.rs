@@ -1,19 +1,15 @@
 //! Logs applied as SQL statements, by any account, and servers of different kinds compared.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use replay::order::CommitOrder;
-use replay::{ApplyAs, Log, MysqlTarget, Observer, Report, Source, Status};
+use replay::{ApplyAs, MysqlTarget, Report};
 use servers::Address;
 use testkit::Server;
 
-use crate::program::bintide;
-use crate::replays::options;
+use crate::command::command;
+use crate::replays::{kill_and_go_on, options, replay_on, tables};
 
 /// An account of a server.
 ///
@@ -24,22 +20,12 @@ pub fn address(server: &Server, user: &str) -> Result<Address> {
     Address::parse(&text).context("the socket is no part of an address")
 }
 
-struct Quiet;
-
-impl Observer for Quiet {
-    fn at(&mut self, _: &Status<'_>) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-}
-
 /// Replays all of these logs.
 ///
 /// # Errors
 /// When that fails.
 pub fn replay(logs: &[PathBuf], address: Address, apply_as: ApplyAs, order: CommitOrder) -> Result<Report> {
-    let target = MysqlTarget::open_as(address, apply_as)?;
-    let logs = logs.iter().cloned().map(Log::File).collect();
-    Ok(replay::replay(&mut Source::new(logs, None, 1 << 30), &target, &options(order), &mut Quiet)?)
+    replay_on(&MysqlTarget::open_as(address, apply_as)?, logs, &options(order))
 }
 
 /// Replays all of a server's logs by the command, with these options, killing it again and again, and then to the end.
@@ -47,38 +33,8 @@ pub fn replay(logs: &[PathBuf], address: Address, apply_as: ApplyAs, order: Comm
 /// # Errors
 /// When it fails in the end.
 pub fn replay_killed(source: &Server, target: &Server, options: &[&str]) -> Result<()> {
-    let command = || -> Result<Command> {
-        let mut command = Command::new(bintide()?);
-        command.env_clear().arg("replay").args(source.binlogs()?).args(options).arg("--to");
-        command.arg(format!("mysql://root@localhost/?socket={}", target.socket().display()));
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
-        Ok(command)
-    };
-    for pause in [40, 70, 110, 160, 230, 350, 500, 700] {
-        let mut child = command()?.spawn()?;
-        thread::sleep(Duration::from_millis(pause));
-        child.kill()?;
-        child.wait()?;
-    }
-    let output = command()?.output()?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
-}
-
-/// Every table of every database but our own, quoted, in order.
-///
-/// # Errors
-/// When the server does not say.
-pub fn tables(server: &Server) -> Result<Vec<String>> {
-    let tables = server.sql(
-        "select concat('`', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`')
-         from information_schema.tables where table_type = 'BASE TABLE'
-           and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema', 'bintide')",
-    )?;
-    // Each server would put them in an order of its own.
-    let mut tables: Vec<String> = tables.lines().map(str::to_owned).collect();
-    tables.sort_unstable();
-    Ok(tables)
+    let logs = source.binlogs()?;
+    kill_and_go_on(|| command(&logs, target, options), [40, 70, 110, 160, 230, 350, 500, 700])
 }
 
 /// Do both have the same tables, with the same rows?
@@ -94,14 +50,6 @@ pub fn are_equal(source: &Server, target: &Server, same: fn(&Server, &str) -> Re
         ensure!(theirs == ours, "{table}: the source has\n{theirs}\nthe target\n{ours}");
     }
     Ok(())
-}
-
-/// What a server says of a table's rows: for two servers of the same kind.
-///
-/// # Errors
-/// When it does not.
-pub fn checksum(server: &Server, table: &str) -> Result<String> {
-    server.sql(&format!("checksum table {table}"))
 }
 
 /// Every row of a table, its values in hexadecimal, in some order that both have: for servers of different kinds.

@@ -52,7 +52,12 @@ pub fn begin(logs: &[PathBuf], target: &Server, more: &[&str]) -> Result<Child> 
     Ok(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
 }
 
-fn command(logs: &[PathBuf], target: &Server, more: &[&str]) -> Result<Command> {
+/// What does so, not begun.
+///
+/// # Errors
+///
+/// When there is no such program.
+pub fn command(logs: &[PathBuf], target: &Server, more: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").args(logs).args(["--to", &address("root", target)]).args(more);
     Ok(command)

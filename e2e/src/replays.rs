@@ -4,11 +4,14 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use replay::order::CommitOrder;
 use replay::schedule::Mode;
-use replay::{Filter, Gap, Log, MysqlTarget, Observer, Options, Report, Selection, Source, Status};
+use replay::{Filter, Gap, Log, MysqlTarget, Observer, Options, Report, Selection, Source, Status, Target};
 use servers::Address;
 use testkit::{Launch, Server};
 
@@ -29,8 +32,14 @@ pub const SCRIPTS: [&str; 13] = [
     "rotation",
 ];
 
-fn samples() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples")
+/// The SQL of a sample script.
+///
+/// # Errors
+///
+/// When it cannot be read.
+pub fn script(name: &str) -> Result<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(name).with_extension("sql");
+    fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
 }
 
 /// A source that has run these sample scripts.
@@ -41,12 +50,28 @@ fn samples() -> PathBuf {
 pub fn source(launch: &Launch, scripts: &[&str]) -> Result<Server> {
     let source = launch.clone().option("--server-id=1").start()?;
     for script in scripts {
-        let path = samples().join(script).with_extension("sql");
-        let sql = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        source.sql(&sql)?;
+        source.sql(&self::script(script)?)?;
         source.sql("flush binary logs")?;
     }
     Ok(source)
+}
+
+/// Has a source run what must survive kills: changes that are not the same when they are done twice, definitions, and
+/// tables made from queries; so many of each.
+///
+/// # Errors
+///
+/// When the source refuses.
+pub fn run_what_is_killed(source: &Server, changes: usize, definitions: usize) -> Result<()> {
+    source.sql("create database d; create table d.t (id int primary key auto_increment, n int)")?;
+    source.sql(&"insert into d.t (n) values (1); update d.t set n = n + 1;".repeat(changes))?;
+    source.sql("create table d.v (n int)")?;
+    let definition = "insert into d.v values (1), (2); alter table d.v add index i (n);
+                      delete from d.v limit 1; alter table d.v drop index i;
+                      create table d.u as select * from d.t; drop table d.u;";
+    source.sql(&definition.repeat(definitions))?;
+    source.sql("create table d.u as select * from d.t; flush binary logs")?;
+    Ok(())
 }
 
 /// A target, with this option for its binary log.
@@ -74,12 +99,23 @@ pub fn options(order: CommitOrder) -> Options {
     }
 }
 
-struct Quiet;
+/// Watches and says nothing.
+pub struct Quiet;
 
 impl Observer for Quiet {
     fn at(&mut self, _: &Status<'_>) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
+}
+
+/// Applies logs to a target.
+///
+/// # Errors
+///
+/// When the replay fails.
+pub fn replay_on(target: &dyn Target, logs: &[PathBuf], options: &Options) -> Result<Report> {
+    let logs = logs.iter().cloned().map(Log::File).collect();
+    Ok(replay::replay(&mut Source::new(logs, None, 1 << 30), target, options, &mut Quiet)?)
 }
 
 /// Applies logs to the server behind a socket.
@@ -89,9 +125,58 @@ impl Observer for Quiet {
 /// When the replay fails.
 pub fn replay_to(logs: &[PathBuf], socket: &Path, options: &Options) -> Result<Report> {
     let text = format!("mysql://root@localhost/?socket={}", socket.display());
-    let opened = MysqlTarget::open(Address::parse(&text)?)?;
-    let logs = logs.iter().cloned().map(Log::File).collect();
-    Ok(replay::replay(&mut Source::new(logs, None, 1 << 30), &opened, options, &mut Quiet)?)
+    replay_on(&MysqlTarget::open(Address::parse(&text)?)?, logs, options)
+}
+
+/// Replays by the command, killing it again and again after so many milliseconds, and then to the end.
+///
+/// # Errors
+///
+/// When it fails in the end.
+pub fn kill_and_go_on(
+    command: impl Fn() -> Result<Command>,
+    pauses: impl IntoIterator<Item = u64>,
+) -> Result<()> {
+    let command = || -> Result<Command> {
+        let mut command = command()?;
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        Ok(command)
+    };
+    for pause in pauses {
+        let mut child = command()?.spawn()?;
+        thread::sleep(Duration::from_millis(pause));
+        child.kill()?;
+        child.wait()?;
+    }
+    let output = command()?.output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// Every table of every database but our own, quoted, in order.
+///
+/// # Errors
+///
+/// When the server refuses.
+pub fn tables(server: &Server) -> Result<Vec<String>> {
+    let tables = server.sql(
+        "select concat('`', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`')
+         from information_schema.tables where table_type = 'BASE TABLE'
+           and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema', 'bintide')",
+    )?;
+    // Each server would put them in an order of its own.
+    let mut tables: Vec<String> = tables.lines().map(str::to_owned).collect();
+    tables.sort_unstable();
+    Ok(tables)
+}
+
+/// A table's checksum: for two servers of the same kind.
+///
+/// # Errors
+///
+/// When the server refuses.
+pub fn checksum(server: &Server, table: &str) -> Result<String> {
+    server.sql(&format!("checksum table {table}"))
 }
 
 /// Every table of every database but our own, and its checksum.
@@ -100,13 +185,7 @@ pub fn replay_to(logs: &[PathBuf], socket: &Path, options: &Options) -> Result<R
 ///
 /// When the server refuses.
 pub fn checksums(server: &Server) -> Result<Vec<String>> {
-    let tables = server.sql(
-        "select concat('`', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`')
-         from information_schema.tables where table_type = 'BASE TABLE'
-           and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema', 'bintide')
-         order by 1",
-    )?;
-    tables.lines().map(|table| server.sql(&format!("checksum table {table}"))).collect()
+    tables(server)?.iter().map(|table| checksum(server, table)).collect()
 }
 
 /// What a server counts as executed.

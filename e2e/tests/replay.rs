@@ -1,12 +1,13 @@
 //! Logs of a real server applied to another one: equal tables, nothing twice, whatever stops it on the way.
 
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use e2e::program::bintide;
-use e2e::replays::{SCRIPTS, checksums, ends_equal, executed, options, replay_to, source, target};
+use e2e::as_sql::replay_killed;
+use e2e::replays::{
+    SCRIPTS, checksums, ends_equal, executed, options, replay_to, run_what_is_killed, source, target,
+};
 use e2e::workload;
 use replay::order::CommitOrder;
 use tempfile::TempDir;
@@ -107,30 +108,10 @@ fn bintide_that_is_killed_goes_on_without_gtids() -> Result<()> {
 /// Kills bintide again and again, on targets that are started so, in these commit orders.
 fn goes_on(launch: &Launch, ways: &[(&str, &str)]) -> Result<()> {
     let source = source(launch, &[])?;
-    source.sql("create database d; create table d.t (id int primary key auto_increment, n int)")?;
-    source.sql(&"insert into d.t (n) values (1); update d.t set n = n + 1;".repeat(200))?;
-    source.sql("create table d.u as select * from d.t; create table d.v (n int)")?;
-    let changes = "insert into d.v values (1), (2); alter table d.v add index i (n);
-                   delete from d.v limit 1; alter table d.v drop index i;";
-    source.sql(&changes.repeat(20))?;
-    source.sql("flush binary logs")?;
+    run_what_is_killed(&source, 200, 20)?;
     for (log, order) in ways {
         let target = target(log)?;
-        let command = || -> Result<Command> {
-            let mut command = Command::new(bintide()?);
-            command.arg("replay").args(source.binlogs()?).args(["--commit-order", order, "--to"]);
-            command.arg(format!("mysql://root@localhost/?socket={}", target.socket().display()));
-            command.stdout(Stdio::null()).stderr(Stdio::piped());
-            Ok(command)
-        };
-        for pause in [40, 70, 110, 160, 230, 350, 500] {
-            let mut child = command()?.spawn()?;
-            thread::sleep(Duration::from_millis(pause));
-            child.kill()?;
-            child.wait()?;
-        }
-        let output = command()?.output()?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        replay_killed(&source, &target, &["--commit-order", order])?;
         ends_equal(&source, &target)?;
     }
     Ok(())

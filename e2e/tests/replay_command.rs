@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use e2e::command::{self, Ran, address};
 use e2e::program::bintide;
+use e2e::replays::checksums;
 use testkit::{Dice, Launch, Server};
 
 fn replay(logs: &[PathBuf], to: &str, more: &[&str]) -> Result<Ran> {
@@ -30,17 +31,6 @@ fn source(options: &[&str], sql: &str) -> Result<Server> {
 
 fn target_of(options: &[&str]) -> Result<Server> {
     Launch::mysql().option("--server-id=2").options(options.iter().copied()).start()
-}
-
-/// Every table of every database but our own, and its checksum.
-fn checksums(server: &Server) -> Result<Vec<String>> {
-    let tables = server.sql(
-        "select concat('`', table_schema, '`.`', table_name, '`') from information_schema.tables
-         where table_type = 'BASE TABLE'
-           and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema', 'bintide')
-         order by 1",
-    )?;
-    tables.lines().map(|table| server.sql(&format!("checksum table {table}"))).collect()
 }
 
 fn has_progress(target: &Server) -> Result<bool> {

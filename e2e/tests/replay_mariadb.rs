@@ -3,8 +3,8 @@
 use ::replay::ApplyAs;
 use ::replay::order::CommitOrder;
 use anyhow::{Context, Result, ensure};
-use e2e::as_sql::{address, are_equal, checksum, replay, replay_killed, rows};
-use e2e::replays::{source, target};
+use e2e::as_sql::{address, are_equal, replay, replay_killed, rows};
+use e2e::replays::{checksum, run_what_is_killed, source, target};
 use e2e::workload;
 use tempfile::TempDir;
 use testkit::{Launch, Server, seed};
@@ -146,14 +146,7 @@ fn bintide_that_is_killed_goes_on_where_it_was() -> Result<()> {
     // Without GTIDs that the replay keeps account of, too: a MariaDB's transactions are known by their place.
     for launch in [mysql(), Launch::mariadb().option("--binlog-format=ROW")] {
         let source = source(&launch, &[])?;
-        source.sql("create database d; create table d.t (id int primary key auto_increment, n int)")?;
-        source.sql(&"insert into d.t (n) values (1); update d.t set n = n + 1;".repeat(80))?;
-        source.sql("create table d.v (n int)")?;
-        let changes = "insert into d.v values (1), (2); alter table d.v add index i (n);
-                       delete from d.v limit 1; alter table d.v drop index i;
-                       create table d.u as select * from d.t; drop table d.u;";
-        source.sql(&changes.repeat(5))?;
-        source.sql("create table d.u as select * from d.t; flush binary logs")?;
+        run_what_is_killed(&source, 80, 5)?;
         let target = mariadb()?;
         replay_killed(&source, &target, &["--commit-order", "strict"])?;
         are_equal(&source, &target, rows)?;

@@ -3,8 +3,8 @@
 use ::replay::ApplyAs;
 use ::replay::order::CommitOrder;
 use anyhow::{Context, Result, ensure};
-use e2e::as_sql::{address, are_equal, checksum, replay, replay_killed};
-use e2e::replays::source;
+use e2e::as_sql::{address, are_equal, replay, replay_killed};
+use e2e::replays::{checksum, run_what_is_killed, source};
 use e2e::workload;
 use tempfile::TempDir;
 use testkit::{Launch, Server, seed};
@@ -212,14 +212,7 @@ fn what_cannot_be_right_is_refused_by_name() -> Result<()> {
 #[test]
 fn bintide_that_is_killed_goes_on_where_it_was() -> Result<()> {
     let source = source(&Launch::mysql(), &[])?;
-    source.sql("create database d; create table d.t (id int primary key auto_increment, n int)")?;
-    source.sql(&"insert into d.t (n) values (1); update d.t set n = n + 1;".repeat(200))?;
-    source.sql("create table d.v (n int)")?;
-    let changes = "insert into d.v values (1), (2); alter table d.v add index i (n);
-                   delete from d.v limit 1; alter table d.v drop index i;
-                   create table d.u as select * from d.t; drop table d.u;";
-    source.sql(&changes.repeat(15))?;
-    source.sql("create table d.u as select * from d.t; flush binary logs")?;
+    run_what_is_killed(&source, 200, 15)?;
     for (log, order) in [("--skip-log-bin", "grouped"), ("--log-bin=binlog", "strict")] {
         let target = target(&[log])?;
         replay_killed(&source, &target, &["--apply-as", "sql", "--commit-order", order])?;

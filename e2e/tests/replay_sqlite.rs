@@ -4,19 +4,18 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use e2e::program::bintide;
+use e2e::replays::{self, kill_and_go_on, replay_on};
 use e2e::workload;
 use replay::order::CommitOrder;
 use replay::schedule::Mode;
-use replay::{Filter, Gap, Log, Observer, Options, Report, Selection, Source, SqliteTarget, Status};
+use replay::{Options, Report, SqliteTarget};
 use rusqlite::Connection as Sqlite;
 use rusqlite::types::Value;
 use servers::{Address, Connection};
@@ -40,17 +39,8 @@ const SCRIPTS: [&str; 13] = [
     "rotation",
 ];
 
-struct Quiet;
-
-impl Observer for Quiet {
-    fn at(&mut self, _: &Status<'_>) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-}
-
 fn script(name: &str) -> Result<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(name).with_extension("sql");
-    let sql = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let sql = replays::script(name)?;
     let is_end =
         |line: &&str| !line.starts_with("DROP DATABASE ddl") && !line.starts_with("DROP TABLE grandchild");
     Ok(sql.lines().filter(is_end).collect::<Vec<_>>().join("\n"))
@@ -66,23 +56,11 @@ fn source(options: &[&str], scripts: &[&str]) -> Result<Server> {
 }
 
 fn options(order: CommitOrder) -> Options {
-    Options {
-        order,
-        group_max: 1000,
-        memory: 300 << 20,
-        workers: NonZeroUsize::MIN,
-        mode: Mode::None,
-        selection: Selection::default(),
-        filter: Filter::default(),
-        gap: Gap::Refuse,
-    }
+    Options { workers: NonZeroUsize::MIN, mode: Mode::None, ..replays::options(order) }
 }
 
-fn replay_all(logs: Vec<PathBuf>, file: &Path, order: CommitOrder) -> Result<Report> {
-    let target = SqliteTarget::open(file)?;
-    let options = options(order);
-    let mut source = Source::new(logs.into_iter().map(Log::File).collect(), None, 1 << 30);
-    Ok(replay::replay(&mut source, &target, &options, &mut Quiet)?)
+fn replay_all(logs: &[PathBuf], file: &Path, order: CommitOrder) -> Result<Report> {
+    replay_on(&SqliteTarget::open(file)?, logs, &options(order))
 }
 
 /// What makes the server show a value as SQLite has it.
@@ -228,10 +206,10 @@ fn compare_table(server: &mut Connection, sqlite: &Sqlite, database: &str, table
 fn applies(source: &Server, order: CommitOrder) -> Result<()> {
     let folder = TempDir::new()?;
     let file = folder.path().join("copy.db");
-    let first = replay_all(source.binlogs()?, &file, order)?;
+    let first = replay_all(&source.binlogs()?, &file, order)?;
     ensure!(first.transactions > 5, "{first:?}");
     ensure!(compare(source, &file)? > 5, "there are rows");
-    let again = replay_all(source.binlogs()?, &file, order)?;
+    let again = replay_all(&source.binlogs()?, &file, order)?;
     ensure!(again.transactions == 0 && again.applied == first.applied, "{again:?}");
     compare(source, &file)?;
     Ok(())
@@ -342,7 +320,8 @@ fn random_sql_ends_with_the_same_rows() -> Result<()> {
         let source = workload::record_rows_on(seed, &name, folder.path())?;
         source.sql("flush binary logs")?;
         let file = folder.path().join(format!("{seed}.db"));
-        replay_all(source.binlogs()?, &file, CommitOrder::Grouped).with_context(|| format!("seed {seed}"))?;
+        replay_all(&source.binlogs()?, &file, CommitOrder::Grouped)
+            .with_context(|| format!("seed {seed}"))?;
         compare(&source, &file).with_context(|| format!("seed {seed}"))?;
     }
     Ok(())
@@ -414,7 +393,7 @@ fn what_cannot_be_right_is_refused_whole() -> Result<()> {
         )?;
         source.sql(&format!("{sql}; flush binary logs"))?;
         let file = folder.path().join(format!("{number}.db"));
-        let Err(error) = replay_all(source.binlogs()?, &file, CommitOrder::Grouped) else {
+        let Err(error) = replay_all(&source.binlogs()?, &file, CommitOrder::Grouped) else {
             bail!("it is applied: {sql}")
         };
         let message = format!("{error:#}");
@@ -439,7 +418,7 @@ fn a_reference_that_only_a_collation_finds_is_refused() -> Result<()> {
     )?;
     let folder = TempDir::new()?;
     let file = folder.path().join("copy.db");
-    let Err(error) = replay_all(source.binlogs()?, &file, CommitOrder::Strict) else {
+    let Err(error) = replay_all(&source.binlogs()?, &file, CommitOrder::Strict) else {
         bail!("it is applied")
     };
     ensure!(error.to_string().contains("in other letters"), "{error}");
@@ -468,13 +447,10 @@ fn a_later_replay_takes_over() -> Result<()> {
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/types.binlog");
     let earlier = SqliteTarget::open(&file)?;
     let later = SqliteTarget::open(&file)?;
-    let source = || Source::new(vec![Log::File(log.clone())], None, 1 << 30);
-    let Err(error) = replay::replay(&mut source(), &earlier, &options(CommitOrder::Strict), &mut Quiet)
-    else {
-        bail!("the earlier goes on")
-    };
+    let replay = |target| replay_on(target, std::slice::from_ref(&log), &options(CommitOrder::Strict));
+    let Err(error) = replay(&earlier) else { bail!("the earlier goes on") };
     ensure!(error.to_string().contains("another replay has taken over"), "{error}");
-    let report = replay::replay(&mut source(), &later, &options(CommitOrder::Strict), &mut Quiet)?;
+    let report = replay(&later)?;
     ensure!(report.transactions > 20 && report.skipped == 0, "{report:?}");
     Ok(())
 }
@@ -508,7 +484,7 @@ fn a_reader_sees_only_states_that_the_source_had() -> Result<()> {
             }
             Ok(seen)
         });
-        let replayed = replay_all(logs, &file, CommitOrder::Strict);
+        let replayed = replay_all(&logs, &file, CommitOrder::Strict);
         over.store(true, Ordering::SeqCst);
         let seen = reader.join().map_err(|_| anyhow!("the reader panics"))?;
         replayed.and(seen)
@@ -527,7 +503,7 @@ fn names_that_are_one_to_sqlite_stay_two() -> Result<()> {
     )?;
     let folder = TempDir::new()?;
     let file = folder.path().join("copy.db");
-    replay_all(source.binlogs()?, &file, CommitOrder::Grouped)?;
+    replay_all(&source.binlogs()?, &file, CommitOrder::Grouped)?;
     let rows: i64 = Sqlite::open(&file)?.query_row("select sum(x) from \"d.t~2\"", [], |row| row.get(0))?;
     ensure!(rows == 5, "{rows}");
     Ok(())
@@ -551,17 +527,10 @@ fn bintide_that_is_killed_goes_on_where_it_was() -> Result<()> {
         let command = || -> Result<Command> {
             let mut command = Command::new(bintide()?);
             command.env_clear().arg("replay").args(source.binlogs()?).args(["--group-max", "3", "--to"]);
-            command.arg(format!("sqlite:{}", file.display())).stdout(Stdio::null()).stderr(Stdio::piped());
+            command.arg(format!("sqlite:{}", file.display()));
             Ok(command)
         };
-        for _ in 0..12 {
-            let mut child = command()?.spawn()?;
-            thread::sleep(Duration::from_millis(20 + dice.below(400) as u64));
-            child.kill()?;
-            child.wait()?;
-        }
-        let output = command()?.output()?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        kill_and_go_on(command, (0..12).map(|_| 20 + dice.below(400) as u64))?;
         compare(&source, &file)?;
     }
     Ok(())
