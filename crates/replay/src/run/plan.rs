@@ -15,10 +15,10 @@ use crate::mysql::Look;
 use crate::order::CommitOrder;
 use crate::progress::{Applied, Intent, Ledger, Progress};
 use crate::run::form::{Former, Group};
-use crate::run::{Options, Skip};
+use crate::run::{Gap, Options, Skip};
 use crate::schedule::Chain;
 use crate::select::{Choice, Selector};
-use crate::source::{Found, Source};
+use crate::source::Source;
 #[cfg(feature = "sqlite")]
 use crate::sqlite::Draft;
 use crate::survey::Survey;
@@ -115,7 +115,7 @@ pub fn plan(
     let is_sqlite = matches!(ground, Ground::Sqlite(_));
     let (paper, applied) = Paper::new(ground)?;
     let mut selector = Selector::new(&options.selection, source.log_names())?;
-    let skip = Skip::new(applied.clone(), source.log_names());
+    let (mut skip, mut previous) = (Skip::new(applied.clone(), source.log_names()), None);
     let mut planner = Planner::new(&paper, is_sqlite, options, &applied);
     let mut opener = PayloadOpener::new();
     loop {
@@ -131,18 +131,24 @@ pub fn plan(
             }
         };
         let head = found.head();
+        // What is in front of the first log is a finding, if the target lacks it.
+        if let Err(gap) = skip.check_gap(&head, source.previous())
+            && previous.is_some()
+            && options.gap == Gap::Refuse
+        {
+            planner.plan.refuse(gap.to_string());
+        }
+        previous.get_or_insert_with(|| source.previous().clone());
+        let is_again = skip.is_again(&head)?;
         match selector.choose(&head) {
-            Choice::Take if !skip.has(&head)? => {}
+            Choice::Take if !is_again && !skip.has(&head)? => {}
             Choice::Take | Choice::Leave => {
                 planner.plan.skipped += 1;
                 continue;
             }
             Choice::Stop => break,
         }
-        let work = match found {
-            Found::Unit(unit) => Work::within(&unit, &mut opener, source.held_max()),
-            Found::Large(large) => large.work,
-        };
+        let work = found.work(&mut opener, source.held_max());
         match work.and_then(|work| options.filter.apply(work)) {
             Ok(work) => planner.take(head, work)?,
             Err(error) => planner.plan.refuse(format!("{head}: {error}")),
@@ -150,7 +156,7 @@ pub fn plan(
     }
     let mut plan = planner.finish()?;
     plan.survey.writer = source.writer();
-    plan.survey.previous = source.previous().clone();
+    plan.survey.previous = previous.unwrap_or_else(|| source.previous().clone());
     plan.bytes_read = source.bytes_read();
     Ok(plan)
 }
