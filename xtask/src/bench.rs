@@ -10,7 +10,9 @@ mod compression;
 mod lab;
 mod large;
 mod measure;
+mod page;
 mod prediction;
+mod replay;
 mod replay_sqlite;
 mod rewriting;
 mod table;
@@ -48,6 +50,8 @@ enum Which {
     Memory(Racing),
     /// The library's row decoding, in rows and bytes a second
     Rows,
+    /// `bintide replay`, MySQL's own replica, and `mysqlbinlog | mysql`; writes docs/replay-speed.md
+    Replay(replay::Replaying),
     /// `bintide replay` into a SQLite database: row changes a second of the load workload
     ReplaySqlite {
         /// How often
@@ -114,6 +118,7 @@ pub(crate) fn bench(benching: &Benching) -> Result<()> {
             race(cases, racing)
         }
         Which::Rows => rows(),
+        Which::Replay(options) => replay::replay(options),
         Which::ReplaySqlite { runs } => replay_sqlite::run(*runs),
         Which::Compression(options) => compression::compression(options),
         Which::Prediction(options) => prediction::prediction(options),

@@ -137,9 +137,12 @@ pub(crate) fn run(workload: Workload, server: &Server) -> Result<()> {
     match workload {
         Workload::Load => server.sql(&employees::sql(EMPLOYEES))?,
         Workload::Update => server.sql("update employees.salaries set salary = salary + 1")?,
-        Workload::Prepare => return sysbench(server, &["prepare"]),
+        Workload::Prepare => return sysbench(server, "oltp_read_write", &["--rand-seed=11", "prepare"]),
         // One thread: several would take turns by chance.
-        Workload::Oltp => return sysbench(server, &["--threads=1", "--events=15000", "--time=0", "run"]),
+        Workload::Oltp => {
+            let arguments = ["--rand-seed=11", "--threads=1", "--events=15000", "--time=0", "run"];
+            return sysbench(server, "oltp_read_write", &arguments);
+        }
         Workload::Delete => {
             let deletes = (1..=DELETES).map(|id| format!("delete from sbtest.sbtest1 where id = {id};\n"));
             server.sql(&deletes.collect::<String>())?
@@ -148,12 +151,13 @@ pub(crate) fn run(workload: Workload, server: &Server) -> Result<()> {
     Ok(())
 }
 
-fn sysbench(server: &Server, arguments: &[&str]) -> Result<()> {
+/// Runs one of sysbench's scripts on the database `sbtest`: 4 tables of 100,000 rows.
+pub(crate) fn sysbench(server: &Server, script: &str, arguments: &[&str]) -> Result<()> {
     let home = Home::find(Package::Sysbench)?;
     let mut command: Command = home.command("sysbench")?;
-    command.arg("oltp_read_write").args(["--db-driver=mysql", "--mysql-user=root", "--mysql-db=sbtest"]);
+    command.arg(script).args(["--db-driver=mysql", "--mysql-user=root", "--mysql-db=sbtest"]);
     command.arg(format!("--mysql-socket={}", server.socket().display()));
-    command.args(["--tables=4", "--table-size=100000", "--rand-seed=11"]).args(arguments);
+    command.args(["--tables=4", "--table-size=100000"]).args(arguments);
     // Where its scripts and its client library's plugins are, when it is not installed.
     let scripts = home.prefix().join("share/sysbench");
     command.env("LUA_PATH", format!("{}/?.lua", scripts.display())).current_dir(&scripts);

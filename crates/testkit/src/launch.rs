@@ -33,6 +33,7 @@ pub struct Launch {
     uuid: Option<String>,
     keyring: bool,
     port: Option<u16>,
+    data: Option<PathBuf>,
     lasting: Option<PathBuf>,
 }
 
@@ -50,7 +51,8 @@ impl Launch {
     /// A server of the given flavour.
     pub fn new(flavour: Flavour) -> Self {
         let (options, init_options) = (Vec::new(), Vec::new());
-        Self { flavour, options, init_options, uuid: None, keyring: false, port: None, lasting: None }
+        let (uuid, keyring, port, data, lasting) = (None, false, None, None, None);
+        Self { flavour, options, init_options, uuid, keyring, port, data, lasting }
     }
 
     /// Adds a server option, as on the command line: `--binlog-format=STATEMENT`.
@@ -97,6 +99,13 @@ impl Launch {
         self
     }
 
+    /// Starts the server on a copy of this data directory: that of another one of the same flavour, which was stopped.
+    #[must_use]
+    pub fn data(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.data = Some(folder.into());
+        self
+    }
+
     /// Keeps the server running after this process, with its files in `folder`.
     #[must_use]
     pub fn lasting(mut self, folder: impl Into<PathBuf>) -> Self {
@@ -110,7 +119,7 @@ impl Launch {
     /// When the programs cannot be had, or the server does not come up; the end of its error log is told.
     pub fn start(&self) -> Result<Server> {
         let home = Home::find(self.flavour.package())?;
-        let template = self.template(&home)?;
+        let template = self.data.clone().map_or_else(|| self.template(&home), Ok)?;
         let port = self.port.map_or_else(free_port, Ok)?;
         let folder = self.folder()?;
         let datadir = folder.join("data");

@@ -3,7 +3,6 @@
 //! drawings beside it.
 
 mod levels;
-pub(super) mod page;
 mod sizes;
 mod updates;
 mod wide;

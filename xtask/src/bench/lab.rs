@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use testkit::{Launch, Server};
 
@@ -196,6 +196,24 @@ pub(super) fn timed(server: &Server, summary: &str, name: &str) -> Result<Stage>
 pub(super) fn log_bytes(server: &Server) -> Result<u64> {
     let sizes = server.binlogs()?.into_iter().map(|log| Ok(fs::metadata(log)?.len()));
     sizes.sum()
+}
+
+/// What all programs together have used of all cores since the machine's start, in seconds.
+pub(super) fn machine_cpu_seconds() -> Result<f64> {
+    let text = fs::read_to_string("/proc/stat")?;
+    let numbers: Vec<u64> = text
+        .lines()
+        .next()
+        .into_iter()
+        .flat_map(str::split_whitespace)
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    // For users, for low priorities, in the kernel; idle and waiting; for interrupts. What virtual machines get is in
+    // the first two already.
+    let [user, low, kernel, _, _, interrupts, more_interrupts, ..] = numbers[..] else {
+        bail!("/proc does not look like Linux's")
+    };
+    Ok((user + low + kernel + interrupts + more_interrupts) as f64 / TICKS)
 }
 
 /// What the server has used of all cores since its start, itself and the kernel for it.

@@ -7,10 +7,9 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Deserialize;
 
-use super::compression::page;
 use super::lab::{self, Run, Setting, Stage};
 use super::table::{self, difference, megabytes};
-use super::{cases, chart};
+use super::{cases, chart, page};
 use crate::workloads::{self, Form, Workload};
 
 /// How far the prediction of sizes may be off; and of times.
@@ -91,8 +90,8 @@ pub(crate) fn prediction(options: &Prediction) -> Result<()> {
             lines.push(line(workload, *level, &advice, &runs)?);
         }
     }
-    page::write("prediction", &(table_of(&lines) + &page::conditions()?))?;
-    page::draw("prediction", &drawing(&options.levels, &lines)?)?;
+    page::COMPRESSION.write("prediction", &(table_of(&lines) + &page::conditions()?))?;
+    page::COMPRESSION.draw("prediction", &drawing(&options.levels, &lines)?)?;
     let missed: Vec<String> = lines.iter().flat_map(missed).collect();
     ensure!(missed.is_empty(), "predicted wrongly: {}", missed.join("; "));
     Ok(())

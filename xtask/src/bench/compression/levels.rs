@@ -7,10 +7,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::page;
 use crate::bench::cases;
 use crate::bench::chart::{self, Line};
 use crate::bench::lab::{self, Setting};
+use crate::bench::page;
 use crate::bench::table::{self, difference, megabytes};
 use crate::workloads::{self, Form, Workload};
 
@@ -43,8 +43,8 @@ pub(super) fn measure(levels: &[u32]) -> Result<()> {
             pairs.push(pair);
         }
     }
-    page::write("levels", &(table_of(levels, &pairs) + &page::conditions()?))?;
-    page::draw("levels", &drawing(levels, &pairs)?)?;
+    page::COMPRESSION.write("levels", &(table_of(levels, &pairs) + &page::conditions()?))?;
+    page::COMPRESSION.draw("levels", &drawing(levels, &pairs)?)?;
     for pair in &pairs {
         let (workload, level) = (pair.workload.name(), pair.level);
         ensure!(

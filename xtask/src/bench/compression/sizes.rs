@@ -5,9 +5,9 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
-use super::page;
 use crate::bench::chart::{self, Group};
 use crate::bench::lab::{self, Setting};
+use crate::bench::page;
 use crate::bench::table::{self, megabytes, percent};
 use crate::workloads::{self, Form, Workload};
 
@@ -33,12 +33,12 @@ pub(super) fn measure() -> Result<()> {
             [0, 1, 2, 3].map(|setting: usize| runs[setting][index].bytes);
         lines.push((workload, [plain, compressed, encrypted, both, whole_file]));
     }
-    page::write("sizes", &(table_of(&lines) + &page::conditions()?))?;
+    page::COMPRESSION.write("sizes", &(table_of(&lines) + &page::conditions()?))?;
     let groups = lines.iter().map(|(workload, sizes)| Group {
         name: workload.name(),
         values: sizes.iter().map(|size| *size as f64 / 1e6).collect(),
     });
-    page::draw("sizes", &chart::bars("Size of the log, MB", &FORMS, &groups.collect::<Vec<_>>())?)
+    page::COMPRESSION.draw("sizes", &chart::bars("Size of the log, MB", &FORMS, &groups.collect::<Vec<_>>())?)
 }
 
 fn table_of(lines: &[(Workload, Sizes)]) -> String {

@@ -4,8 +4,8 @@
 use anyhow::Result;
 use testkit::{Dice, Server};
 
-use super::page;
 use crate::bench::lab::{self, COMPRESSING, Setting, Stage};
+use crate::bench::page;
 use crate::bench::table::{self, count, megabytes};
 use crate::workloads::{self, Workload};
 
@@ -54,7 +54,7 @@ pub(super) fn measure(scale: f64) -> Result<()> {
             lines.push(line(&name, taken));
         }
     }
-    page::write("updates", &(table::markdown(&HEADS, lines.into_iter()) + &page::conditions()?))
+    page::COMPRESSION.write("updates", &(table::markdown(&HEADS, lines.into_iter()) + &page::conditions()?))
 }
 
 const HEADS: [&str; 6] = ["script", "log, MB", "server, s", "least and most", "compressing, s", "CPU s"];

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result, ensure};
 use testkit::Server;
 
-use super::page;
 use crate::bench::lab::{self, Setting};
+use crate::bench::page;
 use crate::bench::table::{self, count, megabytes};
 use crate::workloads;
 
@@ -56,7 +56,7 @@ pub(super) fn measure(scale: f64) -> Result<()> {
         "replica CPU s per million".to_owned(),
     ];
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
-    page::write("wide", &(table::markdown(&heads, lines.into_iter()) + &page::conditions()?))
+    page::COMPRESSION.write("wide", &(table::markdown(&heads, lines.into_iter()) + &page::conditions()?))
 }
 
 fn fill_a_log(setting: Setting, rows: u64, scale: f64) -> Result<Taken> {

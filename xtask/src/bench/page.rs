@@ -1,4 +1,4 @@
-//! The page that the figures go to: text written by hand, with blocks that the bench fills.
+//! Pages that figures go to: text written by hand, with blocks that a bench fills, and drawings beside it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,13 +10,31 @@ use testkit::{Home, Package};
 
 use crate::workspace;
 
-/// Fills the block between `<!-- NAME -->` and `<!-- /NAME -->`, and prints it.
-pub(crate) fn write(name: &str, text: &str) -> Result<()> {
-    println!("{text}");
-    let path = docs().join("compression.md");
-    let page = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
-    let filled = fill(&page, name, text).with_context(|| format!("the page has no block {name}"))?;
-    fs::write(&path, filled).with_context(|| format!("could not write {}", path.display()))
+/// A page of the documents, and the folder of its drawings, by the name that both have.
+pub(super) struct Page(pub(super) &'static str);
+
+/// What compression saves and costs.
+pub(super) const COMPRESSION: Page = Page("compression");
+/// How fast logs are replayed.
+pub(super) const REPLAY_SPEED: Page = Page("replay-speed");
+
+impl Page {
+    /// Fills the block between `<!-- NAME -->` and `<!-- /NAME -->`, and prints it.
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<()> {
+        println!("{text}");
+        let path = docs().join(self.0).with_extension("md");
+        let page = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
+        let filled = fill(&page, name, text).with_context(|| format!("the page has no block {name}"))?;
+        fs::write(&path, filled).with_context(|| format!("could not write {}", path.display()))
+    }
+
+    /// Writes a drawing into the page's folder.
+    pub(super) fn draw(&self, name: &str, svg: &str) -> Result<()> {
+        let folder = docs().join(self.0);
+        fs::create_dir_all(&folder)?;
+        let path = folder.join(name).with_extension("svg");
+        fs::write(&path, svg).with_context(|| format!("could not write {}", path.display()))
+    }
 }
 
 fn fill(page: &str, name: &str, text: &str) -> Option<String> {
@@ -26,20 +44,12 @@ fn fill(page: &str, name: &str, text: &str) -> Option<String> {
     Some(format!("{before}{begin}\n{}\n\n{end}{after}", text.trim()))
 }
 
-/// Writes a drawing into the page's folder.
-pub(crate) fn draw(name: &str, svg: &str) -> Result<()> {
-    let folder = docs().join("compression");
-    fs::create_dir_all(&folder)?;
-    let path = folder.join(name).with_extension("svg");
-    fs::write(&path, svg).with_context(|| format!("could not write {}", path.display()))
-}
-
 fn docs() -> PathBuf {
     workspace::root().join("docs")
 }
 
 /// When, with what and on what the figures were measured: a paragraph.
-pub(crate) fn conditions() -> Result<String> {
+pub(super) fn conditions() -> Result<String> {
     let day = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() / 86_400;
     let (year, month, day) = testkit::civil_date(i64::try_from(day)?);
     let version = Home::find(Package::Mysql)?.version()?;

@@ -1,0 +1,231 @@
+//! Who applies a log, and what one run of each takes.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use testkit::{Home, Launch, Package, Server};
+
+use super::logs::{self, OPTIONS, Prepared};
+use crate::bench::lab::{cpu_seconds, machine_cpu_seconds};
+use crate::bench::measure::run_measured;
+
+/// How long a replica may take, in seconds.
+const PATIENCE_S: u32 = 3600;
+
+/// Every commit is on disk when it is done, and no torn page survives a crash.
+const DURABLE: [&str; 3] =
+    ["--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON", "--sync-binlog=1"];
+
+/// Who applies a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contender {
+    /// A replica, with so many workers.
+    Native(Native, u32),
+    /// `mysqlbinlog | mysql`
+    Pipe,
+    /// `bintide replay`
+    Bintide(Order),
+}
+
+/// What a replica logs itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Native {
+    /// It has no binary log.
+    NoLog,
+    /// It has one, but not for what it applies.
+    NoUpdates,
+    /// It logs what it applies.
+    Log,
+}
+
+/// What `--commit-order` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Strict,
+    Grouped,
+    Any,
+}
+
+/// What one run took.
+#[derive(Clone, Debug)]
+pub(super) struct Took {
+    pub(super) seconds: f64,
+    /// Of the server that the log was applied to.
+    pub(super) target_cpu_seconds: f64,
+    /// Of the programs that applied it, if it was not the server itself.
+    pub(super) own: Option<Own>,
+    /// Of all cores' time, what programs that have no part in it used meanwhile: 0 to 1.
+    pub(super) others_share: f64,
+}
+
+/// What a program took besides time.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    pub(super) cpu_seconds: f64,
+    pub(super) peak_bytes: u64,
+    /// What it says of its work itself.
+    pub(super) said: Option<Said>,
+}
+
+/// A part of what `bintide replay --json` prints.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Said {
+    groups: u64,
+    retries: u64,
+    at_once: u64,
+}
+
+impl Order {
+    pub(super) const ALL: [Self; 3] = [Self::Strict, Self::Grouped, Self::Any];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Grouped => "grouped",
+            Self::Any => "any",
+        }
+    }
+}
+
+impl Contender {
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Native(Native::NoLog, workers) => {
+                format!("replica without a binary log, {workers} workers")
+            }
+            Self::Native(Native::NoUpdates, workers) => {
+                format!("replica with log_replica_updates=OFF, {workers} workers")
+            }
+            Self::Native(Native::Log, workers) => format!("replica with a binary log, {workers} workers"),
+            Self::Pipe => "mysqlbinlog | mysql".to_owned(),
+            Self::Bintide(order) => format!("bintide, {}", order.name()),
+        }
+    }
+
+    /// For a drawing.
+    pub(super) fn name_short(self) -> &'static str {
+        match self {
+            Self::Native(Native::NoLog, _) => "replica, no log",
+            Self::Native(Native::NoUpdates, _) => "replica, no updates",
+            Self::Native(Native::Log, _) => "replica, log",
+            Self::Pipe => "mysqlbinlog",
+            Self::Bintide(order) => order.name(),
+        }
+    }
+
+    /// Applies the log to a new server, and sees whether it did.
+    pub(super) fn run(self, log: &Prepared, bintide: &Path) -> Result<Took> {
+        let server = self.launch(log)?.start()?;
+        logs::warm(&server)?;
+        let (begin, server_before, machine_before) =
+            (Instant::now(), cpu_seconds(&server)?, machine_cpu_seconds()?);
+        let (seconds, own) = match self {
+            Self::Native(_, workers) => {
+                server.sql(&format!("set global replica_parallel_workers = {workers}"))?;
+                (catch_up(&server, log.gtids())?, None)
+            }
+            Self::Pipe => measured(&pipe(&server, log)?, None)?,
+            Self::Bintide(order) => {
+                let output = testkit::target_dir().join("bench/replay.json");
+                measured(&ours(bintide, order, &server, log), Some(&output))?
+            }
+        };
+        let target_cpu_seconds = cpu_seconds(&server)? - server_before;
+        let used = machine_cpu_seconds()? - machine_before;
+        let others = used - target_cpu_seconds - own.as_ref().map_or(0.0, |own| own.cpu_seconds);
+        let all = thread::available_parallelism()?.get() as f64 * begin.elapsed().as_secs_f64();
+        let others_share = (others / all).clamp(0.0, 1.0);
+        log.check(&server)?;
+        Ok(Took { seconds, target_cpu_seconds, own, others_share })
+    }
+
+    fn launch(self, log: &Prepared) -> Result<Launch> {
+        let launch = Launch::mysql().option("--server-id=3").options(OPTIONS).options(DURABLE);
+        let Self::Native(native, _) = self else {
+            return Ok(launch.option("--skip-log-bin").data(logs::base()?));
+        };
+        let launch = launch.options(["--skip-replica-start", "--relay-log=relay"]).data(log.received());
+        Ok(match native {
+            Native::NoLog => launch.option("--skip-log-bin"),
+            Native::NoUpdates => launch.option("--log-replica-updates=OFF"),
+            Native::Log => launch,
+        })
+    }
+}
+
+impl Took {
+    /// For whoever waits.
+    pub(super) fn line(&self) -> String {
+        let mut line = format!("{:.2} s, target {:.2} CPU s", self.seconds, self.target_cpu_seconds);
+        if let Some(own) = &self.own {
+            line += &format!(", itself {:.2} CPU s, {} MB", own.cpu_seconds, own.peak_bytes / 1_000_000);
+            if let Some(said) = &own.said {
+                let Said { groups, retries, at_once } = said;
+                line += &format!("; {groups} commits, {at_once} at once, {retries} tried again");
+            }
+        }
+        line
+    }
+}
+
+/// The middle run by the clock, with the largest memory of all runs.
+pub(super) fn median(runs: &[Took]) -> Took {
+    let mut sorted = runs.to_vec();
+    sorted.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let mut middle = sorted.swap_remove(sorted.len() / 2);
+    if let Some(own) = &mut middle.own {
+        let peaks = runs.iter().filter_map(|run| run.own.as_ref()).map(|own| own.peak_bytes);
+        own.peak_bytes = peaks.max().unwrap_or(0);
+    }
+    middle
+}
+
+/// Has a replica apply what it has received.
+fn catch_up(server: &Server, gtids: &str) -> Result<f64> {
+    let begin = Instant::now();
+    let script =
+        format!("start replica sql_thread; select wait_for_executed_gtid_set('{gtids}', {PATIENCE_S})");
+    let late = server.sql(&script)?;
+    ensure!(late.trim() == "0", "the replica is not done after {PATIENCE_S} seconds");
+    Ok(begin.elapsed().as_secs_f64())
+}
+
+fn measured(command: &[OsString], output: Option<&Path>) -> Result<(f64, Option<Own>)> {
+    let measured = run_measured(command, output)?;
+    let said = match output {
+        Some(path) => Some(serde_json::from_slice(&fs::read(path)?).context("the outcome is no JSON")?),
+        None => None,
+    };
+    let own = Own { cpu_seconds: measured.cpu_seconds, peak_bytes: measured.peak_bytes, said };
+    Ok((measured.seconds, Some(own)))
+}
+
+fn ours(bintide: &Path, order: Order, server: &Server, log: &Prepared) -> Vec<OsString> {
+    let to = format!("mysql://root@localhost/?socket={}", server.socket().display());
+    let words =
+        ["replay", "--quiet", "--json", "--commit-order", order.name(), "--to", &to].map(OsString::from);
+    std::iter::once(bintide.into()).chain(words).chain([log.log().into()]).collect()
+}
+
+fn pipe(server: &Server, log: &Prepared) -> Result<Vec<OsString>> {
+    let mut from = Home::find(Package::Mysql)?.command("mysqlbinlog")?;
+    from.arg("--no-defaults").arg(log.log());
+    let mut to = server.client().command()?;
+    to.arg("--binary-mode");
+    let words = |command: &std::process::Command| {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        words.map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+    };
+    let script = format!("{} | {}", words(&from), words(&to));
+    Ok(["sh", "-c", &script].map(OsString::from).to_vec())
+}
+
+/// A word as the shell takes it, whatever is in it.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}

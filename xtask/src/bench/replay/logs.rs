@@ -1,0 +1,363 @@
+//! The logs that are applied, and the data directories that they are applied to: made once by real servers, and kept.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use testkit::{Launch, Server};
+
+use crate::workloads;
+
+/// To be raised when what is made changes.
+const REVISION: u32 = 2;
+
+/// Of the server that writes the logs.
+const SOURCE_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ab";
+
+/// Sysbench's tables, and the rows that each has.
+const TABLES: usize = 4;
+const TABLE_ROWS: usize = 100_000;
+/// Sessions that write to the source at once.
+const SESSIONS: usize = 16;
+/// Rows of each transaction of [`Kind::Inserts`], and how many of them there are for one transaction of sysbench's.
+const INSERTED_ROWS: usize = 1024;
+const INSERTED_FOR_EACH: usize = 4;
+
+/// How long a replica may take to receive a log.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// All servers: room for all data in memory, and a redo log that need not wait for pages.
+pub(super) const OPTIONS: [&str; 4] = [
+    "--innodb-buffer-pool-size=2G",
+    "--innodb-redo-log-capacity=1073741824",
+    "--innodb-buffer-pool-load-at-startup=OFF",
+    "--max-binlog-size=1G",
+];
+
+/// Of the redo log, in bytes, as the options have it.
+const REDO_SIZE: u64 = 1 << 30;
+
+/// What is in a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Kind {
+    /// `sysbench oltp_write_only`: two updates, a delete and an insert each, some rows again and again
+    Sysbench,
+    /// The same, compressed
+    Compressed,
+    /// Two updates, a delete and an insert each, and no row is changed twice
+    Apart,
+    /// Inserts of 1,024 rows each
+    Inserts,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 4] = [Self::Sysbench, Self::Compressed, Self::Apart, Self::Inserts];
+
+    /// The block of the page that its table goes to.
+    pub(super) fn block(self) -> &'static str {
+        match self {
+            Self::Sysbench => "sysbench",
+            Self::Compressed => "compressed",
+            Self::Apart => "apart",
+            Self::Inserts => "inserts",
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Sysbench => "sysbench",
+            Self::Compressed => "sysbench, compressed",
+            Self::Apart => "no row twice",
+            Self::Inserts => "1,024-row inserts",
+        }
+    }
+}
+
+/// A log that is there, and what surrounds it.
+pub(super) struct Prepared {
+    pub(super) kind: Kind,
+    folder: PathBuf,
+    facts: Facts,
+}
+
+/// What is known of a log.
+#[derive(Clone, Serialize, Deserialize)]
+struct Facts {
+    transactions: u64,
+    /// All that the source had executed at its end.
+    gtids: String,
+    /// Of the source's tables at its end.
+    checksums: String,
+}
+
+impl Prepared {
+    /// How many it has.
+    pub(super) fn transactions(&self) -> u64 {
+        self.facts.transactions
+    }
+
+    pub(super) fn gtids(&self) -> &str {
+        &self.facts.gtids
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.folder.join("binlog.000001")
+    }
+
+    /// Bytes of the log.
+    pub(super) fn size(&self) -> Result<u64> {
+        Ok(fs::metadata(self.log())?.len())
+    }
+
+    /// The data directory of a replica that has received the log and applied nothing of it.
+    pub(super) fn received(&self) -> PathBuf {
+        self.folder.join("received")
+    }
+
+    /// Is what a server ends with what the source ended with?
+    pub(super) fn check(&self, server: &Server) -> Result<()> {
+        let found = checksums(server)?;
+        let wanted = &self.facts.checksums;
+        ensure!(found == *wanted, "the data is not the source's: checksums are {found}, should be {wanted}");
+        Ok(())
+    }
+}
+
+/// The log of a kind, made now if it is not there.
+pub(super) fn prepare(kind: Kind, transactions: u32, bintide: &Path) -> Result<Prepared> {
+    let folder = root().join(format!("{}-{transactions}", kind.block()));
+    let facts = folder.join("facts.json");
+    if !facts.exists() {
+        eprintln!("making the log {}", kind.name());
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        let made = match kind {
+            Kind::Compressed => compress(transactions, &folder, bintide)?,
+            Kind::Sysbench | Kind::Apart | Kind::Inserts => write(kind, transactions as usize, &folder)?,
+        };
+        receive(&folder)?;
+        // The last thing that is made: without it, all is made again.
+        fs::write(&facts, serde_json::to_vec(&made)?)?;
+    }
+    let facts = serde_json::from_slice(&fs::read(&facts)?).context("the notes of a log are damaged")?;
+    Ok(Prepared { kind, folder, facts })
+}
+
+/// The data directory that all logs start from, made now if it is not there: sysbench's tables.
+pub(super) fn base() -> Result<PathBuf> {
+    let base = root().join("base");
+    if !base.exists() {
+        eprintln!("making the tables");
+        let mut server = Launch::mysql().options(OPTIONS).uuid(SOURCE_UUID).start()?;
+        server.sql("create database sbtest")?;
+        workloads::sysbench(&server, "oltp_write_only", &["--rand-seed=11", "prepare"])?;
+        stop_lean(&mut server)?;
+        for entry in fs::read_dir(server.datadir())? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name == "auto.cnf" || name.to_string_lossy().starts_with("binlog.") {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        fs::create_dir_all(root())?;
+        fs::rename(server.datadir(), &base).context("could not keep the data directory")?;
+    }
+    Ok(base)
+}
+
+fn root() -> PathBuf {
+    testkit::target_dir().join(format!("bench/replay-{REVISION}"))
+}
+
+/// A source at the base, with an empty log.
+fn source() -> Result<Launch> {
+    Ok(Launch::mysql().options(OPTIONS).uuid(SOURCE_UUID).data(base()?))
+}
+
+/// Has a server write the log.
+fn write(kind: Kind, transactions: usize, folder: &Path) -> Result<Facts> {
+    let server = source()?.start()?;
+    let before = executed(&server)?;
+    match kind {
+        Kind::Sysbench | Kind::Compressed => {
+            let (threads, events) = (format!("--threads={SESSIONS}"), format!("--events={transactions}"));
+            let arguments = ["--rand-seed=5", &threads, &events, "--time=0", "run"];
+            workloads::sysbench(&server, "oltp_write_only", &arguments)?;
+        }
+        Kind::Apart => at_once(&server, |session| changes_apart(session, transactions))?,
+        Kind::Inserts => at_once(&server, |session| inserts(session, transactions))?,
+    }
+    let gtids = executed(&server)?;
+    let log = server.binlogs()?.pop().context("the server has no log")?;
+    server.sql("flush binary logs")?;
+    fs::copy(log, folder.join("binlog.000001"))?;
+    let news = server.sql(&format!("select gtid_subtract('{gtids}', '{before}')"))?;
+    let transactions = count(news.trim()).with_context(|| format!("no count of GTIDs in {news}"))?;
+    Ok(Facts { transactions, gtids, checksums: checksums(&server)? })
+}
+
+/// Runs a script in each of several sessions.
+fn at_once(server: &Server, script: impl Fn(usize) -> String + Sync) -> Result<()> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..SESSIONS)
+            .map(|session| {
+                scope.spawn({
+                    let script = &script;
+                    move || server.sql(&script(session))
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().map_err(|_| anyhow!("a session is lost"))??;
+        }
+        Ok(())
+    })
+}
+
+/// The session's share of transactions that each change rows of their own.
+fn changes_apart(session: usize, transactions: usize) -> String {
+    let mut sql = "use sbtest;\n".to_owned();
+    for number in (session..transactions).step_by(SESSIONS) {
+        let (table, nth) = (number % TABLES + 1, number / TABLES);
+        let ([one, two, three], new) = (rows_apart(nth), TABLE_ROWS + 1 + nth);
+        sql += &format!(
+            "begin; update sbtest{table} set k = k + 1 where id = {one}; \
+             update sbtest{table} set c = reverse(c) where id = {two}; \
+             delete from sbtest{table} where id = {three}; \
+             insert into sbtest{table} values ({new}, {nth}, repeat(sha2({new}, 224), 2), sha2({nth}, 224)); \
+             commit;\n"
+        );
+    }
+    sql
+}
+
+/// The rows that the nth transaction of a table changes: they lie all over it.
+fn rows_apart(nth: usize) -> [usize; 3] {
+    // Has no divisor in common with the number of rows, so that each comes once.
+    const STRIDE: usize = 48_271;
+    [0, 1, 2].map(|which| (3 * nth + which) * STRIDE % TABLE_ROWS + 1)
+}
+
+/// The session's share of large inserts.
+fn inserts(session: usize, transactions: usize) -> String {
+    let count = transactions * INSERTED_FOR_EACH / INSERTED_ROWS;
+    let mut sql = format!("use sbtest; set cte_max_recursion_depth = {INSERTED_ROWS};\n");
+    for number in (session..count).step_by(SESSIONS) {
+        let (table, first) = (number % TABLES + 1, TABLE_ROWS + number / TABLES * INSERTED_ROWS);
+        sql += &format!(
+            "insert into sbtest{table} with recursive r (n) as (select 1 union all select n + 1 from r where n < {INSERTED_ROWS}) \
+             select {first} + n, n * 977 % {TABLE_ROWS}, repeat(sha2({first} + n, 224), 2), sha2(n, 224) from r;\n"
+        );
+    }
+    sql
+}
+
+/// Compresses sysbench's log, as a server would have.
+fn compress(transactions: u32, folder: &Path, bintide: &Path) -> Result<Facts> {
+    let plain = prepare(Kind::Sysbench, transactions, bintide)?;
+    let mut command = Command::new(bintide);
+    command.args(["compress", "--quiet", "--like-server", "--output"]).arg(folder).arg(plain.log());
+    let output = command.output().context("could not run bintide")?;
+    ensure!(output.status.success(), "bintide failed: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(plain.facts)
+}
+
+/// Has a replica receive the log from a source that has it for its own.
+fn receive(folder: &Path) -> Result<()> {
+    let mut source = source()?.start()?;
+    source.stop()?;
+    fs::copy(folder.join("binlog.000001"), source.datadir().join("binlog.000001"))?;
+    source.start_again(&[])?;
+    let all = executed(&source)?;
+    let options = ["--server-id=3", "--skip-log-bin", "--relay-log=relay", "--max-relay-log-size=1G"];
+    let mut replica = Launch::mysql().options(OPTIONS).options(options).data(base()?).start()?;
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
+           get_source_public_key = 1, source_auto_position = 1;
+         start replica io_thread",
+        source.port()
+    ))?;
+    let question = format!(
+        "select gtid_subset('{all}', concat(received_transaction_set, ',', @@gtid_executed))
+           from performance_schema.replication_connection_status"
+    );
+    let begin = Instant::now();
+    while replica.sql(&question)?.trim() != "1" {
+        ensure!(begin.elapsed() < PATIENCE, "the replica does not receive the log");
+        thread::sleep(Duration::from_millis(100));
+    }
+    replica.sql("stop replica")?;
+    stop_lean(&mut replica)?;
+    fs::rename(replica.datadir(), folder.join("received")).context("could not keep the data directory")
+}
+
+/// Stops a server, its redo log as small as it can be: the data directory is copied for each run.
+fn stop_lean(server: &mut Server) -> Result<()> {
+    const LEAN: u64 = 8 << 20;
+    server.sql(&format!("set global innodb_redo_log_capacity = {LEAN}"))?;
+    wait_for_redo_log(server, LEAN)?;
+    server.stop()
+}
+
+/// Waits until the redo log has this size, in bytes.
+fn wait_for_redo_log(server: &Server, size: u64) -> Result<()> {
+    let begin = Instant::now();
+    let question = "select variable_value from performance_schema.global_status
+        where variable_name = 'Innodb_redo_log_capacity_resized'";
+    while server.sql(question)?.trim().parse() != Ok(size) {
+        ensure!(begin.elapsed() < PATIENCE, "the redo log does not change its size");
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+fn executed(server: &Server) -> Result<String> {
+    Ok(server.sql("select @@global.gtid_executed")?.replace(char::is_whitespace, ""))
+}
+
+/// How many transactions a set has that is one range of one server's.
+fn count(gtids: &str) -> Option<u64> {
+    let (_, range) = gtids.rsplit_once(':')?;
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    Some(last.parse::<u64>().ok()? - first.parse::<u64>().ok()? + 1)
+}
+
+/// Makes a server ready for a race: all rows in memory, and room in the redo log.
+pub(super) fn warm(server: &Server) -> Result<()> {
+    checksums(server)?;
+    wait_for_redo_log(server, REDO_SIZE)
+}
+
+/// Of all tables, as one line.
+pub(super) fn checksums(server: &Server) -> Result<String> {
+    let tables: Vec<String> = (1..=TABLES).map(|table| format!("sbtest.sbtest{table}")).collect();
+    let text = server.sql(&format!("checksum table {}", tables.join(", ")))?;
+    Ok(text.lines().filter_map(|line| line.split('\t').nth(1)).collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::{TABLE_ROWS, TABLES, count, rows_apart};
+
+    #[test]
+    fn sets_are_counted() {
+        assert_eq!(["a:1-10", "a:7", "a"].map(count), [Some(10), Some(1), None]);
+    }
+
+    #[test]
+    fn no_row_comes_twice() {
+        let each_table = 100_000 / TABLES;
+        let rows: HashSet<usize> = (0..each_table).flat_map(rows_apart).collect();
+        assert_eq!(rows.len(), 3 * each_table);
+        assert!(rows.iter().all(|id| (1..=TABLE_ROWS).contains(id)));
+    }
+}

@@ -1,0 +1,202 @@
+//! What the races came to: tables, drawings, and whether the goals are reached.
+
+use anyhow::Result;
+
+use super::contender::{Order, Own, Took, median};
+use super::logs::Kind;
+use super::{Race, Replaying};
+use crate::bench::chart::{self, Group};
+use crate::bench::page::{self, REPLAY_SPEED};
+use crate::bench::table::{self, count, megabytes};
+
+/// How many times as fast as the best replica, and as `mysqlbinlog | mysql`, grouped commits must be.
+const GROUPED_TO_NATIVE: f64 = 8.0;
+const GROUPED_TO_PIPE: f64 = 25.0;
+/// The same for strict ones and the best replica.
+const STRICT_TO_NATIVE: f64 = 1.0;
+/// Of the target's processor time, how much ours may be.
+const CPU_SHARE_MAX: f64 = 1.0 / 3.0;
+/// Bytes that bintide may take: `--memory` by default.
+const PEAK_MAX: u64 = 300_000_000;
+
+/// What was to be reached, and what was.
+struct Goal {
+    what: String,
+    found: String,
+    reached: bool,
+}
+
+/// Writes what a race came to into the page, or only prints it.
+pub(super) fn report(race: &Race, options: &Replaying) -> Result<()> {
+    let is_main = race.log.kind == Kind::Sysbench;
+    let about = format!(
+        "{} transactions in {} MB of log.\n",
+        count(race.log.transactions()),
+        megabytes(race.log.size()?)
+    );
+    let mut parts = vec![about, table_of(race)];
+    if is_main {
+        parts.push(table_of_goals(&goals(race)));
+    }
+    parts.push(conditions(race, options)?);
+    let text = parts.join("\n");
+    if options.quick {
+        println!("{text}");
+        return Ok(());
+    }
+    REPLAY_SPEED.write(race.log.kind.block(), &text)?;
+    if is_main {
+        REPLAY_SPEED.draw("race", &drawing_of_speed(race)?)?;
+        REPLAY_SPEED.draw("cpu", &drawing_of_cpu(race)?)?;
+    }
+    Ok(())
+}
+
+/// Draws how the logs compare, if all of them raced.
+pub(super) fn compare(races: &[Race], options: &Replaying) -> Result<()> {
+    if options.quick || races.len() < Kind::ALL.len() {
+        return Ok(());
+    }
+    REPLAY_SPEED.draw("logs", &drawing_of_logs(races)?)
+}
+
+/// A line a contender.
+fn table_of(race: &Race) -> String {
+    let heads = [
+        race.log.kind.name(),
+        "seconds",
+        "least and most",
+        "transactions/s",
+        "target's CPU s",
+        "own CPU s",
+        "own peak, MB",
+        "× best replica",
+        "× mysqlbinlog",
+    ];
+    let (native, pipe) = (race.native(), race.pipe());
+    let rows = race.standings.iter().map(|standing| {
+        let took = median(&standing.runs);
+        let of_own = |text: fn(&Own) -> String| took.own.as_ref().map_or_else(String::new, text);
+        let times = |other: &Option<Took>| {
+            other.as_ref().map_or_else(String::new, |other| format!("{:.2}", other.seconds / took.seconds))
+        };
+        vec![
+            standing.contender.name().replace('|', "\\|"),
+            format!("{:.2}", took.seconds),
+            ends(&standing.runs),
+            count((race.log.transactions() as f64 / took.seconds) as u64),
+            format!("{:.2}", took.target_cpu_seconds),
+            of_own(|own| format!("{:.2}", own.cpu_seconds)),
+            of_own(|own| format!("{:.0}", own.peak_bytes as f64 / 1e6)),
+            times(&native),
+            times(&pipe),
+        ]
+    });
+    // Where nobody runs mysqlbinlog, there is no column for it.
+    let width = if pipe.is_some() { heads.len() } else { heads.len() - 1 };
+    table::markdown(
+        &heads[..width],
+        rows.map(|mut row| {
+            row.truncate(width);
+            row
+        }),
+    )
+}
+
+fn ends(runs: &[Took]) -> String {
+    let seconds = || runs.iter().map(|run| run.seconds);
+    let (least, most) = (seconds().fold(f64::INFINITY, f64::min), seconds().fold(0.0, f64::max));
+    format!("{least:.2} to {most:.2}")
+}
+
+/// What the race of sysbench's log has to show.
+fn goals(race: &Race) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    let ratios = [
+        (Order::Grouped, "the best replica", race.native(), GROUPED_TO_NATIVE),
+        (Order::Grouped, "mysqlbinlog", race.pipe(), GROUPED_TO_PIPE),
+        (Order::Strict, "the best replica", race.native(), STRICT_TO_NATIVE),
+    ];
+    for (order, name, other, wanted) in ratios {
+        let (Some(ours), Some(other)) = (race.ours(order), other) else { continue };
+        let ratio = other.seconds / ours.seconds;
+        goals.push(Goal {
+            what: format!("{}: at least {wanted} times as fast as {name}", order.name()),
+            found: format!("{ratio:.2} times"),
+            reached: ratio >= wanted,
+        });
+    }
+    for order in Order::ALL {
+        let Some(took) = race.ours(order) else { continue };
+        let Some(own) = took.own else { continue };
+        let share = own.cpu_seconds / took.target_cpu_seconds;
+        goals.push(Goal {
+            what: format!("{}: less than a third of the target's processor time", order.name()),
+            found: table::percent(share),
+            reached: share < CPU_SHARE_MAX,
+        });
+        goals.push(Goal {
+            what: format!("{}: at most {} MB of memory", order.name(), PEAK_MAX / 1_000_000),
+            found: format!("{:.0} MB", own.peak_bytes as f64 / 1e6),
+            reached: own.peak_bytes <= PEAK_MAX,
+        });
+    }
+    goals
+}
+
+fn table_of_goals(goals: &[Goal]) -> String {
+    let rows = goals.iter().map(|goal| {
+        let reached = if goal.reached { "met" } else { "missed" };
+        vec![goal.what.clone(), goal.found.clone(), reached.to_owned()]
+    });
+    table::markdown(&["goal", "found", ""], rows)
+}
+
+/// How the figures came about.
+fn conditions(race: &Race, options: &Replaying) -> Result<String> {
+    let runs = match options.runs {
+        1 => "One run each".to_owned(),
+        runs => format!("The middle of {runs} runs each, taking turns"),
+    };
+    let workers = options.workers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let all = || race.standings.iter().flat_map(|standing| &standing.runs);
+    let others = all().map(|run| run.others_share).sum::<f64>() / all().count() as f64;
+    let others = table::percent(others);
+    Ok(format!(
+        "{runs}; replicas tried with {workers} workers. Programs that had no part in it used {others} of the cores' time meanwhile.{}",
+        page::conditions()?.replacen('\n', " ", 1)
+    ))
+}
+
+fn drawing_of_speed(race: &Race) -> Result<String> {
+    let bars = race.standings.iter().map(|standing| Group {
+        name: standing.contender.name_short(),
+        values: vec![race.log.transactions() as f64 / median(&standing.runs).seconds],
+    });
+    let title = format!("{}: transactions a second", race.log.kind.name());
+    chart::bars(&title, &["more is better"], &bars.collect::<Vec<_>>())
+}
+
+fn drawing_of_cpu(race: &Race) -> Result<String> {
+    let bars = race.standings.iter().map(|standing| {
+        let took = median(&standing.runs);
+        let own = took.own.map_or(0.0, |own| own.cpu_seconds);
+        Group { name: standing.contender.name_short(), values: vec![took.target_cpu_seconds, own] }
+    });
+    let title = format!("{}: seconds of processor time", race.log.kind.name());
+    chart::bars(&title, &["the target", "whoever applies"], &bars.collect::<Vec<_>>())
+}
+
+/// How many times as fast as the best replica, by log.
+fn drawing_of_logs(races: &[Race]) -> Result<String> {
+    let groups = races.iter().map(|race| {
+        let native = race.native().map_or(0.0, |native| native.seconds);
+        let ratio = |order| race.ours(order).map_or(0.0, |took| native / took.seconds);
+        Group { name: race.log.kind.name(), values: Order::ALL.map(ratio).to_vec() }
+    });
+    chart::bars(
+        "Times as fast as the best replica",
+        &Order::ALL.map(Order::name),
+        &groups.collect::<Vec<_>>(),
+    )
+}
