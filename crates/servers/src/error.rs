@@ -15,6 +15,21 @@ pub enum Error {
     /// The connection is gone, or could not be made: nobody knows whether the last statement was run.
     #[error("no connection to the server: {0}")]
     Lost(String),
+    /// The server sends nothing for longer than was agreed on.
+    #[error("the server has sent nothing for {seconds} seconds: the connection is given up")]
+    Silent {
+        /// How long.
+        seconds: u64,
+    },
+    /// Somebody has called it off.
+    #[error("called off")]
+    Cancelled,
+    /// Server and client do not understand each other.
+    #[error(transparent)]
+    Protocol(wire::WireError),
+    /// A certificate, or what it is to be checked with, is of no use.
+    #[error("TLS: {0}")]
+    Tls(String),
     /// The server's answer is not what the question allows.
     #[error("the server's answer to {question} is {found}, and not {wanted}")]
     Answer {
@@ -48,6 +63,15 @@ impl From<mysql::Error> for Error {
             mysql::Error::IoError(error) => Self::Lost(error.to_string()),
             mysql::Error::CodecError(error) => Self::Lost(error.to_string()),
             other => Self::Lost(other.to_string()),
+        }
+    }
+}
+
+impl From<wire::WireError> for Error {
+    fn from(error: wire::WireError) -> Self {
+        match error {
+            wire::WireError::Refused(error) => Self::Refused { code: error.code, message: error.message },
+            error => Self::Protocol(error),
         }
     }
 }

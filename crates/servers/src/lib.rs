@@ -6,6 +6,8 @@
 //! | know what MySQL's option files say of it | [`Defaults`]: the group `[client]` |
 //! | run SQL on it | [`Connection`] |
 //! | know what it is and how it is set | [`Facts`] |
+//! | speak the protocol itself with it | [`Link`] |
+//! | receive its log | [`LiveSource`] |
 //!
 //! Connection options are parsed here and nowhere else.
 //!
@@ -18,9 +20,14 @@ mod connection;
 mod defaults;
 mod error;
 mod facts;
+mod link;
+mod live;
+mod tls;
 
 pub use crate::address::{Address, AddressError, Tls};
 pub use crate::connection::{Connection, Parameter, Row};
 pub use crate::defaults::{Defaults, DefaultsError};
 pub use crate::error::Error;
 pub use crate::facts::{Facts, GtidMode};
+pub use crate::link::{Cancel, Link, LinkOptions};
+pub use crate::live::{Live, LiveSource};

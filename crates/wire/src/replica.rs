@@ -292,6 +292,11 @@ impl ReplicaConversation {
         &self.facts
     }
 
+    /// Was the log asked for?
+    pub fn is_streaming(&self) -> bool {
+        matches!(self.phase, Phase::Streaming)
+    }
+
     /// A packet came.
     ///
     /// # Errors

@@ -96,8 +96,10 @@ pub(super) fn encrypted(
 ) -> Result<Vec<u8>, WireError> {
     let unusable = |reason: String| WireError::ServerKey { reason };
     let pem = str::from_utf8(key).map_err(|_| unusable("it is not PEM".into()))?;
-    let key = RsaPublicKey::from_public_key_pem(pem.trim())
-        .map_err(|_| unusable("it is no PEM of an RSA key".into()))?;
+    // Servers put a NUL behind the key in the file that they make.
+    let pem = pem.trim_matches(|one: char| one == '\0' || one.is_ascii_whitespace());
+    let key =
+        RsaPublicKey::from_public_key_pem(pem).map_err(|_| unusable("it is no PEM of an RSA key".into()))?;
     let mask = nonce.iter().cycle();
     let mixed: Vec<u8> = clear(password).iter().zip(mask).map(|(byte, mask)| byte ^ mask).collect();
     key.encrypt(&mut Padding(padding), Oaep::new::<Sha1>(), &mixed)

@@ -1,0 +1,107 @@
+//! A server's log, as it is written.
+
+use wire::{
+    Acknowledge, Arrival, Gaps, ReplicaConversation, ReplicaOptions, SemiSync, SemiSyncAck, SourceFacts,
+    Start, Step, StreamReader, WireError,
+};
+
+use crate::address::Address;
+use crate::error::Error;
+use crate::link::{Link, LinkOptions};
+
+/// A server's log, as it is written: events in order, verified, each with its place in the source's files.
+pub struct LiveSource {
+    link: Link,
+    conversation: ReplicaConversation,
+    reader: StreamReader,
+}
+
+/// One event that came.
+pub struct Live<'a> {
+    /// What it is, and where it stands.
+    pub arrival: Arrival<'a>,
+    /// Whether the source waits for it: [`LiveSource::acknowledge`] once it is safe.
+    pub acknowledge: Acknowledge,
+}
+
+impl LiveSource {
+    /// Connects, asks what a replica asks, and asks for the log.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be reached, refuses, or cannot be this replica's source.
+    pub fn open(
+        address: &Address,
+        link_options: &LinkOptions,
+        replica_options: ReplicaOptions,
+    ) -> Result<Self, Error> {
+        let mut link = Link::open(address, link_options)?;
+        let gaps = match replica_options.start {
+            Start::Position { .. } => Gaps::None,
+            Start::Gtids { .. } | Start::MariadbGtids { .. } => Gaps::Skipped,
+        };
+        let (mut conversation, first) = ReplicaConversation::begin(replica_options, link.session().clone())?;
+        link.pipe.send(&first)?;
+        while !conversation.is_streaming() {
+            match conversation.read(link.next()?)? {
+                Step::Send(command) => link.pipe.send(&command)?,
+                Step::Wait => {}
+                Step::Event(_) | Step::End => {
+                    unreachable!("ours: the log does not flow before it is asked for")
+                }
+            }
+        }
+        if conversation.facts().semi_sync == SemiSync::On {
+            link.pipe.packets.ignore_numbers();
+        }
+        let reader = StreamReader::new(conversation.facts().checksum, gaps);
+        Ok(Self { link, conversation, reader })
+    }
+
+    /// What the source says of itself.
+    pub fn facts(&self) -> &SourceFacts {
+        self.conversation.facts()
+    }
+
+    /// The connection's terms.
+    pub fn session(&self) -> &wire::Session {
+        self.link.session()
+    }
+
+    /// Where the next event stands, and what its file promises.
+    pub fn reader(&self) -> &StreamReader {
+        &self.reader
+    }
+
+    /// The next event; none at the end, if the log was asked for up to its end only.
+    ///
+    /// # Errors
+    ///
+    /// When the source refuses to go on (1236), is silent for too long or gone, sends what is damaged or not the next
+    /// event, or when it was called off.
+    #[allow(clippy::should_implement_trait, reason = "what it gives is borrowed from it")]
+    pub fn next(&mut self) -> Result<Option<Live<'_>>, Error> {
+        match self.conversation.read(self.link.pipe.next()?)? {
+            Step::Event(packet) => {
+                let arrival = self.reader.read(packet.event)?;
+                Ok(Some(Live { arrival, acknowledge: packet.acknowledge }))
+            }
+            Step::End => Ok(None),
+            Step::Send(_) | Step::Wait => {
+                Err(WireError::Unexpected { found: None, wanted: "an event" }.into())
+            }
+        }
+    }
+
+    /// All events that came are safe here.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is gone.
+    pub fn acknowledge(&mut self) -> Result<(), Error> {
+        let ack = SemiSyncAck { position: self.reader.position(), file: self.reader.file() };
+        let mut payload = Vec::new();
+        ack.encode(&mut payload);
+        self.link.pipe.send(&payload)
+    }
+}

@@ -1,0 +1,356 @@
+//! The protocol with real servers: every way in, and logs as they are sent.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use binlog::EventType;
+use binlog::gtid::GtidSet;
+use servers::{Address, Cancel, Error, Link, LinkOptions, LiveSource, Tls};
+use testkit::{Launch, Server};
+use wire::{Acknowledge, Arrival, Compression, End, Origin, ReplicaOptions, SemiSync, ServerKey, Start};
+
+/// `user` on this server, by TCP.
+fn address(server: &Server, user: &str, password: &str, tls: Tls) -> Address {
+    Address {
+        user: user.to_owned(),
+        password: Some(password.to_owned()),
+        host: "127.0.0.1".to_owned(),
+        port: server.port(),
+        socket: None,
+        tls,
+    }
+}
+
+fn by_socket(server: &Server, user: &str, password: &str) -> Address {
+    Address { socket: Some(server.socket().to_path_buf()), ..address(server, user, password, Tls::Off) }
+}
+
+/// Logs in and runs something: how the password was proved.
+fn log_in(address: &Address, options: &LinkOptions) -> Result<&'static str> {
+    let mut link = Link::open(address, options)?;
+    let rows = link.query("SELECT SUBSTRING_INDEX(CURRENT_USER(), '@', 1), NULL, REPEAT('x', 100000)")?;
+    let wanted = vec![Some(address.user.clone().into_bytes()), None, Some(vec![b'x'; 100_000])];
+    ensure!(rows == [wanted], "not the row that was asked for");
+    Ok(link.session().plugin)
+}
+
+/// Logs in with the right password, and is refused with a wrong one.
+fn check(address: &Address, options: &LinkOptions, plugin: &str) -> Result<()> {
+    let found = log_in(address, options).with_context(|| format!("{address} by {plugin}"))?;
+    ensure!(found == plugin, "the password of {address} was proved by {found}, not {plugin}");
+    let wrong = Address { password: Some("wrong".into()), ..address.clone() };
+    match Link::open(&wrong, options).map(drop) {
+        Err(Error::Refused { code: 1045, .. }) => Ok(()),
+        other => bail!("{address} was let in with a wrong password, or not refused for it: {other:?}"),
+    }
+}
+
+fn with_key(server_key: ServerKey) -> LinkOptions {
+    LinkOptions { server_key, ..LinkOptions::default() }
+}
+
+#[test]
+fn mysql_lets_in() -> Result<()> {
+    let server = Launch::mysql().option("--server-id=1").start()?;
+    let key = fs::read(server.datadir().join("public_key.pem"))?;
+    server.sql("create user c@'%' identified with caching_sha2_password by 'secret'")?;
+    let caching = "caching_sha2_password";
+    let forget = || server.sql("flush privileges").map(drop);
+
+    let plain = address(&server, "c", "secret", Tls::Off);
+    let error = Link::open(&plain, &LinkOptions::default()).map(drop);
+    let Err(Error::Protocol(error)) = error else { bail!("{error:?}") };
+    ensure!(error.to_string().contains("use TLS"), "{error}");
+    check(&plain, &with_key(ServerKey::Ask), caching)?;
+    // Now the server remembers the password, and no key is needed.
+    ensure!(log_in(&plain, &LinkOptions::default())? == caching);
+    forget()?;
+    check(&plain, &with_key(ServerKey::Known(key)), caching)?;
+    forget()?;
+    check(&by_socket(&server, "c", "secret"), &LinkOptions::default(), caching)?;
+    forget()?;
+    check(&address(&server, "c", "secret", Tls::Required), &LinkOptions::default(), caching)?;
+    check(&address(&server, "c", "secret", Tls::Required), &LinkOptions::default(), caching)?;
+    // No password at all.
+    check(&address(&server, "root", "", Tls::Off), &with_key(ServerKey::Ask), caching)?;
+    // Proved in another way than the server proposes.
+    let plugin = "sha256_password";
+    server.sql("create user s@'%' identified with sha256_password by 'secret'")?;
+    check(&address(&server, "s", "secret", Tls::Required), &LinkOptions::default(), plugin)?;
+    check(&address(&server, "s", "secret", Tls::Off), &with_key(ServerKey::Ask), plugin)?;
+    Ok(())
+}
+
+#[test]
+fn mariadb_lets_in() -> Result<()> {
+    // MySQL makes its certificate itself at its first start.
+    let mysql = Launch::mysql().start()?;
+    let file = |option: &str, name: &str| format!("--{option}={}", mysql.datadir().join(name).display());
+    let certificate = [file("ssl-cert", "server-cert.pem"), file("ssl-key", "server-key.pem")];
+    let server = Launch::mariadb().options(certificate).start()?;
+    server.sql("create user n@'%' identified by 'secret'; grant all on *.* to n@'%'")?;
+    let native = "mysql_native_password";
+    check(&address(&server, "n", "secret", Tls::Off), &LinkOptions::default(), native)?;
+    check(&address(&server, "n", "secret", Tls::Required), &LinkOptions::default(), native)?;
+    check(&by_socket(&server, "n", "secret"), &LinkOptions::default(), native)?;
+    check(&address(&server, "n", "secret", Tls::Off), &compressed(Compression::Zlib { level: 6 }), native)?;
+    Ok(())
+}
+
+fn compressed(compression: Compression) -> LinkOptions {
+    LinkOptions { compressions: vec![Some(compression)], ..LinkOptions::default() }
+}
+
+/// What came of a log: events by file and position, and what else came.
+#[derive(Default)]
+struct Received {
+    files: BTreeMap<String, BTreeMap<u64, Vec<u8>>>,
+    types: Vec<EventType>,
+    repeated: usize,
+    artificial: usize,
+}
+
+fn replica(start: Start, end: End) -> ReplicaOptions {
+    ReplicaOptions {
+        server_id: 77,
+        uuid: "0afe4a3e-5a5b-11ef-9f3a-000000000077".to_owned(),
+        report_host: String::new(),
+        report_port: 0,
+        heartbeat: Duration::from_millis(200),
+        semi_sync: SemiSync::Off,
+        start,
+        end,
+    }
+}
+
+fn first_file() -> Start {
+    Start::Position { file: b"binlog.000001".to_vec(), position: 4 }
+}
+
+/// Everything from there to the end.
+fn receive(address: &Address, options: &LinkOptions, start: Start) -> Result<Received> {
+    let mut source = LiveSource::open(address, options, replica(start, End::LastEvent))?;
+    let mut received = Received::default();
+    loop {
+        let file = String::from_utf8_lossy(source.reader().file()).into_owned();
+        let Some(live) = source.next()? else { return Ok(received) };
+        let (position, event) = match live.arrival {
+            Arrival::Format { event, origin: Origin::File } => (4, event),
+            Arrival::Event { event, position } => (position, event),
+            Arrival::Format { .. } => {
+                received.repeated += 1;
+                continue;
+            }
+            Arrival::Artificial(_) => {
+                received.artificial += 1;
+                continue;
+            }
+            Arrival::File { .. } | Arrival::Heartbeat { .. } => continue,
+        };
+        received.types.push(event.event_type());
+        let events = received.files.entry(file).or_default();
+        ensure!(events.insert(position, event.bytes().to_vec()).is_none(), "{position} came twice");
+    }
+}
+
+/// Each event is what the source's file has at its place. Gives how many bytes of each file came.
+fn compare(server: &Server, received: &Received) -> Result<Vec<usize>> {
+    let mut sizes = Vec::new();
+    for path in server.binlogs()? {
+        let name = path.file_name().context("a log has a name")?.to_string_lossy().into_owned();
+        let mut file = fs::read(&path)?;
+        file[21] &= !1; // The format description is sent as that of a file that was closed.
+        let events = received.files.get(&name);
+        for (position, event) in events.into_iter().flatten() {
+            let start = usize::try_from(*position)?;
+            ensure!(file.get(start..start + event.len()) == Some(event), "{name}, {position}: other bytes");
+        }
+        sizes.push(events.into_iter().flatten().map(|(_, event)| event.len()).sum());
+    }
+    Ok(sizes)
+}
+
+/// All of it came.
+fn compare_whole(server: &Server, received: &Received) -> Result<()> {
+    let sizes = compare(server, received)?;
+    for (path, size) in server.binlogs()?.iter().zip(sizes) {
+        let wanted = fs::metadata(path)?.len() as usize - 4;
+        ensure!(size == wanted, "{}: {size} of {wanted} bytes came", path.display());
+    }
+    Ok(())
+}
+
+/// Transactions of all sizes, one of them larger than a packet's largest piece, in two files and the start of a third.
+fn write(server: &Server) -> Result<()> {
+    server.sql(
+        "create database d; create table d.t (a int primary key auto_increment, b longtext);
+         insert into d.t (b) values ('one'), (repeat('two', 1000));
+         insert into d.t (b) values (repeat('x', 17 << 20));
+         flush binary logs; insert into d.t (b) values ('three'); update d.t set b = 'four' where a = 1;
+         flush binary logs; insert into d.t (b) values ('five')",
+    )?;
+    Ok(())
+}
+
+#[test]
+fn mysql_sends_its_log() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql("set session binlog_transaction_compression = on; create database e; drop database e")?;
+    write(&server)?;
+    let plain = address(&server, "root", "", Tls::Off);
+    for (tls, options) in [
+        (Tls::Off, LinkOptions::default()),
+        (Tls::Required, LinkOptions::default()),
+        (Tls::Off, compressed(Compression::Zlib { level: 6 })),
+        (Tls::Required, compressed(Compression::Zstd { level: 3 })),
+    ] {
+        let address = Address { tls, ..plain.clone() };
+        compare_whole(&server, &receive(&address, &options, first_file())?)?;
+    }
+
+    // From the middle of a file.
+    let status = server.sql("show binary log status")?;
+    let position: u32 = status.split_whitespace().nth(1).context("a position")?.parse()?;
+    server.sql("insert into d.t (b) values ('six')")?;
+    let start = Start::Position { file: b"binlog.000003".to_vec(), position };
+    let received = receive(&plain, &LinkOptions::default(), start)?;
+    let size = fs::metadata(&server.binlogs()?[2])?.len() as usize - position as usize;
+    ensure!(compare(&server, &received)? == [0, 0, size] && received.repeated == 1);
+
+    // Behind GTIDs, with and without tags.
+    let executed = || server.sql("select @@global.gtid_executed");
+    let mut behind: Vec<String> = vec![executed()?];
+    server.sql("set gtid_next = 'automatic:tag'; insert into d.t (b) values ('seven')")?;
+    behind.push(executed()?);
+    server.sql("insert into d.t (b) values ('eight')")?;
+    for (text, transactions) in behind.iter().zip([2, 1]) {
+        let gtids: GtidSet = text.trim().replace("\\n", "").parse()?;
+        let mut set = Vec::new();
+        gtids.encode(gtids.format(), &mut set);
+        let received = receive(&plain, &LinkOptions::default(), Start::Gtids { set })?;
+        compare(&server, &received)?;
+        let found = received.types.iter().filter(|one| **one == EventType::Xid).count();
+        ensure!(found == transactions, "{found} transactions came, and not {transactions}");
+    }
+    refusals(&server, &plain)
+}
+
+/// What a source cannot send.
+fn refusals(server: &Server, plain: &Address) -> Result<()> {
+    server.sql("purge binary logs to 'binlog.000003'")?;
+    for start in [
+        Start::Position { file: b"nothing.000001".to_vec(), position: 4 },
+        Start::Position { file: b"binlog.000003".to_vec(), position: 100_000_000 },
+        Start::Position { file: b"binlog.000003".to_vec(), position: 3 },
+        Start::Gtids { set: vec![0; 8] },
+    ] {
+        match receive(plain, &LinkOptions::default(), start.clone()).map(drop) {
+            Err(error) if error.downcast_ref::<Error>().and_then(Error::code) == Some(1236) => {}
+            other => bail!("{start:?}: {other:?}"),
+        }
+    }
+    let own = ReplicaOptions { server_id: 1, ..replica(first_file(), End::Never) };
+    match LiveSource::open(plain, &LinkOptions::default(), own).map(drop) {
+        Err(Error::Protocol(wire::WireError::Same { what: "server_id", .. })) => Ok(()),
+        other => bail!("{other:?}"),
+    }
+}
+
+#[test]
+fn mariadb_sends_its_log() -> Result<()> {
+    let server = Launch::mariadb().start()?;
+    write(&server)?;
+    let plain = address(&server, "root", "", Tls::Off);
+    for options in [LinkOptions::default(), compressed(Compression::Zlib { level: 6 })] {
+        compare_whole(&server, &receive(&plain, &options, first_file())?)?;
+    }
+    let state = server.sql("select @@global.gtid_binlog_pos")?.trim().to_owned();
+    server.sql("insert into d.t (b) values ('six'); insert into d.t (b) values ('seven')")?;
+    let received = receive(&plain, &LinkOptions::default(), Start::MariadbGtids { state })?;
+    compare(&server, &received)?;
+    let found = received.types.iter().filter(|one| **one == EventType::Xid).count();
+    ensure!(found == 2, "{found} transactions came, and not 2");
+    Ok(())
+}
+
+/// A source with nothing to send gives signs of life, and whoever waits can be called off.
+#[test]
+fn heartbeats_and_calling_off() -> Result<()> {
+    for launch in [Launch::mysql(), Launch::mariadb()] {
+        let server = launch.start()?;
+        let cancel = Cancel::default();
+        let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };
+        let plain = address(&server, "root", "", Tls::Off);
+        let mut source = LiveSource::open(&plain, &options, replica(first_file(), End::Never))?;
+        let mut count = 0;
+        while count < 3 {
+            let live = source.next()?.context("the log has no end")?;
+            count += u32::from(matches!(live.arrival, Arrival::Heartbeat { .. }));
+        }
+        cancel.cancel();
+        loop {
+            match source.next().map(drop) {
+                Ok(()) => {}
+                Err(Error::Cancelled) => break,
+                Err(error) => bail!("{error}"),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Commits wait until they are acknowledged: all of them are.
+#[test]
+fn commits_wait_for_acknowledgements() -> Result<()> {
+    let mysql = Launch::mysql().start()?;
+    mysql.sql("install plugin rpl_semi_sync_source soname 'semisync_source.so'")?;
+    let mariadb = Launch::mariadb().start()?;
+    for server in [&mysql, &mariadb] {
+        server.sql("create database d; create table d.s (a int)")?;
+    }
+    let mysql_on =
+        "set global rpl_semi_sync_source_timeout = 100000; set global rpl_semi_sync_source_enabled = on";
+    let plain = LinkOptions::default();
+    semi_sync(&mysql, &plain, mysql_on, "Rpl_semi_sync_source")?;
+    semi_sync(&mysql, &compressed(Compression::Zstd { level: 3 }), "set @x = 1", "Rpl_semi_sync_source")?;
+    let mariadb_on =
+        "set global rpl_semi_sync_master_timeout = 100000; set global rpl_semi_sync_master_enabled = on";
+    semi_sync(&mariadb, &plain, mariadb_on, "Rpl_semi_sync_master")
+}
+
+fn semi_sync(server: &Server, options: &LinkOptions, on: &str, status: &str) -> Result<()> {
+    const COMMITS: usize = 5;
+    server.sql(on)?;
+    let wishes = ReplicaOptions { semi_sync: SemiSync::On, ..replica(first_file(), End::Never) };
+    let mut source = LiveSource::open(&address(server, "root", "", Tls::Off), options, wishes)?;
+    ensure!(source.facts().semi_sync == SemiSync::On);
+    let before = acknowledged(server, status)?;
+    let inserts = "insert into d.s values (1);".repeat(COMMITS);
+    let mut acknowledgements = 0;
+    thread::scope(|scope| -> Result<()> {
+        let client = scope.spawn(|| server.sql(&inserts));
+        while !client.is_finished() {
+            let live = source.next()?.context("the log has no end")?;
+            if live.acknowledge == Acknowledge::Wanted {
+                source.acknowledge()?;
+                acknowledgements += 1;
+            }
+        }
+        client.join().map_err(|_| anyhow::anyhow!("the client broke"))?.map(drop)
+    })?;
+    let found = acknowledged(server, status)? - before;
+    ensure!(
+        acknowledgements >= COMMITS && found == COMMITS,
+        "{found} of {COMMITS} commits were acknowledged"
+    );
+    Ok(())
+}
+
+/// Commits that were acknowledged in time.
+fn acknowledged(server: &Server, status: &str) -> Result<usize> {
+    let shown = server.sql(&format!("show global status like '{status}_yes_tx'"))?;
+    Ok(shown.split_whitespace().nth(1).context("a value")?.parse()?)
+}
