@@ -1,11 +1,14 @@
 //! The targets: one line each.
 
+mod conversation;
 mod encryption;
 mod events;
 mod framer;
 mod gtid_sets;
+mod handshake;
 mod json;
 mod lists;
+mod packets;
 mod payload;
 mod rows;
 mod text;
@@ -39,6 +42,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "payload", check: payload::check, seeds: payload::seeds, rounds: MANY },
     Target { name: "gtid_sets", check: gtid_sets::check, seeds: gtid_sets::seeds, rounds: MANY },
     Target { name: "encryption", check: encryption::check, seeds: encryption::seeds, rounds: MANY },
+    Target { name: "packets", check: packets::check, seeds: packets::seeds, rounds: FEW },
+    Target { name: "handshake", check: handshake::check, seeds: handshake::seeds, rounds: MANY },
+    Target { name: "conversation", check: conversation::check, seeds: conversation::seeds, rounds: MANY },
     Target { name: "lists", check: lists::check, seeds: lists::seeds, rounds: FEW },
     Target { name: "text", check: text::check, seeds: text::seeds, rounds: FEW },
 ];

@@ -1,0 +1,58 @@
+//! Packets: the same ones however the bytes arrive, plain or compressed.
+
+use wire::{Compression, PACKET_LIMIT_MIN, Packets};
+
+use crate::seeds::{Sample, raw_events};
+
+/// How the connection goes on: the first byte says which.
+const COMPRESSIONS: [Option<Compression>; 3] =
+    [None, Some(Compression::Zlib { level: 6 }), Some(Compression::Zstd { level: 3 })];
+
+pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for (number, compression) in COMPRESSIONS.into_iter().enumerate() {
+        let mut packets = new(compression);
+        for raw in raw_events(sample).take(6).filter(|raw| raw.bytes().len() < 400) {
+            packets.send(raw.bytes());
+        }
+        let mut seed = vec![number as u8];
+        seed.extend_from_slice(packets.output());
+        seeds.push(seed);
+    }
+    seeds
+}
+
+/// `bytes` are a way to go on, and what the other side sends.
+pub(super) fn check(bytes: &[u8]) {
+    let Some((first, bytes)) = bytes.split_first() else { return };
+    let compression = COMPRESSIONS[usize::from(*first) % COMPRESSIONS.len()];
+    let whole = take(compression, bytes, usize::MAX);
+    for piece in [1, 7, 1000] {
+        assert_eq!(take(compression, bytes, piece), whole, "in pieces of {piece} bytes");
+    }
+}
+
+fn new(compression: Option<Compression>) -> Packets {
+    let mut packets = Packets::new(PACKET_LIMIT_MIN);
+    if let Some(compression) = compression {
+        packets.start_compression(compression);
+    }
+    packets
+}
+
+/// The packets, and the error at their end if there is one.
+fn take(compression: Option<Compression>, bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, Option<String>) {
+    let mut packets = new(compression);
+    let mut taken = Vec::new();
+    for piece in bytes.chunks(piece.min(bytes.len().max(1))) {
+        packets.receive(piece);
+        loop {
+            match packets.next() {
+                Ok(Some(payload)) => taken.push(payload.to_vec()),
+                Ok(None) => break,
+                Err(error) => return (taken, Some(error.to_string())),
+            }
+        }
+    }
+    (taken, None)
+}
