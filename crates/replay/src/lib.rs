@@ -28,13 +28,16 @@ mod context;
 pub mod definition;
 mod error;
 mod filter;
+mod grants;
 pub mod group;
 pub mod keys;
 mod mysql;
 pub mod net;
 pub mod order;
+mod pattern;
 mod preflight;
 mod progress;
+mod quote;
 mod report;
 mod run;
 #[cfg(test)]

@@ -4,12 +4,11 @@
 //! database; rules on tables hold for both. A transaction of which nothing is left counts as applied.
 
 mod apply;
-mod pattern;
 mod tables;
 
 use std::collections::BTreeSet;
 
-use crate::filter::pattern::Pattern;
+use crate::pattern::Pattern;
 
 /// Which databases and tables are meant, and what they are called on the target; by default all, as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

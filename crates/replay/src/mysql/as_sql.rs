@@ -4,7 +4,8 @@ use servers::{Connection, Parameter};
 
 use crate::error::Failure;
 use crate::mysql::session::{MysqlSession, State};
-use crate::mysql::sql::{PROGRESS_TABLE, put_hex};
+use crate::mysql::sql::PROGRESS_TABLE;
+use crate::quote::{put_hex, split_name};
 use crate::sql::{Runner, Settings, Writer};
 use crate::work::{RowEvents, Statement, creation};
 
@@ -63,28 +64,10 @@ impl MysqlSession {
 fn names(sql: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
     let rest =
         sql.strip_prefix(b"CREATE TABLE ").or_else(|| sql.strip_prefix(b"CREATE OR REPLACE TABLE "))?;
-    let (first, rest) = name(rest)?;
+    let (first, rest) = split_name(rest)?;
     match rest.strip_prefix(b".") {
-        Some(rest) => name(rest).map(|(second, _)| (Some(first), second)),
+        Some(rest) => split_name(rest).map(|(second, _)| (Some(first), second)),
         None => Some((None, first)),
-    }
-}
-
-/// A name in backquotes, or what the SQL mode has in their place, and what is behind it.
-fn name(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
-    let (quote, mut rest) = text.split_first().filter(|(quote, _)| matches!(quote, b'`' | b'"'))?;
-    let mut name = Vec::new();
-    loop {
-        let end = rest.iter().position(|byte| byte == quote)?;
-        name.extend_from_slice(&rest[..end]);
-        rest = &rest[end + 1..];
-        match rest.strip_prefix(&[*quote]) {
-            Some(behind) => {
-                name.push(*quote);
-                rest = behind;
-            }
-            None => return Some((name, rest)),
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use servers::Connection;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::Failure;
-use crate::mysql::sql::put_hex;
+use crate::quote::{self, put_hex};
 
 /// In place of a fingerprint, where the server counts the statement's GTID as executed with the statement itself.
 pub(super) const BY_GTID: &str = "gtid";
@@ -65,14 +65,8 @@ fn condition(databases: &[Vec<u8>]) -> String {
     if databases.is_empty() {
         return "NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema', 'bintide')".to_owned();
     }
-    let mut out = String::from("IN (");
-    for (index, name) in databases.iter().enumerate() {
-        out.push_str(if index == 0 { "_utf8mb3 X'" } else { ", _utf8mb3 X'" });
-        put_hex(&mut out, name);
-        out.push('\'');
-    }
-    out.push(')');
-    out
+    let names: Vec<String> = databases.iter().map(|name| quote::value(name)).collect();
+    format!("IN ({})", names.join(", "))
 }
 
 /// The order in which a server gives rows is its own affair.

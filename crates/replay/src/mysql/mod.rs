@@ -8,7 +8,6 @@ mod as_sql;
 mod binlog_text;
 mod fingerprint;
 mod fit;
-mod grants;
 mod preflight;
 mod session;
 mod sql;
@@ -26,8 +25,9 @@ use crate::error::{Error, Failure};
 use crate::mysql::as_sql::CREATED;
 use crate::mysql::fit::Fit;
 use crate::mysql::session::{Made, MysqlSession};
-use crate::mysql::sql::{PROGRESS_TABLE, unhex};
+use crate::mysql::sql::PROGRESS_TABLE;
 use crate::progress::{Applied, Intent, Place, Progress};
+use crate::quote::{put_table, unhex};
 use crate::target::{Session, Settled, Target};
 
 pub use preflight::Look;
@@ -350,9 +350,7 @@ fn settle_created(control: &mut Connection, created: &str, now: &str) -> Result<
     let (database, table) = (name()?, name()?);
     if words.next() != Some(now) {
         let mut sql = b"DROP TABLE IF EXISTS ".to_vec();
-        sql::put_name(&mut sql, &database);
-        sql.push(b'.');
-        sql::put_name(&mut sql, &table);
+        put_table(&mut sql, &database, &table);
         control.run_bytes(&sql)?;
     }
     Ok(Settled::NotDone)

@@ -6,12 +6,12 @@ use servers::{Address, Connection, Facts, GtidMode, Row};
 
 use crate::definition::{Definition, TableName};
 use crate::error::{Error, Failure};
+use crate::grants::Grants;
 use crate::mysql::ApplyAs;
-use crate::mysql::grants::Grants;
-use crate::mysql::sql::put_hex;
 use crate::mysql::{read_progress, read_source, table};
 use crate::preflight::{Check, Finding};
 use crate::progress::Applied;
+use crate::quote;
 use crate::survey::{Shown, Survey};
 
 /// A server that is looked at.
@@ -104,8 +104,9 @@ impl Look {
     fn find(&mut self, survey: &Survey, apply_as: ApplyAs) -> Result<Vec<Finding>, Failure> {
         let mut findings = Vec::new();
         if !self.facts.is_mariadb {
-            self.privileges(survey, apply_as, &mut findings)?;
-            self.read_only(&mut findings)?;
+            let grants = Grants::ask(&mut self.connection)?;
+            self.privileges(survey, apply_as, &grants, &mut findings)?;
+            self.read_only(&grants, &mut findings)?;
         }
         self.limits(survey, &mut findings)?;
         self.gap(survey, &mut findings);
@@ -120,11 +121,11 @@ impl Look {
         &mut self,
         survey: &Survey,
         apply_as: ApplyAs,
+        grants: &Grants,
         out: &mut Vec<Finding>,
     ) -> Result<(), Failure> {
         let account = self.connection.value("SELECT CURRENT_USER()")?.unwrap_or_default();
         let account = quoted_account(&account);
-        let grants = self.grants()?;
         let may_send_events = ROW_EVENTS.any.iter().any(|name| grants.has(name));
         let sends_events = match apply_as {
             ApplyAs::Binlog => true,
@@ -133,10 +134,10 @@ impl Look {
             ApplyAs::Sql => false,
         };
         if sends_events {
-            self.privileges_of_events(survey, &grants, &account, out);
+            self.privileges_of_events(survey, grants, &account, out);
         }
         self.appliers(sends_events, &account, out)?;
-        let lacking = OF_PROGRESS.into_iter().filter(|name| !grants.has_in("bintide", name));
+        let lacking = OF_PROGRESS.into_iter().filter(|name| !grants.has_in(b"bintide", name));
         let lacking: Vec<&str> = lacking.collect();
         if !lacking.is_empty() {
             let found = format!("{} on the database bintide, to keep progress", lacking.join(" and "));
@@ -170,32 +171,14 @@ impl Look {
         }
     }
 
-    /// What the account may do, by itself and by the roles that are active.
-    fn grants(&mut self) -> Result<Grants, Failure> {
-        let mut question = "SHOW GRANTS FOR CURRENT_USER()".to_owned();
-        if !is_before_8(&self.facts.version) {
-            let roles = self.connection.value("SELECT CURRENT_ROLE()")?.unwrap_or_default();
-            if !roles.is_empty() && roles != "NONE" {
-                question.push_str(" USING ");
-                question.push_str(&roles);
-            }
-        }
-        let lines = self.connection.rows(&question)?;
-        let lines: Vec<String> = lines.iter().map(|row| text(row, 0)).collect();
-        Ok(Grants::read(lines.iter().map(String::as_str)))
-    }
-
-    fn read_only(&mut self, out: &mut Vec<Finding>) -> Result<(), Failure> {
+    fn read_only(&mut self, grants: &Grants, out: &mut Vec<Finding>) -> Result<(), Failure> {
         let is_read_only = self.connection.value("SELECT @@GLOBAL.read_only")?.as_deref() == Some("1");
         if self.facts.super_read_only {
             let remedy = "SET GLOBAL super_read_only = 0";
             out.push(Finding::new(Check::ReadOnly, "the target is super_read_only", remedy));
-        } else if is_read_only {
-            let grants = self.grants()?;
-            if !grants.has("CONNECTION_ADMIN") && !grants.has("SUPER") {
-                let found = "the target is read_only, and the account lacks CONNECTION_ADMIN";
-                out.push(Finding::new(Check::ReadOnly, found, "SET GLOBAL read_only = 0, or grant it"));
-            }
+        } else if is_read_only && !grants.has("CONNECTION_ADMIN") && !grants.has("SUPER") {
+            let found = "the target is read_only, and the account lacks CONNECTION_ADMIN";
+            out.push(Finding::new(Check::ReadOnly, found, "SET GLOBAL read_only = 0, or grant it"));
         }
         Ok(())
     }
@@ -280,12 +263,10 @@ impl Look {
 
     /// The types of a table's columns, by their names in `information_schema`; none if there is no such table.
     fn columns(&mut self, name: &TableName) -> Result<Vec<String>, Failure> {
-        let mut question =
-            "SELECT data_type FROM information_schema.columns WHERE table_schema = _utf8mb3 X'".to_owned();
-        put_hex(&mut question, &name.database);
-        question.push_str("' AND table_name = _utf8mb3 X'");
-        put_hex(&mut question, &name.table);
-        question.push_str("' ORDER BY ordinal_position");
+        let question = format!(
+            "SELECT data_type FROM information_schema.columns WHERE {} ORDER BY ordinal_position",
+            quote::is_of(&name.database, &name.table)
+        );
         let rows = self.connection.rows(&question)?;
         Ok(rows.iter().map(|row| text(row, 0).to_ascii_lowercase()).collect())
     }
@@ -296,7 +277,7 @@ fn rights_to_rows(survey: &Survey, grants: &Grants, account: &str, out: &mut Vec
     for name in survey.tables.keys() {
         let (database, table) =
             (String::from_utf8_lossy(&name.database), String::from_utf8_lossy(&name.table));
-        let lacking = OF_ROWS.into_iter().filter(|right| !grants.has_of(&database, &table, right));
+        let lacking = OF_ROWS.into_iter().filter(|right| !grants.has_of(&name.database, &name.table, right));
         let lacking: Vec<&str> = lacking.collect();
         if !lacking.is_empty() {
             let found = format!("{} on `{database}`.`{table}`, to apply row events", lacking.join(" and "));

@@ -6,6 +6,7 @@ use binlog::{Collation, Decimal, Flavour};
 
 use crate::error::Failure;
 use crate::progress::{Intent, Progress};
+use crate::quote::{put_hex, put_name, unhex};
 use crate::work::{UserValue, Variable};
 
 /// Where progress is kept: one row.
@@ -87,18 +88,6 @@ pub(super) fn read_intent(text: &str) -> Option<Intent> {
     Some(Intent { unit, databases, before })
 }
 
-/// Appends a name in backquotes.
-pub(super) fn put_name(out: &mut Vec<u8>, name: &[u8]) {
-    out.push(b'`');
-    for byte in name {
-        if *byte == b'`' {
-            out.push(b'`');
-        }
-        out.push(*byte);
-    }
-    out.push(b'`');
-}
-
 /// Appends assignments for one `SET`, each with a comma behind it.
 pub(super) fn put_variable(out: &mut Vec<u8>, variable: &Variable) -> Result<(), Failure> {
     match variable {
@@ -156,17 +145,6 @@ fn put_value(out: &mut Vec<u8>, value: &UserValue) -> Result<(), Failure> {
         _ => return Err(odd()),
     }
     Ok(())
-}
-
-pub(super) fn put_hex(out: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        let _ = write!(out, "{byte:02x}");
-    }
-}
-
-pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes().chunks(2);
-    digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 #[cfg(test)]

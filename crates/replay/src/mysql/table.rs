@@ -7,7 +7,7 @@ use servers::{Connection, Row};
 
 use crate::definition::{Definition, Engine, Relatives, TableName, UniqueKey};
 use crate::error::Failure;
-use crate::mysql::sql::put_hex;
+use crate::quote;
 
 /// Asks for a table; `None` when there is none.
 pub(super) fn definition(
@@ -15,7 +15,7 @@ pub(super) fn definition(
     database: &[u8],
     table: &[u8],
 ) -> Result<Option<Definition>, Failure> {
-    let condition = condition(database, table);
+    let condition = quote::is_of(database, table);
     let question = format!("SELECT engine FROM information_schema.tables WHERE {condition}");
     let Some(engine) = connection.value(&question)? else { return Ok(None) };
     let engine = if engine.eq_ignore_ascii_case("InnoDB") { Engine::InnoDb } else { Engine::Other };
@@ -86,15 +86,6 @@ fn relatives(connection: &mut Connection, database: &[u8], table: &[u8]) -> Resu
     let keys: Vec<_> = rows.iter().map(|row| (name(row, 0), name(row, 2))).collect();
     let wanted = TableName { database: database.into(), table: table.into() };
     Ok(Relatives::of_all(&keys).remove(&wanted).unwrap_or_default())
-}
-
-fn condition(database: &[u8], table: &[u8]) -> String {
-    let mut out = String::from("table_schema = _utf8mb3 X'");
-    put_hex(&mut out, database);
-    out.push_str("' AND table_name = _utf8mb3 X'");
-    put_hex(&mut out, table);
-    out.push('\'');
-    out
 }
 
 fn bytes(row: &Row, at: usize) -> &[u8] {

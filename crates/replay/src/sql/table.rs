@@ -3,6 +3,8 @@
 use servers::{Connection, Row};
 
 use crate::error::Failure;
+use crate::grants::Grants;
+use crate::quote;
 
 /// A table on the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,8 +47,7 @@ pub(super) fn load(
     database: &[u8],
     table: &[u8],
 ) -> Result<TargetTable, Failure> {
-    let condition =
-        format!("table_schema = _utf8mb3 X'{}' AND table_name = _utf8mb3 X'{}'", hex(database), hex(table));
+    let condition = quote::is_of(database, table);
     let name = format!("{}.{}", quoted(database), quoted(table));
     let question = format!(
         "SELECT column_name, data_type, column_type, character_set_name, collation_name, character_octet_length,
@@ -113,62 +114,25 @@ fn triggers(
     table: &[u8],
     name: &str,
 ) -> Result<Vec<(String, String)>, Failure> {
-    let grants: Vec<String> = connection.rows("SHOW GRANTS")?.iter().map(|row| text(row, 0)).collect();
-    let (database_text, table_text) = (String::from_utf8_lossy(database), String::from_utf8_lossy(table));
-    if !grants.iter().any(|grant| shows_triggers(grant, &database_text, &table_text)) {
+    if !Grants::ask(connection)?.has_of(database, table, "TRIGGER") {
         return Err(Failure::refused(format!(
             "the account cannot see whether {name} has triggers, which would run again: GRANT TRIGGER ON {name} to it"
         )));
     }
     let question = format!(
         "SELECT event_manipulation, trigger_name FROM information_schema.triggers
-         WHERE event_object_schema = _utf8mb3 X'{}' AND event_object_table = _utf8mb3 X'{}'",
-        hex(database),
-        hex(table)
+         WHERE event_object_schema = {} AND event_object_table = {}",
+        quote::value(database),
+        quote::value(table)
     );
     Ok(connection.rows(&question)?.iter().map(|row| (text(row, 0), text(row, 1))).collect())
 }
 
-/// Does this grant, as `SHOW GRANTS` has it, let its account see the triggers of the table?
-fn shows_triggers(grant: &str, database: &str, table: &str) -> bool {
-    let Some(rest) = grant.strip_prefix("GRANT ") else { return false };
-    let Some((privileges, rest)) = rest.split_once(" ON ") else { return false };
-    let Some((object, _)) = rest.split_once(" TO ") else { return false };
-    let mut names = privileges.split(", ");
-    if !names.any(|name| name == "TRIGGER" || name == "ALL PRIVILEGES") {
-        return false;
-    }
-    let unquoted = |name: &str| name.trim_matches('`').replace("``", "`");
-    match object.split_once('.') {
-        Some(("*", "*")) => true,
-        Some((pattern, "*")) => is_like(unquoted(pattern).as_bytes(), database.as_bytes()),
-        Some((schema, name)) => unquoted(schema) == database && unquoted(name) == table,
-        None => false,
-    }
-}
-
-/// SQL's LIKE: `%` for anything, `_` for one byte, a backslash in front of what is meant as it stands.
-fn is_like(pattern: &[u8], text: &[u8]) -> bool {
-    match (pattern, text) {
-        ([], []) => true,
-        ([b'%', rest @ ..], _) => {
-            is_like(rest, text) || text.split_first().is_some_and(|(_, behind)| is_like(pattern, behind))
-        }
-        ([b'_', rest @ ..], [_, behind @ ..]) => is_like(rest, behind),
-        ([b'\\', wanted, rest @ ..] | [wanted, rest @ ..], [found, behind @ ..]) => {
-            wanted == found && is_like(rest, behind)
-        }
-        _ => false,
-    }
-}
-
 /// A name in backquotes.
 pub(super) fn quoted(name: &[u8]) -> String {
-    format!("`{}`", String::from_utf8_lossy(name).replace('`', "``"))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut out = Vec::new();
+    quote::put_name(&mut out, name);
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// Empty for NULL.
@@ -179,34 +143,7 @@ fn text(row: &Row, at: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_like, quoted, shows_triggers};
-
-    #[test]
-    fn who_may_see_triggers() {
-        let check = |grant: &str, wanted| assert_eq!(shows_triggers(grant, "d_1", "t"), wanted, "{grant}");
-        check("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION", true);
-        check("GRANT SELECT, TRIGGER, UPDATE ON `d\\_1`.* TO `low`@`%`", true);
-        check("GRANT TRIGGER ON `d%`.* TO `low`@`%`", true);
-        check("GRANT TRIGGER ON `e%`.* TO `low`@`%`", false);
-        check("GRANT TRIGGER ON `d_1`.`t` TO `low`@`%`", true);
-        check("GRANT TRIGGER ON `d_1`.`u` TO `low`@`%`", false);
-        check("GRANT SELECT ON *.* TO `low`@`%`", false);
-        check("GRANT `role`@`%` TO `low`@`%`", false);
-    }
-
-    #[test]
-    fn patterns() {
-        let check = |pattern: &str, text: &str, wanted| {
-            assert_eq!(is_like(pattern.as_bytes(), text.as_bytes()), wanted)
-        };
-        check("a%c", "abbc", true);
-        check("a%c", "abb", false);
-        check("a_", "ab", true);
-        check("a\\_", "ab", false);
-        check("a\\_", "a_", true);
-        check("", "", true);
-        check("%", "", true);
-    }
+    use super::quoted;
 
     #[test]
     fn names_are_quoted() {

@@ -1,0 +1,166 @@
+//! What an account may do, as `SHOW GRANTS` says it.
+
+use servers::Connection;
+
+use crate::pattern::Pattern;
+use crate::quote::split_name;
+
+/// What an account may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Grants(Vec<(Object, Vec<String>)>);
+
+/// What privileges are of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Object {
+    All,
+    /// Databases whose names are like this.
+    Databases(Pattern),
+    Table(Vec<u8>, Vec<u8>),
+}
+
+/// What stands for every privilege that had a name before MySQL 8.0.
+const ALL: &str = "ALL PRIVILEGES";
+
+impl Grants {
+    /// Those of the connection's account, and of the roles that are active.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not say.
+    pub(crate) fn ask(connection: &mut Connection) -> Result<Self, servers::Error> {
+        let mut question = "SHOW GRANTS".to_owned();
+        // MySQL says what roles may do when they are named, in backquotes as it names them itself; MariaDB does so
+        // without, and servers before either know of no roles.
+        match connection.value("SELECT CURRENT_ROLE()") {
+            Ok(Some(roles)) if roles.starts_with('`') => {
+                question.push_str(" FOR CURRENT_USER() USING ");
+                question.push_str(&roles);
+            }
+            Ok(_) | Err(servers::Error::Refused { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let lines = connection.rows(&question)?.into_iter().filter_map(|row| row.into_iter().next()?);
+        let lines: Vec<String> = lines.map(|line| String::from_utf8_lossy(&line).into_owned()).collect();
+        Ok(Self::read(lines.iter().map(String::as_str)))
+    }
+
+    /// From lines as `` GRANT SELECT, INSERT ON `shop`.* TO `user`@`%` ``.
+    fn read<'l>(lines: impl IntoIterator<Item = &'l str>) -> Self {
+        Self(lines.into_iter().filter_map(privileges).collect())
+    }
+
+    /// On all databases?
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.has_on(name, |object| *object == Object::All)
+    }
+
+    /// On all of one database, or of all?
+    pub(crate) fn has_in(&self, database: &[u8], name: &str) -> bool {
+        self.has_on(name, |object| object.holds(database))
+    }
+
+    /// On this table, or on more?
+    pub(crate) fn has_of(&self, database: &[u8], table: &[u8], name: &str) -> bool {
+        let is_it = |object: &Object| match object {
+            Object::Table(its_database, its_name) => its_database == database && its_name == table,
+            more => more.holds(database),
+        };
+        self.has_on(name, is_it)
+    }
+
+    fn has_on(&self, name: &str, is_it: impl Fn(&Object) -> bool) -> bool {
+        // Dynamic privileges, all with an underscore in their names, must be named.
+        let is_in_all = !name.contains('_');
+        let has = |names: &[String]| names.iter().any(|own| own == name || is_in_all && own == ALL);
+        self.0.iter().any(|(object, names)| is_it(object) && has(names))
+    }
+}
+
+impl Object {
+    fn read(text: &str) -> Option<Self> {
+        if text == "*.*" {
+            return Some(Self::All);
+        }
+        let (database, rest) = split_name(text.as_bytes())?;
+        match rest.strip_prefix(b".")? {
+            b"*" => Some(Self::Databases(Pattern::new(database))),
+            rest => split_name(rest).map(|(table, _)| Self::Table(database, table)),
+        }
+    }
+
+    /// All of a database?
+    fn holds(&self, database: &[u8]) -> bool {
+        match self {
+            Self::All => true,
+            Self::Databases(pattern) => pattern.fits(database),
+            Self::Table(..) => false,
+        }
+    }
+}
+
+/// The privileges of one line, and what they are of.
+fn privileges(line: &str) -> Option<(Object, Vec<String>)> {
+    let (names, rest) = line.strip_prefix("GRANT ")?.split_once(" ON ")?;
+    let (object, _) = rest.split_once(" TO ")?;
+    // Of some columns only: `SELECT (a, b)`. None that matters here is.
+    let names = names.split(',').map(|name| name.trim().to_ascii_uppercase());
+    let names = names.filter(|name| !name.contains(['(', ')', '`'])).collect();
+    Some((Object::read(object)?, names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Grants;
+
+    #[test]
+    fn grants_are_read() {
+        let lines = [
+            "GRANT SELECT, PROCESS ON *.* TO `r`@`%`",
+            "GRANT BINLOG_ADMIN,SYSTEM_VARIABLES_ADMIN ON *.* TO `r`@`%` WITH GRANT OPTION",
+            "GRANT ALL PRIVILEGES ON `bintide`.* TO `r`@`%`",
+            "GRANT SELECT (`a`, `b`), INSERT ON `my\\_shop`.* TO `r`@`%`",
+            "GRANT DELETE ON `other`.`t` TO `r`@`%`",
+            "GRANT `role`@`%` TO `r`@`%`",
+        ];
+        let grants = Grants::read(lines);
+        let check = |database: &str, name, wanted| {
+            let found =
+                if database == "*" { grants.has(name) } else { grants.has_in(database.as_bytes(), name) };
+            assert_eq!(found, wanted, "{name} on {database}");
+        };
+        check("*", "SELECT", true);
+        check("*", "BINLOG_ADMIN", true);
+        check("*", "SYSTEM_VARIABLES_ADMIN", true);
+        check("*", "INSERT", false);
+        check("bintide", "INSERT", true);
+        check("bintide", "BINLOG_ADMIN", true);
+        check("other", "INSERT", false);
+        check("other", "SELECT", true);
+        check("my_shop", "INSERT", true);
+        check("my_shop", "UPDATE", false);
+        assert!(grants.has_of(b"other", b"t", "DELETE") && grants.has_of(b"bintide", b"t", "DROP"));
+        assert!(!grants.has_of(b"other", b"u", "DELETE") && !grants.has_in(b"other", "DELETE"));
+    }
+
+    #[test]
+    fn all_of_an_old_server_is_all() {
+        let grants = Grants::read(["GRANT ALL PRIVILEGES ON *.* TO 'root'@'localhost' WITH GRANT OPTION"]);
+        assert!(grants.has("SUPER") && grants.has_in(b"d", "DROP"));
+        assert!(!grants.has("BINLOG_ADMIN"));
+    }
+
+    #[test]
+    fn who_may_see_triggers() {
+        let check = |grant: &str, wanted| {
+            assert_eq!(Grants::read([grant]).has_of(b"d_1", b"t", "TRIGGER"), wanted, "{grant}");
+        };
+        check("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION", true);
+        check("GRANT SELECT, TRIGGER, UPDATE ON `d\\_1`.* TO `low`@`%`", true);
+        check("GRANT TRIGGER ON `d%`.* TO `low`@`%`", true);
+        check("GRANT TRIGGER ON `e%`.* TO `low`@`%`", false);
+        check("GRANT TRIGGER ON `d_1`.`t` TO `low`@`%`", true);
+        check("GRANT TRIGGER ON `d_1`.`u` TO `low`@`%`", false);
+        check("GRANT SELECT ON *.* TO `low`@`%`", false);
+        check("GRANT `role`@`%` TO `low`@`%`", false);
+    }
+}
