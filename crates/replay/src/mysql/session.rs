@@ -285,7 +285,10 @@ impl Session for MysqlSession {
     }
 
     fn expect(&mut self, format: &Arc<Format>) -> Result<(), Failure> {
-        self.adopt_format(format)
+        match self.makes_statements(format) {
+            true => Ok(()),
+            false => self.adopt_format(format),
+        }
     }
 
     fn announce(&mut self, intent: Intent, format: Option<&Arc<Format>>) -> Result<(), Failure> {
