@@ -16,6 +16,7 @@
 //! |---|---|
 //! | [`home`] | where a server's programs are, and how to run one: [`Home`] |
 //! | [`launch`] | how to start a server: [`Launch`] |
+//! | [`proxy`] | a network in front of a server that can be cut, silenced and slowed: [`Proxy`] |
 //! | [`server`] | a server that runs: [`Server`], [`Client`] |
 //!
 //! What this crate never does: install anything on the machine, touch a server that it did not start, leave a
@@ -29,6 +30,7 @@ mod calendar;
 mod dice;
 pub mod home;
 pub mod launch;
+pub mod proxy;
 pub mod server;
 mod spawner;
 
@@ -37,4 +39,5 @@ pub use crate::calendar::civil_date;
 pub use crate::dice::{Dice, seed};
 pub use crate::home::{Home, Package};
 pub use crate::launch::{Flavour, Launch, free_port};
+pub use crate::proxy::{Cut, Proxy};
 pub use crate::server::{Client, Server};

@@ -1,0 +1,279 @@
+//! A network between clients and a server that can be cut, silenced and slowed.
+//!
+//! ```text
+//! client ──▶ Proxy ──▶ server        both on 127.0.0.1
+//!        ◀──       ◀──
+//! ```
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle, Scope};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nix::sys::socket::{setsockopt, sockopt};
+
+/// How connections end when the network is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// They are closed, as by a peer that ends.
+    Close,
+    /// They are reset, as by a firewall, or by a machine that was started again.
+    Reset,
+    /// They stay open, and nothing passes any more.
+    Silence,
+}
+
+/// Listens on a port of its own, and passes on to a server's port what comes, until it is told to cut. It is gone, and
+/// its connections with it, when it is dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    line: Arc<Line>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Cut when so many more bytes have passed, and how.
+    planned: Option<(u64, Cut)>,
+    /// How the connections of each time between two cuts ended.
+    ended: Vec<Cut>,
+    /// Has it been cut, and not mended?
+    is_cut: bool,
+    /// What comes waits so long before it goes on.
+    delay: Duration,
+    passed: u64,
+    is_over: bool,
+}
+
+/// How long until somebody who waits looks whether there is something else to do.
+const PAUSE: Duration = Duration::from_millis(5);
+/// What is passed on at once, at most.
+const CHUNK_SIZE: usize = 16 << 10;
+
+impl Proxy {
+    /// In front of this port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// When there is no free port.
+    pub fn to(server: u16) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("could not find a free port")?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        let line = Arc::new(Line::default());
+        let shared = Arc::clone(&line);
+        let accepting =
+            thread::spawn(move || thread::scope(|scope| accept(scope, &listener, server, &shared)));
+        Ok(Self { port, line, accepting: Some(accepting) })
+    }
+
+    /// Where it listens.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Cuts all connections that there are, and those that come before [`Proxy::mend`].
+    pub fn cut(&self, how: Cut) {
+        self.line.state().cut(how);
+    }
+
+    /// Does so when so many more bytes have passed, in both directions of all connections together: to the byte.
+    pub fn cut_after(&self, bytes: u64, how: Cut) {
+        self.line.state().planned = Some((bytes, how));
+    }
+
+    /// Is it cut?
+    pub fn is_cut(&self) -> bool {
+        self.line.state().is_cut
+    }
+
+    /// Lets new connections pass again, and forgets a cut that is planned. What was cut stays so.
+    pub fn mend(&self) {
+        let mut state = self.line.state();
+        (state.is_cut, state.planned) = (false, None);
+    }
+
+    /// Keeps each piece of what comes for so long before it goes on.
+    pub fn delay(&self, delay: Duration) {
+        self.line.state().delay = delay;
+    }
+
+    /// Bytes that have passed, in both directions of all connections together.
+    pub fn passed(&self) -> u64 {
+        self.line.state().passed
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.line.state().is_over = true;
+        if let Some(accepting) = self.accepting.take() {
+            // If it panicked, its message is out.
+            let _ = accepting.join();
+        }
+    }
+}
+
+impl Line {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is to become of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Passes,
+    Cut(Cut),
+    Over,
+}
+
+impl State {
+    fn cut(&mut self, how: Cut) {
+        self.ended.push(how);
+        (self.is_cut, self.planned) = (true, None);
+    }
+
+    /// The time between two cuts that a connection made now belongs to.
+    fn born(&self) -> usize {
+        self.ended.len() - usize::from(self.is_cut)
+    }
+
+    fn fate(&self, born: usize) -> Fate {
+        match self.ended.get(born) {
+            _ if self.is_over => Fate::Over,
+            Some(how) => Fate::Cut(*how),
+            None => Fate::Passes,
+        }
+    }
+
+    /// How many of these bytes pass. The cut may be due behind them.
+    fn pass(&mut self, born: usize, size: usize) -> usize {
+        if self.fate(born) != Fate::Passes {
+            return 0;
+        }
+        let mut passes = size as u64;
+        match &mut self.planned {
+            Some((left, how)) if *left <= passes => {
+                passes = *left;
+                let how = *how;
+                self.cut(how);
+            }
+            Some((left, _)) => *left -= passes,
+            None => {}
+        }
+        self.passed += passes;
+        passes as usize
+    }
+}
+
+fn accept<'s>(scope: &'s Scope<'s, '_>, listener: &TcpListener, server: u16, line: &Arc<Line>) {
+    while !line.state().is_over {
+        match listener.accept() {
+            Ok((client, _)) => {
+                // A client whose server is not there finds its connection closed.
+                let _ = connect(scope, client, server, line);
+            }
+            // Nobody is there, or whoever was has gone again.
+            Err(_) => thread::sleep(PAUSE),
+        }
+    }
+}
+
+fn connect<'s>(
+    scope: &'s Scope<'s, '_>,
+    client: TcpStream,
+    server: u16,
+    line: &Arc<Line>,
+) -> std::io::Result<()> {
+    let born = line.state().born();
+    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server))?;
+    for stream in [&client, &server] {
+        stream.set_nonblocking(false)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PAUSE))?;
+        stream.set_write_timeout(Some(PAUSE))?;
+    }
+    let (client, server) = (Arc::new(client), Arc::new(server));
+    for (from, to) in [(&client, &server), (&server, &client)] {
+        let (from, to, line) = (Arc::clone(from), Arc::clone(to), Arc::clone(line));
+        scope.spawn(move || Pump { from, to, line, born }.run());
+    }
+    Ok(())
+}
+
+/// One direction of a connection.
+struct Pump {
+    from: Arc<TcpStream>,
+    to: Arc<TcpStream>,
+    line: Arc<Line>,
+    born: usize,
+}
+
+impl Pump {
+    fn run(self) {
+        // A peer that is gone is no error of ours: the other one hears of it.
+        if self.pump().is_err() {
+            let _ = self.from.shutdown(Shutdown::Both);
+            let _ = self.to.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn pump(&self) -> std::io::Result<()> {
+        let mut buffer = [0; CHUNK_SIZE];
+        loop {
+            let fate = self.line.state().fate(self.born);
+            match fate {
+                Fate::Passes => {}
+                Fate::Cut(Cut::Silence) => {
+                    thread::sleep(PAUSE);
+                    continue;
+                }
+                Fate::Cut(Cut::Reset) => return self.reset(),
+                Fate::Cut(Cut::Close) | Fate::Over => return Err(ErrorKind::ConnectionAborted.into()),
+            }
+            let size = match (&*self.from).read(&mut buffer) {
+                Ok(0) => return self.to.shutdown(Shutdown::Write),
+                Ok(size) => size,
+                Err(error) if is_to_be_repeated(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            let delay = self.line.state().delay;
+            thread::sleep(delay);
+            let passes = self.line.state().pass(self.born, size);
+            self.put(&buffer[..passes])?;
+        }
+    }
+
+    fn put(&self, mut bytes: &[u8]) -> std::io::Result<()> {
+        // What was let through goes through, whatever comes behind it.
+        while !bytes.is_empty() && self.line.state().fate(self.born) != Fate::Over {
+            match (&*self.to).write(bytes) {
+                Ok(size) => bytes = &bytes[size..],
+                Err(error) if is_to_be_repeated(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets both be reset as soon as nobody holds them any more.
+    fn reset(&self) -> std::io::Result<()> {
+        let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+        for stream in [&self.from, &self.to] {
+            setsockopt(stream, sockopt::Linger, &linger)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_to_be_repeated(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}

@@ -1,0 +1,140 @@
+//! What a network does that is cut, silent or slow.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use testkit::{Cut, Dice, Proxy, seed};
+
+/// Long enough for whatever comes at all.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What nobody sends does not come in this time, and in no other.
+const A_MOMENT: Duration = Duration::from_millis(100);
+
+/// A server that sends back what it gets, and a proxy in front of it.
+fn echo() -> Result<Proxy> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let proxy = Proxy::to(listener.local_addr()?.port())?;
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || std::io::copy(&mut &client, &mut &client));
+        }
+    });
+    Ok(proxy)
+}
+
+fn connect(proxy: &Proxy) -> Result<TcpStream> {
+    let stream = TcpStream::connect(("127.0.0.1", proxy.port()))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// Sends this, and gives as much of it as comes back.
+fn echoed(stream: &mut TcpStream, bytes: &[u8]) -> Result<Vec<u8>> {
+    stream.write_all(bytes)?;
+    let mut back = vec![0; bytes.len()];
+    stream.read_exact(&mut back)?;
+    Ok(back)
+}
+
+/// Does a connection end, and not just wait?
+fn ends(mut stream: TcpStream) -> bool {
+    let _ = stream.write(b"x");
+    match stream.read(&mut [0]) {
+        Ok(size) => size == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn what_comes_passes_in_both_directions_and_is_counted() -> Result<()> {
+    let proxy = echo()?;
+    let (mut one, mut two) = (connect(&proxy)?, connect(&proxy)?);
+    let large = vec![7; 300_000];
+    ensure!(echoed(&mut one, &large)? == large && echoed(&mut two, b"ping")? == b"ping");
+    ensure!(proxy.passed() == 600_008 && !proxy.is_cut(), "{}", proxy.passed());
+    // Its client has nothing more to say, and hears the end.
+    one.shutdown(std::net::Shutdown::Write)?;
+    ensure!(one.read(&mut [0])? == 0);
+    Ok(())
+}
+
+#[test]
+fn a_planned_cut_comes_at_its_byte() -> Result<()> {
+    let first = seed("BINTIDE_SEED");
+    println!("seed {first}");
+    let mut dice = Dice::new(first);
+    for _ in 0..20 {
+        let proxy = echo()?;
+        let mut stream = connect(&proxy)?;
+        ensure!(echoed(&mut stream, b"before")? == b"before");
+        // Sent and returned: what is cut is on its way there, or on its way back.
+        let at = dice.below(2000) as u64;
+        proxy.cut_after(at, Cut::Close);
+        let _ = stream.write_all(&[1; 1000]);
+        let mut back = Vec::new();
+        let _ = stream.read_to_end(&mut back);
+        ensure!(proxy.is_cut() && proxy.passed() == 12 + at, "{at}: {}", proxy.passed());
+        ensure!(back.len() <= 1000 && back.iter().all(|byte| *byte == 1), "{at}: {}", back.len());
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_cut_stays_so_and_what_is_new_passes_when_it_is_mended() -> Result<()> {
+    for how in [Cut::Close, Cut::Reset] {
+        let proxy = echo()?;
+        let mut stream = connect(&proxy)?;
+        ensure!(echoed(&mut stream, b"1")? == b"1");
+        proxy.cut(how);
+        ensure!(ends(stream), "{how:?}");
+        ensure!(ends(connect(&proxy)?), "{how:?}: one that comes when it is cut");
+        proxy.mend();
+        ensure!(echoed(&mut connect(&proxy)?, b"2")? == b"2", "{how:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_reset_is_one() -> Result<()> {
+    let proxy = echo()?;
+    let mut stream = connect(&proxy)?;
+    ensure!(echoed(&mut stream, b"1")? == b"1");
+    proxy.cut(Cut::Reset);
+    let read = stream.read(&mut [0]);
+    ensure!(read.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset), "{read:?}");
+    Ok(())
+}
+
+#[test]
+fn silence_is_no_end() -> Result<()> {
+    let proxy = echo()?;
+    let mut stream = connect(&proxy)?;
+    ensure!(echoed(&mut stream, b"1")? == b"1");
+    proxy.cut(Cut::Silence);
+    let late = connect(&proxy)?;
+    for mut silent in [stream, late] {
+        silent.write_all(b"2")?;
+        silent.set_read_timeout(Some(A_MOMENT))?;
+        let read = silent.read(&mut [0]);
+        let waits =
+            |error: &std::io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+        ensure!(read.as_ref().is_err_and(waits), "{read:?}");
+    }
+    proxy.mend();
+    ensure!(echoed(&mut connect(&proxy)?, b"3")? == b"3");
+    Ok(())
+}
+
+#[test]
+fn a_delay_keeps_what_comes() -> Result<()> {
+    let proxy = echo()?;
+    let mut stream = connect(&proxy)?;
+    proxy.delay(A_MOMENT);
+    let begin = Instant::now();
+    ensure!(echoed(&mut stream, b"slow")? == b"slow");
+    ensure!(begin.elapsed() >= A_MOMENT * 2, "{:?}", begin.elapsed());
+    Ok(())
+}
