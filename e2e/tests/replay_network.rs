@@ -4,8 +4,9 @@ use std::process::{Command, Output};
 
 use anyhow::{Result, ensure};
 use e2e::as_sql::{are_equal, checksum};
+use e2e::chaos::source;
 use e2e::program::bintide;
-use e2e::replays::{source, target};
+use e2e::replays::target;
 use testkit::{Cut, Dice, Launch, Proxy, Server, seed};
 
 /// Every way to apply: the options.
@@ -19,24 +20,15 @@ const WAYS: [&[&str]; 4] = [
 /// How often each way is cut.
 const CUTS: usize = 6;
 
-/// Changes of many kinds, of rows without a key too: what is done twice shows.
-fn changes() -> Result<Server> {
-    let source = source(&Launch::mysql(), &[])?;
-    source.sql("create database d; create table d.t (id int primary key auto_increment, n int); create table d.v (n int)")?;
-    source.sql(&"insert into d.t (n) values (1), (2), (3); update d.t set n = n + 1;".repeat(120))?;
-    let changes = "insert into d.v values (1), (2); alter table d.v add index i (n);
-                   delete from d.v limit 1; alter table d.v drop index i;
-                   create table d.u as select * from d.t; drop table d.u;";
-    source.sql(&changes.repeat(8))?;
-    source.sql(&"insert into d.v select n from d.t;".repeat(20))?;
-    source.sql("flush binary logs")?;
-    Ok(source)
+fn replay(source: &Server, proxy: &Proxy, way: &[&str]) -> Result<Output> {
+    replay_for(source, proxy, way, "")
 }
 
-fn replay(source: &Server, proxy: &Proxy, way: &[&str]) -> Result<Output> {
+/// With these options in the target's address.
+fn replay_for(source: &Server, proxy: &Proxy, way: &[&str], options: &str) -> Result<Output> {
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").args(source.binlogs()?).args(way).arg("--to");
-    Ok(command.arg(format!("mysql://root@127.0.0.1:{}/", proxy.port())).output()?)
+    Ok(command.arg(format!("mysql://root@127.0.0.1:{}/{options}", proxy.port())).output()?)
 }
 
 #[test]
@@ -44,7 +36,7 @@ fn a_cut_network_loses_nothing_and_repeats_nothing() -> Result<()> {
     let first = seed("BINTIDE_E2E_SEED");
     println!("seed {first}");
     let mut dice = Dice::new(first);
-    let source = changes()?;
+    let source = source(&Launch::mysql(), 10)?;
     for way in WAYS {
         let whole = target("--skip-log-bin")?;
         let proxy = Proxy::to(whole.port())?;
@@ -71,4 +63,39 @@ fn a_cut_network_loses_nothing_and_repeats_nothing() -> Result<()> {
         are_equal(&source, &target, checksum).map_err(|error| error.context(format!("{way:?}")))?;
     }
     Ok(())
+}
+
+#[test]
+fn a_network_that_falls_silent_is_noticed_and_the_next_replay_takes_over() -> Result<()> {
+    let first = seed("BINTIDE_E2E_SEED");
+    println!("seed {first}");
+    let mut dice = Dice::new(first);
+    let source = source(&Launch::mysql(), 10)?;
+    let target = target("--skip-log-bin")?;
+    let proxy = Proxy::to(target.port())?;
+    // Nobody answers, from the first byte on, and somewhere in the middle of the changes.
+    for (silent_after, wanted) in [(0, "has not let us in"), (60_000 + dice.below(20_000), "silent for")] {
+        proxy.cut_after(silent_after as u64, Cut::Silence);
+        let output = replay_for(&source, &proxy, WAYS[1], "?timeout=3")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(!output.status.success() && said.contains(wanted), "silent after {silent_after}: {said}");
+        proxy.mend();
+    }
+    // The server still holds the locks of whoever it heard of last.
+    let output = replay(&source, &proxy, WAYS[1])?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    are_equal(&source, &target, checksum)
+}
+
+#[test]
+fn a_server_that_is_at_work_may_be_silent_for_longer() -> Result<()> {
+    let source = e2e::replays::source(&Launch::mysql().option("--binlog-format=STATEMENT"), &[])?;
+    source.sql(
+        "create database d; create table d.t (n int); insert into d.t select sleep(7); flush binary logs",
+    )?;
+    let target = target("--skip-log-bin")?;
+    let proxy = Proxy::to(target.port())?;
+    let output = replay_for(&source, &proxy, WAYS[1], "?timeout=3")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    are_equal(&source, &target, checksum)
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
@@ -22,6 +23,8 @@ pub struct Address {
     pub socket: Option<PathBuf>,
     /// Whether the connection is encrypted.
     pub tls: Tls,
+    /// How long the server may be silent, if it is not still at work, until it is given up.
+    pub timeout: Duration,
 }
 
 /// Whether a connection over TCP is encrypted. Sockets never are.
@@ -44,6 +47,9 @@ pub struct AddressError {
 
 /// Where a server listens unless it is told otherwise.
 const PORT: u16 = 3306;
+
+/// How long a server may be silent unless it is told otherwise: longer than it takes to start one anew.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Address {
     /// Reads an address.
@@ -87,11 +93,16 @@ impl Address {
             _ => host_and_port(place, port)?,
         };
         let tls = defaults.tls.clone().unwrap_or(Tls::Off);
-        let mut address = Self { user, password, host, port, socket, tls };
+        let mut address = Self { user, password, host, port, socket, tls, timeout: TIMEOUT };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             address.set(option)?;
         }
         Ok(address)
+    }
+
+    /// How long the server may be silent; `None` if it is on this machine, behind a socket, which is never silent.
+    pub(crate) fn silence_max(&self) -> Option<Duration> {
+        self.socket.is_none().then_some(self.timeout)
     }
 
     fn set(&mut self, option: &str) -> Result<(), AddressError> {
@@ -103,7 +114,11 @@ impl Address {
             ("tls", "required") => self.tls = Tls::Required,
             ("tls-ca", _) => self.tls = Tls::Verified(PathBuf::from(value)),
             ("tls", _) => return Err(fail(format!("tls is {value}, and can be off or required"))),
-            _ => return Err(fail(format!("{name} is no option: socket, tls and tls-ca are"))),
+            ("timeout", seconds) => match seconds.parse() {
+                Ok(seconds) if seconds > 0 => self.timeout = Duration::from_secs(seconds),
+                _ => return Err(fail(format!("timeout is {value}, and is a number of seconds"))),
+            },
+            _ => return Err(fail(format!("{name} is no option: socket, tls, tls-ca and timeout are"))),
         }
         Ok(())
     }
@@ -188,5 +203,7 @@ mod tests {
         check("mysql://root@h/shop", "shop names a database");
         check("mysql://root@h/?compress=1", "compress is no option");
         check("mysql://root@h/?tls=maybe", "tls is maybe");
+        check("mysql://root@h/?timeout=0", "timeout is 0");
+        check("mysql://root@h/?timeout=1m", "timeout is 1m");
     }
 }

@@ -1,7 +1,12 @@
 //! One SQL connection.
 
+use std::fs::File;
 use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
@@ -9,9 +14,15 @@ use mysql::{Conn, LocalInfileHandler, OptsBuilder, SslOpts};
 
 use crate::address::{Address, Tls};
 use crate::error::Error;
+use crate::silence::{Found, UnderWay, Watch};
 
 /// One SQL connection. Statements may hold several, with semicolons between: the first that fails ends the run.
+///
+/// Over TCP, a server that is silent for longer than its address allows, and not because it is still running what it
+/// was asked for, is given up: that is [`Error::Lost`], after twice that time at the latest.
 pub struct Connection {
+    /// In front of the connection, which must outlive it.
+    watch: Option<Watch>,
     conn: Conn,
     /// What the next `LOAD DATA LOCAL` sends.
     file: Arc<Mutex<Vec<u8>>>,
@@ -56,21 +67,20 @@ impl Connection {
             Ok(file) => stream.write_all(&file),
             Err(_) => Err(std::io::Error::other("the file to send is lost")),
         });
-        let mut options = OptsBuilder::new()
-            .user(Some(&address.user))
-            .pass(address.password.as_ref())
-            .prefer_socket(false)
-            .stmt_cache_size(PREPARED_MAX)
-            // An UPDATE counts the rows that it finds, those that it leaves as they are too.
-            .additional_capabilities(CapabilityFlags::CLIENT_FOUND_ROWS)
-            .local_infile_handler(Some(handler));
-        options = match &address.socket {
-            Some(socket) => options.socket(Some(socket.display().to_string())),
-            None => {
-                options.ip_or_hostname(Some(&address.host)).tcp_port(address.port).ssl_opts(tls(&address.tls))
-            }
+        let options = options(address).local_infile_handler(Some(handler));
+        let Some(silence_max) = address.silence_max() else {
+            let conn = Conn::new(options).map_err(|error| Error::of_opening(error, address))?;
+            return Ok(Self { watch: None, conn, file });
         };
-        Ok(Self { conn: Conn::new(options)?, file })
+        if let Tls::Verified(authorities) = &address.tls {
+            File::open(authorities)
+                .map_err(|error| Error::Tls(format!("could not read {}: {error}", authorities.display())))?;
+        }
+        let connected = within(silence_max, move || Conn::new(options))?;
+        let conn = connected.map_err(|error| Error::of_opening(error, address))?;
+        let (address, id) = (address.clone(), conn.connection_id());
+        let watch = Watch::new(conn.as_raw_fd(), silence_max, move |patience| ask(&address, id, patience));
+        Ok(Self { watch: Some(watch), conn, file })
     }
 
     /// The server's number for this connection.
@@ -94,15 +104,32 @@ impl Connection {
     ///
     /// As there.
     pub fn run_and(&mut self, sql: &str, first_done: impl FnOnce()) -> Result<(), Error> {
-        let mut answers = self.conn.query_iter(sql)?;
-        first_done();
-        // What a later statement says comes only when it is asked for.
-        while let Some(answer) = answers.iter() {
-            for row in answer {
-                row?;
+        self.request(sql.len(), |conn| {
+            let mut answers = conn.query_iter(sql)?;
+            first_done();
+            // What a later statement says comes only when it is asked for.
+            while let Some(answer) = answers.iter() {
+                for row in answer {
+                    row?;
+                }
             }
+            Ok(())
+        })
+    }
+
+    /// Does what waits for the server.
+    fn request<T>(
+        &mut self,
+        size: usize,
+        request: impl FnOnce(&mut Conn) -> Result<T, mysql::Error>,
+    ) -> Result<T, Error> {
+        let under_way: Option<UnderWay> = self.watch.as_ref().map(|watch| watch.request(size));
+        let result = request(&mut self.conn).map_err(Error::from);
+        drop(under_way);
+        match (result, self.watch.as_ref().and_then(Watch::ended)) {
+            (Err(Error::Lost(_)), Some(why)) => Err(Error::Lost(why)),
+            (result, _) => result,
         }
-        Ok(())
     }
 
     /// Runs one statement whose text need not be UTF-8.
@@ -147,9 +174,13 @@ impl Connection {
     ///
     /// As [`Connection::run`].
     pub fn execute(&mut self, sql: &str, parameters: Vec<Parameter>) -> Result<u64, Error> {
-        let parameters = parameters.into_iter().map(mysql::Value::from).collect();
-        self.conn.exec_drop(sql, mysql::Params::Positional(parameters))?;
-        Ok(self.conn.affected_rows())
+        let parameters: Vec<mysql::Value> = parameters.into_iter().map(mysql::Value::from).collect();
+        let size =
+            parameters.iter().map(|value| usize::try_from(value.bin_len()).unwrap_or(usize::MAX)).sum();
+        self.request(size, |conn| {
+            conn.exec_drop(sql, mysql::Params::Positional(parameters))?;
+            Ok(conn.affected_rows())
+        })
     }
 
     /// The rows that a query answers with.
@@ -158,11 +189,10 @@ impl Connection {
     ///
     /// As [`Connection::run`].
     pub fn rows(&mut self, sql: &str) -> Result<Vec<Row>, Error> {
-        let mut rows = Vec::new();
-        for row in self.conn.query_iter(sql)? {
-            rows.push(row?.unwrap().into_iter().map(text).collect());
-        }
-        Ok(rows)
+        self.request(sql.len(), |conn| {
+            let answer = conn.query_iter(sql)?;
+            answer.map(|row| Ok(row?.unwrap().into_iter().map(text).collect())).collect()
+        })
     }
 
     /// The first value of the first row, if there is one and it is not NULL.
@@ -174,6 +204,57 @@ impl Connection {
         let first = self.rows(sql)?.into_iter().next();
         let value = first.and_then(|row| row.into_iter().next()).flatten();
         Ok(value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}
+
+/// How to connect, but for files that are sent.
+fn options(address: &Address) -> OptsBuilder {
+    let options = OptsBuilder::new()
+        .user(Some(&address.user))
+        .pass(address.password.as_ref())
+        .prefer_socket(false)
+        .stmt_cache_size(PREPARED_MAX)
+        // An UPDATE counts the rows that it finds, those that it leaves as they are too.
+        .additional_capabilities(CapabilityFlags::CLIENT_FOUND_ROWS);
+    match &address.socket {
+        Some(socket) => options.socket(Some(socket.display().to_string())),
+        None => {
+            options.ip_or_hostname(Some(&address.host)).tcp_port(address.port).ssl_opts(tls(&address.tls))
+        }
+    }
+}
+
+/// What `connect` gives, if that does not take longer. Else it is left alone: whatever it waits for, we do not.
+fn within(
+    patience: Duration,
+    connect: impl FnOnce() -> Result<Conn, mysql::Error> + Send + 'static,
+) -> Result<Result<Conn, mysql::Error>, Error> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || sender.send(connect()));
+    match receiver.recv_timeout(patience) {
+        Ok(connected) => Ok(connected),
+        Err(RecvTimeoutError::Timeout) => {
+            Err(Error::Lost(format!("it has not let us in within {} seconds", patience.as_secs())))
+        }
+        Err(RecvTimeoutError::Disconnected) => Err(Error::Lost("the attempt to connect has failed".into())),
+    }
+}
+
+/// Asks a server, over a new connection, what it does for one of ours.
+fn ask(address: &Address, id: u32, patience: Duration) -> Found {
+    let options = options(address)
+        .tcp_connect_timeout(Some(patience))
+        .read_timeout(Some(patience))
+        .write_timeout(Some(patience));
+    let asked = Conn::new(options).and_then(|mut conn| conn.query::<mysql::Row, _>("SHOW PROCESSLIST"));
+    let rows = match asked {
+        Ok(rows) => rows,
+        Err(error) => return Found::Unheard(Error::from(error).to_string()),
+    };
+    let ours = rows.into_iter().find(|row| row.get::<u32, _>("Id") == Some(id));
+    match ours.and_then(|row| row.get::<String, _>("Command")) {
+        Some(command) if command != "Sleep" => Found::Busy,
+        _ => Found::Idle,
     }
 }
 

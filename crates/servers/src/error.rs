@@ -1,5 +1,9 @@
 //! What can go wrong between us and a server.
 
+use std::path::Path;
+
+use crate::address::{Address, Tls};
+
 /// What can go wrong between us and a server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -53,6 +57,51 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// The server takes encrypted connections only.
+const SECURE_TRANSPORT_REQUIRED: u16 = 3159;
+
+impl Error {
+    /// Why a connection could not be opened, with what to do about it as far as it is about encryption.
+    pub(crate) fn of_opening(error: mysql::Error, address: &Address) -> Self {
+        if let mysql::Error::DriverError(mysql::DriverError::TlsNotSupported) = error {
+            return Self::Tls("the server offers no encryption, and the address wants it: ?tls=off".into());
+        }
+        let is_of_tls = matches!(error, mysql::Error::TlsError(_));
+        match (Self::from(error), &address.tls) {
+            (Self::Refused { code: SECURE_TRANSPORT_REQUIRED, .. }, Tls::Off) => Self::Tls(
+                "the server takes encrypted connections only: ?tls=required in its address, or ?tls-ca=FILE to verify \
+                 its certificate too"
+                    .into(),
+            ),
+            (Self::Lost(message), Tls::Verified(authorities)) => {
+                let of_certificate = message.split_once("invalid peer certificate: ").map(|(_, why)| why);
+                match of_certificate {
+                    Some(why) => Self::Tls(of_certificate_text(why, address, authorities)),
+                    None if is_of_tls => Self::Tls(format!("{}: {message}", authorities.display())),
+                    None => Self::Lost(message),
+                }
+            }
+            (error, _) => error,
+        }
+    }
+}
+
+/// What is wrong with a certificate, in words for whoever has to mend it.
+fn of_certificate_text(why: &str, address: &Address, authorities: &Path) -> String {
+    let authorities = authorities.display();
+    if why.contains("UnknownIssuer") || why.contains("BadSignature") {
+        return format!("the server's certificate is signed, but not by an authority of {authorities}");
+    }
+    if why.contains("expired") {
+        return format!("the server's certificate has expired: {why}");
+    }
+    if why.contains("not valid for name") {
+        let host = &address.host;
+        return format!("the server's certificate is not for {host}, the host of its address: {why}");
+    }
+    format!("the server's certificate is refused, with the authorities of {authorities}: {why}")
 }
 
 impl From<mysql::Error> for Error {

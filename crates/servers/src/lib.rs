@@ -22,6 +22,7 @@ mod error;
 mod facts;
 mod link;
 mod live;
+mod silence;
 mod tls;
 
 pub use crate::address::{Address, AddressError, Tls};

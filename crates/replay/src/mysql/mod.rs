@@ -8,6 +8,7 @@ mod as_sql;
 mod binlog_text;
 mod fingerprint;
 mod fit;
+mod heartbeat;
 mod preflight;
 mod session;
 mod sql;
@@ -15,6 +16,7 @@ mod table;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use binlog::Flavour;
 use binlog::gtid::GtidSet;
@@ -24,6 +26,7 @@ use crate::definition::Definition;
 use crate::error::{Error, Failure};
 use crate::mysql::as_sql::CREATED;
 use crate::mysql::fit::Fit;
+use crate::mysql::heartbeat::{Heartbeat, lock};
 use crate::mysql::session::{Made, MysqlSession};
 use crate::mysql::sql::PROGRESS_TABLE;
 use crate::progress::{Applied, Intent, Place, Progress};
@@ -32,15 +35,17 @@ use crate::target::{Session, Settled, Target};
 
 pub use preflight::Look;
 
-/// How long the sessions of a replay that was stopped may take to go away, in seconds: the server first ends what
-/// they were running.
-const PATIENCE_S: u32 = 60;
+/// How long the sessions of a replay that was stopped may take to go away: the server first ends what they were
+/// running.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A MySQL or MariaDB server to apply transactions to, and the lock that keeps other replays away from it.
 #[derive(Debug)]
 pub struct MysqlTarget {
     address: Address,
-    control: Mutex<Connection>,
+    /// In front of what it uses: it must end first.
+    _heartbeat: Heartbeat,
+    control: Arc<Mutex<Connection>>,
     facts: Facts,
     sessions: AtomicU32,
     as_sql: Option<WhySql>,
@@ -93,8 +98,8 @@ pub(crate) enum Logging {
     BySourceGtids,
 }
 
-/// How long to wait for the lock, in seconds: a server takes a moment to see that a client is gone.
-const LOCK_PATIENCE_S: u32 = 5;
+/// How long to wait for the lock: a server takes a moment to see that a client is gone.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a session is set up: it sees what others commit.
 const SESSION: &str = "SET @@session.autocommit = 1, @@session.wait_timeout = 31536000, \
@@ -139,9 +144,11 @@ impl MysqlTarget {
         let rights =
             Rights::of(&mut control, &facts).map_err(|error| Failure::from(error).at("ask for rights"))?;
         let as_sql = why_sql(apply_as, &facts, &mut control)?;
+        let control = Arc::new(Mutex::new(control));
         let target = Self {
             address,
-            control: Mutex::new(control),
+            _heartbeat: Heartbeat::of(&control),
+            control,
             facts,
             sessions: AtomicU32::new(0),
             logging: Logging::No,
@@ -232,7 +239,7 @@ impl MysqlTarget {
         let mut control = self.control()?;
         control.run(SESSION)?;
         self.leave_log(&mut control)?;
-        lock(&mut control, "bintide.replay", LOCK_PATIENCE_S)?;
+        lock(&mut control, "bintide.replay", LOCK_PATIENCE)?;
         for statement in sql::PREPARE {
             control.run(statement)?;
         }
@@ -241,7 +248,7 @@ impl MysqlTarget {
         let earlier = control.value(&format!("SELECT sessions FROM {PROGRESS_TABLE} WHERE stream = 1"))?;
         for number in 0..earlier.and_then(|count| count.parse::<u32>().ok()).unwrap_or(0) {
             let name = session_lock(number);
-            lock(&mut control, &name, PATIENCE_S)?;
+            lock(&mut control, &name, PATIENCE)?;
             control.run(&format!("DO RELEASE_LOCK('{name}')"))?;
         }
         control.run(&format!("UPDATE {PROGRESS_TABLE} SET sessions = 0 WHERE stream = 1"))?;
@@ -284,7 +291,7 @@ impl Target for MysqlTarget {
         self.leave_log(&mut connection)?;
         no_generated_keys(&mut connection)?;
         let number = self.sessions.fetch_add(1, Ordering::SeqCst);
-        lock(&mut connection, &session_lock(number), PATIENCE_S)?;
+        lock(&mut connection, &session_lock(number), PATIENCE)?;
         connection.run(&format!(
             "UPDATE {PROGRESS_TABLE} SET sessions = GREATEST(sessions, {}) WHERE stream = 1",
             number + 1
@@ -429,17 +436,6 @@ fn is_replicating(control: &mut Connection, facts: &Facts) -> Result<bool, serve
 /// The name of the lock that a session holds as long as the server knows it.
 fn session_lock(number: u32) -> String {
     format!("bintide.replay.{number}")
-}
-
-fn lock(connection: &mut Connection, name: &str, patience_s: u32) -> Result<(), Failure> {
-    let got = connection.value(&format!("SELECT GET_LOCK('{name}', {patience_s})"))?;
-    if got.as_deref() == Some("1") {
-        return Ok(());
-    }
-    let owner = connection.value(&format!("SELECT IS_USED_LOCK('{name}')"))?.unwrap_or_default();
-    Err(Failure::refused(format!(
-        "another replay uses this target: the server's connection {owner} holds the lock {name}"
-    )))
 }
 
 fn executed(connection: &mut Connection, is_mariadb: bool) -> Result<GtidSet, Failure> {

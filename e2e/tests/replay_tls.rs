@@ -1,0 +1,111 @@
+//! Encrypted connections to a target: what is verified, and what is said when that fails.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Result, ensure};
+use e2e::as_sql::{are_equal, checksum};
+use e2e::program::bintide;
+use e2e::replays;
+use rcgen::DnType::CommonName;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+use tempfile::TempDir;
+use testkit::{Launch, Server};
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+/// An authority, and its certificate in a file.
+fn authority(folder: &Path, name: &str) -> Result<(Authority, PathBuf)> {
+    let mut params = CertificateParams::new([])?;
+    params.distinguished_name.push(CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = Authority::self_signed(params, KeyPair::generate()?)?;
+    let path = folder.join(name);
+    fs::write(&path, authority.pem())?;
+    Ok((authority, path))
+}
+
+/// A server that takes encrypted connections only, with a certificate for these names, good until the end of a year.
+fn target(folder: &Path, authority: &Authority, names: &[&str], until: i32) -> Result<Server> {
+    let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
+    (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(until, 12, 31));
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, authority)?;
+    let path = |what: &str| folder.join(format!("{}-{until}.{what}", names.len()));
+    fs::write(path("pem"), certificate.pem())?;
+    fs::write(path("key"), key.serialize_pem())?;
+    let files = [("cert", path("pem")), ("key", path("key"))];
+    let files = files.map(|(option, path)| format!("--ssl-{option}={}", path.display()));
+    let options = ["--server-id=2", "--skip-log-bin", "--require-secure-transport=ON"];
+    Launch::mysql().options(options).options(files).start()
+}
+
+fn replay(source: &Server, to: &str, more: &[&str]) -> Result<Output> {
+    let mut command = Command::new(bintide()?);
+    Ok(command.env_clear().arg("replay").args(source.binlogs()?).args(["--to", to]).args(more).output()?)
+}
+
+fn source() -> Result<Server> {
+    let source = replays::source(&Launch::mysql(), &[])?;
+    source.sql("create database d; create table d.t (id int primary key); insert into d.t values (1), (2); flush binary logs")?;
+    Ok(source)
+}
+
+/// Is it refused, in these words, before anything is applied?
+fn refused(source: &Server, target: &Server, options: &str, wanted: &str) -> Result<()> {
+    let output = replay(source, &format!("mysql://root@127.0.0.1:{}/{options}", target.port()), &[])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(2) && said.contains(wanted), "{options}: wanted {wanted}: {said}");
+    ensure!(target.sql("show databases like 'd'")?.is_empty(), "{options}: something was applied");
+    Ok(())
+}
+
+#[test]
+fn what_is_asked_for_is_verified() -> Result<()> {
+    let (folder, source) = (TempDir::new()?, source()?);
+    let (ours, ca) = authority(folder.path(), "ca.pem")?;
+    let (_, other_ca) = authority(folder.path(), "other.pem")?;
+    let target = target(folder.path(), &ours, &["localhost", "127.0.0.1"], 2099)?;
+    let verified = |ca: &Path| format!("?tls-ca={}", ca.display());
+    refused(&source, &target, "", "?tls=required")?;
+    refused(&source, &target, &verified(&other_ca), "not by an authority of")?;
+    refused(&source, &target, &verified(&folder.path().join("none.pem")), "none.pem")?;
+    fs::write(folder.path().join("odd.pem"), "odd")?;
+    refused(&source, &target, &verified(&folder.path().join("odd.pem")), "odd.pem")?;
+    for (host, options) in [
+        ("127.0.0.1", "?tls=required".to_owned()),
+        ("localhost", verified(&ca)),
+        ("127.0.0.1", verified(&ca)),
+    ] {
+        let to = format!("mysql://root@{host}:{}/{options}", target.port());
+        let output = replay(&source, &to, &[])?;
+        ensure!(output.status.success(), "{to}: {}", String::from_utf8_lossy(&output.stderr));
+        are_equal(&source, &target, checksum)?;
+        target.sql("drop database d; drop database bintide; reset binary logs and gtids")?;
+    }
+    let file = folder.path().join("my.cnf");
+    for (ca, mode, is_right) in
+        [(&ca, "VERIFY_IDENTITY", true), (&other_ca, "VERIFY_CA", false), (&ca, "VERIFY_CA", true)]
+    {
+        fs::write(&file, format!("[client]\nssl-ca={}\nssl-mode={mode}\nuser=root\n", ca.display()))?;
+        let to = format!("mysql://localhost:{}/", target.port());
+        let output = replay(&source, &to, &["--defaults-file", &file.display().to_string()])?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() == is_right, "{mode}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn certificates_for_others_and_expired_ones_are_refused() -> Result<()> {
+    let (folder, source) = (TempDir::new()?, source()?);
+    let (ours, ca) = authority(folder.path(), "ca.pem")?;
+    let verified = format!("?tls-ca={}", ca.display());
+    let others = target(folder.path(), &ours, &["db.example.org"], 2099)?;
+    refused(&source, &others, &verified, "its certificate is not for 127.0.0.1")?;
+    let expired = target(folder.path(), &ours, &["localhost", "127.0.0.1"], 2021)?;
+    refused(&source, &expired, &verified, "its certificate has expired")?;
+    let without = Launch::mysql().options(["--server-id=2", "--tls-version="]).start()?;
+    refused(&source, &without, "?tls=required", "offers no encryption")
+}
