@@ -1,0 +1,69 @@
+//! Disks that are full in the middle of a replay: it stops and says so, and the same command goes on where there is
+//! room again.
+
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+use e2e::as_sql::{are_equal, checksum};
+use e2e::program::bintide;
+use e2e::replays;
+use testkit::{Launch, Server};
+
+/// A source with 20 transactions of 400 kB, and one of 8 MB.
+fn source() -> Result<Server> {
+    let source = replays::source(&Launch::mysql(), &[])?;
+    source.sql("create database d; create table d.t (id int primary key auto_increment, v longblob)")?;
+    source.sql(&"insert into d.t (v) values (random_bytes(1000)); update d.t set v = repeat(v, 400) where length(v) = 1000;".repeat(20))?;
+    source.sql("create table d.u like d.t; insert into d.u select * from d.t; flush binary logs")?;
+    Ok(source)
+}
+
+fn arguments(command: &mut Command, source: &Server, target: &Server, order: &str) -> Result<Output> {
+    command.args(["replay", "--memory", "8M", "--commit-order", order]).args(source.binlogs()?).arg("--to");
+    Ok(command.arg(format!("mysql://root@localhost/?socket={}", target.socket().display())).output()?)
+}
+
+fn replay(source: &Server, target: &Server, order: &str) -> Result<Output> {
+    arguments(Command::new(bintide()?).env_clear(), source, target, order)
+}
+
+/// InnoDB may not make its one file larger than so much: to a server, that is a disk without room.
+const SMALL: &str = "--innodb-data-file-path=ibdata1:12M:autoextend:max:20M";
+const LARGE: &str = "--innodb-data-file-path=ibdata1:12M:autoextend";
+
+#[test]
+fn a_target_without_room_goes_on_when_there_is_some() -> Result<()> {
+    let source = source()?;
+    for order in ["grouped", "strict", "any"] {
+        let options = ["--server-id=2", "--skip-log-bin", "--innodb-file-per-table=OFF", SMALL];
+        let mut target = Launch::mysql().options(options).start()?;
+        for _ in 0..2 {
+            let output = replay(&source, &target, order)?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            ensure!(!output.status.success() && said.contains("is full"), "{order}: {said}");
+            ensure!(said.contains("the same command goes on from there"), "{order}: {said}");
+        }
+        target.stop()?;
+        target.start_again(&[LARGE])?;
+        let output = replay(&source, &target, order)?;
+        ensure!(output.status.success(), "{order}: {}", String::from_utf8_lossy(&output.stderr));
+        are_equal(&source, &target, checksum).context(order)?;
+    }
+    Ok(())
+}
+
+/// No file of ours may become larger than 1 MB, which is told as a disk without room is.
+#[test]
+fn temporary_files_without_room_are_told() -> Result<()> {
+    let source = source()?;
+    let target = replays::target("--skip-log-bin")?;
+    let mut limited = Command::new("/bin/sh");
+    limited.env_clear().args(["-c", "ulimit -f 2000 && trap '' XFSZ && exec \"$0\" \"$@\""]).arg(bintide()?);
+    let output = arguments(&mut limited, &source, &target, "grouped")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success() && said.contains("temporary file"), "{said}");
+    ensure!(target.sql("select count(*) from d.u")?.trim() == "0", "nothing of it is applied");
+    let output = replay(&source, &target, "grouped")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    are_equal(&source, &target, checksum)
+}
