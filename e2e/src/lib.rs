@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`program`] | a program under comparison: the real `mysqlbinlog`, or `bintide` under that name |
 //! | [`as_sql`] | logs applied as SQL statements, and servers of different kinds compared |
+//! | [`chaos`] | replays that are stopped again and again, and go on |
 //! | [`compare`] | one run of both, and the first difference |
 //! | [`large`] | a log of many megabytes |
 //! | [`logs`] | the logs to run on: the samples, and what a server just wrote |
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod as_sql;
+pub mod chaos;
 pub mod command;
 pub mod compare;
 pub mod identity;

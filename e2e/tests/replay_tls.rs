@@ -103,9 +103,9 @@ fn certificates_for_others_and_expired_ones_are_refused() -> Result<()> {
     let (ours, ca) = authority(folder.path(), "ca.pem")?;
     let verified = format!("?tls-ca={}", ca.display());
     let others = target(folder.path(), &ours, &["db.example.org"], 2099)?;
-    refused(&source, &others, &verified, "its certificate is not for 127.0.0.1")?;
+    refused(&source, &others, &verified, "certificate is not for 127.0.0.1")?;
     let expired = target(folder.path(), &ours, &["localhost", "127.0.0.1"], 2021)?;
-    refused(&source, &expired, &verified, "its certificate has expired")?;
+    refused(&source, &expired, &verified, "certificate has expired")?;
     let without = Launch::mysql().options(["--server-id=2", "--tls-version="]).start()?;
     refused(&source, &without, "?tls=required", "offers no encryption")
 }

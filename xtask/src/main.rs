@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod chaos;
 mod checks;
 mod demo;
 mod fuzz;
@@ -50,6 +51,8 @@ enum Chore {
         /// Arguments of the tests, such as a part of a test's name
         filters: Vec<String>,
     },
+    /// Stop replays at random points, again and again, and compare what their targets end with
+    Chaos(chaos::Chaos),
     /// Check what neither the compiler nor clippy checks
     Tidy,
     /// Check that the format crate's features can be left out, one by one
@@ -71,6 +74,7 @@ fn main() -> Result<()> {
         Chore::Samples { names, rows: false } => samples::record(&names),
         Chore::Demo => demo::demo(),
         Chore::Test { filters } => checks::test(&filters),
+        Chore::Chaos(chaos) => chaos::chaos(&chaos),
         Chore::Tidy => tidy::check(),
         Chore::Features => checks::features(),
         Chore::Workloads => workloads::make_all(),

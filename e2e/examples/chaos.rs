@@ -1,0 +1,27 @@
+//! `cargo xtask chaos`: kills replays and their targets at random points, many times, in every way to replay.
+//!
+//! Arguments: how many times, and a seed.
+
+use std::env;
+
+use anyhow::{Context, Result, bail};
+use e2e::chaos::{Blow, Chaos, WAYS, source};
+use testkit::{Dice, Launch};
+
+fn main() -> Result<()> {
+    let numbers: Vec<u64> = env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
+    let [count, seed] = numbers[..] else { bail!("two numbers are needed: how many times, and a seed") };
+    println!("seed {seed}");
+    let source = source(&Launch::mysql(), 30)?;
+    let ways = WAYS.len() as u64;
+    for (number, way) in (0..ways).zip(WAYS) {
+        let share = count / ways + u64::from(number < count % ways);
+        let mut dice = Dice::new(seed.wrapping_add(number));
+        let chaos = Chaos::new(&source, way)?;
+        let dealt = chaos.strike(&Blow::ALL, usize::try_from(share)?, &mut dice);
+        let dealt = dealt.with_context(|| format!("seed {seed}, {way:?}"))?;
+        println!("bintide replay {}, target with {}: {dealt:?}", way.options.join(" "), way.log);
+    }
+    println!("{count} times: every target ended with what the source has, and nothing twice");
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! Replays that are stopped again and again, at random points, and go on: in the end the target has what the source
+//! has, and nothing twice.
+
+use std::collections::BTreeMap;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use testkit::{Cut, Dice, Launch, Proxy, Server};
+
+use crate::as_sql::{are_equal, checksum};
+use crate::program::bintide;
+use crate::replays;
+
+/// What stops a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Blow {
+    /// `kill -9` of bintide.
+    Bintide,
+    /// `kill -9` of the target.
+    Target,
+    /// The target is stopped, as an operator would, and started again.
+    Restart,
+    /// All connections are closed.
+    Close,
+    /// All connections are reset.
+    Reset,
+}
+
+impl Blow {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Bintide, Self::Target, Self::Restart, Self::Close, Self::Reset];
+}
+
+/// One way to replay.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// The target's option for its binary log.
+    pub log: &'static str,
+    /// Options of `bintide replay`.
+    pub options: &'static [&'static str],
+}
+
+/// Every commit order, with and without a binary log on the target, as events and as statements.
+pub const WAYS: [Way; 7] = [
+    Way { log: "--skip-log-bin", options: &["--commit-order", "grouped", "--group-max", "7"] },
+    Way { log: "--log-bin=binlog", options: &["--commit-order", "grouped"] },
+    Way { log: "--skip-log-bin", options: &["--commit-order", "any"] },
+    Way { log: "--skip-log-bin", options: &["--commit-order", "strict"] },
+    Way { log: "--skip-log-bin", options: &["--commit-order", "strict", "--apply-as", "sql"] },
+    Way { log: "--log-bin=binlog", options: &["--commit-order", "grouped", "--apply-as", "sql"] },
+    Way { log: "--log-bin=binlog", options: &["--log"] },
+];
+
+/// Blows that one target takes at most: a server that crashed too often is slow to start.
+const BLOWS_MAX: usize = 12;
+
+/// A source with changes of many kinds, of rows without a key too: what is done twice shows. A `table` is made from
+/// a query again and again, where that is asked for.
+///
+/// # Errors
+/// When the server does not start, or refuses something.
+pub fn source(launch: &Launch, size: usize) -> Result<Server> {
+    let source = replays::source(launch, &[])?;
+    source.sql(
+        "create database d; create table d.t (id int primary key auto_increment, n int); create table d.v (n int)",
+    )?;
+    source.sql(&"insert into d.t (n) values (1), (2), (3); update d.t set n = n + 1;".repeat(12 * size))?;
+    let changes = "insert into d.v values (1), (2); alter table d.v add index i (n);
+                   delete from d.v limit 1; alter table d.v drop index i;
+                   xa start 'x'; insert into d.v values (3); xa end 'x'; xa prepare 'x'; xa commit 'x';
+                   create table d.u like d.t; insert into d.u select * from d.t; drop table d.u;";
+    source.sql(&changes.repeat(size))?;
+    source.sql(&"insert into d.v select n from d.t;".repeat(2 * size))?;
+    source.sql("create table d.u as select * from d.t where id % 2; flush binary logs")?;
+    Ok(source)
+}
+
+/// A replay of a source, in one way, to one target after the other.
+pub struct Chaos<'s> {
+    source: &'s Server,
+    way: Way,
+    /// How long it takes when nothing stops it.
+    span: Duration,
+}
+
+/// One target, and the network in front of it.
+struct Victim {
+    server: Server,
+    proxy: Proxy,
+}
+
+impl<'s> Chaos<'s> {
+    /// Replays once without harm.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn new(source: &'s Server, way: Way) -> Result<Self> {
+        bintide()?;
+        let mut chaos = Self { source, way, span: Duration::ZERO };
+        let (victim, begin) = (chaos.victim()?, Instant::now());
+        let output = chaos.begin(&victim)?.wait_with_output()?;
+        chaos.span = begin.elapsed();
+        ensure!(output.status.success(), "{way:?}: {}", String::from_utf8_lossy(&output.stderr));
+        chaos.ends_equal(&victim)?;
+        Ok(chaos)
+    }
+
+    /// Deals so many blows, drawn from these, at random moments, and lets the replay end in between. Gives how many of
+    /// each there were.
+    ///
+    /// # Errors
+    /// When a target ends with something else than the source, or a replay does not go on.
+    pub fn strike(&self, blows: &[Blow], count: usize, dice: &mut Dice) -> Result<BTreeMap<Blow, usize>> {
+        let (mut dealt, mut total) = (BTreeMap::new(), 0);
+        while total < count {
+            let mut victim = self.victim()?;
+            for _ in 0..BLOWS_MAX.min(count - total) {
+                let blow = *dice.pick(blows);
+                let moment = dice.below(usize::try_from(self.span.as_micros())?);
+                let mut child = self.begin(&victim)?;
+                thread::sleep(Duration::from_micros(moment as u64));
+                let is_over = child.try_wait()?.is_some();
+                let output = if is_over { child.wait_with_output()? } else { victim.take(blow, child)? };
+                self.check(&output).with_context(|| format!("{blow:?} after {moment} µs"))?;
+                if output.status.success() {
+                    break;
+                }
+                *dealt.entry(blow).or_insert(0) += 1;
+                total += 1;
+            }
+            self.ends_equal(&victim)?;
+        }
+        Ok(dealt)
+    }
+
+    fn victim(&self) -> Result<Victim> {
+        let server = replays::target(self.way.log)?;
+        let proxy = Proxy::to(server.port())?;
+        Ok(Victim { server, proxy })
+    }
+
+    fn begin(&self, victim: &Victim) -> Result<Child> {
+        let mut command = Command::new(bintide()?);
+        command.env_clear().arg("replay").args(self.source.binlogs()?).args(self.way.options).arg("--to");
+        command.arg(format!("mysql://root@127.0.0.1:{}/", victim.proxy.port()));
+        Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+    }
+
+    /// However it ended, it did not panic, and said why.
+    fn check(&self, output: &Output) -> Result<()> {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let is_told = output.status.success() || output.status.code().is_none() || !said.is_empty();
+        ensure!(is_told && !said.contains("panicked"), "{:?}: {}: {said}", self.way, output.status);
+        Ok(())
+    }
+
+    /// Replays to the end, and once more: then there is nothing left.
+    fn ends_equal(&self, victim: &Victim) -> Result<()> {
+        for wanted in ["", "0 transactions applied"] {
+            let output = self.begin(victim)?.wait_with_output()?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.success(), "{:?}: {said}", self.way);
+            let outcome = String::from_utf8_lossy(&output.stdout);
+            ensure!(outcome.starts_with(wanted), "{:?}: {outcome}", self.way);
+            are_equal(self.source, &victim.server, checksum).with_context(|| format!("{:?}", self.way))?;
+        }
+        let all = replays::executed(self.source)?;
+        let lacks = victim.server.sql(&format!("select gtid_subtract('{all}', @@global.gtid_executed)"))?;
+        ensure!(lacks.trim().is_empty(), "{:?}: the target's gtid_executed lacks {lacks}", self.way);
+        Ok(())
+    }
+}
+
+impl Victim {
+    /// Takes a blow while a replay is under way; gives what became of that.
+    fn take(&mut self, blow: Blow, mut child: Child) -> Result<Output> {
+        match blow {
+            Blow::Bintide => child.kill()?,
+            Blow::Target => self.server.kill()?,
+            Blow::Restart => self.server.stop()?,
+            Blow::Close => self.proxy.cut(Cut::Close),
+            Blow::Reset => self.proxy.cut(Cut::Reset),
+        }
+        let output = child.wait_with_output()?;
+        if matches!(blow, Blow::Target | Blow::Restart) {
+            self.server.start_again(&[])?;
+        }
+        self.proxy.mend();
+        Ok(output)
+    }
+}
