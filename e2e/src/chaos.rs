@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use testkit::{Cut, Dice, Launch, Proxy, Server};
 
-use crate::as_sql::{are_equal, checksum};
+use crate::as_sql::are_equal;
 use crate::program::bintide;
-use crate::replays;
+use crate::replays::{self, checksum};
 
 /// What stops a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,9 +4,9 @@
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
-use e2e::as_sql::{are_equal, checksum};
+use e2e::as_sql::are_equal;
 use e2e::program::bintide;
-use e2e::replays;
+use e2e::replays::{self, checksum};
 use testkit::{Launch, Server};
 
 /// A source with 20 transactions of 400 kB, and one of 8 MB.

@@ -3,10 +3,10 @@
 use std::process::{Command, Output};
 
 use anyhow::{Result, ensure};
-use e2e::as_sql::{are_equal, checksum};
+use e2e::as_sql::are_equal;
 use e2e::chaos::source;
 use e2e::program::bintide;
-use e2e::replays::target;
+use e2e::replays::{checksum, target};
 use testkit::{Cut, Dice, Launch, Proxy, Server, seed};
 
 /// Every way to apply: the options.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Result, ensure};
-use e2e::as_sql::{are_equal, checksum};
+use e2e::as_sql::are_equal;
 use e2e::program::bintide;
-use e2e::replays;
+use e2e::replays::{self, checksum};
 use rcgen::DnType::CommonName;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use tempfile::TempDir;

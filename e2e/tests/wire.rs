@@ -21,6 +21,7 @@ fn address(server: &Server, user: &str, password: &str, tls: Tls) -> Address {
         port: server.port(),
         socket: None,
         tls,
+        timeout: Address::TIMEOUT,
     }
 }
 

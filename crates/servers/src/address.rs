@@ -48,10 +48,10 @@ pub struct AddressError {
 /// Where a server listens unless it is told otherwise.
 const PORT: u16 = 3306;
 
-/// How long a server may be silent unless it is told otherwise: longer than it takes to start one anew.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
 impl Address {
+    /// How long a server may be silent unless it is told otherwise: longer than it takes to start one anew.
+    pub const TIMEOUT: Duration = Duration::from_secs(60);
+
     /// Reads an address.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl Address {
             _ => host_and_port(place, port)?,
         };
         let tls = defaults.tls.clone().unwrap_or(Tls::Off);
-        let mut address = Self { user, password, host, port, socket, tls, timeout: TIMEOUT };
+        let mut address = Self { user, password, host, port, socket, tls, timeout: Self::TIMEOUT };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             address.set(option)?;
         }
