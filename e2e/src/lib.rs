@@ -10,6 +10,7 @@
 //! | [`large`] | a log of many megabytes |
 //! | [`logs`] | the logs to run on: the samples, and what a server just wrote |
 //! | [`options`] | every option that `mysqlbinlog --help` lists, and arguments drawn from them |
+//! | [`conversation`] | what a replica and a real server say to each other, recorded |
 //! | [`identity`] | many runs with arguments drawn at random |
 //! | [`replays`] | logs applied to another server, and what must be equal then |
 //! | [`rows`] | rows as a server logs them, decoded by the library |
@@ -20,6 +21,7 @@ pub mod as_sql;
 pub mod chaos;
 pub mod command;
 pub mod compare;
+pub mod conversation;
 pub mod identity;
 pub mod large;
 pub mod logs;

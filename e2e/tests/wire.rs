@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use binlog::EventType;
 use binlog::gtid::GtidSet;
+use e2e::conversation;
 use servers::{Address, Cancel, Error, Link, LinkOptions, LiveSource, Tls};
 use testkit::{Launch, Server};
 use wire::{Acknowledge, Arrival, Compression, End, Origin, ReplicaOptions, SemiSync, ServerKey, Start};
@@ -354,4 +356,23 @@ fn semi_sync(server: &Server, options: &LinkOptions, on: &str, status: &str) -> 
 fn acknowledged(server: &Server, status: &str) -> Result<usize> {
     let shown = server.sql(&format!("show global status like '{status}_yes_tx'"))?;
     Ok(shown.split_whitespace().nth(1).context("a value")?.parse()?)
+}
+
+/// The conversations that are kept are still those of real servers: asked anew, the replica asks the same.
+#[test]
+fn conversations_are_as_they_were_recorded() -> Result<()> {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/wire/tests/conversations");
+    for (name, launch) in conversation::KEPT {
+        let before = questions(&fs::read_to_string(kept.join(name))?);
+        let now = questions(&conversation::record(&launch())?);
+        ensure!(before.len() > 5 && now == before, "{name}: record it again, and look at what has changed");
+    }
+    Ok(())
+}
+
+/// What the replica said from its first question on.
+fn questions(text: &str) -> Vec<String> {
+    let first = "SELECT UNIX_TIMESTAMP".bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let said = text.lines().filter(|line| line.starts_with("client"));
+    said.skip_while(|line| !line.contains(&first)).map(str::to_owned).collect()
 }

@@ -3,10 +3,13 @@
 use binlog::events::{Heartbeat, HeartbeatV2, Rotate};
 use binlog::{
     Checksum, ChecksumAlgorithm, Cursor, DecodeError, Event, EventType, Flags, Flavour, Format, Framed,
-    Framer, Header, RawEvent, Reason,
+    Framer, HEADER_SIZE, Header, RawEvent, Reason,
 };
 
 use crate::error::WireError;
+
+/// No file is larger: `off_t`.
+const POSITION_MAX: u64 = i64::MAX as u64;
 
 /// Whether events may be left out between two that come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +138,7 @@ impl StreamReader {
         let Event::Rotate(Rotate { position, file }) = self.decode(raw)? else {
             return Err(self.error(not_decoded(raw)));
         };
+        self.check_position(position)?;
         self.file = file.to_vec();
         self.position = position;
         Ok(Arrival::File { file, position })
@@ -154,10 +158,21 @@ impl StreamReader {
                 wanted_position: self.position,
             });
         }
+        self.check_position(position)?;
         if self.gaps == Gaps::Skipped {
             self.position = position;
         }
         Ok(Arrival::Heartbeat { position })
+    }
+
+    fn check_position(&self, found: u64) -> Result<(), WireError> {
+        match found <= POSITION_MAX {
+            true => Ok(()),
+            false => {
+                let reason = Reason::OutOfRange { field: "position", found, max: POSITION_MAX };
+                Err(self.error(DecodeError::new(HEADER_SIZE, reason)))
+            }
+        }
     }
 
     /// A position of which only the lowest 32 bits are known: at or behind where we stand, if within 2 GiB.

@@ -98,7 +98,7 @@ fn again(payload: &[u8]) {
         greeting.encode(&mut out);
         assert_eq!(Greeting::decode(&out), Ok(greeting));
     }
-    round!(SslRequest::decode(payload), SslRequest::encode, |out| SslRequest::decode(out));
+    round!(SslRequest::decode(payload), SslRequest::encode, SslRequest::decode);
     round!(LoginRequest::decode(payload), LoginRequest::encode, LoginRequest::decode);
     round!(AuthSwitchRequest::decode(payload), AuthSwitchRequest::encode, AuthSwitchRequest::decode);
     round!(AuthMoreData::decode(payload), AuthMoreData::encode, AuthMoreData::decode);

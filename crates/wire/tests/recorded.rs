@@ -1,0 +1,184 @@
+//! Conversations with real servers, recorded by `cargo run -p bintide-e2e --example conversations`: hearing the same,
+//! the client says the same, byte for byte; and what the server said is written as it was read.
+#![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
+
+use std::time::Duration;
+
+use wire::{
+    Answer, Arrival, Capabilities, Cleartext, ClientHandshake, ClientOptions, Command, End, Gaps, Greeting,
+    LoginRequest, Next, Origin, Packets, ReplicaConversation, ReplicaOptions, SemiSync, ServerKey, Start,
+    Step, StreamReader, TlsWish, Transport,
+};
+
+/// As `e2e::conversation` has it.
+fn client() -> ClientOptions {
+    ClientOptions {
+        user: b"repl".to_vec(),
+        password: b"secret".to_vec(),
+        tls: TlsWish::Never,
+        transport: Transport::Network,
+        server_key: ServerKey::Ask,
+        cleartext: Cleartext::Refuse,
+        compressions: vec![None],
+        attributes: vec![("program_name".to_owned(), "bintide".to_owned())],
+        padding: [7; 20],
+    }
+}
+
+fn replica() -> ReplicaOptions {
+    ReplicaOptions {
+        server_id: 77,
+        uuid: "0afe4a3e-5a5b-11ef-9f3a-000000000077".to_owned(),
+        report_host: "replica".to_owned(),
+        report_port: 3307,
+        heartbeat: Duration::from_secs(30),
+        semi_sync: SemiSync::Off,
+        start: Start::Position { file: b"binlog.000001".to_vec(), position: 4 },
+        end: End::LastEvent,
+    }
+}
+
+/// One side's bytes, in the order of the conversation.
+fn turns(text: &str) -> Vec<(&str, Vec<u8>)> {
+    let mut turns: Vec<(&str, Vec<u8>)> = Vec::new();
+    for line in text.lines() {
+        let (who, digits) = line.split_once(' ').unwrap();
+        let digit = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+        let bytes = (0..digits.len()).step_by(2).map(digit);
+        match turns.last_mut() {
+            Some((last, said)) if *last == who => said.extend(bytes),
+            _ => turns.push((who, bytes.collect())),
+        }
+    }
+    turns
+}
+
+/// The server's turns, and the client's to be held against.
+struct Stage {
+    turns: std::vec::IntoIter<(&'static str, Vec<u8>)>,
+    packets: Packets,
+}
+
+impl Stage {
+    fn new(text: &'static str) -> Self {
+        let mut stage = Self { turns: turns(text).into_iter(), packets: Packets::new(1 << 24) };
+        stage.listen();
+        stage
+    }
+
+    /// What the client says is what it said then; the server goes on.
+    fn say(&mut self, payload: &[u8]) {
+        self.packets.send(payload);
+        let (who, bytes) = self.turns.next().unwrap();
+        assert_eq!((who, self.packets.output()), ("client", bytes.as_slice()));
+        self.packets.sent(bytes.len());
+        self.listen();
+    }
+
+    fn listen(&mut self) {
+        let (who, bytes) = self.turns.next().unwrap();
+        assert_eq!(who, "server");
+        self.packets.receive(&bytes);
+    }
+
+    fn next(&mut self) -> Vec<u8> {
+        self.packets.next().unwrap().unwrap().to_vec()
+    }
+}
+
+fn play(text: &'static str, plugin: &str, questions: usize, wanted: &str) {
+    let mut stage = Stage::new(text);
+    let greeting = stage.next();
+    let mut again = Vec::new();
+    Greeting::decode(&greeting).unwrap().encode(&mut again);
+    assert_eq!(again, greeting);
+    let mut handshake = ClientHandshake::new(client());
+    let mut next = handshake.read(&greeting).unwrap();
+    let session = loop {
+        next = match next {
+            Next::Send(payload) => {
+                if let Ok(login) = LoginRequest::decode(&payload) {
+                    assert_eq!(login.user, b"repl");
+                }
+                stage.say(&payload);
+                handshake.read(&stage.next()).unwrap()
+            }
+            Next::Wait => handshake.read(&stage.next()).unwrap(),
+            Next::StartTls(_) => panic!("the conversation is plain"),
+            Next::Done(session) => break session,
+        };
+    };
+    assert_eq!(session.plugin, plugin);
+    let capabilities = session.capabilities;
+    let (mut conversation, mut command) = ReplicaConversation::begin(replica(), session).unwrap();
+    let mut asked = 0;
+    while !conversation.is_streaming() {
+        asked += usize::from(matches!(Command::decode(&command).unwrap(), Command::Query { .. }));
+        stage.packets.begin_command();
+        stage.say(&command);
+        command = loop {
+            let payload = stage.next();
+            check_answer(&payload, capabilities);
+            match conversation.read(&payload).unwrap() {
+                Step::Send(command) => break command,
+                Step::Wait => {}
+                step => panic!("{step:?}"),
+            }
+        };
+    }
+    assert_eq!(asked, questions);
+    stage.packets.begin_command();
+    stage.say(&command);
+    assert_eq!(events(&mut stage, &mut conversation), wanted);
+}
+
+/// An OK packet is written as it was read.
+fn check_answer(payload: &[u8], capabilities: Capabilities) {
+    if let Ok(Answer::Ok(ok)) = Answer::decode(payload, capabilities) {
+        let mut again = Vec::new();
+        ok.encode(capabilities, &mut again);
+        assert_eq!(again, payload);
+    }
+}
+
+/// The types of the events of the files, whose places and checksums are right.
+fn events(stage: &mut Stage, conversation: &mut ReplicaConversation) -> String {
+    let mut reader = StreamReader::new(conversation.facts().checksum, Gaps::None);
+    let mut types: Vec<&str> = Vec::new();
+    loop {
+        let payload = stage.next();
+        let packet = match conversation.read(&payload).unwrap() {
+            Step::Event(packet) => packet,
+            Step::End => return types.join(" "),
+            step => panic!("{step:?}"),
+        };
+        let mut again = Vec::new();
+        packet.encode(SemiSync::Off, &mut again);
+        assert_eq!(again, payload);
+        match reader.read(packet.event).unwrap() {
+            Arrival::Format { event, origin: Origin::File } | Arrival::Event { event, .. } => {
+                types.push(event.event_type().name());
+            }
+            Arrival::File { position, .. } => assert_eq!(position, 4),
+            arrival => panic!("{arrival:?}"),
+        }
+    }
+}
+
+#[test]
+fn mysql() {
+    let first = "Format_desc Previous_gtids Gtid Query Gtid Query Gtid Query Gtid Query \
+        Gtid Query Table_map Write_rows Xid Rotate";
+    let second = "Format_desc Previous_gtids Gtid Query Table_map Delete_rows Xid";
+    let text = include_str!("conversations/mysql-9.7.txt");
+    play(text, "caching_sha2_password", 8, &format!("{first} {second}"));
+}
+
+#[test]
+fn mariadb() {
+    let first = "Format_desc Gtid_list Binlog_checkpoint Gtid Query Gtid Query Gtid Query Gtid Query \
+        Gtid Query Xid Rotate";
+    let second = "Format_desc Gtid_list Binlog_checkpoint Gtid Query Xid";
+    let text = include_str!("conversations/mariadb-10.11.txt");
+    play(text, "mysql_native_password", 6, &format!("{first} {second}"));
+}

@@ -1,0 +1,16 @@
+//! Records what replicas say to real servers: `cargo run -p bintide-e2e --example conversations`.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use e2e::conversation::{KEPT, record};
+
+fn main() -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/wire/tests/conversations");
+    fs::create_dir_all(&folder)?;
+    for (name, launch) in KEPT {
+        fs::write(folder.join(name), record(&launch())?)?;
+    }
+    Ok(())
+}

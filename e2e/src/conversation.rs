@@ -1,0 +1,135 @@
+//! Conversations of a replica with real servers, recorded byte by byte: `crates/wire/tests/conversations`.
+
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use testkit::{Launch, Server};
+use wire::{
+    Cleartext, ClientHandshake, ClientOptions, End, Next, Packets, ReplicaConversation, ReplicaOptions,
+    SemiSync, ServerKey, Start, Step, TlsWish, Transport,
+};
+
+/// Bytes on a line.
+const LINE_SIZE: usize = 48;
+
+/// A kind of server.
+type Kind = fn() -> Launch;
+
+/// The servers whose conversations are kept, and the file of each.
+pub const KEPT: [(&str, Kind); 2] =
+    [("mysql-9.7.txt", Launch::mysql), ("mariadb-10.11.txt", Launch::mariadb)];
+
+/// What the replica is, in all of them. What it draws at random elsewhere is fixed here.
+pub fn client() -> ClientOptions {
+    ClientOptions {
+        user: b"repl".to_vec(),
+        password: b"secret".to_vec(),
+        tls: TlsWish::Never,
+        transport: Transport::Network,
+        server_key: ServerKey::Ask,
+        cleartext: Cleartext::Refuse,
+        compressions: vec![None],
+        attributes: vec![("program_name".to_owned(), "bintide".to_owned())],
+        padding: [7; 20],
+    }
+}
+
+/// What it wants: the first log, up to its end.
+pub fn replica() -> ReplicaOptions {
+    ReplicaOptions {
+        server_id: 77,
+        uuid: "0afe4a3e-5a5b-11ef-9f3a-000000000077".to_owned(),
+        report_host: "replica".to_owned(),
+        report_port: 3307,
+        heartbeat: Duration::from_secs(30),
+        semi_sync: SemiSync::Off,
+        start: Start::Position { file: b"binlog.000001".to_vec(), position: 4 },
+        end: End::LastEvent,
+    }
+}
+
+/// Has such a conversation with a new server: lines of `client` or `server`, and hexadecimal digits.
+///
+/// # Errors
+///
+/// When the server does not start, or the two do not understand each other.
+pub fn record(launch: &Launch) -> Result<String> {
+    let server = launch.clone().option("--server-id=1").start()?;
+    server.sql(
+        "create user repl@'%' identified by 'secret'; grant replication slave on *.* to repl@'%';
+         create database d; create table d.t (a int primary key); insert into d.t values (1), (2);
+         flush binary logs; delete from d.t",
+    )?;
+    let mut wire = Recorded::connect(&server)?;
+    let mut handshake = ClientHandshake::new(client());
+    let mut next = Next::Wait;
+    let session = loop {
+        next = match next {
+            Next::Wait => handshake.read(&wire.next()?)?,
+            Next::Send(payload) => {
+                wire.send(&payload)?;
+                Next::Wait
+            }
+            Next::StartTls(_) => bail!("a recorded conversation is plain"),
+            Next::Done(session) => break session,
+        };
+    };
+    let (mut conversation, mut command) = ReplicaConversation::begin(replica(), session)?;
+    loop {
+        wire.packets.begin_command();
+        wire.send(&command)?;
+        command = loop {
+            match conversation.read(&wire.next()?)? {
+                Step::Send(command) => break command,
+                Step::Wait | Step::Event(_) => {}
+                Step::End => return Ok(wire.text),
+            }
+        };
+    }
+}
+
+struct Recorded {
+    stream: TcpStream,
+    packets: Packets,
+    text: String,
+}
+
+impl Recorded {
+    fn connect(server: &Server) -> Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", server.port()))?;
+        Ok(Self { stream, packets: Packets::new(1 << 24), text: String::new() })
+    }
+
+    fn send(&mut self, payload: &[u8]) -> Result<()> {
+        self.packets.send(payload);
+        let bytes = self.packets.output().to_vec();
+        self.packets.sent(bytes.len());
+        self.stream.write_all(&bytes)?;
+        self.note("client", &bytes)
+    }
+
+    fn next(&mut self) -> Result<Vec<u8>> {
+        while !self.packets.is_ready()? {
+            let mut bytes = [0; 4096];
+            let count = self.stream.read(&mut bytes)?;
+            ensure!(count > 0, "the server closed the connection");
+            self.packets.receive(&bytes[..count]);
+            self.note("server", &bytes[..count])?;
+        }
+        Ok(self.packets.next()?.context("a packet was waited for")?.to_vec())
+    }
+
+    fn note(&mut self, who: &str, bytes: &[u8]) -> Result<()> {
+        for line in bytes.chunks(LINE_SIZE) {
+            write!(self.text, "{who} ")?;
+            for byte in line {
+                write!(self.text, "{byte:02x}")?;
+            }
+            self.text.push('\n');
+        }
+        Ok(())
+    }
+}
