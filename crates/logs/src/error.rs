@@ -23,6 +23,36 @@ pub enum Error {
         #[source]
         cause: io::Error,
     },
+    /// Somebody else writes to the store.
+    #[error("{name} is being written to by another bintide")]
+    Locked {
+        /// The store's folder.
+        name: String,
+    },
+    /// A source's log has a name that no server gives one.
+    #[error("{name:?} is no name of a binary log: those are a name, a point and six digits or more")]
+    LogName {
+        /// The name.
+        name: String,
+    },
+    /// A source's log is not the one behind the last that is there.
+    #[error("{name} does not follow {last}: the source's logs were reset, or are those of another server")]
+    NotNext {
+        /// The log that begins.
+        name: String,
+        /// The last one that is there.
+        last: String,
+    },
+    /// An event does not stand where the log ends.
+    #[error("{name}: an event that starts at {found} came where one at {wanted} was wanted")]
+    Place {
+        /// The log.
+        name: String,
+        /// Where the event starts.
+        found: u64,
+        /// Where the log ends.
+        wanted: u64,
+    },
     /// It starts like no log.
     #[error("{name} is no binary log: it starts with {}, and a binary log with fe 62 69 6e", hex(found))]
     NotALog {

@@ -5,6 +5,7 @@
 //! | read one log, event by event or in chunks for other threads | [`LogReader`] |
 //! | find the logs of a directory or an index | [`Store`] |
 //! | follow a store that is being written to | [`Follower`] |
+//! | write a source's logs down, byte for byte | [`StoreWriter`] |
 //! | cut a log into whole transactions | [`TransactionCutter`] |
 //! | start in the middle of a statement | [`StatementMaps`] |
 //! | read an encrypted log | [`read_keyring`], [`LogReader::with_keyring`] |
@@ -32,6 +33,7 @@ pub mod ordered;
 mod reader;
 mod spool;
 mod store;
+mod store_writer;
 mod transactions;
 
 pub use crate::chunk::{Chunk, LogEvent};
@@ -43,4 +45,5 @@ pub use crate::maps::StatementMaps;
 pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};
 pub use crate::spool::Spool;
 pub use crate::store::Store;
+pub use crate::store_writer::StoreWriter;
 pub use crate::transactions::{Content, CutError, Segment, TransactionCutter, Whole, each_event_within};

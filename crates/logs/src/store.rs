@@ -158,16 +158,16 @@ fn list_folder(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 
 /// A log's name: `binlog.000001`. Numbers grow beyond six digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct LogName<'p> {
-    base: &'p str,
-    number: u64,
+pub(crate) struct LogName<'p> {
+    pub(crate) base: &'p str,
+    pub(crate) number: u64,
 }
 
 /// The fewest digits of a log's number.
 const NUMBER_SIZE_MIN: usize = 6;
 
 impl<'p> LogName<'p> {
-    fn of(path: &'p Path) -> Option<Self> {
+    pub(crate) fn of(path: &'p Path) -> Option<Self> {
         let (base, number) = path.file_name()?.to_str()?.rsplit_once('.')?;
         let is_number = number.len() >= NUMBER_SIZE_MIN && number.bytes().all(|byte| byte.is_ascii_digit());
         Some(Self { base, number: number.parse().ok().filter(|_| is_number && !base.is_empty())? })

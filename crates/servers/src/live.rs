@@ -73,6 +73,15 @@ impl LiveSource {
         &self.reader
     }
 
+    /// Has the next event come already? If not, this is the time to see to what has.
+    ///
+    /// # Errors
+    ///
+    /// When what has come is damaged.
+    pub fn has_more(&mut self) -> Result<bool, Error> {
+        Ok(self.link.pipe.packets.is_ready()?)
+    }
+
     /// The next event; none at the end, if the log was asked for up to its end only.
     ///
     /// # Errors

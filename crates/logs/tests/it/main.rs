@@ -8,3 +8,4 @@ mod reader;
 mod resume;
 mod samples;
 mod store;
+mod store_writer;
