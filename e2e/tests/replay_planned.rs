@@ -105,3 +105,64 @@ fn a_dry_run_names_what_would_be_refused() -> Result<()> {
     let target = target("--skip-log-bin")?;
     says(&replay(&logs, &target, &["--dry-run", "--json"])?, 0, &["\"refusals\":0,", "\"alone\":5,"])
 }
+
+#[test]
+fn transactions_behind_the_stop_that_were_committed_earlier_are_counted() -> Result<()> {
+    let sql = "create database d; create table d.t (id int primary key); insert into d.t values (1)";
+    let source = source(&[], sql)?;
+    // Logs of two servers, one behind the other, are not in the order of their times.
+    let other = Launch::mysql().option("--server-id=3").start()?;
+    other.sql("create database e; create table e.t (id int primary key)")?;
+    let now = |server: &Server| server.sql("select now(6) + interval 0 second");
+    source.sql("do sleep(0.01)")?;
+    let limit = now(&source)?.trim().to_owned();
+    source.sql("do sleep(0.01); insert into d.t values (2), (3); flush binary logs")?;
+    other.sql("flush binary logs")?;
+    let logs = [source.binlogs()?, other.binlogs()?].concat();
+    let target = target("--skip-log-bin")?;
+    let stop = ["--stop-datetime", &limit, "--json", "--allow-gap"];
+    let dry = replay(&logs, &target, &[&stop[..], &["--dry-run"]].concat())?;
+    let late = "\"late\":{\"transactions\":2,\"unread\":null}";
+    says(&dry, 0, &[late, "\"transactions\":3,"])?;
+    let ran = replay(&logs, &target, &stop)?;
+    says(&ran, 0, &[late, "\"transactions\":3,", "\"skipped\":0,"])?;
+    ensure!(
+        ran.stderr.contains("2 transactions behind the place where it stops were committed earlier"),
+        "{ran:?}"
+    );
+    let there = target.sql("select group_concat(id) from d.t; show databases like 'e'")?;
+    ensure!(there.trim() == "1", "{there}");
+    Ok(())
+}
+
+#[test]
+fn places_to_start_are_gtids_too() -> Result<()> {
+    let mut sql = "create database d; create table d.t (id int primary key);".to_owned();
+    sql.extend((3..=9).map(|id| format!("insert into d.t values ({id});")));
+    let source = source(&["--binlog-transaction-compression=ON"], &sql)?;
+    let uuid = source.sql("select @@server_uuid")?.trim().to_owned();
+    let logs = source.binlogs()?;
+    let target = target("--skip-log-bin")?;
+    target.sql("create database d; create table d.t (id int primary key)")?;
+    let check = |options: &[(&str, &str)], wanted: &str| -> Result<()> {
+        let set =
+            |text: &str| text.split(',').map(|part| format!("{uuid}:{part}")).collect::<Vec<_>>().join(",");
+        let options: Vec<String> = options
+            .iter()
+            .flat_map(|(name, value)| {
+                [(*name).to_owned(), if *name == "--skip" { (*value).to_owned() } else { set(value) }]
+            })
+            .collect();
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let ran = replay(&logs, &target, &options)?;
+        ensure!(ran.code == Some(0), "{options:?}: {ran:?}");
+        let ids = target.sql("select group_concat(id order by id) from d.t")?;
+        ensure!(ids.trim() == wanted, "{options:?}: {ids}, not {wanted}");
+        target.sql("truncate d.t; drop database bintide; reset binary logs and gtids").map(drop)
+    };
+    check(&[("--start-gtid", "5"), ("--stop-gtid", "8")], "5,6,7")?;
+    check(&[("--start-after-gtid", "5"), ("--stop-after-gtid", "8")], "6,7,8")?;
+    // A compressed transaction counts as one.
+    check(&[("--start-gtid", "3"), ("--skip", "4")], "7,8,9")?;
+    check(&[("--start-gtid", "3"), ("--skip", "1"), ("--exclude-gtids", "5-7")], "4,8,9")
+}

@@ -1,5 +1,7 @@
 //! A replay that somebody watches and stops while it runs.
 
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Child;
 
@@ -53,7 +55,7 @@ fn the_first_interrupt_ends_it_in_order_and_the_second_at_once() -> Result<()> {
     let mut holder = in_the_way(&target, 30)?;
     for workers in ["1", "4"] {
         // The first: what is being committed is, and what waits gives up.
-        let strict = ["--commit-order", "strict", "--workers", workers];
+        let strict = ["--commit-order", "strict", "--workers", workers, "--quiet"];
         let child = begin(&logs, &target, &strict)?;
         wait_until("a wait", || Ok(rows(&target)? == "29" && waits(&target)?))?;
         signal(&child, Signal::SIGINT)?;
@@ -78,5 +80,109 @@ fn the_first_interrupt_ends_it_in_order_and_the_second_at_once() -> Result<()> {
     let json: String = ran.stdout.split_whitespace().collect();
     ensure!(ran.code == Some(0) && json.contains("\"transactions\":22,"), "{ran:?}");
     ensure!(json.contains("\"interrupted\":false") && json.contains("\"skipped\":31"), "{ran:?}");
+    ends_equal(&source, &target)
+}
+
+/// Has the target the rows that the source has?
+fn has_caught_up(source: &Server, target: &Server) -> Result<bool> {
+    let count = "select concat(count(*), ' ', coalesce(sum(n), 0)) from d.t";
+    let there = target.sql("select count(*) from information_schema.tables where table_name = 't'")?;
+    Ok(there.trim() == "1" && target.sql(count)? == source.sql(count)?)
+}
+
+fn ends_when_told(child: Child) -> Result<Ran> {
+    signal(&child, Signal::SIGINT)?;
+    let ran = ended(child)?;
+    ensure!(ran.code == Some(130) && ran.stdout.contains("interrupted"), "{ran:?}");
+    Ok(ran)
+}
+
+#[test]
+fn a_server_is_followed_as_it_writes_rotates_and_purges() -> Result<()> {
+    let mut source = source_of(20)?;
+    let target = target("--skip-log-bin")?;
+    let index = [source.datadir().join("binlog.index")];
+    let child = begin(&index, &target, &["--follow", "--quiet"])?;
+    for step in 0..8 {
+        let id = 100 + step * 10;
+        source.sql(&format!(
+            "insert into d.t values ({id}, {step}), ({id} + 1, 0); update d.t set n = n + 1; delete from d.t where id = {step} + 1"
+        ))?;
+        match step {
+            2 | 5 => drop(source.sql("flush binary logs")?),
+            3 => wait_until("what was written", || has_caught_up(&source, &target))?,
+            // What was read by now is not needed any more.
+            4 => drop(source.sql("purge binary logs to 'binlog.000003'")?),
+            6 => {
+                source.kill()?;
+                source.start_again(&[])?;
+            }
+            _ => {}
+        }
+    }
+    wait_until("the end", || has_caught_up(&source, &target))?;
+    let ran = ends_when_told(child)?;
+    ensure!(ran.stderr.is_empty(), "{ran:?}");
+    ends_equal(&source, &target)?;
+    // What is purged before it was applied is missed, by name.
+    source.sql("insert into d.t values (1000, 0); flush binary logs; insert into d.t values (1001, 0)")?;
+    let last = source.binlogs()?.last().and_then(|log| Some(log.file_name()?.to_string_lossy().into_owned()));
+    source.sql(&format!("purge binary logs to '{}'", last.unwrap_or_default()))?;
+    let ran = replay(&index, &target, &["--follow"])?;
+    ensure!(ran.code == Some(2) && ran.stderr.contains("gap: the target lacks "), "{ran:?}");
+    Ok(())
+}
+
+#[test]
+fn a_torn_tail_is_waited_for() -> Result<()> {
+    let source = source_of(5)?;
+    let target = target("--skip-log-bin")?;
+    let folder = tempfile::tempdir()?;
+    let index = [folder.path().join("binlog.index")];
+    let logs = source.binlogs()?;
+    fs::copy(&logs[0], folder.path().join("binlog.000001"))?;
+    // Within the last transaction, and then within an event of it.
+    let whole = fs::read(&logs[1])?;
+    let (torn, rest) = whole.split_at(whole.len() - 150);
+    fs::write(folder.path().join("binlog.000002"), torn)?;
+    fs::write(&index[0], "./binlog.000001\n./binlog.000002\n")?;
+    let child = begin(&index, &target, &["--follow"])?;
+    wait_until("what is whole", || {
+        Ok(target.sql("show tables from d").is_ok_and(|_| true)
+            && rows(&target).is_ok_and(|rows| rows == "5"))
+    })?;
+    let mut file = OpenOptions::new().append(true).open(folder.path().join("binlog.000002"))?;
+    for piece in rest.chunks(7) {
+        file.write_all(piece)?;
+    }
+    wait_until("the rest", || Ok(target.sql("show tables from d")?.contains('u')))?;
+    ends_when_told(child)?;
+    ends_equal(&source, &target)
+}
+
+#[test]
+fn relay_logs_are_followed() -> Result<()> {
+    let source = source_of(20)?;
+    let replica =
+        Launch::mysql().options(["--server-id=3", "--relay-log=relay", "--skip-replica-start"]).start()?;
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
+           source_auto_position = 1, get_source_public_key = 1; start replica io_thread",
+        source.port()
+    ))?;
+    let index = [replica.datadir().join("relay.index")];
+    let target = target("--skip-log-bin")?;
+    let child = begin(&index, &target, &["--follow"])?;
+    for step in 0..6 {
+        source.sql(&format!("insert into d.t values (100 + {step}, 1); update d.t set n = n + {step}"))?;
+        match step {
+            1 => drop(replica.sql("flush relay logs")?),
+            2 => drop(source.sql("flush binary logs")?),
+            4 => drop(replica.sql("stop replica io_thread; start replica io_thread")?),
+            _ => {}
+        }
+    }
+    wait_until("the end", || has_caught_up(&source, &target))?;
+    ends_when_told(child)?;
     ends_equal(&source, &target)
 }

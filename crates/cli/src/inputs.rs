@@ -66,6 +66,28 @@ impl Inputs {
     }
 }
 
+impl Inputs {
+    /// The store that is to be followed: one directory, or its index.
+    pub(crate) fn store(&self) -> Result<Store, Failure> {
+        let [path] = self.logs.as_slice() else {
+            return Err(Failure::NotBegun(anyhow!("--follow takes one directory, or its index")));
+        };
+        let is_index = path.extension().is_some_and(|extension| extension == "index");
+        if !is_index && !path.is_dir() {
+            let path = path.display();
+            return Err(Failure::NotBegun(anyhow!(
+                "--follow takes a directory or its index, which says what comes next: {path} is neither"
+            )));
+        }
+        Store::open(path).map_err(|error| Failure::NotBegun(advised(error)))
+    }
+
+    /// The keyring file.
+    pub(crate) fn keyring(&self) -> Option<PathBuf> {
+        self.keyring.clone()
+    }
+}
+
 impl Found {
     /// Says which logs were given more than once, and are therefore `counted` so.
     pub(crate) fn remark_on_twice(&self, global: &Global, counted: &str) {

@@ -13,11 +13,28 @@ use crate::store::Store;
 /// there yet, and its caller asks again later.
 #[derive(Debug)]
 pub struct Follower {
-    store: Store,
+    trail: Trail,
     keyring: Option<PathBuf>,
-    log: PathBuf,
     reader: LogReader,
+}
+
+/// The way through a store that is being written to, for whoever reads its logs himself.
+#[derive(Debug)]
+pub struct Trail {
+    store: Store,
+    log: PathBuf,
     phase: Phase,
+}
+
+/// What to do at the end of what there is of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum After {
+    /// Nothing more is there yet: ask again later.
+    Wait,
+    /// Read on in the same log: more may be there by now.
+    ReadOn,
+    /// All of it is read. This is the next one.
+    Next(PathBuf),
 }
 
 /// What is known of the log at hand.
@@ -37,7 +54,7 @@ impl Follower {
     /// When the system refuses, or when the keyring is none.
     pub fn new(store: Store, log: PathBuf, keyring: Option<PathBuf>) -> Result<Self, Error> {
         let reader = open(&log, keyring.as_deref())?;
-        Ok(Self { store, keyring, log, reader, phase: Phase::Reading })
+        Ok(Self { trail: Trail::new(store, log), keyring, reader })
     }
 
     /// Whole events of one log, up to `size` bytes; `None` if nothing more is there yet.
@@ -52,30 +69,54 @@ impl Follower {
                 Next::Some(chunk) => return Ok(Some(chunk)),
                 Next::End(end) => end,
             };
-            self.refresh()?;
-            let Some(next) = self.store.after(&self.log)?.map(Path::to_owned) else {
-                return self.look_for_removal().map(|()| None);
-            };
-            match (end, self.phase) {
-                // Between that end and the look at the index, more may have come.
-                (End::Open { .. } | End::Torn(_), Phase::Reading) => self.phase = Phase::Last,
-                (End::Torn(torn), Phase::Last) => return Err(self.reader.torn(torn)),
-                (End::Closed, _) | (End::Open { .. }, Phase::Last) => {
-                    self.reader = open(&next, self.keyring.as_deref())?;
-                    (self.log, self.phase) = (next, Phase::Reading);
-                }
+            match self.trail.at_end(end, &self.reader)? {
+                After::Wait => return Ok(None),
+                After::ReadOn => {}
+                After::Next(next) => self.reader = open(&next, self.keyring.as_deref())?,
             }
         }
     }
 
     /// The log that was read last.
     pub fn log(&self) -> &Path {
-        &self.log
+        &self.trail.log
     }
 
     /// What reads it: its format, its kind, and the place where the next event starts.
     pub const fn reader(&self) -> &LogReader {
         &self.reader
+    }
+}
+
+impl Trail {
+    /// From one of the store's logs on.
+    pub const fn new(store: Store, log: PathBuf) -> Self {
+        Self { store, log, phase: Phase::Reading }
+    }
+
+    /// The reader of the log at hand has come to this end of it. Where there is a next log, that is the one at hand
+    /// from here on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Follower::next_chunk`].
+    pub fn at_end(&mut self, end: End, reader: &LogReader) -> Result<After, Error> {
+        self.refresh()?;
+        let Some(next) = self.store.after(&self.log)?.map(Path::to_owned) else {
+            return self.look_for_removal(reader).map(|()| After::Wait);
+        };
+        match (end, self.phase) {
+            // Between that end and the look at the index, more may have come.
+            (End::Open { .. } | End::Torn(_), Phase::Reading) => {
+                self.phase = Phase::Last;
+                Ok(After::ReadOn)
+            }
+            (End::Torn(torn), Phase::Last) => Err(reader.torn(torn)),
+            (End::Closed, _) | (End::Open { .. }, Phase::Last) => {
+                (self.log, self.phase) = (next.clone(), Phase::Reading);
+                Ok(After::Next(next))
+            }
+        }
     }
 
     fn refresh(&mut self) -> Result<(), Error> {
@@ -87,8 +128,8 @@ impl Follower {
     }
 
     /// A log that was removed and has no successor is not coming back: `RESET BINARY LOGS AND GTIDS`.
-    fn look_for_removal(&self) -> Result<(), Error> {
-        match self.reader.is_removed()? {
+    fn look_for_removal(&self, reader: &LogReader) -> Result<(), Error> {
+        match reader.is_removed()? {
             true => Err(Error::Removed { name: self.log.display().to_string() }),
             false => Ok(()),
         }

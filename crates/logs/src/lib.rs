@@ -4,7 +4,7 @@
 //! |---|---|
 //! | read one log, event by event or in chunks for other threads | [`LogReader`] |
 //! | find the logs of a directory or an index | [`Store`] |
-//! | follow a store that is being written to | [`Follower`] |
+//! | follow a store that is being written to | [`Follower`]; with a reader of one's own, [`Trail`] |
 //! | write a source's logs down, byte for byte | [`StoreWriter`] |
 //! | cut a log into whole transactions | [`TransactionCutter`] |
 //! | start in the middle of a statement | [`StatementMaps`] |
@@ -38,7 +38,7 @@ mod transactions;
 
 pub use crate::chunk::{Chunk, LogEvent};
 pub use crate::error::Error;
-pub use crate::follow::Follower;
+pub use crate::follow::{After, Follower, Trail};
 pub use crate::keyring::read_keyring;
 pub use crate::large::{LargeEnd, LargeEvents, LargePayload};
 pub use crate::maps::StatementMaps;

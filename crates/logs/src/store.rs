@@ -13,6 +13,8 @@ use crate::error::Error;
 pub struct Store {
     place: Place,
     logs: Vec<PathBuf>,
+    /// The index, as it was read.
+    text: Vec<u8>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +62,11 @@ impl Store {
     ///
     /// As [`Store::open`].
     pub fn refresh(&mut self) -> Result<(), Error> {
+        if let Place::Index(path) = &self.place
+            && read_text(path)? == self.text
+        {
+            return Ok(()); // Looking for each of its logs takes longer than reading it.
+        }
         *self = Self::read(self.place.clone())?;
         Ok(())
     }
@@ -86,23 +93,29 @@ impl Store {
     }
 
     fn read(place: Place) -> Result<Self, Error> {
+        let text = match &place {
+            Place::Index(path) => read_text(path)?,
+            Place::Folder(_) => Vec::new(),
+        };
         let logs = match &place {
-            Place::Index(path) => read_index(path)?,
+            Place::Index(path) => logs_of(&text, path)?,
             Place::Folder(path) => list_folder(path)?,
         };
         if logs.is_empty() {
             let (Place::Index(path) | Place::Folder(path)) = &place;
             return Err(Error::NoLogs { name: path.display().to_string() });
         }
-        Ok(Self { place, logs })
+        Ok(Self { place, logs, text })
     }
+}
+
+fn read_text(index: &Path) -> Result<Vec<u8>, Error> {
+    fs::read(index).map_err(|cause| Error::io("read the index", &index.display().to_string(), cause))
 }
 
 /// A line a log: absolute, or relative to the data directory, which need not be where the index is, and need not be
 /// the one that they lie in now.
-fn read_index(path: &Path) -> Result<Vec<PathBuf>, Error> {
-    let text =
-        fs::read(path).map_err(|cause| Error::io("read the index", &path.display().to_string(), cause))?;
+fn logs_of(text: &[u8], path: &Path) -> Result<Vec<PathBuf>, Error> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
     lines

@@ -62,7 +62,7 @@ pub use crate::preflight::{Check, Finding};
 pub use crate::progress::{Applied, Intent, Ledger, Place, Progress};
 pub use crate::report::{Report, Status};
 pub use crate::run::{Gap, Ground, Observer, Options, Plan, RowChanges, Width, plan, replay};
-pub use crate::select::{Bound, Selection, Stop};
+pub use crate::select::{Bound, Late, Selection, Start, Stop};
 pub use crate::source::{Found, LargeUnit, Log, Source};
 pub use crate::spooled::SpooledRows;
 #[cfg(feature = "sqlite")]

@@ -2,6 +2,8 @@
 
 use binlog::gtid::GtidSet;
 
+use crate::select::Late;
+
 /// How far a replay is.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -14,6 +16,8 @@ pub struct Status<'r> {
     pub workers_busy: u64,
     /// Source transactions in the target transaction that was committed last.
     pub group_transactions: u64,
+    /// Of logs that are still being written: is all applied that there is, for now?
+    pub is_caught_up: bool,
 }
 
 impl<'r> Status<'r> {
@@ -23,7 +27,7 @@ impl<'r> Status<'r> {
         (workers, workers_busy): (u64, u64),
         group_transactions: u64,
     ) -> Self {
-        Self { report, workers, workers_busy, group_transactions }
+        Self { report, workers, workers_busy, group_transactions, is_caught_up: false }
     }
 }
 
@@ -48,6 +52,8 @@ pub struct Report {
     pub committed_us: Option<u64>,
     /// Did the observer want no more? What was being committed then is committed, and counted.
     pub is_interrupted: bool,
+    /// What is behind the place where it stopped by time, if it did, and was committed earlier: it is not applied.
+    pub late: Option<Late>,
     /// XA transactions that were prepared and that the logs do not decide: they are not applied.
     pub undecided: Vec<String>,
     /// All that has been applied, by the progress saved on the target and the target's own account.

@@ -33,7 +33,7 @@ use crate::run::apply::Applier;
 use crate::run::flow::{Flow, Limits, Message};
 use crate::run::form::{Former, Group};
 pub use crate::run::plan::{Ground, Plan, RowChanges, Width, plan};
-use crate::run::read::Sieve;
+use crate::run::read::{Sieve, SoFar};
 pub(crate) use crate::run::skip::Skip;
 use crate::schedule::Mode;
 use crate::select::{Selection, Selector};
@@ -77,7 +77,8 @@ pub trait Observer {
     fn at(&mut self, status: &Status<'_>) -> ControlFlow<()>;
 }
 
-/// Applies all transactions of a source that the target does not have.
+/// Applies all transactions of a source that the target does not have. Logs that are still being written are followed
+/// until the selection says where to stop, or the observer wants no more.
 ///
 /// # Errors
 ///
@@ -102,6 +103,7 @@ pub fn replay(
     let mode = if in_one { Mode::None } else { options.mode };
     let former = Former::new(target, options, mode, ledger);
     let (flow, groups) = Flow::new(limits(options));
+    let flow = &flow;
     let (to_former, from_reader) = read::channel();
     thread::scope(|scope| {
         // The channel's end moves there, so that the former hears of the end.
@@ -110,14 +112,15 @@ pub fn replay(
                 source,
                 Sieve { selector, skip, filter: &options.filter, gap: options.gap },
                 &to_former,
+                flow,
             );
         });
-        scope.spawn(|| flow::form(former, from_reader, &flow));
+        scope.spawn(|| flow::form(former, from_reader, flow));
         let workers = if in_one { 1 } else { options.workers.get() as u64 };
-        let mut watcher = Watcher::new(target, &flow, observer, workers);
+        let mut watcher = Watcher::new(target, flow, observer, workers);
         let result = match in_one {
-            true => in_one_session(target, &groups, &flow, &mut watcher),
-            false => workers::run(target, options, &base, &groups, &flow, &mut watcher),
+            true => in_one_session(target, &groups, flow, &mut watcher),
+            false => workers::run(target, options, &base, &groups, flow, &mut watcher),
         };
         // Whoever still waits for us waits in vain.
         drop(groups);
@@ -163,7 +166,7 @@ fn in_one_session(
                 flow.applied(&group);
                 watcher.done(&group, applier.retries, 1)?;
             }
-            Message::Read { skipped, bytes_read } => watcher.read(skipped, bytes_read),
+            Message::Read(so_far) => watcher.read(so_far),
             Message::Over { undecided } => {
                 watcher.over(undecided);
                 return Ok(());
@@ -209,9 +212,10 @@ impl<'w> Watcher<'w> {
         }
     }
 
-    fn read(&mut self, skipped: u64, bytes_read: u64) {
-        self.report.skipped += skipped;
-        self.report.bytes_read = bytes_read;
+    fn read(&mut self, so_far: SoFar) {
+        self.report.skipped += so_far.skipped;
+        self.report.bytes_read = so_far.bytes_read;
+        self.report.late = so_far.late.or(self.report.late.take());
     }
 
     fn done(&mut self, group: &Group, retries: u64, at_once: u64) -> Result<(), Error> {
@@ -232,7 +236,8 @@ impl<'w> Watcher<'w> {
 
     /// Shows how far it is. An error says that nobody wants more.
     fn look(&mut self) -> Result<(), Error> {
-        let status = Status::new(&self.report, (self.workers, self.busy), self.group_transactions);
+        let mut status = Status::new(&self.report, (self.workers, self.busy), self.group_transactions);
+        status.is_caught_up = self.flow.is_idle();
         match self.observer.at(&status) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Interrupted),

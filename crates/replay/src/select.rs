@@ -1,19 +1,23 @@
 //! Which transactions of the logs are meant: where to start and to stop, and what to leave out.
 
+use std::ops::ControlFlow;
+
+use binlog::PayloadOpener;
 use binlog::gtid::GtidSet;
 
 use crate::error::Error;
+use crate::source::Source;
 use crate::unit::Head;
 
 /// Which transactions of the logs are meant; by default all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Leaves out so many transactions from the start of the logs. A compressed one counts as one.
+    /// Leaves out so many transactions, from the start on. A compressed one counts as one.
     pub skip: u64,
     /// Leaves out these.
     pub exclude: GtidSet,
     /// Leaves out what is in front of this.
-    pub start: Option<Bound>,
+    pub start: Option<Start>,
     /// Stops here.
     pub stop: Option<Stop>,
 }
@@ -32,6 +36,17 @@ pub enum Bound {
     Time(u64),
 }
 
+/// Where to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At this place.
+    At(Bound),
+    /// At the first of these.
+    AtGtid(GtidSet),
+    /// Behind the first of these.
+    AfterGtid(GtidSet),
+}
+
 /// Where to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -43,13 +58,45 @@ pub enum Stop {
     AfterGtid(GtidSet),
 }
 
+/// Transactions behind the place where a replay stopped by time, but of an earlier time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Late {
+    /// How many there are.
+    pub transactions: u64,
+    /// Why there may be more: a log behind the place could not be read to its end.
+    pub unread: Option<String>,
+}
+
+impl Late {
+    /// Goes over what is left of a source, which is not applied. `go_on` is told how many bytes have been gone over.
+    pub(crate) fn of(
+        source: &mut Source,
+        limit: u64,
+        opener: &mut PayloadOpener,
+        go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Self {
+        let mut late = Self::default();
+        while go_on(source.bytes_read()).is_continue() {
+            match source.next_found(opener) {
+                Ok(Some(found)) => late.transactions += u64::from(found.head().committed_us <= limit),
+                Ok(None) => break,
+                Err(error) => {
+                    late.unread = Some(error.to_string());
+                    break;
+                }
+            }
+        }
+        late
+    }
+}
+
 /// Goes over transactions in order and says which are meant.
 #[derive(Clone, Debug)]
 pub(crate) struct Selector {
     selection: Selection,
     log_names: Vec<String>,
-    /// Has the start been reached?
-    is_started: bool,
+    /// Transactions since the start, once that has been reached.
+    started: Option<u64>,
     is_stopped: bool,
 }
 
@@ -71,7 +118,11 @@ impl Selector {
             Stop::At(bound) => Some(bound),
             _ => None,
         });
-        for bound in selection.start.iter().chain(stop) {
+        let start = selection.start.as_ref().and_then(|start| match start {
+            Start::At(bound) => Some(bound),
+            _ => None,
+        });
+        for bound in start.into_iter().chain(stop) {
             if let Bound::Position { log, .. } = bound
                 && !log_names.contains(log)
             {
@@ -79,7 +130,7 @@ impl Selector {
             }
         }
         let (selection, log_names) = (selection.clone(), log_names.to_vec());
-        Ok(Self { is_started: selection.start.is_none(), is_stopped: false, selection, log_names })
+        Ok(Self { started: None, is_stopped: false, selection, log_names })
     }
 
     /// What becomes of the next transaction.
@@ -88,18 +139,43 @@ impl Selector {
             self.is_stopped = true;
             return Choice::Stop;
         }
-        self.is_started = self.is_started
-            || self
-                .selection
-                .start
-                .as_ref()
-                .is_none_or(|start| is_at_or_behind(start, head, &self.log_names));
         self.is_stopped = self.stops_behind(head);
+        let Some(number) = self.number_since_start(head) else { return Choice::Leave };
         let is_excluded = head.gtid().is_some_and(|gtid| self.selection.exclude.contains(gtid));
-        match !self.is_started || is_excluded || head.number < self.selection.skip {
+        match is_excluded || number < self.selection.skip {
             true => Choice::Leave,
             false => Choice::Take,
         }
+    }
+
+    /// The time behind which nothing is meant, if that is where it stops.
+    pub(crate) fn stop_time(&self) -> Option<u64> {
+        match self.selection.stop {
+            Some(Stop::At(Bound::Time(limit))) => Some(limit),
+            _ => None,
+        }
+    }
+
+    fn number_since_start(&mut self, head: &Head) -> Option<u64> {
+        if let Some(number) = &mut self.started {
+            *number += 1;
+            return Some(*number);
+        }
+        let is_of = |set: &GtidSet| head.gtid().is_some_and(|gtid| set.contains(gtid));
+        let is_here = match &self.selection.start {
+            None => true,
+            Some(Start::At(bound)) => is_at_or_behind(bound, head, &self.log_names),
+            Some(Start::AtGtid(set)) => is_of(set),
+            Some(Start::AfterGtid(set)) => {
+                if is_of(set) {
+                    // The next one is the first.
+                    self.selection.start = None;
+                }
+                false
+            }
+        };
+        self.started = is_here.then_some(0);
+        self.started
     }
 
     fn stops_before(&self, head: &Head) -> bool {
@@ -133,7 +209,7 @@ fn is_at_or_behind(bound: &Bound, head: &Head, log_names: &[String]) -> bool {
 mod tests {
     use binlog::TransactionId;
 
-    use super::{Bound, Choice, Selection, Selector, Stop};
+    use super::{Bound, Choice, Selection, Selector, Start, Stop};
     use crate::unit::{Head, Origin};
 
     /// Six transactions, three a log, at 100, 200, 300; GTIDs 1 to 6; the fourth is committed earlier than the third.
@@ -175,10 +251,19 @@ mod tests {
         check(&all(), "++++++");
         check(&Selection { skip: 2, ..all() }, "--++++");
         check(&Selection { exclude: set("2-3:6"), ..all() }, "+--++-");
-        check(&Selection { start: Some(at("b.1", 200)), ..all() }, "-+++++");
-        check(&Selection { start: Some(at("b.1", 201)), ..all() }, "--++++");
-        check(&Selection { start: Some(at("b.2", 4)), ..all() }, "---+++");
-        check(&Selection { start: Some(Bound::Time(25)), ..all() }, "--++++");
+        check(&Selection { start: Some(Start::At(at("b.1", 200))), ..all() }, "-+++++");
+        check(&Selection { start: Some(Start::At(at("b.1", 201))), ..all() }, "--++++");
+        check(&Selection { start: Some(Start::At(at("b.2", 4))), ..all() }, "---+++");
+        check(&Selection { start: Some(Start::At(Bound::Time(25))), ..all() }, "--++++");
+        check(&Selection { start: Some(Start::AtGtid(set("3:5"))), ..all() }, "--++++");
+        check(&Selection { start: Some(Start::AfterGtid(set("3:5"))), ..all() }, "---+++");
+        check(&Selection { start: Some(Start::AfterGtid(set("6"))), ..all() }, "------");
+        let start = Some(Start::AtGtid(set("3")));
+        check(&Selection { start: start.clone(), skip: 1, ..all() }, "---+++");
+        check(
+            &Selection { start, exclude: set("4"), stop: Some(Stop::AfterGtid(set("5"))), skip: 1 },
+            "----+.",
+        );
         check(&Selection { stop: Some(Stop::At(at("b.2", 200))), ..all() }, "++++..");
         check(&Selection { stop: Some(Stop::At(Bound::Time(35))), ..all() }, "++....");
         check(&Selection { stop: Some(Stop::BeforeGtid(set("4-5"))), ..all() }, "+++...");
@@ -187,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_place_in_another_log_is_refused() {
-        let selection = Selection { start: Some(at("b.3", 4)), ..Selection::default() };
+        let selection = Selection { start: Some(Start::At(at("b.3", 4))), ..Selection::default() };
         let error = Selector::new(&selection, &["b.1".to_owned()]).unwrap_err().to_string();
         assert_eq!(error, "b.3 is none of the logs: b.1");
     }

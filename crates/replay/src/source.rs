@@ -11,7 +11,7 @@ use binlog::{
     Assembler, Checksum, DecodeError, Event, EventType, Format, NextPosition, Outline, PayloadOpener,
     RawEvent, Transaction,
 };
-use logs::{Chunk, End, LargePayload, LogReader, Next, Piece};
+use logs::{After, Chunk, End, LargePayload, LogReader, Next, Piece, Store, Trail, read_keyring};
 
 use crate::error::Error;
 use crate::unit::{Head, Origin, Unit};
@@ -41,7 +41,9 @@ impl Log {
 pub struct Source {
     logs: std::vec::IntoIter<Log>,
     names: Vec<String>,
-    keyring: Option<Arc<Keyring>>,
+    keys: Keys,
+    /// The way on, where logs are still being written.
+    trail: Option<Trail>,
     held_max: usize,
     current: Option<Current>,
     log_number: usize,
@@ -50,6 +52,14 @@ pub struct Source {
     /// What the log that is being read says that earlier logs hold.
     previous: GtidSet,
     writer: Option<u32>,
+}
+
+/// What opens encrypted logs.
+#[derive(Debug)]
+enum Keys {
+    Held(Option<Arc<Keyring>>),
+    /// To be read again for each log: keys are rotated.
+    File(PathBuf),
 }
 
 /// A transaction of a source.
@@ -92,11 +102,32 @@ impl Source {
     /// Reads these logs, one after the other. What a transaction has beyond so many bytes waits in a file.
     pub fn new(logs: Vec<Log>, keyring: Option<Arc<Keyring>>, held_max: usize) -> Self {
         let names = logs.iter().map(Log::name).collect();
-        let logs = logs.into_iter();
+        Self::of(logs, names, Keys::Held(keyring), held_max)
+    }
+
+    /// Reads the logs of a store that is still being written to, from its first log on. Encrypted logs need the
+    /// server's keyring file.
+    ///
+    /// # Errors
+    ///
+    /// When the store has no log.
+    pub fn follow(store: Store, keyring: Option<PathBuf>, held_max: usize) -> Result<Self, Error> {
+        let logs = store.logs().iter().cloned().map(Log::File);
+        let names = logs.clone().map(|log| log.name()).collect();
+        let none = || Error::Refused(format!("{} has no logs", store.path().display()));
+        let first = store.logs().first().ok_or_else(none)?.clone();
+        let logs = logs.take(1).collect();
+        let mut source = Self::of(logs, names, keyring.map_or(Keys::Held(None), Keys::File), held_max);
+        source.trail = Some(Trail::new(store, first));
+        Ok(source)
+    }
+
+    fn of(logs: Vec<Log>, names: Vec<String>, keys: Keys, held_max: usize) -> Self {
         Self {
             names,
-            logs,
-            keyring,
+            logs: logs.into_iter(),
+            keys,
+            trail: None,
             held_max,
             current: None,
             log_number: 0,
@@ -128,6 +159,11 @@ impl Source {
         self.bytes_read
     }
 
+    /// Are its logs still being written? Then more may come behind what looks like the last transaction.
+    pub const fn is_followed(&self) -> bool {
+        self.trail.is_some()
+    }
+
     /// How many bytes of a transaction are held.
     pub const fn held_max(&self) -> usize {
         self.held_max
@@ -149,11 +185,13 @@ impl Source {
         }
     }
 
-    /// The next transaction, of any size; `None` behind the last.
+    /// The next transaction, of any size; `None` behind the last. Of logs that are still being written, that only says
+    /// that there is none yet.
     ///
     /// # Errors
     ///
-    /// When a log cannot be read, holds what it cannot, or ends within a transaction.
+    /// When a log cannot be read, holds what it cannot, or ends within a transaction; of logs that are still being
+    /// written also when one is gone before it was read.
     pub fn next_found(&mut self, opener: &mut PayloadOpener) -> Result<Option<Found>, Error> {
         loop {
             if self.current.is_none() && !self.open_next()? {
@@ -161,16 +199,20 @@ impl Source {
             }
             let Some(current) = &mut self.current else { continue };
             let before = current.reader.position();
-            let found = current.next_found(self.held_max, opener)?;
+            let reached = current.next_found(self.held_max, opener)?;
             self.writer = self.writer.or(current.writer);
             if let Some(previous) = current.previous.take() {
                 self.previous = previous;
             }
             self.bytes_read += current.reader.position().saturating_sub(before);
-            let Some(whole) = found else {
-                self.current = None;
-                continue;
+            let whole = match reached {
+                Reached::Whole(whole) => *whole,
+                Reached::End(end) => match self.behind(end)? {
+                    More::Now => continue,
+                    More::Later => return Ok(None),
+                },
             };
+            let Some(current) = &self.current else { continue };
             let (number, log_number) = (self.number, self.log_number - 1);
             self.number += 1;
             let origin = current.origin(&whole, log_number);
@@ -183,14 +225,41 @@ impl Source {
         }
     }
 
+    /// At the end of what there is of a log: goes on to the next.
+    fn behind(&mut self, end: End) -> Result<More, Error> {
+        let Some(current) = &self.current else { return Ok(More::Now) };
+        match (&mut self.trail, end) {
+            (None, End::Torn(torn)) => return Err(current.reader.torn(torn).into()),
+            (None, _) => {}
+            (Some(trail), end) => match trail.at_end(end, &current.reader)? {
+                After::Wait => return Ok(More::Later),
+                After::ReadOn => return Ok(More::Now),
+                After::Next(next) => {
+                    let next = Log::File(next);
+                    if !self.names.contains(&next.name()) {
+                        self.names.push(next.name());
+                    }
+                    self.logs = vec![next].into_iter();
+                }
+            },
+        }
+        current.finish()?;
+        self.current = None;
+        Ok(More::Now)
+    }
+
     fn open_next(&mut self) -> Result<bool, Error> {
         let Some(log) = self.logs.next() else { return Ok(false) };
         let mut reader = match &log {
             Log::File(path) => LogReader::open(path)?,
             Log::Stdin => LogReader::stdin(),
         };
-        if let Some(keyring) = &self.keyring {
-            reader = reader.with_keyring(Arc::clone(keyring));
+        let keyring = match &self.keys {
+            Keys::Held(keyring) => keyring.clone(),
+            Keys::File(path) => Some(Arc::new(read_keyring(path)?)),
+        };
+        if let Some(keyring) = keyring {
+            reader = reader.with_keyring(keyring);
         }
         let name: Arc<str> = reader.name().into();
         let log_name = log.name().into();
@@ -229,6 +298,24 @@ impl Found {
             Self::Unit(unit) => Work::within(&unit, opener, held_max),
             Self::Large(large) => large.work,
         }
+    }
+}
+
+/// How far a log was read.
+enum Reached {
+    Whole(Box<Whole>),
+    End(End),
+}
+
+/// Is there more to read?
+enum More {
+    Now,
+    Later,
+}
+
+impl From<Whole> for Reached {
+    fn from(whole: Whole) -> Self {
+        Self::Whole(Box::new(whole))
     }
 }
 
@@ -287,18 +374,18 @@ impl Current {
         Origin { log, log_name, log_number, start: outline.position, end: outline.end }
     }
 
-    /// The log's next transaction; `None` at the end of the log.
-    fn next_found(&mut self, held_max: usize, opener: &mut PayloadOpener) -> Result<Option<Whole>, Error> {
+    /// The log's next transaction, or the end of what there is of it.
+    fn next_found(&mut self, held_max: usize, opener: &mut PayloadOpener) -> Result<Reached, Error> {
         loop {
             let Some(chunk) = &self.chunk else {
                 match self.reader.next_piece(CHUNK_SIZE, held_max)? {
                     Next::Some(Piece::Chunk(chunk)) => (self.chunk, self.index) = (Some(chunk), 0),
                     Next::Some(Piece::LargePayload(payload)) => {
                         let log = &self.log;
-                        return large_payload(payload, &mut self.assembler, log, held_max, opener).map(Some);
+                        let whole = large_payload(payload, &mut self.assembler, log, held_max, opener);
+                        return whole.map(Reached::from);
                     }
-                    Next::End(End::Torn(torn)) => return Err(self.reader.torn(torn).into()),
-                    Next::End(_) => return self.finish(),
+                    Next::End(end) => return Ok(Reached::End(end)),
                 }
                 continue;
             };
@@ -327,7 +414,7 @@ impl Current {
             let open = if self.large.is_some() { assembler.open().cloned() } else { None };
             let whole = assembler.push(event.offset, &event.raw, format).map_err(|error| corrupt(&error))?;
             if let Some(transaction) = whole {
-                return Ok(Some(Whole::Held(transaction)));
+                return Ok(Whole::Held(transaction).into());
             }
             let Some(large) = &mut self.large else { continue };
             large.take(&event.raw, format);
@@ -335,15 +422,16 @@ impl Current {
                 && let (Some(large), Some(mut outline)) = (self.large.take(), open)
             {
                 outline.end = event.end();
-                return Ok(Some(large.finish(outline)));
+                return Ok(large.finish(outline).into());
             }
         }
     }
 
-    fn finish(&self) -> Result<Option<Whole>, Error> {
+    /// Nothing more comes.
+    fn finish(&self) -> Result<(), Error> {
         match self.assembler.as_ref().and_then(Assembler::open) {
             Some(open) => Err(Error::Cut { log: self.log.to_string(), start: open.position }),
-            None => Ok(None),
+            None => Ok(()),
         }
     }
 }

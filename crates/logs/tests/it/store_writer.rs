@@ -44,7 +44,7 @@ fn a_torn_tail_is_cut_off() {
     let whole = log(&events);
     let ends = [4, 4 + events[0].len(), whole.len() - events[2].len(), whole.len()];
     // Each takes many syncs: those around the ends of events, and some between.
-    let is_near = |size: &usize| size % 32 == 0 || ends.iter().any(|end| end.abs_diff(*size) <= 1);
+    let is_near = |size: &usize| size.is_multiple_of(32) || ends.iter().any(|end| end.abs_diff(*size) <= 1);
     for size in (0..=whole.len()).filter(is_near) {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("b.000001"), &whole[..size]).unwrap();

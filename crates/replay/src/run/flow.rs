@@ -8,15 +8,15 @@ use binlog::gtid::GtidSet;
 
 use crate::error::Error;
 use crate::run::form::{Former, Group};
-use crate::run::read::Batch;
+use crate::run::read::{Batch, SoFar};
 use crate::work::Shape;
 
 /// What the applier is told.
 pub(super) enum Message {
     /// Apply this.
     Group(Box<Group>),
-    /// The source has been read so far, and so many more transactions were passed over.
-    Read { skipped: u64, bytes_read: u64 },
+    /// The source has been read so far.
+    Read(SoFar),
     /// That is all.
     Over { undecided: Vec<String> },
     /// There is nothing behind what came, for this reason.
@@ -54,6 +54,8 @@ struct State {
     /// Bytes of all of them.
     bytes: usize,
     is_stopped: bool,
+    /// All that was read is on its way, and nothing more is there yet.
+    is_resting: bool,
     /// What the target counts as executed by now, if that is news.
     executed: Option<GtidSet>,
 }
@@ -88,6 +90,17 @@ impl Flow {
     pub(super) fn stop(&self) {
         self.state().is_stopped = true;
         self.changed.notify_all();
+    }
+
+    /// Will nothing be applied any more?
+    pub(super) fn is_stopped(&self) -> bool {
+        self.state().is_stopped
+    }
+
+    /// Is all applied that there is, for now?
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.state();
+        state.is_resting && state.open == 0
     }
 
     /// The target counts these as executed: progress need not name them.
@@ -157,12 +170,17 @@ pub(super) fn form(mut former: Former<'_>, batches: Receiver<Batch>, flow: &Flow
 }
 
 fn run(former: &mut Former<'_>, batches: &Receiver<Batch>, flow: &Flow) -> Result<(), Option<Error>> {
-    let mut groups = Vec::new();
+    let (mut groups, mut is_last) = (Vec::new(), false);
     loop {
-        let batch = match batches.recv_timeout(PAUSE) {
+        flow.state().is_resting = is_last && !former.is_open();
+        let next = match former.is_open() {
+            true => batches.recv_timeout(PAUSE),
+            false => batches.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        let batch = match next {
             Ok(batch) => batch,
             Err(RecvTimeoutError::Timeout) => {
-                if former.is_open() && flow.has_room() {
+                if flow.has_room() {
                     former.close(&mut groups).map_err(Some)?;
                     flow.send_groups(&mut groups)?;
                 }
@@ -170,6 +188,8 @@ fn run(former: &mut Former<'_>, batches: &Receiver<Batch>, flow: &Flow) -> Resul
             }
             Err(RecvTimeoutError::Disconnected) => break,
         };
+        is_last = batch.is_last;
+        flow.state().is_resting = false;
         for (head, work) in batch.units {
             former.take(head, work, &mut groups).map_err(Some)?;
             if former.is_open() && groups.is_empty() && flow.has_room() {
@@ -182,7 +202,7 @@ fn run(former: &mut Former<'_>, batches: &Receiver<Batch>, flow: &Flow) -> Resul
         if let Some(executed) = flow.state().executed.take() {
             former.ledger.forget(&executed);
         }
-        flow.send(Message::Read { skipped: batch.skipped, bytes_read: batch.bytes_read })?;
+        flow.send(Message::Read(batch.so_far))?;
         if let Some(error) = batch.failure {
             former.close(&mut groups).map_err(Some)?;
             flow.send_groups(&mut groups)?;

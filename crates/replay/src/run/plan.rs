@@ -17,7 +17,7 @@ use crate::progress::{Applied, Intent, Ledger, Progress};
 use crate::run::form::{Former, Group};
 use crate::run::{Gap, Options, Skip};
 use crate::schedule::Chain;
-use crate::select::{Choice, Selector};
+use crate::select::{Choice, Late, Selector};
 use crate::source::Source;
 #[cfg(feature = "sqlite")]
 use crate::sqlite::Draft;
@@ -67,6 +67,8 @@ pub struct Plan {
     pub refused: Vec<String>,
     /// How often something would.
     pub refusals: u64,
+    /// What is behind the place where it stops by time, if it does, and was committed earlier: it would not be applied.
+    pub late: Option<Late>,
     /// XA transactions that the logs do not decide.
     pub undecided: Vec<String>,
 }
@@ -146,7 +148,12 @@ pub fn plan(
                 planner.plan.skipped += 1;
                 continue;
             }
-            Choice::Stop => break,
+            Choice::Stop => {
+                if let Some(limit) = selector.stop_time() {
+                    planner.plan.late = Some(Late::of(source, limit, &mut opener, seen));
+                }
+                break;
+            }
         }
         let work = found.work(&mut opener, source.held_max());
         match work.and_then(|work| options.filter.apply(work)) {

@@ -1,27 +1,42 @@
 //! Reads ahead: transactions in order, each with what it asks of a target.
 
+use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
 
 use binlog::PayloadOpener;
 
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::run::Gap;
+use crate::run::flow::Flow;
 use crate::run::skip::Skip;
-use crate::select::{Choice, Selector};
+use crate::select::{Choice, Late, Selector};
 use crate::source::Source;
 use crate::unit::Head;
 use crate::work::{Step, Work};
 
 /// Some transactions, and how far the source has been read with them.
+#[derive(Default)]
 pub(super) struct Batch {
     pub(super) units: Vec<(Head, Work)>,
-    /// Of these, so many more were passed over, because the target has them, or they are not meant.
+    pub(super) so_far: SoFar,
+    /// Nothing more is there yet.
+    pub(super) is_last: bool,
+    /// Why there is nothing behind them.
+    pub(super) failure: Option<Error>,
+}
+
+/// What was read besides.
+#[derive(Debug, Default)]
+pub(super) struct SoFar {
+    /// So many more were passed over, because the target has them, or they are not meant.
     pub(super) skipped: u64,
     /// Bytes of the logs gone over by now.
     pub(super) bytes_read: u64,
-    /// Why there is nothing behind them.
-    pub(super) failure: Option<Error>,
+    /// What is behind the end, once it is known.
+    pub(super) late: Option<Late>,
 }
 
 /// Batches between the reader and who forms groups. Bounds memory, with the size of one.
@@ -33,19 +48,56 @@ pub(super) fn channel() -> (SyncSender<Batch>, Receiver<Batch>) {
     sync_channel(BATCHES_MAX)
 }
 
+/// How long to wait before looking again whether a log that is followed has grown: a look is a read of nothing, and one
+/// of the index.
+const POLL_PAUSE: Duration = Duration::from_millis(5);
+
 /// Reads the source to its end, or until nobody listens any more.
-pub(super) fn read(source: &mut Source, mut sieve: Sieve<'_>, out: &SyncSender<Batch>) {
-    let mut opener = PayloadOpener::new();
+pub(super) fn read(source: &mut Source, mut sieve: Sieve<'_>, out: &SyncSender<Batch>, flow: &Flow) {
+    let (mut opener, mut was_last) = (PayloadOpener::new(), false);
     loop {
-        let mut batch = Batch { units: Vec::new(), skipped: 0, bytes_read: 0, failure: None };
+        let mut batch = Batch::default();
         let result = fill(source, &mut sieve, &mut opener, &mut batch);
-        batch.bytes_read = source.bytes_read();
-        let is_over = !matches!(result, Ok(More::Yes));
+        batch.so_far.bytes_read = source.bytes_read();
+        batch.is_last = matches!(result, Ok(More::Later));
+        let (is_last, more) = (batch.is_last, result.as_ref().map_or(More::No, |more| *more));
         batch.failure = result.err();
-        if out.send(batch).is_err() || is_over {
+        let is_news = !is_last || !was_last || !batch.units.is_empty() || batch.so_far.skipped > 0;
+        was_last = is_last;
+        if is_news && out.send(batch).is_err() {
             return;
         }
+        match more {
+            More::Yes => {}
+            More::Later if flow.is_stopped() => return,
+            More::Later => thread::sleep(POLL_PAUSE),
+            More::No => return,
+            More::Behind(limit) => return look_behind(source, limit, &mut opener, out),
+        }
     }
+}
+
+/// Bytes gone over behind the end, between two times that somebody is told.
+const TELL_PERIOD: u64 = 64 << 20;
+
+/// Counts what is behind the end and not applied.
+fn look_behind(source: &mut Source, limit: u64, opener: &mut PayloadOpener, out: &SyncSender<Batch>) {
+    let mut told = source.bytes_read();
+    let mut go_on = |bytes_read| {
+        if bytes_read < told + TELL_PERIOD {
+            return ControlFlow::Continue(());
+        }
+        told = bytes_read;
+        let so_far = SoFar { bytes_read, ..SoFar::default() };
+        match out.send(Batch { so_far, ..Batch::default() }) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    };
+    let late = Late::of(source, limit, opener, &mut go_on);
+    let so_far = SoFar { bytes_read: source.bytes_read(), late: Some(late), skipped: 0 };
+    // If nobody is there to hear it, somebody else has failed.
+    let _ = out.send(Batch { so_far, ..Batch::default() });
 }
 
 /// What decides which transactions are applied.
@@ -56,9 +108,14 @@ pub(super) struct Sieve<'s> {
     pub(super) gap: Gap,
 }
 
+#[derive(Clone, Copy)]
 enum More {
     Yes,
+    /// Perhaps: logs are still being written.
+    Later,
     No,
+    /// None that are meant. Those behind this time, microseconds since 1970, are what it stopped at.
+    Behind(u64),
 }
 
 fn fill(
@@ -69,7 +126,9 @@ fn fill(
 ) -> Result<More, Error> {
     let mut size = 0;
     while size < BATCH_SIZE {
-        let Some(found) = source.next_found(opener)? else { return Ok(More::No) };
+        let Some(found) = source.next_found(opener)? else {
+            return Ok(if source.is_followed() { More::Later } else { More::No });
+        };
         let head = found.head();
         if sieve.gap == Gap::Refuse {
             sieve.skip.check_gap(&head, source.previous())?;
@@ -78,10 +137,10 @@ fn fill(
         match sieve.selector.choose(&head) {
             Choice::Take if !is_again && !sieve.skip.has(&head)? => {}
             Choice::Take | Choice::Leave => {
-                batch.skipped += 1;
+                batch.so_far.skipped += 1;
                 continue;
             }
-            Choice::Stop => return Ok(More::No),
+            Choice::Stop => return Ok(sieve.selector.stop_time().map_or(More::No, More::Behind)),
         }
         let work = found.work(opener, source.held_max()).and_then(|work| sieve.filter.apply(work));
         let work = work.map_err(|error| Error::Work { unit: head.to_string(), error })?;

@@ -18,8 +18,9 @@ use proptest::collection::vec;
 use proptest::prelude::any;
 use proptest::test_runner::{Config, TestRunner};
 
+use super::flow::Flow;
 use super::read::{self, Sieve};
-use super::{Gap, Observer, Options, Skip, replay};
+use super::{Gap, Observer, Options, Skip, limits, replay};
 use crate::changes::RowReader;
 use crate::context::Context;
 use crate::definition::Definition;
@@ -427,12 +428,14 @@ fn what_waits_in_files_is_read_one_by_one() {
     let history = History::new(&vec![vec![(1, false)]; 9]);
     let mut source = Source::new(vec![history.log()], None, 0);
     let (out, batches) = read::channel();
+    let (flow, _groups) = Flow::new(limits(&options(CommitOrder::Strict, Mode::None, 1)));
     let filter = Filter::default();
     let read = thread::scope(|scope| {
         let selector = Selector::new(&Selection::default(), &[]).unwrap();
         let skip = Skip::new(Applied::default(), &[]);
         let sieve = Sieve { selector, skip, filter: &filter, gap: Gap::Refuse };
-        scope.spawn(move || read::read(&mut source, sieve, &out));
+        let flow = &flow;
+        scope.spawn(move || read::read(&mut source, sieve, &out, flow));
         batches.iter().map(|batch| batch.units.len()).collect::<Vec<_>>()
     });
     assert_eq!(read, [1, 1, 1, 1, 1, 1, 1, 1, 1, 0]);

@@ -119,7 +119,7 @@ fn feed(shop: &Shop<'_>, groups: &Receiver<Message>, watcher: &mut Watcher<'_>) 
         };
         match message {
             Message::Group(group) => shop.offer(*group),
-            Message::Read { skipped, bytes_read } => watcher.read(skipped, bytes_read),
+            Message::Read(so_far) => watcher.read(so_far),
             Message::Over { undecided } => {
                 watcher.over(undecided);
                 ended = Some(Ok(()));

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::args::Global;
 use crate::commands::replay::estimate::Estimate;
 use crate::commands::replay::outlook;
+use crate::commands::replay::print;
 use crate::commands::replay::ready::Allow;
 use crate::commands::replay::target::Named;
 use crate::exit::{Failure, Outcome, Verdict};
@@ -79,11 +80,11 @@ impl Dry {
         let with_verdict = |finding: Finding| (allow.allows(finding.check), finding);
         let findings = findings.into_iter().map(with_verdict).map(|(allowed, finding)| (finding, allowed));
         let outlook = Outlook { plan, options, findings: findings.collect(), estimate };
-        print(&outlook, json, global)
+        put(&outlook, json, global)
     }
 }
 
-fn print(outlook: &Outlook, json: bool, global: &Global) -> Outcome {
+fn put(outlook: &Outlook, json: bool, global: &Global) -> Outcome {
     let mut out = io::stdout().lock();
     if json {
         serde_json::to_writer_pretty(&mut out, &document(outlook)).map_err(io::Error::from)?;
@@ -134,6 +135,7 @@ fn document(outlook: &Outlook) -> Value {
         "findings": findings,
         "refused": plan.refused,
         "refusals": plan.refusals,
+        "late": plan.late.as_ref().map(print::late_document),
         "undecided": plan.undecided,
         "estimate": {
             "seconds": estimate.total().as_secs_f64(),

@@ -44,6 +44,8 @@ Examples:
       bintide replay /backup --to TARGET --stop-gtid 5ea5ca5e-0001-4000-8000-000000000001:4711
   What would that come to? Nothing is changed:
       bintide replay /backup --to TARGET --dry-run
+  As it is written, from a server's own directory or a replica's relay logs:
+      bintide replay --follow /var/lib/mysql/binlog.index --to TARGET
   Into a SQLite database, without any server:
       bintide replay binlog.0000* --to sqlite:copy.db
   Only one database, under another name:
@@ -73,6 +75,9 @@ pub(crate) struct Replay {
     allow: Allow,
     #[command(flatten)]
     dry: Dry,
+    /// Follow a directory of logs that is still being written to, a server's own or that of its relay logs, until Ctrl-C.
+    #[arg(long, conflicts_with_all = ["dry_run", "status", "forget"])]
+    follow: bool,
     /// Show how far the target has come, and do nothing.
     #[arg(long, conflicts_with_all = ["forget", "logs"])]
     status: bool,
@@ -102,6 +107,7 @@ pub(crate) fn run(command: &Replay, global: &Global) -> Outcome {
 }
 
 fn apply(command: &Replay, global: &Global) -> Outcome {
+    let followed = command.follow.then(|| command.inputs.store()).transpose()?;
     let found = command.inputs.find()?;
     let named = command.to.named(global)?;
     let logs = found.places.iter().map(|place| match place {
@@ -130,8 +136,15 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
     if command.how.log {
         target = target.logging()?;
     }
-    let mut watch = Watch::new(global, found.bytes_total);
-    let report = replay::replay(&mut source(logs), target.target(), &options, &mut watch);
+    let (mut source, bytes_total) = match followed {
+        Some(store) => {
+            let source = Source::follow(store, command.inputs.keyring(), command.how.held_max());
+            (source.map_err(|error| Failure::NotBegun(error.into()))?, None)
+        }
+        None => (source(logs), found.bytes_total),
+    };
+    let mut watch = Watch::new(global, bytes_total);
+    let report = replay::replay(&mut source, target.target(), &options, &mut watch);
     let elapsed = watch.elapsed();
     drop(watch);
     let report = report.map_err(advised)?;
@@ -141,6 +154,9 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
 fn advised(error: replay::Error) -> Failure {
     let advice = match &error {
         replay::Error::Gap { .. } => Some(Advice("give the logs that have them, or --allow-gap")),
+        replay::Error::Read(logs::Error::Purged { .. }) => {
+            Some(Advice("give the purged logs from a copy first, or restore the target from a newer backup"))
+        }
         replay::Error::Corrupt { .. } => Some(Advice("bintide verify shows what is wrong with it")),
         replay::Error::Apply { .. } | replay::Error::Target { .. } => {
             Some(Advice("what was committed stays, and the same command goes on from there"))

@@ -5,6 +5,7 @@ use replay::schedule::Mode;
 use replay::{RowChanges, Width};
 
 use crate::commands::replay::dry::Outlook;
+use crate::commands::replay::print;
 use crate::screen::{Style, lines, visible};
 use crate::units::{bytes, count, counted, duration, share};
 
@@ -119,6 +120,9 @@ fn in_the_way(outlook: &Outlook) -> String {
     let others = plan.refusals - plan.refused.len() as u64;
     if others > 0 {
         line(&format!("and {} more", count(others)));
+    }
+    if let Some(late) = plan.late.as_ref().filter(|late| late.transactions > 0 || late.unread.is_some()) {
+        line(&print::late_line(late));
     }
     for xid in &plan.undecided {
         line(&format!("not decided in the logs, and not applied: the XA transaction {xid}"));

@@ -49,7 +49,9 @@ impl Pace {
             parts.push(format!("{} transactions/s", units::count(transactions as u64)));
             parts.push(format!("{}/s", units::bytes(bytes as u64)));
         }
-        if let Some(lag) = lag(now_us, status) {
+        if status.is_caught_up {
+            parts.push("caught up".to_owned());
+        } else if let Some(lag) = lag(now_us, status) {
             parts.push(format!("lag {}", units::duration(lag)));
         }
         parts.push(format!("{} of {} busy", status.workers_busy, units::counted(status.workers, "worker")));
@@ -86,8 +88,11 @@ impl Pace {
     }
 }
 
-/// How long before now the source committed what was committed last.
+/// How long before now the source committed what was committed last; nothing, if there is nothing more to apply.
 pub(super) fn lag(now_us: u64, status: &Status<'_>) -> Option<Duration> {
+    if status.is_caught_up {
+        return Some(Duration::ZERO);
+    }
     let committed_us = status.report.committed_us?;
     Some(Duration::from_micros(now_us.saturating_sub(committed_us)))
 }
@@ -123,8 +128,14 @@ mod tests {
             "1,500 transactions/s, 2.0 MB/s, lag 1 h 0 min, 3 of 4 workers busy, 512 a commit, 2 retries, 15.0 s left"
         );
         assert_eq!(
-            line(2_000_000, 1_500, None, Report { retries: 1, ..committed }),
+            line(2_000_000, 1_500, None, Report { retries: 1, ..committed.clone() }),
             "1,500 transactions/s, 2.0 MB/s, lag 1 h 0 min, 3 of 4 workers busy, 512 a commit, 1 retry"
+        );
+        let mut idle = status(&committed);
+        idle.is_caught_up = true;
+        assert_eq!(
+            Pace::default().line(1, None, &idle),
+            "caught up, 3 of 4 workers busy, 512 a commit, 2 retries"
         );
         assert_eq!(
             line(0, 0, Some(10), Report::default()),

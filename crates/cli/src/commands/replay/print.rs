@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use replay::Report;
+use replay::{Late, Report};
 use serde_json::{Value, json};
 
 use crate::args::Global;
@@ -27,6 +27,10 @@ pub(super) fn print(done: &Done, json: bool, global: &Global) -> Outcome {
         out.write_all(b"\n")?;
     } else {
         out.write_all(text(done).as_bytes())?;
+    }
+    let late = done.report.late.as_ref().filter(|late| late.transactions > 0 || late.unread.is_some());
+    if let (Some(late), false) = (late, global.quiet) {
+        eprintln!("bintide: {}", late_line(late));
     }
     for xid in done.report.undecided.iter().filter(|_| !global.quiet) {
         eprintln!(
@@ -51,10 +55,33 @@ fn document(done: &Done) -> Value {
         "seconds": done.elapsed.as_secs_f64(),
         "last_committed": report.committed_us.and_then(timestamp).map(|time| time.to_string()),
         "interrupted": report.is_interrupted,
+        "late": report.late.as_ref().map(late_document),
         "undecided": report.undecided,
         "applied": report.applied.to_string(),
         "remarks": done.remarks,
     })
+}
+
+/// What is behind the place where it stopped by time, and was committed earlier.
+pub(super) fn late_document(late: &Late) -> Value {
+    json!({ "transactions": late.transactions, "unread": late.unread })
+}
+
+/// The same as a line.
+pub(super) fn late_line(late: &Late) -> String {
+    let more = match &late.unread {
+        Some(reason) => format!("; there may be more: {reason}"),
+        None => String::new(),
+    };
+    match late.transactions {
+        1 => format!(
+            "1 transaction behind the place where it stops was committed earlier: it is left out{more}"
+        ),
+        several => format!(
+            "{} behind the place where it stops were committed earlier: they are left out{more}",
+            units::counted(several, "transaction")
+        ),
+    }
 }
 
 fn timestamp(micros: u64) -> Option<Timestamp> {

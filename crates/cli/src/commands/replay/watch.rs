@@ -22,6 +22,8 @@ pub(super) struct Watch {
     screen: Screen,
     /// When to show something next.
     due: Duration,
+    /// What had been applied when a line was last written down with nothing more to do.
+    idle_at: Option<u64>,
 }
 
 /// Where to show how far it is.
@@ -48,7 +50,7 @@ impl Watch {
             (false, false) => Screen::Lines,
         };
         let (due, _) = screen.periods();
-        Self { began: Instant::now(), bytes_total, pace: Pace::default(), screen, due }
+        Self { began: Instant::now(), bytes_total, pace: Pace::default(), screen, due, idle_at: None }
     }
 
     /// Since the replay began.
@@ -60,6 +62,11 @@ impl Watch {
         let now_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
         let line = self.pace.line(now_us, self.bytes_total, status);
         let bytes = status.report.bytes_read;
+        let idle_at = status.is_caught_up.then_some(status.report.transactions);
+        if matches!(self.screen, Screen::Lines) && idle_at.is_some() && idle_at == self.idle_at {
+            return; // It was said before that there is nothing to do.
+        }
+        self.idle_at = idle_at;
         match &mut self.screen {
             Screen::Nowhere => {}
             Screen::Lines => eprintln!("bintide: {}; {line}", gone_over(bytes, self.bytes_total)),
