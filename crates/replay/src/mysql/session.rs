@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use binlog::gtid::Gtid;
 use binlog::{Flavour, Format};
-use servers::Connection;
+use servers::{Connection, Parameter};
 
 use crate::context::Context;
 use crate::error::Failure;
@@ -233,6 +233,33 @@ impl MysqlSession {
         self.definitions.load(Ordering::SeqCst)
     }
 
+    /// Sets user variables whose text is none of their character set, as the source's client did.
+    fn set_odd_texts(&mut self, statement: &Statement) -> Result<(), Failure> {
+        for (name, collation, text) in statement.variables.iter().filter_map(sql::odd_text) {
+            self.send()?;
+            let (charset, collation) = (collation.charset().name(), collation.name());
+            self.connection.run(&format!("SET NAMES {charset} COLLATE {collation}"))?;
+            // A prepared statement keeps the collation that it was prepared with: each has one of its own.
+            let assignment = format!("SET @bintide_value := ? /* {collation} */");
+            self.connection.execute(&assignment, vec![Parameter::Bytes(text.to_vec())])?;
+            let mut set = Vec::new();
+            self.put_names_charset(&mut set);
+            set.extend_from_slice(b"SET @");
+            put_name(&mut set, name);
+            set.extend_from_slice(b":=@bintide_value;SET @bintide_value:=NULL");
+            self.connection.run_bytes(&set)?;
+        }
+        Ok(())
+    }
+
+    /// Has names that are not ASCII read in a character set that is sure to have them.
+    fn put_names_charset(&mut self, set: &mut Vec<u8>) {
+        set.extend_from_slice(b"SET NAMES utf8mb4;");
+        if let Some(context) = &mut self.context {
+            context.charset = None;
+        }
+    }
+
     fn run(&mut self, statement: &Statement, sql: &[u8]) -> Result<(), Failure> {
         let result = match &statement.load {
             None => self.connection.run_bytes(sql),
@@ -362,15 +389,20 @@ impl Session for MysqlSession {
         self.settings = None;
         self.begin_if_due();
         self.send_rows()?;
+        self.set_odd_texts(statement)?;
         let mut set = Vec::new();
         put_database(&mut set, &statement.database, &mut self.context);
         // User variables come first: what their values are does not depend on the rest.
-        if !statement.variables.is_empty() {
-            set.extend_from_slice(b"SET ");
-            for variable in &statement.variables {
-                put_variable(&mut set, variable)?;
+        let mut variables = Vec::new();
+        for variable in statement.variables.iter().filter(|variable| sql::odd_text(variable).is_none()) {
+            put_variable(&mut variables, variable)?;
+        }
+        if variables.pop().is_some() {
+            if !variables.is_ascii() {
+                self.put_names_charset(&mut set);
             }
-            set.pop();
+            set.extend_from_slice(b"SET ");
+            set.append(&mut variables);
             set.push(b';');
         }
         match String::from_utf8(set) {

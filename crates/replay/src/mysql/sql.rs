@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use binlog::{Collation, Decimal, Flavour};
+use binlog::{Charset, Collation, Decimal, Flavour};
 
 use crate::error::Failure;
 use crate::progress::{Intent, Progress};
@@ -113,6 +113,30 @@ pub(super) fn put_variable(out: &mut Vec<u8>, variable: &Variable) -> Result<(),
     Ok(())
 }
 
+/// A user variable's name, and its text, which may be none of its character set: a server takes such text from its
+/// client, and refuses it in a literal that names its character set.
+pub(super) fn odd_text(variable: &Variable) -> Option<(&[u8], Collation, &[u8])> {
+    use binlog::events::UserValue as Kind;
+    let Variable::User { name, value: Some(value) } = variable else { return None };
+    let collation = Collation::new(u16::try_from(value.collation).ok()?, Flavour::MySql)?;
+    let is_odd = value.kind == Kind::STRING && !is_sure_text(collation.charset(), &value.bytes);
+    is_odd.then_some((name, collation, &value.bytes))
+}
+
+/// Does any server take these bytes for text of this character set? No client has those of whole 16 or 32 bits.
+fn is_sure_text(charset: Charset, bytes: &[u8]) -> bool {
+    match charset {
+        Charset::Binary | Charset::Ucs2 | Charset::Utf16 | Charset::Utf16le | Charset::Utf32 => true,
+        _ if bytes.is_ascii() => true,
+        Charset::Ascii => false,
+        Charset::Utf8mb4 => str::from_utf8(bytes).is_ok(),
+        Charset::Utf8mb3 => {
+            str::from_utf8(bytes).is_ok_and(|text| text.chars().all(|one| one.len_utf8() < 4))
+        }
+        other => other.character_size_max() == 1,
+    }
+}
+
 fn put_value(out: &mut Vec<u8>, value: &UserValue) -> Result<(), Failure> {
     use binlog::events::UserValue as Kind;
     let odd = || Failure::refused("a user variable has a value that no server writes");
@@ -149,7 +173,7 @@ fn put_value(out: &mut Vec<u8>, value: &UserValue) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::{intent, put_progress, put_variable, read_intent};
+    use super::{intent, odd_text, put_progress, put_variable, read_intent};
     use crate::progress::{Intent, Place, Progress};
     use crate::work::{UserValue, Variable};
 
@@ -180,6 +204,27 @@ mod tests {
                       beyond='622e31 99\n622e31 99\n',intent=NULL,\
                       commits=IF(commits=6,7,~0+commits+1) WHERE stream=1;";
         assert_eq!(sql, wanted);
+    }
+
+    #[test]
+    fn text_that_a_literal_may_not_hold() {
+        let check = |collation, bytes: &[u8], wanted| {
+            let value = Some(UserValue { kind: 0, collation, bytes: bytes.to_vec(), is_unsigned: false });
+            let is_odd = odd_text(&Variable::User { name: b"v".to_vec(), value }).is_some();
+            assert_eq!(is_odd, wanted, "{collation} {bytes:?}");
+        };
+        // gbk: a byte in front of one that cannot be behind it.
+        check(28, b"\xa2#", true);
+        check(28, b"a#", false);
+        // utf8mb4, utf8mb3, latin1, ascii, binary, utf16.
+        check(255, "é😀".as_bytes(), false);
+        check(255, b"\xc3(", true);
+        check(33, "é".as_bytes(), false);
+        check(33, "😀".as_bytes(), true);
+        check(8, b"\xa2#", false);
+        check(11, b"\xa2#", true);
+        check(63, b"\xa2#", false);
+        check(54, b"\xa2#", false);
     }
 
     #[test]
