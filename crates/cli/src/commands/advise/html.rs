@@ -8,6 +8,7 @@ use inspect::advise::{
 };
 use jiff::tz::TimeZone;
 
+use super::text::took_and_covered;
 use crate::page::chart::{self, Bar, Columns, Part, Range, Ranges};
 use crate::page::{escaped, page, pairs, table};
 use crate::units::{bytes, bytes_of_two, count, counted, duration};
@@ -82,7 +83,7 @@ fn measured(report: &Report, zone: &TimeZone) -> String {
     if let Some(span) = report.span {
         let took = Duration::from_micros(span.last.0.saturating_sub(span.first.0));
         let (first, last) = (span.first.in_zone(zone), span.last.in_zone(zone));
-        values.push(("Commits", format!("{first} to {last} ({})", duration(took))));
+        values.push(("Commits", format!("{first} to {last} ({})", took_and_covered(took, totals.covered_s))));
     }
     values.push(("Measured", sample(&report.sample)));
     values.push(("Server", server(&report.server)));
@@ -246,6 +247,7 @@ fn tables(tables: &[TableReport], drawn: usize) -> String {
 fn classes(sizes: &[SizeReport], drawn: usize) -> String {
     let bars: Vec<Bar> = sizes
         .iter()
+        .filter(|class| class.transactions > 0)
         .filter_map(|class| {
             let at = class.levels.get(drawn)?;
             let name = format!("{}, {}", size_class(class), counted(class.transactions, "transaction"));

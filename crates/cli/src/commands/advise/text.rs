@@ -69,16 +69,22 @@ fn measured(report: &Report, style: Style) -> String {
     if let Some(span) = report.span {
         let took = Duration::from_micros(span.last.0.saturating_sub(span.first.0));
         let per_day = totals.bytes_plain_per_day.map(|day| format!(", {} a day", bytes(day)));
-        let covered = Duration::from_secs_f64(totals.covered_s.clamp(0.0, 1e12));
-        // Logs that follow each other leave a little time between.
-        let gaps = (took.as_secs_f64() > totals.covered_s * GAPS_SHOWN)
-            .then(|| format!(", of which the logs have {}", duration(covered)));
-        line("span", duration(took) + &gaps.unwrap_or_default() + &per_day.unwrap_or_default());
+        line("span", took_and_covered(took, totals.covered_s) + &per_day.unwrap_or_default());
     }
     line("sample", extent(report));
     let cpu = report.machine.cpu.as_deref().unwrap_or("a processor without a name");
     line("machine", format!("{cpu}, {} cores, zstd {}", report.machine.cores, report.machine.zstd));
     lines(&table)
+}
+
+/// How long it took, and how much of that is in the logs, where they leave gaps.
+pub(crate) fn took_and_covered(took: Duration, covered_s: f64) -> String {
+    let covered = Duration::from_secs_f64(covered_s.clamp(0.0, 1e12));
+    // Logs that follow each other leave a little time between.
+    match took.as_secs_f64() > covered_s * GAPS_SHOWN {
+        true => format!("{}, of which the logs have {}", duration(took), duration(covered)),
+        false => duration(took),
+    }
 }
 
 fn first(logs: &[inspect::advise::LogReport]) -> &str {
