@@ -15,6 +15,8 @@ mod plan;
 mod read;
 #[cfg(test)]
 mod scripted;
+#[cfg(test)]
+mod settling;
 mod skip;
 mod workers;
 
@@ -280,10 +282,15 @@ fn settled(target: &dyn Target, applied: &Applied) -> Result<Progress, Error> {
     }
     match target.settle(intent).map_err(|failure| failure.at("settle what was announced"))? {
         Settled::NotDone => {}
-        Settled::Done => match gtid {
-            Some(gtid) => drop(progress.gtids.add(gtid)),
-            None => progress.beyond.extend(Intent::place(intent)),
-        },
+        Settled::Done => {
+            match gtid {
+                Some(gtid) => drop(progress.gtids.add(gtid)),
+                None => progress.beyond.extend(Intent::place(intent)),
+            }
+            let progress = Ledger::new(progress).save();
+            target.save(&progress).map_err(|failure| failure.at("save that what was announced is done"))?;
+            return Ok(progress);
+        }
         Settled::Unknown(reason) => {
             return Err(Error::Refused(format!(
                 "nobody can tell whether {} was run before the last replay stopped: {reason}",

@@ -44,6 +44,14 @@ pub trait Target: Sync {
     /// When the target does not say.
     fn settle(&self, intent: &Intent) -> Result<Settled, Failure>;
 
+    /// Saves progress at once, by itself, and with it that nothing is announced any more: of a statement that turned
+    /// out to have been run. What is announced next takes its place, and nobody could tell then.
+    ///
+    /// # Errors
+    ///
+    /// When the target refuses.
+    fn save(&self, progress: &Progress) -> Result<(), Failure>;
+
     /// All that `progress` covers is committed: whatever else the target keeps in account may follow now. Gives what
     /// the target counts as executed by itself, which progress need no longer name. Called at start, from time to
     /// time, and at the end; never while a commit is under way.

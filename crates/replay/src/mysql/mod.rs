@@ -331,6 +331,12 @@ impl Target for MysqlTarget {
         })
     }
 
+    fn save(&self, progress: &Progress) -> Result<(), Failure> {
+        let mut text = String::new();
+        sql::put_progress(&mut text, progress, 1);
+        Ok(self.control()?.run(&text)?)
+    }
+
     fn checkpoint(&self, progress: &Progress) -> Result<Applied, Failure> {
         let mut control = self.control()?;
         let mut executed_now = executed(&mut control, self.facts.is_mariadb)?;

@@ -411,6 +411,10 @@ impl Target for Paper<'_> {
         Err(takes_nothing())
     }
 
+    fn save(&self, _: &Progress) -> Result<(), Failure> {
+        Err(takes_nothing())
+    }
+
     fn checkpoint(&self, _: &Progress) -> Result<Applied, Failure> {
         Err(takes_nothing())
     }

@@ -207,6 +207,10 @@ impl Target for Shared {
         Ok(Settled::NotDone)
     }
 
+    fn save(&self, _: &Progress) -> Result<(), Failure> {
+        Ok(())
+    }
+
     fn checkpoint(&self, progress: &Progress) -> Result<Applied, Failure> {
         Ok(Applied { progress: progress.clone(), ..Applied::default() })
     }

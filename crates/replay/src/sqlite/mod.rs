@@ -162,6 +162,10 @@ impl Target for SqliteTarget {
         Ok(Settled::NotDone)
     }
 
+    fn save(&self, _: &Progress) -> Result<(), Failure> {
+        Ok(())
+    }
+
     fn checkpoint(&self, _: &Progress) -> Result<Applied, Failure> {
         self.applied()
     }
