@@ -148,15 +148,14 @@ impl MysqlSession {
             self.send()?;
         }
         self.state = State::Idle;
-        self.connection.run("COMMIT")?;
-        placed();
-        let mut sql = String::new();
+        // As one request: the server runs it to its end, whatever becomes of us.
+        let mut sql = String::from("COMMIT;");
         // What an XA transaction was prepared under: all that it did has just been logged.
         for gtid in self.gtids.iter().rev().skip(1) {
             let _ = write!(sql, "SET @@SESSION.GTID_NEXT='{gtid}';BEGIN;COMMIT;");
         }
         sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC'");
-        Ok(self.connection.run(&sql)?)
+        Ok(self.connection.run_and(&sql, placed)?)
     }
 
     /// Saves progress and commits.
