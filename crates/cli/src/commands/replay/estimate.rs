@@ -6,7 +6,8 @@ use replay::{Options, Plan};
 
 use crate::units;
 
-/// What a replay takes, in microseconds, as measured: MySQL 9.7 on two cores with bintide beside it, a flush a commit.
+/// What a replay is assumed to take, in microseconds. Rows and commits of a server are near what the table in
+/// docs/replay.md comes to: MySQL 9.7 on two cores with bintide beside it, a flush a commit. The others are guesses.
 #[derive(Clone, Copy, Debug)]
 struct Costs {
     row: f64,
@@ -56,7 +57,7 @@ impl Estimate {
         let Costs { row, commit, alone } = self.costs;
         let cost = |micros: f64| units::duration(Duration::from_micros(micros as u64));
         format!(
-            "{} at {} each, shared by {:.1} workers, {} at {}, and {} that run alone at {}, as once measured on two \
+            "{} at {} each, shared by {:.1} workers, {} at {}, and {} that run alone at {}, as assumed of two \
              cores; or {} if reading takes longer, as long as this took. Other machines and tables take another time",
             units::counted(self.rows, "row change"),
             cost(row),
