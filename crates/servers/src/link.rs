@@ -27,8 +27,6 @@ const PATIENCE: Duration = Duration::from_millis(100);
 pub struct LinkOptions {
     /// How long the server may take to be reached.
     pub connect_timeout: Duration,
-    /// How long the server may send nothing while something is waited for.
-    pub silence_max: Duration,
     /// Bytes of a packet at most. A source cuts nothing: it must be more than its largest event.
     pub packet_limit: usize,
     /// How packets are to be compressed (`None`: not at all), the best first.
@@ -71,8 +69,6 @@ impl Default for LinkOptions {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(10),
-            // As MySQL's `replica_net_timeout`.
-            silence_max: Duration::from_secs(60),
             // Events of 1 GiB, and what stands in front of them.
             packet_limit: (1 << 30) + (64 << 10),
             compressions: vec![None],
@@ -129,7 +125,7 @@ impl Link {
         let mut pipe = Pipe {
             stream,
             packets: Packets::new(options.packet_limit),
-            silence_max: options.silence_max,
+            silence_max: address.timeout,
             cancel: options.cancel.clone(),
         };
         let session = pipe.log_in(ClientHandshake::new(wishes), address)?;
