@@ -1,0 +1,92 @@
+//! A source's log as it is sent, written down: the same files as the source's, wherever it was stopped.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use binlog::MAGIC;
+use logs::StoreWriter;
+use servers::{Address, LinkOptions, LiveSource};
+use tempfile::TempDir;
+use testkit::{Launch, Server};
+use wire::{Arrival, End, Origin, ReplicaOptions, SemiSync, Start};
+
+/// Receives what follows what the store has, up to the end or so many events.
+fn receive(server: &Server, folder: &Path, events_max: usize) -> Result<usize> {
+    let mut store = StoreWriter::open(folder)?;
+    let (file, position) = store.place().unwrap_or(("", MAGIC.len() as u64));
+    let wishes = ReplicaOptions {
+        server_id: 77,
+        uuid: "0afe4a3e-5a5b-11ef-9f3a-000000000077".to_owned(),
+        report_host: String::new(),
+        report_port: 0,
+        heartbeat: Duration::from_secs(1),
+        semi_sync: SemiSync::Off,
+        start: Start::Position { file: file.as_bytes().to_vec(), position: u32::try_from(position)? },
+        end: End::LastEvent,
+    };
+    let address = Address::parse(&format!("mysql://root@127.0.0.1:{}/", server.port()))?;
+    let mut source = LiveSource::open(&address, &LinkOptions::default(), wishes)?;
+    let mut count = 0;
+    while let Some(live) = source.next()? {
+        match live.arrival {
+            Arrival::File { file, position } => store.begin(str::from_utf8(file)?, position)?,
+            Arrival::Format { event, origin: Origin::File } => {
+                store.append(MAGIC.len() as u64, event.bytes())?;
+            }
+            Arrival::Event { event, position } => {
+                store.append(position, event.bytes())?;
+                count += 1;
+            }
+            Arrival::Format { .. } | Arrival::Heartbeat { .. } | Arrival::Artificial(_) => {}
+        }
+        if count == events_max {
+            break;
+        }
+    }
+    store.sync()?;
+    Ok(count)
+}
+
+/// Closed files are the same; of the last one, which the server has open, one flag in its head differs.
+fn compare(server: &Server, folder: &Path) -> Result<()> {
+    let logs = server.binlogs()?;
+    for (number, log) in logs.iter().enumerate() {
+        let name = log.file_name().context("a log has a name")?;
+        let mut wanted = fs::read(log)?;
+        if number + 1 == logs.len() {
+            wanted[21] &= !1;
+        }
+        ensure!(fs::read(folder.join(name))? == wanted, "{} is another one", name.display());
+    }
+    let index = fs::read_to_string(folder.join("binlog.index"))?;
+    ensure!(index == fs::read_to_string(server.datadir().join("binlog.index"))?, "{index}");
+    Ok(())
+}
+
+#[test]
+fn a_store_goes_on_where_it_ends_until_it_is_the_source() -> Result<()> {
+    for launch in [Launch::mysql(), Launch::mariadb()] {
+        let server = launch.start()?;
+        let folder = TempDir::new()?;
+        server.sql(
+            "create database d; create table d.t (a int primary key auto_increment, b longtext);
+             insert into d.t (b) values ('one'), (repeat('two', 100000)); flush binary logs;
+             insert into d.t (b) values ('three'); flush binary logs; insert into d.t (b) values ('four')",
+        )?;
+        // A few events at a time, with the tail of the last log torn off in between, as by a crash.
+        while receive(&server, folder.path(), 4)? == 4 {
+            let store = StoreWriter::open(folder.path())?;
+            let (name, position) = store.place().context("there is a log")?;
+            let log = fs::OpenOptions::new().write(true).open(folder.path().join(name))?;
+            drop(store);
+            log.set_len(position - 1)?;
+        }
+        compare(&server, folder.path())?;
+        server.sql("insert into d.t (b) values ('five'); flush binary logs")?;
+        receive(&server, folder.path(), usize::MAX)?;
+        compare(&server, folder.path())?;
+    }
+    Ok(())
+}
