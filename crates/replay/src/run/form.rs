@@ -235,8 +235,8 @@ impl<'t> Former<'t> {
     fn take_held(&mut self, xid: &str, head: &Head) -> Result<(Head, Work), Error> {
         let (prepared, mut work) = self.held.remove(xid).ok_or_else(|| {
             Error::Refused(format!(
-                "{head} decides the XA transaction {xid}, which was prepared before the first of these logs: give \
-                 the log that has its XA PREPARE too"
+                "{head} decides the XA transaction {xid}, which was prepared in front of what is applied here: \
+                 give the log that has its XA PREPARE too, and start in front of that"
             ))
         })?;
         work.shape = Shape::Statements;

@@ -17,7 +17,7 @@ use std::num::NonZeroUsize;
 
 use clap::Args;
 use replay::schedule::Mode;
-use replay::{Gap, Log, Source};
+use replay::{FailureKind, Gap, Log, Source};
 
 use crate::args::Global;
 use crate::commands::replay::dry::Dry;
@@ -48,7 +48,8 @@ Examples:
       bintide replay --follow /var/lib/mysql/binlog.index --to TARGET
   Into a SQLite database, without any server:
       bintide replay binlog.0000* --to sqlite:copy.db
-  Only one database, under another name:
+  Only one database, under another name (CREATE DATABASE is not rewritten: make
+  shop_old on the target first):
       bintide replay /backup --to TARGET --rewrite-db 'shop->shop_old' --do-db shop_old
   Each transaction by itself, as the source had it:
       bintide replay --commit-order strict binlog.000012 --to mysql://root@db2/
@@ -157,7 +158,25 @@ fn advised(error: replay::Error) -> Failure {
         replay::Error::Read(logs::Error::Purged { .. }) => {
             Some(Advice("give the purged logs from a copy first, or restore the target from a newer backup"))
         }
-        replay::Error::Corrupt { .. } => Some(Advice("bintide verify shows what is wrong with it")),
+        replay::Error::Corrupt { .. } => {
+            Some(Advice("what was committed stays; bintide verify shows what is wrong with it"))
+        }
+        replay::Error::Read(_) | replay::Error::Cut { .. } => {
+            Some(Advice("what was committed stays, and with whole logs the same command goes on from there"))
+        }
+        replay::Error::Work { .. } => Some(Advice(
+            "what was committed stays; the same command stops here again, unless --exclude-gtids leaves the \
+             transaction out, in every later run, too",
+        )),
+        // Not the server's word: nothing that changes by itself.
+        replay::Error::Apply { failure, .. }
+            if failure.kind == FailureKind::Refused && failure.code.is_none() =>
+        {
+            Some(Advice(
+                "what was committed stays, and the same command goes on from there once that is mended; \
+                 --exclude-gtids leaves the transaction out, then in every later run, too",
+            ))
+        }
         replay::Error::Apply { .. } | replay::Error::Target { .. } => {
             Some(Advice("what was committed stays, and the same command goes on from there"))
         }
