@@ -29,7 +29,6 @@ pub mod definition;
 mod error;
 mod filter;
 mod grants;
-pub mod group;
 pub mod keys;
 mod mysql;
 pub mod net;
