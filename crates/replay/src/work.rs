@@ -179,6 +179,7 @@ impl Work {
     pub fn within(unit: &Unit, opener: &mut PayloadOpener, held_max: usize) -> Result<Self, WorkError> {
         let format = unit.transaction.format();
         let mut maker = Maker::new(format, held_max);
+        maker.rows_size = unit.transaction.bytes().len().min(held_max);
         for raw in unit.transaction.events() {
             match raw.event_type() {
                 EventType::TransactionPayload => maker.open(&raw, format, opener)?,
@@ -207,6 +208,8 @@ pub(crate) struct Maker {
     is_alone: bool,
     databases: Vec<Vec<u8>>,
     session: Option<u32>,
+    /// Bytes that the first row events will take, about.
+    rows_size: usize,
     /// Bytes of row events in the steps.
     held: usize,
     held_max: usize,
@@ -219,6 +222,7 @@ impl Maker {
     /// For a transaction of this format: what is beyond so many bytes of row events waits in a file.
     pub(crate) fn new(format: &Arc<Format>, held_max: usize) -> Self {
         Self {
+            rows_size: 0,
             held: 0,
             held_max,
             scratch: Vec::new(),
@@ -388,7 +392,8 @@ impl Maker {
         let is_going_on =
             matches!(self.steps.last(), Some(Step::Rows(last, _)) if Arc::ptr_eq(last, context));
         if !is_going_on {
-            let rows = RowEvents { format: Arc::clone(&self.format), bytes: Vec::new() };
+            let bytes = Vec::with_capacity(std::mem::take(&mut self.rows_size));
+            let rows = RowEvents { format: Arc::clone(&self.format), bytes };
             self.steps.push(Step::Rows(Arc::clone(context), rows));
         }
         if let Some(Step::Rows(_, rows)) = self.steps.last_mut() {

@@ -56,7 +56,12 @@ pub struct Assembler {
     size_max: usize,
     format: Arc<Format>,
     taking: Taking,
+    /// Bytes of the last transaction: the next one is mostly about as large.
+    size_last: usize,
 }
+
+/// What is made ready for a transaction's events before they come, at most, in bytes.
+const READY_MAX: usize = 16 << 10;
 
 /// What happens to the open transaction's events.
 #[derive(Clone, Debug)]
@@ -107,7 +112,8 @@ impl Assembler {
     /// For a log of this format, read from its start or from behind a transaction. No transaction may be larger than
     /// `size_max`, in bytes.
     pub fn new(format: Format, size_max: usize) -> Self {
-        Self { tracker: Tracker::new(), size_max, format: Arc::new(format), taking: Taking::Nothing }
+        let (tracker, format) = (Tracker::new(), Arc::new(format));
+        Self { tracker, size_max, format, taking: Taking::Nothing, size_last: 0 }
     }
 
     /// The transaction that has started and not ended: at the end of a log, one that was torn.
@@ -178,13 +184,17 @@ impl Assembler {
         let Some(outline) = tracked.ended else { return Ok(None) };
         let format = Arc::clone(&self.format);
         Ok(match mem::replace(&mut self.taking, Taking::Nothing) {
-            Taking::Events { checksum, bytes, .. } => Some(Transaction { outline, format, checksum, bytes }),
+            Taking::Events { checksum, bytes, .. } => {
+                self.size_last = bytes.len();
+                Some(Transaction { outline, format, checksum, bytes })
+            }
             Taking::Nothing => None,
         })
     }
 
     fn start(&mut self, position: u64, checksum: Checksum, format: &Format) {
-        self.taking = Taking::Events { position, checksum, bytes: Vec::new() };
+        let bytes = Vec::with_capacity(self.size_last.min(READY_MAX));
+        self.taking = Taking::Events { position, checksum, bytes };
         if *self.format != *format {
             self.format = Arc::new(format.clone());
         }

@@ -51,6 +51,8 @@ pub struct Net {
     /// Of the transaction under way: which table a number stands for, and whether it may be folded.
     numbers: HashMap<u64, Result<usize, Refusal>>,
     names: HashMap<TableName, usize>,
+    /// The tables that numbers stood for last: mostly they do so again in the next transaction.
+    known: HashMap<u64, usize>,
     tables: Vec<Folded>,
     /// Images and keys.
     arena: Vec<u8>,
@@ -147,6 +149,7 @@ impl Net {
             readers: Tables::new(),
             numbers: HashMap::default(),
             names: HashMap::default(),
+            known: HashMap::default(),
             tables: Vec::new(),
             arena: Vec::new(),
             undo: Vec::new(),
@@ -170,6 +173,12 @@ impl Net {
     /// the same reason.
     pub fn map(&mut self, map: &TableMap<'_>, definition: Option<&Definition>) -> Result<(), NetError> {
         let table = self.readers.map(map)?;
+        if let Some(&index) = self.known.get(&map.table_id)
+            && self.tables[index].map.says(map)
+        {
+            self.numbers.insert(map.table_id, Ok(index));
+            return Ok(());
+        }
         // Two tables of the log may be one on the target.
         let own = || TableName { database: table.database.clone(), table: table.name.clone() };
         let name = definition.map_or_else(own, |definition| definition.name.clone());
@@ -184,6 +193,9 @@ impl Net {
             }),
         };
         self.numbers.insert(map.table_id, index);
+        if let Ok(index) = index {
+            self.known.insert(map.table_id, index);
+        }
         index.map(|_| ()).map_err(NetError::Refused)
     }
 
@@ -249,6 +261,7 @@ impl Net {
     /// Drops all rows, to start anew.
     pub fn clear(&mut self) {
         self.names.clear();
+        self.known.clear();
         self.tables.clear();
         self.undo.clear();
         self.numbers.clear();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use binlog::events::TableMap;
-use binlog::{Event, RawEvent};
+use binlog::{Event, EventType, RawEvent};
 
 use crate::definition::Definition;
 use crate::error::{Error, Failure};
@@ -28,7 +28,8 @@ impl Definitions {
 
     /// Sees to it that the tables of these events are known.
     pub(super) fn ask(&mut self, rows: &RowEvents, target: &dyn Target) -> Result<(), Failure> {
-        for raw in rows.events() {
+        // Only these are decoded: rows are most of it, and not looked at here.
+        for raw in rows.events().filter(|raw| raw.event_type() == EventType::TableMap) {
             let Ok(Event::TableMap(map)) = raw.decode(&rows.format) else { continue };
             if !self.0.get(map.database).is_some_and(|tables| tables.contains_key(map.table)) {
                 let definition = target.definition(map.database, map.table)?;
