@@ -328,3 +328,134 @@ fn all_rows_again(server: &Server) -> Result<String> {
            and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema')",
     )
 }
+
+/// The log piped into it.
+fn piped(log: &Path, target: &Server, more: &[&str]) -> Result<Ran> {
+    let mut command = command::command(&[PathBuf::from("-")], target, more)?;
+    Ok(command.stdin(fs::File::open(log)?).output()?.into())
+}
+
+#[test]
+fn what_a_selection_names_must_be_in_the_logs() -> Result<()> {
+    let source = source(&[], TABLE)?;
+    source.sql("insert into d.t values (1, 'a'); drop table d.t; flush binary logs")?;
+    let uuid = source.sql("select @@server_uuid")?;
+    let (there, missing) = (format!("{}:4", uuid.trim()), format!("{}:44", uuid.trim()));
+    let logs = source.binlogs()?;
+    let target = target_of(&["--skip-log-bin"])?;
+    for option in ["--stop-gtid", "--stop-after-gtid"] {
+        let ran = command::replay(&logs, &target, &[option, &missing])?;
+        ensure!(ran.code == Some(2) && ran.stderr.contains(&missing), "{ran:?}");
+    }
+    let log = logs[0].file_name().context("a log has a name")?.to_string_lossy().into_owned();
+    for option in ["--start-position", "--stop-position"] {
+        let ran = command::replay(&logs, &target, &[option, &format!("{log}:88888888")])?;
+        ensure!(ran.code == Some(2) && ran.stderr.contains("88888888"), "{ran:?}");
+    }
+    let end = fs::metadata(&logs[0])?.len();
+    ensure!(!has_progress(&target)?, "nothing was changed");
+    succeeds(&command::replay(&logs[..1], &target, &["--start-position", &format!("{log}:{end}")])?)?;
+    succeeds(&command::replay(&logs, &target, &["--stop-gtid", &there])?)?;
+    ensure!(target.sql("select count(*) from d.t")?.trim() == "1", "the drop was not applied");
+    // What is piped is applied by the time that its end shows.
+    let other = target_of(&["--skip-log-bin"])?;
+    let ran = piped(&logs[0], &other, &["--stop-gtid", &missing])?;
+    ensure!(ran.code == Some(1) && ran.stderr.contains(&missing), "{ran:?}");
+    Ok(())
+}
+
+#[test]
+fn another_log_without_gtids_from_standard_input_is_refused() -> Result<()> {
+    let source = source(&["--gtid-mode=OFF"], TABLE)?;
+    source.sql("insert into d.t values (1, 'a'); flush binary logs; insert into d.t values (2, 'b'); flush binary logs")?;
+    let logs = source.binlogs()?;
+    let target = target_of(&["--gtid-mode=OFF", "--skip-log-bin"])?;
+    let first = piped(&logs[0], &target, &["--stop-position", "standard input:500"]);
+    ensure!(first?.code == Some(0), "a part of it");
+    succeeds(&piped(&logs[0], &target, &[])?)?;
+    let again = piped(&logs[0], &target, &["--json"])?;
+    ensure!(again.code == Some(0) && again.stdout.contains("\"transactions\": 0"), "{again:?}");
+    for log in &logs[1..3] {
+        let ran = piped(log, &target, &[])?;
+        ensure!(ran.code == Some(1) && ran.stderr.contains("of another log"), "{ran:?}");
+    }
+    let count = || -> Result<String> { Ok(target.sql("select count(*) from d.t")?.trim().to_owned()) };
+    ensure!(count()? == "0", "nothing is left out, and nothing is applied");
+    succeeds(&command::replay(&[], &target, &["--forget"])?)?;
+    succeeds(&piped(&logs[1], &target, &[])?)?;
+    ensure!(count()? == "1", "applied");
+    Ok(())
+}
+
+#[test]
+fn tables_without_transactions_are_not_logged_as_sql() -> Result<()> {
+    let table = "create table d.m (id int primary key, n int) engine = MyISAM;";
+    let source = source(&[], &format!("create database d; {table} insert into d.m values (1, 1), (2, 2)"))?;
+    source.sql("update d.m set n = n + 1; flush binary logs")?;
+    let logs = source.binlogs()?;
+    let log = &["--log", "--apply-as", "sql"];
+    // The table comes with the logs: the replay stops in front of its first row.
+    let target = target_of(&["--log-bin=binlog"])?;
+    let ran = command::replay(&logs, &target, log)?;
+    ensure!(ran.code == Some(1) && ran.stderr.contains("`d`.`m` is MyISAM"), "{ran:?}");
+    ensure!(target.sql("select count(*) from d.m")?.trim() == "0", "no row");
+    // It is there: nothing is changed.
+    let before = target.sql("select @@global.gtid_executed")?;
+    let ran = command::replay(&logs[1..], &target, log)?;
+    ensure!(ran.code == Some(2) && ran.stderr.contains("no-transactions: `d`.`m`"), "{ran:?}");
+    ensure!(target.sql("select @@global.gtid_executed")? == before, "nothing is changed");
+    succeeds(&command::replay(&logs, &target, &["--log", "--apply-as", "binlog"])?)?;
+    ensure!(checksums(&source)? == checksums(&target)?);
+    Ok(())
+}
+
+#[test]
+fn tables_that_would_keep_other_values_are_refused() -> Result<()> {
+    let columns = ["i int", "e decimal(10,2)", "t datetime(3)"];
+    let others = ["i int unsigned", "e decimal(8,1)", "t datetime"];
+    let table = |columns: &[&str]| format!("create table d.t (id int primary key, {})", columns.join(", "));
+    let source = source(&[], &format!("create database d; {}", table(&columns)))?;
+    source.sql("insert into d.t values (1, -1, 1.25, '2026-11-22 01:02:03.123'); flush binary logs")?;
+    let logs = &source.binlogs()?[1..2];
+    let target = target_of(&["--skip-log-bin"])?;
+    target.sql("create database d")?;
+    let says = [
+        "column 2 that is int unsigned on the target, and int signed",
+        "column 3 that is decimal(8,1) on the target, and decimal(10,2)",
+        "column 4 that is datetime(0) on the target, and datetime(3)",
+    ];
+    for (number, wanted) in says.iter().enumerate() {
+        let mut made = columns;
+        made[number] = others[number];
+        target.sql(&format!("drop table if exists d.t; {}", table(&made)))?;
+        for way in ["binlog", "sql"] {
+            let ran = command::replay(logs, &target, &["--allow-gap", "--apply-as", way])?;
+            ensure!(ran.code == Some(2) && ran.stderr.contains(wanted), "{ran:?}");
+        }
+        // The server itself has no name for it.
+        if number == 1 {
+            let anyway = ["--allow-gap", "--allow-different-tables", "--apply-as", "binlog"];
+            let ran = command::replay(logs, &target, &anyway)?;
+            ensure!(ran.code == Some(1) && ran.stderr.contains("replica_type_conversions"), "{ran:?}");
+        }
+    }
+    target.sql(&format!("drop table d.t; {}", table(&columns)))?;
+    succeeds(&command::replay(logs, &target, &["--allow-gap"])?)?;
+    ensure!(checksums(&source)? == checksums(&target)?);
+    Ok(())
+}
+
+#[test]
+fn logs_that_were_applied_are_not_of_another_source() -> Result<()> {
+    let one = source(&[], TABLE)?;
+    let logs = one.binlogs()?;
+    // The same transactions, in the log of a replica.
+    let replica = target_of(&["--log-replica-updates"])?;
+    follow(&replica, &one)?;
+    replica.sql("flush binary logs")?;
+    let target = target_of(&["--skip-log-bin"])?;
+    succeeds(&command::replay(&logs, &target, &[])?)?;
+    let ran = command::replay(&replica.binlogs()?[..1], &target, &["--json"])?;
+    ensure!(ran.code == Some(0) && ran.stdout.contains("\"transactions\": 0"), "{ran:?}");
+    Ok(())
+}

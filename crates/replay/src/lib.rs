@@ -26,6 +26,7 @@
 pub mod changes;
 mod context;
 pub mod definition;
+mod ends;
 mod error;
 mod filter;
 mod grants;

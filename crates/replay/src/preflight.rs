@@ -29,6 +29,8 @@ pub enum Check {
     Packet,
     /// Are its tables those of the logs?
     Tables,
+    /// Can changes of its tables be undone, where a transaction that is logged is several statements?
+    Transactions,
     /// Has it all that was run in front of the logs?
     Gap,
     /// Are these logs of the server whose logs were applied before?
@@ -45,6 +47,7 @@ impl Check {
             Self::LocalInfile => "local-infile",
             Self::Packet => "packet",
             Self::Tables => "different-tables",
+            Self::Transactions => "no-transactions",
             Self::Gap => "gap",
             Self::OtherSource => "other-source",
         }

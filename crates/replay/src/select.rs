@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use binlog::PayloadOpener;
 use binlog::gtid::GtidSet;
 
+use crate::ends::missing;
 use crate::error::Error;
 use crate::source::Source;
 use crate::unit::Head;
@@ -148,6 +149,18 @@ impl Selector {
         }
     }
 
+    /// The logs are over.
+    ///
+    /// # Errors
+    ///
+    /// When they do not have the transaction to stop at.
+    pub(crate) fn finish(&self) -> Result<(), Error> {
+        match &self.selection.stop {
+            Some(Stop::BeforeGtid(gtids) | Stop::AfterGtid(gtids)) if !self.is_stopped => Err(missing(gtids)),
+            _ => Ok(()),
+        }
+    }
+
     /// The time behind which nothing is meant, if that is where it stops.
     pub(crate) fn stop_time(&self) -> Option<u64> {
         match self.selection.stop {
@@ -268,6 +281,21 @@ mod tests {
         check(&Selection { stop: Some(Stop::At(Bound::Time(35))), ..all() }, "++....");
         check(&Selection { stop: Some(Stop::BeforeGtid(set("4-5"))), ..all() }, "+++...");
         check(&Selection { stop: Some(Stop::AfterGtid(set("4-5"))), ..all() }, "++++..");
+    }
+
+    #[test]
+    fn a_transaction_to_stop_at_must_have_come() {
+        let set = || "00000000-0000-0000-0000-000000000001:4".parse().unwrap();
+        let over = |stop| {
+            let selection = Selection { stop, ..Selection::default() };
+            Selector::new(&selection, &[]).unwrap().finish().map_err(|error| error.to_string())
+        };
+        assert_eq!(over(None), Ok(()));
+        assert_eq!(over(Some(Stop::At(Bound::Time(5)))), Ok(()));
+        for stop in [Stop::BeforeGtid(set()), Stop::AfterGtid(set())] {
+            let error = over(Some(stop)).unwrap_err();
+            assert!(error.starts_with("none of these logs has a transaction of 0"), "{error}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use binlog::{
 use logs::{After, Chunk, End, LargePayload, LogReader, Next, Piece, Store, Trail, read_keyring};
 
 use crate::error::Error;
-use crate::unit::{Head, Origin, Unit};
+use crate::unit::{Head, Origin, Unit, committed_us};
 use crate::work::{Maker, Work, WorkError};
 
 /// A log to read.
@@ -26,12 +26,15 @@ pub enum Log {
     Stdin,
 }
 
+/// How the names of logs begin that came from standard input.
+pub(crate) const STDIN: &str = "standard input";
+
 impl Log {
     /// What the source's server calls it: the last part of its path.
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             Self::File(path) => path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
-            Self::Stdin => "standard input".to_owned(),
+            Self::Stdin => STDIN.to_owned(),
         }
     }
 }
@@ -90,7 +93,11 @@ struct Current {
     /// The transaction under way, if it is too large to be held.
     large: Option<Large>,
     log: Arc<str>,
-    log_name: Arc<str>,
+    is_stdin: bool,
+    /// `None` until its first transaction has been read: standard input has no name, and gets one from that.
+    log_name: Option<Arc<str>>,
+    /// When the log was begun, in seconds since 1970.
+    begun: u32,
     previous: Option<GtidSet>,
     writer: Option<u32>,
 }
@@ -212,7 +219,7 @@ impl Source {
                     More::Later => return Ok(None),
                 },
             };
-            let Some(current) = &self.current else { continue };
+            let Some(current) = &mut self.current else { continue };
             let (number, log_number) = (self.number, self.log_number - 1);
             self.number += 1;
             let origin = current.origin(&whole, log_number);
@@ -262,7 +269,7 @@ impl Source {
             reader = reader.with_keyring(keyring);
         }
         let name: Arc<str> = reader.name().into();
-        let log_name = log.name().into();
+        let log_name = (log != Log::Stdin).then(|| log.name().into());
         self.log_number += 1;
         self.current = Some(Current {
             reader,
@@ -271,7 +278,9 @@ impl Source {
             index: 0,
             large: None,
             log: name,
+            is_stdin: log_name.is_none(),
             log_name,
+            begun: 0,
             previous: None,
             writer: None,
         });
@@ -365,12 +374,16 @@ impl fmt::Debug for Large {
 }
 
 impl Current {
-    fn origin(&self, whole: &Whole, log_number: usize) -> Origin {
+    fn origin(&mut self, whole: &Whole, log_number: usize) -> Origin {
         let outline = match whole {
             Whole::Held(transaction) => transaction.outline(),
             Whole::Large(outline, _) => outline,
         };
-        let (log, log_name) = (Arc::clone(&self.log), Arc::clone(&self.log_name));
+        let log_name = self.log_name.get_or_insert_with(|| {
+            let (writer, committed) = (self.writer.unwrap_or(0), committed_us(outline));
+            format!("{STDIN} ({writer} {} {committed} {})", self.begun, outline.end).into()
+        });
+        let (log, log_name) = (Arc::clone(&self.log), Arc::clone(log_name));
         Origin { log, log_name, log_number, start: outline.position, end: outline.end }
     }
 
@@ -395,7 +408,12 @@ impl Current {
             };
             self.index += 1;
             if event.raw.event_type() == EventType::FormatDescription {
-                self.writer.get_or_insert(event.raw.header().server_id);
+                let header = event.raw.header();
+                self.writer.get_or_insert(header.server_id);
+                if self.is_stdin {
+                    // Another log, if several come one behind the other.
+                    (self.log_name, self.begun) = (None, header.timestamp);
+                }
             }
             let corrupt = |error: &dyn Display| corrupt(&self.log, event.offset, error);
             if event.raw.event_type() == EventType::PreviousGtids {

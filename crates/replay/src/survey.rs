@@ -25,6 +25,8 @@ pub struct Survey {
     pub previous: GtidSet,
     /// Those of the transactions looked at.
     pub gtids: GtidSet,
+    /// Those of the transactions gone over that the target has, or that are not meant.
+    pub passed_over: GtidSet,
     /// Transactions looked at that the target does not have.
     pub transactions: u64,
     /// Is there a `LOAD DATA` among them?
@@ -40,8 +42,8 @@ pub struct Survey {
 /// A table, as a table map shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Its columns.
-    pub columns: Vec<ColumnType>,
+    /// Its columns: what their values are, and of numbers whether they have no sign, if the log says so.
+    pub columns: Vec<(ColumnType, Option<bool>)>,
     /// Is the first of them a generated invisible primary key?
     pub has_invisible_key: bool,
 }
@@ -87,7 +89,10 @@ impl Survey {
             previous.get_or_insert_with(|| source.previous().clone());
             match selector.choose(&head) {
                 Choice::Take if !skip.has(&head)? => {}
-                Choice::Take | Choice::Leave => continue,
+                Choice::Take | Choice::Leave => {
+                    survey.pass_over(&head);
+                    continue;
+                }
                 Choice::Stop => break,
             }
             let Ok(work) = found.work(&mut opener, source.held_max()) else { break };
@@ -103,6 +108,13 @@ impl Survey {
     /// Are there tagged GTIDs?
     pub fn has_tags(&self) -> bool {
         self.gtids.union(&self.previous).iter().any(|(tsid, _)| !tsid.tag.is_none())
+    }
+
+    /// Takes note of a transaction that is not looked at.
+    pub(crate) fn pass_over(&mut self, head: &Head) {
+        if let Some(gtid) = head.gtid() {
+            self.passed_over.add(gtid);
+        }
     }
 
     /// Takes in another transaction.
@@ -150,8 +162,8 @@ impl Survey {
         if self.defined.has(map.database) || self.tables.contains_key(&name) {
             return;
         }
-        if let Ok(table) = Table::without_optional(map) {
-            let columns = table.columns.iter().map(|column| column.column_type).collect();
+        if let Ok(table) = Table::new(map).or_else(|_| Table::without_optional(map)) {
+            let columns = table.columns.iter().map(|column| (column.column_type, column.unsigned)).collect();
             let has_invisible_key = map.flags & TableMap::GENERATED_INVISIBLE_PRIMARY_KEY != 0;
             self.tables.insert(name, Shown { columns, has_invisible_key });
         }

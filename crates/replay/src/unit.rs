@@ -41,7 +41,8 @@ pub struct Head {
 pub struct Origin {
     /// The log as it was given: a path, or `standard input`.
     pub log: Arc<str>,
-    /// The name that the source's server has for it: the path's last part.
+    /// The name that the source's server has for it: the path's last part. For standard input, what tells a log from
+    /// others: its server, its time, and its first transaction.
     pub log_name: Arc<str>,
     /// Which of the replay's logs it is: 0, 1, 2…
     pub log_number: usize,
@@ -73,8 +74,7 @@ impl Unit {
 impl Head {
     /// Of a transaction whose outline this is.
     pub(crate) fn of(number: u64, origin: Origin, outline: &Outline) -> Self {
-        let began_us = u64::from(outline.timestamp) * 1_000_000;
-        let committed_us = outline.stamps.map_or(began_us, |stamps| stamps.immediate_commit_us);
+        let committed_us = committed_us(outline);
         Self { number, origin, id: outline.id, clock: outline.clock, committed_us }
     }
 
@@ -85,6 +85,12 @@ impl Head {
             _ => None,
         }
     }
+}
+
+/// As [`Head::committed_us`].
+pub(crate) fn committed_us(outline: &Outline) -> u64 {
+    let began_us = u64::from(outline.timestamp) * 1_000_000;
+    outline.stamps.map_or(began_us, |stamps| stamps.immediate_commit_us)
 }
 
 /// What to call it in messages: its log, its place, its GTID.

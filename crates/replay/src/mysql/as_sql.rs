@@ -3,6 +3,7 @@
 use servers::{Connection, Parameter};
 
 use crate::error::Failure;
+use crate::mysql::Logging;
 use crate::mysql::session::{MysqlSession, State};
 use crate::mysql::sql::PROGRESS_TABLE;
 use crate::quote::{put_hex, split_name};
@@ -75,6 +76,10 @@ impl Runner for MysqlSession {
     fn connection(&mut self) -> Result<&mut Connection, Failure> {
         self.send()?;
         Ok(&mut self.connection)
+    }
+
+    fn must_be_undone(&self) -> bool {
+        self.logging == Logging::BySourceGtids
     }
 
     fn run(&mut self, settings: Settings, sql: &str, parameters: Vec<Parameter>) -> Result<u64, Failure> {

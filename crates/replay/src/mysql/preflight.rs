@@ -12,6 +12,7 @@ use crate::mysql::{read_progress, read_source, table};
 use crate::preflight::{Check, Finding};
 use crate::progress::Applied;
 use crate::quote;
+use crate::sql;
 use crate::survey::{Shown, Survey};
 
 /// A server that is looked at.
@@ -92,16 +93,22 @@ impl Look {
         table::definition(&mut self.connection, database, name)
     }
 
-    /// Everything that stands in the way of applying logs that ask this.
+    /// Everything that stands in the way of applying logs that ask this; `is_logged` says that the target's own log is
+    /// to have it.
     ///
     /// # Errors
     ///
     /// When the server does not answer.
-    pub fn findings(&mut self, survey: &Survey, apply_as: ApplyAs) -> Result<Vec<Finding>, Error> {
-        self.find(survey, apply_as).map_err(|failure| failure.at("look at the target"))
+    pub fn findings(
+        &mut self,
+        survey: &Survey,
+        apply_as: ApplyAs,
+        is_logged: bool,
+    ) -> Result<Vec<Finding>, Error> {
+        self.find(survey, apply_as, is_logged).map_err(|failure| failure.at("look at the target"))
     }
 
-    fn find(&mut self, survey: &Survey, apply_as: ApplyAs) -> Result<Vec<Finding>, Failure> {
+    fn find(&mut self, survey: &Survey, apply_as: ApplyAs, is_logged: bool) -> Result<Vec<Finding>, Failure> {
         let mut findings = Vec::new();
         if !self.facts.is_mariadb {
             let grants = Grants::ask(&mut self.connection)?;
@@ -113,6 +120,9 @@ impl Look {
         if !self.facts.is_mariadb {
             // Which of its types take those of the logs is another question, and asked where they are applied.
             self.tables(survey, &mut findings)?;
+        }
+        if is_logged && apply_as == ApplyAs::Sql {
+            self.without_transactions(survey, &mut findings)?;
         }
         Ok(findings)
     }
@@ -246,10 +256,33 @@ impl Look {
         }
     }
 
+    /// Several statements are one transaction of the log: where each is there for good once it is run, the first would
+    /// take the GTID, and the others none.
+    fn without_transactions(&mut self, survey: &Survey, out: &mut Vec<Finding>) -> Result<(), Failure> {
+        for name in survey.tables.keys() {
+            if let Some(engine) =
+                sql::without_transactions(&mut self.connection, &name.database, &name.table)?
+            {
+                let table = format!(
+                    "`{}`.`{}` is {engine}, whose changes cannot be undone: as SQL, one transaction would be several in \
+                     the target's log",
+                    String::from_utf8_lossy(&name.database),
+                    String::from_utf8_lossy(&name.table)
+                );
+                out.push(Finding::new(
+                    Check::Transactions,
+                    table,
+                    "use --apply-as binlog, or make it InnoDB",
+                ));
+            }
+        }
+        Ok(())
+    }
+
     fn tables(&mut self, survey: &Survey, out: &mut Vec<Finding>) -> Result<(), Failure> {
         for (name, shown) in &survey.tables {
-            let types = self.columns(name)?;
-            if let Some(found) = difference(shown, &types) {
+            let there = self.columns(name)?;
+            if let Some(found) = difference(shown, &there) {
                 let table = format!(
                     "`{}`.`{}` {found}",
                     String::from_utf8_lossy(&name.database),
@@ -261,14 +294,15 @@ impl Look {
         Ok(())
     }
 
-    /// The types of a table's columns, by their names in `information_schema`; none if there is no such table.
-    fn columns(&mut self, name: &TableName) -> Result<Vec<String>, Failure> {
+    /// A table's columns; none if there is no such table.
+    fn columns(&mut self, name: &TableName) -> Result<Vec<There>, Failure> {
         let question = format!(
-            "SELECT data_type FROM information_schema.columns WHERE {} ORDER BY ordinal_position",
+            "SELECT data_type, column_type, numeric_precision, numeric_scale, datetime_precision
+             FROM information_schema.columns WHERE {} ORDER BY ordinal_position",
             quote::is_of(&name.database, &name.table)
         );
         let rows = self.connection.rows(&question)?;
-        Ok(rows.iter().map(|row| text(row, 0).to_ascii_lowercase()).collect())
+        Ok(rows.iter().map(There::new).collect())
     }
 }
 
@@ -295,34 +329,83 @@ const TABLE_ACCESS_DENIED: u16 = 1142;
 
 /// Is anything of these logs known to the target, whoever wrote them?
 fn is_known(survey: &Survey, has: &GtidSet, applied: &Applied) -> bool {
-    let all = survey.previous.union(&survey.gtids);
+    let all = survey.previous.union(&survey.gtids).union(&survey.passed_over);
     let ours = || all.iter().map(|(tsid, _)| tsid.uuid);
     let is_of_one = has.iter().any(|(tsid, _)| ours().any(|uuid| uuid == tsid.uuid));
     // Without GTIDs, a place in a log says nothing about another server's.
     is_of_one || applied.progress.place.is_none() && has.is_empty()
 }
 
+/// A column on the target, in the words of `information_schema`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct There {
+    /// `decimal`.
+    data_type: String,
+    is_unsigned: bool,
+    /// Precision and scale, of exact numbers.
+    digits: (u8, u8),
+    /// Digits behind the second.
+    fraction: u8,
+}
+
+impl There {
+    fn new(row: &Row) -> Self {
+        let number = |at: usize| text(row, at).parse().unwrap_or(0);
+        Self {
+            data_type: text(row, 0).to_ascii_lowercase(),
+            is_unsigned: text(row, 1).to_ascii_lowercase().contains("unsigned"),
+            digits: (number(2), number(3)),
+            fraction: number(4),
+        }
+    }
+
+    /// What it is, and what the log's column is, where they differ: first the type, then what of it would make the
+    /// target keep another value and say nothing.
+    fn difference(&self, (column, is_unsigned): (ColumnType, Option<bool>)) -> Option<(String, String)> {
+        let (names, name) = (names(column), &self.data_type);
+        if !names.is_empty() && !names.contains(&name.as_str()) {
+            return Some((name.clone(), names[0].to_owned()));
+        }
+        let signed = |is_unsigned| format!("{name} {}", if is_unsigned { "unsigned" } else { "signed" });
+        // A YEAR is unsigned in logs, and definitions do not say so.
+        let is_unsigned = is_unsigned.filter(|_| column != ColumnType::Year);
+        if let Some(logged) = is_unsigned.filter(|logged| *logged != self.is_unsigned) {
+            return Some((signed(self.is_unsigned), signed(logged)));
+        }
+        match column {
+            ColumnType::Decimal { precision, scale } if (precision, scale) != self.digits => {
+                let (there, behind) = self.digits;
+                Some((format!("{name}({there},{behind})"), format!("{name}({precision},{scale})")))
+            }
+            ColumnType::Timestamp { fraction }
+            | ColumnType::DateTime { fraction }
+            | ColumnType::Time { fraction }
+                if fraction != self.fraction =>
+            {
+                Some((format!("{name}({})", self.fraction), format!("{name}({fraction})")))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// In what a table differs from what the logs show of it, if it does.
-fn difference(shown: &Shown, types: &[String]) -> Option<String> {
-    if types.is_empty() {
+fn difference(shown: &Shown, there: &[There]) -> Option<String> {
+    if there.is_empty() {
         return Some("is not on the target, or not for this account to see".into());
     }
-    let (logged, there) = (shown.columns.len(), types.len());
-    if logged == there + 1 && shown.has_invisible_key {
+    let (logged, count) = (shown.columns.len(), there.len());
+    if logged == count + 1 && shown.has_invisible_key {
         // A key that the source generated, and that the target was told to do without.
         return None;
     }
-    if logged != there {
-        return Some(format!("has {there} columns on the target, and {logged} in the logs"));
+    if logged != count {
+        let columns = if count == 1 { "column" } else { "columns" };
+        return Some(format!("has {count} {columns} on the target, and {logged} in the logs"));
     }
-    let mut pairs = shown.columns.iter().zip(types).enumerate();
-    pairs.find_map(|(index, (column, data_type))| {
-        let number = index + 1;
-        let names = names(*column);
-        let is_same = names.is_empty() || names.contains(&data_type.as_str());
-        (!is_same).then(|| {
-            format!("has a column {number} that is {data_type} on the target, and {} in the logs", names[0])
-        })
+    shown.columns.iter().zip(there).enumerate().find_map(|(index, (column, there))| {
+        let (there, logged) = there.difference(*column)?;
+        Some(format!("has a column {} that is {there} on the target, and {logged} in the logs", index + 1))
     })
 }
 
@@ -376,18 +459,57 @@ fn text(row: &Row, at: usize) -> String {
 mod tests {
     use binlog::ColumnType;
 
-    use super::difference;
+    use super::{There, difference};
     use crate::survey::Shown;
+
+    /// Columns of the target as `information_schema` has them, `decimal:4:2` with precision and scale.
+    fn there(word: &str) -> There {
+        let mut parts = word.split(':');
+        let data_type = parts.next().unwrap().to_owned();
+        let mut number = || parts.next().map_or(0, |number| number.parse().unwrap());
+        match data_type.as_str() {
+            "decimal" => There { data_type, digits: (number(), number()), ..There::default() },
+            _ => There { data_type, fraction: number(), ..There::default() },
+        }
+    }
 
     fn check(columns: &[ColumnType], types: &str, wanted: Option<&str>) {
         for has_invisible_key in [false, true] {
-            let shown = Shown { columns: columns.to_vec(), has_invisible_key };
-            let types: Vec<String> = types.split_whitespace().map(str::to_owned).collect();
+            let columns = columns.iter().map(|column| (*column, None)).collect();
+            let shown = Shown { columns, has_invisible_key };
+            let types: Vec<There> = types.split_whitespace().map(there).collect();
             let found = difference(&shown, &types);
-            let is_lacking_key = has_invisible_key && types.len() + 1 == columns.len();
+            let is_lacking_key = has_invisible_key && types.len() + 1 == shown.columns.len();
             let wanted = wanted.filter(|_| !is_lacking_key);
-            assert_eq!(found.as_deref(), wanted, "{columns:?} {types:?}");
+            assert_eq!(found.as_deref(), wanted, "{shown:?} {types:?}");
         }
+    }
+
+    #[test]
+    fn numbers_and_times_differ_in_more_than_their_type() {
+        let (decimal, time) =
+            (ColumnType::Decimal { precision: 10, scale: 2 }, ColumnType::DateTime { fraction: 3 });
+        check(&[decimal, time], "decimal:10:2 datetime:3", None);
+        check(
+            &[decimal],
+            "decimal:8:1",
+            Some("has a column 1 that is decimal(8,1) on the target, and decimal(10,2) in the logs"),
+        );
+        check(
+            &[time],
+            "datetime",
+            Some("has a column 1 that is datetime(0) on the target, and datetime(3) in the logs"),
+        );
+        let signed = |is_unsigned, logged| {
+            let there = There { data_type: "int".into(), is_unsigned, ..There::default() };
+            there.difference((ColumnType::Int, logged))
+        };
+        assert_eq!(signed(true, Some(true)), None);
+        assert_eq!(signed(true, None), None, "logs before 8.0.1 do not say");
+        assert_eq!(signed(true, Some(false)), Some(("int unsigned".into(), "int signed".into())));
+        assert_eq!(signed(false, Some(true)), Some(("int signed".into(), "int unsigned".into())));
+        let year = There { data_type: "year".into(), ..There::default() };
+        assert_eq!(year.difference((ColumnType::Year, Some(true))), None);
     }
 
     #[test]
@@ -402,7 +524,7 @@ mod tests {
             "int text",
             Some("has a column 2 that is text on the target, and varchar in the logs"),
         );
-        check(&[int, text], "int", Some("has 1 columns on the target, and 2 in the logs"));
+        check(&[int, text], "int", Some("has 1 column on the target, and 2 in the logs"));
         check(&[int], "int int", Some("has 2 columns on the target, and 1 in the logs"));
         check(&[int, int, int], "", Some("is not on the target, or not for this account to see"));
     }

@@ -51,7 +51,7 @@ pub(super) struct MysqlSession {
     pub(super) state: State,
     /// The row of the progress table that is ours.
     stream: usize,
-    logging: Logging,
+    pub(super) logging: Logging,
     /// What the transaction is logged under: the last of them. Empty if it is not logged.
     gtids: Vec<Gtid>,
 }
@@ -107,7 +107,8 @@ impl MysqlSession {
 
     /// Sends what has gathered.
     pub(super) fn send(&mut self) -> Result<(), Failure> {
-        if !self.rows.is_empty() {
+        let has_rows = !self.rows.is_empty();
+        if has_rows {
             put_binlog(&mut self.sql, &self.rows);
             self.rows.clear();
         }
@@ -116,7 +117,10 @@ impl MysqlSession {
         }
         let result = self.connection.run(&self.sql);
         self.sql.clear();
-        Ok(result?)
+        result.map_err(|error| match error.code() {
+            Some(UNKNOWN_ERROR) if has_rows => unconverted(&error),
+            _ => error.into(),
+        })
     }
 
     /// Sends the row events. Nothing may come behind them in one packet: row events make the server forget to say that
@@ -332,7 +336,7 @@ impl Session for MysqlSession {
             if is_in_parts {
                 return Err(Failure::refused(
                     "a table made from a query takes two transactions when its rows go as SQL statements, and they \
-                     cannot be logged under one GTID",
+                     cannot be logged under one GTID: use --apply-as binlog",
                 ));
             }
             // The server says by itself whether it was run.
@@ -457,6 +461,19 @@ impl Session for MysqlSession {
         }
         Ok(())
     }
+}
+
+/// What the server says of row events that it cannot apply to its table, and of little else.
+const UNKNOWN_ERROR: u16 = 1105;
+
+/// The server's own words are in its error log at most.
+fn unconverted(error: &servers::Error) -> Failure {
+    let message = format!(
+        "{error}: so the server says where a column of the log does not fit the table on the target (its type, length \
+         or character set); make the table as it was on the source, or let the server convert: SET GLOBAL \
+         replica_type_conversions = 'ALL_NON_LOSSY', or use --apply-as sql"
+    );
+    Failure { code: Some(UNKNOWN_ERROR), ..Failure::refused(message) }
 }
 
 /// Appends what makes this the default database. A name that is not ASCII is read in a character set that is sure to

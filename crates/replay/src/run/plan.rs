@@ -126,7 +126,12 @@ pub fn plan(
         }
         let found = match source.next_found(&mut opener) {
             Ok(Some(found)) => found,
-            Ok(None) => break,
+            Ok(None) => {
+                if let Err(error) = selector.finish() {
+                    planner.plan.refuse(error.to_string());
+                }
+                break;
+            }
             Err(error) => {
                 planner.plan.refuse(error.to_string());
                 break;
@@ -146,6 +151,7 @@ pub fn plan(
             Choice::Take if !is_again && !skip.has(&head)? => {}
             Choice::Take | Choice::Leave => {
                 planner.plan.skipped += 1;
+                planner.plan.survey.pass_over(&head);
                 continue;
             }
             Choice::Stop => {

@@ -127,7 +127,11 @@ fn fill(
     let mut size = 0;
     while size < BATCH_SIZE {
         let Some(found) = source.next_found(opener)? else {
-            return Ok(if source.is_followed() { More::Later } else { More::No });
+            if source.is_followed() {
+                return Ok(More::Later);
+            }
+            sieve.selector.finish()?;
+            return Ok(More::No);
         };
         let head = found.head();
         if sieve.gap == Gap::Refuse {

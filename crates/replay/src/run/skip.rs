@@ -6,6 +6,7 @@ use binlog::gtid::GtidSet;
 
 use crate::error::Error;
 use crate::progress::Applied;
+use crate::source::STDIN;
 use crate::unit::Head;
 
 /// Which transactions the target has already.
@@ -69,6 +70,16 @@ impl Skip {
             return Ok(true);
         }
         let (Some(saved), Some(place)) = (&self.saved_log, &progress.place) else { return Ok(false) };
+        if place.log.starts_with(STDIN) && unit.origin.log_name.starts_with(STDIN) {
+            return match *unit.origin.log_name == *place.log {
+                true => Ok(unit.origin.end <= place.position),
+                false => Err(Error::Refused(format!(
+                    "{unit} has no GTID, and what was applied last came from standard input, too, of another log: \
+                     nobody can tell which of them is the later one; give logs as files, in their order, or forget \
+                     the progress with --forget, and all of this log is applied"
+                ))),
+            };
+        }
         match saved {
             Ok(number) if unit.origin.log_number == *number => Ok(unit.origin.end <= place.position),
             Ok(number) => Ok(unit.origin.log_number < *number),
@@ -115,6 +126,21 @@ mod tests {
         };
         assert_eq!(skip(&["b.000000", "b.000001"]), Some(Ok(1)));
         assert_eq!(skip(&["b.000002"]), Some(Err("b.000001".into())));
+    }
+
+    #[test]
+    fn logs_from_standard_input_are_told_apart() {
+        let (one, other) = ("standard input (1 17 1700 349)", "standard input (1 17 1800 349)");
+        let place = Some(Place { log: one.into(), position: 99 });
+        let applied = Applied { progress: Progress { place, ..Progress::default() }, ..Applied::default() };
+        let skip = Skip::new(applied, &["standard input".to_owned()]);
+        assert!(skip.has(&head(0, one, None)).unwrap());
+        let behind = head(0, one, None);
+        let behind = Head { origin: Origin { end: 100, ..behind.origin }, ..behind };
+        assert!(!skip.has(&behind).unwrap());
+        let refused = skip.has(&head(0, other, None)).unwrap_err().to_string();
+        assert!(refused.contains("of another log"), "{refused}");
+        assert!(!skip.has(&head(0, other, Some(7))).unwrap());
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::context::Context;
 use crate::error::Failure;
 use crate::sql::plan::{Place, Plan, Ways};
 use crate::sql::table::TargetTable;
+pub(crate) use crate::sql::table::without_transactions;
 use crate::work::RowEvents;
 
 /// What the session must be like.
@@ -159,6 +160,13 @@ impl Writer {
         }
         let table = self.table(&key, session)?;
         refuse_triggers(&table, event.kind)?;
+        if let (Some(engine), true) = (&table.untransactional, session.must_be_undone()) {
+            return Err(Failure::refused(format!(
+                "{} is {engine}, whose changes cannot be undone: as SQL, one transaction would be several in the \
+                 target's log; use --apply-as binlog, or make it InnoDB",
+                table.name
+            )));
+        }
         let ways = Ways { source, target: self.target };
         let plan = Arc::new(Plan::new(event, table, ways)?);
         if self.plans.len() >= PLANS_MAX {
@@ -183,6 +191,9 @@ impl Writer {
 pub(crate) trait Runner {
     /// A connection to ask for tables with: what was put off has been sent.
     fn connection(&mut self) -> Result<&mut Connection, Failure>;
+
+    /// Must a change be undone with its transaction, as several of them are logged as one?
+    fn must_be_undone(&self) -> bool;
 
     /// Runs a statement; gives how many rows it met.
     fn run(&mut self, settings: Settings, sql: &str, parameters: Vec<Parameter>) -> Result<u64, Failure>;

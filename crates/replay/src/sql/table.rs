@@ -14,6 +14,8 @@ pub(super) struct TargetTable {
     pub(super) columns: Vec<TargetColumn>,
     /// Unique keys whose columns are never NULL, the primary key first.
     pub(super) keys: Vec<Vec<usize>>,
+    /// Its engine, if that knows no transactions.
+    pub(super) untransactional: Option<String>,
     /// What triggers it has: the event and the name of each.
     pub(super) triggers: Vec<(String, String)>,
 }
@@ -74,7 +76,21 @@ pub(super) fn load(
     let keys = parts.chunk_by(|one, next| one.first() == next.first());
     let keys = keys.filter_map(|key| key_columns(key, &columns)).collect();
     let triggers = triggers(connection, database, table, &name)?;
-    Ok(TargetTable { name, columns, keys, triggers })
+    let untransactional = without_transactions(connection, database, table)?;
+    Ok(TargetTable { name, columns, keys, untransactional, triggers })
+}
+
+/// The table's engine, if that knows no transactions.
+pub(crate) fn without_transactions(
+    connection: &mut Connection,
+    database: &[u8],
+    table: &[u8],
+) -> Result<Option<String>, Failure> {
+    Ok(connection.value(&format!(
+        "SELECT engine FROM information_schema.tables WHERE {} AND engine IN
+           (SELECT engine FROM information_schema.engines WHERE transactions = 'NO')",
+        quote::is_of(database, table)
+    ))?)
 }
 
 fn column(row: &Row) -> TargetColumn {

@@ -44,7 +44,7 @@ impl Dry {
     /// Goes over the logs, and prints what a replay would come to. Exit code 1 says that it would be refused.
     pub(super) fn run(
         &self,
-        named: Named,
+        (named, is_logged): (Named, bool),
         (mut source, bytes_total): (Source, Option<u64>),
         options: Options,
         allow: &Allow,
@@ -63,7 +63,7 @@ impl Dry {
                 let mut look = Look::at(address).map_err(begun)?;
                 let plan = replay::plan(&mut source, Ground::Mysql(&mut look), &options, &mut seen);
                 let plan = plan.map_err(begun)?;
-                let findings = look.findings(&plan.survey, *apply_as).map_err(begun)?;
+                let findings = look.findings(&plan.survey, *apply_as, is_logged).map_err(begun)?;
                 (plan, findings)
             }
             Named::Sqlite(path) if !self.offline => {

@@ -79,10 +79,10 @@ pub(crate) struct Replay {
     /// Follow a directory of logs that is still being written to, a server's own or that of its relay logs, until Ctrl-C.
     #[arg(long, conflicts_with_all = ["dry_run", "status", "forget"])]
     follow: bool,
-    /// Show how far the target has come, and do nothing.
+    /// Show how far the target, a server, has come, and do nothing.
     #[arg(long, conflicts_with_all = ["forget", "logs"])]
     status: bool,
-    /// Forget how far the target has come: drop the table bintide.progress there, and do nothing else.
+    /// Forget how far the target, a server, has come: drop the table bintide.progress there, and do nothing else.
     #[arg(long, conflicts_with = "logs")]
     forget: bool,
     /// Print the outcome as one JSON document.
@@ -119,6 +119,9 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
     let source = |logs| Source::new(logs, found.keyring.clone(), command.how.held_max());
     let (selection, filter) = (command.meant.selection(), command.filters.filter()?);
     let gap = if command.allow.allow_gap { Gap::Allow } else { Gap::Refuse };
+    if followed.is_none() {
+        selection.find_in(&logs, found.keyring.as_ref()).map_err(|error| Failure::NotBegun(error.into()))?;
+    }
     let mut options = command.how.options(selection, filter, gap)?;
     if let Named::Sqlite(_) = named {
         // One session writes to it.
@@ -127,11 +130,18 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
     }
     if command.dry.dry_run {
         let read = (source(logs), found.bytes_total);
-        return command.dry.run(named, read, options, &command.allow, command.json, global);
+        return command.dry.run(
+            (named, command.how.log),
+            read,
+            options,
+            &command.allow,
+            command.json,
+            global,
+        );
     }
     let to_look_at = ready::logs_to_look_at(&logs).map(source);
     let meant = (&options.selection, &options.filter);
-    let writer = ready::check(&named, to_look_at, meant, &command.allow, global)?;
+    let writer = ready::check(&named, to_look_at, meant, command.how.log, &command.allow, global)?;
     let mut target = target::open(named)?;
     target.set_source(writer)?;
     if command.how.log {

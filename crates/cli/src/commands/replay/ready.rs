@@ -16,7 +16,8 @@ pub(super) struct Allow {
     #[arg(long)]
     pub(super) allow_gap: bool,
     /// Apply them even if the target's tables are not those of the logs: the server then converts what it can, as its
-    /// replica_type_conversions says, and ignores columns that it lacks.
+    /// replica_type_conversions says, and ignores columns that it lacks. As SQL, values go where the column takes them,
+    /// rounded to its digits, and columns are matched by name where the log has names; else their number must agree.
     #[arg(long)]
     allow_different_tables: bool,
     /// Apply them even if the target was brought forward by the logs of another server.
@@ -44,6 +45,7 @@ pub(super) fn check(
     named: &Named,
     logs: Option<Source>,
     (selection, filter): (&Selection, &Filter),
+    is_logged: bool,
     allow: &Allow,
     global: &Global,
 ) -> Result<Option<u32>, Failure> {
@@ -54,7 +56,7 @@ pub(super) fn check(
         Some(mut source) => Survey::of(&mut source, selection, filter, &look.applied()).map_err(begun)?,
         None => Survey::default(),
     };
-    let findings = look.findings(&survey, *apply_as).map_err(begun)?;
+    let findings = look.findings(&survey, *apply_as, is_logged).map_err(begun)?;
     let (allowed, refused): (Vec<Finding>, Vec<Finding>) =
         findings.into_iter().partition(|finding| allow.allows(finding.check));
     for finding in allowed.iter().filter(|_| !global.quiet) {
