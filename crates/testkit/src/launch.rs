@@ -3,12 +3,13 @@
 use std::env;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::cache;
 use crate::home::{Home, Package, run_with_input};
@@ -273,13 +274,26 @@ fn write_keyring_settings(datadir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A TCP port of 127.0.0.1 that nobody listens on.
+/// Ports below those that systems give to outgoing connections: one of these stays free until a server has it, and
+/// while it is down between two starts.
+const PORTS: Range<u16> = 12_000..32_000;
+
+/// A TCP port that nobody listens on. Another call gives another one, and another process is unlikely to look at the
+/// same.
 ///
 /// # Errors
 /// When there is none.
 pub fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).context("could not find a free port")?;
-    Ok(listener.local_addr()?.port())
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let spread = process::id().wrapping_mul(61);
+    for _ in PORTS {
+        let nth = spread.wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed)) % u32::try_from(PORTS.len())?;
+        let port = PORTS.start + u16::try_from(nth)?;
+        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no port between {} and {} is free", PORTS.start, PORTS.end)
 }
 
 /// A socket's path may be 107 bytes at most, and the target directory may be deep: sockets live elsewhere.
@@ -309,4 +323,19 @@ pub(crate) fn last_lines(text: &str) -> String {
     let errors: Vec<&str> = text.lines().filter(|line| line.contains("[ERROR]")).collect();
     let lines = if errors.is_empty() { text.lines().collect() } else { errors };
     lines[lines.len().saturating_sub(5)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_free_and_not_given_twice() -> Result<()> {
+        let (first, second) = (free_port()?, free_port()?);
+        assert_ne!(first, second);
+        let _taken = TcpListener::bind((Ipv4Addr::LOCALHOST, second + 1));
+        let third = free_port()?;
+        assert!(PORTS.contains(&third) && third != second + 1, "{first} {second} {third}");
+        Ok(())
+    }
 }
