@@ -149,24 +149,26 @@ impl Gate {
     /// What to do now, for a worker that has nothing else to do: it waits, or is about to begin again. One that is
     /// applying may ask, too, to give way early.
     pub fn turn(&mut self, number: u64) -> Turn {
-        let is_first = self.is_next(number);
-        let is_behind_failure = self.failed.is_some_and(|failed| number > failed);
-        let first = self.first;
-        let order = self.order;
-        let work = self.work(number);
-        let yields = work.yields_to.is_some_and(|other| other >= first);
+        let turn = self.outlook(number);
+        if turn == Turn::Commit {
+            self.work(number).phase = Phase::Committing;
+        }
+        turn
+    }
+
+    /// What [`Gate::turn`] would say. Whoever is told to commit has to do it; this only tells whether to ask.
+    pub fn outlook(&self, number: u64) -> Turn {
+        let work = self.works.get(self.index(number)).expect("ours: what has a turn has begun");
+        let yields = work.yields_to.is_some_and(|other| other >= self.first);
         match work.phase {
             Phase::Committing | Phase::Placed | Phase::Committed => Turn::Wait,
             Phase::Failed => Turn::Abandon,
-            _ if is_behind_failure => Turn::Abandon,
+            _ if self.failed.is_some_and(|failed| number > failed) => Turn::Abandon,
             Phase::Idle if yields => Turn::Wait,
             Phase::Idle => Turn::Apply,
             _ if yields => Turn::RollBack,
             Phase::Applying => Turn::Wait,
-            Phase::Applied if is_first || order == CommitOrder::Any => {
-                work.phase = Phase::Committing;
-                Turn::Commit
-            }
+            Phase::Applied if self.order == CommitOrder::Any || self.is_next(number) => Turn::Commit,
             Phase::Applied => Turn::Wait,
         }
     }

@@ -16,16 +16,24 @@ use crate::schedule::Schedule;
 use crate::target::{Session, Target};
 use crate::work::Shape;
 
-/// What the workers share.
+/// What the workers share. With hundreds of commits a second to wait for, nobody is woken who has nothing to do then:
+/// each kind of waiting has its own bell.
 struct Shop<'f> {
     flow: &'f Flow,
     state: Mutex<State>,
-    changed: Condvar,
+    /// There may be something to begin; or nothing more to come.
+    offered: Condvar,
+    /// By worker: its piece of work has a turn.
+    turns: Vec<Condvar>,
+    /// Something is done, or has failed. For who offers.
+    done: Condvar,
 }
 
 struct State {
     schedule: Schedule,
     gate: Gate,
+    /// By worker: the number whose turn it waits for.
+    awaited: Vec<Option<u64>>,
     /// Offered and not committed, by number.
     groups: HashMap<u64, Arc<Group>>,
     /// To be done by the first worker: what may need what its session holds, such as temporary tables.
@@ -76,6 +84,7 @@ pub(super) fn run(
     let state = State {
         schedule: Schedule::new(sessions.len()),
         gate: Gate::new(options.order),
+        awaited: vec![None; sessions.len()],
         groups: HashMap::new(),
         for_first: None,
         is_over: false,
@@ -86,18 +95,20 @@ pub(super) fn run(
         at_once: 0,
         committed: (options.order == CommitOrder::Any).then(|| Progress { commits: None, ..base.clone() }),
     };
-    let shop = Shop { flow, state: Mutex::new(state), changed: Condvar::new() };
+    let turns = sessions.iter().map(|_| Condvar::new()).collect();
+    let (offered, done) = (Condvar::new(), Condvar::new());
+    let shop = Shop { flow, state: Mutex::new(state), offered, turns, done };
     let result = thread::scope(|scope| {
         for (number, session) in sessions.into_iter().enumerate() {
             let shop = &shop;
-            scope.spawn(move || Worker { shop, session, is_first: number == 0 }.run());
+            scope.spawn(move || Worker { shop, session, index: number }.run());
         }
         let result = feed(&shop, groups, watcher);
         let mut state = shop.state();
         state.is_over = true;
         state.is_stopped = result.is_err();
         drop(state);
-        shop.changed.notify_all();
+        shop.wake_all();
         result
     });
     // What was being committed when the last one was told to stop.
@@ -139,20 +150,31 @@ impl Shop<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    fn wake_all(&self) {
+        self.offered.notify_all();
+        self.turns.iter().for_each(Condvar::notify_all);
+        self.done.notify_all();
+    }
+
+    /// Wakes those whose work has a turn now.
+    fn wake_turns(&self, state: &State) {
+        for (number, bell) in state.awaited.iter().zip(&self.turns) {
+            if number.is_some_and(|number| state.gate.outlook(number) != Turn::Wait) {
+                bell.notify_one();
+            }
+        }
     }
 
     fn offer(&self, group: Group) {
         let mut state = self.state();
         while !state.schedule.has_room() && state.failure.is_none() {
-            state = self.wait(state);
+            state = wait(&self.done, state);
         }
         if state.failure.is_none() {
             let number = state.schedule.offer(group.claim.clone());
             state.groups.insert(number, Arc::new(group));
             drop(state);
-            self.changed.notify_all();
+            self.offered.notify_one();
         }
     }
 
@@ -194,16 +216,20 @@ impl Shop<'_> {
             watcher.look()?;
             let state = self.state();
             if state.done.is_empty() && state.failure.is_none() && state.schedule.open() > 0 {
-                drop(self.changed.wait_timeout(state, PAUSE));
+                drop(self.done.wait_timeout(state, PAUSE));
             }
         }
     }
 }
 
+fn wait<'s>(bell: &Condvar, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+    bell.wait(state).unwrap_or_else(PoisonError::into_inner)
+}
+
 struct Worker<'s, 'f> {
     shop: &'s Shop<'f>,
     session: Box<dyn Session>,
-    is_first: bool,
+    index: usize,
 }
 
 impl Worker<'_, '_> {
@@ -225,20 +251,25 @@ impl Worker<'_, '_> {
             {
                 return None;
             }
-            let mine = if self.is_first { state.for_first.take() } else { None };
+            let is_first = self.index == 0;
+            let mine = if is_first { state.for_first.take() } else { None };
             if let Some(number) = mine.or_else(|| state.schedule.start()) {
                 let group = Arc::clone(state.groups.get(&number)?);
-                if self.is_first || group.work.shape == Shape::Rows {
+                if is_first || group.work.shape == Shape::Rows {
                     state.gate.begin(number);
                     state.at_once = state.at_once.max(state.schedule.running() as u64);
+                    if state.schedule.can_start() {
+                        self.shop.offered.notify_one();
+                    }
                     self.shop.flow.started();
                     return Some((number, group));
                 }
                 state.for_first = Some(number);
-                self.shop.changed.notify_all();
+                // The first is one of all that may wait.
+                self.shop.offered.notify_all();
                 continue;
             }
-            state = self.shop.wait(state);
+            state = wait(&self.shop.offered, state);
         }
     }
 
@@ -265,8 +296,9 @@ impl Worker<'_, '_> {
             }
             let shop = self.shop;
             let mut placed = || {
-                shop.state().gate.placed(number);
-                shop.changed.notify_all();
+                let mut state = shop.state();
+                state.gate.placed(number);
+                shop.wake_turns(&state);
             };
             let committed = self.session.commit(&shop.progress(group), &mut placed);
             if self.step(number, group, committed, |gate| gate.committed(number))? == Next::On {
@@ -282,7 +314,7 @@ impl Worker<'_, '_> {
         state.done.extend(done);
         drop(state);
         self.shop.flow.applied(group);
-        self.shop.changed.notify_all();
+        self.shop.done.notify_one();
         Some(())
     }
 
@@ -296,8 +328,9 @@ impl Worker<'_, '_> {
     ) -> Option<Next> {
         let failure = match result {
             Ok(()) => {
-                tell(&mut self.shop.state().gate);
-                self.shop.changed.notify_all();
+                let mut state = self.shop.state();
+                tell(&mut state.gate);
+                self.shop.wake_turns(&state);
                 return Some(Next::On);
             }
             Err(failure) => failure,
@@ -308,14 +341,14 @@ impl Worker<'_, '_> {
         let verdict = state.gate.fail(number, code);
         state.retries += 1;
         drop(state);
-        self.shop.changed.notify_all();
+        self.shop.wake_all();
         let is_lost = self.session.rollback().is_err();
         let after = match verdict {
             Verdict::Retry { after } if !is_lost => after,
             _ => {
                 let error = Error::Apply { unit: group.head.to_string(), failure };
                 self.shop.state().failure.get_or_insert(error);
-                self.shop.changed.notify_all();
+                self.shop.wake_all();
                 return None;
             }
         };
@@ -342,11 +375,17 @@ impl Worker<'_, '_> {
     fn turn(&self, number: u64) -> Turn {
         let mut state = self.shop.state();
         loop {
-            match state.gate.turn(number) {
-                Turn::Wait if !state.is_stopped => state = self.shop.wait(state),
-                Turn::Wait => return Turn::Abandon,
-                turn => return turn,
-            }
+            let turn = match state.gate.turn(number) {
+                Turn::Wait if !state.is_stopped => {
+                    state.awaited[self.index] = Some(number);
+                    state = wait(&self.shop.turns[self.index], state);
+                    continue;
+                }
+                Turn::Wait => Turn::Abandon,
+                turn => turn,
+            };
+            state.awaited[self.index] = None;
+            return turn;
         }
     }
 }

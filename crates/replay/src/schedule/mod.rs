@@ -212,13 +212,18 @@ impl Schedule {
     /// The first that is not committed is therefore always at work, and whoever waits for its turn to commit waits
     /// for one that can get there. One that is rolled back and tried again stays started meanwhile.
     pub fn start(&mut self) -> Option<u64> {
-        if self.running == self.workers {
+        if !self.can_start() {
             return None;
         }
         let Reverse(number) = self.ready.pop()?;
         self.item(number).phase = Phase::Started;
         self.running += 1;
         Some(number)
+    }
+
+    /// Would [`Schedule::start`] give something?
+    pub fn can_start(&self) -> bool {
+        self.running < self.workers && !self.ready.is_empty()
     }
 
     /// Takes note that a piece of work is committed.
