@@ -15,7 +15,7 @@ use wire::{Arrival, End, Origin, ReplicaOptions, SemiSync, Start};
 /// Receives what follows what the store has, up to the end or so many events.
 fn receive(server: &Server, folder: &Path, events_max: usize) -> Result<usize> {
     let mut store = StoreWriter::open(folder)?;
-    let (file, position) = store.place().unwrap_or(("", MAGIC.len() as u64));
+    let (file, position) = store.place().map_or(("", MAGIC.len() as u64), |place| (place.log, place.next));
     let wishes = ReplicaOptions {
         server_id: 77,
         uuid: "0afe4a3e-5a5b-11ef-9f3a-000000000077".to_owned(),
@@ -78,10 +78,11 @@ fn a_store_goes_on_where_it_ends_until_it_is_the_source() -> Result<()> {
         // A few events at a time, with the tail of the last log torn off in between, as by a crash.
         while receive(&server, folder.path(), 4)? == 4 {
             let store = StoreWriter::open(folder.path())?;
-            let (name, position) = store.place().context("there is a log")?;
-            let log = fs::OpenOptions::new().write(true).open(folder.path().join(name))?;
+            let place = store.place().context("there is a log")?;
+            let log = fs::OpenOptions::new().write(true).open(folder.path().join(place.log))?;
+            let end = place.next;
             drop(store);
-            log.set_len(position - 1)?;
+            log.set_len(end - 1)?;
         }
         compare(&server, folder.path())?;
         server.sql("insert into d.t (b) values ('five'); flush binary logs")?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::commands::{advise, completions, dump, man, replay, rewrite, stats, verify};
+use crate::commands::{advise, completions, dump, man, receive, replay, rewrite, stats, verify};
 use crate::screen::When;
 
 /// Reads, measures and checks MySQL binary logs.
@@ -89,6 +89,9 @@ pub(crate) enum Command {
     /// Open compressed transactions: plain logs for readers that know no others.
     #[command(after_long_help = rewrite::DECOMPRESS_EXAMPLES)]
     Decompress(rewrite::Decompress),
+    /// Receive a server's logs as they are written, byte for byte, into a directory.
+    #[command(after_long_help = receive::EXAMPLES)]
+    Receive(receive::Receive),
     /// Apply logs to a server: in commit order, exactly once, resumable.
     #[command(after_long_help = replay::EXAMPLES)]
     Replay(Box<replay::Replay>),

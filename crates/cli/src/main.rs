@@ -1,11 +1,13 @@
 //! The `bintide` command: arguments, settings, progress, tables. What it reports is worked out elsewhere.
 #![forbid(unsafe_code)]
 
+mod account;
 mod args;
 mod commands;
 mod exit;
 mod inputs;
 mod interrupt;
+mod metrics;
 mod page;
 mod progress;
 mod screen;

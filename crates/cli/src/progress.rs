@@ -73,6 +73,11 @@ pub(crate) fn bar_over_a_line(bytes_total: Option<u64>, bytes_done: u64) -> Prog
     bar(bytes_total, bytes_done, template)
 }
 
+/// A line alone, for work without an end.
+pub(crate) fn line() -> ProgressBar {
+    bar(None, 0, "{spinner} {msg}")
+}
+
 fn show(bytes_total: Option<u64>, bytes_done: u64) -> ProgressBar {
     let template = match bytes_total {
         Some(_) => "{wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}{msg} {eta}",

@@ -1,6 +1,9 @@
 //! What can go wrong with a log, and where.
 
-use std::io;
+use std::io::{
+    self,
+    ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull},
+};
 use std::path::{Path, PathBuf};
 
 use binlog::encryption::{KeyringError, OpenError};
@@ -52,6 +55,16 @@ pub enum Error {
         found: u64,
         /// Where the log ends.
         wanted: u64,
+    },
+    /// A source's log is not the one that is there.
+    #[error(
+        "{name} at {offset}: the source has another event there: its logs were reset, or it is another server"
+    )]
+    NotSame {
+        /// The log.
+        name: String,
+        /// Where the event starts: bytes from the start of the log.
+        offset: u64,
     },
     /// It starts like no log.
     #[error("{name} is no binary log: it starts with {}, and a binary log with fe 62 69 6e", hex(found))]
@@ -199,6 +212,12 @@ impl Error {
     /// its key is not.
     pub const fn is_damage(&self) -> bool {
         matches!(self, Self::Corrupt { .. } | Self::Payload { .. } | Self::NotALog { .. } | Self::Torn { .. })
+    }
+
+    /// Was there no room: on the disk, in a quota, or below the largest size of a file that is allowed?
+    pub fn is_full(&self) -> bool {
+        let is_full = |cause: &io::Error| matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge);
+        matches!(self, Self::Io { cause, .. } if is_full(cause))
     }
 
     pub(crate) fn several(folder: &Path, what: &'static str, found: &[PathBuf]) -> Self {

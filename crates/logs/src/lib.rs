@@ -45,5 +45,5 @@ pub use crate::maps::StatementMaps;
 pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};
 pub use crate::spool::Spool;
 pub use crate::store::Store;
-pub use crate::store_writer::StoreWriter;
+pub use crate::store_writer::{Appended, Keep, StorePlace, StoreWriter};
 pub use crate::transactions::{Content, CutError, Segment, TransactionCutter, Whole, each_event_within};

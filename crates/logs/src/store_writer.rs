@@ -2,8 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, Seek as _, SeekFrom, Write as _};
+use std::io::{BufWriter, ErrorKind, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use binlog::{ChecksumAlgorithm, EventType, Framer, MAGIC, RawEvent};
 use nix::fcntl::{Flock, FlockArg};
@@ -36,8 +38,39 @@ pub struct StoreWriter {
 struct OpenLog {
     name: String,
     file: BufWriter<File>,
+    /// Where the last event starts; the same as `position` as long as there is none.
+    last: u64,
     /// Where the next event starts.
     position: u64,
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// It is the last one now.
+    New,
+    /// It was the last one before.
+    Again,
+}
+
+/// Where in its last log a store ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StorePlace<'s> {
+    /// The log's name.
+    pub log: &'s str,
+    /// Where its last event starts: the same as `next` in a log that has none yet.
+    pub last: u64,
+    /// Where the next one starts.
+    pub next: u64,
+}
+
+/// How much a store keeps. What is beyond goes, the oldest logs first, but never the one that is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// What was written to last within so much time.
+    Age(Duration),
+    /// So many bytes, in all logs together.
+    Size(u64),
 }
 
 impl StoreWriter {
@@ -60,9 +93,10 @@ impl StoreWriter {
         Ok(store)
     }
 
-    /// The last log, and where its next event starts: what the source is to be asked for. None in an empty store.
-    pub fn place(&self) -> Option<(&str, u64)> {
-        self.log.as_ref().map(|log| (log.name.as_str(), log.position))
+    /// Where it ends; none in an empty store. A source that is asked for the last event on, and not only for what
+    /// follows, shows that it still has the same log.
+    pub fn place(&self) -> Option<StorePlace<'_>> {
+        self.log.as_ref().map(|log| StorePlace { log: &log.name, last: log.last, next: log.position })
     }
 
     /// Bytes that were cut off the last log when the store was opened: an event that was not written whole, or is
@@ -79,6 +113,7 @@ impl StoreWriter {
     /// system refuses.
     pub fn begin(&mut self, name: &str, position: u64) -> Result<(), Error> {
         match &self.log {
+            Some(log) if log.name == name && position == log.last => return Ok(()),
             Some(log) if log.name == name => return self.check(position),
             _ => {}
         }
@@ -99,19 +134,90 @@ impl StoreWriter {
         self.create(name, found.base)
     }
 
-    /// Appends an event, which starts at `position` in the log.
+    /// Appends an event, which starts at `position` in the log. The last event may come again, if it is the same.
     ///
     /// # Errors
     ///
-    /// When the log does not go on there, or none has begun; and when the system refuses.
-    pub fn append(&mut self, position: u64, event: &[u8]) -> Result<(), Error> {
-        self.check(position)?;
+    /// When the log does not go on there, none has begun, or the last event is another one; and when the system
+    /// refuses.
+    pub fn append(&mut self, position: u64, event: &[u8]) -> Result<Appended, Error> {
         let Some(log) = &mut self.log else {
             return Err(Error::Place { name: self.last_name(), found: position, wanted: 0 });
         };
+        if position == log.last && position < log.position {
+            log.compare_last(&self.folder, event)?;
+            return Ok(Appended::Again);
+        }
+        self.check(position)?;
+        let Some(log) = &mut self.log else { return Ok(Appended::Again) };
         log.file.write_all(event).map_err(|cause| Error::io("write to", &log.name, cause))?;
+        log.last = log.position;
         log.position += event.len() as u64;
-        Ok(())
+        Ok(Appended::New)
+    }
+
+    /// Removes the oldest logs as far as they are beyond what is to be kept, and says how many.
+    ///
+    /// They go from the index first: a log that is not in the index is not there, whenever this is stopped.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses.
+    pub fn purge(&mut self, keep: Keep, now: SystemTime) -> Result<usize, Error> {
+        let Some(index) = self.index()? else { return Ok(0) };
+        let text = fs::read_to_string(&index).map_err(io("read", &index))?;
+        let names: Vec<&str> = text.lines().map(plain_name).collect();
+        let count = self.count_beyond(&names, keep, now)?;
+        if count > 0 {
+            let kept: String = text.lines().skip(count).map(|line| format!("{line}\n")).collect();
+            let new = index.with_extension("index_new");
+            let written = File::create(&new).and_then(|mut file| {
+                file.write_all(kept.as_bytes())?;
+                file.sync_all()
+            });
+            written.map_err(io("write to", &new))?;
+            fs::rename(&new, &index).map_err(io("replace", &index))?;
+            self.sync_folder()?;
+        }
+        for name in &names[..count] {
+            self.remove(name)?;
+        }
+        Ok(count)
+    }
+
+    /// How many of the oldest logs are beyond what is to be kept.
+    fn count_beyond(&self, names: &[&str], keep: Keep, now: SystemTime) -> Result<usize, Error> {
+        let mut kept_size = 0;
+        // The last one is being written to.
+        for (number, name) in names.iter().enumerate().rev() {
+            let path = self.folder.join(name);
+            let found = fs::metadata(&path).map_err(io("look at", &path))?;
+            kept_size += found.len();
+            let is_beyond = match keep {
+                Keep::Size(size) => kept_size > size,
+                Keep::Age(age) => {
+                    let written = found.modified().map_err(io("look at", &path))?;
+                    now.duration_since(written).is_ok_and(|since| since > age)
+                }
+            };
+            if is_beyond && number + 1 < names.len() {
+                return Ok(number + 1);
+            }
+        }
+        Ok(0)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Error> {
+        let path = self.folder.join(name);
+        match fs::remove_file(&path) {
+            Err(cause) if cause.kind() != ErrorKind::NotFound => Err(io("remove", &path)(cause)),
+            _ => Ok(()),
+        }
+    }
+
+    fn sync_folder(&self) -> Result<(), Error> {
+        let folder = File::open(&self.folder).map_err(io("open", &self.folder))?;
+        folder.sync_all().map_err(io("sync", &self.folder))
     }
 
     /// Has all that was appended on the disk.
@@ -151,31 +257,50 @@ impl StoreWriter {
         let line = format!("{INDEX_PREFIX}{name}\n");
         let written = lines.write_all(line.as_bytes()).and_then(|()| lines.sync_all());
         written.map_err(io("write to", &index))?;
-        let folder = File::open(&self.folder).map_err(io("open", &self.folder))?;
-        folder.sync_all().map_err(io("sync", &self.folder))?;
-        self.log = Some(OpenLog { name: name.to_owned(), file, position: MAGIC.len() as u64 });
+        self.sync_folder()?;
+        let start = MAGIC.len() as u64;
+        self.log = Some(OpenLog { name: name.to_owned(), file, last: start, position: start });
         Ok(())
     }
 
-    /// The last log in the index, whose last line is cut off if it was not written whole.
-    fn last_indexed(&self) -> Result<Option<String>, Error> {
+    fn index(&self) -> Result<Option<PathBuf>, Error> {
         let entries = fs::read_dir(&self.folder).map_err(io("list", &self.folder))?;
         let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
-        let indexes: Vec<PathBuf> =
+        let mut indexes: Vec<PathBuf> =
             paths.filter(|path| path.extension() == Some(OsStr::new("index"))).collect();
-        let index = match indexes.as_slice() {
-            [] => return Ok(None),
-            [index] => index,
-            several => return Err(Error::several(&self.folder, "indexes", several)),
-        };
-        let text = fs::read_to_string(index).map_err(io("read", index))?;
+        match indexes.len() {
+            0 | 1 => Ok(indexes.pop()),
+            _ => Err(Error::several(&self.folder, "indexes", &indexes)),
+        }
+    }
+
+    /// The last log in the index, whose last line is cut off if it was not written whole. What a purge that was
+    /// stopped has left goes.
+    fn last_indexed(&self) -> Result<Option<String>, Error> {
+        let Some(index) = self.index()? else { return Ok(None) };
+        let text = fs::read_to_string(&index).map_err(io("read", &index))?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         if whole < text.len() {
-            let file = OpenOptions::new().write(true).open(index).map_err(io("open", index))?;
-            file.set_len(whole as u64).and_then(|()| file.sync_all()).map_err(io("cut", index))?;
+            let file = OpenOptions::new().write(true).open(&index).map_err(io("open", &index))?;
+            file.set_len(whole as u64).and_then(|()| file.sync_all()).map_err(io("cut", &index))?;
         }
-        let last = text[..whole].lines().next_back();
-        Ok(last.map(|line| line.strip_prefix(INDEX_PREFIX).unwrap_or(line).to_owned()))
+        let mut names = text[..whole].lines().map(plain_name);
+        if let Some(first) = names.clone().next().and_then(|name| LogName::of(Path::new(name))) {
+            self.remove_before(first)?;
+        }
+        Ok(names.next_back().map(str::to_owned))
+    }
+
+    fn remove_before(&self, first: LogName<'_>) -> Result<(), Error> {
+        let entries = fs::read_dir(&self.folder).map_err(io("list", &self.folder))?;
+        for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+            let is_before =
+                LogName::of(&path).is_some_and(|log| log.base == first.base && log.number < first.number);
+            if is_before {
+                fs::remove_file(&path).map_err(io("remove", &path))?;
+            }
+        }
+        Ok(())
     }
 
     /// Opens a log, cut behind its last whole event.
@@ -183,25 +308,46 @@ impl StoreWriter {
         let path = self.folder.join(&name);
         let mut file = OpenOptions::new().read(true).write(true).open(&path).map_err(io("open", &path))?;
         let size = file.metadata().map_err(io("open", &path))?.len();
-        let position = whole_end(&path)?;
+        let (last, position) = whole_end(&path)?;
         self.cut = size.saturating_sub(position);
         if size < MAGIC.len() as u64 {
             file.set_len(0).and_then(|()| file.write_all(&MAGIC)).map_err(io("write to", &path))?;
         }
         file.set_len(position).and_then(|()| file.sync_all()).map_err(io("cut", &path))?;
         file.seek(SeekFrom::Start(position)).map_err(io("open", &path))?;
-        Ok(OpenLog { name, file: BufWriter::with_capacity(BUFFER_SIZE, file), position })
+        Ok(OpenLog { name, file: BufWriter::with_capacity(BUFFER_SIZE, file), last, position })
     }
 }
 
-/// Where the last whole event ends whose checksum, and those of all before it, are right.
-fn whole_end(path: &Path) -> Result<u64, Error> {
+impl OpenLog {
+    /// The last event has come again: is it the one that is there?
+    fn compare_last(&mut self, folder: &Path, event: &[u8]) -> Result<(), Error> {
+        let path = folder.join(&self.name);
+        self.file.flush().map_err(io("write to", &path))?;
+        let file = File::open(&path).map_err(io("open", &path))?;
+        let mut there = vec![0; (self.position - self.last) as usize];
+        file.read_exact_at(&mut there, self.last).map_err(io("read", &path))?;
+        match there == event {
+            true => Ok(()),
+            false => Err(Error::NotSame { name: self.name.clone(), offset: self.last }),
+        }
+    }
+}
+
+/// A line of the index as the log's name.
+fn plain_name(line: &str) -> &str {
+    line.strip_prefix(INDEX_PREFIX).unwrap_or(line)
+}
+
+/// Where the last whole event starts and ends whose checksum, and those of all before it, are right.
+fn whole_end(path: &Path) -> Result<(u64, u64), Error> {
     let mut reader = LogReader::open(path)?;
-    let mut end = MAGIC.len() as u64;
+    let start = MAGIC.len() as u64;
+    let mut found = (start, start);
     loop {
         match reader.next_event() {
-            Ok(Next::Some(event)) if is_sound(&event.raw) => end = event.end(),
-            Ok(_) | Err(Error::Corrupt { .. }) => return Ok(end),
+            Ok(Next::Some(event)) if is_sound(&event.raw) => found = (found.1, event.end()),
+            Ok(_) | Err(Error::Corrupt { .. }) => return Ok(found),
             Err(error) => return Err(error),
         }
     }

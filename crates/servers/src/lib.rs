@@ -30,5 +30,5 @@ pub use crate::connection::{Connection, Parameter, Row};
 pub use crate::defaults::{Defaults, DefaultsError};
 pub use crate::error::Error;
 pub use crate::facts::{Facts, GtidMode};
-pub use crate::link::{Cancel, Link, LinkOptions};
+pub use crate::link::{Cancel, Encryption, Link, LinkOptions};
 pub use crate::live::{Live, LiveSource};

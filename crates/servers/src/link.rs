@@ -29,6 +29,8 @@ pub struct LinkOptions {
     pub connect_timeout: Duration,
     /// Bytes of a packet at most. A source cuts nothing: it must be more than its largest event.
     pub packet_limit: usize,
+    /// Whether a connection that its address does not encrypt is encrypted if the server can.
+    pub encryption: Encryption,
     /// How packets are to be compressed (`None`: not at all), the best first.
     pub compressions: Vec<Option<Compression>>,
     /// Where the key comes from that passwords are encrypted by without TLS.
@@ -37,6 +39,15 @@ pub struct LinkOptions {
     pub cleartext: Cleartext,
     /// Ends whatever waits.
     pub cancel: Cancel,
+}
+
+/// Whether a connection that its address does not encrypt is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encryption {
+    /// It is not.
+    AsAddressed,
+    /// If the server can. Whoever sits in between can keep it from that.
+    IfOffered,
 }
 
 /// Calls off what waits on a connection, from any thread.
@@ -54,6 +65,8 @@ pub(crate) struct Pipe {
     stream: Stream,
     pub(crate) packets: Packets,
     silence_max: Duration,
+    /// When something came last, or began to be waited for.
+    heard: Instant,
     cancel: Cancel,
 }
 
@@ -71,6 +84,7 @@ impl Default for LinkOptions {
             connect_timeout: Duration::from_secs(10),
             // Events of 1 GiB, and what stands in front of them.
             packet_limit: (1 << 30) + (64 << 10),
+            encryption: Encryption::AsAddressed,
             compressions: vec![None],
             server_key: ServerKey::Refuse,
             cleartext: Cleartext::Refuse,
@@ -109,7 +123,9 @@ impl Link {
             user: address.user.clone().into_bytes(),
             password: address.password.clone().unwrap_or_default().into_bytes(),
             tls: match (&address.tls, transport) {
-                (Tls::Off, _) | (_, Transport::Local) => TlsWish::Never,
+                (_, Transport::Local) => TlsWish::Never,
+                (Tls::Off, _) if options.encryption == Encryption::IfOffered => TlsWish::IfOffered,
+                (Tls::Off, _) => TlsWish::Never,
                 (Tls::Required | Tls::Verified(_), Transport::Network) => TlsWish::Always,
             },
             transport,
@@ -126,6 +142,7 @@ impl Link {
             stream,
             packets: Packets::new(options.packet_limit),
             silence_max: address.timeout,
+            heard: Instant::now(),
             cancel: options.cancel.clone(),
         };
         let session = pipe.log_in(ClientHandshake::new(wishes), address)?;
@@ -174,6 +191,17 @@ impl Link {
     #[allow(clippy::should_implement_trait, reason = "what it gives is borrowed from it")]
     pub fn next(&mut self) -> Result<&[u8], Error> {
         self.pipe.next()
+    }
+}
+
+impl Link {
+    /// Has the next packet come already?
+    ///
+    /// # Errors
+    ///
+    /// When what has come is damaged, or the server is gone.
+    pub fn has_more(&mut self) -> Result<bool, Error> {
+        self.pipe.look()
     }
 }
 
@@ -245,19 +273,49 @@ impl Pipe {
 
     /// Reads until a whole packet has come.
     fn wait_for_packet(&mut self) -> Result<(), Error> {
-        let mut start = Instant::now();
-        while !self.packets.is_ready()? {
-            match self.stream.read(self.packets.room()) {
-                Ok(0) => return Err(Error::Lost("the server closed it".to_owned())),
-                Ok(count) => {
-                    self.packets.filled(count);
-                    start = Instant::now();
-                }
-                Err(error) if is_not_yet(&error) => self.wait(start)?,
-                Err(error) => return Err(Error::Lost(error.to_string())),
-            }
-        }
+        self.heard = Instant::now();
+        while !self.wait_a_moment()? {}
         Ok(())
+    }
+
+    /// Reads what comes within a moment. Has a whole packet come?
+    pub(crate) fn wait_a_moment(&mut self) -> Result<bool, Error> {
+        if self.packets.is_ready()? {
+            return Ok(true);
+        }
+        match self.read()? {
+            true => Ok(self.packets.is_ready()?),
+            false => self.wait(self.heard).map(|()| false),
+        }
+    }
+
+    /// Reads what has come already. Has a whole packet come?
+    pub(crate) fn look(&mut self) -> Result<bool, Error> {
+        let mut has_come = true;
+        while !self.packets.is_ready()? {
+            if !has_come {
+                return Ok(false);
+            }
+            self.stream.wait_for_nothing()?;
+            let read = self.read();
+            self.stream.wait_again()?;
+            has_come = read?;
+        }
+        Ok(true)
+    }
+
+    /// Reads once. Has anything come?
+    fn read(&mut self) -> Result<bool, Error> {
+        match self.stream.read(self.packets.room()) {
+            Ok(0) => Err(Error::Lost("the server closed it".to_owned())),
+            Ok(count) => {
+                self.packets.filled(count);
+                self.heard = Instant::now();
+                Ok(true)
+            }
+            Err(error) if is_not_yet(&error) => Ok(false),
+            Err(error) => Err(Error::Lost(error.to_string())),
+        }
     }
 
     /// Nothing has come since `start`.
@@ -328,6 +386,28 @@ impl Stream {
             }
         }
         Err(last)
+    }
+}
+
+impl Stream {
+    /// Reading gives what is there, and nothing if there is nothing.
+    fn wait_for_nothing(&self) -> Result<(), Error> {
+        self.set_nonblocking(true)
+    }
+
+    /// Reading waits for a moment.
+    fn wait_again(&self) -> Result<(), Error> {
+        self.set_nonblocking(false)
+    }
+
+    fn set_nonblocking(&self, is_so: bool) -> Result<(), Error> {
+        let set = match self {
+            Self::Tcp(stream) => stream.set_nonblocking(is_so),
+            Self::Tls(stream) => stream.sock.set_nonblocking(is_so),
+            Self::Unix(stream) => stream.set_nonblocking(is_so),
+            Self::Closed => Ok(()),
+        };
+        set.map_err(|error| Error::Lost(error.to_string()))
     }
 }
 

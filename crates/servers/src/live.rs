@@ -24,6 +24,9 @@ pub struct Live<'a> {
     pub acknowledge: Acknowledge,
 }
 
+/// Access denied: to an account that was let in.
+const ACCESS_DENIED: u16 = 1045;
+
 impl LiveSource {
     /// Connects, asks what a replica asks, and asks for the log.
     ///
@@ -43,7 +46,7 @@ impl LiveSource {
         let (mut conversation, first) = ReplicaConversation::begin(replica_options, link.session().clone())?;
         link.pipe.send(&first)?;
         while !conversation.is_streaming() {
-            match conversation.read(link.next()?)? {
+            match conversation.read(link.next()?).map_err(of_privilege)? {
                 Step::Send(command) => link.pipe.send(&command)?,
                 Step::Wait => {}
                 Step::Event(_) | Step::End => {
@@ -77,9 +80,18 @@ impl LiveSource {
     ///
     /// # Errors
     ///
-    /// When what has come is damaged.
+    /// When what has come is damaged, or the source is gone.
     pub fn has_more(&mut self) -> Result<bool, Error> {
-        Ok(self.link.pipe.packets.is_ready()?)
+        self.link.pipe.look()
+    }
+
+    /// Waits a moment, a tenth of a second, for the next event. Has it come?
+    ///
+    /// # Errors
+    ///
+    /// When the source is silent for too long or gone, or when it was called off.
+    pub fn wait(&mut self) -> Result<bool, Error> {
+        self.link.pipe.wait_a_moment()
     }
 
     /// The next event; none at the end, if the log was asked for up to its end only.
@@ -112,5 +124,16 @@ impl LiveSource {
         let mut payload = Vec::new();
         ack.encode(&mut payload);
         self.link.pipe.send(&payload)
+    }
+}
+
+/// Servers say of an account that may not replicate only what they say of a wrong password.
+fn of_privilege(error: WireError) -> Error {
+    match Error::from(error) {
+        Error::Refused { code: ACCESS_DENIED, message } => {
+            let message = format!("the account needs the privilege REPLICATION SLAVE: {message}");
+            Error::Refused { code: ACCESS_DENIED, message }
+        }
+        error => error,
     }
 }

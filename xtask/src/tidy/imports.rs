@@ -30,6 +30,7 @@ const MAY_USE: [(&str, &[&str]); 10] = [
             "bintide-rewrite",
             "bintide-servers",
             "bintide-replay",
+            "bintide-wire",
         ],
     ),
 ];

@@ -4,6 +4,7 @@ pub(crate) mod advise;
 pub(crate) mod completions;
 pub(crate) mod dump;
 pub(crate) mod man;
+pub(crate) mod receive;
 pub(crate) mod replay;
 pub(crate) mod rewrite;
 pub(crate) mod stats;
@@ -21,6 +22,7 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Decompress(command) => rewrite::decompress(&command, &cli.global),
         Command::Dump(command) => dump::run(command),
         Command::Man(command) => man::run(&command),
+        Command::Receive(command) => receive::run(&command, &cli.global),
         Command::Replay(command) => replay::run(&command, &cli.global),
         Command::Stats(command) => stats::run(&command, &cli.global),
         Command::Verify(command) => verify::run(&command, &cli.global),

@@ -1,8 +1,9 @@
 //! A store that is written to, cut off anywhere, and written on.
 
 use std::fs;
+use std::time::{Duration, SystemTime};
 
-use logs::{Store, StoreWriter};
+use logs::{Appended, Keep, Store, StorePlace, StoreWriter};
 use tempfile::TempDir;
 
 use crate::make::{QUERY, ROTATE, event, format, log};
@@ -14,8 +15,8 @@ fn open(folder: &TempDir) -> StoreWriter {
 /// Appends them behind what is there.
 fn append(store: &mut StoreWriter, events: &[Vec<u8>]) {
     for event in events {
-        let (_, position) = store.place().unwrap();
-        store.append(position, event).unwrap();
+        let position = store.place().unwrap().next;
+        assert_eq!(store.append(position, event).unwrap(), Appended::New);
     }
 }
 
@@ -51,7 +52,9 @@ fn a_torn_tail_is_cut_off() {
         fs::write(folder.path().join("b.index"), b"./b.000001\n./b.0000").unwrap();
         let mut store = open(&folder);
         let end = ends.iter().rev().find(|end| **end <= size).copied().unwrap_or(4);
-        assert_eq!(store.place(), Some(("b.000001", end as u64)), "{size}");
+        let last = ends.iter().rev().find(|start| **start < end).copied().unwrap_or(4) as u64;
+        let place = StorePlace { log: "b.000001", last, next: end as u64 };
+        assert_eq!(store.place(), Some(place), "{size}");
         assert_eq!(store.cut(), size.saturating_sub(end) as u64);
         let done = ends.iter().position(|one| *one == end).unwrap();
         store.begin("b.000001", end as u64).unwrap();
@@ -78,13 +81,70 @@ fn what_does_not_follow_is_refused() {
     check(&mut store, "b.000001", 5, "b.000001: an event that starts at 5 came where one at 4 was wanted");
     store.begin("b.000001", 4).unwrap();
     append(&mut store, &[format(0)]);
-    let (_, end) = store.place().unwrap();
-    let end = end.to_string();
-    let wanted = format!("b.000001: an event that starts at 4 came where one at {end} was wanted");
-    check(&mut store, "b.000001", 4, &wanted);
+    let end = store.place().unwrap().next;
+    let wanted = format!("b.000001: an event that starts at 5 came where one at {end} was wanted");
+    check(&mut store, "b.000001", 5, &wanted);
     let reset = "the source's logs were reset, or are those of another server";
     check(&mut store, "b.000003", 4, &format!("b.000003 does not follow b.000001: {reset}"));
     check(&mut store, "c.000002", 4, &format!("c.000002 does not follow b.000001: {reset}"));
     let error = StoreWriter::open(folder.path()).unwrap_err().to_string();
     assert!(error.ends_with("is being written to by another bintide"), "{error}");
+}
+
+/// A source that is asked for the last event again shows whether it still has the same log.
+#[test]
+fn the_last_event_may_come_again_if_it_is_the_same() {
+    let folder = TempDir::new().unwrap();
+    let (one, other) = (event(QUERY, 0, b"one"), event(QUERY, 0, b"two"));
+    let mut store = open(&folder);
+    store.begin("b.000001", 4).unwrap();
+    append(&mut store, &[format(0), one.clone()]);
+    for _ in 0..2 {
+        let last = store.place().unwrap().last;
+        store.begin("b.000001", last).unwrap();
+        assert_eq!(store.append(last, &one).unwrap(), Appended::Again);
+        let wanted = format!(
+            "b.000001 at {last}: the source has another event there: its logs were reset, or it is another server"
+        );
+        assert_eq!(store.append(last, &other).unwrap_err().to_string(), wanted);
+        append(&mut store, &[other.clone(), one.clone()]);
+        store.sync().unwrap();
+        drop(store);
+        store = open(&folder);
+    }
+    let events = [format(0), one.clone(), other.clone(), one.clone(), other, one];
+    assert_eq!(fs::read(folder.path().join("b.000001")).unwrap(), log(&events));
+}
+
+#[test]
+fn old_logs_go_and_the_last_stays() {
+    let folder = TempDir::new().unwrap();
+    let mut store = open(&folder);
+    for name in ["b.000009", "b.000010", "b.000011"] {
+        store.begin(name, 4).unwrap();
+        append(&mut store, &[format(0)]);
+    }
+    store.sync().unwrap();
+    let size = fs::metadata(folder.path().join("b.000009")).unwrap().len();
+    let now = SystemTime::now();
+    let mut check = |keep, now, wanted: &[&str]| {
+        store.purge(keep, now).unwrap();
+        let names: Vec<String> = wanted.iter().map(|name| format!("./{name}\n")).collect();
+        assert_eq!(fs::read_to_string(folder.path().join("b.index")).unwrap(), names.concat());
+        let logs = fs::read_dir(folder.path()).unwrap();
+        let count =
+            logs.filter(|log| log.as_ref().unwrap().file_name().to_str().unwrap().contains(".0")).count();
+        assert_eq!(count, wanted.len());
+    };
+    check(Keep::Size(3 * size), now, &["b.000009", "b.000010", "b.000011"]);
+    check(Keep::Size(3 * size - 1), now, &["b.000010", "b.000011"]);
+    check(Keep::Age(Duration::from_secs(60)), now, &["b.000010", "b.000011"]);
+    check(Keep::Age(Duration::from_secs(60)), now + Duration::from_secs(600), &["b.000011"]);
+    check(Keep::Size(0), now, &["b.000011"]);
+    drop(store);
+    // Stopped between the index and the files.
+    fs::write(folder.path().join("b.000010"), b"left").unwrap();
+    let store = open(&folder);
+    assert_eq!(store.place().unwrap().log, "b.000011");
+    assert!(!folder.path().join("b.000010").exists());
 }

@@ -1,14 +1,15 @@
-//! What transactions are applied to: `--to`, and the password of its account.
+//! What transactions are applied to: `--to`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 #[cfg(feature = "sqlite")]
 use replay::SqliteTarget;
 use replay::{ApplyAs, MysqlTarget, Target};
-use servers::{Address, Defaults};
+use servers::Address;
 
+use crate::account::Account;
 use crate::args::Global;
 use crate::exit::Failure;
 
@@ -20,16 +21,8 @@ pub(super) struct To {
     /// is not there: sqlite:FILE.
     #[arg(long, value_name = "TARGET")]
     to: String,
-    /// Read the account's password from the first line of this file.
-    #[arg(long, value_name = "FILE", conflicts_with = "password")]
-    password_file: Option<PathBuf>,
-    /// Ask for the account's password on the terminal.
-    #[arg(long)]
-    password: bool,
-    /// Take what --to does not say from the group [client] of this option file of MySQL: user, password, host, port,
-    /// socket, ssl-mode, ssl-ca.
-    #[arg(long, value_name = "FILE")]
-    defaults_file: Option<PathBuf>,
+    #[command(flatten)]
+    account: Account,
     /// How row changes are made on a server.
     #[arg(long, value_enum, default_value_t = As::Auto)]
     apply_as: As,
@@ -81,44 +74,11 @@ impl To {
                 Err(Failure::NotBegun(anyhow!("--to: sqlite: has a file behind it, as sqlite:copy.db")))
             }
             Some(path) => Ok(Named::Sqlite(path.into())),
-            None => self.address(global).map(|address| Named::Mysql(address.into(), self.apply_as.into())),
+            None => self
+                .account
+                .address(&self.to, "--to", global)
+                .map(|address| Named::Mysql(address.into(), self.apply_as.into())),
         }
-    }
-
-    /// Which server, and as whom; nothing is connected yet.
-    pub(super) fn address(&self, global: &Global) -> Result<Address, Failure> {
-        let mut address = self.parse(&self.to, "--to")?;
-        let is_open = Address::parse(&self.to).is_ok_and(|address| address.password.is_some());
-        if is_open && !global.quiet {
-            eprintln!(
-                "bintide: a password on the command line can be seen by every user of this machine: \
-                 --password-file, --defaults-file and --password keep it to you"
-            );
-        }
-        if let Some(password) = self.asked_for().map_err(Failure::NotBegun)? {
-            address.password = Some(password);
-        } else if address.password.is_none() {
-            address.password = std::env::var("MYSQL_PWD").ok();
-        }
-        Ok(address)
-    }
-
-    /// Another server, as the option file says what its address does not.
-    pub(super) fn parse(&self, text: &str, option: &str) -> Result<Address, Failure> {
-        let defaults = self.defaults_file.as_deref().map(Defaults::read).transpose();
-        let defaults = defaults.map_err(|error| Failure::NotBegun(error.into()))?.unwrap_or_default();
-        Address::parse_with(text, &defaults).map_err(|error| Failure::NotBegun(anyhow!("{option}: {error}")))
-    }
-
-    fn asked_for(&self) -> Result<Option<String>, anyhow::Error> {
-        if let Some(path) = &self.password_file {
-            return first_line(path).map(Some);
-        }
-        if !self.password {
-            return Ok(None);
-        }
-        let asked = rpassword::prompt_password("Enter password: ");
-        asked.map(Some).context("could not ask for the password: there is no terminal; give --password-file")
     }
 }
 
@@ -190,9 +150,4 @@ impl Opened {
             Self::Sqlite(target) => target.remarks().lines(),
         }
     }
-}
-
-fn first_line(path: &Path) -> Result<String, anyhow::Error> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
-    Ok(text.lines().next().unwrap_or_default().to_owned())
 }

@@ -1,0 +1,67 @@
+//! The account that a command uses on a server: its password, and MySQL's option files.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use servers::{Address, Defaults};
+
+use crate::args::Global;
+use crate::exit::Failure;
+
+/// As whom a server is reached.
+#[derive(Args, Debug)]
+pub(crate) struct Account {
+    /// Read the account's password from the first line of this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "password")]
+    password_file: Option<PathBuf>,
+    /// Ask for the account's password on the terminal.
+    #[arg(long)]
+    password: bool,
+    /// Take what the server's address does not say from the group [client] of this option file of MySQL: user,
+    /// password, host, port, socket, ssl-mode, ssl-ca.
+    #[arg(long, value_name = "FILE")]
+    defaults_file: Option<PathBuf>,
+}
+
+impl Account {
+    /// The server of this address, and as whom; nothing is connected yet. `option` is where the address was given.
+    pub(crate) fn address(&self, text: &str, option: &str, global: &Global) -> Result<Address, Failure> {
+        let mut address = self.parse(text, option)?;
+        let is_open = Address::parse(text).is_ok_and(|address| address.password.is_some());
+        if is_open && !global.quiet {
+            eprintln!(
+                "bintide: a password on the command line can be seen by every user of this machine: \
+                 --password-file, --defaults-file and --password keep it to you"
+            );
+        }
+        if let Some(password) = self.asked_for().map_err(Failure::NotBegun)? {
+            address.password = Some(password);
+        } else if address.password.is_none() {
+            address.password = std::env::var("MYSQL_PWD").ok();
+        }
+        Ok(address)
+    }
+
+    fn parse(&self, text: &str, option: &str) -> Result<Address, Failure> {
+        let defaults = self.defaults_file.as_deref().map(Defaults::read).transpose();
+        let defaults = defaults.map_err(|error| Failure::NotBegun(error.into()))?.unwrap_or_default();
+        Address::parse_with(text, &defaults).map_err(|error| Failure::NotBegun(anyhow!("{option}: {error}")))
+    }
+
+    fn asked_for(&self) -> Result<Option<String>, anyhow::Error> {
+        if let Some(path) = &self.password_file {
+            return first_line(path).map(Some);
+        }
+        if !self.password {
+            return Ok(None);
+        }
+        let asked = rpassword::prompt_password("Enter password: ");
+        asked.map(Some).context("could not ask for the password: there is no terminal; give --password-file")
+    }
+}
+
+fn first_line(path: &Path) -> Result<String, anyhow::Error> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}

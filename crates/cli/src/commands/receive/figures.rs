@@ -1,0 +1,208 @@
+//! How far a store is, in figures: as a line, as a document, and for a monitor. Time is handed in.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::metrics::{Kind, Sheet};
+use crate::units::{bytes, count, counted, duration};
+
+/// How far back rates look: long enough to be steady, short enough to follow what the source does now.
+const WINDOW: Duration = Duration::from_secs(15);
+/// Between two looks back. Bounds memory, with the window.
+const STEP: Duration = Duration::from_millis(250);
+
+/// How far a store is, and what it took.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Figures {
+    pub(super) transactions: u64,
+    pub(super) events: u64,
+    /// Of events.
+    pub(super) bytes: u64,
+    /// Connections that got as far as the log.
+    pub(super) connections: u64,
+    pub(super) purged: u64,
+    pub(super) syncs: u64,
+    pub(super) acknowledgements: u64,
+    pub(super) is_connected: bool,
+    /// Had everything that the source had come?
+    pub(super) is_caught_up: bool,
+    pub(super) is_full: bool,
+    /// The source's log, and where in it the next event starts.
+    pub(super) log: String,
+    pub(super) position: u64,
+    /// When the last event was written, in seconds since 1970 by the source's clock.
+    pub(super) last_s: Option<u32>,
+    /// How far the source's clock is ahead of ours, in seconds.
+    pub(super) ahead_s: i64,
+    marks: VecDeque<Mark>,
+}
+
+/// How far it was.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    /// Since it began.
+    at: Duration,
+    bytes: u64,
+    transactions: u64,
+}
+
+impl Figures {
+    /// So far it is, so long after it began.
+    pub(super) fn mark(&mut self, at: Duration) {
+        if self.marks.back().is_some_and(|last| at < last.at + STEP) {
+            return;
+        }
+        self.marks.push_back(Mark { at, bytes: self.bytes, transactions: self.transactions });
+        while self.marks.get(1).is_some_and(|second| second.at + WINDOW <= at) {
+            self.marks.pop_front();
+        }
+    }
+
+    /// How old the last event is, by the source's clock; nothing while all that the source has is here.
+    pub(super) fn lag_s(&self, now_s: i64) -> Option<u64> {
+        let last = self.last_s.filter(|last| *last > 0)?;
+        match self.is_caught_up && self.is_connected {
+            true => Some(0),
+            false => Some(u64::try_from(now_s + self.ahead_s - i64::from(last)).unwrap_or_default()),
+        }
+    }
+
+    /// For whoever sits in front of it.
+    pub(super) fn line(&self, now_s: i64) -> String {
+        let place = format!("{} at {}", self.log, count(self.position));
+        let mut parts = vec![place, counted(self.transactions, "transaction"), bytes(self.bytes)];
+        if let Some((transactions, bytes_a_second)) = self.rates() {
+            parts.push(format!("{} transactions/s", count(transactions as u64)));
+            parts.push(format!("{}/s", bytes(bytes_a_second as u64)));
+        }
+        parts.push(match (self.is_full, self.is_connected, self.lag_s(now_s)) {
+            (true, ..) => "no room on the disk".to_owned(),
+            (_, false, _) => "not connected".to_owned(),
+            (_, _, Some(0) | None) => "caught up".to_owned(),
+            (_, _, Some(lag)) => format!("lag {}", duration(Duration::from_secs(lag))),
+        });
+        parts.join(", ")
+    }
+
+    /// Transactions and bytes a second; nothing until some time has passed.
+    fn rates(&self) -> Option<(f64, f64)> {
+        let (first, last) = (self.marks.front()?, self.marks.back()?);
+        let seconds = last.at.saturating_sub(first.at).as_secs_f64();
+        let a_second = |from: u64, to: u64| to.saturating_sub(from) as f64 / seconds;
+        let rates = (a_second(first.transactions, last.transactions), a_second(first.bytes, last.bytes));
+        (seconds > 0.0).then_some(rates)
+    }
+
+    /// What it came to.
+    pub(super) fn text(&self, folder: &str) -> String {
+        let ends = match self.log.as_str() {
+            "" => String::new(),
+            log => format!("; {folder} ends at {log}:{}", self.position),
+        };
+        format!("{}, {} received{ends}\n", counted(self.transactions, "transaction"), bytes(self.bytes))
+    }
+
+    /// The same as a document.
+    pub(super) fn document(&self, elapsed: Duration) -> Value {
+        json!({
+            "transactions": self.transactions,
+            "events": self.events,
+            "bytes": self.bytes,
+            "connections": self.connections,
+            "logs_purged": self.purged,
+            "syncs": self.syncs,
+            "acknowledgements": self.acknowledgements,
+            "log": (!self.log.is_empty()).then_some(&self.log),
+            "position": (!self.log.is_empty()).then_some(self.position),
+            "seconds": elapsed.as_secs_f64(),
+        })
+    }
+
+    /// For a monitor.
+    pub(super) fn sheet(&self, now_s: i64) -> String {
+        let mut sheet = Sheet::new();
+        let mut counter = |name, help, value| sheet.counter(name, help, value);
+        counter("bintide_receive_transactions_total", "Transactions received.", self.transactions);
+        counter("bintide_receive_events_total", "Events received.", self.events);
+        counter("bintide_receive_bytes_total", "Bytes of events received.", self.bytes);
+        counter("bintide_receive_connections_total", "Connections to the source.", self.connections);
+        counter("bintide_receive_syncs_total", "Times that received events were synced to disk.", self.syncs);
+        counter(
+            "bintide_receive_acknowledgements_total",
+            "Acknowledgements sent to the source (semi-synchronous replication).",
+            self.acknowledgements,
+        );
+        counter("bintide_receive_logs_purged_total", "Old logs removed.", self.purged);
+        let mut gauge = |name, help, is_so| sheet.gauge(name, help, u8::from(is_so));
+        gauge("bintide_receive_connected", "Whether there is a connection to the source.", self.is_connected);
+        gauge("bintide_receive_disk_full", "Whether it waits for room on the disk.", self.is_full);
+        if let Some(lag) = self.lag_s(now_s) {
+            let help = "Age of the last event received, by the source's clock; 0 when there is no newer one.";
+            sheet.gauge("bintide_receive_lag_seconds", help, lag);
+        }
+        if !self.log.is_empty() {
+            let help = "Where the next event starts in the source's log.";
+            let labels = [("log", self.log.as_str())];
+            sheet.put("bintide_receive_position_bytes", help, Kind::Gauge, &labels, self.position);
+        }
+        sheet.into_text()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Figures;
+
+    fn figures() -> Figures {
+        let (log, last_s) = ("b.000003".to_owned(), Some(1000));
+        Figures { log, last_s, position: 4711, is_connected: true, ahead_s: 5, ..Figures::default() }
+    }
+
+    #[test]
+    fn a_line_says_where_it_is_and_how_far_behind() {
+        let check =
+            |figures: &Figures, now_s, wanted: &str| assert_eq!(figures.line(now_s), wanted, "{now_s}");
+        let mut figures = figures();
+        check(&figures, 1055, "b.000003 at 4,711, 0 transactions, 0 B, lag 1 min 0 s");
+        figures.mark(Duration::ZERO);
+        (figures.transactions, figures.bytes, figures.is_caught_up) = (100, 50_000, true);
+        figures.mark(Duration::from_secs(2));
+        let rates = "b.000003 at 4,711, 100 transactions, 50.0 kB, 50 transactions/s, 25.0 kB/s";
+        check(&figures, 1055, &format!("{rates}, caught up"));
+        figures.is_connected = false;
+        check(&figures, 1055, &format!("{rates}, not connected"));
+        figures.is_full = true;
+        check(&figures, 1055, &format!("{rates}, no room on the disk"));
+    }
+
+    #[test]
+    fn lag_is_by_the_source_and_never_negative() {
+        let mut figures = figures();
+        assert_eq!((figures.lag_s(1000), figures.lag_s(900)), (Some(5), Some(0)));
+        figures.is_caught_up = true;
+        assert_eq!(figures.lag_s(1000), Some(0));
+        figures.is_connected = false;
+        assert_eq!(figures.lag_s(1000), Some(5));
+        figures.last_s = None;
+        assert_eq!(figures.lag_s(1000), None);
+    }
+
+    #[test]
+    fn a_monitor_is_told_the_log_by_a_label() {
+        let sheet = figures().sheet(1000);
+        assert!(sheet.contains("\nbintide_receive_position_bytes{log=\"b.000003\"} 4711\n"), "{sheet}");
+        assert!(sheet.contains("\nbintide_receive_lag_seconds 5\n"), "{sheet}");
+    }
+
+    #[test]
+    fn what_it_came_to() {
+        let figures = figures();
+        assert_eq!(figures.text("/backup"), "0 transactions, 0 B received; /backup ends at b.000003:4711\n");
+        assert_eq!(Figures::default().text("/backup"), "0 transactions, 0 B received\n");
+        assert_eq!(figures.document(Duration::ZERO)["position"], 4711);
+    }
+}

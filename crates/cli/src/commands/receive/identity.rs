@@ -1,0 +1,98 @@
+//! Who a store is to its source, and whose logs it has: the same each time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+use binlog::gtid::Uuid;
+use wire::SourceFacts;
+
+/// Where a store keeps it.
+const FILE: &str = "replica.cnf";
+
+/// Who a store is to its source, and whose logs it has.
+pub(super) struct Identity {
+    path: PathBuf,
+    pub(super) server_id: u32,
+    pub(super) uuid: String,
+    /// The source's `server_uuid`; a MariaDB has none.
+    source: Option<String>,
+}
+
+impl Identity {
+    /// As the store has it; drawn anew for a new one.
+    pub(super) fn of(folder: &Path) -> Result<Self, anyhow::Error> {
+        let path = folder.join(FILE);
+        if path.exists() {
+            let text =
+                fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
+            return Self::parse(&text, path);
+        }
+        let (mut uuid, mut id) = ([0; 16], [0; 4]);
+        getrandom::fill(&mut uuid).and_then(|()| getrandom::fill(&mut id)).context("draw a UUID")?;
+        // Far from the small numbers that people give their servers.
+        let server_id = u32::from_le_bytes(id) | 1 << 31;
+        let identity = Self { path, server_id, uuid: Uuid::from_bytes(uuid).to_string(), source: None };
+        identity.save()?;
+        Ok(identity)
+    }
+
+    fn parse(text: &str, path: PathBuf) -> Result<Self, anyhow::Error> {
+        let value = |name: &str| {
+            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
+        };
+        let server_id = value("server-id").and_then(|id| id.parse().ok());
+        match (server_id, value("server-uuid")) {
+            (Some(server_id), Some(uuid)) => Ok(Self { path, server_id, uuid, source: value("source-uuid") }),
+            _ => bail!("{} has no server-id and server-uuid: remove it", path.display()),
+        }
+    }
+
+    /// Whoever reads it finds the old text or the new one.
+    fn save(&self) -> Result<(), anyhow::Error> {
+        let source = self.source.iter().map(|uuid| format!("source-uuid={uuid}\n")).collect::<String>();
+        let text = format!("[replica]\nserver-id={}\nserver-uuid={}\n{source}", self.server_id, self.uuid);
+        let new = self.path.with_extension("new");
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path));
+        written.with_context(|| format!("could not write {}", self.path.display()))
+    }
+
+    /// Is this the server whose logs the store has? The first one is kept in mind.
+    pub(super) fn check_source(&mut self, facts: &SourceFacts) -> Result<(), anyhow::Error> {
+        match (&self.source, &facts.server_uuid) {
+            (Some(wanted), Some(found)) if found != wanted => Err(anyhow!(
+                "the source's server_uuid is {found}, and the logs in {} are those of {wanted}: receive from \
+                 another server into another directory",
+                self.path.parent().unwrap_or(Path::new("")).display()
+            )),
+            (None, Some(found)) => {
+                self.source = Some(found.clone());
+                self.save()
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Identity;
+
+    #[test]
+    fn who_a_store_is_stays_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = Identity::of(folder.path()).unwrap();
+        let again = Identity::of(folder.path()).unwrap();
+        assert_eq!((first.server_id, &first.uuid), (again.server_id, &again.uuid));
+        assert!(first.server_id >= 1 << 31);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_without_it_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("replica.cnf"), "[replica]\nserver-id=7\n").unwrap();
+        let error = Identity::of(folder.path()).err().unwrap().to_string();
+        assert!(error.ends_with("has no server-id and server-uuid: remove it"), "{error}");
+    }
+}

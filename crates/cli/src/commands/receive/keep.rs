@@ -1,0 +1,46 @@
+//! `--keep`: how much, or how long.
+
+use std::time::Duration;
+
+use logs::Keep;
+
+use crate::commands::rewrite::size;
+
+/// Times by their last letter, in seconds.
+const UNITS: [(char, u64); 4] = [('m', 60), ('h', 3600), ('d', 86_400), ('w', 604_800)];
+
+/// A time as 12h or 7d, or a size as 500M or 100G. A small m is minutes, a large one megabytes.
+pub(super) fn parse(text: &str) -> Result<Keep, String> {
+    let wanted = || "wanted is a time as 30m, 12h, 7d or 2w, or a size as 500M or 100G".to_owned();
+    let unit = UNITS.iter().find_map(|(letter, seconds)| Some((text.strip_suffix(*letter)?, *seconds)));
+    let Some((digits, seconds)) = unit else {
+        return size(text).map(Keep::Size).map_err(|_| wanted());
+    };
+    let number: u64 = digits.trim().parse().map_err(|_| wanted())?;
+    number.checked_mul(seconds).map(|seconds| Keep::Age(Duration::from_secs(seconds))).ok_or_else(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use logs::Keep;
+
+    use super::parse;
+
+    #[test]
+    fn times_and_sizes() {
+        let age = |seconds| Ok(Keep::Age(Duration::from_secs(seconds)));
+        let size = |bytes| Ok(Keep::Size(bytes));
+        let check = |text, wanted| assert_eq!(parse(text), wanted, "{text}");
+        check("30m", age(1800));
+        check("12h", age(43_200));
+        check("7d", age(604_800));
+        check("2w", age(1_209_600));
+        check("500M", size(500_000_000));
+        check("100GB", size(100_000_000_000));
+        for text in ["", "d", "-1d", "7y", "99999999999999999999d", "999999999999999999w"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Shows how far a store is: on a terminal, as lines, and for a monitor.
+
+use std::io::{self, IsTerminal, Write as _};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use binlog::{EventType, RawEvent};
+use indicatif::ProgressBar;
+use jiff::Timestamp;
+use logs::StorePlace;
+
+use crate::args::Global;
+use crate::commands::receive::figures::Figures;
+use crate::exit::{Outcome, Verdict};
+use crate::progress;
+
+/// How long it may run before a terminal shows it, and how often that changes then.
+const TERMINAL_PERIODS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(250));
+/// The same of lines that are written down.
+const LINES_PERIODS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(10));
+
+/// Figures, for whoever asks meanwhile.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Board(Arc<Mutex<Figures>>);
+
+/// Counts what comes, and shows it.
+pub(super) struct Watch {
+    began: Instant,
+    board: Board,
+    screen: Screen,
+    /// When to show something next.
+    due: Duration,
+    /// What had come when a line was last written down.
+    shown_bytes: Option<u64>,
+}
+
+enum Screen {
+    Nowhere,
+    /// None yet while nobody wonders.
+    Terminal(Option<ProgressBar>),
+    /// A line from time to time.
+    Lines,
+}
+
+impl Board {
+    /// For a monitor.
+    pub(super) fn sheet(&self) -> String {
+        self.figures().sheet(now_s())
+    }
+
+    fn figures(&self) -> MutexGuard<'_, Figures> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watch {
+    pub(super) fn new(global: &Global) -> Self {
+        let (screen, (due, _)) = match (global.quiet, io::stderr().is_terminal()) {
+            (true, _) => (Screen::Nowhere, (Duration::MAX, Duration::MAX)),
+            (false, true) => (Screen::Terminal(None), TERMINAL_PERIODS),
+            (false, false) => (Screen::Lines, LINES_PERIODS),
+        };
+        Self { began: Instant::now(), board: Board::default(), screen, due, shown_bytes: None }
+    }
+
+    pub(super) fn board(&self) -> Board {
+        self.board.clone()
+    }
+
+    /// Bytes of events that have come.
+    pub(super) fn bytes(&self) -> u64 {
+        self.board.figures().bytes
+    }
+
+    /// The log flows, from a source whose clock shows this.
+    pub(super) fn connected(&self, clock_s: Option<u64>) {
+        let mut figures = self.board.figures();
+        figures.connections += 1;
+        figures.is_connected = true;
+        let clock_s = clock_s.and_then(|clock| i64::try_from(clock).ok());
+        figures.ahead_s = clock_s.map_or(0, |clock| clock - now_s());
+    }
+
+    pub(super) fn disconnected(&self) {
+        self.board.figures().is_connected = false;
+    }
+
+    pub(super) fn set_full(&self, is_full: bool) {
+        self.board.figures().is_full = is_full;
+    }
+
+    /// What follows goes there.
+    pub(super) fn place(&self, place: Option<StorePlace<'_>>) {
+        let Some(place) = place else { return };
+        let mut figures = self.board.figures();
+        place.log.clone_into(&mut figures.log);
+        figures.position = place.next;
+    }
+
+    /// An event was written down that starts there.
+    pub(super) fn event(&mut self, event: &RawEvent<'_>, position: u64) {
+        let size = event.bytes().len() as u64;
+        let mut figures = self.board.figures();
+        figures.events += 1;
+        figures.bytes += size;
+        figures.position = position + size;
+        figures.last_s = Some(event.header().timestamp);
+        figures.is_caught_up = false;
+        if begins_transaction(event.event_type()) {
+            figures.transactions += 1;
+        }
+        drop(figures);
+        self.tick();
+    }
+
+    /// All that the source has is here.
+    pub(super) fn caught_up(&self) {
+        self.board.figures().is_caught_up = true;
+    }
+
+    pub(super) fn synced(&self) {
+        self.board.figures().syncs += 1;
+    }
+
+    pub(super) fn acknowledged(&self) {
+        self.board.figures().acknowledgements += 1;
+    }
+
+    pub(super) fn purged(&self, logs: usize) {
+        self.board.figures().purged += logs as u64;
+    }
+
+    /// Shows something if it is time.
+    pub(super) fn tick(&mut self) {
+        let elapsed = self.began.elapsed();
+        let mut figures = self.board.figures();
+        figures.mark(elapsed);
+        if elapsed < self.due {
+            return;
+        }
+        let line = figures.line(now_s());
+        let is_new = self.shown_bytes != Some(figures.bytes);
+        self.shown_bytes = Some(figures.bytes);
+        drop(figures);
+        match &mut self.screen {
+            Screen::Nowhere => {}
+            Screen::Lines => {
+                self.due = elapsed + LINES_PERIODS.1;
+                if is_new {
+                    eprintln!("bintide: {line}");
+                }
+            }
+            Screen::Terminal(bar) => {
+                self.due = elapsed + TERMINAL_PERIODS.1;
+                bar.get_or_insert_with(progress::line).set_message(line);
+            }
+        }
+    }
+
+    /// Prints what it came to.
+    pub(super) fn print(&mut self, folder: &Path, json: bool) -> Outcome {
+        if let Screen::Terminal(Some(bar)) = &self.screen {
+            bar.finish_and_clear();
+        }
+        let figures = self.board.figures();
+        let mut out = io::stdout().lock();
+        if json {
+            serde_json::to_writer_pretty(&mut out, &figures.document(self.began.elapsed()))
+                .map_err(io::Error::from)?;
+            out.write_all(b"\n")?;
+        } else {
+            out.write_all(figures.text(&folder.display().to_string()).as_bytes())?;
+        }
+        Ok(Verdict::Fine)
+    }
+}
+
+/// Servers since MySQL 5.6.5 and MariaDB 10.0.2 begin each transaction with such an event, GTIDs or not.
+fn begins_transaction(event_type: EventType) -> bool {
+    matches!(
+        event_type,
+        EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged | EventType::MariadbGtid
+    )
+}
+
+fn now_s() -> i64 {
+    Timestamp::now().as_second()
+}

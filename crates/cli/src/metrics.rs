@@ -1,0 +1,292 @@
+//! What a command that runs for long tells a monitor, in Prometheus' text format: over HTTP, and in a file.
+//!
+//! Whoever asks is answered by a thread of its own: the work does not wait for it.
+
+use std::fmt::{self, Display, Write as _};
+use std::fs;
+use std::io::{self, Read, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+
+use crate::args::Global;
+use crate::exit::Failure;
+
+/// Where metrics can be had.
+#[derive(Args, Debug)]
+pub(crate) struct Metrics {
+    /// Serve metrics in Prometheus' text format over HTTP at this address, as 127.0.0.1:9104.
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
+    /// Write them to this file, every five seconds and at the end; it is replaced as a whole.
+    #[arg(long, value_name = "FILE")]
+    metrics_file: Option<PathBuf>,
+}
+
+/// How long somebody who asks may take to do so, and to read the answer. The next one waits so long.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Bytes of a request, at most: nothing in it matters but its first line.
+const REQUEST_MAX: usize = 8 << 10;
+
+/// Between two times that the file is written: monitors look every ten seconds or less often.
+const FILE_PERIOD: Duration = Duration::from_secs(5);
+
+/// How the numbers are written down, whenever somebody asks.
+type Render = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Metrics that can be had, as long as this is kept: then the file is written for the last time.
+#[derive(Debug, Default)]
+pub(crate) struct Served {
+    file: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Metrics {
+    /// Makes them available. An address is told on standard error, as its port may be 0, for any that is free.
+    pub(crate) fn serve(
+        &self,
+        global: &Global,
+        render: impl Fn() -> String + Send + Sync + 'static,
+    ) -> Result<Served, Failure> {
+        let render: Render = Arc::new(render);
+        if let Some(address) = &self.metrics {
+            let bound = listen(address, Arc::clone(&render)).map_err(Failure::NotBegun)?;
+            if !global.quiet {
+                eprintln!("bintide: metrics are at http://{bound}/metrics");
+            }
+        }
+        let Some(path) = self.metrics_file.clone() else { return Ok(Served::default()) };
+        let written = write(&path, &render());
+        written.with_context(|| format!("write metrics to {}", path.display())).map_err(Failure::NotBegun)?;
+        let (alive, is_alive) = channel();
+        let writer = thread::spawn(move || keep_written(&path, &render, &is_alive));
+        Ok(Served { file: Some((alive, writer)) })
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some((alive, writer)) = self.file.take() {
+            drop(alive);
+            // A file that could not be written has been complained about.
+            let _ = writer.join();
+        }
+    }
+}
+
+fn keep_written(path: &Path, render: &Render, is_alive: &Receiver<()>) {
+    let mut has_failed = false;
+    loop {
+        let is_last = is_alive.recv_timeout(FILE_PERIOD) != Err(RecvTimeoutError::Timeout);
+        if let Err(error) = write(path, &render())
+            && !has_failed
+        {
+            eprintln!("bintide: could not write metrics to {}: {error}", path.display());
+            has_failed = true;
+        }
+        if is_last {
+            return;
+        }
+    }
+}
+
+/// Whoever reads the file finds the old text or the new one.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    fs::write(&new, text)?;
+    fs::rename(&new, path)
+}
+
+/// Answers at an address from now on: which one, once its port is known.
+fn listen(address: &str, render: Render) -> Result<SocketAddr, anyhow::Error> {
+    let listener = TcpListener::bind(address).map_err(|error| {
+        anyhow!("could not serve metrics at {address}: {error}; an address is HOST:PORT, as 127.0.0.1:9104")
+    })?;
+    let bound = listener.local_addr().context("find the address of the metrics")?;
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            match stream {
+                // One who goes away, or is too slow, asks again.
+                Ok(stream) => drop(answer(stream, &render)),
+                // As when no more files may be open: that does not pass by trying at once.
+                Err(_) => thread::sleep(PATIENCE),
+            }
+        }
+    });
+    Ok(bound)
+}
+
+fn answer(mut stream: TcpStream, render: &Render) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut request = Vec::new();
+    let mut part = [0; 1024];
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < REQUEST_MAX {
+        match stream.read(&mut part)? {
+            0 => break,
+            size => request.extend_from_slice(&part[..size]),
+        }
+    }
+    let (status, body) = match asked(&request) {
+        Asked::Metrics => ("200 OK", render()),
+        Asked::Other => ("404 Not Found", "metrics are at /metrics\n".to_owned()),
+        Asked::Nothing => ("405 Method Not Allowed", "only GET is answered\n".to_owned()),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body.as_bytes())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Metrics,
+    Other,
+    Nothing,
+}
+
+fn asked(request: &[u8]) -> Asked {
+    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ');
+    match (words.next(), words.next()) {
+        (Some(b"GET"), Some(target)) => {
+            let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+            if matches!(path, b"/" | b"/metrics") { Asked::Metrics } else { Asked::Other }
+        }
+        _ => Asked::Nothing,
+    }
+}
+
+/// Metrics, one after the other, as Prometheus' text format has them (version 0.0.4).
+#[derive(Debug, Default)]
+pub(crate) struct Sheet(String);
+
+/// What may become of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It only grows, until the command ends. By custom its name ends in `_total`.
+    Counter,
+    Gauge,
+}
+
+impl Sheet {
+    /// What every command says: which bintide it is.
+    pub(crate) fn new() -> Self {
+        let mut sheet = Self::default();
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        sheet.put("bintide_build_info", "Which bintide this is.", Kind::Gauge, &version, 1);
+        sheet
+    }
+
+    pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.put(name, help, Kind::Counter, &[], value);
+    }
+
+    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.put(name, help, Kind::Gauge, &[], value);
+    }
+
+    /// With labels: names, and values that may be any text.
+    pub(crate) fn put(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: Kind,
+        labels: &[(&str, &str)],
+        value: impl Display,
+    ) {
+        let labels: Vec<String> =
+            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        // Writing to a string does not fail.
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{labels} {value}\n");
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        self.0
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+        })
+    }
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::sync::Arc;
+
+    use super::{Asked, Kind, Sheet, asked, listen, write};
+
+    #[test]
+    fn the_format_is_prometheus() {
+        let mut sheet = Sheet::default();
+        sheet.counter("a_total", "So many.", 3);
+        sheet.put("b", "How far.", Kind::Gauge, &[("log", "a\"b\\\n"), ("x", "y")], 1.5);
+        let wanted = "# HELP a_total So many.\n# TYPE a_total counter\na_total 3\n\
+                      # HELP b How far.\n# TYPE b gauge\nb{log=\"a\\\"b\\\\\\n\",x=\"y\"} 1.5\n";
+        assert_eq!(sheet.into_text(), wanted);
+    }
+
+    #[test]
+    fn requests() {
+        let check = |request: &str, wanted| assert_eq!(asked(request.as_bytes()), wanted, "{request}");
+        check("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", Asked::Metrics);
+        check("GET / HTTP/1.0\r\n\r\n", Asked::Metrics);
+        check("GET /metrics?x=1 HTTP/1.1\r\n\r\n", Asked::Metrics);
+        check("GET /else HTTP/1.1\r\n\r\n", Asked::Other);
+        check("POST /metrics HTTP/1.1\r\n\r\n", Asked::Nothing);
+        check("", Asked::Nothing);
+        check("GET", Asked::Nothing);
+    }
+
+    #[test]
+    fn whoever_asks_is_answered_and_who_says_nothing_is_not_waited_for_long() {
+        let bound = listen("127.0.0.1:0", Arc::new(|| "text\n".to_owned())).unwrap();
+        let silent = TcpStream::connect(bound).unwrap();
+        for _ in 0..2 {
+            let mut stream = TcpStream::connect(bound).unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(
+                answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\ntext\n"),
+                "{answer}"
+            );
+        }
+        drop(silent);
+        assert!(listen(&bound.to_string(), Arc::new(String::new)).is_err());
+    }
+
+    #[test]
+    fn the_file_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bintide.prom");
+        for text in ["one", "two"] {
+            write(&path, text).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

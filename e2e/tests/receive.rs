@@ -1,0 +1,357 @@
+//! `bintide receive` beside the server it receives from: the same bytes, whatever stops it on the way.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use e2e::program::bintide;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use testkit::{Cut, Dice, Launch, Proxy, Server, seed};
+
+const TABLE: &str = "create database d; create table d.t (a int primary key auto_increment, b longtext)";
+
+fn receive(port: u16, folder: &Path, more: &[&str]) -> Result<Command> {
+    let mut command = Command::new(bintide()?);
+    let from = format!("mysql://root@127.0.0.1:{port}/?timeout=8");
+    command.env_clear().arg("receive").arg(folder).args(["--from", &from]).args(more);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(command)
+}
+
+fn receive_all(server: &Server, folder: &Path, more: &[&str]) -> Result<String> {
+    let ran = receive(server.port(), folder, more)?.arg("--stop-at-end").output()?;
+    ensure!(ran.status.success(), "{}", stderr(&ran));
+    Ok(String::from_utf8(ran.stdout)?)
+}
+
+fn stderr(ran: &Output) -> String {
+    String::from_utf8_lossy(&ran.stderr).into_owned()
+}
+
+/// The closed files are the same; of the last one, which the server has open, one flag in its head differs.
+fn compare(server: &Server, folder: &Path) -> Result<()> {
+    let logs = server.binlogs()?;
+    for (number, log) in logs.iter().enumerate() {
+        let name = log.file_name().context("a log has a name")?;
+        let mut wanted = fs::read(log)?;
+        if number + 1 == logs.len() {
+            wanted[21] &= !1;
+        }
+        ensure!(fs::read(folder.join(name))? == wanted, "{} is another one", name.display());
+    }
+    let index = fs::read_to_string(folder.join("binlog.index"))?;
+    ensure!(index == fs::read_to_string(server.datadir().join("binlog.index"))?, "{index}");
+    Ok(())
+}
+
+fn wait_for(mut check: impl FnMut() -> Result<()>) -> Result<()> {
+    let start = Instant::now();
+    while let Err(error) = check() {
+        ensure!(start.elapsed() < Duration::from_secs(60), "{error:#}");
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Ctrl-C: how it ended, and what it said.
+fn interrupt(child: Child) -> Result<Output> {
+    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
+    Ok(child.wait_with_output()?)
+}
+
+#[test]
+fn logs_are_the_same_and_go_on_where_they_ended() -> Result<()> {
+    for launch in [Launch::mysql(), Launch::mariadb()] {
+        let server = launch.start()?;
+        let folder = TempDir::new()?;
+        server.sql(TABLE)?;
+        for compression in ["none", "zlib"] {
+            server.sql(
+                "insert into d.t (b) values ('one'), (repeat('two', 100000)); flush binary logs;
+                 insert into d.t (b) values ('three')",
+            )?;
+            let said = receive_all(&server, folder.path(), &["--compression", compression])?;
+            ensure!(said.contains(" received; ") && said.contains(" ends at binlog.00000"), "{said}");
+            compare(&server, folder.path())?;
+        }
+        // Nothing new, and the same again.
+        let said = receive_all(&server, folder.path(), &["--json"])?;
+        ensure!(said.contains("\"transactions\": 0") && said.contains("\"events\": 0,"), "{said}");
+        compare(&server, folder.path())?;
+    }
+    Ok(())
+}
+
+/// Killed again and again while the server writes, it has the same bytes in the end.
+#[test]
+fn killed_at_any_moment_it_repeats_and_loses_nothing() -> Result<()> {
+    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    for launch in [Launch::mysql(), Launch::mariadb()] {
+        let server = launch.options(["--max-binlog-size=256K", "--binlog-format=row"]).start()?;
+        let folder = TempDir::new()?;
+        server.sql(TABLE)?;
+        let inserts = "insert into d.t (b) values (repeat('x', 2000)); ".repeat(800);
+        thread::scope(|scope| -> Result<()> {
+            let client = scope.spawn(|| server.sql(&inserts));
+            let mut kills = 0;
+            while !client.is_finished() || kills < 8 {
+                let mut child = receive(server.port(), folder.path(), &["-q"])?.spawn()?;
+                thread::sleep(Duration::from_millis(20 + dice.below(300) as u64));
+                child.kill()?;
+                child.wait()?;
+                kills += 1;
+            }
+            client.join().map_err(|_| anyhow!("the client broke"))?.map(drop)
+        })?;
+        receive_all(&server, folder.path(), &[])?;
+        ensure!(server.binlogs()?.len() > 3, "no log ended");
+        compare(&server, folder.path())?;
+    }
+    Ok(())
+}
+
+/// It follows, through a restart of the server, and ends when it is told to.
+#[test]
+fn it_follows_a_server_that_is_started_again() -> Result<()> {
+    let mut server = Launch::mysql().start()?;
+    let folder = TempDir::new()?;
+    server.sql(TABLE)?;
+    let child = receive(server.port(), folder.path(), &[])?.spawn()?;
+    wait_for(|| compare(&server, folder.path()))?;
+    server.stop()?;
+    server.start_again(&[])?;
+    server.sql("insert into d.t (b) values ('after')")?;
+    wait_for(|| compare(&server, folder.path()))?;
+    let ran = interrupt(child)?;
+    ensure!(ran.status.code() == Some(130), "{ran:?}");
+    ensure!(stderr(&ran).contains("trying again in"), "{}", stderr(&ran));
+    ensure!(String::from_utf8_lossy(&ran.stdout).contains("received"), "{ran:?}");
+    compare(&server, folder.path())
+}
+
+/// Cut to the byte, in each way that a network can be, it connects again.
+#[test]
+fn a_network_that_is_cut_is_gone_through() -> Result<()> {
+    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let server = Launch::mysql().option("--max-binlog-size=1M").start()?;
+    server.sql(TABLE)?;
+    server.sql(&"insert into d.t (b) values (repeat('x', 20000)); ".repeat(100))?;
+    let proxy = Proxy::to(server.port())?;
+    let folder = TempDir::new()?;
+    // A silent network shows only after the 8 seconds of the address.
+    let cuts = [Cut::Close, Cut::Reset, Cut::Close, Cut::Reset, Cut::Silence];
+    proxy.cut_after(5000 + dice.below(200_000) as u64, cuts[0]);
+    let child = receive(proxy.port(), folder.path(), &[])?.spawn()?;
+    for next in cuts.iter().skip(1).map(Some).chain([None]) {
+        wait_for(|| proxy.is_cut().then_some(()).context("the network is whole"))?;
+        proxy.mend();
+        if let Some(cut) = next {
+            proxy.cut_after(5000 + dice.below(400_000) as u64, *cut);
+            server.sql(&"insert into d.t (b) values (repeat('y', 20000)); ".repeat(20))?;
+        }
+    }
+    wait_for(|| compare(&server, folder.path()))?;
+    let ran = interrupt(child)?;
+    ensure!(ran.status.code() == Some(130), "{ran:?}");
+    ensure!(stderr(&ran).matches("trying again in").count() >= 3, "{}", stderr(&ran));
+    Ok(())
+}
+
+fn fails(from: &str, folder: &Path, code: i32, wanted: &[&str]) -> Result<()> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().arg("receive").arg(folder).args(["--from", from, "--stop-at-end", "-q"]);
+    let ran = command.output()?;
+    let said = stderr(&ran);
+    ensure!(ran.status.code() == Some(code), "{:?} {said}", ran.status.code());
+    for wanted in wanted {
+        ensure!(said.contains(wanted), "{wanted}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_stands_in_the_way_is_named() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    let folder = TempDir::new()?;
+    server.sql("create user r@'%' identified by 'secret'")?;
+    let port = server.port();
+    let from = format!("mysql://r:secret@127.0.0.1:{port}/?tls=required");
+    fails(&from, folder.path(), 2, &["REPLICATION SLAVE"])?;
+    server.sql("grant replication slave on *.* to r@'%'")?;
+    let wrong = format!("mysql://r:wrong@127.0.0.1:{port}/?tls=required");
+    fails(&wrong, folder.path(), 2, &["Access denied for user 'r'", "1045"])?;
+    fails("mysql://r@127.0.0.1:1/", folder.path(), 2, &["no connection to the server"])?;
+    fails(&from, folder.path(), 0, &[])?;
+    fails("mysql://r@127.0.0.1/?tls=maybe", folder.path(), 2, &["--from: tls is maybe"])?;
+    // The source purges what is needed.
+    server.sql("flush binary logs")?;
+    receive_all(&server, folder.path(), &[])?;
+    server.sql(
+        "create database gone; flush binary logs; flush binary logs; purge binary logs to 'binlog.000004'",
+    )?;
+    let another = "keep this directory as it is, and receive into another one";
+    fails(&from, folder.path(), 1, &["cannot go on behind binlog.000002", "1236", another])?;
+    // Another one begins with what there is.
+    let fresh = TempDir::new()?;
+    fails(&from, fresh.path(), 0, &[])?;
+    compare(&server, fresh.path())
+}
+
+/// Logs that were reset have their old names again, and other events.
+#[test]
+fn another_log_of_the_same_name_is_not_gone_on_with() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    let folder = TempDir::new()?;
+    server.sql("create database one")?;
+    receive_all(&server, folder.path(), &[])?;
+    let before = fs::read(folder.path().join("binlog.000001"))?;
+    server.sql("reset binary logs and gtids; create database two; create database three")?;
+    let from = format!("mysql://root@127.0.0.1:{}/", server.port());
+    fails(&from, folder.path(), 2, &["the source has another event there: its logs were reset"])?;
+    ensure!(fs::read(folder.path().join("binlog.000001"))? == before, "the store was changed");
+    // Shorter than what is here.
+    server.sql("reset binary logs and gtids")?;
+    fails(&from, folder.path(), 1, &["cannot go on behind binlog.000001", "1236"])?;
+    // Another server, whatever its logs are.
+    let other = Launch::mysql().start()?;
+    let from = format!("mysql://root@127.0.0.1:{}/", other.port());
+    fails(&from, folder.path(), 2, &["the source's server_uuid is", "into another directory"])
+}
+
+#[test]
+fn a_directory_has_one_receiver() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    let folder = TempDir::new()?;
+    server.sql(TABLE)?;
+    let first = receive(server.port(), folder.path(), &[])?.spawn()?;
+    wait_for(|| compare(&server, folder.path()))?;
+    let second = receive(server.port(), folder.path(), &["--stop-at-end"])?.output()?;
+    ensure!(second.status.code() == Some(2), "{second:?}");
+    ensure!(stderr(&second).contains("is being written to by another bintide"), "{}", stderr(&second));
+    // A copy of the directory has the same name at the source, which ends the older connection.
+    let copy = TempDir::new()?;
+    fs::copy(folder.path().join("replica.cnf"), copy.path().join("replica.cnf"))?;
+    let mut third = receive(server.port(), copy.path(), &[])?.spawn()?;
+    let ran = first.wait_with_output()?;
+    ensure!(ran.status.code() == Some(1), "{ran:?}");
+    ensure!(stderr(&ran).contains("a copy of this directory's replica.cnf"), "{}", stderr(&ran));
+    third.kill()?;
+    third.wait()?;
+    Ok(())
+}
+
+#[test]
+fn old_logs_go_and_a_later_log_can_be_the_first() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql(TABLE)?;
+    server.sql(&"insert into d.t (b) values (repeat('x', 9000)); flush binary logs; ".repeat(6))?;
+    let folder = TempDir::new()?;
+    receive_all(&server, folder.path(), &["--start-log", "binlog.000003"])?;
+    ensure!(!folder.path().join("binlog.000002").exists(), "it began too early");
+    receive_all(&server, folder.path(), &["--keep", "15K"])?;
+    let index = fs::read_to_string(folder.path().join("binlog.index"))?;
+    ensure!(index == "./binlog.000006\n./binlog.000007\n", "{index}");
+    ensure!(!folder.path().join("binlog.000005").exists(), "it is still there");
+    // The logs that stay are whole, and go on.
+    server.sql(&"insert into d.t (b) values (repeat('x', 9000)); flush binary logs; ".repeat(3))?;
+    receive_all(&server, folder.path(), &["--keep", "7d"])?;
+    for number in 6..=9 {
+        let name = format!("binlog.{number:06}");
+        ensure!(fs::read(folder.path().join(&name))? == fs::read(server.datadir().join(&name))?, "{name}");
+    }
+    Ok(())
+}
+
+/// No file may become larger than 1 MB; that is told as a disk without room is. Then it may.
+#[test]
+fn a_full_disk_is_waited_for() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql(TABLE)?;
+    server.sql(&"insert into d.t (b) values (repeat('x', 100000)); ".repeat(20))?;
+    let folder = TempDir::new()?;
+    let mut limited = Command::new("/bin/sh");
+    let from = format!("mysql://root@127.0.0.1:{}/", server.port());
+    limited.env_clear().args(["-c", "ulimit -S -f 2000 && trap '' XFSZ && exec \"$0\" \"$@\""]);
+    limited.arg(bintide()?).arg("receive").arg(folder.path()).args(["--from", &from]);
+    let mut child = limited.stderr(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    let mut lines = BufReader::new(child.stderr.take().context("standard error")?).lines();
+    let first = lines.next().context("it ended")??;
+    ensure!(first.contains("waiting until there is room"), "{first}");
+    let pid = child.id().to_string();
+    let raised = Command::new("prlimit").args(["--fsize=unlimited", "--pid", &pid]).status()?;
+    ensure!(raised.success(), "the limit stays");
+    wait_for(|| compare(&server, folder.path()))?;
+    let said: Vec<String> = lines.by_ref().take(2).collect::<Result<_, _>>()?;
+    ensure!(said.iter().any(|line| line.contains("there is room again")), "{said:?}");
+    child.kill()?;
+    child.wait()?;
+    Ok(())
+}
+
+/// A source that waits for an acknowledgement gets it, once what it waits for is in the file.
+#[test]
+fn a_source_that_waits_is_answered() -> Result<()> {
+    let server = Launch::mysql().option("--plugin-load-add=semisync_source.so").start()?;
+    server.sql(TABLE)?;
+    server.sql(
+        "set global rpl_semi_sync_source_timeout = 60000, global rpl_semi_sync_source_enabled = 1,
+             global rpl_semi_sync_source_wait_no_replica = 1",
+    )?;
+    let folder = TempDir::new()?;
+    let child = receive(server.port(), folder.path(), &["--semi-sync", "--json"])?.spawn()?;
+    let status = |name: &str| -> Result<String> {
+        let found = server.sql(&format!("show status like 'Rpl_semi_sync_source_{name}'"))?;
+        Ok(found.split_whitespace().last().unwrap_or_default().to_owned())
+    };
+    wait_for(|| (status("clients")? == "1").then_some(()).context("no replica"))?;
+    for number in 0..20 {
+        server.sql(&format!("insert into d.t (b) values (repeat('{number} ', 20000))"))?;
+        // It is committed: it is in the file, too.
+        let logs = server.binlogs()?;
+        let last = logs.last().context("there is a log")?;
+        let name = last.file_name().context("a log has a name")?;
+        ensure!(fs::metadata(folder.path().join(name))?.len() == fs::metadata(last)?.len(), "{number}");
+    }
+    ensure!(status("yes_tx")?.parse::<u32>()? >= 20, "{}", status("yes_tx")?);
+    ensure!(status("no_tx")? == "0" && status("status")? == "ON", "{}", status("no_tx")?);
+    let ran = interrupt(child)?;
+    let said = String::from_utf8(ran.stdout)?;
+    ensure!(said.contains("\"acknowledgements\": ") && !said.contains("\"acknowledgements\": 0"), "{said}");
+    compare(&server, folder.path())
+}
+
+#[test]
+fn a_monitor_can_ask() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql(TABLE)?;
+    let folder = TempDir::new()?;
+    let mut child = receive(server.port(), folder.path(), &["--metrics", "127.0.0.1:0"])?.spawn()?;
+    let mut lines = BufReader::new(child.stderr.take().context("standard error")?).lines();
+    let line = lines.next().context("it ended")??;
+    let address = line.split("http://").nth(1).and_then(|rest| rest.strip_suffix("/metrics"));
+    let address = address.with_context(|| line.clone())?.to_owned();
+    wait_for(|| compare(&server, folder.path()))?;
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said)?;
+    let size = fs::metadata(folder.path().join("binlog.000002")).map_or(0, |found| found.len());
+    for wanted in [
+        "bintide_receive_connected 1\n".to_owned(),
+        "bintide_receive_lag_seconds 0\n".to_owned(),
+        "bintide_receive_disk_full 0\n".to_owned(),
+        format!("bintide_receive_position_bytes{{log=\"binlog.000002\"}} {size}\n"),
+    ] {
+        ensure!(size == 0 || said.contains(&wanted), "{wanted}: {said}");
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(())
+}
