@@ -9,9 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use filter::Filter;
 use replay::order::CommitOrder;
 use replay::schedule::Mode;
-use replay::{Filter, Gap, Log, MysqlTarget, Observer, Options, Report, Selection, Source, Status, Target};
+use replay::{Gap, Log, MysqlTarget, Observer, Options, Report, Selection, Source, Status, Target};
 use servers::Address;
 use testkit::{Launch, Server};
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::commands::{advise, completions, dump, man, receive, replay, rewrite, stats, verify};
+use crate::commands::{advise, completions, dump, man, receive, replay, rewrite, stats, stream, verify};
 use crate::screen::When;
 
 /// Reads, measures and checks MySQL binary logs.
@@ -95,6 +95,9 @@ pub(crate) enum Command {
     /// Apply logs to a server: in commit order, exactly once, resumable.
     #[command(after_long_help = replay::EXAMPLES)]
     Replay(Box<replay::Replay>),
+    /// Write row changes as JSON records, in the form of Debezium or Maxwell.
+    #[command(after_long_help = stream::EXAMPLES)]
+    Stream(Box<stream::Stream>),
     /// Print completions for a shell.
     #[command(after_long_help = completions::EXAMPLES)]
     Completions(completions::Completions),

@@ -2,8 +2,8 @@
 
 use servers::Connection;
 
-use crate::pattern::Pattern;
 use crate::quote::split_name;
+use filter::Pattern;
 
 /// What an account may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -34,7 +34,6 @@ pub mod keys;
 mod mysql;
 pub mod net;
 pub mod order;
-mod pattern;
 mod preflight;
 mod progress;
 mod quote;
@@ -56,7 +55,6 @@ mod work;
 
 pub use crate::context::Context;
 pub use crate::error::{Error, Failure, FailureKind};
-pub use crate::filter::{Filter, Rule, RuleError};
 pub use crate::mysql::{ApplyAs, Look, MysqlTarget, WhySql};
 pub use crate::preflight::{Check, Finding};
 pub use crate::progress::{Applied, Intent, Ledger, Place, Progress};

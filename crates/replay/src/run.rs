@@ -26,8 +26,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use filter::Filter;
+
 use crate::error::{Error, Failure};
-use crate::filter::Filter;
 use crate::order::CommitOrder;
 use crate::progress::{Applied, Intent, Ledger, Progress};
 use crate::report::{Report, Status};

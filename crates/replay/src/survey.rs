@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use binlog::events::TableMap;
 use binlog::gtid::GtidSet;
 use binlog::{ColumnType, Event, Flavour, PayloadOpener, Table};
+use filter::Filter;
 
 use crate::definition::TableName;
 use crate::error::Error;
-use crate::filter::Filter;
+use crate::filter::Filtering;
 use crate::progress::Applied;
 use crate::run::Skip;
 use crate::select::{Choice, Selection, Selector};
@@ -97,7 +98,7 @@ impl Survey {
             }
             let Ok(work) = found.work(&mut opener, source.held_max()) else { break };
             taken += work.steps.iter().map(Step::size).sum::<usize>();
-            let Ok(work) = filter.apply(work) else { break };
+            let Ok(work) = Filtering(filter).apply(work) else { break };
             survey.take(&head, &work);
         }
         survey.writer = source.writer();

@@ -10,15 +10,17 @@ use serde::Deserialize;
 use super::Finding;
 
 /// What each crate may use of the others, as ARCHITECTURE.md has it. Crates not named here may use all.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
+    ("bintide-filter", &[]),
     ("bintide-dump", &["bintide-binlog", "bintide-logs"]),
     ("bintide-inspect", &["bintide-binlog", "bintide-logs"]),
     ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),
     ("bintide-servers", &["bintide-binlog", "bintide-logs", "bintide-wire"]),
-    ("bintide-replay", &["bintide-binlog", "bintide-logs", "bintide-servers"]),
+    ("bintide-replay", &["bintide-binlog", "bintide-filter", "bintide-logs", "bintide-servers"]),
+    ("bintide-stream", &["bintide-binlog", "bintide-filter", "bintide-logs"]),
     ("bintide-testkit", &[]),
     (
         "bintide",
@@ -31,6 +33,8 @@ const MAY_USE: [(&str, &[&str]); 10] = [
             "bintide-servers",
             "bintide-replay",
             "bintide-wire",
+            "bintide-filter",
+            "bintide-stream",
         ],
     ),
 ];

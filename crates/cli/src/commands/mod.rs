@@ -8,6 +8,8 @@ pub(crate) mod receive;
 pub(crate) mod replay;
 pub(crate) mod rewrite;
 pub(crate) mod stats;
+pub(crate) mod stream;
+pub(crate) mod tables;
 pub(crate) mod verify;
 
 use crate::args::{Cli, Command};
@@ -25,6 +27,7 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Receive(command) => receive::run(&command, &cli.global),
         Command::Replay(command) => replay::run(&command, &cli.global),
         Command::Stats(command) => stats::run(&command, &cli.global),
+        Command::Stream(command) => stream::run(&command, &cli.global),
         Command::Verify(command) => verify::run(&command, &cli.global),
     }
 }

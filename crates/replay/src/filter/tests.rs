@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use binlog::events::{RowsFlags, RowsKind};
 use binlog::{ChecksumAlgorithm, Event, Flags, Flavour, Format, NextPosition, Origin};
+use filter::{Filter, Rule};
 
-use super::{Filter, Rule};
+use super::Filtering;
 use crate::sample::{Sample, image, int};
 use crate::work::{RowEvents, Shape, Statement, Step, Work};
 
@@ -45,7 +46,7 @@ fn statement(database: &str, sql: &str) -> Work {
 
 /// What is left of a statement: its database and text, or nothing.
 fn check(rules: &str, database: &str, sql: &str, wanted: Option<(&str, &str)>) {
-    let left = filter(rules).apply(statement(database, sql)).unwrap();
+    let left = Filtering(&filter(rules)).apply(statement(database, sql)).unwrap();
     let left = left.steps.first().map(|step| match step {
         Step::Statement(left) => {
             (str::from_utf8(&left.database).unwrap(), str::from_utf8(&left.sql).unwrap())
@@ -137,7 +138,7 @@ fn three_tables() -> Work {
 
 /// What is left of three tables: `d.a` for a map, the table's number for rows, with a `.` where the statement ends.
 fn check_rows(rules: &str, wanted: &str) {
-    let left = filter(rules).apply(three_tables()).unwrap();
+    let left = Filtering(&filter(rules)).apply(three_tables()).unwrap();
     assert_eq!(left.shape, Shape::Rows);
     let mut words = Vec::new();
     for step in &left.steps {

@@ -11,6 +11,7 @@ use binlog::PayloadOpener;
 use crate::changes::RowReader;
 use crate::definition::{Definition, TableName};
 use crate::error::{Error, Failure};
+use crate::filter::Filtering;
 use crate::mysql::Look;
 use crate::order::CommitOrder;
 use crate::progress::{Applied, Intent, Ledger, Progress};
@@ -162,7 +163,7 @@ pub fn plan(
             }
         }
         let work = found.work(&mut opener, source.held_max());
-        match work.and_then(|work| options.filter.apply(work)) {
+        match work.and_then(|work| Filtering(&options.filter).apply(work)) {
             Ok(work) => planner.take(head, work)?,
             Err(error) => planner.plan.refuse(format!("{head}: {error}")),
         }

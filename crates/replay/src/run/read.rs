@@ -6,9 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use binlog::PayloadOpener;
+use filter::Filter;
 
 use crate::error::Error;
-use crate::filter::Filter;
+use crate::filter::Filtering;
 use crate::run::Gap;
 use crate::run::flow::Flow;
 use crate::run::skip::Skip;
@@ -146,7 +147,7 @@ fn fill(
             }
             Choice::Stop => return Ok(sieve.selector.stop_time().map_or(More::No, More::Behind)),
         }
-        let work = found.work(opener, source.held_max()).and_then(|work| sieve.filter.apply(work));
+        let work = found.work(opener, source.held_max()).and_then(|work| Filtering(sieve.filter).apply(work));
         let work = work.map_err(|error| Error::Work { unit: head.to_string(), error })?;
         size += work.steps.iter().map(Step::size).sum::<usize>() + size_of::<(Head, Work)>();
         if !work.is_held() {

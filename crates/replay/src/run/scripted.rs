@@ -14,6 +14,7 @@ use binlog::events::{
 };
 use binlog::gtid::{GtidSet, Uuid};
 use binlog::{ChecksumAlgorithm, Event, Flags, Flavour, Format, MAGIC, NextPosition, Origin};
+use filter::Filter;
 use proptest::collection::vec;
 use proptest::prelude::any;
 use proptest::test_runner::{Config, TestRunner};
@@ -25,7 +26,6 @@ use crate::changes::RowReader;
 use crate::context::Context;
 use crate::definition::Definition;
 use crate::error::{Failure, FailureKind};
-use crate::filter::Filter;
 use crate::order::CommitOrder;
 use crate::progress::{Applied, Intent, Progress};
 use crate::report::Status;

@@ -76,9 +76,10 @@ mod tests {
     use std::num::NonZeroUsize;
     use std::time::Duration;
 
+    use filter::Filter;
     use replay::order::CommitOrder;
     use replay::schedule::Mode;
-    use replay::{Filter, Gap, Options, Plan, RowChanges, Selection, Width};
+    use replay::{Gap, Options, Plan, RowChanges, Selection, Width};
 
     use super::{Estimate, MYSQL};
 

@@ -4,9 +4,10 @@ use std::num::NonZeroUsize;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
+use filter::Filter;
 use replay::order::CommitOrder;
 use replay::schedule::Mode;
-use replay::{Filter, Gap, Options, Selection};
+use replay::{Gap, Options, Selection};
 
 use crate::commands::rewrite::size;
 use crate::exit::Failure;

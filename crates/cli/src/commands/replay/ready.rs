@@ -2,7 +2,8 @@
 
 use anyhow::anyhow;
 use clap::Args;
-use replay::{Check, Filter, Finding, Log, Look, Selection, Source, Survey};
+use filter::Filter;
+use replay::{Check, Finding, Log, Look, Selection, Source, Survey};
 
 use crate::args::Global;
 use crate::commands::replay::target::Named;

@@ -2,7 +2,7 @@
 
 /// `%` stands for anything, `_` for any character, a backslash in front of a character for itself. Case matters, as on a server with lower_case_table_names=0.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pattern(Vec<Part>);
+pub struct Pattern(Vec<Part>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
@@ -12,7 +12,8 @@ enum Part {
 }
 
 impl Pattern {
-    pub(crate) fn new(text: Vec<u8>) -> Self {
+    /// The pattern that this text is.
+    pub fn new(text: Vec<u8>) -> Self {
         let text = String::from_utf8_lossy(&text).into_owned();
         let (mut parts, mut letters) = (Vec::new(), text.chars());
         while let Some(letter) = letters.next() {
@@ -27,13 +28,13 @@ impl Pattern {
     }
 
     /// Does it fit this name?
-    pub(crate) fn fits(&self, name: &[u8]) -> bool {
+    pub fn fits(&self, name: &[u8]) -> bool {
         let name: Vec<char> = String::from_utf8_lossy(name).chars().collect();
         fits(&self.0, &name)
     }
 
     /// Is it `DATABASE.%`, with this `DATABASE.`?
-    pub(crate) fn is_of_all_tables_of(&self, name: &[u8]) -> bool {
+    pub fn is_of_all_tables_of(&self, name: &[u8]) -> bool {
         let Some((Part::Any, rest)) = self.0.split_last() else { return false };
         rest.last() == Some(&Part::This('.')) && Self(rest.to_vec()).fits(name)
     }

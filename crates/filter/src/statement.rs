@@ -1,15 +1,17 @@
 //! Which tables a statement changes, by its text: as much of SQL as that takes.
 
-/// A table that a statement names: its database, if the statement says it.
+/// A table that a statement names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
-    pub(super) database: Option<Vec<u8>>,
-    pub(super) table: Vec<u8>,
+pub struct Named {
+    /// The database, if the statement says it.
+    pub database: Option<Vec<u8>>,
+    /// The table.
+    pub table: Vec<u8>,
 }
 
 /// What a statement is to a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// It defines a database.
     Database,
     /// It changes these tables, or names none.
@@ -21,7 +23,7 @@ pub(super) enum Kind {
 }
 
 /// What this statement is.
-pub(super) fn kind(sql: &[u8]) -> Kind {
+pub fn kind(sql: &[u8]) -> Kind {
     let mut words = Words::new(sql);
     match words.keyword().as_str() {
         "CREATE" => create(&mut words),

@@ -5,21 +5,24 @@ use std::sync::Arc;
 
 use binlog::events::{RowsFlags, TableMap};
 use binlog::{EncodeError, Event, Format, NextPosition, RawEvent};
+use filter::{Filter, Kind, Named, kind};
 
-use crate::filter::Filter;
-use crate::filter::tables::{Kind, Named, kind};
 use crate::spooled::{SpooledRows, Spooler, end_statement};
 use crate::work::{RowEvents, Shape, Statement, Step, Work, WorkError};
 
-impl Filter {
+/// Takes from transactions what a filter leaves out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filtering<'f>(pub(crate) &'f Filter);
+
+impl Filtering<'_> {
     /// What is left of a transaction, under the names that it is to have. Of one that is left out whole, a transaction
-    /// that changes nothing.
+    /// that changes nothing, and counts as applied.
     ///
     /// # Errors
     ///
     /// When its row events cannot be decoded.
-    pub fn apply(&self, work: Work) -> Result<Work, WorkError> {
-        if self.is_empty() {
+    pub(crate) fn apply(self, work: Work) -> Result<Work, WorkError> {
+        if self.0.is_empty() {
             return Ok(work);
         }
         let mut steps = Vec::with_capacity(work.steps.len());
@@ -51,10 +54,10 @@ impl Filter {
     }
 
     /// A definition may be of a database under its old or its new name: a statement may say the old one.
-    fn both_names(&self, databases: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    fn both_names(self, databases: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = databases
             .iter()
-            .map(|name| self.rewritten(name).to_vec())
+            .map(|name| self.0.rewritten(name).to_vec())
             .chain(databases.iter().cloned())
             .collect();
         names.sort();
@@ -62,31 +65,31 @@ impl Filter {
         names
     }
 
-    fn statement(&self, mut statement: Box<Statement>) -> Option<Box<Statement>> {
-        let default = self.rewritten(&statement.default_database).to_vec();
+    fn statement(self, mut statement: Box<Statement>) -> Option<Box<Statement>> {
+        let default = self.0.rewritten(&statement.default_database).to_vec();
         let is_meant = match kind(&statement.sql) {
             _ if is_savepoint(&statement.sql) => true,
-            Kind::Database => self.takes_definition_of(&default),
-            _ if !self.takes_database(&default) => false,
+            Kind::Database => self.0.takes_definition_of(&default),
+            _ if !self.0.takes_database(&default) => false,
             Kind::DropsTemporary => true,
             Kind::DropsTrigger(at) => {
-                if let Some(at) = at.filter(|_| self.has_table_rules()) {
+                if let Some(at) = at.filter(|_| self.0.has_table_rules()) {
                     // It may be of a table that is left out: then it is not there.
                     statement.sql.splice(at..at, *b" IF EXISTS");
                 }
                 true
             }
-            Kind::Tables(tables) => self.takes_tables(tables.iter().map(|named| names(named, &default))),
+            Kind::Tables(tables) => self.0.takes_tables(tables.iter().map(|named| names(named, &default))),
         };
         if !statement.database.is_empty() {
-            statement.database = self.rewritten(&statement.database).to_vec();
+            statement.database = self.0.rewritten(&statement.database).to_vec();
         }
         statement.default_database = default;
         is_meant.then_some(statement)
     }
 
     /// The same of row events in a file; what is left goes to another.
-    fn spooled(&self, rows: &SpooledRows) -> Result<SpooledRows, WorkError> {
+    fn spooled(self, rows: &SpooledRows) -> Result<SpooledRows, WorkError> {
         let mut spooler = Spooler::new(rows.format())?;
         for part in rows.parts() {
             let part = part?;
@@ -99,9 +102,14 @@ impl Filter {
     }
 
     /// The row events that are left.
-    fn rows(&self, rows: &RowEvents) -> Result<Vec<u8>, WorkError> {
-        let mut left =
-            Left { filter: self, format: &rows.format, out: Vec::new(), dropped: HashSet::new(), last: None };
+    fn rows(self, rows: &RowEvents) -> Result<Vec<u8>, WorkError> {
+        let mut left = Left {
+            filter: self.0,
+            format: &rows.format,
+            out: Vec::new(),
+            dropped: HashSet::new(),
+            last: None,
+        };
         for raw in rows.events() {
             left.take(&raw)?;
         }
@@ -170,3 +178,6 @@ impl Left<'_> {
         written.map_err(|error: EncodeError| WorkError::Encode(error))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,18 @@
 //! What of the logs is meant, by database and table: a replica's `replicate-*` options, with its own rules.
 //!
 //! Rewriting comes before filtering. For row changes the table's database counts, for statements the default
-//! database; rules on tables hold for both. A transaction of which nothing is left counts as applied.
+//! database; rules on tables hold for both.
+//!
+//! What this crate never does: read an event, or understand more of SQL than which tables a statement names.
+#![forbid(unsafe_code)]
 
-mod apply;
-mod tables;
+mod pattern;
+mod statement;
 
 use std::collections::BTreeSet;
 
-use crate::pattern::Pattern;
+pub use crate::pattern::Pattern;
+pub use crate::statement::{Kind, Named, kind};
 
 /// Which databases and tables are meant, and what they are called on the target; by default all, as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,13 +89,13 @@ impl Filter {
     }
 
     /// What a database is called on the target.
-    fn rewritten<'n>(&'n self, database: &'n [u8]) -> &'n [u8] {
+    pub fn rewritten<'n>(&'n self, database: &'n [u8]) -> &'n [u8] {
         let rewrite = self.rewrites.iter().find(|(from, _)| from == database);
         rewrite.map_or(database, |(_, to)| to)
     }
 
     /// Is a statement meant that has this default database? One that has none always is.
-    fn takes_database(&self, database: &[u8]) -> bool {
+    pub fn takes_database(&self, database: &[u8]) -> bool {
         match (self.do_databases.is_empty(), self.ignore_databases.is_empty()) {
             _ if database.is_empty() => true,
             (false, _) => self.do_databases.contains(database),
@@ -101,7 +105,7 @@ impl Filter {
     }
 
     /// Is the definition of a database meant? Where no rule is on databases, those on all of a database's tables count.
-    fn takes_definition_of(&self, database: &[u8]) -> bool {
+    pub fn takes_definition_of(&self, database: &[u8]) -> bool {
         if !self.takes_database(database) {
             return false;
         }
@@ -125,7 +129,7 @@ impl Filter {
 
     /// Is a change meant that is to these tables, all of them on the target's names? The first table that a rule is on
     /// decides. What changes no table at all is.
-    fn takes_tables<'t>(&self, tables: impl IntoIterator<Item = (&'t [u8], &'t [u8])>) -> bool {
+    pub fn takes_tables<'t>(&self, tables: impl IntoIterator<Item = (&'t [u8], &'t [u8])>) -> bool {
         let mut has_any = false;
         for (database, table) in tables {
             has_any = true;
@@ -147,7 +151,7 @@ impl Filter {
     }
 
     /// Are there rules on tables?
-    fn has_table_rules(&self) -> bool {
+    pub fn has_table_rules(&self) -> bool {
         !(self.do_tables.is_empty()
             && self.ignore_tables.is_empty()
             && self.wild_do_tables.is_empty()
@@ -163,6 +167,3 @@ fn table(text: &str) -> Result<Vec<u8>, RuleError> {
         false => Err(RuleError { text: text.to_owned() }),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,155 @@
+//! `bintide stream`: row changes as JSON records.
+
+mod tell;
+
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow};
+use clap::{Args, ValueEnum};
+use stream::{Envelope, Files, Nameless, Output, Queries, Settings, Statements, To, Token};
+
+use crate::args::Global;
+use crate::commands::tables::Tables;
+use crate::exit::{Failure, Outcome};
+use crate::inputs::Inputs;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  The rows that a log changes, in Debezium's form, one record a line:
+      bintide stream --format debezium binlog.000012
+  In Maxwell's, of one database only, from all logs that a server's index names:
+      bintide stream --format maxwell --do-db shop /var/lib/mysql
+  From a compressed backup, into a program:
+      zstd -dc binlog.000012.zst | bintide stream --format maxwell - | jq .data
+  Into a program, and after a crash of either go on where it ended (what came
+  last may come again):
+      bintide stream --format debezium --progress state /var/lib/mysql | consumer
+  Into files, each transaction exactly once however often it is killed:
+      bintide stream --format debezium --out changes /var/lib/mysql
+  Behind a transaction whose last record was seen:
+      bintide stream --format debezium --resume binlog.000012:7301 /var/lib/mysql
+
+Columns have names where the source logs them (binlog_row_metadata=FULL); logs
+without need --columns numbered.";
+
+/// Arguments of `bintide stream`.
+#[derive(Args, Debug)]
+pub(crate) struct Stream {
+    #[command(flatten)]
+    inputs: Inputs,
+    /// In whose form records are written.
+    #[arg(long, value_enum, value_name = "FORM")]
+    format: Form,
+    /// What columns are called: by the names in the log, or by their numbers where it has none.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Columns::Named)]
+    columns: Columns,
+    /// Pass over changes that are in the log as statements. Which rows they changed nobody can tell.
+    #[arg(long)]
+    skip_statements: bool,
+    /// Put the statement that changed a row into its record, where the source logs it
+    /// (binlog_rows_query_log_events).
+    #[arg(long)]
+    queries: bool,
+    /// What the source is called in Debezium's records: its topic prefix.
+    #[arg(long, value_name = "NAME", default_value = "bintide")]
+    name: String,
+    #[command(flatten)]
+    goes_on: GoesOn,
+    #[command(flatten)]
+    tables: Tables,
+}
+
+/// Where records go, and where a run goes on.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Where records go, and going on")]
+struct GoesOn {
+    /// Go on behind the transaction whose end had this in its field `resume`.
+    #[arg(long, value_name = "PLACE", conflicts_with_all = ["progress", "out"])]
+    resume: Option<Token>,
+    /// Keep in this file how far records were written, and go on from there: what came last before a crash may come
+    /// again.
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    progress: Option<PathBuf>,
+    /// Write records to files in this directory, each transaction once: files that are finished change no more.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Bytes from which on a file of --out is finished, at a transaction's end.
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, requires = "out")]
+    file_size: u64,
+}
+
+/// Whose form.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Form {
+    /// As Debezium's MySQL connector writes JSON without schemas.
+    Debezium,
+    /// As Maxwell writes JSON.
+    Maxwell,
+}
+
+/// What columns are called.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Columns {
+    /// By their names; a log without them is refused.
+    Named,
+    /// By their names, or @1, @2 and so on.
+    Numbered,
+}
+
+/// Writes records.
+pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
+    let found = command.inputs.find()?;
+    found.remark_on_twice(global, "read");
+    let settings = command.settings()?;
+    let (to, resume) = command.goes_on.to()?;
+    tell::tell(&found, settings, (Output::new(to), resume))
+}
+
+impl Stream {
+    fn settings(&self) -> Result<Settings, Failure> {
+        Ok(Settings {
+            envelope: match self.format {
+                Form::Debezium => Envelope::Debezium,
+                Form::Maxwell => Envelope::Maxwell,
+            },
+            filter: self.tables.filter()?,
+            nameless: match self.columns {
+                Columns::Named => Nameless::Refused,
+                Columns::Numbered => Nameless::Numbered,
+            },
+            statements: if self.skip_statements { Statements::Skipped } else { Statements::Refused },
+            queries: if self.queries { Queries::Told } else { Queries::Untold },
+            name: self.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        })
+    }
+}
+
+impl GoesOn {
+    /// Where records go, and where to go on.
+    fn to(&self) -> Result<(To, Option<Token>), Failure> {
+        if let Some(folder) = &self.out {
+            let files = Files::open(folder, self.file_size).context("could not go on with --out");
+            let files = files.map_err(Failure::NotBegun)?;
+            let resume = files.resume().cloned();
+            return Ok((To::Files(Box::new(files)), resume));
+        }
+        let resume = match &self.progress {
+            None => self.resume.clone(),
+            Some(path) => match std::fs::read_to_string(path) {
+                Ok(text) => {
+                    let token = text.trim_end().parse();
+                    let token = token.with_context(|| format!("could not go on from {}", path.display()));
+                    Some(token.map_err(Failure::NotBegun)?)
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => {
+                    let error = anyhow!(error).context(format!("could not read {}", path.display()));
+                    return Err(Failure::NotBegun(error));
+                }
+            },
+        };
+        Ok((To::Pipe(Box::new(io::stdout().lock()), self.progress.clone()), resume))
+    }
+}

@@ -1,0 +1,113 @@
+//! Reads the logs and writes records, up to the end or the first Ctrl-C.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::anyhow;
+use logs::End;
+use stream::{Boundary, Output, Settings, Streamer, Token, Watch, seek, stream_log};
+
+use crate::exit::{Failure, Outcome, Verdict};
+use crate::inputs::{Found, Place, advised};
+use crate::interrupt;
+
+/// How long records may have been written before it is saved that they were. Bounds what comes again after a crash.
+const SAVED_EVERY: Duration = Duration::from_secs(1);
+
+/// Writes the records of all logs that are left.
+pub(super) fn tell(
+    found: &Found,
+    settings: Settings,
+    (mut output, resume): (Output, Option<Token>),
+) -> Outcome {
+    let places = rest(found, resume.as_ref())?;
+    let mut streamer = Streamer::new(settings);
+    let told = each(found, places, resume.as_ref(), &mut streamer, &mut output);
+    // Whatever happened, what was told is told.
+    let finished = match told {
+        Ok(()) => output.finish(),
+        Err(_) => output.save(),
+    };
+    match (told, finished) {
+        (Err(failure), _) => Err(failure),
+        (Ok(()), Err(error)) => Err(failed(error.into())),
+        (Ok(()), Ok(())) => Ok(Verdict::Fine),
+    }
+}
+
+/// The logs that are still to be read.
+fn rest<'f>(found: &'f Found, resume: Option<&Token>) -> Result<&'f [Place], Failure> {
+    let Some(token) = resume else { return Ok(&found.places) };
+    let first = found.places.iter().position(|place| name(place) == token.place.log);
+    match first {
+        Some(first) => Ok(&found.places[first..]),
+        None => Err(Failure::NotBegun(anyhow!(
+            "records were written up to a place in {}, which is not among the logs given",
+            token.place.log
+        ))),
+    }
+}
+
+/// What the source's server calls it: the last part of its path.
+fn name(place: &Place) -> String {
+    match place {
+        Place::File(path) => base(path),
+        Place::Stdin => "-".to_owned(),
+    }
+}
+
+fn base(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn each(
+    found: &Found,
+    places: &[Place],
+    resume: Option<&Token>,
+    streamer: &mut Streamer,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let mut saved = Instant::now();
+    let mut boundary = |boundary: Boundary<'_>| {
+        boundary.output.mark(boundary.token.clone());
+        let is_interrupted = interrupt::requested();
+        if is_interrupted || boundary.output.is_file_full() || saved.elapsed() >= SAVED_EVERY {
+            boundary.output.save()?;
+            saved = Instant::now();
+        }
+        Ok(if is_interrupted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    };
+    for (index, place) in places.iter().enumerate() {
+        let mut reader = found.open(place).map_err(|error| Failure::Failed(advised(error)))?;
+        if let Some(token) = resume.filter(|_| index == 0) {
+            seek(&mut reader, token).map_err(failed)?;
+        }
+        let mut watch = Watch { now_ns: &now_ns, boundary: &mut boundary };
+        let mut name = name(place);
+        let ended = stream_log(&mut reader, &mut name, streamer, output, &mut watch).map_err(failed)?;
+        match ended {
+            None => return Ok(()),
+            Some(End::Torn(torn)) => return Err(Failure::Failed(advised(reader.torn(torn)))),
+            Some(_) => {}
+        }
+        if let Some(open) = streamer.open() {
+            return Err(failed(stream::Error::Cut { log: name, start: open.position }));
+        }
+    }
+    Ok(())
+}
+
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn failed(error: stream::Error) -> Failure {
+    Failure::Failed(match error {
+        stream::Error::Log(error) => advised(error),
+        stream::Error::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => error.into(),
+        error => error.into(),
+    })
+}

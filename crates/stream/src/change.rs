@@ -1,0 +1,103 @@
+//! What an envelope is told: a transaction, a row, a definition.
+
+use std::collections::HashMap;
+
+use binlog::Row;
+use binlog::events::RowsKind;
+
+use crate::plan::Plan;
+
+/// A transaction under way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Head {
+    /// Its GTID, if it has one.
+    pub(crate) gtid: Option<String>,
+    /// When it was committed where it began, in microseconds since 1970; absent where its server does not say.
+    pub(crate) committed_us: Option<u64>,
+    /// The connection that ran it.
+    pub(crate) thread: Option<u32>,
+    /// The statement whose rows follow, if the source writes it down.
+    pub(crate) query: Option<String>,
+    /// Rows told by now, in all and of each table.
+    pub(crate) rows: u64,
+    pub(crate) rows_by_table: Vec<(String, u64)>,
+    pub(crate) numbers: HashMap<String, usize>,
+}
+
+/// A place between two transactions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The log, as its server calls it.
+    pub log: String,
+    /// Where the next transaction starts, in bytes from the log's start.
+    pub position: u64,
+}
+
+/// Where an event stands, and when it was written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At<'l> {
+    /// The log, as its server calls it.
+    pub(crate) log: &'l str,
+    /// Where the event starts; of events in a payload, where that does.
+    pub(crate) offset: u64,
+    /// In seconds since 1970.
+    pub(crate) timestamp: u32,
+    pub(crate) server_id: u32,
+    /// When records are written, in nanoseconds since 1970.
+    pub(crate) now_ns: u64,
+}
+
+/// A changed row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change<'c, 'a> {
+    pub(crate) plan: &'c Plan,
+    pub(crate) kind: RowsKind,
+    /// Its number in its event, from 0.
+    pub(crate) index: u64,
+    pub(crate) row: &'c Row<'c, 'a>,
+}
+
+/// A statement that defines something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Definition<'d> {
+    pub(crate) verb: Verb,
+    pub(crate) database: &'d str,
+    /// The first table that it names; `None` if it is on a database.
+    pub(crate) table: Option<&'d str>,
+    pub(crate) sql: &'d str,
+}
+
+/// What a definition does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Create,
+    Alter,
+    Drop,
+    Truncate,
+}
+
+impl At<'_> {
+    /// When the transaction was committed, or else when the event was written: microseconds since 1970.
+    pub(crate) fn when_us(&self, head: &Head) -> u64 {
+        head.committed_us.unwrap_or(u64::from(self.timestamp) * 1_000_000)
+    }
+}
+
+impl Head {
+    /// Counts a row; gives its number in the transaction, and among those of its table, from 1.
+    pub(crate) fn count(&mut self, table: &str) -> (u64, u64) {
+        self.rows += 1;
+        let number = match self.numbers.get(table) {
+            Some(number) => *number,
+            None => {
+                let number = self.rows_by_table.len();
+                self.numbers.insert(table.to_owned(), number);
+                self.rows_by_table.push((table.to_owned(), 0));
+                number
+            }
+        };
+        let (_, rows) = &mut self.rows_by_table[number];
+        *rows += 1;
+        (self.rows, *rows)
+    }
+}

@@ -1,0 +1,278 @@
+//! Debezium's envelope: of changes, of definitions, and of the start and end of transactions.
+//!
+//! As its MySQL connector writes it to JSON without schemas, with `provide.transaction.metadata` on; the field `resume`
+//! at a transaction's end is ours.
+
+use binlog::events::RowsKind;
+use binlog::{Image, Row};
+
+use crate::change::{At, Change, Definition, Head};
+use crate::error::Fault;
+use crate::plan::Plan;
+use crate::text::{put_integer, put_string};
+use crate::value::debezium::{put, put_json};
+use crate::value::{Room, Told, value_of};
+
+/// Writes records.
+#[derive(Clone, Debug)]
+pub(crate) struct Debezium {
+    /// `{"version":…,"connector":…,"name":…`
+    source: Vec<u8>,
+    /// The open transaction's identifier, in quotes; empty before its first record.
+    id: Vec<u8>,
+    /// What stands between a row's images and its number, for the rows of one event.
+    front: Vec<u8>,
+    /// What stands between its number and its place in the transaction.
+    middle: Vec<u8>,
+    room: Room,
+}
+
+/// Is there a record of a transaction's end?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Told,
+    Untold,
+}
+
+/// What happened to a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Create,
+    Update,
+    Delete,
+}
+
+impl Debezium {
+    /// `name` is what Debezium calls the topic prefix, `version` that of the program.
+    pub(crate) fn new(name: &str, version: &str) -> Self {
+        let mut source = b"{\"version\":".to_vec();
+        put_string(&mut source, version);
+        source.extend_from_slice(b",\"connector\":\"mysql\",\"name\":");
+        put_string(&mut source, name);
+        Self { source, id: Vec::new(), front: Vec::new(), middle: Vec::new(), room: Room::default() }
+    }
+
+    /// A transaction starts at this event.
+    pub(crate) fn begin(&mut self, out: &mut Vec<u8>, head: &Head, at: &At<'_>) {
+        if !self.id.is_empty() {
+            return;
+        }
+        match &head.gtid {
+            Some(gtid) => put_string(&mut self.id, gtid),
+            None => put_string(&mut self.id, &format!("file={},pos={}", at.log, at.offset)),
+        }
+        out.extend_from_slice(b"{\"status\":\"BEGIN\",\"id\":");
+        out.extend_from_slice(&self.id);
+        out.extend_from_slice(b",\"event_count\":null,\"data_collections\":null,\"ts_ms\":");
+        put_integer(out, at.when_us(head) / 1000);
+        out.extend_from_slice(b"}\n");
+    }
+
+    /// The transaction ends; of one that has begun, writes so. `resume` is where to go on behind it.
+    pub(crate) fn end(&mut self, out: &mut Vec<u8>, head: &Head, at: &At<'_>, resume: &str) -> Ended {
+        if self.id.is_empty() {
+            return Ended::Untold;
+        }
+        out.extend_from_slice(b"{\"status\":\"END\",\"id\":");
+        out.append(&mut self.id);
+        out.extend_from_slice(b",\"event_count\":");
+        put_integer(out, head.rows);
+        out.extend_from_slice(b",\"data_collections\":[");
+        for (index, (table, rows)) in head.rows_by_table.iter().enumerate() {
+            out.extend_from_slice(if index == 0 { b"{" } else { b",{" });
+            out.extend_from_slice(b"\"data_collection\":");
+            put_string(out, table);
+            out.extend_from_slice(b",\"event_count\":");
+            put_integer(out, *rows);
+            out.push(b'}');
+        }
+        out.extend_from_slice(b"],\"ts_ms\":");
+        put_integer(out, at.when_us(head) / 1000);
+        out.extend_from_slice(b",\"resume\":");
+        put_string(out, resume);
+        out.extend_from_slice(b"}\n");
+        Ended::Told
+    }
+
+    /// Rows of this table follow, from one event.
+    pub(crate) fn rows(&mut self, plan: &Plan, head: &Head, at: &At<'_>) {
+        self.front.clear();
+        let mut front = std::mem::take(&mut self.front);
+        front.extend_from_slice(b",\"source\":");
+        self.put_source(&mut front, (&plan.database, Some(&plan.table)), head, (at, at.when_us(head)));
+        self.front = front;
+        self.middle.clear();
+        put_thread_and_query(&mut self.middle, head);
+        self.middle.extend_from_slice(b"},\"transaction\":{\"id\":");
+        self.middle.extend_from_slice(&self.id);
+        self.middle.extend_from_slice(b",\"total_order\":");
+    }
+
+    /// A row of the event that was announced. An update of the primary key is a delete and an insert.
+    pub(crate) fn row(
+        &mut self,
+        out: &mut Vec<u8>,
+        head: &mut Head,
+        change: &Change<'_, '_>,
+        at: &At<'_>,
+    ) -> Result<(), Fault> {
+        match change.kind {
+            RowsKind::Write => self.record(out, head, change, (at, Op::Create)),
+            RowsKind::Delete => self.record(out, head, change, (at, Op::Delete)),
+            RowsKind::Update | RowsKind::PartialUpdate if moves(change) => {
+                self.record(out, head, change, (at, Op::Delete))?;
+                self.record(out, head, change, (at, Op::Create))
+            }
+            RowsKind::Update | RowsKind::PartialUpdate => self.record(out, head, change, (at, Op::Update)),
+        }
+    }
+
+    fn record(
+        &mut self,
+        out: &mut Vec<u8>,
+        head: &mut Head,
+        change: &Change<'_, '_>,
+        (at, op): (&At<'_>, Op),
+    ) -> Result<(), Fault> {
+        out.extend_from_slice(b"{\"before\":");
+        match &change.row.before {
+            Some(image) if op != Op::Create => self.image(out, change, image)?,
+            _ => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(b",\"after\":");
+        match &change.row.after {
+            Some(image) if op != Op::Delete => self.image(out, change, image)?,
+            _ => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(&self.front);
+        put_integer(out, change.index);
+        out.extend_from_slice(&self.middle);
+        let (total, of_table) = head.count(&change.plan.name);
+        put_integer(out, total);
+        out.extend_from_slice(b",\"data_collection_order\":");
+        put_integer(out, of_table);
+        out.extend_from_slice(match op {
+            Op::Create => b"},\"op\":\"c\"",
+            Op::Update => b"},\"op\":\"u\"",
+            Op::Delete => b"},\"op\":\"d\"",
+        });
+        put_times(out, at.now_ns);
+        out.extend_from_slice(b"}\n");
+        Ok(())
+    }
+
+    fn image(
+        &mut self,
+        out: &mut Vec<u8>,
+        change: &Change<'_, '_>,
+        image: &Image<'_, '_>,
+    ) -> Result<(), Fault> {
+        out.push(b'{');
+        let mut is_first = true;
+        for field in image.fields() {
+            let column = &change.plan.columns[field.index()];
+            let start = out.len();
+            if !is_first {
+                out.push(b',');
+            }
+            out.extend_from_slice(&column.label);
+            match value_of(change.row, &field)? {
+                Told::Value(value) => put(out, column, &value, &mut self.room)?,
+                Told::Document(document) => put_json(out, &document, &mut self.room)?,
+                Told::Unknown => {
+                    out.truncate(start);
+                    continue;
+                }
+            }
+            is_first = false;
+        }
+        out.push(b'}');
+        Ok(())
+    }
+
+    /// A statement that defines something.
+    pub(crate) fn definition(
+        &mut self,
+        out: &mut Vec<u8>,
+        definition: &Definition<'_>,
+        head: &Head,
+        at: &At<'_>,
+    ) {
+        // Debezium has whole milliseconds here.
+        let when_us = at.when_us(head) / 1000 * 1000;
+        out.extend_from_slice(b"{\"source\":");
+        self.put_source(out, (definition.database, definition.table), head, (at, when_us));
+        out.extend_from_slice(b"0,\"thread\":null,\"query\":null},\"ts_ms\":");
+        put_integer(out, at.now_ns / 1_000_000);
+        out.extend_from_slice(b",\"databaseName\":");
+        put_string(out, definition.database);
+        out.extend_from_slice(b",\"schemaName\":null,\"ddl\":");
+        put_string(out, definition.sql);
+        out.extend_from_slice(b",\"tableChanges\":[]}\n");
+    }
+
+    /// Up to the number of the row.
+    fn put_source(
+        &self,
+        out: &mut Vec<u8>,
+        (database, table): (&str, Option<&str>),
+        head: &Head,
+        (at, when_us): (&At<'_>, u64),
+    ) {
+        out.extend_from_slice(&self.source);
+        out.extend_from_slice(b",\"ts_ms\":");
+        put_integer(out, when_us / 1000);
+        out.extend_from_slice(b",\"snapshot\":\"false\",\"db\":");
+        put_string(out, database);
+        out.extend_from_slice(b",\"sequence\":null,\"ts_us\":");
+        put_integer(out, when_us);
+        out.extend_from_slice(b",\"ts_ns\":");
+        put_integer(out, when_us.saturating_mul(1000));
+        out.extend_from_slice(b",\"table\":");
+        put_optional(out, table);
+        out.extend_from_slice(b",\"server_id\":");
+        put_integer(out, at.server_id);
+        out.extend_from_slice(b",\"gtid\":");
+        put_optional(out, head.gtid.as_deref());
+        out.extend_from_slice(b",\"file\":");
+        put_string(out, at.log);
+        out.extend_from_slice(b",\"pos\":");
+        put_integer(out, at.offset);
+        out.extend_from_slice(b",\"row\":");
+    }
+}
+
+fn put_thread_and_query(out: &mut Vec<u8>, head: &Head) {
+    out.extend_from_slice(b",\"thread\":");
+    match head.thread {
+        Some(thread) => put_integer(out, thread),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b",\"query\":");
+    put_optional(out, head.query.as_deref());
+}
+
+fn put_optional(out: &mut Vec<u8>, text: Option<&str>) {
+    match text {
+        Some(text) => put_string(out, text),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+fn put_times(out: &mut Vec<u8>, now_ns: u64) {
+    let times: [(&[u8], u64); 3] =
+        [(b",\"ts_ms\":", now_ns / 1_000_000), (b",\"ts_us\":", now_ns / 1000), (b",\"ts_ns\":", now_ns)];
+    for (label, number) in times {
+        out.extend_from_slice(label);
+        put_integer(out, number);
+    }
+}
+
+/// Does an update change the primary key?
+fn moves(change: &Change<'_, '_>) -> bool {
+    let Row { before: Some(before), after: Some(after) } = change.row else { return false };
+    change.plan.key.iter().any(|column| match (before.field(*column), after.field(*column)) {
+        (Some(before), Some(after)) => before.bytes() != after.bytes(),
+        _ => false,
+    })
+}

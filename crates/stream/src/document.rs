@@ -1,0 +1,88 @@
+//! JSON documents as the tools write them: without blanks, and values of other types as text.
+
+use binlog::{DateTime, DecodeError, Json, JsonContainer, JsonQuotes, JsonValue, Time};
+
+use crate::text::{put_base64, put_float, put_inside, put_integer};
+
+/// Appends a document as JSON text.
+///
+/// # Errors
+///
+/// When a part of it is corrupt.
+pub(crate) fn put_document(
+    out: &mut Vec<u8>,
+    document: &[u8],
+    scratch: &mut Vec<u8>,
+) -> Result<(), DecodeError> {
+    let json = Json::new(document);
+    // The checked writer bounds depth and size; a document that passes it can be walked without further ado.
+    scratch.clear();
+    json.write(JsonQuotes::Always, scratch)?;
+    put_value(out, &json.root()?)
+}
+
+fn put_value(out: &mut Vec<u8>, value: &JsonValue<'_>) -> Result<(), DecodeError> {
+    match value {
+        JsonValue::Null => out.extend_from_slice(b"null"),
+        JsonValue::Bool(true) => out.extend_from_slice(b"true"),
+        JsonValue::Bool(false) => out.extend_from_slice(b"false"),
+        JsonValue::Int(number) => put_integer(out, *number),
+        JsonValue::UInt(number) => put_integer(out, *number),
+        JsonValue::Double(number) => put_float(out, *number),
+        JsonValue::Decimal(decimal) => decimal.write(out),
+        JsonValue::String(text) => put_text(out, text),
+        JsonValue::Array(array) => return put_container(out, array, [b'[', b']']),
+        JsonValue::Object(object) => return put_container(out, object, [b'{', b'}']),
+        JsonValue::Date(date) => quoted(out, |out| date.write(out)),
+        JsonValue::Time(time) => quoted(out, |out| shown_time(*time).write(out)),
+        JsonValue::DateTime(moment) => quoted(out, |out| shown(*moment).write(out)),
+        JsonValue::Opaque { bytes, .. } => put_base64(out, bytes),
+        // A kind of value that this crate does not know is none that a server stores.
+        _ => out.extend_from_slice(b"null"),
+    }
+    Ok(())
+}
+
+fn put_container(
+    out: &mut Vec<u8>,
+    container: &JsonContainer<'_>,
+    signs: [u8; 2],
+) -> Result<(), DecodeError> {
+    out.push(signs[0]);
+    for (index, entry) in container.iter().enumerate() {
+        let (name, value) = entry?;
+        if index > 0 {
+            out.push(b',');
+        }
+        if let Some(name) = name {
+            put_text(out, name);
+            out.push(b':');
+        }
+        put_value(out, &value)?;
+    }
+    out.push(signs[1]);
+    Ok(())
+}
+
+fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    put_inside(out, String::from_utf8_lossy(text).as_bytes());
+    out.push(b'"');
+}
+
+/// Fractions of nothing are not shown.
+fn shown(moment: DateTime) -> DateTime {
+    let fraction = if moment.micros == 0 { 0 } else { 6 };
+    DateTime { fraction, ..moment }
+}
+
+fn shown_time(time: Time) -> Time {
+    let fraction = if time.micros == 0 { 0 } else { 6 };
+    Time { fraction, ..time }
+}
+
+fn quoted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    out.push(b'"');
+    put(out);
+    out.push(b'"');
+}

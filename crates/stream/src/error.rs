@@ -1,0 +1,93 @@
+//! Why changes cannot be told.
+
+use std::io;
+
+use binlog::{DecodeError, PayloadError};
+
+/// Why changes cannot be told.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A log cannot be read.
+    #[error(transparent)]
+    Log(#[from] logs::Error),
+    /// An event is corrupt, or cannot stand where it stands.
+    #[error("{log} is corrupt at {offset}: {reason}")]
+    Corrupt {
+        /// The log.
+        log: String,
+        /// Where the event starts.
+        offset: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Rows of a table whose columns have no names.
+    #[error(
+        "{log} at {offset}: the log does not say what the columns of {table} are called: set \
+         binlog_row_metadata=FULL on the source for what it writes from now on, or give --columns=numbered to have them \
+         called @1, @2 and so on"
+    )]
+    Nameless {
+        /// The log.
+        log: String,
+        /// Where the rows stand.
+        offset: u64,
+        /// The table.
+        table: String,
+    },
+    /// A change that stands in the log as a statement.
+    #[error(
+        "{log} at {offset}: rows are changed by a statement, and the log does not say which ({statement} …): set \
+         binlog_format=ROW on the source, or give --skip-statements to pass over such changes"
+    )]
+    Statement {
+        /// The log.
+        log: String,
+        /// Where the statement stands.
+        offset: u64,
+        /// How it begins.
+        statement: String,
+    },
+    /// Something that the log cannot tell.
+    #[error(
+        "{log} at {offset}: the source could not write all changes to its log (an incident): read its tables anew"
+    )]
+    Incident {
+        /// The log.
+        log: String,
+        /// Where the incident stands.
+        offset: u64,
+    },
+    /// A run cannot be resumed there.
+    #[error("{log} cannot be resumed at {position}: {reason}")]
+    Resume {
+        /// The log.
+        log: String,
+        /// Where to go on, as it was said.
+        position: u64,
+        /// What was found there.
+        reason: String,
+    },
+    /// A log ends within a transaction.
+    #[error("{log} ends within the transaction that starts at {start}: what was told of it is not all of it")]
+    Cut {
+        /// The log.
+        log: String,
+        /// Where the transaction starts.
+        start: u64,
+    },
+    /// Records cannot be written, or those that wait for their transaction's end not be stored.
+    #[error("could not write records: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// What is wrong with an event's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    #[error("an ENUM or SET has a value without a text in its definition")]
+    NoText,
+}

@@ -1,0 +1,246 @@
+//! Records in files, each once: what a crash leaves is cut back to the last transaction that is known to be whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use crate::token::Token;
+
+/// Records in the files of a folder: `changes.000001.json` and so on, which end between transactions and change no
+/// more, and `changes.000002.json.part`, which grows. The file `progress` says how much of the last is whole, and where
+/// to go on.
+#[derive(Debug)]
+pub struct Files {
+    folder: PathBuf,
+    /// Bytes from which on a file is finished.
+    size_max: u64,
+    number: u64,
+    file: File,
+    size: u64,
+    /// How much of that is known to be whole.
+    whole: u64,
+    /// Where to go on, as it is saved.
+    saved: Option<Token>,
+}
+
+/// What the file of progress says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Saved {
+    token: Token,
+    number: u64,
+    size: u64,
+}
+
+impl Files {
+    /// Goes on in a folder, which is made if it is not there: what is behind the last saved transaction is cut off.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses, or the folder's files are not as they were left.
+    pub fn open(folder: &Path, size_max: u64) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let saved = match fs::read_to_string(folder.join(PROGRESS)) {
+            Ok(text) => {
+                Some(Saved::parse(&text).ok_or_else(|| damaged(folder, "its progress cannot be read"))?)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let (number, size) = match &saved {
+            None if finished(folder, 1).exists() => {
+                return Err(damaged(folder, "it has files of records and no progress"));
+            }
+            None => (1, 0),
+            Some(saved) if finished(folder, saved.number).exists() => (saved.number + 1, 0),
+            Some(saved) => (saved.number, saved.size),
+        };
+        let path = growing(folder, number);
+        let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+        if file.metadata()?.len() < size {
+            return Err(damaged(folder, "its last file is shorter than it was"));
+        }
+        file.set_len(size)?;
+        file.seek(SeekFrom::Start(size))?;
+        let folder = folder.to_owned();
+        Ok(Self { folder, size_max, number, file, size, whole: size, saved: saved.map(|saved| saved.token) })
+    }
+
+    /// Where to go on; `None` if there is nothing yet.
+    pub const fn resume(&self) -> Option<&Token> {
+        self.saved.as_ref()
+    }
+
+    /// Bytes in the file that grows.
+    pub(crate) const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Bytes from which on a file is finished.
+    pub(crate) const fn size_max(&self) -> u64 {
+        self.size_max
+    }
+
+    /// What was written is whole, but for the last `torn` bytes: saves that. A file that is large enough is finished.
+    pub(crate) fn save(&mut self, token: &Token, torn: u64) -> io::Result<()> {
+        self.file.sync_data()?;
+        self.whole = self.size.saturating_sub(torn);
+        let saved = Saved { token: token.clone(), number: self.number, size: self.whole };
+        write_atomically(&self.folder.join(PROGRESS), &saved.text())?;
+        self.saved = Some(token.clone());
+        if torn == 0 && self.size >= self.size_max { self.finish_file() } else { Ok(()) }
+    }
+
+    /// Nothing more comes: the last file is finished, without what is not whole.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.file.set_len(self.whole)?;
+        match self.whole {
+            0 => fs::remove_file(growing(&self.folder, self.number)),
+            _ => self.finish_file().and_then(|()| fs::remove_file(growing(&self.folder, self.number))),
+        }
+    }
+
+    /// To be called when all that it has is saved.
+    fn finish_file(&mut self) -> io::Result<()> {
+        fs::rename(growing(&self.folder, self.number), finished(&self.folder, self.number))?;
+        sync_folder(&self.folder)?;
+        self.number += 1;
+        self.file = File::create(growing(&self.folder, self.number))?;
+        (self.size, self.whole) = (0, 0);
+        Ok(())
+    }
+}
+
+impl Write for Files {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.size += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+const PROGRESS: &str = "progress";
+
+fn finished(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("changes.{number:06}.json"))
+}
+
+fn growing(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("changes.{number:06}.json.part"))
+}
+
+fn damaged(folder: &Path, what: &str) -> io::Error {
+    io::Error::other(format!("{} is not as bintide left it: {what}; give an empty folder", folder.display()))
+}
+
+/// Replaces a file's text: after a crash it is the old or the new one.
+pub(crate) fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let mut file = File::create(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    sync_folder(path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+impl Saved {
+    /// `TOKEN`, and in the next line the file's number and size.
+    fn text(&self) -> String {
+        format!("{}\n{} {}\n", self.token, self.number, self.size)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (token, rest) = text.split_once('\n')?;
+        let (number, size) = rest.trim_end().split_once(' ')?;
+        Some(Self { token: token.parse().ok()?, number: number.parse().ok()?, size: size.parse().ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::path::Path;
+
+    use super::Files;
+    use crate::token::Token;
+
+    fn token(position: u64) -> Token {
+        format!("binlog.000001:{position}").parse().unwrap()
+    }
+
+    fn names(folder: &Path) -> String {
+        let mut names: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|entry| {
+                let text = fs::read_to_string(entry.path()).unwrap().replace('\n', "|");
+                format!("{}={text}", entry.file_name().to_string_lossy())
+            })
+            .collect();
+        names.sort();
+        names.join(" ")
+    }
+
+    #[test]
+    fn what_is_behind_the_last_saved_transaction_is_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let mut files = Files::open(&path, 8).unwrap();
+        assert_eq!(files.resume(), None);
+        files.write_all(b"one\n").unwrap();
+        files.save(&token(10), 0).unwrap();
+        files.write_all(b"torn").unwrap();
+        drop(files);
+        let mut files = Files::open(&path, 8).unwrap();
+        assert_eq!(files.resume(), Some(&token(10)));
+        files.write_all(b"two\n").unwrap();
+        files.save(&token(20), 0).unwrap();
+        files.write_all(b"torn").unwrap();
+        drop(files);
+        assert_eq!(
+            names(&path),
+            "changes.000001.json=one|two| changes.000002.json.part=torn progress=binlog.000001:20|1 8|"
+        );
+        let mut files = Files::open(&path, 8).unwrap();
+        assert_eq!(files.resume(), Some(&token(20)));
+        files.write_all(b"3\n").unwrap();
+        files.save(&token(30), 0).unwrap();
+        files.finish().unwrap();
+        assert_eq!(
+            names(&path),
+            "changes.000001.json=one|two| changes.000002.json=3| progress=binlog.000001:30|2 2|"
+        );
+        let files = Files::open(&path, 8).unwrap();
+        assert_eq!(files.resume(), Some(&token(30)));
+        files.finish().unwrap();
+        // A crash between saving and renaming.
+        fs::rename(path.join("changes.000002.json"), path.join("changes.000002.json.part")).unwrap();
+        Files::open(&path, 8).unwrap().finish().unwrap();
+        assert!(names(&path).contains("changes.000002.json=3|"));
+    }
+
+    #[test]
+    fn folders_of_others_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |wanted: &str| {
+            let error = Files::open(folder.path(), 8).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
+        };
+        fs::write(folder.path().join("changes.000001.json"), "x").unwrap();
+        check("no progress");
+        fs::write(folder.path().join("progress"), "x").unwrap();
+        check("cannot be read");
+        fs::write(folder.path().join("progress"), "binlog.000001:10\n2 5\n").unwrap();
+        check("shorter");
+    }
+}

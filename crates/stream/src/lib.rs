@@ -1,0 +1,44 @@
+//! Row changes of binary logs as JSON records, one a line, in the envelopes of Debezium and Maxwell.
+//!
+//! | to | use |
+//! |---|---|
+//! | turn events into records | [`Streamer`] |
+//! | do that with whole logs | [`stream_log`] |
+//! | gather records and write many at a time | [`Output`] |
+//! | go on where a run ended | [`Token`], [`Place`] |
+//!
+//! A record is written when its transaction's end is known where the envelope asks for that (Maxwell), and else at once:
+//! memory stays bounded whatever a transaction's size.
+//!
+//! What this crate never does: talk to a server, read a clock, or pass over a change in silence.
+#![forbid(unsafe_code)]
+
+mod change;
+mod debezium;
+mod document;
+mod error;
+mod files;
+mod geometry;
+mod held;
+mod maxwell;
+mod moment;
+mod output;
+mod plan;
+mod read;
+mod settings;
+mod statement;
+mod streamer;
+mod text;
+mod token;
+mod unscaled;
+mod value;
+
+pub use crate::change::Place;
+pub use crate::error::Error;
+pub use crate::files::Files;
+pub use crate::output::{Output, To};
+pub use crate::plan::Nameless;
+pub use crate::read::{Boundary, Watch, seek, stream_log};
+pub use crate::settings::{Envelope, Queries, Settings, Statements};
+pub use crate::streamer::{Event, Streamer};
+pub use crate::token::{Token, TokenError};

@@ -1,0 +1,87 @@
+//! What is prepared once for a table: its columns' names as JSON, its key, the texts of its ENUMs and SETs.
+
+use binlog::{Charset, Collation, Column, ColumnType, Flavour, GeometryType, Table};
+
+use crate::text::put_string;
+
+/// What columns are called that the log has no names for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Nameless {
+    /// Nothing: it is an error.
+    #[default]
+    Refused,
+    /// `@1`, `@2` and so on, as mysqlbinlog calls them.
+    Numbered,
+}
+
+/// A table, prepared.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) database: String,
+    pub(crate) table: String,
+    /// `database.table`
+    pub(crate) name: String,
+    pub(crate) columns: Box<[ColumnPlan]>,
+    /// Which columns its primary key has.
+    pub(crate) key: Box<[usize]>,
+}
+
+/// A column, prepared.
+#[derive(Clone, Debug)]
+pub(crate) struct ColumnPlan {
+    /// `"name":`
+    pub(crate) label: Box<[u8]>,
+    pub(crate) charset: Charset,
+    /// The texts of an ENUM or SET, with quotes around each.
+    pub(crate) texts: Box<[Box<[u8]>]>,
+    pub(crate) nullable: bool,
+    pub(crate) is_point: bool,
+}
+
+impl Plan {
+    /// Of a table whose columns have names, or are to be numbered; `None` if they have none.
+    pub(crate) fn new(table: &Table, flavour: Flavour, nameless: Nameless) -> Option<Self> {
+        let columns = table.columns.iter().enumerate().map(|(index, column)| {
+            let name = match (&column.name, nameless) {
+                (Some(name), _) => String::from_utf8_lossy(name).into_owned(),
+                (None, Nameless::Numbered) => format!("@{}", index + 1),
+                (None, Nameless::Refused) => return None,
+            };
+            Some(ColumnPlan::new(&name, column, flavour))
+        });
+        let columns: Option<Vec<ColumnPlan>> = columns.collect();
+        let [database, table_name] =
+            [&table.database, &table.name].map(|name| String::from_utf8_lossy(name).into_owned());
+        Some(Self {
+            name: format!("{database}.{table_name}"),
+            database,
+            table: table_name,
+            columns: columns?.into(),
+            key: table.primary_key.iter().flatten().map(|part| part.column).collect(),
+        })
+    }
+}
+
+impl ColumnPlan {
+    fn new(name: &str, column: &Column, flavour: Flavour) -> Self {
+        let mut label = Vec::new();
+        put_string(&mut label, name);
+        label.push(b':');
+        let collation = column.collation.and_then(|id| Collation::new(id, flavour));
+        let charset = collation.map_or(Charset::Utf8mb4, |collation| collation.charset());
+        let quoted = |text: &[u8]| {
+            let mut out = Vec::new();
+            put_string(&mut out, &charset.decode_lossy(text));
+            out.into()
+        };
+        let is_point = matches!(column.column_type, ColumnType::Geometry { .. })
+            && column.geometry_type == Some(GeometryType::Point);
+        Self {
+            label: label.into(),
+            charset,
+            texts: column.texts.iter().map(|text| quoted(text)).collect(),
+            nullable: column.nullable,
+            is_point,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Whole logs: from their events to records.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use binlog::events::TransactionPayload;
+use binlog::{
+    Event as Body, EventType, Format, NextPosition, Outline, PayloadOpener, RawEvent, Tracker, TransactionId,
+};
+use logs::{Chunk, End, LargePayload, LogReader, Next, Piece};
+
+use crate::error::Error;
+use crate::output::Output;
+use crate::streamer::{Event, Streamer};
+use crate::token::Token;
+
+/// Bytes read at once.
+const CHUNK_SIZE: usize = 1 << 20;
+
+/// A payload whose event is larger is opened while it is read. Bounds memory.
+const LARGE_SIZE: usize = 16 << 20;
+
+/// Behind a transaction.
+#[derive(Debug)]
+pub struct Boundary<'b> {
+    /// Where a run can be resumed.
+    pub token: &'b Token,
+    /// Where the reader stands, in bytes from the log's start.
+    pub read: u64,
+    /// Where the records are that came by now.
+    pub output: &'b mut Output,
+}
+
+/// What the caller of [`stream_log`] is and does.
+pub struct Watch<'w> {
+    /// The time, in nanoseconds since 1970.
+    pub now_ns: &'w dyn Fn() -> u64,
+    /// Told behind each transaction; `Break` ends the work there.
+    pub boundary: &'w mut dyn FnMut(Boundary<'_>) -> Result<ControlFlow<()>, Error>,
+}
+
+/// Tells the changes of one log, from where the reader stands; gives how the log ends, or `None` if the watch ended
+/// the work.
+///
+/// # Errors
+///
+/// When the log cannot be read, is corrupt, or holds what cannot be told; those of the watch.
+pub fn stream_log(
+    reader: &mut LogReader,
+    name: &mut String,
+    streamer: &mut Streamer,
+    output: &mut Output,
+    watch: &mut Watch<'_>,
+) -> Result<Option<End>, Error> {
+    let mut opener = PayloadOpener::new();
+    let mut next_name = None;
+    loop {
+        let ended = match reader.next_piece(CHUNK_SIZE, LARGE_SIZE)? {
+            Next::End(end) => return Ok(Some(end)),
+            Next::Some(Piece::Chunk(chunk)) => {
+                take_chunk(&chunk, (name, &mut next_name), streamer, output, watch)?
+            }
+            Next::Some(Piece::LargePayload(payload)) => {
+                let end = payload.end();
+                let token = take_large(payload, name, streamer, output, (&mut opener, watch.now_ns))?;
+                (watch.boundary)(Boundary { token: &token, read: end, output })?
+            }
+        };
+        if ended.is_break() {
+            return Ok(None);
+        }
+    }
+}
+
+/// Goes to where a run is to be resumed, in a log that has not been read yet.
+///
+/// # Errors
+///
+/// When the log cannot be read so far, or no transaction ends there, or another one than was said.
+pub fn seek(reader: &mut LogReader, token: &Token) -> Result<(), Error> {
+    let position = token.place.position;
+    let refused = |reader: &LogReader, reason: String| Error::Resume {
+        log: reader.name().to_owned(),
+        position,
+        reason,
+    };
+    let mut tracker = Tracker::new();
+    let mut last: Option<Outline> = None;
+    while reader.position() < position {
+        let ended = match reader.next_event()? {
+            Next::End(_) => {
+                let reason = format!("the log has {} bytes", reader.position());
+                return Err(refused(reader, reason));
+            }
+            Next::Some(event) => {
+                let (offset, raw) = (event.offset, event.raw.to_buf());
+                follow(&mut tracker, offset, &raw.as_raw(), reader)
+            }
+        };
+        last = ended.or(last);
+    }
+    let is_between = tracker.open().is_none() && reader.position() == position;
+    let found = last.map(|outline| match outline.id {
+        TransactionId::Gtid(_) | TransactionId::Mariadb(_) => outline.id.to_string(),
+        _ => String::new(),
+    });
+    match (is_between, found, &token.gtid) {
+        (false, ..) => Err(refused(reader, "no transaction ends there".to_owned())),
+        (true, Some(found), Some(wanted)) if found != *wanted => {
+            let reason =
+                format!("the transaction in front of that is {found}, not {wanted}: it is another log");
+            Err(refused(reader, reason))
+        }
+        (true, None, Some(wanted)) => {
+            Err(refused(reader, format!("no transaction is in front of that, and {wanted} should")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn follow(tracker: &mut Tracker, offset: u64, raw: &RawEvent<'_>, reader: &LogReader) -> Option<Outline> {
+    let format = reader.format()?;
+    // What is wrong here was said when the records in front of this place were made.
+    tracker.track(offset, raw, format).ok()?.ended
+}
+
+fn take_chunk(
+    chunk: &Chunk,
+    (name, next_name): (&mut String, &mut Option<String>),
+    streamer: &mut Streamer,
+    output: &mut Output,
+    watch: &mut Watch<'_>,
+) -> Result<ControlFlow<()>, Error> {
+    let now_ns = (watch.now_ns)();
+    for event in chunk.iter() {
+        match event.raw.event_type() {
+            // Logs that are read as one: the end of each says what the next is called.
+            EventType::FormatDescription => *name = next_name.take().unwrap_or_else(|| name.clone()),
+            EventType::Rotate => {
+                if let Ok(Body::Rotate(rotate)) = event.raw.decode(chunk.format()) {
+                    *next_name = Some(String::from_utf8_lossy(rotate.file).into_owned());
+                }
+            }
+            _ => {}
+        }
+        let at = Event { log: name, offset: event.offset, raw: event.raw, format: chunk.format(), now_ns };
+        verify(&at)?;
+        if let Some(token) = streamer.take(&at, output)?
+            && (watch.boundary)(Boundary { token: &token, read: event.end(), output })?.is_break()
+        {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+fn verify(event: &Event<'_>) -> Result<(), Error> {
+    event.raw.verify().map_err(|error| corrupt(event.log, event.offset, &error))
+}
+
+fn corrupt(log: &str, offset: u64, reason: &dyn std::fmt::Display) -> Error {
+    Error::Corrupt { log: log.to_owned(), offset, reason: reason.to_string() }
+}
+
+/// A transaction whose payload is too large to be held.
+fn take_large(
+    payload: LargePayload<'_>,
+    name: &str,
+    streamer: &mut Streamer,
+    output: &mut Output,
+    (opener, now_ns): (&mut PayloadOpener, &dyn Fn() -> u64),
+) -> Result<Token, Error> {
+    let (offset, end, format) = (payload.offset(), payload.end(), Arc::clone(payload.format()));
+    // Its grammar is followed with a payload of nothing in its place.
+    let stand_in = stand_in(&payload, &format).map_err(|reason| corrupt(name, offset, &reason))?;
+    let raw = RawEvent::new(&stand_in, format.checksum.for_events())
+        .map_err(|error| corrupt(name, offset, &error))?;
+    let event = Event { log: name, offset, raw, format: &format, now_ns: now_ns() };
+    let token = streamer.begin_payload(&event, end)?;
+    let inner_format = format.inside_payload();
+    let (mut events, mut bytes) = (payload.open(opener)?, Vec::new());
+    while events.next_chunk(CHUNK_SIZE, &mut bytes)? > 0 {
+        let mut rest = bytes.as_slice();
+        while let Some((raw, behind)) = RawEvent::split_first(rest, binlog::Checksum::Absent) {
+            let inner = Event { raw, format: &inner_format, ..event };
+            streamer.take_inside(&inner, output)?;
+            rest = behind;
+        }
+        bytes.clear();
+    }
+    events.finish()?.checksum.map_err(|error| corrupt(name, offset, &error))?;
+    streamer.end_payload(&event, &token, output)?;
+    Ok(token)
+}
+
+fn stand_in(payload: &LargePayload<'_>, format: &Format) -> Result<Vec<u8>, String> {
+    let (mut fields, mut bytes) = (Vec::new(), Vec::new());
+    let nothing = Body::TransactionPayload(TransactionPayload::zstd(0, &[], &mut fields));
+    let written = nothing.write(payload.header().origin(), NextPosition::Is(0), format, &mut bytes);
+    written.map_err(|error| error.to_string())?;
+    Ok(bytes)
+}

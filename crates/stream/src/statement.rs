@@ -1,0 +1,111 @@
+//! What a statement in the log is to those who want changes.
+
+use binlog::events::{Query, StatusVar};
+use binlog::{Charset, Collation, Flavour};
+use filter::{Filter, Kind, Named, kind};
+
+use crate::change::Verb;
+
+/// What a statement in the log is to those who want changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Statement {
+    /// It defines a database, or tables: the first that it names.
+    Definition { verb: Verb, database: String, table: Option<String> },
+    /// It changes rows, and the log does not say which.
+    Rows,
+    /// It does neither, or is not meant.
+    Other,
+}
+
+/// How statements begin that change rows.
+const ROW_VERBS: [&str; 6] = ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL"];
+
+impl Statement {
+    /// What this statement is, as far as the filter means it.
+    pub(crate) fn of(query: &Query<'_>, filter: &Filter) -> Self {
+        let default = query.database;
+        let first = first_word(query.sql);
+        let kind = kind(query.sql);
+        let is_meant = match &kind {
+            Kind::Database => filter.takes_definition_of(default),
+            _ if !filter.takes_database(default) => false,
+            Kind::Tables(tables) => filter.takes_tables(tables.iter().map(|named| names(named, default))),
+            Kind::DropsTemporary | Kind::DropsTrigger(_) => false,
+        };
+        if !is_meant {
+            return Self::Other;
+        }
+        if ROW_VERBS.contains(&first.as_str()) {
+            return Self::Rows;
+        }
+        match (verb(&first, query.sql), kind) {
+            (Some(verb), Kind::Database) => Self::of_database(verb, query),
+            (Some(verb), Kind::Tables(tables)) => match tables.first() {
+                Some(named) => {
+                    let (database, table) = names(named, default);
+                    let [database, table] =
+                        [database, table].map(|name| String::from_utf8_lossy(name).into_owned());
+                    Self::Definition { verb, database, table: Some(table) }
+                }
+                None => Self::Other,
+            },
+            _ => Self::Other,
+        }
+    }
+
+    fn of_database(verb: Verb, query: &Query<'_>) -> Self {
+        let database = String::from_utf8_lossy(query.database).into_owned();
+        Self::Definition { verb, database, table: None }
+    }
+}
+
+fn names<'n>(named: &'n Named, default: &'n [u8]) -> (&'n [u8], &'n [u8]) {
+    (named.database.as_deref().unwrap_or(default), &named.table)
+}
+
+/// What a statement does that starts with this word; of tables and databases, and of what is not the like (views,
+/// triggers, rights) nothing.
+fn verb(first: &str, sql: &[u8]) -> Option<Verb> {
+    let text = String::from_utf8_lossy(&sql[..sql.len().min(200)]).to_ascii_uppercase();
+    let is_other = ["TRIGGER", "VIEW"].iter().any(|thing| {
+        let before = text.split('(').next().unwrap_or_default();
+        before.split_whitespace().take(8).any(|word| word == *thing)
+    });
+    match first {
+        "CREATE" | "ALTER" | "DROP" if is_other => None,
+        "CREATE" if text.contains("INDEX") && !text.contains("TABLE") => Some(Verb::Alter),
+        "DROP" if text.contains("INDEX") && !text.contains("TABLE") => Some(Verb::Alter),
+        "CREATE" => Some(Verb::Create),
+        "ALTER" | "RENAME" => Some(Verb::Alter),
+        "DROP" => Some(Verb::Drop),
+        "TRUNCATE" => Some(Verb::Truncate),
+        _ => None,
+    }
+}
+
+/// The statement's first word in capitals, behind comments.
+fn first_word(sql: &[u8]) -> String {
+    let mut rest = sql;
+    loop {
+        rest = rest.trim_ascii_start();
+        match rest.strip_prefix(b"/*").filter(|behind| behind.first() != Some(&b'!')) {
+            Some(comment) => {
+                let end = comment.windows(2).position(|window| window == b"*/");
+                rest = end.map_or(&[][..], |end| &comment[end + 2..]);
+            }
+            None => break,
+        }
+    }
+    let word = rest.iter().take_while(|byte| byte.is_ascii_alphabetic());
+    word.map(|byte| char::from(byte.to_ascii_uppercase())).collect()
+}
+
+/// The statement as text: in the character set that its client said it in.
+pub(crate) fn text(query: &Query<'_>, flavour: Flavour) -> String {
+    let client = query.status.iter().flatten().find_map(|var| match var {
+        StatusVar::Charset { client, .. } => Collation::new(client, flavour),
+        _ => None,
+    });
+    let charset = client.map_or(Charset::Utf8mb4, |collation| collation.charset());
+    charset.decode_lossy(query.sql).into_owned()
+}

@@ -1,0 +1,478 @@
+//! From events to records.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use binlog::events::{Query, Rows, RowsQuery, StatusVar, TableMap, TransactionPayload};
+use binlog::{
+    EVENT_SIZE_MAX, Event as Body, EventType, Format, Outline, PayloadOpener, RawEvent, Role, RowDecoder,
+    Table, Tables, TrackError, Tracker, TransactionId,
+};
+
+use crate::change::{At, Change, Definition, Head, Place};
+use crate::debezium::{Debezium, Ended};
+use crate::error::{Error, Fault};
+use crate::held::put_resume;
+use crate::maxwell::Maxwell;
+use crate::output::Output;
+use crate::plan::Plan;
+use crate::settings::{Envelope, Queries, Settings, Statements};
+use crate::statement::{Statement, text};
+use crate::token::Token;
+
+/// Turns events into records.
+///
+/// Events go in in the order of the log; records come out whole, and behind each transaction it is said where a run can
+/// be resumed.
+#[derive(Debug)]
+pub struct Streamer {
+    settings: Settings,
+    tracker: Tracker,
+    tables: Tables,
+    known: HashMap<u64, Known>,
+    writer: Writer,
+    open: Open,
+    opener: Option<PayloadOpener>,
+}
+
+/// An event, and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'e> {
+    /// The log, as its server calls it.
+    pub log: &'e str,
+    /// Where the event starts, in bytes from the log's start.
+    pub offset: u64,
+    /// The event. Its checksum has been verified.
+    pub raw: RawEvent<'e>,
+    /// What it is to be decoded with.
+    pub format: &'e Format,
+    /// When records are written, in nanoseconds since 1970.
+    pub now_ns: u64,
+}
+
+/// The transaction under way.
+#[derive(Debug, Default)]
+struct Open {
+    head: Head,
+    /// The number of its commit.
+    xid: Option<u64>,
+    /// Is it a definition, and no rows?
+    is_definition: bool,
+}
+
+/// A table, and what is prepared for it.
+#[derive(Debug)]
+struct Known {
+    table: Arc<Table>,
+    meant: Meant,
+}
+
+/// Is a table meant?
+#[derive(Clone, Debug)]
+enum Meant {
+    Yes(Arc<Plan>),
+    /// Its columns have no names.
+    Nameless,
+    No,
+}
+
+#[derive(Debug)]
+enum Writer {
+    Debezium(Box<Debezium>),
+    Maxwell(Box<Maxwell>),
+}
+
+/// Where an event stands, and what it is to be decoded with.
+#[derive(Clone, Copy)]
+struct Within<'w> {
+    at: At<'w>,
+    format: &'w Format,
+}
+
+/// Why an event cannot be told.
+enum Refusal {
+    Fault(Fault),
+    Error(Error),
+}
+
+impl<F: Into<Fault>> From<F> for Refusal {
+    fn from(fault: F) -> Self {
+        Self::Fault(fault.into())
+    }
+}
+
+impl Streamer {
+    /// At the start of a log, or behind a transaction.
+    pub fn new(settings: Settings) -> Self {
+        let writer = match settings.envelope {
+            Envelope::Debezium => {
+                Writer::Debezium(Box::new(Debezium::new(&settings.name, &settings.version)))
+            }
+            Envelope::Maxwell => Writer::Maxwell(Box::default()),
+        };
+        Self {
+            settings,
+            tracker: Tracker::new(),
+            tables: Tables::new(),
+            known: HashMap::new(),
+            writer,
+            open: Open::default(),
+            opener: Some(PayloadOpener::new()),
+        }
+    }
+
+    /// The transaction that has started and not ended.
+    pub const fn open(&self) -> Option<&Outline> {
+        self.tracker.open()
+    }
+
+    /// Takes the next event; behind a transaction's last one, gives where a run can be resumed.
+    ///
+    /// # Errors
+    ///
+    /// When the event is corrupt or cannot stand there, when its change cannot be told, or when the output cannot be
+    /// written.
+    pub fn take(&mut self, event: &Event<'_>, output: &mut Output) -> Result<Option<Token>, Error> {
+        let within = Within { at: at(event), format: event.format };
+        let ended = self.follow(event).map_err(|reason| corrupt(&within.at, reason))?;
+        self.content(&event.raw, within, output).map_err(|refusal| refusal.at(&within.at))?;
+        let Some(outline) = ended else { return Ok(None) };
+        let place = Place { log: event.log.to_owned(), position: outline.end };
+        let gtid = self.open.head.gtid.clone();
+        let token = Token { place, gtid };
+        self.end(&token, &within.at, output)?;
+        Ok(Some(token))
+    }
+
+    /// A payload too large to be held starts: its events come one by one, by [`Streamer::take_inside`]. `event` is one
+    /// of its kind, with any payload.
+    ///
+    /// # Errors
+    ///
+    /// As [`Streamer::take`].
+    pub fn begin_payload(&mut self, event: &Event<'_>, end: u64) -> Result<Token, Error> {
+        let at = at(event);
+        self.follow(event).map_err(|reason| corrupt(&at, reason))?;
+        let place = Place { log: event.log.to_owned(), position: end };
+        Ok(Token { place, gtid: self.open.head.gtid.clone() })
+    }
+
+    /// An event of a payload that has begun.
+    ///
+    /// # Errors
+    ///
+    /// As [`Streamer::take`].
+    pub fn take_inside(&mut self, event: &Event<'_>, output: &mut Output) -> Result<(), Error> {
+        let within = Within { at: at(event), format: event.format };
+        self.content(&event.raw, within, output).map_err(|refusal| refusal.at(&within.at))
+    }
+
+    /// The payload has ended.
+    ///
+    /// # Errors
+    ///
+    /// When the output cannot be written.
+    pub fn end_payload(
+        &mut self,
+        event: &Event<'_>,
+        token: &Token,
+        output: &mut Output,
+    ) -> Result<(), Error> {
+        self.end(token, &at(event), output)
+    }
+
+    /// Follows the log's grammar; gives the transaction that ends.
+    fn follow(&mut self, event: &Event<'_>) -> Result<Option<Outline>, String> {
+        let tracked = match self.tracker.track(event.offset, &event.raw, event.format) {
+            Ok(tracked) => tracked,
+            Err(TrackError::Decode(error)) => return Err(error.to_string()),
+            Err(TrackError::Fault(fault)) => return Err(fault.fault.to_string()),
+        };
+        if tracked.step.transaction.is_first() {
+            let outline = self.tracker.open().or(tracked.ended.as_ref());
+            self.open = Open { head: outline.map(head).unwrap_or_default(), ..Open::default() };
+        }
+        Ok(tracked.ended)
+    }
+
+    fn end(&mut self, token: &Token, at: &At<'_>, output: &mut Output) -> Result<(), Error> {
+        let Open { head, xid, is_definition } = std::mem::take(&mut self.open);
+        match &mut self.writer {
+            Writer::Debezium(debezium) => {
+                let ended = debezium.end(&mut output.bytes, &head, at, &token.to_string());
+                if ended == Ended::Untold && is_definition {
+                    put_resume(&mut output.bytes, &token.to_string());
+                }
+                output.drain_if_full()?;
+            }
+            Writer::Maxwell(maxwell) => maxwell.end(output, xid, &token.to_string())?,
+        }
+        Ok(())
+    }
+
+    fn content(
+        &mut self,
+        raw: &RawEvent<'_>,
+        within: Within<'_>,
+        output: &mut Output,
+    ) -> Result<(), Refusal> {
+        let mut plain = Vec::new();
+        let raw = match is_compressed(raw.event_type()) {
+            true => {
+                raw.decompress_mariadb(within.format, EVENT_SIZE_MAX, &mut plain)?;
+                RawEvent::new(&plain, raw.checksum())?
+            }
+            false => *raw,
+        };
+        match raw.decode(within.format)? {
+            Body::TableMap(map) => self.map(&map, within)?,
+            Body::WriteRows(rows) | Body::UpdateRows(rows) | Body::DeleteRows(rows) => {
+                self.rows(&rows, within, output)?;
+            }
+            Body::Query(query) => self.query(&query, &raw, within, output)?,
+            Body::TransactionPayload(payload) => self.payload(&payload, within, output)?,
+            Body::Xid(xid) => self.open.xid = Some(xid.xid),
+            Body::RowsQuery(RowsQuery { sql, .. }) => self.rows_query(sql),
+            Body::MariadbAnnotateRows(annotate) => self.rows_query(annotate.sql),
+            Body::MariadbGtid(_) if Role::of(&raw, within.format)? == Role::GtidAndBegin => {
+                self.begin(&within, output)
+            }
+            Body::ExecuteLoadQuery(load) => self.statement_rows(load.query.sql, &within)?,
+            Body::Incident(_) => {
+                let (log, offset) = (within.at.log.to_owned(), within.at.offset);
+                return Err(Refusal::Error(Error::Incident { log, offset }));
+            }
+            event => {
+                if let Some(rows) = event.rows() {
+                    self.rows(rows, within, output)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, within: &Within<'_>, output: &mut Output) {
+        if let Writer::Debezium(debezium) = &mut self.writer {
+            debezium.begin(&mut output.bytes, &self.open.head, &within.at);
+        }
+    }
+
+    fn payload(
+        &mut self,
+        payload: &TransactionPayload<'_>,
+        within: Within<'_>,
+        output: &mut Output,
+    ) -> Result<(), Refusal> {
+        let format = within.format.inside_payload();
+        let mut opener = self.opener.take().unwrap_or_default();
+        let told = self.payload_events(payload, (within, &format), &mut opener, output);
+        self.opener = Some(opener);
+        told
+    }
+
+    fn payload_events(
+        &mut self,
+        payload: &TransactionPayload<'_>,
+        (within, format): (Within<'_>, &Format),
+        opener: &mut PayloadOpener,
+        output: &mut Output,
+    ) -> Result<(), Refusal> {
+        let mut events = opener.open(payload)?;
+        while let Some(raw) = events.next_event()? {
+            let header = raw.header();
+            let at = At { timestamp: header.timestamp, server_id: header.server_id, ..within.at };
+            self.content(&raw, Within { at, format }, output)?;
+        }
+        Ok(())
+    }
+
+    fn query(
+        &mut self,
+        query: &Query<'_>,
+        raw: &RawEvent<'_>,
+        within: Within<'_>,
+        output: &mut Output,
+    ) -> Result<(), Refusal> {
+        match Role::of(raw, within.format)? {
+            Role::Begin => {
+                self.open.head.thread = Some(query.thread_id);
+                self.begin(&within, output);
+                return Ok(());
+            }
+            Role::Statement => {}
+            _ => return Ok(()),
+        }
+        match Statement::of(query, &self.settings.filter) {
+            Statement::Other => Ok(()),
+            Statement::Rows => self.statement_rows(query.sql, &within),
+            Statement::Definition { verb, database, table } => {
+                let sql = text(query, within.format.flavour);
+                let definition = Definition { verb, database: &database, table: table.as_deref(), sql: &sql };
+                self.open.is_definition = self.open.head.rows == 0;
+                if self.open.xid.is_none() {
+                    self.open.xid = query.status.iter().flatten().find_map(ddl_xid);
+                }
+                match &mut self.writer {
+                    Writer::Debezium(debezium) => {
+                        debezium.definition(&mut output.bytes, &definition, &self.open.head, &within.at);
+                    }
+                    Writer::Maxwell(maxwell) => maxwell.definition(&definition, &within.at),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn statement_rows(&self, sql: &[u8], within: &Within<'_>) -> Result<(), Refusal> {
+        if self.settings.statements == Statements::Skipped {
+            return Ok(());
+        }
+        let statement = String::from_utf8_lossy(sql).chars().take(40).collect::<String>().replace('\n', " ");
+        let (log, offset) = (within.at.log.to_owned(), within.at.offset);
+        Err(Refusal::Error(Error::Statement { log, offset, statement }))
+    }
+
+    fn rows_query(&mut self, sql: &[u8]) {
+        if self.settings.queries == Queries::Told {
+            self.open.head.query = Some(String::from_utf8_lossy(sql).into_owned());
+        }
+    }
+
+    fn map(&mut self, map: &TableMap<'_>, within: Within<'_>) -> Result<(), Refusal> {
+        /// Tables prepared at most: numbers are never used again, so a long log has any number of them.
+        const KNOWN_MAX: usize = 8192;
+        let table = self.tables.map(map)?;
+        if self.known.get(&map.table_id).is_some_and(|known| Arc::ptr_eq(&known.table, &table)) {
+            return Ok(());
+        }
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        let meant = self.meant(&table, within);
+        self.known.insert(map.table_id, Known { table, meant });
+        Ok(())
+    }
+
+    fn meant(&self, table: &Table, within: Within<'_>) -> Meant {
+        let filter = &self.settings.filter;
+        if !filter.takes_database(&table.database) || !filter.takes_tables([(&*table.database, &*table.name)])
+        {
+            return Meant::No;
+        }
+        match Plan::new(table, within.format.flavour, self.settings.nameless) {
+            Some(plan) => Meant::Yes(Arc::new(plan)),
+            None => Meant::Nameless,
+        }
+    }
+
+    fn rows(&mut self, rows: &Rows<'_>, within: Within<'_>, output: &mut Output) -> Result<(), Refusal> {
+        let decoder = self.tables.decoder(rows)?;
+        let Some(known) = self.known.get(&rows.table_id) else {
+            // An event without columns does nothing but end a statement.
+            return if rows.column_count == 0 { Ok(()) } else { self.prepare_again(rows, within, output) };
+        };
+        let plan = match &known.meant {
+            Meant::Yes(plan) => Arc::clone(plan),
+            Meant::No => return Ok(()),
+            Meant::Nameless => return Err(Refusal::Error(nameless(&known.table, &within.at))),
+        };
+        self.begin(&within, output);
+        self.tell(rows, (&decoder, &plan), within, output)
+    }
+
+    /// The table was prepared long ago, and forgotten.
+    fn prepare_again(
+        &mut self,
+        rows: &Rows<'_>,
+        within: Within<'_>,
+        output: &mut Output,
+    ) -> Result<(), Refusal> {
+        let Some(table) = self.tables.table(rows.table_id) else { return Ok(()) };
+        let meant = self.meant(&table, within);
+        self.known.insert(rows.table_id, Known { table, meant });
+        self.rows(rows, within, output)
+    }
+
+    fn tell(
+        &mut self,
+        rows: &Rows<'_>,
+        (decoder, plan): (&RowDecoder, &Plan),
+        within: Within<'_>,
+        output: &mut Output,
+    ) -> Result<(), Refusal> {
+        let (head, at) = (&mut self.open.head, &within.at);
+        match &mut self.writer {
+            Writer::Debezium(debezium) => {
+                debezium.rows(plan, head, at);
+                for (row, index) in decoder.rows(rows).zip(0..) {
+                    let change = Change { plan, kind: rows.kind, index, row: &row? };
+                    debezium.row(&mut output.bytes, head, &change, at)?;
+                    output.drain_if_full().map_err(|error| Refusal::Error(error.into()))?;
+                }
+            }
+            Writer::Maxwell(maxwell) => {
+                maxwell.rows(plan, rows.kind, head, at);
+                for (row, index) in decoder.rows(rows).zip(0..) {
+                    let change = Change { plan, kind: rows.kind, index, row: &row? };
+                    maxwell.row(head, &change)?;
+                }
+                maxwell.settle().map_err(Refusal::Error)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Refusal {
+    fn at(self, at: &At<'_>) -> Error {
+        match self {
+            Self::Fault(fault) => corrupt(at, fault.to_string()),
+            Self::Error(error) => error,
+        }
+    }
+}
+
+fn at<'e>(event: &Event<'e>) -> At<'e> {
+    let header = event.raw.header();
+    At {
+        log: event.log,
+        offset: event.offset,
+        timestamp: header.timestamp,
+        server_id: header.server_id,
+        now_ns: event.now_ns,
+    }
+}
+
+fn head(outline: &Outline) -> Head {
+    let gtid = match outline.id {
+        TransactionId::Gtid(_) | TransactionId::Mariadb(_) => Some(outline.id.to_string()),
+        _ => None,
+    };
+    let committed_us = outline.stamps.map(|stamps| match stamps.original_commit_us {
+        0 => stamps.immediate_commit_us,
+        original => original,
+    });
+    Head { gtid, committed_us, ..Head::default() }
+}
+
+fn corrupt(at: &At<'_>, reason: String) -> Error {
+    Error::Corrupt { log: at.log.to_owned(), offset: at.offset, reason }
+}
+
+fn nameless(table: &Table, at: &At<'_>) -> Error {
+    let name = [&*table.database, b".", &*table.name].concat();
+    let table = String::from_utf8_lossy(&name).into_owned();
+    Error::Nameless { log: at.log.to_owned(), offset: at.offset, table }
+}
+
+fn ddl_xid(var: StatusVar<'_>) -> Option<u64> {
+    match var {
+        StatusVar::DdlXid(xid) => Some(xid),
+        _ => None,
+    }
+}
+
+/// Is it one of MariaDB's compressed events?
+const fn is_compressed(event_type: EventType) -> bool {
+    event_type.decompressed().is_some()
+}

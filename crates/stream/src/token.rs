@@ -1,0 +1,74 @@
+//! What a run is resumed from: a place in the source's logs, and the transaction in front of it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::change::Place;
+
+/// What a run is resumed from: a place in the source's logs, and the transaction that ends there.
+///
+/// As text: `binlog.000003:1234`, or `binlog.000003:1234,UUID:7` where the transaction has a GTID.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Where to go on.
+    pub place: Place,
+    /// The transaction in front of that, as a GTID; none where it has none.
+    pub gtid: Option<String>,
+}
+
+/// Why a text is no token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} is no place to resume at: those are in the field `resume` of records, like binlog.000003:1234"
+)]
+pub struct TokenError {
+    text: String,
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}", self.place.log, self.place.position)?;
+        match &self.gtid {
+            Some(gtid) => write!(out, ",{gtid}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Token {
+    type Err = TokenError;
+
+    fn from_str(text: &str) -> Result<Self, TokenError> {
+        let error = || TokenError { text: text.to_owned() };
+        let (place, gtid) = match text.split_once(',') {
+            Some((place, gtid)) => (place, Some(gtid.to_owned())),
+            None => (text, None),
+        };
+        let (log, position) = place.rsplit_once(':').ok_or_else(error)?;
+        let position = position.parse().map_err(|_| error())?;
+        let is_one = !log.is_empty() && gtid.as_ref().is_none_or(|gtid| !gtid.is_empty());
+        let token = Self { place: Place { log: log.to_owned(), position }, gtid };
+        is_one.then_some(token).ok_or_else(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Token;
+
+    #[test]
+    fn texts() {
+        let check = |text: &str, wanted: bool| match text.parse::<Token>() {
+            Ok(token) => assert!(wanted && token.to_string() == text, "{token:?}"),
+            Err(error) => assert!(!wanted, "{error}"),
+        };
+        check("binlog.000003:1234", true);
+        check("b:i:4", true);
+        check("binlog.000003:1234,3e11fa47-71ca-11e1-9e33-c80aa9429562:tag:7", true);
+        check("binlog.000003", false);
+        check(":4", false);
+        check("binlog.000003:x", false);
+        check("binlog.000003:1234,", false);
+        check("", false);
+    }
+}

@@ -1,0 +1,68 @@
+//! An exact number without its point, as bytes: what Kafka Connect's Decimal is.
+
+use binlog::Decimal;
+
+/// Gives the unscaled value's two's complement, most significant byte first, in as few bytes as hold it.
+pub(crate) fn unscaled<'s>(decimal: &Decimal<'_>, scratch: &'s mut Scratch) -> &'s [u8] {
+    let Scratch { text, bytes } = scratch;
+    text.clear();
+    decimal.write(text);
+    let digits = text.iter().filter(|byte| byte.is_ascii_digit()).map(|digit| digit - b'0');
+    bytes.clear();
+    match decimal.precision() {
+        ..=38 => {
+            let absolute = digits.fold(0_i128, |number, digit| number * 10 + i128::from(digit));
+            let number = if decimal.is_negative() { -absolute } else { absolute };
+            bytes.extend_from_slice(&number.to_be_bytes());
+        }
+        _ => {
+            digits.for_each(|digit| multiply_and_add(bytes, digit));
+            bytes.push(0);
+            if decimal.is_negative() {
+                negate(bytes);
+            }
+            bytes.reverse();
+        }
+    }
+    shortest(bytes)
+}
+
+/// Memory that is used again and again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scratch {
+    text: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+/// Ten times a number and a digit on top; least significant byte first.
+fn multiply_and_add(bytes: &mut Vec<u8>, digit: u8) {
+    let mut carry = u16::from(digit);
+    for byte in bytes.iter_mut() {
+        let product = u16::from(*byte) * 10 + carry;
+        *byte = product as u8;
+        carry = product >> 8;
+    }
+    if carry > 0 {
+        bytes.push(carry as u8);
+    }
+}
+
+/// The two's complement; least significant byte first.
+fn negate(bytes: &mut [u8]) {
+    let mut carry = true;
+    for byte in bytes {
+        let (sum, overflows) = (!*byte).overflowing_add(u8::from(carry));
+        (*byte, carry) = (sum, overflows);
+    }
+}
+
+/// Without bytes in front that say no more than the sign.
+fn shortest(mut bytes: &[u8]) -> &[u8] {
+    while let [first, rest @ ..] = bytes
+        && let Some(next) = rest.first()
+        && (*first == 0 && next & 0x80 == 0 || *first == 0xff && next & 0x80 != 0)
+    {
+        bytes = rest;
+    }
+    bytes
+}

@@ -1,0 +1,97 @@
+//! A column's value as JSON, the way either tool writes it.
+
+pub(crate) mod debezium;
+pub(crate) mod maxwell;
+
+use std::borrow::Cow;
+
+use binlog::{Bytes, Charset, Compressed, DecodeError, Field, Row, Text, Value};
+
+use crate::error::Fault;
+use crate::plan::ColumnPlan;
+use crate::text::{put_base64, put_string};
+use crate::unscaled::Scratch;
+
+/// Memory that is used again and again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Room {
+    pub(crate) unscaled: Scratch,
+    pub(crate) text: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// A value of MariaDB's compressed columns: no more than a LONGTEXT holds, and no more than a packet.
+const DECOMPRESSED_MAX: usize = 1 << 30;
+
+/// What a field holds; a document of which the log has only the changes, put together.
+pub(crate) fn value_of<'a>(row: &Row<'_, 'a>, field: &Field<'_, 'a>) -> Result<Told<'a>, DecodeError> {
+    if !field.is_partial() {
+        return field.value().map(Told::Value);
+    }
+    match row.document_after(field.index())? {
+        None => Ok(Told::Unknown),
+        Some(Cow::Borrowed(bytes)) => Ok(Told::Value(Value::Json(binlog::Json::new(bytes)))),
+        Some(Cow::Owned(document)) => Ok(Told::Document(document)),
+    }
+}
+
+/// What is known of a field.
+pub(crate) enum Told<'a> {
+    Value(Value<'a>),
+    /// A JSON document, put together.
+    Document(Vec<u8>),
+    /// The log has changes of a document, and not the document.
+    Unknown,
+}
+
+pub(crate) fn put_text(out: &mut Vec<u8>, column: &ColumnPlan, text: &Text<'_>) {
+    put_string(out, &column.charset.decode_lossy(text.bytes));
+}
+
+/// Bytes; text, if the log does not say which of both they are, and they are UTF-8.
+pub(crate) fn put_bytes(out: &mut Vec<u8>, is_told: bool, bytes: &Bytes<'_>, room: &mut Room) {
+    if !is_told && let Ok(text) = std::str::from_utf8(bytes.bytes) {
+        return put_string(out, text);
+    }
+    if bytes.padding == 0 {
+        return put_base64(out, bytes.bytes);
+    }
+    room.bytes.clear();
+    room.bytes.extend_from_slice(bytes.bytes);
+    room.bytes.resize(bytes.bytes.len() + usize::from(bytes.padding), 0);
+    put_base64(out, &room.bytes);
+}
+
+pub(crate) fn put_compressed(
+    out: &mut Vec<u8>,
+    column: &ColumnPlan,
+    value: &Compressed<'_>,
+    room: &mut Room,
+) -> Result<(), DecodeError> {
+    let plain = value.decompress(DECOMPRESSED_MAX)?;
+    match value.collation {
+        Some(_) if column.charset != Charset::Binary => put_string(out, &column.charset.decode_lossy(&plain)),
+        told => put_bytes(out, told.is_some(), &Bytes { bytes: &plain, padding: 0 }, room),
+    }
+    Ok(())
+}
+
+/// The text of an ENUM's value; where the log does not tell them, its number.
+pub(crate) fn put_enum(out: &mut Vec<u8>, column: &ColumnPlan, number: u16) -> Result<(), Fault> {
+    match (usize::from(number), &*column.texts) {
+        (_, []) => crate::text::put_integer(out, number),
+        (0, _) => out.extend_from_slice(b"\"\""),
+        (number, texts) => out.extend_from_slice(texts.get(number - 1).ok_or(Fault::NoText)?),
+    }
+    Ok(())
+}
+
+/// The texts of a SET's value, with quotes around each.
+pub(crate) fn set_texts(column: &ColumnPlan, bits: u64) -> Result<impl Iterator<Item = &[u8]>, Fault> {
+    let known = column.texts.len();
+    if known < 64 && bits >> known != 0 {
+        return Err(Fault::NoText);
+    }
+    let texts = column.texts.iter().enumerate();
+    Ok(texts.filter(move |(index, _)| bits >> index & 1 == 1).map(|(_, text)| &**text))
+}

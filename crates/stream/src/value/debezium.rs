@@ -1,0 +1,164 @@
+//! Values as Debezium's MySQL connector writes them where nothing else is configured.
+
+use binlog::{Bit, Geometry, Timestamp, Value};
+
+use crate::document::put_document;
+use crate::error::Fault;
+use crate::moment::{epoch_day, epoch_micros, micros_of};
+use crate::plan::ColumnPlan;
+use crate::text::{put_base64, put_digits, put_float, put_inside, put_integer};
+use crate::unscaled::unscaled;
+use crate::value::{Room, put_bytes, put_compressed, put_enum, put_text, set_texts};
+
+/// Appends a value.
+pub(crate) fn put(
+    out: &mut Vec<u8>,
+    column: &ColumnPlan,
+    value: &Value<'_>,
+    room: &mut Room,
+) -> Result<(), Fault> {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Int(number) => put_integer(out, *number),
+        // `bigint.unsigned.handling.mode=long`: what does not fit is negative.
+        Value::UInt(number) => put_integer(out, *number as i64),
+        Value::Float(number) => put_float(out, *number),
+        Value::Double(number) => put_float(out, *number),
+        Value::Text(text) => put_text(out, column, text),
+        Value::Bytes(bytes) => put_bytes(out, is_told(column), bytes, room),
+        Value::Decimal(decimal) => put_base64(out, unscaled(decimal, &mut room.unscaled)),
+        Value::Enum(number) => put_enum(out, column, *number)?,
+        Value::Set(bits) => put_set(out, column, *bits)?,
+        Value::Json(json) => put_json(out, json.bytes(), room)?,
+        _ => put_rare(out, column, value, room)?,
+    }
+    Ok(())
+}
+
+fn put_rare(out: &mut Vec<u8>, column: &ColumnPlan, value: &Value<'_>, room: &mut Room) -> Result<(), Fault> {
+    match value {
+        Value::Date(date) => put_epoch(out, column, epoch_day(*date)),
+        Value::Time(time) => put_integer(out, micros_of(time)),
+        Value::DateTime(moment) => {
+            let unit = if moment.fraction > 3 { 1 } else { 1000 };
+            put_epoch(out, column, epoch_micros(moment).map(|micros| micros.div_euclid(unit)));
+        }
+        Value::Timestamp(moment) => put_zoned(out, moment),
+        Value::Year(year) => put_integer(out, *year),
+        Value::Bit(bit) => put_bit(out, bit),
+        Value::Geometry(geometry) => put_geometry(out, column, geometry),
+        Value::Vector(vector) => {
+            out.push(b'[');
+            for (index, number) in vector.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                put_float(out, number);
+            }
+            out.push(b']');
+        }
+        Value::Compressed(value) => put_compressed(out, column, value, room)?,
+        _ => out.extend_from_slice(b"null"),
+    }
+    Ok(())
+}
+
+fn is_told(column: &ColumnPlan) -> bool {
+    column.charset == binlog::Charset::Binary
+}
+
+/// A day or moment that no calendar has: NULL, or where that cannot be, the first.
+fn put_epoch(out: &mut Vec<u8>, column: &ColumnPlan, number: Option<i64>) {
+    match number {
+        Some(number) => put_integer(out, number),
+        None if column.nullable => out.extend_from_slice(b"null"),
+        None => out.push(b'0'),
+    }
+}
+
+/// `"2026-11-21T10:20:30.5Z"`; the zero date is the first moment.
+fn put_zoned(out: &mut Vec<u8>, moment: &Timestamp) {
+    let utc = moment.to_utc();
+    out.push(b'"');
+    match utc.date.month {
+        0 => out.extend_from_slice(b"1970-01-01"),
+        _ => utc.date.write(out),
+    }
+    for (sign, number) in [(b'T', utc.hour), (b':', utc.minute), (b':', utc.second)] {
+        out.push(sign);
+        put_digits(out, u32::from(number), 2);
+    }
+    let digits = usize::from(utc.fraction.min(6));
+    if digits > 0 {
+        out.push(b'.');
+        put_digits(out, utc.micros / 10_u32.pow(6 - digits as u32), digits);
+    }
+    out.extend_from_slice(b"Z\"");
+}
+
+fn put_bit(out: &mut Vec<u8>, bit: &Bit) {
+    match (bit.bits, bit.value) {
+        (1, 0) => out.extend_from_slice(b"false"),
+        (1, _) => out.extend_from_slice(b"true"),
+        (bits, value) => put_base64(out, &value.to_le_bytes()[..usize::from(bits.div_ceil(8)).min(8)]),
+    }
+}
+
+fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), Fault> {
+    if column.texts.is_empty() {
+        put_integer(out, bits);
+        return Ok(());
+    }
+    out.push(b'"');
+    for (index, text) in set_texts(column, bits)?.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        // Without the quotes around it.
+        out.extend_from_slice(&text[1..text.len() - 1]);
+    }
+    out.push(b'"');
+    Ok(())
+}
+
+/// A document is a string that holds JSON.
+pub(crate) fn put_json(out: &mut Vec<u8>, document: &[u8], room: &mut Room) -> Result<(), Fault> {
+    let mut text = std::mem::take(&mut room.text);
+    text.clear();
+    let put = put_document(&mut text, document, &mut room.bytes);
+    if put.is_ok() {
+        out.push(b'"');
+        put_inside(out, &text);
+        out.push(b'"');
+    }
+    room.text = text;
+    Ok(put?)
+}
+
+// size  field, of a point
+//    1  1: little-endian
+//    4  1: a point
+//    8  x
+//    8  y
+fn put_geometry(out: &mut Vec<u8>, column: &ColumnPlan, geometry: &Geometry<'_>) {
+    let wkb = geometry.wkb().unwrap_or_default();
+    out.push(b'{');
+    if column.is_point
+        && let Some(([1, 1, 0, 0, 0], numbers)) = wkb.split_first_chunk()
+        && let ([x, y], []) = numbers.as_chunks()
+    {
+        out.extend_from_slice(b"\"x\":");
+        put_float(out, f64::from_le_bytes(*x));
+        out.extend_from_slice(b",\"y\":");
+        put_float(out, f64::from_le_bytes(*y));
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"wkb\":");
+    put_base64(out, wkb);
+    out.extend_from_slice(b",\"srid\":");
+    match geometry.srid() {
+        None | Some(0) => out.extend_from_slice(b"null"),
+        Some(srid) => put_integer(out, srid),
+    }
+    out.push(b'}');
+}

@@ -1,0 +1,91 @@
+//! Values as Maxwell writes them.
+
+use binlog::{DateTime, Geometry, Value};
+
+use crate::document::put_document;
+use crate::error::Fault;
+use crate::geometry::put_wkt;
+use crate::plan::ColumnPlan;
+use crate::text::{put_base64, put_float, put_integer};
+use crate::value::{Room, put_bytes, put_compressed, put_enum, put_text, set_texts};
+
+/// Appends a value.
+pub(crate) fn put(
+    out: &mut Vec<u8>,
+    column: &ColumnPlan,
+    value: &Value<'_>,
+    room: &mut Room,
+) -> Result<(), Fault> {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Int(number) => put_integer(out, *number),
+        Value::UInt(number) => put_integer(out, *number),
+        Value::Float(number) => put_float(out, *number),
+        Value::Double(number) => put_float(out, *number),
+        Value::Text(text) => put_text(out, column, text),
+        Value::Bytes(bytes) => {
+            put_bytes(out, column.charset == binlog::Charset::Binary, bytes, room);
+        }
+        Value::Decimal(decimal) => decimal.write(out),
+        Value::Enum(number) => put_enum(out, column, *number)?,
+        Value::Set(bits) => put_set(out, column, *bits)?,
+        Value::Json(json) => put_document(out, json.bytes(), &mut room.bytes)?,
+        _ => put_rare(out, column, value, room)?,
+    }
+    Ok(())
+}
+
+fn put_rare(out: &mut Vec<u8>, column: &ColumnPlan, value: &Value<'_>, room: &mut Room) -> Result<(), Fault> {
+    match value {
+        Value::Date(date) => quoted(out, |out| date.write(out)),
+        Value::Time(time) => quoted(out, |out| time.write(out)),
+        Value::DateTime(moment) => put_moment(out, moment),
+        Value::Timestamp(moment) => put_moment(out, &moment.to_utc()),
+        Value::Year(year) => put_integer(out, *year),
+        Value::Bit(bit) => put_integer(out, bit.value),
+        Value::Geometry(geometry) => put_geometry(out, geometry),
+        Value::Vector(vector) => put_base64(out, vector.bytes),
+        Value::Compressed(value) => put_compressed(out, column, value, room)?,
+        _ => out.extend_from_slice(b"null"),
+    }
+    Ok(())
+}
+
+fn put_moment(out: &mut Vec<u8>, moment: &DateTime) {
+    quoted(out, |out| moment.write(out));
+}
+
+fn quoted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    out.push(b'"');
+    put(out);
+    out.push(b'"');
+}
+
+fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), Fault> {
+    if column.texts.is_empty() {
+        put_integer(out, bits);
+        return Ok(());
+    }
+    out.push(b'[');
+    for (index, text) in set_texts(column, bits)?.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(text);
+    }
+    out.push(b']');
+    Ok(())
+}
+
+/// Its well-known text; of one that has none, its bytes.
+fn put_geometry(out: &mut Vec<u8>, geometry: &Geometry<'_>) {
+    let start = out.len();
+    out.push(b'"');
+    match geometry.wkb().and_then(|wkb| put_wkt(out, wkb)) {
+        Some(()) => out.push(b'"'),
+        None => {
+            out.truncate(start);
+            put_base64(out, geometry.bytes);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Records of sample logs, in both envelopes, as they were looked at when they were written down. With
+//! `BINTIDE_GOLDEN=write` they are written down again.
+
+#![allow(clippy::unwrap_used)]
+
+use std::cell::RefCell;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::{env, fs};
+
+use filter::Filter;
+use logs::LogReader;
+use stream::{
+    Envelope, Nameless, Output, Queries, Settings, Statements, Streamer, To, Token, Watch, seek, stream_log,
+};
+
+#[derive(Clone, Default)]
+struct Written(Rc<RefCell<Vec<u8>>>);
+
+impl io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn settings(envelope: Envelope) -> Settings {
+    Settings {
+        envelope,
+        filter: Filter::default(),
+        nameless: Nameless::Numbered,
+        statements: Statements::Refused,
+        queries: Queries::Told,
+        name: "bintide".to_owned(),
+        version: "0".to_owned(),
+    }
+}
+
+/// The records of a sample, from this token on, and the tokens that its transactions gave.
+fn told(sample: &str, envelope: Envelope, from: Option<&Token>) -> (String, Vec<Token>) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
+    let mut reader = LogReader::open(path).unwrap();
+    if let Some(token) = from {
+        seek(&mut reader, token).unwrap();
+    }
+    let (written, mut tokens) = (Written::default(), Vec::new());
+    let mut output = Output::new(To::Pipe(Box::new(written.clone()), None));
+    let mut streamer = Streamer::new(settings(envelope));
+    let mut boundary = |boundary: stream::Boundary<'_>| {
+        tokens.push(boundary.token.clone());
+        Ok(ControlFlow::Continue(()))
+    };
+    let mut watch = Watch { now_ns: &|| 1_700_000_000_123_456_789, boundary: &mut boundary };
+    let mut name = "binlog.000001".to_owned();
+    stream_log(&mut reader, &mut name, &mut streamer, &mut output, &mut watch).unwrap();
+    output.finish().unwrap();
+    (String::from_utf8(written.0.take()).unwrap(), tokens)
+}
+
+fn check(sample: &str) {
+    for (envelope, form) in [(Envelope::Debezium, "debezium"), (Envelope::Maxwell, "maxwell")] {
+        let (text, _) = told(&format!("{sample}.binlog"), envelope, None);
+        for line in text.lines() {
+            serde_json::from_str::<serde_json::Value>(line).unwrap();
+        }
+        let golden: PathBuf =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{sample}.{form}.jsonl"));
+        if env::var_os("BINTIDE_GOLDEN").is_some() {
+            fs::write(&golden, &text).unwrap();
+        }
+        let wanted = fs::read_to_string(&golden).unwrap();
+        for (number, (found, wanted)) in text.lines().zip(wanted.lines()).enumerate() {
+            assert_eq!(found, wanted, "{sample} {form} line {}", number + 1);
+        }
+        assert_eq!(text.len(), wanted.len(), "{sample} {form}");
+    }
+}
+
+#[test]
+fn every_type() {
+    check("types-full-metadata");
+}
+
+#[test]
+fn documents_put_together_from_changes() {
+    check("json-partial-compressed");
+}
+
+#[test]
+fn minimal_images() {
+    check("foreign-keys-minimal");
+}
+
+#[test]
+fn transactions_in_two_phases() {
+    check("xa");
+}
+
+#[test]
+fn mariadb() {
+    check("mariadb-annotate");
+    check("mariadb-compressed");
+}
+
+/// What rows hold, without where they stand.
+fn rows(text: &str) -> Vec<[serde_json::Value; 4]> {
+    let records = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let rows = records.filter(|record| record.get("op").or(record.get("data")).is_some());
+    let part = |record: &serde_json::Value, names: [&str; 2]| {
+        names.iter().find_map(|name| record.get(name).cloned()).unwrap_or_default()
+    };
+    rows.map(|row| {
+        [
+            part(&row, ["before", "data"]),
+            part(&row, ["after", "old"]),
+            part(&row, ["op", "type"]),
+            part(&row, ["table", "database"]),
+        ]
+    })
+    .collect()
+}
+
+#[test]
+fn the_same_from_plain_and_compressed_logs_and_from_any_sizes_of_events() {
+    for envelope in [Envelope::Debezium, Envelope::Maxwell] {
+        let plain = rows(&told("types.binlog", envelope, None).0);
+        assert!(plain.len() > 100);
+        for sample in ["types-compressed.binlog", "types-small-events.binlog", "types-no-checksum.binlog"] {
+            assert_eq!(rows(&told(sample, envelope, None).0), plain, "{sample}");
+        }
+        let json = rows(&told("json.binlog", envelope, None).0);
+        for sample in ["json-partial.binlog", "json-partial-compressed.binlog"] {
+            assert_eq!(rows(&told(sample, envelope, None).0), json, "{sample}");
+        }
+    }
+}
+
+#[test]
+fn every_transaction_can_be_resumed_behind() {
+    for sample in ["types-compressed.binlog", "mariadb.binlog", "anonymous.binlog", "xa.binlog"] {
+        for envelope in [Envelope::Debezium, Envelope::Maxwell] {
+            let (all, tokens) = told(sample, envelope, None);
+            assert!(tokens.len() > 5, "{sample}");
+            for (index, token) in tokens.iter().enumerate() {
+                let (rest, left) = told(sample, envelope, Some(token));
+                assert_eq!(left, tokens[index + 1..], "{sample} {token}");
+                assert!(all.ends_with(&rest), "{sample} {token}");
+            }
+        }
+    }
+}
+
+#[test]
+fn places_that_are_none_are_refused() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types.binlog");
+    let (_, tokens) = told("types.binlog", Envelope::Maxwell, None);
+    let check = |token: Token, wanted: &str| {
+        let error = seek(&mut LogReader::open(&path).unwrap(), &token).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}");
+    };
+    let token = &tokens[3];
+    let moved = |by: u64| {
+        let place = stream::Place { position: token.place.position + by, ..token.place.clone() };
+        Token { place, gtid: None }
+    };
+    check(moved(1), "no transaction ends there");
+    check(moved(1 << 30), "the log has");
+    check(Token { gtid: Some("a:1".to_owned()), ..token.clone() }, "it is another log");
+}
