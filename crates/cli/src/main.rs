@@ -7,6 +7,7 @@ mod commands;
 mod exit;
 mod inputs;
 mod interrupt;
+mod link;
 mod metrics;
 mod page;
 mod progress;

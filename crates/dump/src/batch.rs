@@ -480,7 +480,7 @@ mod tests {
     fn written(batch: Batch) -> io::Result<String> {
         let mut said = Vec::new();
         let mut talk = Talk::new(&mut said, b"test");
-        let mut never = |_: &mut Talk<'_>| {};
+        let mut never = |_: &mut Talk<'_>| Vec::new();
         let heeded = Heeded::new(TimeZone::UTC, &mut never);
         let settings = Settings::new(&Values::new(&[]), heeded, &mut talk);
         let mut out = Vec::new();

@@ -1,6 +1,6 @@
 //! Binary logs as text: mysqlbinlog's output byte for byte, and JSON.
 //!
-//! This crate never talks to a server, and never changes a log.
+//! This crate never talks to a server by itself (its caller hands in what does), and never changes a log.
 #![forbid(unsafe_code)]
 
 pub mod base64;
@@ -31,6 +31,7 @@ mod paint;
 mod pipeline;
 mod quote;
 mod reader;
+pub mod remote;
 mod rewrite;
 pub mod rows_text;
 mod session;

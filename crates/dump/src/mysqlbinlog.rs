@@ -1,4 +1,4 @@
-//! mysqlbinlog, for local files.
+//! mysqlbinlog.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -17,8 +17,9 @@ use crate::options::table::{Kind, MYSQLBINLOG, OURS, Spec, Which};
 use crate::options::{self, Exit, Origin, Parser, Values, Word, files, help};
 use crate::ours::{self, Terminal};
 use crate::paint::Painter;
-use crate::pipeline::{self, Ended};
-use crate::settings::{Heeded, Remote, Settings, Show};
+use crate::pipeline::{self, Ended, Inputs};
+use crate::remote::{self, Servers};
+use crate::settings::{Heeded, Settings, Show};
 use crate::talk::Talk;
 
 /// Whose options there are.
@@ -38,6 +39,8 @@ pub struct Streams<'a> {
     pub output: &'a mut (dyn Write + Send),
     /// Warnings and errors.
     pub error: &'a mut (dyn Write + Send),
+    /// Reaches servers, if logs are to come from one.
+    pub servers: &'a mut (dyn Servers + Send),
 }
 
 /// What an option holds unless the command line gives it, whatever MySQL's option files say.
@@ -67,10 +70,11 @@ pub fn run_here(
     dialect: Dialect,
     args: impl IntoIterator<Item = OsString>,
     presets: &[Preset],
+    servers: &mut (dyn Servers + Send),
 ) -> io::Result<u8> {
     // Past the line buffer of standard output: text comes in large parts.
     let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let streams = Streams { input: &mut io::stdin(), output: &mut output, error: &mut io::stderr() };
+    let streams = Streams { input: &mut io::stdin(), output: &mut output, error: &mut io::stderr(), servers };
     let terminal = if io::stdout().is_terminal() { Terminal::Yes } else { Terminal::No };
     Ok(run_on(terminal, dialect, args, presets, streams))
 }
@@ -100,7 +104,8 @@ fn run_on(
     let args: Vec<Vec<u8>> = args.into_iter().map(OsStringExt::into_vec).collect();
     let (program, words) = args.split_first().map_or((&[][..], &[][..]), |(program, words)| (program, words));
     let talk = Talk::new(streams.error, program);
-    match run_checked(dialect, (words, presets), streams.input, (streams.output, terminal), talk) {
+    let inputs = Inputs { stdin: streams.input, servers: streams.servers };
+    match run_checked(dialect, (words, presets), inputs, (streams.output, terminal), talk) {
         Ok(()) => 0,
         Err(Exit(code)) => code,
     }
@@ -109,7 +114,7 @@ fn run_on(
 fn run_checked(
     dialect: Dialect,
     (words, presets): (&[Vec<u8>], &[Preset]),
-    input: &mut (dyn Read + Send),
+    inputs: Inputs<'_>,
     (output, terminal): (&mut (dyn Write + Send), Terminal),
     mut talk: Talk<'_>,
 ) -> Result<(), Exit> {
@@ -130,7 +135,7 @@ fn run_checked(
     let given = options::given(&specs, &words[of_files..]);
     words.splice(of_files..of_files, preset_words(&specs, presets, &given, &mut talk)?);
     let mut values = Values::new(&specs);
-    let mut ask_password = |talk: &mut Talk<'_>| ask_password(input, talk);
+    let mut ask_password = |talk: &mut Talk<'_>| ask_password(inputs.stdin, talk);
     let mut heeded = Heeded::new(local_zone(), &mut ask_password);
     let mut parser = Parser {
         specs: &specs,
@@ -158,10 +163,10 @@ fn run_checked(
         talk.error(&[b"stop_position not allowed when input is STDIN"]);
         return Err(Exit::FAILURE);
     }
-    refuse_servers(&values, &heeded, &mut talk)?;
+    remote::check(&values, &heeded, &mut talk)?;
     let mut file = match values.text(Which::ResultFile) {
-        Some(name) => Some(create(name, &mut talk)?),
-        None => None,
+        Some(name) if !values.switch(Which::Raw) => Some(create(name, &mut talk)?),
+        _ => None,
     };
     let form = ours::form(&values, &mut talk)?;
     let settings = Settings::new(&values, heeded, &mut talk)?;
@@ -171,8 +176,8 @@ fn run_checked(
         None => (output, terminal),
     };
     match ours::style(form, settings.color, terminal) {
-        Some(style) => print(form, &settings, &files, input, &mut Painter::new(style, output), talk),
-        None => print(form, &settings, &files, input, output, talk),
+        Some(style) => print(form, &settings, &files, inputs, &mut Painter::new(style, output), talk),
+        None => print(form, &settings, &files, inputs, output, talk),
     }
 }
 
@@ -180,14 +185,14 @@ fn print(
     form: Option<Form>,
     settings: &Settings,
     files: &[Vec<u8>],
-    input: &mut (dyn Read + Send),
+    inputs: Inputs<'_>,
     output: &mut (dyn Write + Send),
     mut talk: Talk<'_>,
 ) -> Result<(), Exit> {
     match form {
         Some(form) => ours::print(form, settings, files, output, &mut talk),
         None => {
-            dump(settings, files, input, output, &mut talk)?;
+            dump(settings, files, inputs, output, &mut talk)?;
             ours::remark_on_text(settings, &mut talk);
             Ok(())
         }
@@ -241,71 +246,55 @@ fn times(value: &[u8]) -> Option<usize> {
     }
 }
 
-/// Reading from a server is not for this program yet; what cannot be asked of any server is refused first.
-fn refuse_servers(values: &Values, heeded: &Heeded<'_>, talk: &mut Talk<'_>) -> Result<(), Exit> {
-    if heeded.remote_by_switch && heeded.remote == Some(Remote::ByGtids) {
-        talk.error(&[
-            b"The option read-from-remote-server cannot be used when read-from-remote-source is defined and is not \
-            equal to BINLOG-DUMP-NON-GTIDS",
-        ]);
-        return Err(Exit::FAILURE);
-    }
-    if values.switch(Which::Raw) && heeded.remote.is_none() {
-        if values.text(Which::Database).is_some() {
-            talk.warning(&[b"The --database option is ignored with --raw mode"]);
-        }
-        talk.error(&[
-            b"The --raw flag requires one of --read-from-remote-source or --read-from-remote-server",
-        ]);
-        return Err(Exit::FAILURE);
-    }
-    if heeded.remote.is_some() {
-        talk.error(&[
-            b"Reading from a server is not supported yet. Give the names of local log files instead.",
-        ]);
-        return Err(Exit::FAILURE);
-    }
-    Ok(())
-}
-
 /// Bytes that are read at once of a password that does not come from a terminal.
 const PASSWORD_READ_SIZE: usize = 4096;
 
 /// Asks on the terminal; without one, on standard error, for the first line of standard input.
-fn ask_password(input: &mut (dyn Read + Send), talk: &mut Talk<'_>) {
+fn ask_password(input: &mut (dyn Read + Send), talk: &mut Talk<'_>) -> Vec<u8> {
     const PROMPT: &str = "Enter password: ";
-    if rpassword::prompt_password(PROMPT).is_ok() {
-        return;
+    if let Ok(password) = rpassword::prompt_password(PROMPT) {
+        return password.into_bytes();
     }
     talk.prompt(PROMPT.as_bytes());
     let mut buffer = vec![0; PASSWORD_READ_SIZE];
+    let mut password = Vec::new();
     // More than the line is taken, and lost to the log that may follow.
-    while let Ok(count @ 1..) = input.read(&mut buffer)
-        && !buffer[..count].contains(&b'\n')
-    {}
+    while let Ok(count @ 1..) = input.read(&mut buffer) {
+        password.extend_from_slice(&buffer[..count]);
+        if let Some(end) = buffer[..count].iter().position(|byte| *byte == b'\n') {
+            password.truncate(password.len() - count + end);
+            break;
+        }
+    }
+    password
 }
 
 /// Who may read a result file: its owner and group.
 const RESULT_MODE: u32 = 0o640;
 
 fn create(name: &[u8], talk: &mut Talk<'_>) -> Result<File, Exit> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(RESULT_MODE);
-    options.open(Path::new(OsStr::from_bytes(name))).map_err(|error| {
+    create_result(name).map_err(|error| {
         talk.file(&[b"Can't create/write to file '", name, b"' (", &os_error(&error), b")"]);
         talk.error(&[b"Could not create log file '", name, b"'"]);
         Exit::FAILURE
     })
 }
 
+/// A file for what comes out, in place of what is there.
+pub(crate) fn create_result(name: &[u8]) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(RESULT_MODE);
+    options.open(Path::new(OsStr::from_bytes(name)))
+}
+
 fn dump(
     settings: &Settings,
     files: &[Vec<u8>],
-    input: &mut (dyn Read + Send),
+    mut inputs: Inputs<'_>,
     output: &mut (dyn Write + Send),
     talk: &mut Talk<'_>,
 ) -> Result<(), Exit> {
-    match pipeline::run(settings, files, input, output, talk) {
+    match pipeline::run(settings, files, &mut inputs, output, talk) {
         Ok(()) | Err(Ended::Unwanted) => Ok(()),
         Err(Ended::Failed) => Err(Exit::FAILURE),
         Err(Ended::Output(error)) => {

@@ -44,6 +44,9 @@ pub(crate) fn check(
         Some(_) if !settings.rewrites.is_empty() => {
             Some(b"--rewrite-db changes mysqlbinlog's text only: give it without --json, --events and --transactions.")
         }
+        Some(_) if settings.remote.is_some() => {
+            Some(b"--json, --events and --transactions read files only: bintide receive makes some of a server's logs.")
+        }
         Some(_) if settings.require_row_format => Some(
             b"--require-row-format checks mysqlbinlog's text only: give it without --json, --events and --transactions.",
         ),

@@ -11,8 +11,15 @@ use crate::batch::Batch;
 use crate::bytes::Spare;
 use crate::dump::{Dump, Halt};
 use crate::head_text::HeadText;
+use crate::remote::Servers;
 use crate::settings::Settings;
 use crate::talk::Talk;
+
+/// Where logs come from that are no files.
+pub(crate) struct Inputs<'i> {
+    pub(crate) stdin: &'i mut (dyn Read + Send),
+    pub(crate) servers: &'i mut (dyn Servers + Send),
+}
 
 /// Text is handed on in parts of about so many bytes: small enough to stay in a core's own cache.
 const PART_SIZE: usize = 512 << 10;
@@ -59,7 +66,7 @@ impl From<io::Error> for Ended {
 pub(crate) fn run(
     settings: &Settings,
     names: &[Vec<u8>],
-    input: &mut (dyn Read + Send),
+    inputs: &mut Inputs<'_>,
     output: &mut (dyn Write + Send),
     talk: &mut Talk<'_>,
 ) -> Result<(), Ended> {
@@ -70,8 +77,8 @@ pub(crate) fn run(
         Ok(())
     };
     match settings.jobs() {
-        NonZeroUsize::MIN => run_alone(settings, names, input, &mut write, talk, &spare),
-        jobs => run_in_parallel(jobs, settings, names, input, &mut write, talk, &spare),
+        NonZeroUsize::MIN => run_alone(settings, names, inputs, &mut write, talk, &spare),
+        jobs => run_in_parallel(jobs, settings, names, inputs, &mut write, talk, &spare),
     }
 }
 
@@ -81,7 +88,7 @@ type WritePart<'w> = &'w mut dyn FnMut(Vec<u8>) -> Result<(), Ended>;
 fn run_alone(
     settings: &Settings,
     names: &[Vec<u8>],
-    input: &mut (dyn Read + Send),
+    inputs: &mut Inputs<'_>,
     write: WritePart<'_>,
     talk: &mut Talk<'_>,
     spare: &Spare,
@@ -94,7 +101,7 @@ fn run_alone(
             Halt::Unwanted
         })
     };
-    let outcome = Dump::new(settings, talk, spare, &mut hand_on).run(names, input);
+    let outcome = Dump::new(settings, talk, spare, &mut hand_on).run(names, inputs);
     outcome.map_err(|halt| failed.unwrap_or(halt.into()))
 }
 
@@ -102,7 +109,7 @@ fn run_in_parallel(
     jobs: NonZeroUsize,
     settings: &Settings,
     names: &[Vec<u8>],
-    input: &mut (dyn Read + Send),
+    inputs: &mut Inputs<'_>,
     write: WritePart<'_>,
     talk: &mut Talk<'_>,
     spare: &Spare,
@@ -114,7 +121,7 @@ fn run_in_parallel(
                 let size = batch.size();
                 feed.push(batch, size).map_err(|Stopped| Halt::Unwanted)
             };
-            Dump::new(settings, talk, spare, &mut hand_on).run(names, input).map_err(Ended::from)
+            Dump::new(settings, talk, spare, &mut hand_on).run(names, inputs).map_err(Ended::from)
         },
         || HeadText::new(settings),
         |heads, batch, outlet| {

@@ -169,6 +169,24 @@ const SIZE_AT: Range<usize> = 9..13;
 pub(crate) const EVENT_TYPE_AT: usize = 4;
 
 impl Block {
+    /// Of events that did not come from a file: they stand one behind the other from `start` on.
+    pub(crate) fn of_events(
+        start: u64,
+        bytes: Vec<u8>,
+        events: Vec<Range<usize>>,
+        format: Arc<LogFormat>,
+    ) -> Self {
+        Self {
+            start,
+            buffer: Arc::new(Bytes::new(bytes)),
+            base: start,
+            events,
+            format,
+            end: None,
+            large: None,
+        }
+    }
+
     /// Where a place in the buffer stands, in bytes from the start of the input.
     pub(crate) fn position(&self, place: usize) -> u64 {
         self.base.wrapping_add(place as u64)

@@ -17,6 +17,7 @@ use crate::options::choice::choose;
 use crate::options::table::{Spec, Which};
 use crate::options::{Exit, Heed, Value, Values, datetime, gtids};
 use crate::ours::Color;
+use crate::remote::RemoteSettings;
 use crate::talk::Talk;
 
 /// Which events become BINLOG statements.
@@ -30,7 +31,33 @@ pub(crate) enum Base64 {
     DecodeRows,
 }
 
-/// How a server would be read.
+/// What carries the bytes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// A socket file.
+    Socket,
+    /// What only Windows has.
+    OfWindows,
+}
+
+/// Whether a connection is encrypted, and what is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SslMode {
+    /// It is not.
+    Disabled,
+    /// If the server can.
+    Preferred,
+    /// It is, whoever the server is.
+    Required,
+    /// And its certificate is signed by an authority.
+    VerifyCa,
+    /// And is of its host.
+    VerifyIdentity,
+}
+
+/// How a server is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remote {
     ByPosition,
@@ -41,6 +68,11 @@ const BASE64_WORDS: [&str; 4] = ["NEVER", "AUTO", "UNSPEC", "DECODE-ROWS"];
 const REMOTE_WORDS: [&str; 2] = ["BINLOG-DUMP-NON-GTIDS", "BINLOG-DUMP-GTIDS"];
 const PROTOCOL_WORDS: [&str; 4] = ["TCP", "SOCKET", "PIPE", "MEMORY"];
 const SSL_MODE_WORDS: [&str; 5] = ["DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"];
+/// What the words stand for, in their order.
+const PROTOCOLS: [Protocol; PROTOCOL_WORDS.len()] =
+    [Protocol::Tcp, Protocol::Socket, Protocol::OfWindows, Protocol::OfWindows];
+const SSL_MODES: [SslMode; SSL_MODE_WORDS.len()] =
+    [SslMode::Disabled, SslMode::Preferred, SslMode::Required, SslMode::VerifyCa, SslMode::VerifyIdentity];
 const COLOR_WORDS: [&str; 3] = ["AUTO", "ALWAYS", "NEVER"];
 const FIPS_WORDS: [&str; 3] = ["OFF", "ON", "STRICT"];
 
@@ -57,8 +89,11 @@ pub(crate) struct Heeded<'a> {
     pub(crate) rewrites: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) remote: Option<Remote>,
     pub(crate) remote_by_switch: bool,
-    /// Asks for the password, which nobody needs as long as no server is read.
-    ask_password: &'a mut dyn FnMut(&mut Talk<'_>),
+    pub(crate) protocol: Option<Protocol>,
+    pub(crate) ssl_mode: Option<SslMode>,
+    pub(crate) password: Option<Vec<u8>>,
+    /// Asks for the password.
+    ask_password: &'a mut dyn FnMut(&mut Talk<'_>) -> Vec<u8>,
     /// Which text was asked for instead of a dump.
     pub(crate) show: Option<Show>,
     pub(crate) tables: Vec<TablePattern>,
@@ -75,7 +110,7 @@ pub(crate) enum Show {
 }
 
 impl<'a> Heeded<'a> {
-    pub(crate) fn new(zone: TimeZone, ask_password: &'a mut dyn FnMut(&mut Talk<'_>)) -> Self {
+    pub(crate) fn new(zone: TimeZone, ask_password: &'a mut dyn FnMut(&mut Talk<'_>) -> Vec<u8>) -> Self {
         Self {
             base64: Base64::Auto,
             verbose: 0,
@@ -85,6 +120,9 @@ impl<'a> Heeded<'a> {
             rewrites: BTreeMap::new(),
             remote: None,
             remote_by_switch: false,
+            protocol: None,
+            ssl_mode: None,
+            password: None,
             ask_password,
             show: None,
             tables: Vec::new(),
@@ -165,14 +203,20 @@ impl Heed for Heeded<'_> {
                     _ => Remote::ByGtids,
                 });
             }
-            Which::Protocol => _ = choose(text, spec.name, &PROTOCOL_WORDS, talk)?,
-            Which::SslMode => _ = choose(text, spec.name, &SSL_MODE_WORDS, talk)?,
+            Which::Protocol => {
+                self.protocol = Some(PROTOCOLS[choose(text, spec.name, &PROTOCOL_WORDS, talk)?]);
+            }
+            Which::SslMode => {
+                self.ssl_mode = Some(SSL_MODES[choose(text, spec.name, &SSL_MODE_WORDS, talk)?]);
+            }
             Which::SslFipsMode => _ = choose(text, spec.name, &FIPS_WORDS, talk)?,
             Which::StopNeverSlaveServerId => {
                 deprecated(talk, "--stop-never-slave-server-id", Some("--connection-server-id"));
             }
             Which::Compress => deprecated(talk, "--compress", Some("--compression-algorithms")),
-            Which::Password if argument.is_none() => (self.ask_password)(talk),
+            Which::Password => {
+                self.password = Some(argument.map_or_else(|| (self.ask_password)(talk), <[u8]>::to_vec));
+            }
             Which::StopNever => values.set(Which::ToLastLog, Value::Switch(true)),
             Which::Table => self.tables.push(TablePattern::new(text)),
             Which::Color => {
@@ -279,6 +323,8 @@ pub(crate) struct Settings {
     pub(crate) color: Color,
     /// Keys of encrypted logs.
     pub(crate) keyring: Option<Keyring>,
+    /// The server to read from, in place of files.
+    pub(crate) remote: Option<RemoteSettings>,
     /// Filters of our own.
     pub(crate) sought: Sought,
     /// No remarks of our own?
@@ -303,6 +349,7 @@ impl Settings {
 
     /// Takes what options say, and checks what they say together.
     pub(crate) fn new(values: &Values, heeded: Heeded<'_>, talk: &mut Talk<'_>) -> Result<Self, Exit> {
+        let remote = RemoteSettings::new(values, &heeded, talk)?;
         let text = |key| values.text(key).map(<[u8]>::to_vec);
         let bits = values.unsigned(Which::ServerIdBits);
         let include_gtids = gtid_set(values, Which::IncludeGtids, b"--include-gtids", talk)?;
@@ -347,6 +394,7 @@ impl Settings {
             conditions: heeded.conditions,
             color: heeded.color,
             keyring: keyring(values, talk)?,
+            remote,
             sought,
             quiet: values.switch(Which::Quiet),
         })

@@ -10,6 +10,7 @@ use std::path::Path;
 use binlog::{Framed, Framer, MAGIC};
 use dump::list::{Checksums, Damage, Form, ListError, ListSettings, Source, list};
 use dump::mysqlbinlog::{Dialect, Streams, run};
+use dump::remote::NoServers;
 
 /// Of every kind: plain, compressed, statements, XA, JSON as changes, without checksums, MariaDB's.
 const SAMPLES: [&str; 7] = [
@@ -143,7 +144,8 @@ fn text(bytes: &[u8]) -> (usize, u8) {
     let args = ["dump", "-vv", "--jobs=1", "--local-load=/nowhere", "-"].map(OsString::from);
     let (mut output, mut error) = (Vec::new(), Vec::new());
     let mut input = bytes;
-    let streams = Streams { input: &mut input, output: &mut output, error: &mut error };
+    let streams =
+        Streams { input: &mut input, output: &mut output, error: &mut error, servers: &mut NoServers };
     let code = run(Dialect::Bintide, args, streams);
     assert!(code == 0 || !error.is_empty());
     (output.len(), code)

@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use dump::mysqlbinlog::{Dialect, Preset, Streams, run, run_with};
+use dump::remote::NoServers;
 use serde_json::Value;
 
 /// Output, errors and exit code.
@@ -20,7 +21,7 @@ fn dump_to(output: &mut (dyn Write + Send), args: &str, sample: &str) -> (String
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
     let words = ["dump", "--no-defaults"].into_iter().chain(args.split_whitespace()).map(OsString::from);
     let mut error = Vec::new();
-    let streams = Streams { input: &mut io::empty(), output, error: &mut error };
+    let streams = Streams { input: &mut io::empty(), output, error: &mut error, servers: &mut NoServers };
     let code = run(Dialect::Bintide, words.chain([path.into_os_string()]), streams);
     (String::from_utf8_lossy(&error).into_owned(), code)
 }
@@ -184,7 +185,12 @@ fn what_is_preset_gives_way_to_the_command_line() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(NAMED);
         let words = ["dump", "--no-defaults"].into_iter().chain(args.split_whitespace()).map(OsString::from);
         let (mut output, mut error) = (Vec::new(), Vec::new());
-        let streams = Streams { input: &mut io::empty(), output: &mut output, error: &mut error };
+        let streams = Streams {
+            input: &mut io::empty(),
+            output: &mut output,
+            error: &mut error,
+            servers: &mut NoServers,
+        };
         let code = run_with(Dialect::Bintide, words.chain([path.into_os_string()]), presets, streams);
         (String::from_utf8_lossy(&output).into_owned(), String::from_utf8_lossy(&error).into_owned(), code)
     };

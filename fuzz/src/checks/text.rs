@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use binlog::MAGIC;
 use dump::mysqlbinlog::{Dialect, Streams, run};
+use dump::remote::NoServers;
 
 pub(super) use super::lists::seeds;
 
@@ -14,7 +15,8 @@ pub(super) fn check(bytes: &[u8]) {
         let fixed = ["dump", "--no-defaults", "--jobs=1", "--local-load=/nowhere/at/all"];
         let args = fixed.into_iter().chain(options).chain(["-"]).map(OsString::from);
         let (mut input, mut output, mut error) = (log.as_slice(), Vec::new(), Vec::new());
-        let streams = Streams { input: &mut input, output: &mut output, error: &mut error };
+        let streams =
+            Streams { input: &mut input, output: &mut output, error: &mut error, servers: &mut NoServers };
         let code = run(Dialect::Bintide, args, streams);
         assert!(code == 0 || !error.is_empty(), "it failed without a word");
     }

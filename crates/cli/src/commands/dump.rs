@@ -9,6 +9,7 @@ use clap::Args;
 use dump::mysqlbinlog::{Dialect, Preset, run_here};
 
 use crate::exit::{Outcome, Verdict};
+use crate::link::ByLink;
 use crate::{args, settings};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -23,6 +24,8 @@ Examples:
       bintide dump --transactions binlog.000012
   As SHOW BINLOG EVENTS lists them:
       bintide dump --events binlog.000012
+  From a server, and what it still writes:
+      bintide dump -vv -R --host db1 --user repl -p --stop-never binlog.000012
   Instead of mysqlbinlog, by its name:
       ln -s \"$(command -v bintide)\" ~/bin/mysqlbinlog";
 
@@ -82,6 +85,7 @@ pub(crate) fn run(command: Dump) -> Outcome {
             Dialect::Mysqlbinlog,
             [program].into_iter().chain(command.words),
             &[],
+            &mut ByLink::default(),
         )?)),
         None => run_ours(command),
     }
@@ -97,7 +101,7 @@ fn run_ours(command: Dump) -> Outcome {
     }
     let presets: Vec<Preset> = presets.into_iter().chain(in_front(&command.front)).collect();
     let args = [OsString::from("bintide dump")].into_iter().chain(command.words);
-    let code = run_here(Dialect::Bintide, args, &presets)?;
+    let code = run_here(Dialect::Bintide, args, &presets, &mut ByLink::default())?;
     if asks_for_help {
         writeln!(io::stdout(), "\n{EXAMPLES}")?;
     }

@@ -8,12 +8,14 @@
 //! | this one | reads, checks and filters events |
 //! | [`print`](self::print) | prints them |
 //! | [`row_format`] | refuses statements where only rows are wanted |
+//! | [`remote`](self::remote) | goes over the events that a server sends |
 //! | [`payload`](self::payload) | opens compressed transactions |
 //! | [`statement`] | gathers what waits for a statement's end |
 //! | [`words`] | tells statements that begin and end transactions |
 
 mod payload;
 mod print;
+mod remote;
 mod row_format;
 mod statement;
 mod words;
@@ -43,6 +45,7 @@ use crate::frame::{OpenEnds, put_end, put_log_end, put_start};
 use crate::head_text::{Head, HeadText};
 use crate::load_files::LoadFiles;
 use crate::numbers::put_u64;
+use crate::pipeline::Inputs;
 use crate::reader::{Block, EVENT_TYPE_AT, LargePayload, LargePayloads, ReadError, Reader};
 use crate::rewrite::rewrite;
 use crate::session::Session;
@@ -201,21 +204,31 @@ impl<'s, 'e> Dump<'s, 'e> {
     }
 
     /// Prints all logs.
-    pub(crate) fn run(mut self, names: &[Vec<u8>], input: &mut (dyn Read + Send)) -> Result<(), Halt> {
-        put_start(self.batch.text(), self.settings);
-        self.batch.settle();
+    pub(crate) fn run(mut self, names: &[Vec<u8>], inputs: &mut Inputs<'_>) -> Result<(), Halt> {
+        let settings = self.settings;
+        let is_raw = settings.remote.as_ref().is_some_and(|remote| remote.raw.is_some());
+        if !is_raw {
+            put_start(self.batch.text(), settings);
+            self.batch.settle();
+        }
         let mut outcome = Ok(Flow::Continue);
         for (index, name) in names.iter().enumerate() {
             let is_last = index + 1 == names.len();
             self.filter.stop_position = if is_last { self.settings.stop_position } else { u64::MAX };
             let start = if index == 0 { self.settings.start_position } else { 4 };
-            outcome = self.log(name, start, input);
+            outcome = match &settings.remote {
+                Some(remote) => self.remote_log(name, start, remote, inputs.servers),
+                None => self.log(name, start, inputs.stdin),
+            };
             if outcome != Ok(Flow::Continue) {
                 break;
             }
         }
         if outcome == Err(Halt::Unwanted) {
             return Err(Halt::Unwanted);
+        }
+        if is_raw {
+            return outcome.map(drop);
         }
         self.warn_of_open_ends();
         drop(self.batch.take_unsettled());

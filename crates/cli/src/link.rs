@@ -1,0 +1,224 @@
+//! The servers that `bintide dump` reads from, reached as MySQL's client library would, with its words for what fails.
+
+use std::env;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dump::remote::{AskedLog, Connection, Protocol, Servers, SslMode, Waits};
+use servers::{Address, Encryption, Error, Link, LinkOptions, Tls};
+use wire::{
+    BinlogDump, BinlogDumpGtid, Command, Compression, DumpFlags, EofPacket, EventPacket, SemiSync, ServerKey,
+    WireError,
+};
+
+/// One connection after the other.
+#[derive(Default)]
+pub(crate) struct ByLink {
+    link: Option<Link>,
+    event: Vec<u8>,
+}
+
+/// Where a server listens unless it is told otherwise.
+const PORT: u16 = 3306;
+/// Where Debian's servers have their socket.
+const SOCKET: &str = "/run/mysqld/mysqld.sock";
+/// A server that waits for more says nothing for as long as nothing happens.
+const SILENCE_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
+/// zlib's own level.
+const ZLIB_LEVEL: u8 = 6;
+
+impl Servers for ByLink {
+    fn connect(&mut self, connection: &Connection) -> Result<(), String> {
+        self.link = None;
+        let address = address(connection)?;
+        let options = LinkOptions {
+            compressions: compressions(connection)?,
+            server_key: server_key(connection)?,
+            encryption: match connection.ssl_mode {
+                None | Some(SslMode::Preferred) => Encryption::IfOffered,
+                Some(_) => Encryption::AsAddressed,
+            },
+            ..LinkOptions::default()
+        };
+        self.link = Some(Link::open(&address, &options).map_err(|error| not_reached(&error, &address))?);
+        Ok(())
+    }
+
+    fn query(&mut self, sql: &str) -> Result<Vec<u8>, String> {
+        let rows = self.link()?.query(sql).map_err(|error| said(&error))?;
+        Ok(rows.into_iter().flatten().next().flatten().unwrap_or_default())
+    }
+
+    fn ask(&mut self, log: &AskedLog<'_>) -> Result<(), String> {
+        let mut flags = DumpFlags::HEARTBEAT_V2;
+        if log.waits == Waits::No {
+            flags.0 |= DumpFlags::NON_BLOCK.0;
+        }
+        let (server_id, file) = (log.server_id, log.name);
+        let command = match log.gtids {
+            Some(gtids) => Command::BinlogDumpGtid(BinlogDumpGtid {
+                flags,
+                server_id,
+                file,
+                position: log.position,
+                gtids,
+            }),
+            None => {
+                let position = u32::try_from(log.position)
+                    .map_err(|_| "the protocol has no place for positions behind 4 GiB".to_owned())?;
+                Command::BinlogDump(BinlogDump { position, flags, server_id, file })
+            }
+        };
+        self.link()?.send(&command).map_err(|error| said(&error))
+    }
+
+    fn has_more(&mut self) -> Result<bool, String> {
+        self.link()?.has_more().map_err(|error| said(&error))
+    }
+
+    fn next(&mut self) -> Result<Option<&[u8]>, String> {
+        let link = self.link.as_mut().ok_or_else(no_link)?;
+        let capabilities = link.session().capabilities;
+        let packet = link.next().map_err(|error| said(&error))?;
+        if EventPacket::is(packet) {
+            let found = EventPacket::decode(packet, SemiSync::Off).map_err(|error| error.to_string())?;
+            self.event.clear();
+            self.event.extend_from_slice(found.event);
+            return Ok(Some(&self.event));
+        }
+        if EofPacket::is(packet, capabilities) {
+            return Ok(None);
+        }
+        match wire::Answer::decode(packet, capabilities) {
+            Err(error) => Err(said(&error.into())),
+            Ok(_) => {
+                Err(WireError::Unexpected { found: packet.first().copied(), wanted: "an event" }.to_string())
+            }
+        }
+    }
+}
+
+impl ByLink {
+    fn link(&mut self) -> Result<&mut Link, String> {
+        self.link.as_mut().ok_or_else(no_link)
+    }
+}
+
+fn no_link() -> String {
+    "MySQL server has gone away".to_owned()
+}
+
+/// Which server, as MySQL's client library makes it out: this machine is reached by its socket.
+fn address(connection: &Connection) -> Result<Address, String> {
+    let text =
+        |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|text| String::from_utf8_lossy(text).into_owned());
+    let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    let host = text(&connection.host).unwrap_or_else(|| "localhost".to_owned());
+    let is_local = match connection.protocol {
+        Some(Protocol::Socket) if host != "localhost" => return Err("Wrong or unknown protocol".to_owned()),
+        Some(Protocol::Socket) => true,
+        Some(Protocol::Tcp) => false,
+        Some(Protocol::OfWindows) => return Err("Wrong or unknown protocol".to_owned()),
+        None => host == "localhost",
+    };
+    let socket = is_local.then(|| {
+        let named = text(&connection.socket).or_else(|| variable("MYSQL_UNIX_PORT"));
+        PathBuf::from(named.unwrap_or_else(|| SOCKET.to_owned()))
+    });
+    let port = match connection.port {
+        0 => variable("MYSQL_TCP_PORT").and_then(|port| port.parse().ok()).unwrap_or(PORT),
+        port => port,
+    };
+    let user = text(&connection.user).or_else(|| variable("USER")).unwrap_or_else(|| "root".to_owned());
+    let password = text(&connection.password).or_else(|| env::var("MYSQL_PWD").ok());
+    let tls = tls(connection)?;
+    Ok(Address { user, password, host, port, socket, tls, timeout: SILENCE_MAX })
+}
+
+fn tls(connection: &Connection) -> Result<Tls, String> {
+    let authorities = connection.ssl_ca.as_ref().map(|path| PathBuf::from(&*String::from_utf8_lossy(path)));
+    match (connection.ssl_mode, authorities) {
+        (None | Some(SslMode::Disabled | SslMode::Preferred), _) => Ok(Tls::Off),
+        (Some(SslMode::Required), _) => Ok(Tls::Required),
+        (Some(SslMode::VerifyIdentity), Some(path)) => Ok(Tls::Verified(path)),
+        (Some(SslMode::VerifyCa), Some(_)) => Err(
+            "--ssl-mode=VERIFY_CA is not supported: use VERIFY_IDENTITY, which looks at the host's name too"
+                .to_owned(),
+        ),
+        (Some(SslMode::VerifyCa | SslMode::VerifyIdentity), None) => Err(
+            "SSL connection error: CA certificate is required if ssl-mode is VERIFY_CA or VERIFY_IDENTITY"
+                .to_owned(),
+        ),
+    }
+}
+
+/// The best first; what is not named is not taken.
+fn compressions(connection: &Connection) -> Result<Vec<Option<Compression>>, String> {
+    let zlib = Compression::Zlib { level: ZLIB_LEVEL };
+    let Some(names) = &connection.compression_algorithms else {
+        return Ok(if connection.compress { vec![Some(zlib), None] } else { vec![None] });
+    };
+    let names = String::from_utf8_lossy(names).into_owned();
+    let named = names.split(',').map(|name| match name.trim().to_ascii_lowercase().as_str() {
+        "zlib" => Ok(Some(zlib)),
+        "zstd" => Ok(Some(Compression::Zstd { level: u8::try_from(connection.zstd_level).unwrap_or(3) })),
+        "uncompressed" => Ok(None),
+        _ => Err(format!("invalid algorithm ({name}) specified for option --compression-algorithms")),
+    });
+    named.collect()
+}
+
+fn server_key(connection: &Connection) -> Result<ServerKey, String> {
+    if let Some(path) = &connection.server_public_key_path {
+        let path = PathBuf::from(&*String::from_utf8_lossy(path));
+        let key = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        return Ok(ServerKey::Known(key.into_bytes()));
+    }
+    Ok(if connection.get_server_public_key { ServerKey::Ask } else { ServerKey::Refuse })
+}
+
+/// Why a server could not be reached, as MySQL's client library says it.
+fn not_reached(error: &Error, address: &Address) -> String {
+    let Error::Lost(reason) = error else { return said(error) };
+    let code = reason.rsplit_once("(os error ").and_then(|(_, rest)| rest.strip_suffix(')'));
+    match (code, &address.socket) {
+        (Some(code), Some(socket)) => {
+            format!("Can't connect to local MySQL server through socket '{}' ({code})", socket.display())
+        }
+        (Some(code), None) => {
+            format!("Can't connect to MySQL server on '{}:{}' ({code})", address.host, address.port)
+        }
+        (None, _) => reason.clone(),
+    }
+}
+
+/// As MySQL's client library says it: a server's own words alone.
+fn said(error: &Error) -> String {
+    match error {
+        Error::Refused { message, .. } => message.clone(),
+        Error::Lost(_) => "Lost connection to MySQL server during query".to_owned(),
+        error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use servers::{Address, Error};
+
+    use super::{not_reached, said};
+
+    #[test]
+    fn errors_are_in_the_words_of_the_client_library() {
+        let lost = Error::Lost("Connection refused (os error 111)".to_owned());
+        let check = |address: &str, wanted: &str| {
+            assert_eq!(not_reached(&lost, &Address::parse(address).unwrap()), wanted);
+        };
+        check("mysql://r@127.0.0.1:1/", "Can't connect to MySQL server on '127.0.0.1:1' (111)");
+        check(
+            "mysql://r@x/?socket=/run/x.sock",
+            "Can't connect to local MySQL server through socket '/run/x.sock' (111)",
+        );
+        let refused = Error::Refused { code: 1236, message: "no such log".to_owned() };
+        assert_eq!(said(&refused), "no such log");
+    }
+}

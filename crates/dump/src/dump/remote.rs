@@ -1,0 +1,288 @@
+//! Goes over the events that a server sends, as mysqlbinlog does.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::mem::take;
+use std::ops::Range;
+use std::sync::Arc;
+
+use binlog::{Cursor, Event, EventType, HEADER_SIZE, Header, MAGIC};
+
+use super::payload::Opened;
+use super::{Dump, Flow, Halt, Item, Log, Outcome};
+use crate::bytes::Bytes;
+use crate::decode::{LogFormat, decode, describe};
+use crate::dump::row_format::RowFormat;
+use crate::errno::os_error;
+use crate::mysqlbinlog::create_result;
+use crate::reader::{Block, ReadError};
+use crate::remote::{AskedLog, RemoteSettings, Servers};
+use crate::settings::Remote;
+
+/// Bytes of events that are gone over at once, if so many have come.
+const BLOCK_SIZE: usize = 512 << 10;
+
+/// How far a server's logs have been gone over.
+struct Remotely<'n> {
+    log: Log<'n>,
+    /// Where the next event would stand in its file, as mysqlbinlog counts it.
+    position: u64,
+    /// Events that have come and are not gone over.
+    bytes: Vec<u8>,
+    events: Vec<Range<usize>>,
+    raw: Option<RawFile>,
+}
+
+/// Where logs are written as they are.
+struct RawFile {
+    prefix: Vec<u8>,
+    /// The next file's name, the prefix included.
+    name: Vec<u8>,
+    file: Option<File>,
+}
+
+/// What becomes of an event.
+enum Fate {
+    /// It is gone over with those that follow.
+    Joined,
+    /// It is gone over by itself: at this place, which it moves by so much.
+    Alone { at: u64, size: u64 },
+    /// It is passed over.
+    Passed,
+    /// Nothing follows that was asked for.
+    Last,
+}
+
+impl Dump<'_, '_> {
+    /// Prints a log that a server sends, and those behind it if they are wanted.
+    pub(super) fn remote_log(
+        &mut self,
+        name: &[u8],
+        start: u64,
+        remote: &RemoteSettings,
+        servers: &mut dyn Servers,
+    ) -> Outcome {
+        self.ask_for(name, start, remote, servers)?;
+        let log = Log {
+            name,
+            format: Arc::new(LogFormat::at_first()),
+            in_use: false,
+            rows_only: RowFormat::default(),
+        };
+        let raw = remote.raw.clone().map(|prefix| RawFile { prefix, name: Vec::new(), file: None });
+        let mut remotely = Remotely { log, position: start, bytes: Vec::new(), events: Vec::new(), raw };
+        loop {
+            let has_more = servers.has_more().map_err(|why| self.complain_of_packet(&why))?;
+            if !has_more || remotely.bytes.len() >= BLOCK_SIZE {
+                if self.joined(&mut remotely)? == Flow::Stop {
+                    return Ok(Flow::Stop);
+                }
+                if !has_more {
+                    self.hand_on()?;
+                }
+            }
+            let next = match servers.next() {
+                Ok(next) => next,
+                Err(why) => {
+                    self.joined(&mut remotely)?;
+                    return Err(self.complain_of_packet(&why));
+                }
+            };
+            let Some(event) = next else { return self.joined(&mut remotely) };
+            match self.arrived(event, start, remote, &mut remotely)? {
+                (Flow::Continue, More::Yes) => {}
+                (flow, _) => return Ok(flow),
+            }
+        }
+    }
+
+    fn complain_of_packet(&mut self, why: &str) -> Halt {
+        self.talk.error(&[b"Got error reading packet from server: ", why.as_bytes()]);
+        Halt::Failed
+    }
+
+    /// One event came.
+    fn arrived(
+        &mut self,
+        event: &[u8],
+        start: u64,
+        remote: &RemoteSettings,
+        remotely: &mut Remotely<'_>,
+    ) -> Result<(Flow, More), Halt> {
+        let fate = match fate(event, start, remote, remotely) {
+            Ok(fate) => fate,
+            Err(error) => return Err(self.complain_of_construction(&error)),
+        };
+        match fate {
+            Fate::Passed => {}
+            Fate::Last => return Ok((self.joined(remotely)?, More::No)),
+            Fate::Joined if remotely.raw.is_some() => self.keep_raw(event, remotely)?,
+            Fate::Joined => {
+                let from = remotely.bytes.len();
+                remotely.bytes.extend_from_slice(event);
+                remotely.events.push(from..remotely.bytes.len());
+            }
+            Fate::Alone { at, size } => {
+                if remotely.raw.is_some() {
+                    remotely.position = at + size;
+                    if size > 0 {
+                        self.keep_raw(event, remotely)?;
+                    }
+                    return Ok((Flow::Continue, More::Yes));
+                }
+                if self.joined(remotely)? == Flow::Stop {
+                    return Ok((Flow::Stop, More::No));
+                }
+                remotely.position = at;
+                remotely.bytes.extend_from_slice(event);
+                remotely.events.push(0..event.len());
+                let flow = self.joined(remotely)?;
+                remotely.position = at + size;
+                return Ok((flow, More::Yes));
+            }
+        }
+        Ok((Flow::Continue, More::Yes))
+    }
+
+    /// Goes over what has come.
+    fn joined(&mut self, remotely: &mut Remotely<'_>) -> Outcome {
+        let (bytes, events) = (take(&mut remotely.bytes), take(&mut remotely.events));
+        if events.is_empty() {
+            return Ok(Flow::Continue);
+        }
+        let (start, size) = (remotely.position, bytes.len() as u64);
+        let block = Block::of_events(start, bytes, events, Arc::clone(&remotely.log.format));
+        remotely.position = start + size;
+        self.block_events(&block, &Opened::default(), &mut remotely.log)
+    }
+
+    fn keep_raw(&mut self, event: &[u8], remotely: &mut Remotely<'_>) -> Result<(), Halt> {
+        let Some(raw) = &mut remotely.raw else { return Ok(()) };
+        if event_type(event) == Some(EventType::FormatDescription) {
+            match describe(event) {
+                Ok((_, format)) => remotely.log.format = Arc::new(format),
+                Err(error) => return Err(self.complain_of_construction(&error)),
+            }
+            match create(&raw.name) {
+                Ok(file) => raw.file = Some(file),
+                Err(error) => {
+                    self.talk.file(&[
+                        b"Can't create/write to file '",
+                        &raw.name,
+                        b"' (",
+                        &os_error(&error),
+                        b")",
+                    ]);
+                    self.talk.error(&[b"Could not create log file '", &raw.name, b"'"]);
+                    return Err(Halt::Failed);
+                }
+            }
+        }
+        let written = raw.file.as_mut().map_or(Ok(()), |file| file.write_all(event));
+        written.map_err(|_| {
+            self.talk.error(&[b"Could not write into log file '", &raw.name, b"'"]);
+            Halt::Failed
+        })
+    }
+
+    fn complain_of_construction(&mut self, error: &ReadError) -> Halt {
+        self.talk.error(&[b"Could not construct log event object: ", error.text().as_bytes()]);
+        Halt::Failed
+    }
+
+    /// Connects, and asks for a log.
+    fn ask_for(
+        &mut self,
+        name: &[u8],
+        start: u64,
+        remote: &RemoteSettings,
+        servers: &mut dyn Servers,
+    ) -> Result<(), Halt> {
+        let talk = &mut self.talk;
+        let mut failed = |what: &str, why: &str| {
+            talk.error(&[what.as_bytes(), why.as_bytes()]);
+            Halt::Failed
+        };
+        servers.connect(&remote.connection).map_err(|why| failed("Failed on connect: ", &why))?;
+        let query_failed = "Could not find server version: Query failed when checking source version: ";
+        let version = servers.query("SELECT VERSION()").map_err(|why| failed(query_failed, &why))?;
+        if !matches!(version.first(), Some(b'5' | b'8' | b'9')) {
+            let version = String::from_utf8_lossy(&version);
+            let what = "Could not find server version: Source reported unrecognized MySQL version '";
+            return Err(failed(what, &format!("{version}'.")));
+        }
+        let sql = "SET @master_binlog_checksum = 'NONE', @source_binlog_checksum = 'NONE'";
+        let unaware = "Could not notify source about checksum awareness. Source returned '";
+        servers.query(sql).map_err(|why| failed(unaware, &format!("{why}'")))?;
+        let mut excluded = Vec::new();
+        let set = self.settings.exclude_gtids.clone().unwrap_or_default();
+        set.encode(set.format(), &mut excluded);
+        let log = AskedLog {
+            name,
+            position: start,
+            server_id: remote.server_id,
+            waits: remote.waits,
+            gtids: (remote.by == Remote::ByGtids).then_some(excluded.as_slice()),
+        };
+        servers.ask(&log).map_err(|why| failed("Open binlog error: ", &why))
+    }
+}
+
+/// Does anything follow?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum More {
+    Yes,
+    No,
+}
+
+/// What becomes of an event. It is a fake one that has no time: made up for the wire.
+fn fate(
+    event: &[u8],
+    start: u64,
+    remote: &RemoteSettings,
+    remotely: &mut Remotely<'_>,
+) -> Result<Fate, ReadError> {
+    let header = Header::decode(&mut Cursor::new(event)).map_err(|_| ReadError::Truncated)?;
+    match header.event_type {
+        EventType::Heartbeat | EventType::HeartbeatV2 => Ok(Fate::Passed),
+        EventType::Rotate => {
+            let next = next_log(event, &remotely.log)?;
+            if let Some(raw) = &mut remotely.raw {
+                raw.name = [raw.prefix.as_slice(), &next].concat();
+            }
+            Ok(match (header.timestamp, remote.to_last_log) {
+                (0, true) => Fate::Alone { at: start, size: 0 },
+                (0, false) if next == remotely.log.name => Fate::Passed,
+                (0, false) => Fate::Last,
+                _ => Fate::Joined,
+            })
+        }
+        EventType::FormatDescription => {
+            let at = remotely.position + remotely.bytes.len() as u64;
+            // One in front of events from the middle of a file takes no place in it.
+            let is_counted = at == MAGIC.len() as u64 || remotely.raw.is_some();
+            Ok(Fate::Alone { at, size: if is_counted { event.len() as u64 } else { 0 } })
+        }
+        _ => Ok(Fate::Joined),
+    }
+}
+
+/// The log that a Rotate event names.
+fn next_log(event: &[u8], log: &Log<'_>) -> Result<Vec<u8>, ReadError> {
+    let buffer = Arc::new(Bytes::new(event.to_vec()));
+    let item = Item::new(&buffer, 0..event.len(), 0, &log.format)?;
+    match decode(item.bytes, &item.header, item.checksum, item.format) {
+        Some(Event::Rotate(rotate)) => Ok(rotate.file.to_vec()),
+        _ => Err(item.why_invalid()),
+    }
+}
+
+fn event_type(event: &[u8]) -> Option<EventType> {
+    event.get(..HEADER_SIZE).and_then(|header| header.get(4)).copied().map(EventType::from_code)
+}
+
+fn create(name: &[u8]) -> io::Result<File> {
+    let mut file = create_result(name)?;
+    file.write_all(&MAGIC)?;
+    Ok(file)
+}

@@ -1,0 +1,206 @@
+//! `bintide dump -R`, called mysqlbinlog, prints what mysqlbinlog prints of the same server's logs.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use e2e::compare::Run;
+use e2e::identity;
+use e2e::logs::Logs;
+use e2e::program::bintide;
+use tempfile::TempDir;
+use testkit::{Launch, Server};
+
+const SQL: &str = "create database d; use d;
+    create table t (a int primary key auto_increment, b longtext, c datetime default '2026-11-22 10:00:00');
+    insert into t (b) values ('one'), (repeat('two', 3000)); flush binary logs;
+    insert into t (b) values ('three'); update t set b = 'four' where a = 1; flush binary logs;
+    set binlog_format = statement; insert into t (b) values ('five'); set binlog_format = row;
+    set binlog_transaction_compression = on; insert into t (b) select b from t; delete from t where a = 2;
+    create database other; create table other.o (a int primary key); insert into other.o values (1)";
+
+fn server() -> Result<Server> {
+    let server = Launch::mysql().uuid("5ea5ca5e-0001-4000-8000-000000000001").start()?;
+    server.sql(SQL)?;
+    server.sql("create user s@'%' identified by 'secret'; grant replication slave on *.* to s@'%'")?;
+    Ok(server)
+}
+
+/// Options that end before the log's name.
+fn check(server: &Server, name: &str, runs: &[&str]) -> Result<()> {
+    let port = server.port();
+    let runs: Vec<Run> = runs
+        .iter()
+        .map(|words| {
+            let words = words.replace("SOCKET", &server.socket().display().to_string());
+            let server = format!("--no-defaults -R -h 127.0.0.1 -P {port} -u root {words}");
+            Run::new(server.split_whitespace().map(str::to_owned))
+        })
+        .collect();
+    let folder = TempDir::new()?;
+    let logs = Logs { folder: folder.path().to_owned(), sets: Vec::new() };
+    identity::check_all(name, &logs, &runs)
+}
+
+#[test]
+fn text_is_the_same() -> Result<()> {
+    check(
+        &server()?,
+        "remote-text",
+        &[
+            "binlog.000001",
+            "binlog.000003",
+            "-vv binlog.000002",
+            "-vv binlog.000001 binlog.000002 binlog.000003",
+            "--to-last-log binlog.000001",
+            "-vv --to-last-log binlog.000002",
+            "--start-position=158 binlog.000001",
+            "--start-position=158 --to-last-log binlog.000001",
+            "--start-position=158 --stop-position=700 binlog.000001",
+            "--stop-position=600 binlog.000001 binlog.000002",
+            "--base64-output=decode-rows -vv --database=other binlog.000003",
+            "--hexdump --skip-gtids binlog.000002",
+            "--verify-binlog-checksum --short-form binlog.000003",
+            "--offset=5 --rewrite-db=d->e binlog.000002",
+            "--exclude-gtids=5ea5ca5e-0001-4000-8000-000000000001:2-3 binlog.000001",
+            "--include-gtids=5ea5ca5e-0001-4000-8000-000000000001:2-3 --to-last-log binlog.000001",
+            "--stop-datetime=2001-01-01 binlog.000001",
+            "--start-datetime=2001-01-01 -t binlog.000002",
+            "--server-id=1 -t binlog.000001",
+            "--connection-server-id=7 binlog.000001",
+            "--require-row-format binlog.000002",
+            "--disable-log-bin --idempotent --set-charset=latin1 binlog.000001",
+            "--result-file=out.sql binlog.000001",
+        ],
+    )
+}
+
+#[test]
+fn text_by_gtids_is_the_same() -> Result<()> {
+    let server = server()?;
+    let port = server.port();
+    let uuid = "5ea5ca5e-0001-4000-8000-000000000001";
+    let words = [
+        "binlog.000001".to_owned(),
+        format!("--exclude-gtids={uuid}:1-2 binlog.000001"),
+        format!("-vv --exclude-gtids={uuid}:1-4 --to-last-log binlog.000001"),
+        format!("--include-gtids={uuid}:3 binlog.000001"),
+        format!("--exclude-gtids={uuid}:2:4:6-7 -t binlog.000002"),
+        format!("--raw --exclude-gtids={uuid}:2:4 -t binlog.000001"),
+    ];
+    let runs: Vec<Run> = words
+        .iter()
+        .map(|words| {
+            let by = "--read-from-remote-source=BINLOG-DUMP-GTIDS";
+            let words = format!("--no-defaults {by} -h 127.0.0.1 -P {port} -u root {words}");
+            Run::new(words.split_whitespace().map(str::to_owned))
+        })
+        .collect();
+    let folder = TempDir::new()?;
+    let logs = Logs { folder: folder.path().to_owned(), sets: Vec::new() };
+    identity::check_all("remote-gtids", &logs, &runs)
+}
+
+#[test]
+fn files_are_the_same() -> Result<()> {
+    check(
+        &server()?,
+        "remote-raw",
+        &[
+            "--raw binlog.000001",
+            "--raw --to-last-log binlog.000001",
+            "--raw -t --result-file=copy- binlog.000002",
+            "--raw binlog.000001 binlog.000003",
+            "--raw --start-position=158 binlog.000001",
+            "--raw --stop-position=300 --stop-datetime=2001-01-01 --database=d binlog.000001",
+            "--raw --result-file=no/such/folder/ binlog.000001",
+            "--raw --include-gtids=5ea5ca5e-0001-4000-8000-000000000001:2 binlog.000001",
+            "--raw --exclude-gtids=5ea5ca5e-0001-4000-8000-000000000001:2 binlog.000001",
+        ],
+    )
+}
+
+#[test]
+fn connections_are_the_same() -> Result<()> {
+    let server = server()?;
+    check(
+        &server,
+        "remote-connection",
+        &[
+            "--protocol=socket -S SOCKET binlog.000002",
+            "-h localhost --protocol=socket -S SOCKET binlog.000002",
+            "-h localhost --protocol=pipe -S SOCKET binlog.000002",
+            "-h localhost -S SOCKET binlog.000002",
+            "--ssl-mode=DISABLED binlog.000002",
+            "--ssl-mode=REQUIRED binlog.000002",
+            "--compression-algorithms=zlib binlog.000002",
+            "--compression-algorithms=zstd,uncompressed --zstd-compression-level=7 binlog.000002",
+            "--compress binlog.000002",
+            "-u s -psecret binlog.000002",
+            "-u s -psecret --ssl-mode=DISABLED --get-server-public-key binlog.000002",
+            "-u s -pwrong binlog.000002",
+            "-P 1 binlog.000002",
+            "-h localhost -S /no/such.sock binlog.000002",
+            "binlog.000099",
+            "--start-position=99999999 binlog.000001",
+        ],
+    )
+}
+
+/// mysqlbinlog 9.7 does not get as far: it has lost the plugin that lets it in.
+#[test]
+fn a_mariadb_is_refused() -> Result<()> {
+    let server = Launch::mariadb().start()?;
+    let mut command = Command::new(bintide()?);
+    command.env_clear().args(["dump", "-R", "-h", "127.0.0.1", "-u", "root", "-P"]);
+    let ran = command.arg(server.port().to_string()).arg("binlog.000001").output()?;
+    let said = String::from_utf8_lossy(&ran.stderr);
+    ensure!(ran.status.code() == Some(1) && said.contains("unrecognized MySQL version '10.11"), "{said}");
+    Ok(())
+}
+
+/// What the server writes comes out soon, and nothing ends it but the server.
+#[test]
+fn it_waits_for_more() -> Result<()> {
+    let server = server()?;
+    for raw in [false, true] {
+        let folder = TempDir::new()?;
+        let mut command = Command::new(bintide()?);
+        command.env_clear().current_dir(folder.path()).args([
+            "dump",
+            "-R",
+            "-h",
+            "127.0.0.1",
+            "-u",
+            "root",
+            "-P",
+        ]);
+        command.arg(server.port().to_string()).args(["--stop-never", "--connection-server-id=9"]);
+        if raw {
+            command.arg("--raw");
+        }
+        let out = folder.path().join("out");
+        let last = server.binlogs()?.last().and_then(|log| log.file_name()?.to_str().map(str::to_owned));
+        let last = last.context("there is a log")?;
+        command.arg(&last).stdout(std::fs::File::create(&out)?).stderr(Stdio::inherit());
+        let mut child = command.spawn()?;
+        let has = |path: &Path, text: &str| -> Result<()> {
+            let start = Instant::now();
+            while !String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).contains(text) {
+                ensure!(start.elapsed() < Duration::from_secs(30), "{text} is not in {}", path.display());
+                thread::sleep(Duration::from_millis(50));
+            }
+            Ok(())
+        };
+        for number in 0..3 {
+            let name = format!("made_meanwhile_{number}_{raw}");
+            server.sql(&format!("create database {name}"))?;
+            has(if raw { folder.path().join(&last) } else { out.clone() }.as_path(), &name)?;
+        }
+        child.kill()?;
+        child.wait()?;
+    }
+    Ok(())
+}
