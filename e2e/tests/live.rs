@@ -46,7 +46,9 @@ fn work(round: usize) -> String {
 }
 
 fn sums(server: &Server) -> Result<String> {
-    server.sql("select count(*), sum(n) from d.t; select count(*), sum(n) from d.u; select max(n) from d.rounds")
+    server.sql(
+        "select count(*), sum(n) from d.t; select count(*), sum(n) from d.u; select max(n) from d.rounds",
+    )
 }
 
 #[test]
