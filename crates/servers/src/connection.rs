@@ -48,6 +48,38 @@ pub enum Parameter {
     Bytes(Vec<u8>),
 }
 
+impl Parameter {
+    /// The bytes that it takes in a packet, about: never fewer.
+    pub const fn size(&self) -> usize {
+        match self {
+            Self::Null => 0,
+            Self::Int(_) | Self::UInt(_) | Self::Float(_) | Self::Double(_) => 8,
+            Self::Bytes(bytes) => bytes.len() + 9,
+        }
+    }
+}
+
+/// Would a server that takes packets of so many bytes take a statement with these parameters? Together they have to
+/// fit; if they are of more than 16 MiB, they are sent ahead of it in pieces (`COM_STMT_SEND_LONG_DATA`), and each of
+/// them has to fit by itself.
+///
+/// # Errors
+///
+/// With the bytes that do not fit.
+pub fn fit(parameters: &[Parameter], packet_max: usize) -> Result<(), usize> {
+    let whole: usize = parameters.iter().map(Parameter::size).sum();
+    let largest = parameters.iter().map(Parameter::size).max().unwrap_or(0);
+    match whole {
+        _ if whole <= packet_max => Ok(()),
+        IN_PIECES.. if largest <= packet_max => Ok(()),
+        IN_PIECES.. => Err(largest),
+        _ => Err(whole),
+    }
+}
+
+/// Parameters of so many bytes go in pieces. A little more than the client's own measure, whose reckoning is finer.
+const IN_PIECES: usize = (16 << 20) + (64 << 10);
+
 /// Prepared statements that a connection keeps. Bounds what the server holds for it.
 const PREPARED_MAX: usize = 256;
 

@@ -1,9 +1,10 @@
 //! A session whose row changes go as statements with parameters.
 
-use servers::{Connection, Parameter};
+use servers::{Connection, Parameter, fit};
 
 use crate::error::Failure;
 use crate::mysql::Logging;
+use crate::mysql::binlog_text::{PACKET_MARGIN, row_too_large};
 use crate::mysql::session::{MysqlSession, State};
 use crate::mysql::sql::PROGRESS_TABLE;
 use crate::quote::{put_hex, split_name};
@@ -90,6 +91,8 @@ impl Runner for MysqlSession {
             self.settings = Some(settings);
         }
         self.send()?;
+        let max = self.packet_max.saturating_sub(PACKET_MARGIN);
+        fit(&parameters, max).map_err(|size| Failure::refused(row_too_large(size, max)))?;
         Ok(self.connection.execute(sql, parameters)?)
     }
 }

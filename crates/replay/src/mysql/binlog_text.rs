@@ -58,19 +58,38 @@ pub(super) enum SplitError {
     Decode(#[from] DecodeError),
     #[error(transparent)]
     Encode(#[from] EncodeError),
-    #[error(
+    #[error("an event with one row of {0} bytes: its size has four bytes")]
+    RowTooLarge(usize),
+}
+
+/// What a server that takes no larger packets is to be told, in words.
+pub(super) fn row_too_large(size: usize, max: usize) -> String {
+    format!(
         "a row of {size} bytes is larger than the target's max_allowed_packet lets through, {max} bytes: SET GLOBAL \
-         max_allowed_packet = {}", packet_for(*size)
-    )]
-    RowTooLarge { size: usize, max: usize },
+         max_allowed_packet = {}",
+        packet_for(size)
+    )
+}
+
+/// Events that can stand alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part<'a> {
+    /// So many that they fit.
+    Run(&'a [u8]),
+    /// One row, which is too large by itself; in front of it, its tables.
+    Row(&'a [u8]),
 }
 
 /// Cuts events into runs of at most `size_max` bytes; each run can stand alone in a statement. A run ends where a
 /// source statement ends, or, if one is too large for that, within it: then its tables are named again, and the run
-/// ends a statement of its own.
-pub(super) fn split(rows: &RowEvents, size_max: usize, put: &mut dyn FnMut(&[u8])) -> Result<(), SplitError> {
+/// ends a statement of its own. A row that is too large by itself is a part of its own.
+pub(super) fn split(
+    rows: &RowEvents,
+    size_max: usize,
+    put: &mut dyn FnMut(Part<'_>),
+) -> Result<(), SplitError> {
     if rows.bytes.len() <= size_max {
-        put(&rows.bytes);
+        put(Part::Run(&rows.bytes));
         return Ok(());
     }
     let mut splitter =
@@ -79,7 +98,7 @@ pub(super) fn split(rows: &RowEvents, size_max: usize, put: &mut dyn FnMut(&[u8]
         splitter.take(&raw, put)?;
     }
     if !splitter.run.is_empty() {
-        put(&splitter.run);
+        put(Part::Run(&splitter.run));
     }
     Ok(())
 }
@@ -95,7 +114,7 @@ struct Splitter<'f> {
 }
 
 impl Splitter<'_> {
-    fn take(&mut self, raw: &RawEvent<'_>, put: &mut dyn FnMut(&[u8])) -> Result<(), SplitError> {
+    fn take(&mut self, raw: &RawEvent<'_>, put: &mut dyn FnMut(Part<'_>)) -> Result<(), SplitError> {
         let event = raw.decode(self.format)?;
         let Some(rows) = event.rows() else {
             self.maps.extend_from_slice(raw.bytes());
@@ -104,7 +123,7 @@ impl Splitter<'_> {
         };
         if self.run.len() + raw.bytes().len() > self.size_max && self.start > 0 {
             // The statements in front of the open one go by themselves.
-            put(&self.run[..self.start]);
+            put(Part::Run(&self.run[..self.start]));
             self.run.drain(..self.start);
             self.start = 0;
         }
@@ -114,6 +133,10 @@ impl Splitter<'_> {
             self.append(raw.bytes());
         }
         if rows.flags.contains(RowsFlags::STATEMENT_END) {
+            if self.run.len() == self.start + self.maps.len() {
+                // Nothing came behind the tables: its last row went by itself.
+                self.run.truncate(self.start);
+            }
             self.maps.clear();
             self.start = self.run.len();
         }
@@ -129,7 +152,7 @@ impl Splitter<'_> {
         &mut self,
         raw: &RawEvent<'_>,
         rows: &Rows<'_>,
-        put: &mut dyn FnMut(&[u8]),
+        put: &mut dyn FnMut(Part<'_>),
     ) -> Result<(), SplitError> {
         let head = raw.bytes().len() - rows.rows.len();
         let mut start = 0;
@@ -142,12 +165,16 @@ impl Splitter<'_> {
             } else if end.end - start > room && self.run.len() > self.maps.len() {
                 self.close(put);
             }
-            let size = self.maps.len() + head + (end.end - start);
-            if size > self.size_max {
-                return Err(SplitError::RowTooLarge { size, max: self.size_max });
+            if self.maps.len() + head + (end.end - start) > self.size_max {
+                self.put_part(raw, rows, start..end.end)?;
+                start = end.end;
+                self.end(|run| put(Part::Row(run)));
             }
         }
-        self.put_part(raw, rows, start..rows.rows.len())
+        if start < rows.rows.len() {
+            self.put_part(raw, rows, start..rows.rows.len())?;
+        }
+        Ok(())
     }
 
     fn row_ends(&self, rows: &Rows<'_>) -> Result<Vec<Range<usize>>, SplitError> {
@@ -182,13 +209,17 @@ impl Splitter<'_> {
         let size = head + part.len();
         self.run.extend_from_slice(&raw.bytes()[..head]);
         self.run.extend_from_slice(&rows.rows[part]);
-        let size = u32::try_from(size).map_err(|_| SplitError::RowTooLarge { size, max: self.size_max })?;
+        let size = u32::try_from(size).map_err(|_| SplitError::RowTooLarge(size))?;
         self.run[start + 9..start + 13].copy_from_slice(&size.to_le_bytes());
         Ok(())
     }
 
     /// Ends the run within the open statement.
-    fn close(&mut self, put: &mut dyn FnMut(&[u8])) {
+    fn close(&mut self, put: &mut dyn FnMut(Part<'_>)) {
+        self.end(|run| put(Part::Run(run)));
+    }
+
+    fn end(&mut self, put: impl FnOnce(&[u8])) {
         end_run(&mut self.run, self.format);
         put(&self.run);
         self.run.clear();
@@ -215,7 +246,7 @@ mod tests {
         Checksum, ChecksumAlgorithm, Event, EventType, Flags, Flavour, Format, NextPosition, Origin, RawEvent,
     };
 
-    use super::{format_description, split};
+    use super::{Part, format_description, row_too_large, split};
     use crate::work::RowEvents;
 
     const ORIGIN: Origin = Origin { timestamp: 1, server_id: 1, flags: Flags(0) };
@@ -272,8 +303,12 @@ mod tests {
     fn check(counts: &[u8], size_max: usize, wanted: &str) {
         let mut runs = Vec::new();
         let events = statements(counts);
-        split(&events, size_max, &mut |run| {
-            assert!(run.len() <= size_max, "{} bytes", run.len());
+        split(&events, size_max, &mut |part| {
+            let (run, is_fit) = match part {
+                Part::Run(run) => (run, true),
+                Part::Row(run) => (run, false),
+            };
+            assert_eq!(run.len() <= size_max, is_fit, "{} bytes", run.len());
             let run = RowEvents { format: events.format.clone(), bytes: run.to_vec() };
             let (mut text, mut last) = (String::new(), EventType::Xid);
             for raw in run.events() {
@@ -284,7 +319,7 @@ mod tests {
                 last = raw.event_type();
             }
             assert_eq!(last, EventType::WriteRows);
-            runs.push(text);
+            runs.push(if is_fit { text } else { format!("[{text}]") });
         })
         .unwrap();
         assert_eq!(runs.join(" "), wanted);
@@ -307,12 +342,13 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_too_large_is_refused() {
+    fn a_row_that_is_too_large_goes_by_itself() {
         let one = statements(&[1]).bytes.len();
-        let error = split(&statements(&[2]), one - 1, &mut |_| ()).unwrap_err().to_string();
-        let wanted =
-            format!("a row of {one} bytes is larger than the target's max_allowed_packet lets through");
-        assert!(error.starts_with(&wanted), "{error}");
+        check(&[1], one - 1, "[0]");
+        check(&[3, 1], one - 1, "[0] [1] [2] [3]");
+        let wanted = "a row of 800000 bytes is larger than the target's max_allowed_packet lets through, 700000 bytes: \
+                      SET GLOBAL max_allowed_packet = 1132544";
+        assert_eq!(row_too_large(800_000, 700_000), wanted);
     }
 
     #[test]

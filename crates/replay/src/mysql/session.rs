@@ -11,7 +11,9 @@ use servers::{Connection, Parameter};
 use crate::context::Context;
 use crate::error::Failure;
 use crate::mysql::Logging;
-use crate::mysql::binlog_text::{PACKET_MARGIN, events_size_max, format_description, put_binlog, split};
+use crate::mysql::binlog_text::{
+    PACKET_MARGIN, Part, events_size_max, format_description, put_binlog, row_too_large, split,
+};
 use crate::mysql::fingerprint::{self, BY_GTID};
 use crate::mysql::fit::Fit;
 use crate::mysql::sql::{self, NOT_NEXT, put_progress, put_variable};
@@ -26,7 +28,7 @@ const SEND_SIZE: usize = 1 << 20;
 
 pub(super) struct MysqlSession {
     pub(super) connection: Connection,
-    packet_max: usize,
+    pub(super) packet_max: usize,
     /// May statements that commit by themselves be run under their own GTIDs?
     names_gtids: bool,
     /// Do all row changes go as statements?
@@ -225,6 +227,44 @@ impl MysqlSession {
         Ok(())
     }
 
+    /// Row events that are together too large for one statement. A row that is too large by itself goes as a statement
+    /// with parameters, which can be sent in pieces.
+    fn rows_in_parts(&mut self, context: &Context, rows: &RowEvents, size_max: usize) -> Result<(), Failure> {
+        let mut result = Ok(());
+        let whole = split(rows, size_max, &mut |part| {
+            if result.is_ok() {
+                result = self.part(context, &rows.format, part, size_max);
+            }
+        });
+        result?;
+        whole.map_err(|error| Failure::refused(error.to_string()))
+    }
+
+    fn part(
+        &mut self,
+        context: &Context,
+        format: &Arc<Format>,
+        part: Part<'_>,
+        size_max: usize,
+    ) -> Result<(), Failure> {
+        match part {
+            Part::Run(run) => {
+                self.adopt(context)?;
+                self.settings = None;
+                self.rows.extend_from_slice(run);
+                self.send()
+            }
+            // Nothing but row events may come behind the statement that made their table.
+            Part::Row(row) if matches!(self.state, State::Alone(_)) => {
+                Err(Failure::refused(row_too_large(row.len(), size_max)))
+            }
+            Part::Row(row) => {
+                let row = RowEvents { format: Arc::clone(format), bytes: row.to_vec() };
+                self.rows_as_sql(&row)
+            }
+        }
+    }
+
     /// Do row changes of this format go as statements? MariaDB's always do: no MySQL since 8.4 takes its events, and
     /// it has JSON columns as text.
     fn makes_statements(&self, format: &Format) -> bool {
@@ -363,22 +403,13 @@ impl Session for MysqlSession {
         self.adopt_format(&rows.format)?;
         self.begin_if_due();
         self.adopt(context)?;
+        self.settings = None;
         let size_max = events_size_max(self.packet_max.saturating_sub(PACKET_MARGIN)).min(SEND_SIZE * 16);
-        let mut failed = None;
         if self.rows.len() + rows.bytes.len() <= size_max {
             self.rows.extend_from_slice(&rows.bytes);
         } else {
             self.send_rows()?;
-            let result = split(rows, size_max, &mut |run| {
-                if failed.is_none() {
-                    self.rows.extend_from_slice(run);
-                    failed = self.send().err();
-                }
-            });
-            result.map_err(|error| Failure::refused(error.to_string()))?;
-        }
-        if let Some(failure) = failed {
-            return Err(failure);
+            self.rows_in_parts(context, rows, size_max)?;
         }
         match self.sql.len() + self.rows.len() {
             size if size > SEND_SIZE => self.send(),

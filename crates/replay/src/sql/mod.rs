@@ -245,7 +245,7 @@ impl<'p> Batch<'p> {
     }
 
     fn put(&mut self, row: RowSql) {
-        self.size += row.parameters.iter().map(size).sum::<usize>();
+        self.size += row.parameters.iter().map(Parameter::size).sum::<usize>();
         self.rows.push(row);
     }
 
@@ -462,11 +462,4 @@ fn lacking(column: &str) -> Failure {
     Failure::refused(format!(
         "{column} is given as changes of a document that the log does not have, which only a MySQL server can apply"
     ))
-}
-
-fn size(parameter: &Parameter) -> usize {
-    match parameter {
-        Parameter::Bytes(bytes) => bytes.len(),
-        _ => 8,
-    }
 }
