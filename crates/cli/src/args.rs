@@ -108,7 +108,7 @@ pub(crate) enum Command {
 
 /// The whole command, before settings are laid under it.
 pub(crate) fn command() -> clap::Command {
-    replay::without_logs(Cli::command())
+    stream::without_logs(replay::without_logs(Cli::command()))
 }
 
 #[cfg(test)]

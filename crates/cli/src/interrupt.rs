@@ -2,8 +2,11 @@
 
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
+use servers::Cancel;
 
 use crate::exit::Failure;
 
@@ -22,4 +25,19 @@ pub(crate) fn install() -> Result<(), Failure> {
 /// Has the user asked to stop?
 pub(crate) fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
+}
+
+/// Calls off what waits on a connection, after Ctrl-C.
+pub(crate) fn cancel() -> Cancel {
+    /// How often it looks for Ctrl-C.
+    const GLANCE: Duration = Duration::from_millis(100);
+    let cancel = Cancel::default();
+    let watched = cancel.clone();
+    thread::spawn(move || {
+        while !requested() {
+            thread::sleep(GLANCE);
+        }
+        watched.cancel();
+    });
+    cancel
 }

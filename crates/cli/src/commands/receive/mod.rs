@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow};
 use binlog::MAGIC;
 use clap::{Args, ValueEnum};
 use logs::{Appended, Keep, StoreWriter};
-use servers::{Address, Cancel, Error, LinkOptions, Live, LiveSource};
+use servers::{Address, Error, LinkOptions, Live, LiveSource};
 use wire::{Acknowledge, Arrival, Compression, End, Origin, ReplicaOptions, SemiSync, ServerKey, Start};
 
 use crate::account::Account;
@@ -120,7 +120,7 @@ pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
     let options = LinkOptions {
         compressions: vec![command.compression.into()],
         server_key: if command.get_server_public_key { ServerKey::Ask } else { ServerKey::Refuse },
-        cancel: called_off(),
+        cancel: interrupt::cancel(),
         ..LinkOptions::default()
     };
     let mut receiver = Receiver { command, global, address, options, identity, watch, is_begun: false };
@@ -394,19 +394,6 @@ impl From<Network> for Option<Compression> {
 
 fn end_of(store: &StoreWriter) -> Option<(String, u64)> {
     store.place().map(|place| (place.log.to_owned(), place.next))
-}
-
-/// Follows Ctrl-C.
-fn called_off() -> Cancel {
-    let cancel = Cancel::default();
-    let watched = cancel.clone();
-    thread::spawn(move || {
-        while !interrupt::requested() {
-            thread::sleep(GLANCE);
-        }
-        watched.cancel();
-    });
-    cancel
 }
 
 fn rest(pause: Duration) {

@@ -1,5 +1,6 @@
 //! `bintide stream`: row changes as JSON records.
 
+mod live;
 mod tell;
 
 use std::io;
@@ -8,8 +9,11 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use stream::{Envelope, Files, Nameless, Output, Queries, Settings, Statements, To, Token};
+use wire::End;
 
+use crate::account::Account;
 use crate::args::Global;
+use crate::commands::stream::live::Live;
 use crate::commands::tables::Tables;
 use crate::exit::{Failure, Outcome};
 use crate::inputs::Inputs;
@@ -27,6 +31,8 @@ Examples:
       bintide stream --format debezium --progress state /var/lib/mysql | consumer
   Into files, each transaction exactly once however often it is killed:
       bintide stream --format debezium --out changes /var/lib/mysql
+  Changes as a running server makes them:
+      bintide stream --format debezium --from mysql://repl@db1/ --progress state
   Behind a transaction whose last record was seen:
       bintide stream --format debezium --resume binlog.000012:7301 /var/lib/mysql
 
@@ -38,6 +44,8 @@ without need --columns numbered.";
 pub(crate) struct Stream {
     #[command(flatten)]
     inputs: Inputs,
+    #[command(flatten)]
+    server: Server,
     /// In whose form records are written.
     #[arg(long, value_enum, value_name = "FORM")]
     format: Form,
@@ -58,6 +66,24 @@ pub(crate) struct Stream {
     goes_on: GoesOn,
     #[command(flatten)]
     tables: Tables,
+}
+
+/// A running server, instead of logs.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "A running server, instead of logs")]
+struct Server {
+    /// Follow this server's log as it is written, from the oldest that it has: mysql://USER@HOST:PORT/, or
+    /// mysql://USER@localhost/?socket=PATH. The account needs REPLICATION SLAVE.
+    #[arg(long, value_name = "SOURCE", conflicts_with_all = ["logs", "keyring"])]
+    from: Option<String>,
+    /// The `server_id` to come as: that of no other replica of the server. A large one is drawn otherwise.
+    #[arg(long, value_name = "NUMBER", requires = "from", value_parser = clap::value_parser!(u32).range(1..))]
+    server_id: Option<u32>,
+    /// Stop at the end of what the server has, instead of waiting for more.
+    #[arg(long, requires = "from")]
+    stop_at_end: bool,
+    #[command(flatten)]
+    account: Account,
 }
 
 /// Where records go, and where a run goes on.
@@ -99,11 +125,41 @@ enum Columns {
 
 /// Writes records.
 pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
-    let found = command.inputs.find()?;
-    found.remark_on_twice(global, "read");
     let settings = command.settings()?;
+    let Some(from) = &command.server.from else {
+        let found = command.inputs.find()?;
+        found.remark_on_twice(global, "read");
+        let (to, resume) = command.goes_on.to()?;
+        return tell::tell(&found, settings, (Output::new(to), resume));
+    };
+    let live = Live {
+        address: command.server.account.address(from, "--from", global)?,
+        server_id: command.server.server_id()?,
+        end: if command.server.stop_at_end { End::LastEvent } else { End::Never },
+    };
     let (to, resume) = command.goes_on.to()?;
-    tell::tell(&found, settings, (Output::new(to), resume))
+    live::follow(&live, settings, (Output::new(to), resume))
+}
+
+/// Logs need not be given where a server is.
+pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
+    command.mut_subcommands(|command| match command.get_name() {
+        "stream" => command.mut_arg("logs", |logs| logs.required(false).required_unless_present("from")),
+        _ => command,
+    })
+}
+
+impl Server {
+    fn server_id(&self) -> Result<u32, Failure> {
+        if let Some(server_id) = self.server_id {
+            return Ok(server_id);
+        }
+        let mut bytes = [0; 4];
+        getrandom::fill(&mut bytes)
+            .map_err(|error| Failure::NotBegun(anyhow!("no random number: {error}")))?;
+        // Those that people give to their servers are small.
+        Ok(u32::from_le_bytes(bytes) | 1 << 31)
+    }
 }
 
 impl Stream {

@@ -25,7 +25,11 @@ pub(super) fn tell(
     let places = rest(found, resume.as_ref())?;
     let mut streamer = Streamer::new(settings);
     let told = each(found, places, resume.as_ref(), &mut streamer, &mut output);
-    // Whatever happened, what was told is told.
+    finished(told, output)
+}
+
+/// Whatever happened, what was told is told.
+pub(super) fn finished(told: Result<(), Failure>, mut output: Output) -> Outcome {
     let finished = match told {
         Ok(()) => output.finish(),
         Err(_) => output.save(),
@@ -70,15 +74,8 @@ fn each(
     output: &mut Output,
 ) -> Result<(), Failure> {
     let mut saved = Instant::now();
-    let mut boundary = |boundary: Boundary<'_>| {
-        boundary.output.mark(boundary.token.clone());
-        let is_interrupted = interrupt::requested();
-        if is_interrupted || boundary.output.is_file_full() || saved.elapsed() >= SAVED_EVERY {
-            boundary.output.save()?;
-            saved = Instant::now();
-        }
-        Ok(if is_interrupted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-    };
+    let mut boundary =
+        |boundary: Boundary<'_>| save_when_due(boundary.output, boundary.token.clone(), &mut saved);
     for (index, place) in places.iter().enumerate() {
         let mut reader = found.open(place).map_err(|error| Failure::Failed(advised(error)))?;
         if let Some(token) = resume.filter(|_| index == 0) {
@@ -99,12 +96,27 @@ fn each(
     Ok(())
 }
 
-fn now_ns() -> u64 {
+/// Marks a transaction's end, and saves it from time to time; `Break` after Ctrl-C.
+pub(super) fn save_when_due(
+    output: &mut Output,
+    token: Token,
+    saved: &mut Instant,
+) -> Result<ControlFlow<()>, stream::Error> {
+    output.mark(token);
+    let is_interrupted = interrupt::requested();
+    if is_interrupted || output.is_file_full() || saved.elapsed() >= SAVED_EVERY {
+        output.save()?;
+        *saved = Instant::now();
+    }
+    Ok(if is_interrupted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+}
+
+pub(super) fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn failed(error: stream::Error) -> Failure {
+pub(super) fn failed(error: stream::Error) -> Failure {
     Failure::Failed(match error {
         stream::Error::Log(error) => advised(error),
         stream::Error::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => error.into(),
