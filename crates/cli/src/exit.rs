@@ -7,7 +7,7 @@
 //! | 0 | the work is done, and nothing wrong was found |
 //! | 1 | a log is damaged, or the work failed on the way |
 //! | 2 | it could not be done: wrong usage or settings, or a log that cannot be read, as it is not there, not for this user, or encrypted with a key that is not at hand |
-//! | 130 | interrupted |
+//! | 130 | interrupted; an error besides has its own code |
 
 use std::fmt;
 use std::io::{self, Write};
@@ -72,23 +72,37 @@ impl From<io::Error> for Failure {
 
 /// Prints what went wrong, if anything did, and gives the exit code.
 pub(crate) fn report(outcome: Outcome) -> ExitCode {
-    if interrupt::requested() {
-        return ExitCode::from(INTERRUPTED);
-    }
-    match outcome {
-        Ok(Verdict::Fine) => ExitCode::SUCCESS,
-        Ok(Verdict::Code(code)) => ExitCode::from(code),
-        Ok(Verdict::FaultsFound) => ExitCode::from(FAILED),
-        Ok(Verdict::Unreadable) => ExitCode::from(NOT_BEGUN),
+    let (code, line) = match outcome {
         Err(Failure::Usage(error)) => {
             // Nothing is left to do about a closed terminal.
             let _ = error.print();
-            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(NOT_BEGUN))
+            (u8::try_from(error.exit_code()).unwrap_or(NOT_BEGUN), None)
         }
-        Err(Failure::NotBegun(error)) => complain(&error, NOT_BEGUN),
-        Err(Failure::Failed(error)) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(Failure::Failed(error)) if is_unreadable(&error) => complain(&error, NOT_BEGUN),
-        Err(Failure::Failed(error)) => complain(&error, FAILED),
+        outcome => ended(outcome, interrupt::requested()),
+    };
+    if let Some(line) = line {
+        let _ = writeln!(io::stderr(), "bintide: {line}");
+    }
+    ExitCode::from(code)
+}
+
+/// The exit code, and what is to be said. Whoever interrupts is not told so; what went wrong besides is said all the
+/// same.
+fn ended(outcome: Outcome, is_interrupted: bool) -> (u8, Option<String>) {
+    match outcome {
+        Ok(Verdict::Fine) if is_interrupted => (INTERRUPTED, None),
+        Ok(Verdict::Fine) => (0, None),
+        Ok(Verdict::Code(code)) => (code, None),
+        Ok(Verdict::FaultsFound) => (FAILED, None),
+        Ok(Verdict::Unreadable) => (NOT_BEGUN, None),
+        Err(Failure::Usage(error)) => (NOT_BEGUN, Some(error.to_string())),
+        Err(Failure::NotBegun(error) | Failure::Failed(error)) if is_interrupted && is_interruption(&error) => {
+            (INTERRUPTED, None)
+        }
+        Err(Failure::NotBegun(error)) => (NOT_BEGUN, Some(sentence(&error))),
+        Err(Failure::Failed(error)) if is_broken_pipe(&error) => (0, None),
+        Err(Failure::Failed(error)) if is_unreadable(&error) => (NOT_BEGUN, Some(sentence(&error))),
+        Err(Failure::Failed(error)) => (FAILED, Some(sentence(&error))),
     }
 }
 
@@ -96,11 +110,6 @@ const FAILED: u8 = 1;
 const NOT_BEGUN: u8 = 2;
 /// 128 and the number of SIGINT, as shells say it.
 const INTERRUPTED: u8 = 130;
-
-fn complain(error: &anyhow::Error, code: u8) -> ExitCode {
-    let _ = writeln!(io::stderr(), "bintide: {}", sentence(error));
-    ExitCode::from(code)
-}
 
 /// The error and its causes, outermost first, on one line; advice comes last wherever it was attached.
 fn sentence(error: &anyhow::Error) -> String {
@@ -125,6 +134,16 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
+/// Did the work stop because it was told to?
+fn is_interruption(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        matches!(cause.downcast_ref(), Some(inspect::Error::Stopped))
+            || matches!(cause.downcast_ref(), Some(rewrite::Error::Stopped))
+            || matches!(cause.downcast_ref(), Some(replay::Error::Interrupted))
+            || matches!(cause.downcast_ref(), Some(servers::Error::Cancelled))
+    })
+}
+
 /// Is it a log that cannot be read, rather than one that is damaged?
 fn is_unreadable(error: &anyhow::Error) -> bool {
     let cause = match (error.downcast_ref(), error.downcast_ref(), error.downcast_ref()) {
@@ -140,7 +159,25 @@ mod tests {
 
     use anyhow::{Context, anyhow};
 
-    use super::{Advice, is_broken_pipe, sentence};
+    use super::{Advice, Failure, Outcome, Verdict, ended, is_broken_pipe, sentence};
+
+    #[test]
+    fn an_interrupt_hides_nothing_else_that_went_wrong() {
+        let check = |outcome: Outcome, is_interrupted, wanted: (u8, Option<&str>)| {
+            let (code, line) = ended(outcome, is_interrupted);
+            assert_eq!((code, line.as_deref()), wanted);
+        };
+        let stopped = || Failure::Failed(anyhow!(replay::Error::Interrupted).context("while it compared"));
+        let failed = || Failure::Failed(anyhow!("no connection"));
+        check(Ok(Verdict::Fine), true, (130, None));
+        check(Ok(Verdict::Fine), false, (0, None));
+        check(Ok(Verdict::FaultsFound), true, (1, None));
+        check(Err(stopped()), true, (130, None));
+        check(Err(Failure::NotBegun(anyhow!(inspect::Error::Stopped))), true, (130, None));
+        check(Err(failed()), true, (1, Some("no connection")));
+        check(Err(failed()), false, (1, Some("no connection")));
+        check(Err(Failure::NotBegun(anyhow!("no such file"))), true, (2, Some("no such file")));
+    }
 
     #[test]
     fn one_line_that_ends_in_advice() {
