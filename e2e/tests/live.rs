@@ -15,6 +15,9 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 use testkit::{Dice, Launch, Server, seed};
 
+const TABLES: &str = "create database d; create table d.t (id int primary key auto_increment, n int);
+    create table d.u like d.t; create table d.rounds (n int primary key)";
+
 fn receive(source: &Server, store: &Path) -> Result<Child> {
     let mut command = Command::new(bintide()?);
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
@@ -27,6 +30,15 @@ fn replay(store: &Path, target: &Server) -> Result<Child> {
     let to = format!("mysql://root@localhost/?socket={}", target.socket().display());
     command.env_clear().args(["replay", "--follow", "-q"]).arg(store).args(["--to", &to]);
     command.stdout(Stdio::null()).spawn().context("start to replay")
+}
+
+/// Both in one command.
+fn replay_from(source: &Server, relay: &Path, target: &Server) -> Result<Child> {
+    let mut command = Command::new(bintide()?);
+    let from = format!("mysql://root@127.0.0.1:{}/", source.port());
+    let to = format!("mysql://root@localhost/?socket={}", target.socket().display());
+    command.env_clear().args(["replay", "-q", "--from", &from, "--relay"]).arg(relay).args(["--to", &to]);
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().context("start to replay")
 }
 
 fn end(mut child: Child) -> Result<()> {
@@ -57,10 +69,7 @@ fn a_target_follows_through_kills_of_all_that_is_between() -> Result<()> {
     let mut source = Launch::mysql().option("--max-binlog-size=64K").start()?;
     let target = target("--skip-log-bin")?;
     let folder = TempDir::new()?;
-    source.sql(
-        "create database d; create table d.t (id int primary key auto_increment, n int);
-         create table d.u like d.t; create table d.rounds (n int primary key)",
-    )?;
+    source.sql(TABLES)?;
     let mut receiving = receive(&source, folder.path())?;
     while !folder.path().join("binlog.index").exists() {
         thread::sleep(Duration::from_millis(10));
@@ -85,16 +94,68 @@ fn a_target_follows_through_kills_of_all_that_is_between() -> Result<()> {
             _ => thread::sleep(Duration::from_millis(dice.below(200) as u64)),
         }
     }
-    let start = Instant::now();
-    while sums(&target).ok() != Some(sums(&source)?) {
-        ensure!(start.elapsed() < Duration::from_secs(60), "the target is behind");
-        ensure!(replaying.try_wait()?.is_none() && receiving.try_wait()?.is_none(), "one has ended");
-        thread::sleep(Duration::from_millis(50));
-    }
+    catches_up(&source, &target, &mut [&mut replaying, &mut receiving])?;
     for child in [replaying, receiving] {
-        kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
-        let code = child.wait_with_output()?.status.code();
-        ensure!(code == Some(130), "{code:?}");
+        ends_when_told(child)?;
     }
     are_equal(&source, &target, checksum)
+}
+
+fn catches_up(source: &Server, target: &Server, children: &mut [&mut Child]) -> Result<()> {
+    let start = Instant::now();
+    while sums(target).ok() != Some(sums(source)?) {
+        ensure!(start.elapsed() < Duration::from_secs(60), "the target is behind");
+        for child in children.iter_mut() {
+            ensure!(child.try_wait()?.is_none(), "one has ended");
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+fn ends_when_told(child: Child) -> Result<()> {
+    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
+    let ran = child.wait_with_output()?;
+    ensure!(ran.status.code() == Some(130), "{ran:?}");
+    Ok(())
+}
+
+#[test]
+fn one_command_follows_a_server() -> Result<()> {
+    let mut source = Launch::mysql().option("--max-binlog-size=64K").start()?;
+    let target = target("--skip-log-bin")?;
+    let folder = TempDir::new()?;
+    source.sql(TABLES)?;
+    let mut child = replay_from(&source, folder.path(), &target)?;
+    for round in 1..=9 {
+        source.sql(&work(round))?;
+        source.sql(&format!("insert into d.rounds values ({round})"))?;
+        match round {
+            3 | 6 => {
+                end(child)?;
+                child = replay_from(&source, folder.path(), &target)?;
+            }
+            5 => {
+                source.kill()?;
+                source.start_again(&[])?;
+            }
+            _ => thread::sleep(Duration::from_millis(100)),
+        }
+    }
+    catches_up(&source, &target, &mut [&mut child])?;
+    ends_when_told(child)?;
+    are_equal(&source, &target, checksum)?;
+    // What the source has no more ends it.
+    source.sql("flush binary logs; create database gone; flush binary logs; flush binary logs")?;
+    let last = source.binlogs()?.last().and_then(|log| Some(log.file_name()?.to_string_lossy().into_owned()));
+    source.sql(&format!("purge binary logs to '{}'", last.context("there is a log")?))?;
+    let fails = |source: &Server, code: i32, wanted: &str| -> Result<()> {
+        let ran = replay_from(source, folder.path(), &target)?.wait_with_output()?;
+        let said = String::from_utf8_lossy(&ran.stderr);
+        ensure!(ran.status.code() == Some(code) && said.contains(wanted), "{:?} {said}", ran.status);
+        Ok(())
+    };
+    fails(&source, 1, "(error 1236); keep this directory as it is")?;
+    source.stop()?;
+    fails(&source, 2, "no connection to the server")
 }

@@ -25,6 +25,11 @@ pub(crate) struct Account {
 }
 
 impl Account {
+    /// Whose password is in this file, if in any.
+    pub(crate) const fn of_file(password_file: Option<PathBuf>) -> Self {
+        Self { password_file, password: false, defaults_file: None }
+    }
+
     /// The server of this address, and as whom; nothing is connected yet. `option` is where the address was given.
     pub(crate) fn address(&self, text: &str, option: &str, global: &Global) -> Result<Address, Failure> {
         let mut address = self.parse(text, option)?;

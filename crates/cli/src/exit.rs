@@ -96,7 +96,9 @@ fn ended(outcome: Outcome, is_interrupted: bool) -> (u8, Option<String>) {
         Ok(Verdict::FaultsFound) => (FAILED, None),
         Ok(Verdict::Unreadable) => (NOT_BEGUN, None),
         Err(Failure::Usage(error)) => (NOT_BEGUN, Some(error.to_string())),
-        Err(Failure::NotBegun(error) | Failure::Failed(error)) if is_interrupted && is_interruption(&error) => {
+        Err(Failure::NotBegun(error) | Failure::Failed(error))
+            if is_interrupted && is_interruption(&error) =>
+        {
             (INTERRUPTED, None)
         }
         Err(Failure::NotBegun(error)) => (NOT_BEGUN, Some(sentence(&error))),

@@ -67,6 +67,11 @@ impl Inputs {
 }
 
 impl Inputs {
+    /// Reads this store in place of what was given.
+    pub(crate) fn set_store(&mut self, folder: PathBuf) {
+        self.logs = vec![folder];
+    }
+
     /// The store that is to be followed: one directory, or its index.
     pub(crate) fn store(&self) -> Result<Store, Failure> {
         let [path] = self.logs.as_slice() else {

@@ -22,6 +22,11 @@ pub(crate) fn install() -> Result<(), Failure> {
     install.context("listen for signals").map_err(Failure::NotBegun)
 }
 
+/// Asks all work to stop, as Ctrl-C does: a part of it has failed.
+pub(crate) fn request() {
+    REQUESTED.store(true, Ordering::Relaxed);
+}
+
 /// Has the user asked to stop?
 pub(crate) fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)

@@ -25,7 +25,7 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Dump(command) => dump::run(command),
         Command::Man(command) => man::run(&command),
         Command::Receive(command) => receive::run(&command, &cli.global),
-        Command::Replay(command) => replay::run(&command, &cli.global),
+        Command::Replay(mut command) => replay::run(&mut command, &cli.global),
         Command::Stats(command) => stats::run(&command, &cli.global),
         Command::Stream(command) => stream::run(&command, &cli.global),
         Command::Verify(command) => verify::run(&command, &cli.global),

@@ -19,7 +19,7 @@ use wire::{Acknowledge, Arrival, Compression, End, Origin, ReplicaOptions, SemiS
 use crate::account::Account;
 use crate::args::Global;
 use crate::commands::receive::identity::Identity;
-use crate::commands::receive::watch::Watch;
+pub(crate) use crate::commands::receive::watch::Watch;
 use crate::exit::{Advice, Failure, Outcome, Verdict};
 use crate::interrupt;
 use crate::metrics::Metrics;
@@ -112,32 +112,58 @@ const SAME_REPLICA: &str = "with the same server_uuid/server_id";
 /// Receives until it is told to stop.
 pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
     let address = command.account.address(&command.from, "--from", global)?;
-    let store = StoreWriter::open(&command.folder).map_err(|error| Failure::NotBegun(error.into()))?;
-    let identity = Identity::of(&command.folder).map_err(Failure::NotBegun)?;
-    let watch = Watch::new(global);
-    let board = watch.board();
-    let _served = command.metrics.serve(global, move || board.sheet())?;
     let options = LinkOptions {
         compressions: vec![command.compression.into()],
         server_key: if command.get_server_public_key { ServerKey::Ask } else { ServerKey::Refuse },
         cancel: interrupt::cancel(),
         ..LinkOptions::default()
     };
-    let mut receiver = Receiver { command, global, address, options, identity, watch, is_begun: false };
-    receiver.opened(&store);
-    receiver.run(store)
+    let wanted = Wanted {
+        folder: command.folder.clone(),
+        start_log: command.start_log.clone(),
+        end: if command.stop_at_end { End::LastEvent } else { End::Never },
+        keep: command.keep,
+        semi_sync: if command.semi_sync { SemiSync::On } else { SemiSync::Off },
+    };
+    let (mut receiver, store) = Receiver::open(wanted, address, options, Watch::new(global), global)?;
+    let board = receiver.watch.board();
+    let _served = command.metrics.serve(global, move || board.sheet())?;
+    match receiver.run(store)? {
+        Done::Synced => receiver.watch.print(&command.folder, command.json),
+        Done::WithoutRoom => Ok(Verdict::Fine),
+    }
+}
+
+/// What is to be received, and where to.
+pub(crate) struct Wanted {
+    /// The store's directory.
+    pub(crate) folder: PathBuf,
+    /// The log that an empty store begins with; the source's oldest otherwise.
+    pub(crate) start_log: Option<String>,
+    pub(crate) end: End,
+    pub(crate) keep: Option<Keep>,
+    pub(crate) semi_sync: SemiSync,
 }
 
 /// What a run goes by.
-struct Receiver<'a> {
-    command: &'a Receive,
-    global: &'a Global,
+pub(crate) struct Receiver {
+    wanted: Wanted,
+    quiet: bool,
     address: Address,
     options: LinkOptions,
     identity: Identity,
     watch: Watch,
     /// Has the source sent its log once?
     is_begun: bool,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// What came is on the disk.
+    Synced,
+    /// It was called off while it waited for room on the disk.
+    WithoutRoom,
 }
 
 /// Why a connection has ended.
@@ -152,9 +178,25 @@ enum Ended {
     Failed(anyhow::Error),
 }
 
-impl Receiver<'_> {
-    /// One connection after the other.
-    fn run(&mut self, mut store: StoreWriter) -> Outcome {
+impl Receiver {
+    /// Opens the store; nothing is connected yet.
+    pub(crate) fn open(
+        wanted: Wanted,
+        address: Address,
+        options: LinkOptions,
+        watch: Watch,
+        global: &Global,
+    ) -> Result<(Self, StoreWriter), Failure> {
+        let store = StoreWriter::open(&wanted.folder).map_err(|error| Failure::NotBegun(error.into()))?;
+        let identity = Identity::of(&wanted.folder).map_err(Failure::NotBegun)?;
+        let quiet = global.quiet;
+        let receiver = Self { wanted, quiet, address, options, identity, watch, is_begun: false };
+        receiver.opened(&store);
+        Ok((receiver, store))
+    }
+
+    /// One connection after the other, until it is called off.
+    pub(crate) fn run(&mut self, mut store: StoreWriter) -> Result<Done, Failure> {
         let mut pause = PAUSE_MIN;
         loop {
             let before = end_of(&store);
@@ -165,13 +207,13 @@ impl Receiver<'_> {
                 Ended::Done => break,
                 Ended::Lost(error) if self.is_begun => {
                     self.say(&format!("{error}; trying again in {}", duration(pause)));
-                    rest(pause);
+                    self.rest(pause);
                 }
                 Ended::Full(error) => {
                     self.say(&format!("{error}; waiting until there is room"));
                     self.watch.set_full(true);
                     drop(store);
-                    let Some(opened) = self.wait_for_room()? else { return Ok(Verdict::Fine) };
+                    let Some(opened) = self.wait_for_room()? else { return Ok(Done::WithoutRoom) };
                     store = opened;
                     self.opened(&store);
                     self.watch.set_full(false);
@@ -180,12 +222,12 @@ impl Receiver<'_> {
                 Ended::Lost(error) => return Err(self.failure(error.into())),
                 Ended::Failed(error) => return Err(self.failure(error)),
             }
-            if interrupt::requested() {
+            if self.options.cancel.is_cancelled() {
                 break;
             }
         }
         self.sync(&mut store).map_err(anyhow::Error::from)?;
-        self.watch.print(&self.command.folder, self.command.json)
+        Ok(Done::Synced)
     }
 
     fn failure(&self, error: anyhow::Error) -> Failure {
@@ -196,8 +238,18 @@ impl Receiver<'_> {
     }
 
     fn say(&self, text: &str) {
-        if !self.global.quiet {
+        if !self.quiet {
             eprintln!("bintide: {text}");
+        }
+    }
+
+    fn rest(&self, pause: Duration) {
+        let glances = pause.as_millis() / GLANCE.as_millis();
+        for _ in 0..glances {
+            if self.options.cancel.is_cancelled() {
+                return;
+            }
+            thread::sleep(GLANCE);
         }
     }
 
@@ -211,10 +263,10 @@ impl Receiver<'_> {
     /// The store, once it can be written to again; none if it was called off.
     fn wait_for_room(&self) -> Result<Option<StoreWriter>, Failure> {
         let mut pause = PAUSE_MIN;
-        while !interrupt::requested() {
-            rest(pause);
+        while !self.options.cancel.is_cancelled() {
+            self.rest(pause);
             pause = (pause * 2).min(PAUSE_MAX);
-            match StoreWriter::open(&self.command.folder) {
+            match StoreWriter::open(&self.wanted.folder) {
                 Ok(store) => return Ok(Some(store)),
                 Err(error) if error.is_full() => {}
                 Err(error) => return Err(Failure::Failed(error.into())),
@@ -270,9 +322,9 @@ impl Receiver<'_> {
 
     /// The source says that there is no more. One that shuts down says so, too.
     fn ended(&self) -> Result<(), Ended> {
-        match self.command.stop_at_end {
-            true => Ok(()),
-            false => {
+        match self.wanted.end {
+            End::LastEvent => Ok(()),
+            End::Never => {
                 Err(Ended::Lost(Error::Lost("it has ended its log, as one does that shuts down".to_owned())))
             }
         }
@@ -315,7 +367,7 @@ impl Receiver<'_> {
     }
 
     fn purge(&self, store: &mut StoreWriter) -> Result<(), Ended> {
-        if let Some(keep) = self.command.keep {
+        if let Some(keep) = self.wanted.keep {
             self.watch.purged(store.purge(keep, SystemTime::now())?);
         }
         Ok(())
@@ -323,7 +375,7 @@ impl Receiver<'_> {
 
     /// What to ask the source for: the last event again, so that it shows to be the same, and what follows it.
     fn wishes(&self, store: &StoreWriter) -> Result<ReplicaOptions, anyhow::Error> {
-        let (log, last) = match (store.place(), &self.command.start_log) {
+        let (log, last) = match (store.place(), &self.wanted.start_log) {
             (Some(place), _) => (place.log, place.last),
             (None, Some(log)) => (log.as_str(), MAGIC.len() as u64),
             (None, None) => ("", MAGIC.len() as u64),
@@ -337,9 +389,9 @@ impl Receiver<'_> {
             report_host: String::new(),
             report_port: 0,
             heartbeat: (self.address.timeout / HEARTBEATS_MISSED).min(HEARTBEAT_MAX),
-            semi_sync: if self.command.semi_sync { SemiSync::On } else { SemiSync::Off },
+            semi_sync: self.wanted.semi_sync,
             start: Start::Position { file: log.as_bytes().to_vec(), position },
-            end: if self.command.stop_at_end { End::LastEvent } else { End::Never },
+            end: self.wanted.end,
         })
     }
 
@@ -394,14 +446,4 @@ impl From<Network> for Option<Compression> {
 
 fn end_of(store: &StoreWriter) -> Option<(String, u64)> {
     store.place().map(|place| (place.log.to_owned(), place.next))
-}
-
-fn rest(pause: Duration) {
-    let glances = pause.as_millis() / GLANCE.as_millis();
-    for _ in 0..glances {
-        if interrupt::requested() {
-            return;
-        }
-        thread::sleep(GLANCE);
-    }
 }

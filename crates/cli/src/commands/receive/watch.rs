@@ -25,7 +25,7 @@ const LINES_PERIODS: (Duration, Duration) = (Duration::from_secs(10), Duration::
 pub(super) struct Board(Arc<Mutex<Figures>>);
 
 /// Counts what comes, and shows it.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     began: Instant,
     board: Board,
     screen: Screen,
@@ -62,6 +62,12 @@ impl Watch {
             (false, false) => (Screen::Lines, LINES_PERIODS),
         };
         Self { began: Instant::now(), board: Board::default(), screen, due, shown_bytes: None }
+    }
+
+    /// Counts, and shows nothing.
+    pub(crate) fn silent() -> Self {
+        let (began, due) = (Instant::now(), Duration::MAX);
+        Self { began, board: Board::default(), screen: Screen::Nowhere, due, shown_bytes: None }
     }
 
     pub(super) fn board(&self) -> Board {

@@ -4,6 +4,7 @@ mod dry;
 mod estimate;
 mod filters;
 mod how;
+mod live;
 mod meant;
 mod outlook;
 mod pace;
@@ -23,6 +24,7 @@ use crate::args::Global;
 use crate::commands::replay::dry::Dry;
 use crate::commands::replay::filters::Filters;
 use crate::commands::replay::how::How;
+use crate::commands::replay::live::Live;
 use crate::commands::replay::meant::Meant;
 use crate::commands::replay::print::Done;
 use crate::commands::replay::ready::Allow;
@@ -46,6 +48,8 @@ Examples:
       bintide replay /backup --to TARGET --dry-run
   As it is written, from a server's own directory or a replica's relay logs:
       bintide replay --follow /var/lib/mysql/binlog.index --to TARGET
+  From a running server, as it writes:
+      bintide replay --from mysql://repl@db1/ --relay /var/lib/bintide/db1 --to TARGET
   Into a SQLite database, without any server:
       bintide replay binlog.0000* --to sqlite:copy.db
   Only one database, under another name (CREATE DATABASE is not rewritten: make
@@ -76,6 +80,8 @@ pub(crate) struct Replay {
     allow: Allow,
     #[command(flatten)]
     dry: Dry,
+    #[command(flatten)]
+    live: Live,
     /// Follow a directory of logs that is still being written to, a server's own or that of its relay logs, until Ctrl-C.
     #[arg(long, conflicts_with_all = ["dry_run", "status", "forget"])]
     follow: bool,
@@ -92,14 +98,18 @@ pub(crate) struct Replay {
 
 /// Logs need not be given where nothing is applied.
 pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
-    let relax = |logs: clap::Arg| logs.required(false).required_unless_present_any(["status", "forget"]);
+    let relax =
+        |logs: clap::Arg| logs.required(false).required_unless_present_any(["status", "forget", "from"]);
     command.mut_subcommands(|command| match command.get_name() {
         "replay" => command.mut_arg("logs", relax),
         _ => command,
     })
 }
 
-pub(crate) fn run(command: &Replay, global: &Global) -> Outcome {
+pub(crate) fn run(command: &mut Replay, global: &Global) -> Outcome {
+    if command.live.is_wanted() {
+        return live::run(command, global);
+    }
     match (command.status, command.forget) {
         (true, _) => status::status(command.to.named(global)?.server("--status")?, command.json),
         (_, true) => status::forget(command.to.named(global)?.server("--forget")?),

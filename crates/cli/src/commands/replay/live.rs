@@ -1,0 +1,114 @@
+//! A running server as the source: its logs are received into a store, from where they are applied as they come.
+
+use std::path::{Path, PathBuf};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use binlog::MAGIC;
+use clap::Args;
+use logs::Store;
+use servers::LinkOptions;
+use wire::{End, SemiSync};
+
+use crate::account::Account;
+use crate::args::Global;
+use crate::commands::receive::{Receiver, Wanted, Watch};
+use crate::commands::replay::{Replay, apply};
+use crate::exit::{Failure, Outcome, Verdict};
+use crate::interrupt;
+
+/// Which running server the logs come from.
+#[derive(Args, Debug)]
+pub(super) struct Live {
+    /// Apply a running server's logs as it writes them, until Ctrl-C: mysql://USER@HOST:PORT/, as for --to. They are
+    /// received into --relay, and applied from there. Or a directory of logs, as with --follow.
+    #[arg(
+        long,
+        value_name = "SOURCE",
+        conflicts_with_all = ["logs", "follow", "dry_run", "status", "forget"]
+    )]
+    from: Option<String>,
+    /// The directory that --from receives the server's logs into, as bintide receive does, and goes on with.
+    #[arg(long, value_name = "DIR", requires = "from")]
+    relay: Option<PathBuf>,
+    /// Read the password of --from's account from the first line of this file.
+    #[arg(long, value_name = "FILE", requires = "from")]
+    from_password_file: Option<PathBuf>,
+}
+
+/// How often somebody who waits for the first log looks.
+const GLANCE: Duration = Duration::from_millis(20);
+/// How the address of a server begins.
+const ADDRESS: &str = "mysql://";
+
+impl Live {
+    pub(super) const fn is_wanted(&self) -> bool {
+        self.from.is_some()
+    }
+}
+
+/// Receives and applies, until Ctrl-C, or until one of them fails.
+pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
+    let Some(from) = command.live.from.clone() else { return Ok(Verdict::Fine) };
+    command.follow = true;
+    if !from.starts_with(ADDRESS) {
+        command.inputs.set_store(PathBuf::from(from));
+        return apply(command, global);
+    }
+    let Some(folder) = command.live.relay.clone() else {
+        let why = "--from mysql://… needs --relay DIR: where the server's logs are kept on their way";
+        return Err(Failure::NotBegun(anyhow!(why)));
+    };
+    let account = Account::of_file(command.live.from_password_file.clone());
+    let address = account.address(&from, "--from", global)?;
+    let cancel = interrupt::cancel();
+    let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };
+    let wanted = Wanted {
+        folder: folder.clone(),
+        start_log: None,
+        end: End::Never,
+        keep: None,
+        semi_sync: SemiSync::Off,
+    };
+    let (mut receiver, store) = Receiver::open(wanted, address, options, Watch::silent(), global)?;
+    thread::scope(|scope| {
+        let receiving = scope.spawn(move || {
+            let ended = receiver.run(store);
+            if ended.is_err() {
+                // Without a source there is nothing to apply.
+                interrupt::request();
+            }
+            ended
+        });
+        let outcome = match has_begun(&folder, &receiving) {
+            true => {
+                command.inputs.set_store(folder);
+                apply(command, global)
+            }
+            false => Ok(Verdict::Fine),
+        };
+        cancel.cancel();
+        match receiving.join() {
+            Ok(Ok(_)) => outcome,
+            Ok(Err(failure)) => Err(failure),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Waits for the first log's first event; false if there will be none.
+fn has_begun<T>(folder: &Path, receiving: &ScopedJoinHandle<'_, T>) -> bool {
+    let is_there = || {
+        let store = Store::open(folder).ok()?;
+        let size = std::fs::metadata(store.logs().first()?).ok()?.len();
+        (size > MAGIC.len() as u64).then_some(())
+    };
+    while is_there().is_none() {
+        if receiving.is_finished() || interrupt::requested() {
+            return false;
+        }
+        thread::sleep(GLANCE);
+    }
+    true
+}
