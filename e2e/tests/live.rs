@@ -33,11 +33,12 @@ fn replay(store: &Path, target: &Server) -> Result<Child> {
 }
 
 /// Both in one command.
-fn replay_from(source: &Server, relay: &Path, target: &Server) -> Result<Child> {
+fn replay_from(source: &Server, relay: &Path, target: &Server, more: &[&str]) -> Result<Child> {
     let mut command = Command::new(bintide()?);
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
     let to = format!("mysql://root@localhost/?socket={}", target.socket().display());
-    command.env_clear().args(["replay", "-q", "--from", &from, "--relay"]).arg(relay).args(["--to", &to]);
+    command.env_clear().args(["replay", "-q", "--from", &from, "--relay"]).arg(relay).args(more);
+    command.args(["--to", &to]);
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().context("start to replay")
 }
 
@@ -126,14 +127,14 @@ fn one_command_follows_a_server() -> Result<()> {
     let target = target("--skip-log-bin")?;
     let folder = TempDir::new()?;
     source.sql(TABLES)?;
-    let mut child = replay_from(&source, folder.path(), &target)?;
+    let mut child = replay_from(&source, folder.path(), &target, &[])?;
     for round in 1..=9 {
         source.sql(&work(round))?;
         source.sql(&format!("insert into d.rounds values ({round})"))?;
         match round {
             3 | 6 => {
                 end(child)?;
-                child = replay_from(&source, folder.path(), &target)?;
+                child = replay_from(&source, folder.path(), &target, &[])?;
             }
             5 => {
                 source.kill()?;
@@ -142,15 +143,25 @@ fn one_command_follows_a_server() -> Result<()> {
             _ => thread::sleep(Duration::from_millis(100)),
         }
     }
+    source.sql("flush binary logs; flush binary logs; insert into d.rounds values (10)")?;
     catches_up(&source, &target, &mut [&mut child])?;
     ends_when_told(child)?;
     are_equal(&source, &target, checksum)?;
+    // Applied logs may go: the newest stays, and is gone on with.
+    let index = folder.path().join("binlog.index");
+    let kept = || Ok::<_, anyhow::Error>(std::fs::read_to_string(&index)?.lines().count());
+    ensure!(kept()? > 2, "few logs");
+    let mut child = replay_from(&source, folder.path(), &target, &["--relay-keep", "1K"])?;
+    source.sql(&work(10))?;
+    catches_up(&source, &target, &mut [&mut child])?;
+    ends_when_told(child)?;
+    ensure!(kept()? <= 2, "{} are kept", kept()?);
     // What the source has no more ends it.
     source.sql("flush binary logs; create database gone; flush binary logs; flush binary logs")?;
     let last = source.binlogs()?.last().and_then(|log| Some(log.file_name()?.to_string_lossy().into_owned()));
     source.sql(&format!("purge binary logs to '{}'", last.context("there is a log")?))?;
     let fails = |source: &Server, code: i32, wanted: &str| -> Result<()> {
-        let ran = replay_from(source, folder.path(), &target)?.wait_with_output()?;
+        let ran = replay_from(source, folder.path(), &target, &[])?.wait_with_output()?;
         let said = String::from_utf8_lossy(&ran.stderr);
         ensure!(ran.status.code() == Some(code) && said.contains(wanted), "{:?} {said}", ran.status);
         Ok(())

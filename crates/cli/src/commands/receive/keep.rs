@@ -10,7 +10,7 @@ use crate::commands::rewrite::size;
 const UNITS: [(char, u64); 4] = [('m', 60), ('h', 3600), ('d', 86_400), ('w', 604_800)];
 
 /// A time as 12h or 7d, or a size as 500M or 100G. A small m is minutes, a large one megabytes.
-pub(super) fn parse(text: &str) -> Result<Keep, String> {
+pub(crate) fn parse(text: &str) -> Result<Keep, String> {
     let wanted = || "wanted is a time as 30m, 12h, 7d or 2w, or a size as 500M or 100G".to_owned();
     let unit = UNITS.iter().find_map(|(letter, seconds)| Some((text.strip_suffix(*letter)?, *seconds)));
     let Some((digits, seconds)) = unit else {

@@ -19,6 +19,7 @@ use wire::{Acknowledge, Arrival, Compression, End, Origin, ReplicaOptions, SemiS
 use crate::account::Account;
 use crate::args::Global;
 use crate::commands::receive::identity::Identity;
+pub(crate) use crate::commands::receive::keep::parse as parse_keep;
 pub(crate) use crate::commands::receive::watch::Watch;
 use crate::exit::{Advice, Failure, Outcome, Verdict};
 use crate::interrupt;
@@ -58,7 +59,7 @@ pub(crate) struct Receive {
     stop_at_end: bool,
     /// Keep so much, and remove the oldest logs beyond it: a time as 12h or 7d, or a size as 500M or 100G. The log that
     /// is written to always stays.
-    #[arg(long, value_name = "TIME|SIZE", value_parser = keep::parse)]
+    #[arg(long, value_name = "TIME|SIZE", value_parser = parse_keep)]
     keep: Option<Keep>,
     /// Acknowledge transactions once they are on this disk, to a source that waits for that (semi-synchronous
     /// replication).
@@ -179,7 +180,7 @@ enum Ended {
 }
 
 impl Receiver {
-    /// Opens the store; nothing is connected yet.
+    /// Opens the store, without what is beyond what it keeps; nothing is connected yet.
     pub(crate) fn open(
         wanted: Wanted,
         address: Address,
@@ -187,8 +188,12 @@ impl Receiver {
         watch: Watch,
         global: &Global,
     ) -> Result<(Self, StoreWriter), Failure> {
-        let store = StoreWriter::open(&wanted.folder).map_err(|error| Failure::NotBegun(error.into()))?;
+        let not_begun = |error: logs::Error| Failure::NotBegun(error.into());
+        let mut store = StoreWriter::open(&wanted.folder).map_err(not_begun)?;
         let identity = Identity::of(&wanted.folder).map_err(Failure::NotBegun)?;
+        if let Some(keep) = wanted.keep {
+            watch.purged(store.purge(keep, SystemTime::now()).map_err(not_begun)?);
+        }
         let quiet = global.quiet;
         let receiver = Self { wanted, quiet, address, options, identity, watch, is_begun: false };
         receiver.opened(&store);
@@ -292,7 +297,6 @@ impl Receiver {
         self.identity.check_source(source.facts()).map_err(Ended::Failed)?;
         self.is_begun = true;
         self.watch.connected(source.facts().clock_s);
-        self.purge(store)?;
         let mut unacknowledged = None;
         loop {
             let is_next_there = source.has_more().map_err(|error| self.explained(error, store))?;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::anyhow;
 use binlog::MAGIC;
 use clap::Args;
-use logs::Store;
+use logs::{Keep, Store};
 use servers::LinkOptions;
 use wire::{End, SemiSync};
 
 use crate::account::Account;
 use crate::args::Global;
-use crate::commands::receive::{Receiver, Wanted, Watch};
+use crate::commands::receive::{self, Receiver, Wanted, Watch};
 use crate::commands::replay::{Replay, apply};
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::interrupt;
@@ -32,6 +32,10 @@ pub(super) struct Live {
     /// The directory that --from receives the server's logs into, as bintide receive does, and goes on with.
     #[arg(long, value_name = "DIR", requires = "from")]
     relay: Option<PathBuf>,
+    /// Keep so much in --relay, and remove the oldest logs beyond it, applied or not: a time as 12h or 7d, or a size as
+    /// 500M or 100G. More than the target may fall behind.
+    #[arg(long, value_name = "TIME|SIZE", value_parser = receive::parse_keep, requires = "relay")]
+    relay_keep: Option<Keep>,
     /// Read the password of --from's account from the first line of this file.
     #[arg(long, value_name = "FILE", requires = "from")]
     from_password_file: Option<PathBuf>,
@@ -68,7 +72,7 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
         folder: folder.clone(),
         start_log: None,
         end: End::Never,
-        keep: None,
+        keep: command.live.relay_keep,
         semi_sync: SemiSync::Off,
     };
     let (mut receiver, store) = Receiver::open(wanted, address, options, Watch::silent(), global)?;
