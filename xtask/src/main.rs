@@ -6,6 +6,7 @@ mod chaos;
 mod checks;
 mod demo;
 mod fuzz;
+mod judge;
 mod samples;
 mod servers;
 mod tidy;
@@ -53,6 +54,8 @@ enum Chore {
     },
     /// Stop replays at random points, again and again, and compare what their targets end with
     Chaos(chaos::Chaos),
+    /// Hold the records of `bintide stream` to those of Debezium, fetched with Maven and run on the same server
+    Judge,
     /// Check what neither the compiler nor clippy checks
     Tidy,
     /// Check that the format crate's features can be left out, one by one
@@ -75,6 +78,7 @@ fn main() -> Result<()> {
         Chore::Demo => demo::demo(),
         Chore::Test { filters } => checks::test(&filters),
         Chore::Chaos(chaos) => chaos::chaos(&chaos),
+        Chore::Judge => judge::judge(),
         Chore::Tidy => tidy::check(),
         Chore::Features => checks::features(),
         Chore::Workloads => workloads::make_all(),
