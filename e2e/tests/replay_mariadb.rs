@@ -3,7 +3,7 @@
 use ::replay::ApplyAs;
 use ::replay::order::CommitOrder;
 use anyhow::{Context, Result, ensure};
-use e2e::as_sql::{address, are_equal, replay, replay_killed, rows};
+use e2e::as_sql::{TYPES, address, are_equal, replay, replay_killed, rows};
 use e2e::replays::{checksum, run_what_is_killed, source, target};
 use e2e::workload;
 use tempfile::TempDir;
@@ -17,45 +17,6 @@ fn mysql() -> Launch {
 fn mariadb() -> Result<Server> {
     Launch::mariadb().options(["--server-id=3", "--skip-log-bin"]).start()
 }
-
-/// Edge values of every type that both know.
-const TYPES: &str = "create database d; use d;
-    create table n (id int primary key auto_increment, a tinyint, b tinyint unsigned, c smallint unsigned, d mediumint,
-      e mediumint unsigned, f int unsigned, g bigint, h bigint unsigned, i float, j double, k decimal(65,30), l decimal(5,2),
-      m bit(1), n bit(64), o year);
-    insert into n values (1, -128, 255, 65535, -8388608, 16777215, 4294967295, -9223372036854775808, 18446744073709551615,
-      -3.4028234e38, 1.7976931348623157e308, '-12345678901234567890123456789012345.123456789012345678901234567890', -999.99,
-      b'1', b'1111111111111111111111111111111111111111111111111111111111111111', 2155),
-      (2, 127, 0, 0, 8388607, 0, 0, 9223372036854775807, 0, 1.1754944e-38, 5e-324, 0, 0.01, b'0', b'0', 0),
-      (3, 0, 1, 1, 0, 1, 1, -1, 9223372036854775808, 0.1, 0.1, 1e-30, -0.01, null, b'1010', 1901);
-    create table t (id int primary key, a date, b time, c time(6), d datetime, e datetime(6), f timestamp null, g timestamp(6) null,
-      h timestamp default current_timestamp on update current_timestamp);
-    set sql_mode = 'ALLOW_INVALID_DATES';
-    insert into t values (1, '0000-00-00', '-838:59:59', '-00:00:00.000001', '0000-00-00', '9999-12-31 23:59:59.999999',
-        '0000-00-00', '2038-01-19 03:14:07.999999', '2020-02-02 02:02:02'),
-      (2, '2026-02-31', '838:59:59', '12:00:00.5', '1000-01-01', '2026-00-00 00:00:00', '1970-01-01 00:00:01', null, '1999-01-01');
-    set sql_mode = default;
-    create table s (id int primary key, a char(5), b varchar(20) character set latin1, c varchar(20) character set utf16,
-      d text character set gbk, e tinytext, f mediumtext, g longtext, h binary(4), i varbinary(20), j blob, k longblob,
-      l enum('x','y','é'), m set('p','q','r'), n varchar(9) character set koi8r, o char(3) character set sjis);
-    insert into s values (1, 'a ', 'é\\'\"\\\\', '漢😀', '汉', '', repeat('m', 70000), repeat('l', 100000), 'a', x'00ff', x'', x'27',
-      'é', 'p,r', 'ж', 'あ'), (2, '', null, '', null, null, null, null, x'00', '', null, null, null, '', '', '');
-    set sql_mode = ''; insert into s (id, l) values (3, 'wrong'); set sql_mode = default;
-    create table g (id int primary key, a geometry, b point, c linestring, d polygon);
-    insert into g values (1, ST_GeomFromText('POINT(1 2)'), ST_GeomFromText('POINT(-1.5 1e10)'),
-      ST_GeomFromText('LINESTRING(0 0, 1 1)'), ST_GeomFromText('POLYGON((0 0,1 0,1 1,0 0))'));
-    create table keyless (a int, b float, c decimal(9,3), d varchar(9), e datetime(3), f bit(9), g enum('a','b'), h blob,
-      i char(4) character set utf16, j year, k set('a','b'), l time(2), m binary(3));
-    insert into keyless values (1, 0.1, 1.5, 'a', '2020-01-01 00:00:00.123', 5, 'a', 'x', 'é', 2000, 'a,b', '-1:2:3.04', 'a'),
-      (1, 0.1, 1.5, 'A', '2020-01-01 00:00:00.123', 5, 'a', 'x', 'é', 2000, 'a,b', '-1:2:3.04', 'a'),
-      (null, null, null, null, null, null, null, null, null, null, null, null, null);
-    update keyless set a = a + 1, i = 'x' where d = binary 'A'; delete from keyless where a is null;
-    create table computed (id int primary key, a int, b int as (a + 1) virtual, c int as (a * 2) stored, unique (c));
-    insert into computed (id, a) values (1, 1), (2, 2); update computed set a = 10 where id = 2; delete from computed where id = 1;
-    create table word (w varchar(20) character set latin1 primary key, n int); insert into word values ('É', 1), ('b ', 2);
-    update word set n = n + 1 where w = 'É'; update word set w = 'C' where w = 'b '; delete from word where w = 'é';
-    update n set b = b - 1 where id = 1; update t set a = '2020-01-01'; update s set d = '字' where id = 1; update g set b = null;
-    delete from n where id = 2;";
 
 #[test]
 fn mysql_to_mariadb_ends_equal() -> Result<()> {

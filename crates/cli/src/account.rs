@@ -32,14 +32,7 @@ impl Account {
 
     /// The server of this address, and as whom; nothing is connected yet. `option` is where the address was given.
     pub(crate) fn address(&self, text: &str, option: &str, global: &Global) -> Result<Address, Failure> {
-        let mut address = self.parse(text, option)?;
-        let is_open = Address::parse(text).is_ok_and(|address| address.password.is_some());
-        if is_open && !global.quiet {
-            eprintln!(
-                "bintide: a password on the command line can be seen by every user of this machine: \
-                 --password-file, --defaults-file and --password keep it to you"
-            );
-        }
+        let mut address = self.parse(text, option, global)?;
         if let Some(password) = self.asked_for().map_err(Failure::NotBegun)? {
             address.password = Some(password);
         } else if address.password.is_none() {
@@ -48,7 +41,29 @@ impl Account {
         Ok(address)
     }
 
-    fn parse(&self, text: &str, option: &str) -> Result<Address, Failure> {
+    /// Another server beside one whose address is known: its password is that one's, if it has none of its own.
+    pub(crate) fn beside(
+        &self,
+        text: &str,
+        option: &str,
+        known: &Address,
+        global: &Global,
+    ) -> Result<Address, Failure> {
+        let mut address = self.parse(text, option, global)?;
+        if address.password.is_none() {
+            address.password.clone_from(&known.password);
+        }
+        Ok(address)
+    }
+
+    fn parse(&self, text: &str, option: &str, global: &Global) -> Result<Address, Failure> {
+        let is_open = Address::parse(text).is_ok_and(|address| address.password.is_some());
+        if is_open && !global.quiet {
+            eprintln!(
+                "bintide: a password on the command line can be seen by every user of this machine: \
+                 --password-file, --defaults-file and --password keep it to you"
+            );
+        }
         let defaults = self.defaults_file.as_deref().map(Defaults::read).transpose();
         let defaults = defaults.map_err(|error| Failure::NotBegun(error.into()))?.unwrap_or_default();
         Address::parse_with(text, &defaults).map_err(|error| Failure::NotBegun(anyhow!("{option}: {error}")))

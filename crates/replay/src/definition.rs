@@ -1,8 +1,11 @@
 //! A table as the target has it: what decides which changes of its rows may meet.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use binlog::KeyPart;
+
+use crate::quote;
 
 /// A table by its name, on the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,6 +14,14 @@ pub struct TableName {
     pub database: Box<[u8]>,
     /// The table.
     pub table: Box<[u8]>,
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut name = Vec::new();
+        quote::put_table(&mut name, &self.database, &self.table);
+        out.write_str(&String::from_utf8_lossy(&name))
+    }
 }
 
 /// A table as the target has it. Whoever knows less gives no definition: then every change is to all of the table.

@@ -1,5 +1,7 @@
 //! What a filter leaves of a transaction.
 
+mod named;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 

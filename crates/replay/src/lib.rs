@@ -14,6 +14,7 @@
 //! | apply to a SQLite database | `SqliteTarget` |
 //! | do it all | [`replay`] |
 //! | know beforehand what that will come to | [`plan`] |
+//! | know afterwards whether a target has what a server has | [`compare`] |
 //!
 //! Progress is saved on the target, in the same transaction as the changes that it covers: whatever stops a replay,
 //! the same command goes on where it stopped, and applies nothing twice. What cannot be saved so, statements that
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod changes;
+pub mod compare;
 mod context;
 pub mod definition;
 mod ends;

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
+use std::ops::ControlFlow;
 use std::os::fd::AsRawFd as _;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -224,6 +225,23 @@ impl Connection {
         self.request(sql.len(), |conn| {
             let answer = conn.query_iter(sql)?;
             answer.map(|row| Ok(row?.unwrap().into_iter().map(text).collect())).collect()
+        })
+    }
+
+    /// Hands on the rows that a query answers with, one by one: as many as `take` wants. They are all sent by the
+    /// server in any case.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::run`].
+    pub fn each_row(&mut self, sql: &str, take: &mut dyn FnMut(Row) -> ControlFlow<()>) -> Result<(), Error> {
+        self.request(sql.len(), |conn| {
+            for row in conn.query_iter(sql)? {
+                if take(row?.unwrap().into_iter().map(text).collect()).is_break() {
+                    break;
+                }
+            }
+            Ok(())
         })
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Bench<'s> {
 }
 
 /// A name in SQLite's quotes.
-pub(super) fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 

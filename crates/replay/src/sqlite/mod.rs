@@ -31,10 +31,12 @@ use rusqlite::{Connection, OptionalExtension as _};
 use crate::definition::Definition;
 use crate::error::{Error, Failure, FailureKind};
 use crate::progress::{Applied, Intent, Place, Progress};
-use crate::sqlite::catalogue::CREATE as CREATE_CATALOGUE;
+use crate::sqlite::catalogue::{CREATE as CREATE_CATALOGUE, Catalogue};
+pub(crate) use crate::sqlite::define::quoted;
 pub(crate) use crate::sqlite::draft::Draft;
 pub use crate::sqlite::remarks::Remarks;
 use crate::sqlite::session::SqliteSession;
+use crate::sqlite::types::{Storage, Type};
 use crate::target::{Session, Settled, Target};
 
 /// How long to wait for others who write to the database.
@@ -85,6 +87,31 @@ impl SqliteTarget {
     fn progress(&self) -> Result<Progress, Failure> {
         read_progress_of(&self.control())
     }
+}
+
+/// A table that a database holds.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Its database and name on the source.
+    pub(crate) source: (String, String),
+    /// Its name in SQLite.
+    pub(crate) name: String,
+    /// Its columns: their names, and whether they are of texts of which only the numbers are known.
+    pub(crate) columns: Vec<(String, bool)>,
+}
+
+/// The tables that a database holds, which must be one that was a target.
+pub(crate) fn held_tables(connection: &Connection) -> Result<Vec<Held>, Failure> {
+    check_own(connection)?;
+    let has_numbers = |kind: &Type| match kind {
+        Type::Enum { .. } | Type::Set { .. } => kind.storage() != Storage::Text,
+        _ => false,
+    };
+    let tables = Catalogue::load(connection)?.into_tables().map(|(source, table)| {
+        let columns = table.columns.iter().map(|column| (column.name.clone(), has_numbers(&column.kind)));
+        Held { source, columns: columns.collect(), name: table.name }
+    });
+    Ok(tables.collect())
 }
 
 fn read_progress_of(connection: &Connection) -> Result<Progress, Failure> {

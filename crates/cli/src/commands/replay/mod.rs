@@ -12,6 +12,7 @@ mod print;
 mod ready;
 mod status;
 mod target;
+mod verified;
 mod watch;
 
 use std::num::NonZeroUsize;
@@ -29,6 +30,7 @@ use crate::commands::replay::meant::Meant;
 use crate::commands::replay::print::Done;
 use crate::commands::replay::ready::Allow;
 use crate::commands::replay::target::{Named, To};
+use crate::commands::replay::verified::{Against, Verified, Verify};
 use crate::commands::replay::watch::Watch;
 use crate::exit::{Advice, Failure, Outcome};
 use crate::inputs::{Inputs, Place};
@@ -44,6 +46,8 @@ Examples:
   To a point in time, or just in front of a mistake:
       bintide replay /backup --to TARGET --stop-datetime '2026-11-22 01:00:00'
       bintide replay /backup --to TARGET --stop-gtid 5ea5ca5e-0001-4000-8000-000000000001:4711
+  And see whether the target has then what the source has:
+      bintide replay /backup --to TARGET --verify mysql://root@db1/
   What would that come to? Nothing is changed:
       bintide replay /backup --to TARGET --dry-run
   As it is written, from a server's own directory or a replica's relay logs:
@@ -82,6 +86,8 @@ pub(crate) struct Replay {
     dry: Dry,
     #[command(flatten)]
     live: Live,
+    #[command(flatten)]
+    verify: Verify,
     /// Follow a directory of logs that is still being written to, a server's own or that of its relay logs, until Ctrl-C.
     #[arg(long, conflicts_with_all = ["dry_run", "status", "forget"])]
     follow: bool,
@@ -149,6 +155,13 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
             global,
         );
     }
+    let server = command.verify.server(&command.to, &named, &logs, global)?;
+    let against = server.map(|server| Against {
+        server,
+        target: named.clone(),
+        source: source(logs.clone()),
+        bytes_total: found.bytes_total,
+    });
     let to_look_at = ready::logs_to_look_at(&logs).map(source);
     let meant = (&options.selection, &options.filter);
     let writer = ready::check(&named, to_look_at, meant, command.how.log, &command.allow, global)?;
@@ -169,7 +182,15 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
     let elapsed = watch.elapsed();
     drop(watch);
     let report = report.map_err(advised)?;
-    print::print(&Done { report, elapsed, remarks: target.remarks() }, command.json, global)
+    let against = against.filter(|_| !report.is_interrupted);
+    let verified = against.map(|against| Verified::of(against, &options, &report, global)).transpose();
+    let (verified, failure) = match verified {
+        Ok(verified) => (verified, None),
+        Err(failure) => (None, Some(failure)),
+    };
+    let done = Done { report, elapsed, remarks: target.remarks(), verified };
+    let outcome = print::print(&done, command.json, global)?;
+    failure.map_or(Ok(outcome), Err)
 }
 
 fn advised(error: replay::Error) -> Failure {

@@ -8,6 +8,7 @@ use replay::{Late, Report};
 use serde_json::{Value, json};
 
 use crate::args::Global;
+use crate::commands::replay::verified::Verified;
 use crate::exit::{Outcome, Verdict};
 use crate::units;
 
@@ -17,6 +18,8 @@ pub(super) struct Done {
     pub(super) elapsed: Duration,
     /// What was done otherwise than on the source: a line each.
     pub(super) remarks: Vec<String>,
+    /// What the comparison behind it found, if there was one.
+    pub(super) verified: Option<Verified>,
 }
 
 /// Prints the outcome, as text or as one document.
@@ -37,10 +40,12 @@ pub(super) fn print(done: &Done, json: bool, global: &Global) -> Outcome {
             "bintide: the XA transaction {xid} is prepared in the logs and not decided: it is not applied"
         );
     }
-    for remark in done.remarks.iter().filter(|_| !global.quiet) {
+    let besides = done.verified.as_ref().and_then(Verified::remark);
+    for remark in done.remarks.iter().chain(&besides).filter(|_| !global.quiet) {
         eprintln!("bintide: {remark}");
     }
-    Ok(Verdict::Fine)
+    let is_equal = done.verified.as_ref().is_none_or(Verified::is_equal);
+    Ok(if is_equal { Verdict::Fine } else { Verdict::FaultsFound })
 }
 
 fn document(done: &Done) -> Value {
@@ -59,6 +64,7 @@ fn document(done: &Done) -> Value {
         "undecided": report.undecided,
         "applied": report.applied.to_string(),
         "remarks": done.remarks,
+        "verify": done.verified.as_ref().map(Verified::document),
     })
 }
 
@@ -98,6 +104,9 @@ fn text(done: &Done) -> String {
     );
     if report.is_interrupted {
         text.push_str("interrupted; the same command goes on from here\n");
+    }
+    if let Some(verified) = &done.verified {
+        text.push_str(&verified.text());
     }
     text
 }

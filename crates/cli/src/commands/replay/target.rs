@@ -61,6 +61,7 @@ pub(super) enum Opened {
 }
 
 /// Which target: checked as far as that can be done without it.
+#[derive(Clone)]
 pub(super) enum Named {
     Mysql(Box<Address>, ApplyAs),
     Sqlite(PathBuf),
@@ -78,6 +79,20 @@ impl To {
                 .account
                 .address(&self.to, "--to", global)
                 .map(|address| Named::Mysql(address.into(), self.apply_as.into())),
+        }
+    }
+
+    /// Another server than the target. Its password is the target's, if it has none of its own.
+    pub(super) fn other(
+        &self,
+        text: &str,
+        option: &str,
+        target: &Named,
+        global: &Global,
+    ) -> Result<Address, Failure> {
+        match target {
+            Named::Mysql(target, _) => self.account.beside(text, option, target, global),
+            Named::Sqlite(_) => self.account.address(text, option, global),
         }
     }
 }

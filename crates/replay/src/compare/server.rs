@@ -1,0 +1,109 @@
+//! The rows of a server.
+
+use std::ops::ControlFlow;
+
+use binlog::gtid::GtidSet;
+use servers::{Address, Connection, Facts};
+
+use crate::compare::digest::{Column, Form, Reading, RowText, Sum};
+use crate::definition::TableName;
+use crate::error::Failure;
+use crate::quote;
+
+/// All that is asked sees one moment. Text comes as UTF-8, moments as UTC, and values as they are, whatever modes say.
+const SESSION: &str = "SET NAMES utf8mb4; SET time_zone = '+00:00', sql_mode = ''; \
+    SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
+
+/// A server whose rows are looked at.
+#[derive(Debug)]
+pub(super) struct Server {
+    connection: Connection,
+    facts: Facts,
+}
+
+impl Server {
+    pub(super) fn open(address: &Address) -> Result<Self, Failure> {
+        let mut connection = Connection::open(address)?;
+        let facts = Facts::of(&mut connection)?;
+        connection.run(SESSION)?;
+        Ok(Self { connection, facts })
+    }
+
+    /// Which release it is of: those of one release represent rows in one way.
+    pub(super) fn release(&self) -> (bool, Vec<&str>) {
+        (self.facts.is_mariadb, self.facts.version.split('.').take(2).collect())
+    }
+
+    pub(super) const fn executed(&self) -> &GtidSet {
+        &self.facts.gtid_executed
+    }
+
+    /// A table's columns, in order; none, if there is no such table.
+    pub(super) fn columns(&mut self, table: &TableName) -> Result<Vec<Column>, Failure> {
+        let is_of = quote::is_of(&table.database, &table.table);
+        let rows = self.connection.rows(&format!(
+            "SELECT column_name,
+               IF(column_type LIKE '%zerofill%' AND data_type NOT IN ('float', 'double'), 'zerofill', data_type)
+             FROM information_schema.columns WHERE {is_of} AND EXISTS
+             (SELECT 1 FROM information_schema.tables WHERE {is_of} AND table_type = 'BASE TABLE')
+             ORDER BY ordinal_position"
+        ))?;
+        let text = |value: Option<Vec<u8>>| String::from_utf8_lossy(&value.unwrap_or_default()).into_owned();
+        let columns = rows.into_iter().map(|row| {
+            let mut values = row.into_iter();
+            let mut next = || text(values.next().flatten());
+            Column { name: next(), data_type: next() }
+        });
+        Ok(columns.collect())
+    }
+
+    /// What `CHECKSUM TABLE` says.
+    pub(super) fn checksum(&mut self, table: &TableName) -> Result<String, Failure> {
+        let sql = format!("CHECKSUM TABLE {} EXTENDED", quoted(table)?);
+        let row = self.connection.rows(&sql)?.into_iter().next().unwrap_or_default();
+        let sum = row.into_iter().nth(1).flatten();
+        let sum =
+            sum.ok_or_else(|| Failure::refused(format!("{table} has no checksum: it cannot be read")))?;
+        Ok(format!("the checksum {}", String::from_utf8_lossy(&sum)))
+    }
+
+    /// A sum over a table's rows.
+    pub(super) fn sum(
+        &mut self,
+        table: &TableName,
+        readings: &[Reading<'_>],
+        go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
+    ) -> Result<Sum, Failure> {
+        let values: Vec<String> = readings.iter().map(value).collect();
+        let sql = format!("SELECT {} FROM {}", values.join(", "), quoted(table)?);
+        let (mut sum, mut text) = (Sum::default(), RowText::default());
+        self.connection.each_row(&sql, &mut |row| {
+            text.clear();
+            for (value, reading) in row.iter().zip(readings) {
+                text.put(reading.form, value.as_deref());
+            }
+            sum.add(&text);
+            go_on()
+        })?;
+        Ok(sum)
+    }
+}
+
+/// What makes a server show a column's values as they are compared.
+fn value(reading: &Reading<'_>) -> String {
+    let mut name = Vec::new();
+    quote::put_name(&mut name, reading.column.name.as_bytes());
+    let name = String::from_utf8_lossy(&name);
+    match reading.form {
+        Form::Plain => name.into_owned(),
+        Form::Number => format!("{name} + 0"),
+        Form::Double => format!("{name} + 0e0"),
+        Form::Text | Form::Document => format!("CONVERT({name} USING utf8mb4)"),
+    }
+}
+
+fn quoted(table: &TableName) -> Result<String, Failure> {
+    let mut name = Vec::new();
+    quote::put_table(&mut name, &table.database, &table.table);
+    String::from_utf8(name).map_err(|_| Failure::refused(format!("{table} is no name: it is not UTF-8")))
+}

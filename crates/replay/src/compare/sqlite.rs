@@ -1,0 +1,78 @@
+//! The rows of a SQLite database that was a target.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::compare::digest::{Column, Form, NUMBER, Reading, RowText, Sum};
+use crate::definition::TableName;
+use crate::error::Failure;
+use crate::sqlite::{Held, held_tables, quoted};
+
+/// A database whose rows are looked at. It is only read.
+#[derive(Debug)]
+pub(super) struct Sqlite {
+    connection: Connection,
+    tables: Vec<Held>,
+}
+
+impl Sqlite {
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let tables = held_tables(&connection)?;
+        Ok(Self { connection, tables })
+    }
+
+    /// A table's columns, in order; none, if there is no such table.
+    pub(super) fn columns(&self, table: &TableName) -> Result<Vec<Column>, Failure> {
+        let Some(held) = self.find(table) else { return Ok(Vec::new()) };
+        let column = |(name, is_number): &(String, bool)| Column {
+            name: name.clone(),
+            data_type: if *is_number { NUMBER } else { "" }.to_owned(),
+        };
+        Ok(held.columns.iter().map(column).collect())
+    }
+
+    /// A sum over a table's rows.
+    pub(super) fn sum(
+        &self,
+        table: &TableName,
+        readings: &[Reading<'_>],
+        go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
+    ) -> Result<Sum, Failure> {
+        let held = self.find(table).ok_or_else(|| Failure::refused(format!("{table} is gone")))?;
+        let columns: Vec<String> = readings.iter().map(|reading| quoted(&reading.column.name)).collect();
+        let sql = format!("SELECT {} FROM {}", columns.join(", "), quoted(&held.name));
+        let mut statement = self.connection.prepare(&sql)?;
+        let mut rows = statement.query([])?;
+        let (mut sum, mut text) = (Sum::default(), RowText::default());
+        while let Some(row) = rows.next()? {
+            text.clear();
+            for (at, reading) in readings.iter().enumerate() {
+                put(&mut text, reading.form, row.get_ref(at)?);
+            }
+            sum.add(&text);
+            if go_on().is_break() {
+                break;
+            }
+        }
+        Ok(sum)
+    }
+
+    fn find(&self, table: &TableName) -> Option<&Held> {
+        let text = |bytes| String::from_utf8_lossy(bytes);
+        let (database, name) = (text(&table.database), text(&table.table));
+        self.tables.iter().find(|held| held.source.0 == database && held.source.1 == name)
+    }
+}
+
+fn put(text: &mut RowText, form: Form, value: ValueRef<'_>) {
+    match value {
+        ValueRef::Null => text.put(form, None),
+        ValueRef::Integer(number) => text.put(form, Some(number.to_string().as_bytes())),
+        ValueRef::Real(number) => text.put(form, Some(format!("{number:?}").as_bytes())),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => text.put(form, Some(bytes)),
+    }
+}

@@ -1,0 +1,209 @@
+//! `bintide replay --verify`: what is the same is found the same, and what is not is named, whatever the target is.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use e2e::as_sql::TYPES;
+use e2e::command::{Ran, address, replay};
+use e2e::program::bintide;
+use e2e::replays::{source, target};
+use rusqlite::Connection as Sqlite;
+use tempfile::TempDir;
+use testkit::{Launch, Server};
+
+const SCRIPTS: [&str; 8] = [
+    "types",
+    "json",
+    "triggers",
+    "foreign-keys",
+    "partitions",
+    "charsets",
+    "invisible-keys",
+    "mixed-engines",
+];
+
+fn verified(source: &Server, target: &Server, more: &[&str]) -> Result<Ran> {
+    let with = address("root", source);
+    replay(&source.binlogs()?, target, &[&["--verify", &with], more].concat())
+}
+
+/// Into a SQLite database.
+fn verified_file(source: &Server, file: &Path, more: &[&str]) -> Result<Ran> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().arg("replay").args(source.binlogs()?);
+    command.args(["--to", &format!("sqlite:{}", file.display()), "--verify", &address("root", source)]);
+    Ok(command.args(more).output()?.into())
+}
+
+/// All are equal: how many.
+fn all_equal(ran: &Ran, by: &str) -> Result<usize> {
+    let equal = ran.stdout.lines().filter(|line| line.starts_with("equal ")).count();
+    let sum = ran.stdout.lines().last().unwrap_or_default();
+    ensure!(ran.code == Some(0) && sum.ends_with(&format!("{equal} equal")), "{ran:?}");
+    ensure!(sum.starts_with(&format!("{equal} table")) && sum.contains(by), "{ran:?}");
+    Ok(equal)
+}
+
+fn differs(ran: &Ran, wanted: &[&str]) -> Result<()> {
+    ensure!(ran.code == Some(1), "{ran:?}");
+    for wanted in wanted {
+        ensure!(ran.stdout.lines().any(|line| line.starts_with(wanted)), "{wanted}: {ran:?}");
+    }
+    let others = ran.stdout.lines().filter(|line| line.starts_with("differs") || line.starts_with("missing"));
+    ensure!(others.count() == wanted.len(), "{ran:?}");
+    Ok(())
+}
+
+#[test]
+fn a_server_of_the_same_release_is_compared_by_checksums() -> Result<()> {
+    let source = source(&Launch::mysql(), &SCRIPTS)?;
+    source
+        .sql("create database d; create table d.a (id int primary key, n int); create table d.b like d.a")?;
+    source.sql(
+        "insert into d.a values (1, 1), (2, 2); insert into d.b values (1, 1); create table d.c (id int)",
+    )?;
+    source.sql("create view d.v as select 1; create table d.gone (id int); drop table d.gone")?;
+    let target = target("--skip-log-bin")?;
+    let ran = verified(&source, &target, &[])?;
+    ensure!(all_equal(&ran, "CHECKSUM TABLE")? > 10, "{ran:?}");
+    ensure!(!ran.stdout.contains("`v`") && !ran.stdout.contains("`gone`"), "{ran:?}");
+    // A second time, when there is nothing to apply: the tables of the logs are the same.
+    ensure!(all_equal(&verified(&source, &target, &[])?, "CHECKSUM TABLE")? > 10);
+    target.sql("update d.a set n = 3 where id = 2; drop table d.b; alter table d.c add column n int")?;
+    let wanted = [
+        "differs  `d`.`a`: the server has the checksum ",
+        "missing  `d`.`b`: the target does not have it",
+        "differs  `d`.`c`: the server has the columns id, the target id, n",
+    ];
+    differs(&verified(&source, &target, &[])?, &wanted)?;
+    source.sql("set sql_log_bin = 0; drop table d.c")?;
+    let ran = verified(&source, &target, &["--json"])?;
+    let json: String = ran.stdout.split_whitespace().collect();
+    ensure!(
+        ran.code == Some(1) && json.contains("\"by\":\"CHECKSUMTABLE\",\"executed_besides\":\"\""),
+        "{ran:?}"
+    );
+    for wanted in [
+        "\"is_equal\":false",
+        "\"server_table\":\"`d`.`c`\",\"target_table\":\"`d`.`c`\",\"verdict\":\"missing\"",
+        "\"verdict\":\"equal\"",
+        "\"found\":\"theserverdoesnothaveit\"",
+    ] {
+        ensure!(json.contains(wanted), "{wanted}: {ran:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_left_out_is_not_compared_and_what_is_renamed_is_under_its_new_name() -> Result<()> {
+    let tables =
+        "create table d.t (id int primary key, n int); create table d.u like d.t; create table e.t like d.t;";
+    let source = source(&Launch::mysql(), &[])?;
+    source.sql(&format!("set sql_log_bin = 0; create database d; create database e; {tables}"))?;
+    source
+        .sql("insert into d.t values (1, 1); insert into d.u values (1, 1); insert into e.t values (7, 7)")?;
+    source.sql("set binlog_format = STATEMENT; use d; update t set n = n + 1")?;
+    let target = target("--skip-log-bin")?;
+    target.sql("create database d; create database e; create database x; create table x.t (id int primary key, n int)")?;
+    target.sql("create table e.t like x.t")?;
+    let rules = ["--rewrite-db", "d->x", "--ignore-table", "x.u"];
+    let ran = verified(&source, &target, &rules)?;
+    ensure!(all_equal(&ran, "CHECKSUM TABLE")? == 2, "{ran:?}");
+    ensure!(ran.stdout.contains("equal    `d`.`t` as `x`.`t`\n"), "{ran:?}");
+    target.sql("delete from x.t")?;
+    differs(&verified(&source, &target, &rules)?, &["differs  `d`.`t` as `x`.`t`"])?;
+    ensure!(all_equal(&verified(&source, &target, &[&rules[..], &["--do-db", "e"]].concat())?, "")? == 1);
+    // Of what is behind the end, only that it is there is said.
+    let uuid = source.sql("select @@server_uuid")?;
+    target.sql(
+        "drop database bintide; reset binary logs and gtids; delete from e.t; insert into x.t values (9, 2)",
+    )?;
+    let stop = format!("{}:4", uuid.trim());
+    let ran = verified(
+        &source,
+        &target,
+        &["--rewrite-db", "d->x", "--do-db", "x", "--ignore-table", "x.u", "--stop-gtid", &stop],
+    )?;
+    ensure!(
+        ran.code == Some(1) && ran.stderr.contains("has executed what these logs did not bring"),
+        "{ran:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_sqlite_database_is_compared_by_a_digest() -> Result<()> {
+    let source = source(&Launch::mysql(), &SCRIPTS)?;
+    source.sql(TYPES)?;
+    source.sql("create table d.z (id int(6) zerofill primary key, d decimal(6,2) zerofill, f float zerofill, e enum('a', 'b'))")?;
+    source.sql("insert into d.z values (1, 2.5, 1, 'b'); flush binary logs")?;
+    let folder = TempDir::new()?;
+    let file = folder.path().join("copy.db");
+    let ran = verified_file(&source, &file, &[])?;
+    ensure!(all_equal(&ran, "row digest")? > 15, "{ran:?}");
+    let changed = [
+        ("s", "UPDATE \"d.s\" SET g = g || 'x' WHERE id = 1"),
+        ("n", "UPDATE \"d.n\" SET j = j * 1.0000001"),
+        ("keyless", "INSERT INTO \"d.keyless\" SELECT * FROM \"d.keyless\" LIMIT 1"),
+        ("z", "UPDATE \"d.z\" SET e = 'a'"),
+    ];
+    for (table, sql) in changed {
+        let copy = folder.path().join(format!("{table}.db"));
+        Sqlite::open(&file)?.execute("VACUUM INTO ?1", [copy.display().to_string()])?;
+        let count = Sqlite::open(&copy)?.execute(sql, [])?;
+        ensure!(count > 0, "{sql} changes something");
+        differs(
+            &verified_file(&source, &copy, &[])?,
+            &[&format!("differs  `d`.`{table}`: the server has ")],
+        )?;
+    }
+    // A table that is known from its rows only.
+    source.sql("create database k; create table k.e (id int primary key, e enum('a','b'), s set('p','q'), t tinyint unsigned)")?;
+    source.sql(
+        "flush binary logs; insert into k.e values (1, 'b', 'p,q', 200), (2, null, '', 0); flush binary logs",
+    )?;
+    let mut command = Command::new(bintide()?);
+    let made = folder.path().join("made.db");
+    let log = source.binlogs()?.into_iter().rev().nth(1).context("there are logs")?;
+    command.env_clear().arg("replay").arg(log).args(["--allow-gap", "--verify", &address("root", &source)]);
+    let ran = Ran::from(command.args(["--to", &format!("sqlite:{}", made.display())]).output()?);
+    ensure!(all_equal(&ran, "row digest")? == 1, "{ran:?}");
+    Ok(())
+}
+
+#[test]
+fn a_mariadb_is_compared_by_a_digest() -> Result<()> {
+    let general = ["--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci"];
+    let source = source(&Launch::mysql().options(general), &[])?;
+    source.sql(TYPES)?;
+    source.sql("create table d.j (id int primary key, j json); insert into d.j values (1, '{\"b\": 1.5, \"a\": [1, \"é\"]}')")?;
+    let target = Launch::mariadb().options(["--server-id=3", "--skip-log-bin"]).start()?;
+    let ran = verified(&source, &target, &[])?;
+    ensure!(all_equal(&ran, "row digest")? > 6, "{ran:?}");
+    target.sql("update d.j set j = '{\"a\":[1,\"é\"],\"b\":1.5}'")?;
+    all_equal(&verified(&source, &target, &[])?, "row digest")?;
+    target.sql(
+        "update d.j set j = '{\"a\":[1,\"e\"],\"b\":1.5}'; update d.t set c = '12:00:00.51' where id = 2",
+    )?;
+    let (j, t) =
+        ("differs  `d`.`j`: the server has 1 row with", "differs  `d`.`t`: the server has 2 rows with");
+    differs(&verified(&source, &target, &[])?, &[j, t])
+}
+
+#[test]
+fn what_cannot_be_compared_is_said_before_anything_is_applied() -> Result<()> {
+    let source = source(&Launch::mysql(), &[])?;
+    source.sql("create database d; create table d.t (id int)")?;
+    let target = target("--skip-log-bin")?;
+    let nowhere = ["--verify", "mysql://root@localhost/?socket=/nowhere/at/all"];
+    let check = |logs: &[PathBuf], options: &[&str], wanted: &str| -> Result<()> {
+        let ran = replay(logs, &target, options)?;
+        ensure!(ran.code == Some(2) && ran.stderr.contains(wanted), "{ran:?}");
+        ensure!(target.sql("show databases like 'd'")?.is_empty(), "nothing is applied");
+        Ok(())
+    };
+    check(&source.binlogs()?, &nowhere, "--verify: could not connect")?;
+    check(&[PathBuf::from("-")], &["--verify", &address("root", &source)], "give them as files")?;
+    check(&source.binlogs()?, &["--follow", "--verify", "mysql://x@y/"], "cannot be used with")
+}
