@@ -1,11 +1,12 @@
 //! A replay that somebody watches and stops while it runs.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Child;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::command::{Ran, address, begin, replay, wait_until};
 use e2e::replays::{ends_equal, target};
 use nix::sys::signal::{Signal, kill};
@@ -185,4 +186,86 @@ fn relay_logs_are_followed() -> Result<()> {
     wait_until("the end", || has_caught_up(&source, &target))?;
     ends_when_told(child)?;
     ends_equal(&source, &target)
+}
+
+/// What a monitor is told: metrics by their names, with labels.
+fn scraped(address: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("an answer has a head")?;
+    ensure!(head.starts_with("HTTP/1.1 200 OK") && head.contains("text/plain; version=0.0.4"), "{head}");
+    ensure!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+    Ok(body.to_owned())
+}
+
+fn number(metrics: &str, name: &str) -> Result<f64> {
+    let lines = metrics.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
+    let mut found = lines.filter(|(found, _)| found.split('{').next() == Some(name));
+    let (_, value) = found.next().with_context(|| format!("{name} is not in {metrics}"))?;
+    Ok(value.parse()?)
+}
+
+#[test]
+fn a_monitor_is_told_how_far_it_is_while_it_runs() -> Result<()> {
+    let source = source_of(20)?;
+    let target = target("--skip-log-bin")?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("bintide.prom");
+    let index = [source.datadir().join("binlog.index")];
+    let written = file.display().to_string();
+    let options = ["--follow", "--metrics", "127.0.0.1:0", "--metrics-file", &written, "--workers", "3"];
+    let mut child = begin(&index, &target, &options)?;
+    let mut told = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().context("it has a standard error")?);
+    stderr.read_line(&mut told)?;
+    let address = told.trim().strip_prefix("bintide: metrics are at http://").context("it says where")?;
+    let address = address.strip_suffix("/metrics").context("under /metrics")?;
+    wait_until("the end", || {
+        Ok(has_caught_up(&source, &target)? && number(&scraped(address)?, "bintide_replay_caught_up")? == 1.0)
+    })?;
+    let idle = scraped(address)?;
+    for (name, wanted) in [
+        ("bintide_replay_transactions_total", 23.0),
+        ("bintide_replay_rows_total", 20.0),
+        ("bintide_replay_retries_total", 0.0),
+        ("bintide_replay_workers", 3.0),
+        ("bintide_replay_workers_busy", 0.0),
+        ("bintide_replay_lag_seconds", 0.0),
+        ("bintide_build_info", 1.0),
+    ] {
+        ensure!(number(&idle, name)? == wanted, "{name} is not {wanted}: {idle}");
+    }
+    // Two of the sessions wait for a lock: a monitor is answered all the same.
+    let mut holder = in_the_way(&target, 1000)?;
+    source.sql("insert into d.t values (1000, 0)")?;
+    wait_until("a wait", || waits(&target))?;
+    wait_until("what waits", || {
+        let metrics = scraped(address)?;
+        let busy = number(&metrics, "bintide_replay_workers_busy")?;
+        Ok(busy >= 1.0 && number(&metrics, "bintide_replay_lag_seconds")? > 0.0)
+    })?;
+    holder.run("rollback")?;
+    let commits = number(&idle, "bintide_replay_commits_total")?;
+    wait_until("the end", || {
+        let metrics = scraped(address)?;
+        Ok(number(&metrics, "bintide_replay_caught_up")? == 1.0
+            && number(&metrics, "bintide_replay_commits_total")? == commits + 1.0)
+    })?;
+    let last = scraped(address)?;
+    let place = source.sql("show binary log status")?;
+    let place: Vec<&str> = place.split_whitespace().take(2).collect();
+    let wanted = format!("bintide_replay_position{{log=\"{}\"}} {}", place[0], place[1]);
+    ensure!(last.lines().any(|line| line == wanted), "{wanted}: {last}");
+    ends_when_told(child)?;
+    drop(stderr);
+    // The file is written to the end.
+    let file = fs::read_to_string(&file)?;
+    ensure!(number(&file, "bintide_replay_transactions_total")? == 24.0, "{file}");
+    // An address that is taken is refused before anything is done.
+    let taken = TcpListener::bind("127.0.0.1:0")?;
+    let ran = replay(&index, &target, &["--metrics", &taken.local_addr()?.to_string()])?;
+    ensure!(ran.code == Some(2) && ran.stderr.contains("could not serve metrics at 127.0.0.1:"), "{ran:?}");
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use binlog::gtid::GtidSet;
 
+use crate::progress::Place;
 use crate::select::Late;
 
 /// How far a replay is.
@@ -40,6 +41,8 @@ pub struct Report {
     pub skipped: u64,
     /// Target transactions that were committed.
     pub groups: u64,
+    /// Row changes made on the target as the logs have rows: of transactions that were merged, what is left of them.
+    pub rows: u64,
     /// Times that a target transaction was rolled back and tried again.
     pub retries: u64,
     /// Target transactions that were applied at once, at most.
@@ -50,6 +53,8 @@ pub struct Report {
     ///
     /// [`Head::committed_us`]: crate::Head::committed_us
     pub committed_us: Option<u64>,
+    /// Where the last of the transactions applied ends.
+    pub place: Option<Place>,
     /// Did the observer want no more? What was being committed then is committed, and counted.
     pub is_interrupted: bool,
     /// What is behind the place where it stopped by time, if it did, and was committed earlier: it is not applied.

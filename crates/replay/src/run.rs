@@ -32,7 +32,7 @@ use crate::error::{Error, Failure};
 use crate::order::CommitOrder;
 use crate::progress::{Applied, Intent, Ledger, Progress};
 use crate::report::{Report, Status};
-use crate::run::apply::Applier;
+use crate::run::apply::{Applier, Tally};
 use crate::run::flow::{Flow, Limits, Message};
 use crate::run::form::{Former, Group};
 pub use crate::run::plan::{Ground, Plan, RowChanges, Width, plan};
@@ -167,7 +167,7 @@ fn in_one_session(
                 applier.apply(&group, &mut || watcher.look())?;
                 watcher.busy = 0;
                 flow.applied(&group);
-                watcher.done(&group, applier.retries, 1)?;
+                watcher.done(&group, applier.tally)?;
             }
             Message::Read(so_far) => watcher.read(so_far),
             Message::Over { undecided } => {
@@ -191,6 +191,8 @@ struct Watcher<'w> {
     report: Report,
     /// What is saved with the last group, in commit order, that is done, and its number.
     last: Option<(u64, Progress)>,
+    /// The number of the last group in source order that is done.
+    latest: Option<u64>,
     workers: u64,
     busy: u64,
     group_transactions: u64,
@@ -208,6 +210,7 @@ impl<'w> Watcher<'w> {
             observer,
             report: Report::default(),
             last: None,
+            latest: None,
             workers,
             busy: 0,
             group_transactions: 0,
@@ -221,13 +224,18 @@ impl<'w> Watcher<'w> {
         self.report.late = so_far.late.or(self.report.late.take());
     }
 
-    fn done(&mut self, group: &Group, retries: u64, at_once: u64) -> Result<(), Error> {
+    fn done(&mut self, group: &Group, tally: Tally) -> Result<(), Error> {
         self.report.transactions += group.transactions;
         self.report.groups += 1;
-        (self.report.retries, self.report.at_once) = (retries, at_once);
+        let Tally { rows, retries, at_once } = tally;
+        (self.report.rows, self.report.retries, self.report.at_once) = (rows, retries, at_once);
         if self.last.as_ref().is_none_or(|(number, _)| *number < group.head.number) {
             self.last = Some((group.head.number, group.progress.clone()));
+        }
+        if self.latest.is_none_or(|number| number < group.head.number) {
+            self.latest = Some(group.head.number);
             self.report.committed_us = Some(group.committed_us);
+            self.report.place = Some(group.end.end_place());
             self.group_transactions = group.transactions;
         }
         if self.report.transactions >= self.checkpoint_due {

@@ -2,26 +2,57 @@
 
 use std::time::Duration;
 
+use crate::changes::RowReader;
 use crate::error::{Error, Failure, FailureKind};
 use crate::order::RETRIES_MAX;
 use crate::progress::Intent;
 use crate::run::form::Group;
 use crate::target::{Session, Target};
-use crate::work::{Shape, Step};
+use crate::work::{RowEvents, Shape, Step};
 
 /// How long to wait before a group is tried again, the first time; twice as long each time.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) struct Applier {
     session: Box<dyn Session>,
+    counter: RowCounter,
+    pub(super) tally: Tally,
+}
+
+/// What became of what was applied so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    /// Row changes that were committed.
+    pub(super) rows: u64,
     /// How often something was tried again.
     pub(super) retries: u64,
+    /// Groups that were applied at once, at most.
+    pub(super) at_once: u64,
+}
+
+/// Counts the row changes of what is put to a session.
+#[derive(Debug, Default)]
+pub(super) struct RowCounter {
+    reader: RowReader,
+    /// Those of the group that was put last.
+    pub(super) rows: u64,
+}
+
+impl RowCounter {
+    /// Events that cannot be read are for the target to refuse.
+    fn count(&mut self, rows: &RowEvents) {
+        let Self { reader, rows: counted } = self;
+        let _ = reader.read(rows, &mut |event| {
+            *counted += event.rows().count() as u64;
+            Ok(())
+        });
+    }
 }
 
 impl Applier {
     pub(super) fn new(target: &dyn Target) -> Result<Self, Error> {
         let session = target.session().map_err(|failure| failure.at("open a session"))?;
-        Ok(Self { session, retries: 0 })
+        Ok(Self { session, counter: RowCounter::default(), tally: Tally { at_once: 1, ..Tally::default() } })
     }
 
     /// Applies and commits a group. What lost against others is tried again, unless `go_on` says that nobody wants
@@ -37,7 +68,7 @@ impl Applier {
             match self.try_apply(group) {
                 Err(failure) if failure.kind == FailureKind::Locked && can_be_undone(group) => {
                     self.session.rollback().map_err(refused)?;
-                    self.retries += 1;
+                    self.tally.retries += 1;
                     go_on()?;
                     std::thread::sleep(pause);
                     pause *= 2;
@@ -49,13 +80,20 @@ impl Applier {
     }
 
     fn try_apply(&mut self, group: &Group) -> Result<(), Failure> {
-        put(&mut *self.session, group)?;
-        self.session.commit(&group.progress, &mut || ())
+        put(&mut *self.session, group, &mut self.counter)?;
+        self.session.commit(&group.progress, &mut || ())?;
+        self.tally.rows += self.counter.rows;
+        Ok(())
     }
 }
 
 /// Does all that a group asks for, but for the commit.
-pub(super) fn put(session: &mut dyn Session, group: &Group) -> Result<(), Failure> {
+pub(super) fn put(
+    session: &mut dyn Session,
+    group: &Group,
+    counter: &mut RowCounter,
+) -> Result<(), Failure> {
+    counter.rows = 0;
     session.name(&group.gtids)?;
     let format = group.work.steps.iter().find_map(|step| match step {
         Step::Rows(_, rows) => Some(&rows.format),
@@ -76,11 +114,16 @@ pub(super) fn put(session: &mut dyn Session, group: &Group) -> Result<(), Failur
     }
     for step in &group.work.steps {
         match step {
-            Step::Rows(context, rows) => session.rows(context, rows)?,
+            Step::Rows(context, rows) => {
+                counter.count(rows);
+                session.rows(context, rows)?;
+            }
             Step::Spooled(context, rows) => {
                 for part in rows.parts() {
                     let unread = |error| Failure::refused(format!("its rows are lost: {error}"));
-                    session.rows(context, &part.map_err(unread)?)?;
+                    let part = part.map_err(unread)?;
+                    counter.count(&part);
+                    session.rows(context, &part)?;
                 }
             }
             Step::Statement(statement) => session.statement(statement)?,
@@ -90,6 +133,7 @@ pub(super) fn put(session: &mut dyn Session, group: &Group) -> Result<(), Failur
     if group.work.shape == Shape::Undone {
         session.rollback()?;
         session.begin()?;
+        counter.rows = 0;
     }
     Ok(())
 }

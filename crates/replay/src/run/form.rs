@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use binlog::gtid::Gtid;
-use binlog::{Flags, Format, Origin, RawEvent};
+use binlog::{Flags, Format, Origin as EventOrigin, RawEvent};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -15,7 +15,7 @@ use crate::run::Options;
 use crate::run::claim::{Claimer, Definitions};
 use crate::schedule::{Claim, Mode};
 use crate::target::Target;
-use crate::unit::Head;
+use crate::unit::{Head, Origin};
 use crate::work::{RowEvents, Shape, Step, Work};
 
 /// Source transactions that are committed as one.
@@ -27,6 +27,8 @@ pub(super) struct Group {
     pub(super) transactions: u64,
     /// When the last of them was committed on its source: [`Head::committed_us`].
     pub(super) committed_us: u64,
+    /// Where the last of them came from.
+    pub(super) end: Origin,
     pub(super) work: Work,
     /// What is saved with them, when they are committed in order.
     pub(super) progress: Progress,
@@ -63,6 +65,7 @@ struct OpenGroup {
     head: Head,
     transactions: u64,
     committed_us: u64,
+    end: Origin,
     claim: Claim,
     session: Option<u32>,
     context: Arc<Context>,
@@ -131,8 +134,8 @@ impl<'t> Former<'t> {
             gtids.extend(head.gtid());
         }
         let transactions = 1 + u64::from(prepared.is_some());
-        let (committed_us, progress) = (head.committed_us, self.ledger.save());
-        self.push(Group { head, transactions, committed_us, work, progress, gtids, claim }, out)
+        let (committed_us, end, progress) = (head.committed_us, head.origin.clone(), self.ledger.save());
+        self.push(Group { head, transactions, committed_us, end, work, progress, gtids, claim }, out)
     }
 
     /// Hands on a group that is whole, once what it changes is claimed.
@@ -166,9 +169,9 @@ impl<'t> Former<'t> {
             steps.push(Step::Rows(open.context, rows));
         }
         let work = Work { shape: Shape::Rows, steps, session: open.session };
-        let OpenGroup { head, transactions, committed_us, claim, .. } = open;
+        let OpenGroup { head, transactions, committed_us, end, claim, .. } = open;
         let (progress, gtids) = (self.ledger.save(), Vec::new());
-        self.push(Group { head, transactions, committed_us, work, progress, gtids, claim }, out)
+        self.push(Group { head, transactions, committed_us, end, work, progress, gtids, claim }, out)
     }
 
     /// The XIDs of what is prepared and not decided.
@@ -204,8 +207,7 @@ impl<'t> Former<'t> {
         let definitions = &self.definitions;
         let taken = open.changes.take(&events, &rows.format, &|map| definitions.find(map));
         taken.map_err(|error| Error::Refused(format!("{head}: {error}")))?;
-        open.transactions += 1;
-        open.committed_us = head.committed_us;
+        open.add(&head);
         self.ledger.done(&head);
         if open.transactions >= self.group_max || open.changes.size() >= self.group_size_max {
             self.close(out)?;
@@ -218,15 +220,14 @@ impl<'t> Former<'t> {
         self.ledger.done(&head);
         match &mut self.open {
             Some(open) => {
-                open.transactions += 1;
-                open.committed_us = head.committed_us;
+                open.add(&head);
                 open.claim.join(claim);
             }
             None => {
                 let work = Work { shape: Shape::Rows, steps: Vec::new(), session: None };
                 let (progress, gtids) = (self.ledger.save(), Vec::new());
-                let committed_us = head.committed_us;
-                out.push(Group { head, transactions: 1, committed_us, work, progress, gtids, claim });
+                let (committed_us, end) = (head.committed_us, head.origin.clone());
+                out.push(Group { head, transactions: 1, committed_us, end, work, progress, gtids, claim });
             }
         }
         Ok(())
@@ -246,12 +247,19 @@ impl<'t> Former<'t> {
 
 impl OpenGroup {
     fn new(head: Head, claim: Claim, context: Arc<Context>, format: &Arc<Format>) -> Self {
-        let origin = Origin { timestamp: 0, server_id: 1, flags: Flags(0) };
+        let origin = EventOrigin { timestamp: 0, server_id: 1, flags: Flags(0) };
         let form = NetForm { origin, format: (**format).clone(), rows_size_max: ROWS_SIZE_MAX };
         let changes = Changes::new(format.flavour, form);
         let format = Arc::clone(format);
-        let committed_us = head.committed_us;
-        Self { head, transactions: 0, committed_us, claim, session: None, context, format, changes }
+        let (committed_us, end) = (head.committed_us, head.origin.clone());
+        Self { head, transactions: 0, committed_us, end, claim, session: None, context, format, changes }
+    }
+
+    /// This transaction is in it, too.
+    fn add(&mut self, head: &Head) {
+        self.transactions += 1;
+        self.committed_us = head.committed_us;
+        self.end.clone_from(&head.origin);
     }
 
     fn takes(&self, context: &Arc<Context>, format: &Arc<Format>) -> bool {

@@ -8,7 +8,7 @@ use std::thread;
 use crate::error::{Error, Failure};
 use crate::order::{CommitOrder, Gate, Turn, Verdict};
 use crate::progress::Progress;
-use crate::run::apply::{can_be_undone, put};
+use crate::run::apply::{RowCounter, Tally, can_be_undone, put};
 use crate::run::flow::{Flow, Message};
 use crate::run::form::Group;
 use crate::run::{Options, PAUSE, Watcher};
@@ -45,8 +45,7 @@ struct State {
     failure: Option<Error>,
     /// Done since it was last looked at: transactions, groups.
     done: Vec<Arc<Group>>,
-    retries: u64,
-    at_once: u64,
+    tally: Tally,
     /// All that is committed, when that comes in any order.
     committed: Option<Progress>,
 }
@@ -91,8 +90,7 @@ pub(super) fn run(
         is_stopped: false,
         failure: None,
         done: Vec::new(),
-        retries: 0,
-        at_once: 0,
+        tally: Tally::default(),
         committed: (options.order == CommitOrder::Any).then(|| Progress { commits: None, ..base.clone() }),
     };
     let turns = sessions.iter().map(|_| Condvar::new()).collect();
@@ -101,7 +99,8 @@ pub(super) fn run(
     let result = thread::scope(|scope| {
         for (number, session) in sessions.into_iter().enumerate() {
             let shop = &shop;
-            scope.spawn(move || Worker { shop, session, index: number }.run());
+            let counter = RowCounter::default();
+            scope.spawn(move || Worker { shop, session, counter, index: number }.run());
         }
         let result = feed(&shop, groups, watcher);
         let mut state = shop.state();
@@ -196,7 +195,7 @@ impl Shop<'_> {
             let mut state = self.state();
             let done = std::mem::take(&mut state.done);
             let (failure, is_idle) = (state.failure.take(), state.schedule.open() == 0);
-            let (retries, at_once) = (state.retries, state.at_once);
+            let tally = state.tally;
             watcher.busy = state.schedule.running() as u64;
             if let Some(committed) = &state.committed
                 && !done.is_empty()
@@ -205,7 +204,7 @@ impl Shop<'_> {
             }
             drop(state);
             for group in &done {
-                watcher.done(group, retries, at_once)?;
+                watcher.done(group, tally)?;
             }
             if let Some(failure) = failure {
                 return Err(failure);
@@ -229,6 +228,7 @@ fn wait<'s>(bell: &Condvar, state: MutexGuard<'s, State>) -> MutexGuard<'s, Stat
 struct Worker<'s, 'f> {
     shop: &'s Shop<'f>,
     session: Box<dyn Session>,
+    counter: RowCounter,
     index: usize,
 }
 
@@ -257,7 +257,7 @@ impl Worker<'_, '_> {
                 let group = Arc::clone(state.groups.get(&number)?);
                 if is_first || group.work.shape == Shape::Rows {
                     state.gate.begin(number);
-                    state.at_once = state.at_once.max(state.schedule.running() as u64);
+                    state.tally.at_once = state.tally.at_once.max(state.schedule.running() as u64);
                     if state.schedule.can_start() {
                         self.shop.offered.notify_one();
                     }
@@ -276,7 +276,7 @@ impl Worker<'_, '_> {
     /// Brings one to its commit; `None` when all is over. The gate knows that it has begun.
     fn finish(&mut self, number: u64, group: &Group) -> Option<()> {
         loop {
-            let applied = put(&mut *self.session, group);
+            let applied = put(&mut *self.session, group, &mut self.counter);
             if self.step(number, group, applied, |gate| gate.applied(number))? == Next::Again {
                 continue;
             }
@@ -306,6 +306,7 @@ impl Worker<'_, '_> {
             }
         }
         let mut state = self.shop.state();
+        state.tally.rows += self.counter.rows;
         state.schedule.committed(number);
         if let Some(committed) = &mut state.committed {
             committed.count(&group.gtids);
@@ -339,7 +340,7 @@ impl Worker<'_, '_> {
         let code = failure.code.filter(|_| can_be_undone(group)).unwrap_or(0);
         let mut state = self.shop.state();
         let verdict = state.gate.fail(number, code);
-        state.retries += 1;
+        state.tally.retries += 1;
         drop(state);
         self.shop.wake_all();
         let is_lost = self.session.rollback().is_err();

@@ -1,5 +1,6 @@
 //! `bintide replay`: applies logs to a server.
 
+mod board;
 mod dry;
 mod estimate;
 mod filters;
@@ -19,9 +20,10 @@ use std::num::NonZeroUsize;
 
 use clap::Args;
 use replay::schedule::Mode;
-use replay::{FailureKind, Gap, Log, Source};
+use replay::{FailureKind, Gap, Log, Options, Source};
 
 use crate::args::Global;
+use crate::commands::replay::board::Board;
 use crate::commands::replay::dry::Dry;
 use crate::commands::replay::filters::Filters;
 use crate::commands::replay::how::How;
@@ -34,6 +36,7 @@ use crate::commands::replay::verified::{Against, Verified, Verify};
 use crate::commands::replay::watch::Watch;
 use crate::exit::{Advice, Failure, Outcome};
 use crate::inputs::{Inputs, Place};
+use crate::metrics::Metrics;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -88,6 +91,8 @@ pub(crate) struct Replay {
     live: Live,
     #[command(flatten)]
     verify: Verify,
+    #[command(flatten)]
+    metrics: Metrics,
     /// Follow a directory of logs that is still being written to, a server's own or that of its relay logs, until Ctrl-C.
     #[arg(long, conflicts_with_all = ["dry_run", "status", "forget"])]
     follow: bool,
@@ -165,6 +170,9 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
     let to_look_at = ready::logs_to_look_at(&logs).map(source);
     let meant = (&options.selection, &options.filter);
     let writer = ready::check(&named, to_look_at, meant, command.how.log, &command.allow, global)?;
+    let board = Board::default();
+    let shown = board.clone();
+    let served = command.metrics.serve(global, move || shown.text())?;
     let mut target = target::open(named)?;
     target.set_source(writer)?;
     if command.how.log {
@@ -177,19 +185,35 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
         }
         None => (source(logs), found.bytes_total),
     };
-    let mut watch = Watch::new(global, bytes_total);
+    let mut watch = Watch::new(global, bytes_total, board.clone());
     let report = replay::replay(&mut source, target.target(), &options, &mut watch);
     let elapsed = watch.elapsed();
     drop(watch);
     let report = report.map_err(advised)?;
-    let against = against.filter(|_| !report.is_interrupted);
-    let verified = against.map(|against| Verified::of(against, &options, &report, global)).transpose();
-    let (verified, failure) = match verified {
-        Ok(verified) => (verified, None),
-        Err(failure) => (None, Some(failure)),
+    board.end(&report);
+    drop(served);
+    let done = Done { report, elapsed, remarks: target.remarks(), verified: None };
+    conclude(done, against, &options, command.json, global)
+}
+
+/// Compares, if that is wanted, and says what it all came to: what was applied, also when the comparison fails.
+fn conclude(
+    mut done: Done,
+    against: Option<Against>,
+    options: &Options,
+    json: bool,
+    global: &Global,
+) -> Outcome {
+    let against = against.filter(|_| !done.report.is_interrupted);
+    let compared = against.map(|against| Verified::of(against, options, &done.report, global)).transpose();
+    let failure = match compared {
+        Ok(verified) => {
+            done.verified = verified;
+            None
+        }
+        Err(failure) => Some(failure),
     };
-    let done = Done { report, elapsed, remarks: target.remarks(), verified };
-    let outcome = print::print(&done, command.json, global)?;
+    let outcome = print::print(&done, json, global)?;
     failure.map_or(Ok(outcome), Err)
 }
 

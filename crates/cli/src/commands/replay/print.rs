@@ -54,6 +54,7 @@ fn document(done: &Done) -> Value {
         "transactions": report.transactions,
         "skipped": report.skipped,
         "groups": report.groups,
+        "rows": report.rows,
         "retries": report.retries,
         "at_once": report.at_once,
         "bytes": report.bytes_read,

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use replay::{Observer, Status};
 
 use crate::args::Global;
+use crate::commands::replay::board::Board;
 use crate::commands::replay::pace::Pace;
 use crate::interrupt;
 use crate::progress;
@@ -19,6 +20,7 @@ pub(super) struct Watch {
     began: Instant,
     bytes_total: Option<u64>,
     pace: Pace,
+    board: Board,
     screen: Screen,
     /// When to show something next.
     due: Duration,
@@ -42,15 +44,15 @@ const TERMINAL_PERIODS: (Duration, Duration) = (Duration::from_secs(1), Duration
 const LINES_PERIODS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(10));
 
 impl Watch {
-    /// Of a replay of logs with so many bytes, if that is known.
-    pub(super) fn new(global: &Global, bytes_total: Option<u64>) -> Self {
+    /// Of a replay of logs with so many bytes, if that is known. What it sees is on the board, too.
+    pub(super) fn new(global: &Global, bytes_total: Option<u64>, board: Board) -> Self {
         let screen = match (global.quiet, io::stderr().is_terminal()) {
             (true, _) => Screen::Nowhere,
             (false, true) => Screen::Terminal(None),
             (false, false) => Screen::Lines,
         };
         let (due, _) = screen.periods();
-        Self { began: Instant::now(), bytes_total, pace: Pace::default(), screen, due, idle_at: None }
+        Self { began: Instant::now(), bytes_total, pace: Pace::default(), board, screen, due, idle_at: None }
     }
 
     /// Since the replay began.
@@ -84,6 +86,7 @@ impl Observer for Watch {
     fn at(&mut self, status: &Status<'_>) -> ControlFlow<()> {
         let elapsed = self.began.elapsed();
         self.pace.mark(elapsed, status);
+        self.board.put(status);
         if elapsed >= self.due {
             let (_, period) = self.screen.periods();
             self.due = elapsed + period;
