@@ -3,16 +3,18 @@
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use anyhow::{Context, Result, ensure};
+use binlog::Assembler;
 use e2e::command::{Ran, address, begin, replay, wait_until};
 use e2e::replays::{ends_equal, target};
+use logs::{LogReader, Next};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use servers::{Address, Connection};
-use testkit::{Launch, Server};
+use testkit::{Cut, Launch, Proxy, Server};
 
 /// A source with a table, and so many transactions behind a log of their own: two logs.
 fn source_of(transactions: u32) -> Result<Server> {
@@ -188,6 +190,132 @@ fn relay_logs_are_followed() -> Result<()> {
     ends_equal(&source, &target)
 }
 
+/// Does a relay log end within a transaction?
+fn ends_within(log: &Path) -> Result<bool> {
+    let (mut reader, mut assembler) = (LogReader::open(log)?, None);
+    while let Next::Some(chunk) = reader.next_chunk(1 << 20)? {
+        let mut index = 0;
+        while let Some(event) = chunk.get(index) {
+            index += 1;
+            let format = chunk.format();
+            let assembler = assembler.get_or_insert_with(|| Assembler::new((**format).clone(), usize::MAX));
+            // One that goes on here is not whole.
+            let _ = assembler.push(event.offset, &event.raw, format);
+        }
+    }
+    Ok(assembler.is_some_and(|assembler| assembler.open().is_some()))
+}
+
+/// A replica's relay logs, in order.
+fn relay_logs(replica: &Server) -> Result<Vec<PathBuf>> {
+    let index = fs::read_to_string(replica.datadir().join("relay.index"))?;
+    Ok(index.lines().map(|line| replica.datadir().join(line)).collect())
+}
+
+#[test]
+fn a_transaction_that_a_replica_received_in_parts_is_applied_once() -> Result<()> {
+    for (gtid_mode, auto_position) in [("ON", 1), ("ON", 0), ("OFF", 0)] {
+        let mode = format!("--gtid-mode={gtid_mode}");
+        let source = Launch::mysql().options(["--server-id=1", &mode]).start()?;
+        source.sql(
+            "create database d; create table d.t (id int primary key, n int); insert into d.t values (0, 0)",
+        )?;
+        let proxy = Proxy::to(source.port())?;
+        let replica = Launch::mysql()
+            .options([
+                "--server-id=3",
+                "--relay-log=relay",
+                "--skip-replica-start",
+                "--max-relay-log-size=4096",
+            ])
+            .option(&mode)
+            .start()?;
+        let first =
+            if auto_position == 1 { "" } else { "source_log_file = 'binlog.000001', source_log_pos = 4," };
+        replica.sql(&format!(
+            "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
+               {first} source_auto_position = {auto_position}, get_source_public_key = 1, source_connect_retry = 1;
+             start replica io_thread",
+            proxy.port()
+        ))?;
+        let target = Launch::mysql().options(["--server-id=2", "--skip-log-bin", &mode]).start()?;
+        let child = begin(&[replica.datadir().join("relay.index")], &target, &["--follow"])?;
+        wait_until("what is small", || has_caught_up(&source, &target))?;
+        proxy.cut_after(300_000, Cut::Close);
+        source.sql(
+            "set cte_max_recursion_depth = 50000; insert into d.t with recursive
+               s as (select 1 as id union all select id + 1 from s where id < 50000) select id, 1 from s",
+        )?;
+        source.sql("update d.t set n = n + 1 where id < 9; create table d.u (id int)")?;
+        wait_until("the cut", || Ok(proxy.is_cut()))?;
+        proxy.mend();
+        let waited = wait_until("the end", || {
+            Ok(has_caught_up(&source, &target)? && target.sql("show tables from d")?.contains('u'))
+        });
+        if waited.is_err() {
+            signal(&child, Signal::SIGINT)?;
+            let logs = relay_logs(&replica)?;
+            let split = logs.iter().map(|log| ends_within(log)).collect::<Result<Vec<_>>>()?;
+            panic!(
+                "{mode} {auto_position} {:?} {split:?} {}",
+                ended(child)?,
+                replica.sql("show replica status")?
+            );
+        }
+        ends_when_told(child).with_context(|| format!("{mode} {auto_position}"))?;
+        ends_equal(&source, &target)?;
+        let logs = relay_logs(&replica)?;
+        let split = logs.iter().map(|log| ends_within(log)).collect::<Result<Vec<_>>>()?;
+        ensure!(
+            split.contains(&true) && logs.len() > 2,
+            "{mode} {auto_position}: no log ends within: {split:?}"
+        );
+        // The same from files, and with little of it in memory; it is known again.
+        for (memory, wanted) in [("4M", "\"skipped\": 0"), ("300M", "\"transactions\": 0")] {
+            if memory == "4M" {
+                target.sql("drop database d; drop database bintide; reset binary logs and gtids")?;
+            }
+            let ran = replay(&logs, &target, &["--memory", memory, "--json"])?;
+            ensure!(ran.code == Some(0) && ran.stdout.contains(wanted), "{mode} {auto_position}: {ran:?}");
+            ends_equal(&source, &target)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn logs_that_are_applied_are_not_read_again() -> Result<()> {
+    for mode in ["--gtid-mode=ON", "--gtid-mode=OFF"] {
+        let source = Launch::mysql().options(["--server-id=1", mode]).start()?;
+        source.sql(
+            "create database d; create table d.t (id int primary key, n int); create table d.u (id int)",
+        )?;
+        source.sql("flush binary logs; insert into d.t values (1, 0); flush binary logs; insert into d.t values (2, 0)")?;
+        let target = Launch::mysql().options(["--server-id=2", "--skip-log-bin", mode]).start()?;
+        let index = [source.datadir().join("binlog.index")];
+        let garble =
+            |log: &str| fs::write(source.datadir().join(log), b"\xfebin and nothing that can be read");
+        let follow = || -> Result<()> {
+            let child = begin(&index, &target, &["--follow"])?;
+            wait_until("the end", || has_caught_up(&source, &target))?;
+            ends_when_told(child)?;
+            Ok(())
+        };
+        follow()?;
+        source.sql("flush binary logs; insert into d.t values (3, 0)")?;
+        garble("binlog.000001")?;
+        garble("binlog.000002")?;
+        follow()?;
+        ends_equal(&source, &target)?;
+        // What is needed is read.
+        source.sql("flush binary logs; insert into d.t values (4, 0); flush binary logs; insert into d.t values (5, 0)")?;
+        garble("binlog.000005")?;
+        let ran = replay(&index, &target, &["--follow"])?;
+        ensure!(ran.code == Some(1) && ran.stderr.contains("binlog.000005"), "{mode}: {ran:?}");
+    }
+    Ok(())
+}
+
 /// What a monitor is told: metrics by their names, with labels.
 fn scraped(address: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address)?;
@@ -201,7 +329,8 @@ fn scraped(address: &str) -> Result<String> {
 }
 
 fn number(metrics: &str, name: &str) -> Result<f64> {
-    let lines = metrics.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
+    let lines =
+        metrics.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
     let mut found = lines.filter(|(found, _)| found.split('{').next() == Some(name));
     let (_, value) = found.next().with_context(|| format!("{name} is not in {metrics}"))?;
     Ok(value.parse()?)

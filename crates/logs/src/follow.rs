@@ -94,6 +94,16 @@ impl Trail {
         Self { store, log, phase: Phase::Reading }
     }
 
+    /// The store's logs, in order.
+    pub fn logs(&self) -> &[PathBuf] {
+        self.store.logs()
+    }
+
+    /// From another of the store's logs on: before anything was read.
+    pub fn start_at(&mut self, log: PathBuf) {
+        (self.log, self.phase) = (log, Phase::Reading);
+    }
+
     /// The reader of the log at hand has come to this end of it. Where there is a next log, that is the one at hand
     /// from here on.
     ///

@@ -100,6 +100,9 @@ pub fn replay(
     let base = progress.clone();
     let mut ledger = Ledger::new(progress);
     ledger.forget(&executed.executed);
+    if options.selection.can_start_behind() {
+        source.pass_over(&applied)?;
+    }
     let skip = Skip::new(applied, source.log_names());
     let selector = Selector::new(&options.selection, source.log_names())?;
     let in_one = options.workers.get() == 1 && options.order != CommitOrder::Any;

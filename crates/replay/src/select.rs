@@ -68,6 +68,14 @@ pub struct Late {
     pub unread: Option<String>,
 }
 
+impl Selection {
+    /// Is it the same whether logs are read in front of the first transaction that the target lacks? Where something
+    /// is counted or looked for in them, it is not.
+    pub(crate) const fn can_start_behind(&self) -> bool {
+        self.skip == 0 && self.start.is_none() && matches!(self.stop, None | Some(Stop::At(_)))
+    }
+}
+
 impl Late {
     /// Goes over what is left of a source, which is not applied. `go_on` is told how many bytes have been gone over.
     pub(crate) fn of(

@@ -1,5 +1,7 @@
 //! Where transactions come from: logs, one after the other.
 
+mod needed;
+
 use std::fmt::{self, Display};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,12 +10,14 @@ use binlog::encryption::Keyring;
 use binlog::events::TransactionPayload;
 use binlog::gtid::GtidSet;
 use binlog::{
-    Assembler, Checksum, DecodeError, Event, EventType, Format, NextPosition, Outline, PayloadOpener,
-    RawEvent, Transaction,
+    AssembleError, Assembler, Checksum, DecodeError, Event, EventType, Format, Lost, NextPosition, Outline,
+    PayloadOpener, RawEvent, Transaction, TransactionId,
 };
-use logs::{After, Chunk, End, LargePayload, LogReader, Next, Piece, Store, Trail, read_keyring};
+use logs::{After, Chunk, End, LargePayload, LogKind, LogReader, Next, Piece, Store, Trail, read_keyring};
 
 use crate::error::Error;
+use crate::progress::Applied;
+use crate::source::needed::{beginning, first_needed};
 use crate::unit::{Head, Origin, Unit, committed_us};
 use crate::work::{Maker, Work, WorkError};
 
@@ -49,6 +53,8 @@ pub struct Source {
     trail: Option<Trail>,
     held_max: usize,
     current: Option<Current>,
+    /// What the relay log behind which the next one comes ends within.
+    carried: Option<Carried>,
     log_number: usize,
     number: u64,
     bytes_read: u64,
@@ -92,6 +98,12 @@ struct Current {
     index: usize,
     /// The transaction under way, if it is too large to be held.
     large: Option<Large>,
+    /// The transaction under way, if it began in an earlier log, and where it ends in this one.
+    carried: Option<TransactionId>,
+    /// The transaction that an earlier log ends within and that must come again as a whole: before any other.
+    missed: Option<TransactionId>,
+    /// Did the transaction that was read last begin in an earlier log?
+    began_before: bool,
     log: Arc<str>,
     is_stdin: bool,
     /// `None` until its first transaction has been read: standard input has no name, and gets one from that.
@@ -100,6 +112,15 @@ struct Current {
     begun: u32,
     previous: Option<GtidSet>,
     writer: Option<u32>,
+}
+
+/// A transaction that a replica received in parts: it goes on in the next relay log, or is there again as a whole.
+#[derive(Debug)]
+struct Carried {
+    id: TransactionId,
+    goes_on: bool,
+    assembler: Assembler,
+    large: Option<Large>,
 }
 
 /// Bytes read at once.
@@ -137,6 +158,7 @@ impl Source {
             trail: None,
             held_max,
             current: None,
+            carried: None,
             log_number: 0,
             number: 0,
             bytes_read: 0,
@@ -250,9 +272,36 @@ impl Source {
                 }
             },
         }
-        current.finish()?;
-        self.current = None;
+        let goes_on = self.trail.is_some() || !self.logs.as_slice().is_empty();
+        if let Some(current) = self.current.take() {
+            self.carried = current.finish(goes_on)?;
+        }
         Ok(More::Now)
+    }
+
+    /// Passes over the logs at the front of which the target has everything, by what later ones say is in front of
+    /// them. Only of a store that is followed, and only before anything is read.
+    ///
+    /// # Errors
+    ///
+    /// When the keyring cannot be read.
+    pub(crate) fn pass_over(&mut self, applied: &Applied) -> Result<(), Error> {
+        let Some(trail) = &mut self.trail else { return Ok(()) };
+        let logs = trail.logs().to_vec();
+        let place = applied.progress.place.as_ref();
+        let place = place.and_then(|place| self.names.iter().position(|name| *name == place.log));
+        let is_applied = |gtids: &GtidSet| {
+            gtids.difference(&applied.executed).difference(&applied.progress.gtids).is_empty()
+        };
+        let keyring = self.keys.keyring()?;
+        let look = |number: usize| beginning(logs.get(number)?, keyring.clone());
+        let number = first_needed(logs.len(), place, is_applied, look);
+        if let Some(log) = logs.get(number) {
+            trail.start_at(log.clone());
+            self.logs = vec![Log::File(log.clone())].into_iter();
+            self.log_number = number;
+        }
+        Ok(())
     }
 
     fn open_next(&mut self) -> Result<bool, Error> {
@@ -261,22 +310,27 @@ impl Source {
             Log::File(path) => LogReader::open(path)?,
             Log::Stdin => LogReader::stdin(),
         };
-        let keyring = match &self.keys {
-            Keys::Held(keyring) => keyring.clone(),
-            Keys::File(path) => Some(Arc::new(read_keyring(path)?)),
-        };
-        if let Some(keyring) = keyring {
+        if let Some(keyring) = self.keys.keyring()? {
             reader = reader.with_keyring(keyring);
+        }
+        let (mut carried, mut missed, mut assembler, mut large) = (None, None, None, None);
+        if let Some(before) = self.carried.take() {
+            let id = Some(before.id);
+            (carried, missed) = if before.goes_on { (id, None) } else { (None, id) };
+            (assembler, large) = (Some(before.assembler), before.large);
         }
         let name: Arc<str> = reader.name().into();
         let log_name = (log != Log::Stdin).then(|| log.name().into());
         self.log_number += 1;
         self.current = Some(Current {
             reader,
-            assembler: None,
+            assembler,
             chunk: None,
             index: 0,
-            large: None,
+            large,
+            carried,
+            missed,
+            began_before: false,
             log: name,
             is_stdin: log_name.is_none(),
             log_name,
@@ -285,6 +339,15 @@ impl Source {
             writer: None,
         });
         Ok(true)
+    }
+}
+
+impl Keys {
+    fn keyring(&self) -> Result<Option<Arc<Keyring>>, Error> {
+        Ok(match self {
+            Self::Held(keyring) => keyring.clone(),
+            Self::File(path) => Some(Arc::new(read_keyring(path)?)),
+        })
     }
 }
 
@@ -384,7 +447,9 @@ impl Current {
             format!("{STDIN} ({writer} {} {committed} {})", self.begun, outline.end).into()
         });
         let (log, log_name) = (Arc::clone(&self.log), Arc::clone(log_name));
-        Origin { log, log_name, log_number, start: outline.position, end: outline.end }
+        // What began in an earlier log is in this one from its start.
+        let start = if self.began_before { 0 } else { outline.position };
+        Origin { log, log_name, log_number, start, end: outline.end }
     }
 
     /// The log's next transaction, or the end of what there is of it.
@@ -395,6 +460,7 @@ impl Current {
                     Next::Some(Piece::Chunk(chunk)) => (self.chunk, self.index) = (Some(chunk), 0),
                     Next::Some(Piece::LargePayload(payload)) => {
                         let log = &self.log;
+                        self.began_before = self.carried.take().is_some();
                         let whole = large_payload(payload, &mut self.assembler, log, held_max, opener);
                         return whole.map(Reached::from);
                     }
@@ -424,14 +490,24 @@ impl Current {
             event.raw.verify().map_err(|error| corrupt(&error))?;
             let assembler =
                 self.assembler.get_or_insert_with(|| Assembler::new((**format).clone(), usize::MAX));
-            let is_larger = assembler.held() + event.raw.bytes().len() > held_max;
-            if is_larger && self.large.is_none() && assembler.open().is_some() {
-                let large = self.large.insert(Large::new(format, held_max));
-                large.take_all(&assembler.give_up(), event.raw.checksum(), format);
-            }
+            begin_large(&mut self.large, assembler, &event.raw, format, held_max);
             let open = if self.large.is_some() { assembler.open().cloned() } else { None };
-            let whole = assembler.push(event.offset, &event.raw, format).map_err(|error| corrupt(&error))?;
+            let whole = match assembler.push(event.offset, &event.raw, format) {
+                // A source that is asked by GTIDs sends all of it again.
+                Err(AssembleError::Fault { fault, whole })
+                    if fault.lost == Lost::Transaction && self.carried.is_some() =>
+                {
+                    (self.missed, self.large) = (self.carried.take(), None);
+                    whole.map(|whole| *whole)
+                }
+                pushed => pushed.map_err(|error| corrupt(&error))?,
+            };
+            let now = whole.as_ref().map(Transaction::outline).or(assembler.open()).map(|outline| outline.id);
+            if self.missed.is_some() && now.is_some() && self.missed.take() != now {
+                return Err(Error::Cut { log: self.log.to_string(), start: event.offset });
+            }
             if let Some(transaction) = whole {
+                self.began_before = self.carried.take().is_some();
                 return Ok(Whole::Held(transaction).into());
             }
             let Some(large) = &mut self.large else { continue };
@@ -440,17 +516,37 @@ impl Current {
                 && let (Some(large), Some(mut outline)) = (self.large.take(), open)
             {
                 outline.end = event.end();
+                self.began_before = self.carried.take().is_some();
                 return Ok(large.finish(outline).into());
             }
         }
     }
 
-    /// Nothing more comes.
-    fn finish(&self) -> Result<(), Error> {
-        match self.assembler.as_ref().and_then(Assembler::open) {
-            Some(open) => Err(Error::Cut { log: self.log.to_string(), start: open.position }),
-            None => Ok(()),
+    /// Nothing more comes of this log. What it ends within goes on in the next one, where that is so: a replica whose
+    /// connection broke off received the rest later.
+    fn finish(self, goes_on: bool) -> Result<Option<Carried>, Error> {
+        let Some(assembler) = self.assembler else { return Ok(None) };
+        let open = assembler.open().map(|open| (open.id, open.position));
+        let Some((id, start)) = open.or(self.missed.map(|id| (id, 0))) else { return Ok(None) };
+        match goes_on && self.reader.kind() == LogKind::Relay {
+            true => Ok(Some(Carried { id, goes_on: self.missed.is_none(), assembler, large: self.large })),
+            false => Err(Error::Cut { log: self.log.to_string(), start }),
         }
+    }
+}
+
+/// From this event on, the transaction under way is too large to be held, if it is.
+fn begin_large(
+    large: &mut Option<Large>,
+    assembler: &mut Assembler,
+    raw: &RawEvent<'_>,
+    format: &Arc<Format>,
+    held_max: usize,
+) {
+    let is_larger = assembler.held() + raw.bytes().len() > held_max;
+    if is_larger && large.is_none() && assembler.open().is_some() {
+        let large = large.insert(Large::new(format, held_max));
+        large.take_all(&assembler.give_up(), raw.checksum(), format);
     }
 }
 

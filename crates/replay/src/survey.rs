@@ -81,6 +81,9 @@ impl Survey {
         applied: &Applied,
     ) -> Result<Self, Error> {
         let mut survey = Self::default();
+        if selection.can_start_behind() {
+            source.pass_over(applied)?;
+        }
         let mut selector = Selector::new(selection, source.log_names())?;
         let skip = Skip::new(applied.clone(), source.log_names());
         let (mut opener, mut taken, mut previous) = (PayloadOpener::new(), 0, None);

@@ -88,11 +88,7 @@ impl Applier {
 }
 
 /// Does all that a group asks for, but for the commit.
-pub(super) fn put(
-    session: &mut dyn Session,
-    group: &Group,
-    counter: &mut RowCounter,
-) -> Result<(), Failure> {
+pub(super) fn put(session: &mut dyn Session, group: &Group, counter: &mut RowCounter) -> Result<(), Failure> {
     counter.rows = 0;
     session.name(&group.gtids)?;
     let format = group.work.steps.iter().find_map(|step| match step {

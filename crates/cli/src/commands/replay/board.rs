@@ -85,7 +85,11 @@ impl Numbers {
         let Counted { transactions, skipped, groups, rows, retries, bytes_read } = self.report;
         for (name, help, value) in [
             ("transactions_total", "Source transactions applied.", transactions),
-            ("skipped_total", "Source transactions passed over, as the target had them or they are not meant.", skipped),
+            (
+                "skipped_total",
+                "Source transactions passed over, as the target had them or they are not meant.",
+                skipped,
+            ),
             ("commits_total", "Commits on the target: with grouped, commit groups.", groups),
             ("rows_total", "Row changes made on the target, those that were merged as one.", rows),
             ("retries_total", "Commits that were rolled back and tried again.", retries),
@@ -97,13 +101,18 @@ impl Numbers {
             ("workers", "Sessions that apply transactions.", self.workers),
             ("workers_busy", "Those that have something to apply or to commit.", self.workers_busy),
             ("commit_transactions", "Source transactions in the last commit.", self.group_transactions),
-            ("caught_up", "Of logs that are followed: is all applied that there is?", self.is_caught_up.into()),
+            (
+                "caught_up",
+                "Of logs that are followed: is all applied that there is?",
+                self.is_caught_up.into(),
+            ),
         ] {
             sheet.gauge(&format!("bintide_replay_{name}"), help, value);
         }
         if let Some(committed_us) = self.committed_us {
             let lag_us = if self.is_caught_up { 0 } else { now_us.saturating_sub(committed_us) };
-            let lag = "Time from the source's commit of what was committed last until now; 0 if all is applied.";
+            let lag =
+                "Time from the source's commit of what was committed last until now; 0 if all is applied.";
             sheet.gauge("bintide_replay_lag_seconds", lag, seconds(lag_us));
             let committed = "When the source committed what was committed last, since 1970.";
             sheet.gauge("bintide_replay_last_committed_timestamp_seconds", committed, seconds(committed_us));

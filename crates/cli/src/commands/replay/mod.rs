@@ -132,11 +132,7 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
     let followed = command.follow.then(|| command.inputs.store()).transpose()?;
     let found = command.inputs.find()?;
     let named = command.to.named(global)?;
-    let logs = found.places.iter().map(|place| match place {
-        Place::File(path) => Log::File(path.clone()),
-        Place::Stdin => Log::Stdin,
-    });
-    let logs: Vec<Log> = logs.collect();
+    let logs: Vec<Log> = found.places.iter().map(log).collect();
     let source = |logs| Source::new(logs, found.keyring.clone(), command.how.held_max());
     let (selection, filter) = (command.meant.selection(), command.filters.filter()?);
     let gap = if command.allow.allow_gap { Gap::Allow } else { Gap::Refuse };
@@ -167,7 +163,14 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
         source: source(logs.clone()),
         bytes_total: found.bytes_total,
     });
-    let to_look_at = ready::logs_to_look_at(&logs).map(source);
+    let follow = |store| {
+        let source = Source::follow(store, command.inputs.keyring(), command.how.held_max());
+        source.map_err(|error| Failure::NotBegun(error.into()))
+    };
+    let to_look_at = match &followed {
+        Some(store) => Some(follow(store.clone())?),
+        None => ready::logs_to_look_at(&logs).map(source),
+    };
     let meant = (&options.selection, &options.filter);
     let writer = ready::check(&named, to_look_at, meant, command.how.log, &command.allow, global)?;
     let board = Board::default();
@@ -179,10 +182,7 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
         target = target.logging()?;
     }
     let (mut source, bytes_total) = match followed {
-        Some(store) => {
-            let source = Source::follow(store, command.inputs.keyring(), command.how.held_max());
-            (source.map_err(|error| Failure::NotBegun(error.into()))?, None)
-        }
+        Some(store) => (follow(store)?, None),
         None => (source(logs), found.bytes_total),
     };
     let mut watch = Watch::new(global, bytes_total, board.clone());
@@ -194,6 +194,13 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
     drop(served);
     let done = Done { report, elapsed, remarks: target.remarks(), verified: None };
     conclude(done, against, &options, command.json, global)
+}
+
+fn log(place: &Place) -> Log {
+    match place {
+        Place::File(path) => Log::File(path.clone()),
+        Place::Stdin => Log::Stdin,
+    }
 }
 
 /// Compares, if that is wanted, and says what it all came to: what was applied, also when the comparison fails.
