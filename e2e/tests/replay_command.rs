@@ -459,3 +459,40 @@ fn logs_that_were_applied_are_not_of_another_source() -> Result<()> {
     ensure!(ran.code == Some(0) && ran.stdout.contains("\"transactions\": 0"), "{ran:?}");
     Ok(())
 }
+
+#[test]
+fn an_xa_transaction_that_is_prepared_twice_is_refused_until_the_first_is_left_out() -> Result<()> {
+    let source = source(&[], TABLE)?;
+    source.sql(
+        "xa start 'a'; insert into d.t values (1, 'a'); xa end 'a'; xa prepare 'a';
+         set sql_log_bin = 0; xa rollback 'a'; set sql_log_bin = 1;
+         xa start 'a'; insert into d.t values (2, 'b'); xa end 'a'; xa prepare 'a'; xa commit 'a'",
+    )?;
+    let target = target_of(&["--skip-log-bin"])?;
+    let logs = source.binlogs()?;
+    let ran = command::replay(&logs, &target, &[])?;
+    ensure!(ran.code == Some(1), "{ran:?}");
+    ensure!(ran.stderr.contains("prepares the XA transaction 'a','',1 again"), "{ran:?}");
+    let uuid = source.sql("select @@server_uuid")?;
+    succeeds(&command::replay(&logs, &target, &["--exclude-gtids", &format!("{}:3", uuid.trim())])?)?;
+    ensure!(checksums(&source)? == checksums(&target)?);
+    Ok(())
+}
+
+#[test]
+fn a_log_that_an_index_lacks_is_named() -> Result<()> {
+    let source = source(&[], TABLE)?;
+    source.sql("insert into d.t values (1, 'a')")?;
+    let (folder, target) = (tempfile::tempdir()?, target_of(&["--skip-log-bin"])?);
+    for log in source.binlogs()? {
+        fs::copy(&log, folder.path().join(log.file_name().context("a log has a name")?))?;
+    }
+    let index = folder.path().join("binlog.index");
+    fs::write(&index, "./binlog.000001\n")?;
+    let ran = command::replay(std::slice::from_ref(&index), &target, &[])?;
+    ensure!(ran.code == Some(0) && ran.stderr.contains("binlog.000002 is not in the index"), "{ran:?}");
+    fs::write(&index, "./binlog.000001\n./binlog.000002\n")?;
+    let ran = command::replay(&[index], &target, &[])?;
+    ensure!(ran.code == Some(0) && ran.stderr.is_empty(), "{ran:?}");
+    Ok(())
+}

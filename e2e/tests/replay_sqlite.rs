@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use e2e::command::Ran;
 use e2e::program::bintide;
 use e2e::replays::{self, kill_and_go_on, replay_on};
 use e2e::workload;
@@ -437,6 +438,36 @@ fn a_database_of_somebody_else_is_left_as_it_is() -> Result<()> {
     let Err(error) = SqliteTarget::open(&file) else { bail!("it is taken") };
     ensure!(error.to_string().contains("it has the table theirs and no progress of a replay"), "{error}");
     ensure!(fs::read(&file)? == before, "it has changed");
+    Ok(())
+}
+
+#[test]
+fn a_gap_is_refused_before_a_file_is_made_and_progress_is_shown() -> Result<()> {
+    let source = source(&[], &[])?;
+    source.sql("create database d; create table d.t (id int primary key); flush binary logs")?;
+    source.sql("insert into d.t values (1)")?;
+    let logs = source.binlogs()?;
+    let folder = TempDir::new()?;
+    let file = folder.path().join("copy.db");
+    let run = |logs: &[PathBuf], options: &[&str]| -> Result<Ran> {
+        let mut command = Command::new(bintide()?);
+        command.env_clear().arg("replay").args(logs).args(["--to", &format!("sqlite:{}", file.display())]);
+        Ok(command.args(options).output()?.into())
+    };
+    let ran = run(&logs[2..], &[])?;
+    ensure!(ran.code == Some(2) && ran.stderr.starts_with("bintide: gap: the target lacks "), "{ran:?}");
+    let ran = run(&[], &["--status"])?;
+    ensure!(ran.code == Some(0) && ran.stdout.contains("No replay has been here"), "{ran:?}");
+    ensure!(!file.exists(), "no file is made");
+    ensure!(run(&logs, &[])?.code == Some(0));
+    let applied = source.sql("select @@global.gtid_executed")?;
+    for (option, wanted) in [
+        ("--status", format!("applied        {}", applied.trim())),
+        ("--json", format!("\"applied\": \"{}\"", applied.trim())),
+    ] {
+        let ran = run(&[], &["--status", option][usize::from(option == "--status")..])?;
+        ensure!(ran.code == Some(0) && ran.stdout.contains(&wanted), "{wanted}: {ran:?}");
+    }
     Ok(())
 }
 

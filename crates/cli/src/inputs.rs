@@ -36,6 +36,8 @@ pub(crate) struct Found {
     pub(crate) bytes_total: Option<u64>,
     /// What opens encrypted ones.
     pub(crate) keyring: Option<Arc<Keyring>>,
+    /// Logs that lie beside those of an index, behind its last one, and are not in it.
+    unlisted: Vec<PathBuf>,
 }
 
 /// One log.
@@ -50,11 +52,11 @@ pub(crate) enum Place {
 impl Inputs {
     /// Finds them all, so that what is not there is said before the work starts.
     pub(crate) fn find(&self) -> Result<Found, Failure> {
-        let mut places = Vec::new();
+        let (mut places, mut unlisted) = (Vec::new(), Vec::new());
         for path in &self.logs {
             match path.as_os_str() == "-" {
                 true => places.push(Place::Stdin),
-                false => places.extend(find(path)?.into_iter().map(Place::File)),
+                false => places.extend(find(path, &mut unlisted)?.into_iter().map(Place::File)),
             }
         }
         if places.iter().filter(|place| **place == Place::Stdin).count() > 1 {
@@ -62,7 +64,7 @@ impl Inputs {
         }
         let keyring = self.keyring.as_ref().map(read_keyring).transpose();
         let keyring = keyring.map_err(|error| Failure::NotBegun(error.into()))?.map(Arc::new);
-        Ok(Found { bytes_total: places.iter().map(size).sum(), places, keyring })
+        Ok(Found { bytes_total: places.iter().map(size).sum(), places, keyring, unlisted })
     }
 }
 
@@ -104,6 +106,16 @@ impl Found {
         let again = self.places.iter().filter(|place| identity(place).is_some_and(|one| !seen.insert(one)));
         for place in again.filter(|_| !global.quiet) {
             eprintln!("bintide: {place} was given before, and is {counted} again");
+        }
+    }
+
+    /// Says which logs an index lacks, and that are therefore not read.
+    pub(crate) fn remark_on_unlisted(&self, global: &Global) {
+        for log in self.unlisted.iter().filter(|_| !global.quiet) {
+            let log = log.display();
+            eprintln!(
+                "bintide: {log} is not in the index beside it, and is not read; give it by its name if it is meant"
+            );
         }
     }
 
@@ -149,13 +161,14 @@ pub(crate) fn advised(error: impl std::error::Error + Send + Sync + 'static) -> 
     }
 }
 
-fn find(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn find(path: &Path, unlisted: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
     let metadata = fs::metadata(path).with_context(|| format!("could not open {}", path.display()));
     let is_index = path.extension().is_some_and(|extension| extension == "index");
     if !metadata.map_err(Failure::NotBegun)?.is_dir() && !is_index {
         return Ok(vec![path.to_owned()]);
     }
     let store = Store::open(path).map_err(|error| Failure::NotBegun(advised(error)))?;
+    unlisted.extend(store.unlisted().map_err(|error| Failure::NotBegun(advised(error)))?);
     // Indexes say `./binlog.000001`.
     Ok(store.logs().iter().map(|log| log.components().collect()).collect())
 }

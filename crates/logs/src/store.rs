@@ -56,6 +56,21 @@ impl Store {
         }
     }
 
+    /// Logs that lie beside the last one that the index lists, and are later ones of the same name: a stale index lacks
+    /// them. None where there is no index.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses.
+    pub fn unlisted(&self) -> Result<Vec<PathBuf>, Error> {
+        let (Place::Index(_), Some(last)) = (&self.place, self.logs.last()) else { return Ok(Vec::new()) };
+        let (Some(folder), Some(name)) = (last.parent(), LogName::of(last)) else { return Ok(Vec::new()) };
+        let is_later = |path: &PathBuf| {
+            LogName::of(path).is_some_and(|other| other.base == name.base && other.number > name.number)
+        };
+        Ok(entries(folder)?.into_iter().filter(is_later).collect())
+    }
+
     /// Looks again: logs come and go.
     ///
     /// # Errors

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::progress::Applied;
+use crate::survey::Survey;
+
 /// One thing that stands in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -62,6 +65,14 @@ impl Check {
 impl Finding {
     pub(crate) fn new(check: Check, found: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { check, found: found.into(), remedy: remedy.into() }
+    }
+
+    /// What a target that has this lacks of what was run in front of logs that were looked at.
+    pub fn gap(survey: &Survey, applied: &Applied) -> Option<Self> {
+        let missing = survey.previous.difference(&applied.executed).difference(&applied.progress.gtids);
+        let found =
+            format!("the target lacks {missing}, which the source ran before the first of these logs");
+        (!missing.is_empty()).then(|| Self::new(Check::Gap, found, "give the logs that have them"))
     }
 }
 

@@ -239,12 +239,7 @@ impl Look {
     fn gap(&self, survey: &Survey, out: &mut Vec<Finding>) {
         let applied = self.applied();
         let has = applied.executed.union(&applied.progress.gtids);
-        let missing = survey.previous.difference(&has);
-        if !missing.is_empty() {
-            let found =
-                format!("the target lacks {missing}, which the source ran before the first of these logs");
-            out.push(Finding::new(Check::Gap, found, "give the logs that have them"));
-        }
+        out.extend(Finding::gap(survey, &applied));
         let (Some(before), Some(now)) = (self.source, survey.writer) else { return };
         if before != now && !is_known(survey, &has, &applied) {
             let found = format!(

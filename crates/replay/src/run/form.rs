@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::net::{Changes, NetForm};
 use crate::order::CommitOrder;
 use crate::progress::{Ledger, Progress};
+use crate::quote;
 use crate::run::Options;
 use crate::run::claim::{Claimer, Definitions};
 use crate::schedule::{Claim, Mode};
@@ -109,6 +110,7 @@ impl<'t> Former<'t> {
         }
         let (work, prepared) = match work.shape.clone() {
             Shape::Prepared(xid) => {
+                self.refuse_another(&xid, &head)?;
                 self.ledger.hold(&head);
                 self.held.insert(xid, (head, work));
                 return Ok(());
@@ -176,7 +178,7 @@ impl<'t> Former<'t> {
 
     /// The XIDs of what is prepared and not decided.
     pub(super) fn undecided(self) -> Vec<String> {
-        let mut xids: Vec<String> = self.held.into_keys().collect();
+        let mut xids: Vec<String> = self.held.into_keys().map(|xid| shown_xid(&xid)).collect();
         xids.sort();
         xids
     }
@@ -233,16 +235,39 @@ impl<'t> Former<'t> {
         Ok(())
     }
 
+    /// One that is prepared and not decided has its name to itself: a second one says that the logs lack what became of
+    /// the first.
+    fn refuse_another(&self, xid: &str, head: &Head) -> Result<(), Error> {
+        let Some((first, _)) = self.held.get(xid) else { return Ok(()) };
+        Err(Error::Refused(format!(
+            "{head} prepares the XA transaction {} again, and the logs do not say what became of {first}: if it was \
+             rolled back, leave that one out with --exclude-gtids",
+            shown_xid(xid)
+        )))
+    }
+
     fn take_held(&mut self, xid: &str, head: &Head) -> Result<(Head, Work), Error> {
         let (prepared, mut work) = self.held.remove(xid).ok_or_else(|| {
             Error::Refused(format!(
-                "{head} decides the XA transaction {xid}, which was prepared in front of what is applied here: \
-                 give the log that has its XA PREPARE too, and start in front of that"
+                "{head} decides the XA transaction {}, which was prepared in front of what is applied here: give \
+                 the log that has its XA PREPARE too, and start in front of that",
+                shown_xid(xid)
             ))
         })?;
         work.shape = Shape::Statements;
         Ok((prepared, work))
     }
+}
+
+/// An XID as a client would write it: `X'67',X'62',1` with text in place of digits, where all of it can be printed.
+fn shown_xid(xid: &str) -> String {
+    let shown = |part: &str| -> Option<String> {
+        let digits = part.strip_prefix("X'").or(part.strip_prefix("x'"))?.strip_suffix('\'')?;
+        let bytes = quote::unhex(digits)?;
+        let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) && !matches!(byte, b'\'' | b'\\');
+        bytes.iter().all(is_plain).then(|| format!("'{}'", String::from_utf8_lossy(&bytes)))
+    };
+    xid.split(',').map(|part| shown(part).unwrap_or_else(|| part.to_owned())).collect::<Vec<_>>().join(",")
 }
 
 impl OpenGroup {
@@ -264,5 +289,21 @@ impl OpenGroup {
 
     fn takes(&self, context: &Arc<Context>, format: &Arc<Format>) -> bool {
         self.context == *context && (Arc::ptr_eq(&self.format, format) || self.format == *format)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown_xid;
+
+    #[test]
+    fn xids_are_text_where_they_can_be_printed() {
+        let check = |xid: &str, wanted: &str| assert_eq!(shown_xid(xid), wanted);
+        check("X'6f72646572',X'31',1", "'order','1',1");
+        check("X'61',X'',1", "'a','',1");
+        check("X'00ff',X'61',7", "X'00ff','a',7");
+        check("X'27',X'5c',1", "X'27',X'5c',1");
+        check("'a'", "'a'");
+        check("X'é'", "X'é'");
     }
 }

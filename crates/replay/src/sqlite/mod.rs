@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use binlog::gtid::GtidSet;
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use crate::definition::Definition;
 use crate::error::{Error, Failure, FailureKind};
@@ -73,6 +73,27 @@ impl SqliteTarget {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let (control, run) = prepare(path).map_err(|failure| failure.at("open the SQLite database"))?;
         Ok(Self { path: path.to_owned(), control: Mutex::new(control), run, remarks: Arc::default() })
+    }
+
+    /// What a database has, which is only read; `None` if it is not there, or no replay has been there.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read, or holds tables of somebody else.
+    pub fn look(path: &Path) -> Result<Option<Applied>, Error> {
+        let look = || -> Result<Option<Applied>, Failure> {
+            if !path.exists() {
+                return Ok(None);
+            }
+            let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            check_own(&file)?;
+            let is_empty = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'bintide.progress')";
+            if file.query_row(is_empty, [], |row| row.get(0))? {
+                return Ok(None);
+            }
+            Ok(Some(Applied { progress: read_progress_of(&file)?, ..Applied::default() }))
+        };
+        look().map_err(|failure| failure.at("read the SQLite database"))
     }
 
     /// What was done otherwise than a server would have, so far.

@@ -96,7 +96,7 @@ pub(crate) struct Replay {
     /// Follow a directory of logs that is still being written to, a server's own or that of its relay logs, until Ctrl-C.
     #[arg(long, conflicts_with_all = ["dry_run", "status", "forget"])]
     follow: bool,
-    /// Show how far the target, a server, has come, and do nothing.
+    /// Show how far the target has come, and do nothing.
     #[arg(long, conflicts_with_all = ["forget", "logs"])]
     status: bool,
     /// Forget how far the target, a server, has come: drop the table bintide.progress there, and do nothing else.
@@ -122,7 +122,10 @@ pub(crate) fn run(command: &mut Replay, global: &Global) -> Outcome {
         return live::run(command, global);
     }
     match (command.status, command.forget) {
-        (true, _) => status::status(command.to.named(global)?.server("--status")?, command.json),
+        (true, _) => match command.to.named(global)? {
+            Named::Mysql(address, _) => status::status(&address, command.json),
+            Named::Sqlite(path) => status::status_of_file(&path, command.json),
+        },
         (_, true) => status::forget(command.to.named(global)?.server("--forget")?),
         _ => apply(command, global),
     }
@@ -131,6 +134,9 @@ pub(crate) fn run(command: &mut Replay, global: &Global) -> Outcome {
 fn apply(command: &Replay, global: &Global) -> Outcome {
     let followed = command.follow.then(|| command.inputs.store()).transpose()?;
     let found = command.inputs.find()?;
+    if followed.is_none() {
+        found.remark_on_unlisted(global);
+    }
     let named = command.to.named(global)?;
     let logs: Vec<Log> = found.places.iter().map(log).collect();
     let source = |logs| Source::new(logs, found.keyring.clone(), command.how.held_max());

@@ -3,9 +3,10 @@
 use anyhow::anyhow;
 use clap::Args;
 use filter::Filter;
-use replay::{Check, Finding, Log, Look, Selection, Source, Survey};
+use replay::{Applied, Check, Finding, Log, Look, Selection, Source, Survey};
 
 use crate::args::Global;
+use crate::commands::replay::status;
 use crate::commands::replay::target::Named;
 use crate::exit::{Advice, Failure};
 
@@ -51,13 +52,24 @@ pub(super) fn check(
     global: &Global,
 ) -> Result<Option<u32>, Failure> {
     let begun = |error: replay::Error| Failure::NotBegun(error.into());
-    let Named::Mysql(address, apply_as) = named else { return Ok(None) };
-    let mut look = Look::at(address).map_err(begun)?;
-    let survey = match logs {
-        Some(mut source) => Survey::of(&mut source, selection, filter, &look.applied()).map_err(begun)?,
-        None => Survey::default(),
+    let survey_for = |applied: &Applied| match logs {
+        Some(mut source) => Survey::of(&mut source, selection, filter, applied).map_err(begun),
+        None => Ok(Survey::default()),
     };
-    let findings = look.findings(&survey, *apply_as, is_logged).map_err(begun)?;
+    let (survey, findings) = match named {
+        Named::Mysql(address, apply_as) => {
+            let mut look = Look::at(address).map_err(begun)?;
+            let survey = survey_for(&look.applied())?;
+            let findings = look.findings(&survey, *apply_as, is_logged).map_err(begun)?;
+            (survey, findings)
+        }
+        Named::Sqlite(path) => {
+            let applied = status::applied(path)?.unwrap_or_default();
+            let survey = survey_for(&applied)?;
+            let findings = Finding::gap(&survey, &applied).into_iter().collect();
+            (survey, findings)
+        }
+    };
     let (allowed, refused): (Vec<Finding>, Vec<Finding>) =
         findings.into_iter().partition(|finding| allow.allows(finding.check));
     for finding in allowed.iter().filter(|_| !global.quiet) {

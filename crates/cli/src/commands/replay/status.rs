@@ -1,6 +1,7 @@
 //! How far a target has come, and how to forget it.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 
 use replay::{Applied, Look, MysqlTarget};
 use servers::Address;
@@ -49,6 +50,47 @@ fn text(look: &Look, applied: &Applied) -> String {
     }
     text.push_str("This is the row of the table bintide.progress; --forget drops it.\n");
     text
+}
+
+/// What a SQLite database has; `None` if no replay has been there.
+#[cfg(feature = "sqlite")]
+pub(super) fn applied(path: &Path) -> Result<Option<Applied>, Failure> {
+    replay::SqliteTarget::look(path).map_err(|error| Failure::NotBegun(error.into()))
+}
+
+/// Whoever opens it will say that this bintide cannot.
+#[cfg(not(feature = "sqlite"))]
+pub(super) fn applied(_: &Path) -> Result<Option<Applied>, Failure> {
+    Ok(None)
+}
+
+/// Prints how far a SQLite database has come. Nothing is changed there.
+pub(super) fn status_of_file(path: &Path, json: bool) -> Outcome {
+    let applied = applied(path)?;
+    let mut out = io::stdout().lock();
+    if json {
+        let progress = applied.as_ref().map(|applied| &applied.progress);
+        let document = serde_json::json!({
+            "target": format!("sqlite:{}", path.display()),
+            "has_progress": progress.is_some(),
+            "applied": progress.map(|progress| progress.gtids.to_string()).unwrap_or_default(),
+            "place": progress.and_then(|progress| progress.place.as_ref()).map(ToString::to_string),
+        });
+        serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
+        out.write_all(b"\n")?;
+        return Ok(Verdict::Fine);
+    }
+    match applied {
+        None => writeln!(out, "No replay has been here: there is no table bintide.progress.")?,
+        Some(Applied { progress, .. }) => {
+            let place = progress.place.map_or_else(|| "nothing".to_owned(), |place| place.to_string());
+            let gtids =
+                if progress.gtids.is_empty() { "nothing".to_owned() } else { progress.gtids.to_string() };
+            writeln!(out, "applied        {gtids}\nwithout GTIDs  up to {place}")?;
+            writeln!(out, "This is the row of the table bintide.progress; to begin anew, remove the file.")?;
+        }
+    }
+    Ok(Verdict::Fine)
 }
 
 /// Drops the progress table.
