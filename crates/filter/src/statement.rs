@@ -40,7 +40,7 @@ pub fn kind(sql: &[u8]) -> Kind {
         }
         "UPDATE" => {
             words.skip(&["LOW_PRIORITY", "IGNORE"]);
-            Kind::Tables(words.joined("SET"))
+            Kind::Tables(words.joined("SET").into_iter().map(|joined| joined.table).collect())
         }
         "DELETE" => delete(&mut words),
         "LOAD" => match words.find("INTO") && words.take("TABLE") {
@@ -109,11 +109,59 @@ fn drop_kind(words: &mut Words<'_>) -> Kind {
     }
 }
 
+/// `DELETE FROM a`, `DELETE a, b FROM d.t a JOIN b …`, `DELETE FROM a, b USING d.t a JOIN b …`: an alias stands for its
+/// table.
 fn delete(words: &mut Words<'_>) -> Kind {
-    // `DELETE FROM a`, `DELETE a, b FROM a JOIN b …`
-    words.skip(&["LOW_PRIORITY", "QUICK", "IGNORE", "FROM"]);
-    Kind::Tables(words.listed())
+    words.skip(&["LOW_PRIORITY", "QUICK", "IGNORE"]);
+    let is_from = words.take("FROM");
+    let mut named = words.listed();
+    if words.take(if is_from { "USING" } else { "FROM" }) {
+        let joined = words.joined("WHERE");
+        for name in &mut named {
+            if let Some(found) = joined.iter().find(|joined| joined.is_called(name)) {
+                *name = found.table.clone();
+            }
+        }
+    }
+    Kind::Tables(named)
 }
+
+/// A table of a join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Joined {
+    table: Named,
+    alias: Option<Vec<u8>>,
+}
+
+impl Joined {
+    fn is_called(&self, name: &Named) -> bool {
+        match (&self.alias, &name.database) {
+            (Some(alias), None) => alias.eq_ignore_ascii_case(&name.table),
+            (None, None) => self.table.table == name.table,
+            (_, Some(_)) => self.table == *name,
+        }
+    }
+}
+
+/// What may stand behind a table of a join and is no alias.
+const BEHIND_TABLE: [&str; 16] = [
+    "CROSS",
+    "FORCE",
+    "IGNORE",
+    "INNER",
+    "JOIN",
+    "LEFT",
+    "LIMIT",
+    "NATURAL",
+    "ON",
+    "ORDER",
+    "PARTITION",
+    "RIGHT",
+    "SET",
+    "STRAIGHT_JOIN",
+    "USE",
+    "WHERE",
+];
 
 /// The words of a statement, one after the other. What stands in comments is passed over, but for the versioned ones,
 /// which a server reads.
@@ -229,17 +277,26 @@ impl<'s> Words<'s> {
     /// Names with commas between.
     fn listed(&mut self) -> Vec<Named> {
         let mut names = Vec::new();
-        while let Some(name) = self.name() {
+        while let Some(name) = self.target() {
             names.push(name);
-            // DELETE FROM a.*, b.*: as MySQL allows it.
-            if self.take_sign(b'.') {
-                self.take_sign(b'*');
-            }
             if !self.take_sign(b',') {
                 break;
             }
         }
         names
+    }
+
+    /// `table`, `database.table`, or, as DELETE allows it, `table.*` and `database.table.*`.
+    fn target(&mut self) -> Option<Named> {
+        let first = self.part()?;
+        if !self.take_sign(b'.') || self.take_sign(b'*') {
+            return Some(Named { database: None, table: first });
+        }
+        let table = self.part()?;
+        if self.take_sign(b'.') {
+            self.take_sign(b'*');
+        }
+        Some(Named { database: Some(first), table })
     }
 
     /// `a TO b, c TO d`.
@@ -255,15 +312,36 @@ impl<'s> Words<'s> {
     }
 
     /// The tables in front of this word, with commas or joins between them.
-    fn joined(&mut self, end: &str) -> Vec<Named> {
-        let mut names: Vec<Named> = self.name().into_iter().collect();
+    fn joined(&mut self, end: &str) -> Vec<Joined> {
+        let mut tables: Vec<Joined> = self.table().into_iter().collect();
         loop {
             match self.next() {
-                Some(Word::Bare(word)) if word.eq_ignore_ascii_case(end.as_bytes()) => return names,
-                Some(Word::Bare(word)) if word.eq_ignore_ascii_case(b"JOIN") => names.extend(self.name()),
-                Some(Word::Sign(b',')) => names.extend(self.name()),
+                Some(Word::Bare(word)) if word.eq_ignore_ascii_case(end.as_bytes()) => return tables,
+                Some(Word::Bare(word)) if is_join(&word) => tables.extend(self.table()),
+                Some(Word::Sign(b',')) => tables.extend(self.table()),
                 Some(_) => {}
-                None => return names,
+                None => return tables,
+            }
+        }
+    }
+
+    /// `table`, `table alias`, `table AS alias`; maybe behind parentheses.
+    fn table(&mut self) -> Option<Joined> {
+        while self.take_sign(b'(') {}
+        let table = self.name()?;
+        self.take("AS");
+        Some(Joined { table, alias: self.alias() })
+    }
+
+    fn alias(&mut self) -> Option<Vec<u8>> {
+        let at = self.at;
+        let is_name = |word: &[u8]| !BEHIND_TABLE.iter().any(|no| word.eq_ignore_ascii_case(no.as_bytes()));
+        match self.next() {
+            Some(Word::Quoted(name)) => Some(name),
+            Some(Word::Bare(name)) if is_name(&name) => Some(name),
+            _ => {
+                self.at = at;
+                None
             }
         }
     }
@@ -300,6 +378,10 @@ impl<'s> Words<'s> {
             };
         }
     }
+}
+
+fn is_join(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"JOIN") || word.eq_ignore_ascii_case(b"STRAIGHT_JOIN")
 }
 
 /// How many bytes there are up to the end of this mark.
@@ -376,6 +458,13 @@ mod tests {
         check("UPDATE a, d.b AS x LEFT JOIN c ON 1 SET x.a = 1", "a d.b c");
         check("DELETE FROM t WHERE a = 1", "t");
         check("DELETE a, b FROM a JOIN b ON 1", "a b");
+        check("DELETE FROM d.t AS x WHERE x.a = 1", "d.t");
+        check(
+            "DELETE A, `b`, e.v FROM d.t a JOIN (u AS `b` LEFT JOIN e.v ON 1) WHERE a.n = b.n",
+            "d.t u e.v",
+        );
+        check("DELETE FROM x.*, d.b USING t x STRAIGHT_JOIN d.b", "t d.b");
+        check("DELETE t FROM d.t, d.u WHERE t.a = u.a", "d.t");
         check("LOAD DATA INFILE 'x' REPLACE INTO TABLE d.t", "d.t");
         check("ANALYZE TABLE a, b", "a b");
         check("", "");
