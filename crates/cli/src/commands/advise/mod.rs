@@ -79,8 +79,9 @@ pub(crate) struct Advise {
     /// Print everything as one JSON document.
     #[arg(long)]
     json: bool,
-    /// Write a page with charts to this file: it needs nothing else, and prints well. `-` is standard output.
-    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    /// Write a page with charts to this file, instead of tables or beside `--json`: it needs nothing else, and prints
+    /// well. `-` is standard output.
+    #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
@@ -94,15 +95,21 @@ const TIME_S: u64 = 30;
 pub(crate) fn run(command: &Advise, global: &Global) -> Outcome {
     if let Some(path) = &command.html {
         page::refuse_log(path)?;
+        if command.json && path.as_os_str() == "-" {
+            return Err(Failure::NotBegun(anyhow!(
+                "--html - and --json both write to standard output: give --html a file"
+            )));
+        }
     }
     let report = measure(command, global)?;
     let mut out = io::stdout().lock();
     if let Some(path) = &command.html {
         page::write(&html::render(&report, &TimeZone::system()), path, &mut out)?;
-    } else if command.json {
+    }
+    if command.json {
         serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
         out.write_all(b"\n")?;
-    } else {
+    } else if command.html.is_none() {
         out.write_all(text::render(&report, Style::new(global.color.on_stdout())).as_bytes())?;
     }
     Ok(Verdict::Fine)
