@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use e2e::as_sql::are_equal;
+use e2e::as_sql::{are_equal, rows};
 use e2e::program::bintide;
 use e2e::replays::{checksum, target};
 use nix::sys::signal::{Signal, kill};
@@ -102,6 +102,15 @@ fn a_target_follows_through_kills_of_all_that_is_between() -> Result<()> {
     are_equal(&source, &target, checksum)
 }
 
+fn wait_for(mut check: impl FnMut() -> Result<()>) -> Result<()> {
+    let start = Instant::now();
+    while let Err(error) = check() {
+        ensure!(start.elapsed() < Duration::from_secs(60), "{error:#}");
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
 fn catches_up(source: &Server, target: &Server, children: &mut [&mut Child]) -> Result<()> {
     let start = Instant::now();
     while sums(target).ok() != Some(sums(source)?) {
@@ -169,4 +178,44 @@ fn one_command_follows_a_server() -> Result<()> {
     fails(&source, 1, "(error 1236); keep this directory as it is")?;
     source.stop()?;
     fails(&source, 2, "no connection to the server")
+}
+
+fn catches_up_and_ends(source: &Server, target: &Server, relay: &Path) -> Result<()> {
+    let mut child = replay_from(source, relay, target, &[])?;
+    catches_up(source, target, &mut [&mut child])?;
+    ends_when_told(child)?;
+    are_equal(source, target, rows)
+}
+
+/// A relay that is empty begins with what the target lacks: by GTIDs, or without them by the log that its progress is
+/// in. What is older the source need not have.
+#[test]
+fn what_the_target_has_says_where_an_empty_relay_begins() -> Result<()> {
+    let mysql = || Launch::mysql().options(["--server-id=2", "--skip-log-bin"]);
+    let mariadb = || Launch::mariadb().options(["--server-id=2", "--skip-log-bin"]);
+    let without = "--gtid-mode=OFF";
+    for (source, target) in [
+        (Launch::mysql(), mysql()),
+        (Launch::mysql().option(without), mysql().option(without)),
+        (Launch::mariadb().option("--binlog-format=row"), mariadb()),
+    ] {
+        let (source, target) = (source.start()?, target.start()?);
+        source.sql(TABLES)?;
+        source.sql("insert into d.rounds values (1); flush binary logs; flush binary logs")?;
+        source.sql(&work(1))?;
+        let first = TempDir::new()?;
+        catches_up_and_ends(&source, &target, first.path())?;
+        ensure!(first.path().join("binlog.000001").exists(), "an empty target was not given all");
+        // A MariaDB keeps what a replica reads, until it has something to send and sees that the replica is gone.
+        wait_for(|| {
+            source.sql("insert into d.u values (null, 1); purge binary logs to 'binlog.000003'").map(drop)
+        })?;
+        source.sql(&work(2))?;
+        source.sql("flush binary logs; insert into d.rounds values (2)")?;
+        let second = TempDir::new()?;
+        catches_up_and_ends(&source, &target, second.path())?;
+        let index = std::fs::read_to_string(second.path().join("binlog.index"))?;
+        ensure!(index == "./binlog.000003\n./binlog.000004\n", "{index}");
+    }
+    Ok(())
 }

@@ -283,6 +283,39 @@ fn old_logs_go_and_a_later_log_can_be_the_first() -> Result<()> {
     Ok(())
 }
 
+/// Asked by GTIDs, the source says which of its logs comes first: whole, as any other.
+#[test]
+fn what_a_backup_has_says_where_to_begin() -> Result<()> {
+    let flush = "flush binary logs; insert into d.t (b) values ('one'); insert into d.t (b) values ('two');";
+    let uuid = "5ea5ca5e-0001-4000-8000-000000000001:1";
+    for (launch, variable, none) in
+        [(Launch::mysql(), "gtid_executed", uuid), (Launch::mariadb(), "gtid_binlog_pos", "0-1-1")]
+    {
+        let server = launch.start()?;
+        server.sql(TABLE)?;
+        server.sql(&format!("{flush} flush binary logs; insert into d.t (b) values ('three')"))?;
+        let had = server.sql(&format!("select @@global.{variable}"))?;
+        server.sql(&format!("insert into d.t (b) values ('four'); {flush}"))?;
+        server.sql("purge binary logs to 'binlog.000002'")?;
+        let folder = TempDir::new()?;
+        receive_all(&server, folder.path(), &["--start-after-gtid", had.trim()])?;
+        ensure!(!folder.path().join("binlog.000002").exists(), "it began too early");
+        for name in ["binlog.000003", "binlog.000004"] {
+            let (found, wanted) =
+                (fs::read(folder.path().join(name)), fs::read(server.datadir().join(name))?);
+            ensure!(found.context("it began too late")?.len() == wanted.len(), "{name}");
+        }
+        // What is behind these the source has no more.
+        let fresh = TempDir::new()?;
+        let from = format!("mysql://root@127.0.0.1:{}/", server.port());
+        let mut command = Command::new(bintide()?);
+        command.env_clear().arg("receive").arg(fresh.path()).args(["--from", &from, "--stop-at-end", "-q"]);
+        let ran = command.args(["--start-after-gtid", none]).output()?;
+        ensure!(ran.status.code() == Some(2) && stderr(&ran).contains("1236"), "{ran:?}");
+    }
+    Ok(())
+}
+
 /// No file may become larger than 1 MB; that is told as a disk without room is. Then it may.
 #[test]
 fn a_full_disk_is_waited_for() -> Result<()> {

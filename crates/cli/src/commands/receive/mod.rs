@@ -1,5 +1,6 @@
 //! `bintide receive`: a server's logs, byte for byte, as they are written.
 
+mod begin;
 mod figures;
 mod identity;
 mod keep;
@@ -18,6 +19,8 @@ use wire::{Acknowledge, Arrival, Compression, End, Origin, ReplicaOptions, SemiS
 
 use crate::account::Account;
 use crate::args::Global;
+pub(crate) use crate::commands::receive::begin::Begin;
+use crate::commands::receive::begin::Had;
 use crate::commands::receive::identity::Identity;
 pub(crate) use crate::commands::receive::keep::parse as parse_keep;
 pub(crate) use crate::commands::receive::watch::Watch;
@@ -54,6 +57,10 @@ pub(crate) struct Receive {
     /// Begin an empty directory with this log of the source, as binlog.000042, instead of the oldest that it has.
     #[arg(long, value_name = "LOG")]
     start_log: Option<String>,
+    /// Begin an empty directory with the log that has the source's first transaction which is none of these: what a
+    /// backup has, as 5ea5ca5e-0001-4000-8000-000000000001:1-4711, or 0-1-270 of a MariaDB.
+    #[arg(long, value_name = "GTIDS", conflicts_with = "start_log")]
+    start_after_gtid: Option<Had>,
     /// Stop at the end of the last log, instead of waiting for more.
     #[arg(long)]
     stop_at_end: bool,
@@ -121,7 +128,7 @@ pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
     };
     let wanted = Wanted {
         folder: command.folder.clone(),
-        start_log: command.start_log.clone(),
+        begin: command.begin(),
         end: if command.stop_at_end { End::LastEvent } else { End::Never },
         keep: command.keep,
         semi_sync: if command.semi_sync { SemiSync::On } else { SemiSync::Off },
@@ -135,12 +142,22 @@ pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
     }
 }
 
+impl Receive {
+    fn begin(&self) -> Begin {
+        match (&self.start_log, &self.start_after_gtid) {
+            (Some(log), _) => Begin::Log(log.clone()),
+            (None, Some(had)) => Begin::After(had.clone()),
+            (None, None) => Begin::Oldest,
+        }
+    }
+}
+
 /// What is to be received, and where to.
 pub(crate) struct Wanted {
     /// The store's directory.
     pub(crate) folder: PathBuf,
-    /// The log that an empty store begins with; the source's oldest otherwise.
-    pub(crate) start_log: Option<String>,
+    /// Where an empty store begins.
+    pub(crate) begin: Begin,
     pub(crate) end: End,
     pub(crate) keep: Option<Keep>,
     pub(crate) semi_sync: SemiSync,
@@ -291,8 +308,8 @@ impl Receiver {
     }
 
     fn receive(&mut self, store: &mut StoreWriter) -> Result<(), Ended> {
-        let wishes = self.wishes(store).map_err(Ended::Failed)?;
-        let mut source = LiveSource::open(&self.address, &self.options, wishes)
+        let start = self.start(store)?;
+        let mut source = LiveSource::open(&self.address, &self.options, self.wishes(start))
             .map_err(|error| self.explained(error, store))?;
         self.identity.check_source(source.facts()).map_err(Ended::Failed)?;
         self.is_begun = true;
@@ -378,25 +395,50 @@ impl Receiver {
     }
 
     /// What to ask the source for: the last event again, so that it shows to be the same, and what follows it.
-    fn wishes(&self, store: &StoreWriter) -> Result<ReplicaOptions, anyhow::Error> {
-        let (log, last) = match (store.place(), &self.wanted.start_log) {
-            (Some(place), _) => (place.log, place.last),
-            (None, Some(log)) => (log.as_str(), MAGIC.len() as u64),
-            (None, None) => ("", MAGIC.len() as u64),
+    fn start(&self, store: &StoreWriter) -> Result<Start, Ended> {
+        let (log, last) = match store.place() {
+            Some(place) => (place.log.to_owned(), place.last),
+            None => (self.first_log()?, MAGIC.len() as u64),
         };
         let position = u32::try_from(last).map_err(|_| {
-            anyhow!("{log} has {last} bytes, and a source cannot be asked for what is behind 4 GiB of a log")
+            let why = "and a source cannot be asked for what is behind 4 GiB of a log";
+            Ended::Failed(anyhow!("{log} has {last} bytes, {why}"))
         })?;
-        Ok(ReplicaOptions {
+        Ok(Start::Position { file: log.into_bytes(), position })
+    }
+
+    /// The log that an empty store begins with; empty for the oldest. By GTIDs, the source says which it is: asked for
+    /// what is behind them, it first names the log that it would send.
+    fn first_log(&self) -> Result<String, Ended> {
+        let begin = &self.wanted.begin;
+        let Some(start) = begin.question() else { return Ok(begin.log().to_owned()) };
+        match self.named_log(start) {
+            Err(error) if begin.passes(&error) => Ok(begin.log().to_owned()),
+            named => Ok(named?),
+        }
+    }
+
+    fn named_log(&self, start: Start) -> Result<String, Error> {
+        let mut source = LiveSource::open(&self.address, &self.options, self.wishes(start))?;
+        while let Some(live) = source.next()? {
+            if let Arrival::File { file, .. } = live.arrival {
+                return Ok(String::from_utf8_lossy(file).into_owned());
+            }
+        }
+        Ok(String::new())
+    }
+
+    fn wishes(&self, start: Start) -> ReplicaOptions {
+        ReplicaOptions {
             server_id: self.identity.server_id,
             uuid: self.identity.uuid.clone(),
             report_host: String::new(),
             report_port: 0,
             heartbeat: (self.address.timeout / HEARTBEATS_MISSED).min(HEARTBEAT_MAX),
             semi_sync: self.wanted.semi_sync,
-            start: Start::Position { file: log.as_bytes().to_vec(), position },
+            start,
             end: self.wanted.end,
-        })
+        }
     }
 
     /// With what was asked for, where the source refuses that.

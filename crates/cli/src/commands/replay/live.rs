@@ -8,13 +8,15 @@ use anyhow::anyhow;
 use binlog::MAGIC;
 use clap::Args;
 use logs::{Keep, Store};
+use replay::Look;
 use servers::LinkOptions;
 use wire::{End, SemiSync};
 
 use crate::account::Account;
 use crate::args::Global;
-use crate::commands::receive::{self, Receiver, Wanted, Watch};
-use crate::commands::replay::{Replay, apply};
+use crate::commands::receive::{self, Begin, Receiver, Wanted, Watch};
+use crate::commands::replay::target::Named;
+use crate::commands::replay::{Replay, apply, status};
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::interrupt;
 
@@ -70,7 +72,7 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
     let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };
     let wanted = Wanted {
         folder: folder.clone(),
-        start_log: None,
+        begin: begin(command, &folder, global)?,
         end: End::Never,
         keep: command.live.relay_keep,
         semi_sync: SemiSync::Off,
@@ -99,6 +101,22 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
+}
+
+/// Where an empty relay begins: with what the target lacks.
+fn begin(command: &Replay, relay: &Path, global: &Global) -> Result<Begin, Failure> {
+    if Store::open(relay).is_ok() {
+        return Ok(Begin::Oldest);
+    }
+    let applied = match command.to.named(global)? {
+        Named::Mysql(address, _) => {
+            let look = Look::at(&address).map_err(|error| Failure::NotBegun(error.into()))?;
+            look.applied()
+        }
+        Named::Sqlite(path) => status::applied(&path)?.unwrap_or_default(),
+    };
+    let gtids = applied.executed.union(&applied.progress.gtids);
+    Ok(Begin::For { gtids, log: applied.progress.place.map(|place| place.log) })
 }
 
 /// Waits for the first log's first event; false if there will be none.

@@ -1,0 +1,136 @@
+//! Where a store begins that has nothing yet: always with a whole log.
+
+use std::str::FromStr;
+
+use binlog::gtid::GtidSet;
+use wire::{Start, WireError};
+
+use crate::commands::receive::CANNOT_SEND;
+
+/// Where a store begins that has nothing yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// With the oldest log that the source has.
+    Oldest,
+    /// With the log of this name.
+    Log(String),
+    /// With the log that has the source's first transaction which is none of these.
+    After(Had),
+    /// With what a target needs that has this.
+    For {
+        /// The transactions that it has.
+        gtids: GtidSet,
+        /// The log that its progress without GTIDs is in.
+        log: Option<String>,
+    },
+}
+
+/// Transactions that are had already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Had {
+    /// A set, as MySQL writes it.
+    Set(GtidSet),
+    /// The last one of each domain, as MariaDB writes them.
+    Mariadb(String),
+}
+
+impl FromStr for Had {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(set) = text.parse::<GtidSet>()
+            && !text.trim().is_empty()
+        {
+            return Ok(Self::Set(set));
+        }
+        let is_mariadb = |gtid: &str| {
+            let parts: Vec<&str> = gtid.trim().split('-').collect();
+            parts.len() == 3 && parts.iter().all(|part| part.parse::<u64>().is_ok())
+        };
+        match text.split(',').all(is_mariadb) {
+            true => Ok(Self::Mariadb(text.to_owned())),
+            false => {
+                Err("wanted are GTIDs as 5ea5ca5e-0001-4000-8000-000000000001:1-4711, or as MariaDB writes \
+                          them, 0-1-270"
+                    .to_owned())
+            }
+        }
+    }
+}
+
+impl Begin {
+    /// What to ask the source for, so that it names the log to begin with; none where that is known.
+    pub(super) fn question(&self) -> Option<Start> {
+        match self {
+            Self::Oldest | Self::Log(_) => None,
+            Self::After(Had::Set(set)) => Some(behind(set)),
+            Self::After(Had::Mariadb(state)) => Some(Start::MariadbGtids { state: state.clone() }),
+            // A target that has nothing wants all there is.
+            Self::For { gtids, .. } if gtids.is_empty() => None,
+            Self::For { gtids, .. } => Some(behind(gtids)),
+        }
+    }
+
+    /// The log to begin with where the source did not name it; empty for the oldest.
+    pub(super) fn log(&self) -> &str {
+        match self {
+            Self::Oldest | Self::After(_) => "",
+            Self::Log(log) => log,
+            Self::For { log, .. } => log.as_deref().unwrap_or_default(),
+        }
+    }
+
+    /// Is there another way where the source answers so: it has no GTIDs, or has purged what comes behind these? What
+    /// a target lacks then is for the replay to say.
+    pub(super) fn passes(&self, error: &servers::Error) -> bool {
+        let is_no_answer = matches!(error, servers::Error::Protocol(WireError::Start { .. }))
+            || error.code() == Some(CANNOT_SEND);
+        matches!(self, Self::For { .. }) && is_no_answer
+    }
+}
+
+/// The log behind these transactions.
+fn behind(gtids: &GtidSet) -> Start {
+    let mut set = Vec::new();
+    gtids.encode(gtids.format(), &mut set);
+    Start::Gtids { set }
+}
+
+#[cfg(test)]
+mod tests {
+    use servers::Error;
+    use wire::Start;
+
+    use super::{Begin, Had};
+
+    const SET: &str = "5ea5ca5e-0001-4000-8000-000000000001:1-7";
+
+    #[test]
+    fn gtids_of_both_servers_are_understood() {
+        assert_eq!(SET.parse(), Ok(Had::Set(SET.parse().unwrap())));
+        for text in ["0-1-270", "0-1-270,1-2-9"] {
+            assert_eq!(text.parse(), Ok(Had::Mariadb(text.to_owned())));
+        }
+        for text in ["", "0-1", "0-1-x", "binlog.000003", "5ea5ca5e:1"] {
+            assert!(text.parse::<Had>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_target_says_where_to_begin() {
+        let begin = |gtids: &str, log: Option<&str>| Begin::For {
+            gtids: gtids.parse().unwrap(),
+            log: log.map(str::to_owned),
+        };
+        assert!(matches!(begin(SET, None).question(), Some(Start::Gtids { .. })));
+        let cases = [(begin("", None), ""), (begin("", Some("b.000004")), "b.000004")];
+        for (begin, log) in cases {
+            assert_eq!((begin.question(), begin.log()), (None, log));
+        }
+        // A source without GTIDs, or that has purged them: where progress without GTIDs is, or at the oldest log.
+        let purged = Error::Refused { code: 1236, message: "purged".to_owned() };
+        assert!(begin(SET, None).passes(&purged));
+        assert!(!Begin::After(SET.parse().unwrap()).passes(&purged));
+        assert!(!begin(SET, None).passes(&Error::Lost("gone".to_owned())));
+    }
+}
