@@ -11,6 +11,7 @@ mod link;
 mod metrics;
 mod page;
 mod progress;
+mod rates;
 mod screen;
 mod settings;
 mod units;

@@ -1,17 +1,12 @@
 //! How far a store is, in figures: as a line, as a document, and for a monitor. Time is handed in.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::metrics::{Kind, Sheet};
+use crate::rates::Rates;
 use crate::units::{bytes, count, counted, duration};
-
-/// How far back rates look: long enough to be steady, short enough to follow what the source does now.
-const WINDOW: Duration = Duration::from_secs(15);
-/// Between two looks back. Bounds memory, with the window.
-const STEP: Duration = Duration::from_millis(250);
 
 /// How far a store is, and what it took.
 #[derive(Clone, Debug, Default)]
@@ -36,28 +31,13 @@ pub(super) struct Figures {
     pub(super) last_s: Option<u32>,
     /// How far the source's clock is ahead of ours, in seconds.
     pub(super) ahead_s: i64,
-    marks: VecDeque<Mark>,
-}
-
-/// How far it was.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mark {
-    /// Since it began.
-    at: Duration,
-    bytes: u64,
-    transactions: u64,
+    rates: Rates,
 }
 
 impl Figures {
     /// So far it is, so long after it began.
     pub(super) fn mark(&mut self, at: Duration) {
-        if self.marks.back().is_some_and(|last| at < last.at + STEP) {
-            return;
-        }
-        self.marks.push_back(Mark { at, bytes: self.bytes, transactions: self.transactions });
-        while self.marks.get(1).is_some_and(|second| second.at + WINDOW <= at) {
-            self.marks.pop_front();
-        }
+        self.rates.mark(at, self.bytes, self.transactions);
     }
 
     /// How old the last event is, by the source's clock; nothing while all that the source has is here.
@@ -73,10 +53,7 @@ impl Figures {
     pub(super) fn line(&self, now_s: i64) -> String {
         let place = format!("{} at {}", self.log, count(self.position));
         let mut parts = vec![place, counted(self.transactions, "transaction"), bytes(self.bytes)];
-        if let Some((transactions, bytes_a_second)) = self.rates() {
-            parts.push(format!("{} transactions/s", count(transactions as u64)));
-            parts.push(format!("{}/s", bytes(bytes_a_second as u64)));
-        }
+        parts.extend(self.rates.texts());
         parts.push(match (self.is_full, self.is_connected, self.lag_s(now_s)) {
             (true, ..) => "no room on the disk".to_owned(),
             (_, false, _) => "not connected".to_owned(),
@@ -84,15 +61,6 @@ impl Figures {
             (_, _, Some(lag)) => format!("lag {}", duration(Duration::from_secs(lag))),
         });
         parts.join(", ")
-    }
-
-    /// Transactions and bytes a second; nothing until some time has passed.
-    fn rates(&self) -> Option<(f64, f64)> {
-        let (first, last) = (self.marks.front()?, self.marks.back()?);
-        let seconds = last.at.saturating_sub(first.at).as_secs_f64();
-        let a_second = |from: u64, to: u64| to.saturating_sub(from) as f64 / seconds;
-        let rates = (a_second(first.transactions, last.transactions), a_second(first.bytes, last.bytes));
-        (seconds > 0.0).then_some(rates)
     }
 
     /// What it came to.

@@ -1,54 +1,28 @@
 //! How fast a replay goes, and what a line about it says. Time is handed in.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use replay::Status;
 
+use crate::rates::Rates;
 use crate::units;
-
-/// How far back rates look. Long enough to be steady, short enough to follow what the logs hold now.
-const WINDOW: Duration = Duration::from_secs(15);
-
-/// Between two looks back. Bounds memory, with the window.
-const STEP: Duration = Duration::from_millis(250);
 
 /// How fast a replay went over the last while.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    marks: VecDeque<Mark>,
-}
-
-/// How far it was.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mark {
-    /// Since it began.
-    at: Duration,
-    bytes: u64,
-    transactions: u64,
+    rates: Rates,
 }
 
 impl Pace {
     /// So far it is, so long after it began.
     pub(super) fn mark(&mut self, at: Duration, status: &Status<'_>) {
-        if self.marks.back().is_some_and(|last| at < last.at + STEP) {
-            return;
-        }
-        let (bytes, transactions) = (status.report.bytes_read, status.report.transactions);
-        self.marks.push_back(Mark { at, bytes, transactions });
-        while self.marks.get(1).is_some_and(|second| second.at + WINDOW <= at) {
-            self.marks.pop_front();
-        }
+        self.rates.mark(at, status.report.bytes_read, status.report.transactions);
     }
 
     /// What it does now: rates, lag, workers, groups, retries, and how long it will take yet.
     pub(super) fn line(&self, now_us: u64, bytes_total: Option<u64>, status: &Status<'_>) -> String {
         let report = status.report;
-        let mut parts = Vec::new();
-        if let Some((transactions, bytes)) = self.rates() {
-            parts.push(format!("{} transactions/s", units::count(transactions as u64)));
-            parts.push(format!("{}/s", units::bytes(bytes as u64)));
-        }
+        let mut parts: Vec<String> = self.rates.texts().collect();
         if status.is_caught_up {
             parts.push("caught up".to_owned());
         } else if let Some(lag) = lag(now_us, status) {
@@ -70,20 +44,10 @@ impl Pace {
         parts.join(", ")
     }
 
-    /// Transactions and bytes a second; nothing until some time has passed.
-    fn rates(&self) -> Option<(f64, f64)> {
-        let (first, last) = (self.marks.front()?, self.marks.back()?);
-        let seconds = last.at.saturating_sub(first.at).as_secs_f64();
-        let a_second = |from: u64, to: u64| to.saturating_sub(from) as f64 / seconds;
-        let rates = (a_second(first.transactions, last.transactions), a_second(first.bytes, last.bytes));
-        (seconds > 0.0).then_some(rates)
-    }
-
     /// How long what is left takes, if it goes on so. Days from now is a guess that helps nobody.
     fn left(&self, bytes_total: u64) -> Option<Duration> {
         const LONGEST_S: f64 = 30.0 * 86_400.0;
-        let (_, bytes) = self.rates()?;
-        let seconds = bytes_total.saturating_sub(self.marks.back()?.bytes) as f64 / bytes;
+        let seconds = self.rates.seconds_to(bytes_total)?;
         (seconds < LONGEST_S).then(|| Duration::from_secs(seconds as u64))
     }
 }
@@ -141,17 +105,5 @@ mod tests {
             line(0, 0, Some(10), Report::default()),
             "0 transactions/s, 0 B/s, 3 of 4 workers busy, 512 a commit"
         );
-    }
-
-    #[test]
-    fn rates_look_back_a_while_only() {
-        let mut pace = Pace::default();
-        let mut report = Report::default();
-        for second in 0..100_u64 {
-            report.transactions += if second < 50 { 1000 } else { 10 };
-            pace.mark(Duration::from_secs(second), &status(&report));
-        }
-        assert!(pace.marks.len() <= 17, "{}", pace.marks.len());
-        assert_eq!(pace.rates().map(|(transactions, _)| transactions as u64), Some(10));
     }
 }
