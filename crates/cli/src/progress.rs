@@ -10,6 +10,60 @@ use crate::args::Global;
 /// How long work may take before it shows a bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Where to show how far work is that has lines of its own to say. Dropping it clears the bar.
+pub(crate) enum Screen {
+    Nowhere,
+    /// A bar; none yet while the work may be done before anyone wonders. How often it changes.
+    Terminal(Option<ProgressBar>, Duration),
+    /// A line from time to time.
+    Lines,
+}
+
+/// Until lines are written down, and between two of them.
+const LINES_PERIOD: Duration = Duration::from_secs(10);
+
+impl Screen {
+    /// On standard error, as far as that is wanted; a terminal changes as often as this.
+    pub(crate) fn new(global: &Global, terminal_period: Duration) -> Self {
+        match (global.quiet, io::stderr().is_terminal()) {
+            (true, _) => Self::Nowhere,
+            (false, true) => Self::Terminal(None, terminal_period),
+            (false, false) => Self::Lines,
+        }
+    }
+
+    /// How long work may take before it shows something.
+    pub(crate) const fn patience(&self) -> Duration {
+        match self {
+            Self::Nowhere => Duration::MAX,
+            Self::Terminal(..) => PATIENCE,
+            Self::Lines => LINES_PERIOD,
+        }
+    }
+
+    /// Between two times that it shows something.
+    pub(crate) const fn period(&self) -> Duration {
+        match self {
+            Self::Nowhere => Duration::ZERO,
+            Self::Terminal(_, period) => *period,
+            Self::Lines => LINES_PERIOD,
+        }
+    }
+
+    /// Takes the bar away, before something is printed.
+    pub(crate) fn clear(&self) {
+        if let Self::Terminal(Some(bar), _) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 /// How much of the work is done. Dropping it clears the bar.
 #[derive(Debug)]
 pub(crate) struct Progress {

@@ -1,24 +1,21 @@
 //! Shows how far a store is: on a terminal, as lines, and for a monitor.
 
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use binlog::{EventType, RawEvent};
-use indicatif::ProgressBar;
 use jiff::Timestamp;
 use logs::StorePlace;
 
 use crate::args::Global;
 use crate::commands::receive::figures::Figures;
 use crate::exit::{Outcome, Verdict};
-use crate::progress;
+use crate::progress::{self, Screen};
 
-/// How long it may run before a terminal shows it, and how often that changes then.
-const TERMINAL_PERIODS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(250));
-/// The same of lines that are written down.
-const LINES_PERIODS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(10));
+/// How often a terminal changes.
+const TERMINAL_PERIOD: Duration = Duration::from_millis(250);
 
 /// Figures, for whoever asks meanwhile.
 #[derive(Clone, Debug, Default)]
@@ -35,14 +32,6 @@ pub(crate) struct Watch {
     shown_bytes: Option<u64>,
 }
 
-enum Screen {
-    Nowhere,
-    /// None yet while nobody wonders.
-    Terminal(Option<ProgressBar>),
-    /// A line from time to time.
-    Lines,
-}
-
 impl Board {
     /// For a monitor.
     pub(super) fn sheet(&self) -> String {
@@ -56,18 +45,17 @@ impl Board {
 
 impl Watch {
     pub(super) fn new(global: &Global) -> Self {
-        let (screen, (due, _)) = match (global.quiet, io::stderr().is_terminal()) {
-            (true, _) => (Screen::Nowhere, (Duration::MAX, Duration::MAX)),
-            (false, true) => (Screen::Terminal(None), TERMINAL_PERIODS),
-            (false, false) => (Screen::Lines, LINES_PERIODS),
-        };
-        Self { began: Instant::now(), board: Board::default(), screen, due, shown_bytes: None }
+        Self::on(Screen::new(global, TERMINAL_PERIOD))
     }
 
     /// Counts, and shows nothing.
     pub(crate) fn silent() -> Self {
-        let (began, due) = (Instant::now(), Duration::MAX);
-        Self { began, board: Board::default(), screen: Screen::Nowhere, due, shown_bytes: None }
+        Self::on(Screen::Nowhere)
+    }
+
+    fn on(screen: Screen) -> Self {
+        let due = screen.patience();
+        Self { began: Instant::now(), board: Board::default(), screen, due, shown_bytes: None }
     }
 
     pub(super) fn board(&self) -> Board {
@@ -149,26 +137,18 @@ impl Watch {
         let is_new = self.shown_bytes != Some(figures.bytes);
         self.shown_bytes = Some(figures.bytes);
         drop(figures);
+        self.due = elapsed + self.screen.period();
         match &mut self.screen {
             Screen::Nowhere => {}
-            Screen::Lines => {
-                self.due = elapsed + LINES_PERIODS.1;
-                if is_new {
-                    eprintln!("bintide: {line}");
-                }
-            }
-            Screen::Terminal(bar) => {
-                self.due = elapsed + TERMINAL_PERIODS.1;
-                bar.get_or_insert_with(progress::line).set_message(line);
-            }
+            Screen::Lines if is_new => eprintln!("bintide: {line}"),
+            Screen::Lines => {}
+            Screen::Terminal(bar, _) => bar.get_or_insert_with(progress::line).set_message(line),
         }
     }
 
     /// Prints what it came to.
     pub(super) fn print(&mut self, folder: &Path, json: bool) -> Outcome {
-        if let Screen::Terminal(Some(bar)) = &self.screen {
-            bar.finish_and_clear();
-        }
+        self.screen.clear();
         let figures = self.board.figures();
         let mut out = io::stdout().lock();
         if json {

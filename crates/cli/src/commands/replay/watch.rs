@@ -1,10 +1,8 @@
 //! Shows how far a replay is, and stops it when it is interrupted.
 
-use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use indicatif::ProgressBar;
 use jiff::Timestamp;
 use replay::{Observer, Status};
 
@@ -12,7 +10,7 @@ use crate::args::Global;
 use crate::commands::replay::board::Board;
 use crate::commands::replay::pace::Pace;
 use crate::interrupt;
-use crate::progress;
+use crate::progress::{self, Screen};
 use crate::units;
 
 /// Whoever sits in front of the terminal, or reads what was written down.
@@ -28,30 +26,14 @@ pub(super) struct Watch {
     idle_at: Option<u64>,
 }
 
-/// Where to show how far it is.
-enum Screen {
-    Nowhere,
-    /// Two lines on a terminal; none yet while the replay may be done before anyone wonders.
-    Terminal(Option<ProgressBar>),
-    /// A line from time to time.
-    Lines,
-}
-
-/// How long a replay may run before a terminal shows it, and how often that changes then.
-const TERMINAL_PERIODS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(100));
-
-/// The same of lines that are written down.
-const LINES_PERIODS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(10));
+/// How often a terminal changes.
+const TERMINAL_PERIOD: Duration = Duration::from_millis(100);
 
 impl Watch {
     /// Of a replay of logs with so many bytes, if that is known. What it sees is on the board, too.
     pub(super) fn new(global: &Global, bytes_total: Option<u64>, board: Board) -> Self {
-        let screen = match (global.quiet, io::stderr().is_terminal()) {
-            (true, _) => Screen::Nowhere,
-            (false, true) => Screen::Terminal(None),
-            (false, false) => Screen::Lines,
-        };
-        let (due, _) = screen.periods();
+        let screen = Screen::new(global, TERMINAL_PERIOD);
+        let due = screen.patience();
         Self { began: Instant::now(), bytes_total, pace: Pace::default(), board, screen, due, idle_at: None }
     }
 
@@ -72,7 +54,7 @@ impl Watch {
         match &mut self.screen {
             Screen::Nowhere => {}
             Screen::Lines => eprintln!("bintide: {}; {line}", gone_over(bytes, self.bytes_total)),
-            Screen::Terminal(bar) => {
+            Screen::Terminal(bar, _) => {
                 let total = self.bytes_total;
                 let bar = bar.get_or_insert_with(|| progress::bar_over_a_line(total, bytes));
                 bar.set_position(bytes);
@@ -88,32 +70,12 @@ impl Observer for Watch {
         self.pace.mark(elapsed, status);
         self.board.put(status);
         if elapsed >= self.due {
-            let (_, period) = self.screen.periods();
-            self.due = elapsed + period;
+            self.due = elapsed + self.screen.period();
             self.show(status);
         }
         match interrupt::requested() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
-        }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if let Screen::Terminal(Some(bar)) = &self.screen {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-impl Screen {
-    /// Until it shows something, and between two times.
-    const fn periods(&self) -> (Duration, Duration) {
-        match self {
-            Self::Nowhere => (Duration::MAX, Duration::ZERO),
-            Self::Terminal(_) => TERMINAL_PERIODS,
-            Self::Lines => LINES_PERIODS,
         }
     }
 }
