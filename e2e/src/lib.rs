@@ -12,6 +12,7 @@
 //! | [`options`] | every option that `mysqlbinlog --help` lists, and arguments drawn from them |
 //! | [`conversation`] | what a replica and a real server say to each other, recorded |
 //! | [`identity`] | many runs with arguments drawn at random |
+//! | [`received`] | a server's logs as they were received, beside its own |
 //! | [`replays`] | logs applied to another server, and what must be equal then |
 //! | [`rows`] | rows as a server logs them, decoded by the library |
 //! | [`workload`] | SQL drawn at random, run on a real server |
@@ -27,6 +28,7 @@ pub mod large;
 pub mod logs;
 pub mod options;
 pub mod program;
+pub mod received;
 pub mod replays;
 pub mod rows;
 pub mod workload;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use e2e::program::bintide;
+use e2e::received::same_logs;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -35,31 +36,12 @@ fn stderr(ran: &Output) -> String {
     String::from_utf8_lossy(&ran.stderr).into_owned()
 }
 
-/// The closed files are the same; of the last one, which the server has open, one flag in its head differs.
-fn compare(server: &Server, folder: &Path) -> Result<()> {
-    let logs = server.binlogs()?;
-    for (number, log) in logs.iter().enumerate() {
-        let name = log.file_name().context("a log has a name")?;
-        let mut wanted = fs::read(log)?;
-        if number + 1 == logs.len() {
-            wanted[21] &= !1;
-        }
-        let found = fs::read(folder.join(name))?;
-        let first = found.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
-        let (name, sizes) = (name.display(), (found.len(), wanted.len()));
-        ensure!(found == wanted, "{name} is another one: of {sizes:?} bytes, from {first:?} on");
-    }
-    let index = fs::read_to_string(folder.join("binlog.index"))?;
-    ensure!(index == fs::read_to_string(server.datadir().join("binlog.index"))?, "{index}");
-    Ok(())
-}
-
 /// Receives until the directory has what the server has. A MariaDB writes into a new log, some time later, that all of
 /// the old one is on disk.
 fn receive_until_equal(server: &Server, folder: &Path) -> Result<()> {
     wait_for(|| {
         receive_all(server, folder, &[])?;
-        compare(server, folder)
+        same_logs(server, folder)
     })
 }
 
@@ -138,16 +120,16 @@ fn it_follows_a_server_that_is_started_again() -> Result<()> {
     let folder = TempDir::new()?;
     server.sql(TABLE)?;
     let child = receive(server.port(), folder.path(), &[])?.spawn()?;
-    wait_for(|| compare(&server, folder.path()))?;
+    wait_for(|| same_logs(&server, folder.path()))?;
     server.stop()?;
     server.start_again(&[])?;
     server.sql("insert into d.t (b) values ('after')")?;
-    wait_for(|| compare(&server, folder.path()))?;
+    wait_for(|| same_logs(&server, folder.path()))?;
     let ran = interrupt(child)?;
     ensure!(ran.status.code() == Some(130), "{ran:?}");
     ensure!(stderr(&ran).contains("trying again in"), "{}", stderr(&ran));
     ensure!(String::from_utf8_lossy(&ran.stdout).contains("received"), "{ran:?}");
-    compare(&server, folder.path())
+    same_logs(&server, folder.path())
 }
 
 /// Cut to the byte, in each way that a network can be, it connects again.
@@ -171,7 +153,7 @@ fn a_network_that_is_cut_is_gone_through() -> Result<()> {
             server.sql(&"insert into d.t (b) values (repeat('y', 20000)); ".repeat(20))?;
         }
     }
-    wait_for(|| compare(&server, folder.path()))?;
+    wait_for(|| same_logs(&server, folder.path()))?;
     let ran = interrupt(child)?;
     ensure!(ran.status.code() == Some(130), "{ran:?}");
     ensure!(stderr(&ran).matches("trying again in").count() >= 3, "{}", stderr(&ran));
@@ -215,7 +197,7 @@ fn what_stands_in_the_way_is_named() -> Result<()> {
     // Another one begins with what there is.
     let fresh = TempDir::new()?;
     fails(&from, fresh.path(), 0, &[])?;
-    compare(&server, fresh.path())
+    same_logs(&server, fresh.path())
 }
 
 /// Logs that were reset have their old names again, and other events.
@@ -245,7 +227,7 @@ fn a_directory_has_one_receiver() -> Result<()> {
     let folder = TempDir::new()?;
     server.sql(TABLE)?;
     let first = receive(server.port(), folder.path(), &[])?.spawn()?;
-    wait_for(|| compare(&server, folder.path()))?;
+    wait_for(|| same_logs(&server, folder.path()))?;
     let second = receive(server.port(), folder.path(), &["--stop-at-end"])?.output()?;
     ensure!(second.status.code() == Some(2), "{second:?}");
     ensure!(stderr(&second).contains("is being written to by another bintide"), "{}", stderr(&second));
@@ -334,7 +316,7 @@ fn a_full_disk_is_waited_for() -> Result<()> {
     let pid = child.id().to_string();
     let raised = Command::new("prlimit").args(["--fsize=unlimited", "--pid", &pid]).status()?;
     ensure!(raised.success(), "the limit stays");
-    wait_for(|| compare(&server, folder.path()))?;
+    wait_for(|| same_logs(&server, folder.path()))?;
     let said: Vec<String> = lines.by_ref().take(2).collect::<Result<_, _>>()?;
     ensure!(said.iter().any(|line| line.contains("there is room again")), "{said:?}");
     child.kill()?;
@@ -371,7 +353,7 @@ fn a_source_that_waits_is_answered() -> Result<()> {
     let ran = interrupt(child)?;
     let said = String::from_utf8(ran.stdout)?;
     ensure!(said.contains("\"acknowledgements\": ") && !said.contains("\"acknowledgements\": 0"), "{said}");
-    compare(&server, folder.path())
+    same_logs(&server, folder.path())
 }
 
 #[test]
@@ -384,7 +366,7 @@ fn a_monitor_can_ask() -> Result<()> {
     let line = lines.next().context("it ended")??;
     let address = line.split("http://").nth(1).and_then(|rest| rest.strip_suffix("/metrics"));
     let address = address.with_context(|| line.clone())?.to_owned();
-    wait_for(|| compare(&server, folder.path()))?;
+    wait_for(|| same_logs(&server, folder.path()))?;
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
     let mut said = String::new();
