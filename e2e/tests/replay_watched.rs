@@ -382,6 +382,14 @@ fn a_monitor_is_told_how_far_it_is_while_it_runs() -> Result<()> {
         Ok(number(&metrics, "bintide_replay_caught_up")? == 1.0
             && number(&metrics, "bintide_replay_commits_total")? == commits + 1.0)
     })?;
+    // What waited for the lock is in what is told of the last half minute.
+    wait_until("lags", || {
+        let metrics = scraped(address)?;
+        let [half, all] =
+            ["p50", "max"].map(|part| number(&metrics, &format!("bintide_replay_commit_lag_{part}_seconds")));
+        let (half, all) = (half?, all?);
+        Ok(half > 0.0 && all >= half && all < 60.0)
+    })?;
     let last = scraped(address)?;
     let place = source.sql("show binary log status")?;
     let place: Vec<&str> = place.split_whitespace().take(2).collect();

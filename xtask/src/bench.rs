@@ -8,6 +8,7 @@ mod cases;
 mod chart;
 mod compression;
 mod lab;
+mod lag;
 mod large;
 mod measure;
 mod page;
@@ -58,6 +59,8 @@ enum Which {
         #[arg(long, default_value_t = 3)]
         runs: usize,
     },
+    /// From a source's commit to the target's: `bintide replay --from` and MySQL's replica; writes docs/live.md
+    Lag(lag::Lagging),
     /// What compression saves and costs on a real server, and ours beside it; writes docs/compression.md
     Compression(compression::Compression),
     /// What `bintide advise` predicts beside what real servers then do
@@ -117,6 +120,7 @@ pub(crate) fn bench(benching: &Benching) -> Result<()> {
             cases.extend(rewriting::memory()?);
             race(cases, racing)
         }
+        Which::Lag(options) => lag::lag(options),
         Which::Rows => rows(),
         Which::Replay(options) => replay::replay(options),
         Which::ReplaySqlite { runs } => replay_sqlite::run(*runs),

@@ -33,6 +33,7 @@ mod error;
 mod filter;
 mod grants;
 pub mod keys;
+mod lag;
 mod mysql;
 pub mod net;
 pub mod order;
@@ -57,6 +58,7 @@ mod work;
 
 pub use crate::context::Context;
 pub use crate::error::{Error, Failure, FailureKind};
+pub use crate::lag::Lag;
 pub use crate::mysql::{ApplyAs, Look, MysqlTarget, WhySql};
 pub use crate::preflight::{Check, Finding};
 pub use crate::progress::{Applied, Intent, Ledger, Place, Progress};

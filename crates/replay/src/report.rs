@@ -2,6 +2,7 @@
 
 use binlog::gtid::GtidSet;
 
+use crate::lag::{Lag, Lags};
 use crate::progress::Place;
 use crate::select::Late;
 
@@ -19,6 +20,7 @@ pub struct Status<'r> {
     pub group_transactions: u64,
     /// Of logs that are still being written: is all applied that there is, for now?
     pub is_caught_up: bool,
+    lags: Option<&'r Lags>,
 }
 
 impl<'r> Status<'r> {
@@ -28,7 +30,18 @@ impl<'r> Status<'r> {
         (workers, workers_busy): (u64, u64),
         group_transactions: u64,
     ) -> Self {
-        Self { report, workers, workers_busy, group_transactions, is_caught_up: false }
+        Self { report, workers, workers_busy, group_transactions, is_caught_up: false, lags: None }
+    }
+
+    pub(crate) const fn with_lags(mut self, lags: &'r Lags) -> Self {
+        self.lags = Some(lags);
+        self
+    }
+
+    /// What the lag was over the last half minute, or a bit more. The time is microseconds since 1970. Not for every
+    /// call: all that was measured is gone over.
+    pub fn lag(&self, now_us: u64) -> Lag {
+        self.lags.map_or_else(Lag::default, |lags| lags.recent(now_us))
     }
 }
 
@@ -61,6 +74,9 @@ pub struct Report {
     pub late: Option<Late>,
     /// XA transactions that were prepared and that the logs do not decide: they are not applied.
     pub undecided: Vec<String>,
+    /// What the lag was since all had been applied that there was, for the first time. Only logs that are followed have
+    /// such a time.
+    pub lag: Lag,
     /// All that has been applied, by the progress saved on the target and the target's own account.
     pub applied: GtidSet,
 }

@@ -24,11 +24,12 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use filter::Filter;
 
 use crate::error::{Error, Failure};
+use crate::lag::Lags;
 use crate::order::CommitOrder;
 use crate::progress::{Applied, Intent, Ledger, Progress};
 use crate::report::{Report, Status};
@@ -170,7 +171,7 @@ fn in_one_session(
                 applier.apply(&group, &mut || watcher.look())?;
                 watcher.busy = 0;
                 flow.applied(&group);
-                watcher.done(&group, applier.tally)?;
+                watcher.done(&group, now_us(), applier.tally)?;
             }
             Message::Read(so_far) => watcher.read(so_far),
             Message::Over { undecided } => {
@@ -192,6 +193,7 @@ struct Watcher<'w> {
     flow: &'w Flow,
     observer: &'w mut dyn Observer,
     report: Report,
+    lags: Lags,
     /// What is saved with the last group, in commit order, that is done, and its number.
     last: Option<(u64, Progress)>,
     /// The number of the last group in source order that is done.
@@ -212,6 +214,7 @@ impl<'w> Watcher<'w> {
             flow,
             observer,
             report: Report::default(),
+            lags: Lags::new(),
             last: None,
             latest: None,
             workers,
@@ -227,7 +230,9 @@ impl<'w> Watcher<'w> {
         self.report.late = so_far.late.or(self.report.late.take());
     }
 
-    fn done(&mut self, group: &Group, tally: Tally) -> Result<(), Error> {
+    /// This one was committed at that time, microseconds since 1970.
+    fn done(&mut self, group: &Group, at_us: u64, tally: Tally) -> Result<(), Error> {
+        self.lags.add(&group.committed_us, at_us);
         self.report.transactions += group.transactions;
         self.report.groups += 1;
         let Tally { rows, retries, at_once } = tally;
@@ -237,7 +242,7 @@ impl<'w> Watcher<'w> {
         }
         if self.latest.is_none_or(|number| number < group.head.number) {
             self.latest = Some(group.head.number);
-            self.report.committed_us = Some(group.committed_us);
+            self.report.committed_us = group.committed_us.last().copied();
             self.report.place = Some(group.end.end_place());
             self.group_transactions = group.transactions;
         }
@@ -250,8 +255,13 @@ impl<'w> Watcher<'w> {
 
     /// Shows how far it is. An error says that nobody wants more.
     fn look(&mut self) -> Result<(), Error> {
-        let mut status = Status::new(&self.report, (self.workers, self.busy), self.group_transactions);
-        status.is_caught_up = self.flow.is_idle();
+        let is_caught_up = self.flow.is_idle();
+        if is_caught_up {
+            self.lags.caught_up();
+        }
+        let status = Status::new(&self.report, (self.workers, self.busy), self.group_transactions);
+        let mut status = status.with_lags(&self.lags);
+        status.is_caught_up = is_caught_up;
         match self.observer.at(&status) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Interrupted),
@@ -280,8 +290,15 @@ impl<'w> Watcher<'w> {
         }
         let end = end?;
         self.report.applied = end.progress.gtids.union(&end.executed);
+        self.report.lag = self.lags.following();
         Ok(self.report)
     }
+}
+
+/// Microseconds since 1970.
+fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_micros() as u64)
 }
 
 /// Settles what was announced and not reported done: what has been applied then.

@@ -15,6 +15,8 @@ pub(super) struct Page(pub(super) &'static str);
 
 /// What compression saves and costs.
 pub(super) const COMPRESSION: Page = Page("compression");
+/// A running server that is followed.
+pub(super) const LIVE: Page = Page("live");
 /// How fast logs are replayed.
 pub(super) const REPLAY_SPEED: Page = Page("replay-speed");
 

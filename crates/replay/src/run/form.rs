@@ -26,8 +26,8 @@ pub(super) struct Group {
     pub(super) head: Head,
     /// How many they are.
     pub(super) transactions: u64,
-    /// When the last of them was committed on its source: [`Head::committed_us`].
-    pub(super) committed_us: u64,
+    /// When each of them was committed on its source: [`Head::committed_us`].
+    pub(super) committed_us: Vec<u64>,
     /// Where the last of them came from.
     pub(super) end: Origin,
     pub(super) work: Work,
@@ -65,7 +65,7 @@ pub(super) struct Former<'t> {
 struct OpenGroup {
     head: Head,
     transactions: u64,
-    committed_us: u64,
+    committed_us: Vec<u64>,
     end: Origin,
     claim: Claim,
     session: Option<u32>,
@@ -136,7 +136,8 @@ impl<'t> Former<'t> {
             gtids.extend(head.gtid());
         }
         let transactions = 1 + u64::from(prepared.is_some());
-        let (committed_us, end, progress) = (head.committed_us, head.origin.clone(), self.ledger.save());
+        let (committed_us, end, progress) =
+            (vec![head.committed_us], head.origin.clone(), self.ledger.save());
         self.push(Group { head, transactions, committed_us, end, work, progress, gtids, claim }, out)
     }
 
@@ -228,7 +229,7 @@ impl<'t> Former<'t> {
             None => {
                 let work = Work { shape: Shape::Rows, steps: Vec::new(), session: None };
                 let (progress, gtids) = (self.ledger.save(), Vec::new());
-                let (committed_us, end) = (head.committed_us, head.origin.clone());
+                let (committed_us, end) = (vec![head.committed_us], head.origin.clone());
                 out.push(Group { head, transactions: 1, committed_us, end, work, progress, gtids, claim });
             }
         }
@@ -276,14 +277,14 @@ impl OpenGroup {
         let form = NetForm { origin, format: (**format).clone(), rows_size_max: ROWS_SIZE_MAX };
         let changes = Changes::new(format.flavour, form);
         let format = Arc::clone(format);
-        let (committed_us, end) = (head.committed_us, head.origin.clone());
+        let (committed_us, end) = (Vec::new(), head.origin.clone());
         Self { head, transactions: 0, committed_us, end, claim, session: None, context, format, changes }
     }
 
     /// This transaction is in it, too.
     fn add(&mut self, head: &Head) {
         self.transactions += 1;
-        self.committed_us = head.committed_us;
+        self.committed_us.push(head.committed_us);
         self.end.clone_from(&head.origin);
     }
 

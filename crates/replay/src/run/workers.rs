@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use crate::run::apply::{RowCounter, Tally, can_be_undone, put};
 use crate::run::flow::{Flow, Message};
 use crate::run::form::Group;
-use crate::run::{Options, PAUSE, Watcher};
+use crate::run::{Options, PAUSE, Watcher, now_us};
 use crate::schedule::Schedule;
 use crate::target::{Session, Target};
 use crate::work::Shape;
@@ -43,8 +43,8 @@ struct State {
     /// Nothing more is to be begun or waited for.
     is_stopped: bool,
     failure: Option<Error>,
-    /// Done since it was last looked at: transactions, groups.
-    done: Vec<Arc<Group>>,
+    /// Done since it was last looked at, and when: microseconds since 1970.
+    done: Vec<(Arc<Group>, u64)>,
     tally: Tally,
     /// All that is committed, when that comes in any order.
     committed: Option<Progress>,
@@ -203,8 +203,8 @@ impl Shop<'_> {
                 watcher.saved(committed.clone());
             }
             drop(state);
-            for group in &done {
-                watcher.done(group, tally)?;
+            for (group, at_us) in &done {
+                watcher.done(group, *at_us, tally)?;
             }
             if let Some(failure) = failure {
                 return Err(failure);
@@ -305,6 +305,7 @@ impl Worker<'_, '_> {
                 break;
             }
         }
+        let at_us = now_us();
         let mut state = self.shop.state();
         state.tally.rows += self.counter.rows;
         state.schedule.committed(number);
@@ -312,7 +313,7 @@ impl Worker<'_, '_> {
             committed.count(&group.gtids);
         }
         let done = state.groups.remove(&number);
-        state.done.extend(done);
+        state.done.extend(done.map(|group| (group, at_us)));
         drop(state);
         self.shop.flow.applied(group);
         self.shop.done.notify_one();

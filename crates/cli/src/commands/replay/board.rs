@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use replay::{Place, Report, Status};
+use replay::{Lag, Place, Report, Status};
 
 use crate::metrics::{Kind, Sheet};
 
@@ -21,6 +21,7 @@ struct Numbers {
     workers_busy: u64,
     group_transactions: u64,
     is_caught_up: bool,
+    lag: Lag,
 }
 
 /// What only grows.
@@ -47,12 +48,13 @@ impl Board {
     }
 
     /// So far it is.
-    pub(super) fn put(&self, status: &Status<'_>) {
+    pub(super) fn put(&self, status: &Status<'_>, lag: Lag) {
         let mut numbers = self.numbers();
         numbers.workers = status.workers;
         numbers.workers_busy = status.workers_busy;
         numbers.group_transactions = status.group_transactions;
         numbers.is_caught_up = status.is_caught_up;
+        numbers.lag = lag;
         numbers.count(status.report);
     }
 
@@ -117,12 +119,25 @@ impl Numbers {
             let committed = "When the source committed what was committed last, since 1970.";
             sheet.gauge("bintide_replay_last_committed_timestamp_seconds", committed, seconds(committed_us));
         }
+        if self.lag.transactions > 0 {
+            self.put_lag(&mut sheet);
+        }
         if let Some(place) = &self.place {
             let help = "Where in its log what was committed last ends, in bytes.";
             let labels = [("log", place.log.as_str())];
             sheet.put("bintide_replay_position", help, Kind::Gauge, &labels, place.position);
         }
         sheet.into_text()
+    }
+
+    fn put_lag(&self, sheet: &mut Sheet) {
+        let Lag { p50, p99, max, .. } = self.lag;
+        for (part, value, of) in [("p50", p50, "half"), ("p99", p99, "99 in 100"), ("max", max, "all")] {
+            let help = format!(
+                "From the source's commit to the target's, of {of} in the last half minute or a bit more, at most."
+            );
+            sheet.gauge(&format!("bintide_replay_commit_lag_{part}_seconds"), &help, value.as_secs_f64());
+        }
     }
 }
 
@@ -132,7 +147,9 @@ fn seconds(micros: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use replay::{Place, Report, Status};
+    use std::time::Duration;
+
+    use replay::{Lag, Place, Report, Status};
 
     use super::Board;
 
@@ -144,12 +161,14 @@ mod tests {
             assert!(text.lines().any(|line| line == wanted), "{wanted}: {text}");
         };
         line("bintide_replay_transactions_total 0");
-        assert!(!board.text().contains("position"));
+        assert!(!board.text().contains("position") && !board.text().contains("commit_lag"));
         let mut report = Report { transactions: 7, groups: 2, rows: 30, retries: 1, ..Report::default() };
         report.committed_us = Some(2_000_000);
         report.place = Some(Place { log: "binlog.000007".into(), position: 4711 });
         let mut status = Status::new(&report, (8, 3), 5);
-        board.put(&status);
+        let lag = Lag { transactions: 5, p50: Duration::from_millis(2), ..Lag::default() };
+        board.put(&status, lag);
+        line("bintide_replay_commit_lag_p50_seconds 0.002");
         line("bintide_replay_transactions_total 7");
         line("bintide_replay_commits_total 2");
         line("bintide_replay_rows_total 30");
@@ -161,7 +180,7 @@ mod tests {
         line("bintide_replay_last_committed_timestamp_seconds 2");
         line("bintide_replay_position{log=\"binlog.000007\"} 4711");
         status.is_caught_up = true;
-        board.put(&status);
+        board.put(&status, lag);
         line("bintide_replay_lag_seconds 0");
         line("bintide_replay_caught_up 1");
         board.end(&report);

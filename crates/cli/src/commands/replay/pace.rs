@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use replay::Status;
+use replay::{Lag, Status};
 
 use crate::rates::Rates;
 use crate::units;
@@ -20,13 +20,25 @@ impl Pace {
     }
 
     /// What it does now: rates, lag, workers, groups, retries, and how long it will take yet.
-    pub(super) fn line(&self, now_us: u64, bytes_total: Option<u64>, status: &Status<'_>) -> String {
+    pub(super) fn line(
+        &self,
+        now_us: u64,
+        bytes_total: Option<u64>,
+        status: &Status<'_>,
+        recent: Lag,
+    ) -> String {
         let report = status.report;
         let mut parts: Vec<String> = self.rates.texts().collect();
         if status.is_caught_up {
             parts.push("caught up".to_owned());
         } else if let Some(lag) = lag(now_us, status) {
             parts.push(format!("lag {}", units::duration(lag)));
+        }
+        if recent.transactions > 0 {
+            let [p50, p99, max] = [recent.p50, recent.p99, recent.max].map(units::duration);
+            parts.push(format!(
+                "half of the last commits came within {p50}, 99 % within {p99}, all within {max}"
+            ));
         }
         parts.push(format!("{} of {} busy", status.workers_busy, units::counted(status.workers, "worker")));
         if status.group_transactions > 0 {
@@ -65,7 +77,7 @@ pub(super) fn lag(now_us: u64, status: &Status<'_>) -> Option<Duration> {
 mod tests {
     use std::time::Duration;
 
-    use replay::{Report, Status};
+    use replay::{Lag, Report, Status};
 
     use super::Pace;
 
@@ -77,7 +89,7 @@ mod tests {
             (report.bytes_read, report.transactions) = (second * bytes, second * transactions);
             pace.mark(Duration::from_secs(second), &status(&report));
         }
-        pace.line(7_200_000_000, bytes_total, &status(&report))
+        pace.line(7_200_000_000, bytes_total, &status(&report), Lag::default())
     }
 
     fn status(report: &Report) -> Status<'_> {
@@ -98,8 +110,14 @@ mod tests {
         let mut idle = status(&committed);
         idle.is_caught_up = true;
         assert_eq!(
-            Pace::default().line(1, None, &idle),
+            Pace::default().line(1, None, &idle, Lag::default()),
             "caught up, 3 of 4 workers busy, 512 a commit, 2 retries"
+        );
+        let [p50, p99, max] = [4, 31, 1200].map(Duration::from_millis);
+        assert_eq!(
+            Pace::default().line(1, None, &idle, Lag { transactions: 9, p50, p99, max }),
+            "caught up, half of the last commits came within 4 ms, 99 % within 31 ms, all within 1.2 s, 3 of 4 workers \
+             busy, 512 a commit, 2 retries"
         );
         assert_eq!(
             line(0, 0, Some(10), Report::default()),

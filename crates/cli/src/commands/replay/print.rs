@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use replay::{Late, Report};
+use replay::{Lag, Late, Report};
 use serde_json::{Value, json};
 
 use crate::args::Global;
@@ -61,11 +61,26 @@ fn document(done: &Done) -> Value {
         "seconds": done.elapsed.as_secs_f64(),
         "last_committed": report.committed_us.and_then(timestamp).map(|time| time.to_string()),
         "interrupted": report.is_interrupted,
+        "lag": lag_document(report.lag),
         "late": report.late.as_ref().map(late_document),
         "undecided": report.undecided,
         "applied": report.applied.to_string(),
         "remarks": done.remarks,
         "verify": done.verified.as_ref().map(Verified::document),
+    })
+}
+
+/// Nothing, where nothing was followed.
+fn lag_document(lag: Lag) -> Option<Value> {
+    let Lag { transactions, p50, p99, max, .. } = lag;
+    let seconds = |time: Duration| time.as_secs_f64();
+    (transactions > 0).then(|| {
+        json!({
+            "transactions": transactions,
+            "p50_seconds": seconds(p50),
+            "p99_seconds": seconds(p99),
+            "max_seconds": seconds(max),
+        })
     })
 }
 
@@ -95,6 +110,15 @@ fn timestamp(micros: u64) -> Option<Timestamp> {
     Timestamp::from_microsecond(i64::try_from(micros).ok()?).ok()
 }
 
+fn lag_line(lag: Lag) -> String {
+    let [p50, p99, max] = [lag.p50, lag.p99, lag.max].map(units::duration);
+    format!(
+        "{} while it had caught up: from the source's commit to the target's half took at most {p50}, 99 % at most \
+         {p99}, all at most {max}\n",
+        units::counted(lag.transactions, "transaction")
+    )
+}
+
 fn text(done: &Done) -> String {
     let report = &done.report;
     let mut text = format!(
@@ -103,6 +127,9 @@ fn text(done: &Done) -> String {
         units::counted(report.groups, "commit"),
         units::count(report.skipped)
     );
+    if report.lag.transactions > 0 {
+        text.push_str(&lag_line(report.lag));
+    }
     if report.is_interrupted {
         text.push_str("interrupted; the same command goes on from here\n");
     }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use replay::{Observer, Status};
+use replay::{Lag, Observer, Status};
 
 use crate::args::Global;
 use crate::commands::replay::board::Board;
@@ -18,6 +18,9 @@ pub(super) struct Watch {
     began: Instant,
     bytes_total: Option<u64>,
     pace: Pace,
+    lag: Lag,
+    /// When to look at the lag again.
+    lag_due: Duration,
     board: Board,
     screen: Screen,
     /// When to show something next.
@@ -29,12 +32,25 @@ pub(super) struct Watch {
 /// How often a terminal changes.
 const TERMINAL_PERIOD: Duration = Duration::from_millis(100);
 
+/// How often percentiles are made of what was measured.
+const LAG_PERIOD: Duration = Duration::from_secs(1);
+
 impl Watch {
     /// Of a replay of logs with so many bytes, if that is known. What it sees is on the board, too.
     pub(super) fn new(global: &Global, bytes_total: Option<u64>, board: Board) -> Self {
         let screen = Screen::new(global, TERMINAL_PERIOD);
         let due = screen.patience();
-        Self { began: Instant::now(), bytes_total, pace: Pace::default(), board, screen, due, idle_at: None }
+        Self {
+            began: Instant::now(),
+            bytes_total,
+            pace: Pace::default(),
+            lag: Lag::default(),
+            lag_due: Duration::ZERO,
+            board,
+            screen,
+            due,
+            idle_at: None,
+        }
     }
 
     /// Since the replay began.
@@ -43,8 +59,7 @@ impl Watch {
     }
 
     fn show(&mut self, status: &Status<'_>) {
-        let now_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
-        let line = self.pace.line(now_us, self.bytes_total, status);
+        let line = self.pace.line(now_us(), self.bytes_total, status, self.lag);
         let bytes = status.report.bytes_read;
         let idle_at = status.is_caught_up.then_some(status.report.transactions);
         if matches!(self.screen, Screen::Lines) && idle_at.is_some() && idle_at == self.idle_at {
@@ -68,7 +83,11 @@ impl Observer for Watch {
     fn at(&mut self, status: &Status<'_>) -> ControlFlow<()> {
         let elapsed = self.began.elapsed();
         self.pace.mark(elapsed, status);
-        self.board.put(status);
+        if elapsed >= self.lag_due {
+            self.lag_due = elapsed + LAG_PERIOD;
+            self.lag = status.lag(now_us());
+        }
+        self.board.put(status, self.lag);
         if elapsed >= self.due {
             self.due = elapsed + self.screen.period();
             self.show(status);
@@ -78,6 +97,11 @@ impl Observer for Watch {
             false => ControlFlow::Continue(()),
         }
     }
+}
+
+/// Microseconds since 1970.
+fn now_us() -> u64 {
+    u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default()
 }
 
 /// How much of the logs has been gone over.

@@ -1,0 +1,185 @@
+//! How long after its source a target commits.
+
+use std::fmt;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+/// From a transaction's commit on its source to its commit on the target, over some transactions. By the clocks of two
+/// machines: what they disagree by is in it. Percentiles are right to 1 %.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lag {
+    /// How many were measured.
+    pub transactions: u64,
+    /// Of half of them, at most this.
+    pub p50: Duration,
+    /// Of 99 in 100, at most this.
+    pub p99: Duration,
+    /// The longest.
+    pub max: Duration,
+}
+
+/// Measures lags as transactions are committed. Times are microseconds since 1970, and are handed in.
+pub(crate) struct Lags {
+    /// Of the current half window, and of the one in front of it.
+    recent: [Times; 2],
+    /// When the current half window ends.
+    turns_us: u64,
+    /// Since all was applied that there was, for the first time.
+    following: Option<Times>,
+}
+
+/// Recent is the last half minute, at least, and the last minute at most.
+const HALF_US: u64 = 30_000_000;
+
+impl Lags {
+    pub(crate) const fn new() -> Self {
+        Self { recent: [Times::new(), Times::new()], turns_us: 0, following: None }
+    }
+
+    /// These were committed on the source then, and on the target now.
+    pub(crate) fn add(&mut self, committed_us: &[u64], now_us: u64) {
+        self.turn(now_us);
+        for then_us in committed_us {
+            let lag_us = now_us.saturating_sub(*then_us);
+            for times in self.recent.first_mut().into_iter().chain(&mut self.following) {
+                times.add(lag_us);
+            }
+        }
+    }
+
+    /// All is applied that there is: from here on it follows, and does not catch up.
+    pub(crate) fn caught_up(&mut self) {
+        self.following.get_or_insert_with(Times::new);
+    }
+
+    /// Of what was committed within the last half minute, or a bit more.
+    pub(crate) fn recent(&self, now_us: u64) -> Lag {
+        let [now, before] = &self.recent;
+        match now_us.checked_sub(self.turns_us) {
+            None => now.joined(before).lag(),
+            Some(0..HALF_US) => now.lag(),
+            Some(_) => Lag::default(),
+        }
+    }
+
+    /// Of all since it first had caught up.
+    pub(crate) fn following(&self) -> Lag {
+        self.following.as_ref().map(Times::lag).unwrap_or_default()
+    }
+
+    fn turn(&mut self, now_us: u64) {
+        if now_us < self.turns_us {
+            return;
+        }
+        let is_old = now_us >= self.turns_us + HALF_US;
+        let before = std::mem::replace(&mut self.recent[0], Times::new());
+        self.recent[1] = if is_old { Times::new() } else { before };
+        self.turns_us = now_us + HALF_US;
+    }
+}
+
+/// Times, counted in classes. Costs nothing before the first one.
+#[derive(Clone)]
+struct Times {
+    classes: Option<Histogram<u64>>,
+    max_us: u64,
+}
+
+impl Times {
+    const fn new() -> Self {
+        Self { classes: None, max_us: 0 }
+    }
+
+    fn add(&mut self, us: u64) {
+        if self.classes.is_none() {
+            self.classes = Histogram::new(2).ok();
+        }
+        if let Some(classes) = &mut self.classes {
+            // It grows as needed.
+            let _ = classes.record(us);
+        }
+        self.max_us = self.max_us.max(us);
+    }
+
+    fn joined(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        match (&mut both.classes, &other.classes) {
+            (Some(mine), Some(others)) => mine.add(others).expect("ours: both grow as needed"),
+            (mine, others) => *mine = mine.take().or_else(|| others.clone()),
+        }
+        both.max_us = both.max_us.max(other.max_us);
+        both
+    }
+
+    fn lag(&self) -> Lag {
+        let Some(classes) = &self.classes else { return Lag::default() };
+        let at = |part| Duration::from_micros(classes.value_at_quantile(part).min(self.max_us));
+        Lag {
+            transactions: classes.len(),
+            p50: at(0.5),
+            p99: at(0.99),
+            max: Duration::from_micros(self.max_us),
+        }
+    }
+}
+
+impl fmt::Debug for Lags {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Lags").field("following", &self.following()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{HALF_US, Lag, Lags};
+
+    fn is_near(found: Duration, wanted_us: u64) -> bool {
+        found.as_micros().abs_diff(u128::from(wanted_us)) <= u128::from(wanted_us / 100 + 1)
+    }
+
+    #[test]
+    fn percentiles() {
+        let mut lags = Lags::new();
+        let commits: Vec<u64> = (0..1000).map(|n| 10_000_000 - n * 1000).collect();
+        lags.add(&commits, 10_000_000);
+        let lag = lags.recent(10_000_000);
+        assert_eq!((lag.transactions, lag.max), (1000, Duration::from_millis(999)));
+        assert!(is_near(lag.p50, 499_000) && is_near(lag.p99, 989_000), "{lag:?}");
+        assert_eq!(lags.following(), Lag::default());
+    }
+
+    #[test]
+    fn only_what_comes_after_it_has_caught_up_counts_as_following() {
+        let mut lags = Lags::new();
+        lags.add(&[0], 3_600_000_000);
+        lags.caught_up();
+        lags.add(&[3_600_000_000, 3_600_001_000], 3_600_002_000);
+        lags.caught_up();
+        let lag = lags.following();
+        assert_eq!((lag.transactions, lag.max), (2, Duration::from_millis(2)));
+        assert!(is_near(lag.p50, 1000), "{lag:?}");
+    }
+
+    #[test]
+    fn recent_forgets() {
+        let mut lags = Lags::new();
+        let mut count = |add: &[u64], now_us: u64| {
+            lags.add(add, now_us);
+            lags.recent(now_us).transactions
+        };
+        assert_eq!(count(&[1, 1], 1), 2);
+        assert_eq!(count(&[1], HALF_US + 1), 3);
+        assert_eq!(count(&[1], 2 * HALF_US + 1), 2);
+        assert_eq!(count(&[], 6 * HALF_US), 0);
+    }
+
+    #[test]
+    fn a_source_whose_clock_is_ahead_has_no_lag_below_zero() {
+        let mut lags = Lags::new();
+        lags.add(&[2_000_000], 1_000_000);
+        assert_eq!(lags.recent(1_000_000).max, Duration::ZERO);
+    }
+}

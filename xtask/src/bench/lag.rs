@@ -1,0 +1,224 @@
+//! `bintide replay --from` beside MySQL's own replica, both without a binary log, while a source has a steady load that
+//! both can bear: from the source's commit to the target's.
+//!
+//! Ours counts every transaction itself. Of the replica, the last transaction that it applied is looked at again and
+//! again, by its own account: performance_schema.replication_applier_status_by_worker.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+use testkit::{Launch, Server};
+
+use super::{cases, lab, page};
+use crate::workloads;
+
+/// How much load, for how long.
+#[derive(Args)]
+pub(crate) struct Lagging {
+    /// Transactions a second that the source commits: sysbench's oltp_write_only
+    #[arg(long, default_value_t = 1000)]
+    rate: u32,
+    /// For how long each contender follows, in seconds
+    #[arg(long, default_value_t = 60)]
+    seconds: u32,
+}
+
+const REPLICA_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ac";
+/// Sessions that write to the source at once.
+const SESSIONS: u32 = 8;
+/// Workers of each contender.
+const WORKERS: &str = "4";
+/// Between two looks at the replica.
+const GLANCE: Duration = Duration::from_millis(10);
+
+/// What the mission asks of ours: half of the transactions within so many milliseconds.
+const GOAL_MS: f64 = 20.0;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Contender {
+    Bintide(&'static str),
+    Native,
+}
+
+/// Milliseconds.
+struct Found {
+    counted: u64,
+    p50: f64,
+    p99: f64,
+    max: f64,
+}
+
+pub(crate) fn lag(options: &Lagging) -> Result<()> {
+    let bintide = cases::bintide()?;
+    let mut table = String::from(
+        "| who follows | transactions looked at | half within | 99 % within | all within |\n|---|--:|--:|--:|--:|\n",
+    );
+    let mut ours = Vec::new();
+    for contender in [Contender::Bintide("strict"), Contender::Bintide("grouped"), Contender::Native] {
+        let found =
+            run(contender, options, &bintide).with_context(|| format!("{} failed", contender.name()))?;
+        let Found { counted, p50, p99, max } = found;
+        let line =
+            format!("| {} | {counted} | {p50:.1} ms | {p99:.1} ms | {max:.1} ms |\n", contender.name());
+        eprint!("{line}");
+        table.push_str(&line);
+        if contender != Contender::Native {
+            ours.push(p50);
+        }
+    }
+    let Lagging { rate, seconds } = options;
+    writeln!(
+        table,
+        "\n{rate} transactions a second of sysbench's oltp_write_only for {seconds} seconds, each commit on disk on \
+         the source and on the target, source and target on one machine, {WORKERS} workers, no binary log on the \
+         targets."
+    )?;
+    table.push_str(&page::conditions()?);
+    page::LIVE.write("lag", &table)?;
+    let worst = ours.iter().copied().fold(0.0, f64::max);
+    println!("median lag: {worst:.1} ms in the slower order (wanted: under {GOAL_MS} ms)");
+    Ok(())
+}
+
+impl Contender {
+    fn name(self) -> String {
+        match self {
+            Self::Bintide(order) => format!("bintide, {order}"),
+            Self::Native => "MySQL's replica, in commit order".to_owned(),
+        }
+    }
+}
+
+fn run(contender: Contender, options: &Lagging, bintide: &Path) -> Result<Found> {
+    let source = workloads::launch().option("--max-binlog-size=1G").start()?;
+    let target = Launch::mysql()
+        .options(["--server-id=2", "--skip-log-bin", "--replica-preserve-commit-order=ON"])
+        .option(format!("--replica-parallel-workers={WORKERS}"))
+        .uuid(REPLICA_UUID)
+        .start()?;
+    workloads::sysbench(&source, "oltp_write_only", &["--rand-seed=11", "prepare"])?;
+    match contender {
+        Contender::Native => {
+            lab::follow(&target, &source)?;
+            lab::wait_until_level(&target, &source)?;
+            let mut lags = watched(&target, || load(&source, options))?;
+            lab::wait_until_level(&target, &source)?;
+            found(&mut lags)
+        }
+        Contender::Bintide(order) => {
+            let relay = TempDir::new()?;
+            let child = follow(&source, &target, order, relay.path(), bintide)?;
+            catch_up(&source, &target)?;
+            load(&source, options)?;
+            catch_up(&source, &target)?;
+            ended(child)
+        }
+    }
+}
+
+fn load(source: &Server, options: &Lagging) -> Result<()> {
+    let arguments = [
+        "--rand-seed=7".to_owned(),
+        "--events=0".to_owned(),
+        format!("--threads={SESSIONS}"),
+        format!("--rate={}", options.rate),
+        format!("--time={}", options.seconds),
+        "run".to_owned(),
+    ];
+    workloads::sysbench(source, "oltp_write_only", &arguments.each_ref().map(String::as_str))
+}
+
+fn follow(source: &Server, target: &Server, order: &str, relay: &Path, bintide: &Path) -> Result<Child> {
+    let from = format!("mysql://root@127.0.0.1:{}/", source.port());
+    let to = format!("mysql://root@127.0.0.1:{}/", target.port());
+    let mut command = Command::new(bintide);
+    command.args(["replay", "--json", "--from", &from, "--to", &to, "--commit-order", order]);
+    command.args(["--workers", WORKERS, "--relay"]).arg(relay).stdout(Stdio::piped());
+    command.spawn().context("could not start bintide")
+}
+
+/// Waits until the target has the source's rows.
+fn catch_up(source: &Server, target: &Server) -> Result<()> {
+    let sums = |server: &Server| {
+        server.sql("checksum table sbtest.sbtest1, sbtest.sbtest2, sbtest.sbtest3, sbtest.sbtest4")
+    };
+    let wanted = sums(source)?;
+    for _ in 0..240 {
+        if sums(target).ok().as_ref() == Some(&wanted) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(250));
+    }
+    ensure!(false, "the target does not keep up");
+    Ok(())
+}
+
+/// Tells bintide to end, and reads what it counted.
+fn ended(child: Child) -> Result<Found> {
+    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
+    let ran = child.wait_with_output()?;
+    let report: Value = serde_json::from_slice(&ran.stdout).context("bintide's report is no JSON")?;
+    let lag = report.get("lag").context("the report has no lag")?;
+    let ms = |name: &str| {
+        let seconds = lag.get(name).and_then(Value::as_f64).with_context(|| format!("no {name} in {lag}"))?;
+        Ok::<f64, anyhow::Error>(seconds * 1e3)
+    };
+    let counted = lag.get("transactions").and_then(Value::as_u64).context("nothing was counted")?;
+    Ok(Found { counted, p50: ms("p50_seconds")?, p99: ms("p99_seconds")?, max: ms("max_seconds")? })
+}
+
+/// Looks at the replica while something is done: lags of what it applied last, in milliseconds.
+fn watched(replica: &Server, work: impl FnOnce() -> Result<()>) -> Result<Vec<f64>> {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            let mut samples = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                samples.push(glance(replica)?);
+                thread::sleep(GLANCE);
+            }
+            Ok::<_, anyhow::Error>(samples)
+        });
+        let done = work();
+        is_over.store(true, Ordering::Relaxed);
+        let samples = watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        done?;
+        let mut samples: Vec<(String, f64)> = samples.into_iter().flatten().collect();
+        samples.sort_by(|a, b| a.0.cmp(&b.0));
+        samples.dedup_by(|a, b| a.0 == b.0);
+        Ok(samples.into_iter().map(|(_, ms)| ms).collect())
+    })
+}
+
+/// What each worker applied last, and how long after the source.
+fn glance(replica: &Server) -> Result<Vec<(String, f64)>> {
+    let text = replica.sql(
+        "select last_applied_transaction, timestampdiff(microsecond, \
+         last_applied_transaction_original_commit_timestamp, last_applied_transaction_end_apply_timestamp) / 1000 \
+         from performance_schema.replication_applier_status_by_worker where last_applied_transaction <> ''",
+    )?;
+    let line = |line: &str| {
+        let (gtid, ms) = line.split_once('\t')?;
+        Some((gtid.to_owned(), ms.trim().parse().ok()?))
+    };
+    Ok(text.lines().filter_map(line).collect())
+}
+
+fn found(lags: &mut [f64]) -> Result<Found> {
+    lags.sort_by(f64::total_cmp);
+    let at = |part: f64| {
+        let index = (lags.len() as f64 * part) as usize;
+        lags.get(index.min(lags.len().saturating_sub(1))).copied().context("nothing was seen")
+    };
+    Ok(Found { counted: lags.len() as u64, p50: at(0.5)?, p99: at(0.99)?, max: at(1.0)? })
+}
