@@ -16,6 +16,7 @@ mod prediction;
 mod replay;
 mod replay_sqlite;
 mod rewriting;
+mod streaming;
 mod table;
 
 use std::ffi::OsString;
@@ -49,6 +50,8 @@ enum Which {
     Decompress(Racing),
     /// Peak memory of dump, stats, verify, compress and decompress on one transaction of 1 GiB
     Memory(Racing),
+    /// `bintide stream` and a go-mysql program that writes the same JSON, in Debezium's form and Maxwell's
+    Stream(Racing),
     /// The library's row decoding, in rows and bytes a second
     Rows,
     /// `bintide replay`, MySQL's own replica, and `mysqlbinlog | mysql`; writes docs/replay-speed.md
@@ -121,6 +124,7 @@ pub(crate) fn bench(benching: &Benching) -> Result<()> {
             race(cases, racing)
         }
         Which::Lag(options) => lag::lag(options),
+        Which::Stream(racing) => streaming::run(racing),
         Which::Rows => rows(),
         Which::Replay(options) => replay::replay(options),
         Which::ReplaySqlite { runs } => replay_sqlite::run(*runs),

@@ -652,6 +652,9 @@ impl<'d, 'a> Iterator for FieldIter<'d, 'a> {
     }
 }
 
+/// An image is whole when it is made, so there are as many as it has columns.
+impl ExactSizeIterator for FieldIter<'_, '_> {}
+
 /// One column's value in one image, not yet decoded.
 #[derive(Clone, Copy, Debug)]
 pub struct Field<'d, 'a> {

@@ -302,7 +302,17 @@ fn micros(stored: u64, fraction: u8, offset: usize) -> Result<u32, DecodeError> 
 }
 
 /// Appends at least `width` digits (1 to 10).
-pub(crate) fn put_digits(out: &mut Vec<u8>, mut number: u32, width: usize) {
+#[inline]
+pub(crate) fn put_digits(out: &mut Vec<u8>, number: u32, width: usize) {
+    let digit = |divisor: u32| b'0' + (number / divisor % 10) as u8;
+    match (width, number) {
+        (2, 0..100) => out.extend_from_slice(&[digit(10), digit(1)]),
+        (4, 0..10_000) => out.extend_from_slice(&[1000, 100, 10, 1].map(digit)),
+        _ => put_any_digits(out, number, width),
+    }
+}
+
+fn put_any_digits(out: &mut Vec<u8>, mut number: u32, width: usize) {
     let mut digits = [b'0'; 10];
     let mut start = digits.len();
     while number > 0 {

@@ -1,6 +1,7 @@
 //! What an envelope is told: a transaction, a row, a definition.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use binlog::Row;
 use binlog::events::RowsKind;
@@ -20,8 +21,8 @@ pub(crate) struct Head {
     pub(crate) query: Option<String>,
     /// Rows told by now, in all and of each table.
     pub(crate) rows: u64,
-    pub(crate) rows_by_table: Vec<(String, u64)>,
-    pub(crate) numbers: HashMap<String, usize>,
+    pub(crate) rows_by_table: Vec<(Arc<str>, u64)>,
+    numbers: HashMap<Arc<str>, usize>,
 }
 
 /// A place between two transactions.
@@ -84,19 +85,30 @@ impl At<'_> {
 }
 
 impl Head {
-    /// Counts a row; gives its number in the transaction, and among those of its table, from 1.
-    pub(crate) fn count(&mut self, table: &str) -> (u64, u64) {
+    /// No transaction is under way. Its memory is kept for the next.
+    pub(crate) fn clear(&mut self) {
+        let Self { gtid, committed_us, thread, query, rows, rows_by_table, numbers } = self;
+        (*gtid, *committed_us, *thread, *query, *rows) = (None, None, None, None, 0);
+        rows_by_table.clear();
+        numbers.clear();
+    }
+
+    /// The table's number among those that the transaction changes.
+    pub(crate) fn number(&mut self, table: &Arc<str>) -> usize {
+        if let Some(number) = self.numbers.get(table) {
+            return *number;
+        }
+        let number = self.rows_by_table.len();
+        self.numbers.insert(Arc::clone(table), number);
+        self.rows_by_table.push((Arc::clone(table), 0));
+        number
+    }
+
+    /// Counts a row of the table with this number; gives its own in the transaction, and among those of its table,
+    /// from 1.
+    pub(crate) fn count(&mut self, table: usize) -> (u64, u64) {
         self.rows += 1;
-        let number = match self.numbers.get(table) {
-            Some(number) => *number,
-            None => {
-                let number = self.rows_by_table.len();
-                self.numbers.insert(table.to_owned(), number);
-                self.rows_by_table.push((table.to_owned(), 0));
-                number
-            }
-        };
-        let (_, rows) = &mut self.rows_by_table[number];
+        let (_, rows) = &mut self.rows_by_table[table];
         *rows += 1;
         (self.rows, *rows)
     }

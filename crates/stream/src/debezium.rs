@@ -9,7 +9,8 @@ use binlog::{Image, Row};
 use crate::change::{At, Change, Definition, Head};
 use crate::error::Fault;
 use crate::plan::Plan;
-use crate::text::{put_integer, put_string};
+use crate::text::{put_integer, put_string, put_token};
+use crate::token::Token;
 use crate::value::debezium::{put, put_json};
 use crate::value::{Room, Told, value_of};
 
@@ -24,6 +25,10 @@ pub(crate) struct Debezium {
     front: Vec<u8>,
     /// What stands between its number and its place in the transaction.
     middle: Vec<u8>,
+    /// When records are written, and the end of one that says so.
+    behind: (u64, Vec<u8>),
+    /// The number of the announced table in the transaction.
+    table: usize,
     room: Room,
 }
 
@@ -49,7 +54,8 @@ impl Debezium {
         put_string(&mut source, version);
         source.extend_from_slice(b",\"connector\":\"mysql\",\"name\":");
         put_string(&mut source, name);
-        Self { source, id: Vec::new(), front: Vec::new(), middle: Vec::new(), room: Room::default() }
+        let (id, front, middle, behind) = (Vec::new(), Vec::new(), Vec::new(), (0, Vec::new()));
+        Self { source, id, front, middle, behind, table: 0, room: Room::default() }
     }
 
     /// A transaction starts at this event.
@@ -68,8 +74,8 @@ impl Debezium {
         out.extend_from_slice(b"}\n");
     }
 
-    /// The transaction ends; of one that has begun, writes so. `resume` is where to go on behind it.
-    pub(crate) fn end(&mut self, out: &mut Vec<u8>, head: &Head, at: &At<'_>, resume: &str) -> Ended {
+    /// The transaction ends; of one that has begun, writes so. `token` is where to go on behind it.
+    pub(crate) fn end(&mut self, out: &mut Vec<u8>, head: &Head, at: &At<'_>, token: &Token) -> Ended {
         if self.id.is_empty() {
             return Ended::Untold;
         }
@@ -89,13 +95,20 @@ impl Debezium {
         out.extend_from_slice(b"],\"ts_ms\":");
         put_integer(out, at.when_us(head) / 1000);
         out.extend_from_slice(b",\"resume\":");
-        put_string(out, resume);
+        put_token(out, token);
         out.extend_from_slice(b"}\n");
         Ended::Told
     }
 
     /// Rows of this table follow, from one event.
-    pub(crate) fn rows(&mut self, plan: &Plan, head: &Head, at: &At<'_>) {
+    pub(crate) fn rows(&mut self, plan: &Plan, head: &mut Head, at: &At<'_>) {
+        self.table = head.number(&plan.name);
+        if self.behind.0 != at.now_ns || self.behind.1.is_empty() {
+            self.behind.0 = at.now_ns;
+            self.behind.1.clear();
+            put_times(&mut self.behind.1, at.now_ns);
+            self.behind.1.extend_from_slice(b"}\n");
+        }
         self.front.clear();
         let mut front = std::mem::take(&mut self.front);
         front.extend_from_slice(b",\"source\":");
@@ -114,16 +127,15 @@ impl Debezium {
         out: &mut Vec<u8>,
         head: &mut Head,
         change: &Change<'_, '_>,
-        at: &At<'_>,
     ) -> Result<(), Fault> {
         match change.kind {
-            RowsKind::Write => self.record(out, head, change, (at, Op::Create)),
-            RowsKind::Delete => self.record(out, head, change, (at, Op::Delete)),
+            RowsKind::Write => self.record(out, head, change, Op::Create),
+            RowsKind::Delete => self.record(out, head, change, Op::Delete),
             RowsKind::Update | RowsKind::PartialUpdate if moves(change) => {
-                self.record(out, head, change, (at, Op::Delete))?;
-                self.record(out, head, change, (at, Op::Create))
+                self.record(out, head, change, Op::Delete)?;
+                self.record(out, head, change, Op::Create)
             }
-            RowsKind::Update | RowsKind::PartialUpdate => self.record(out, head, change, (at, Op::Update)),
+            RowsKind::Update | RowsKind::PartialUpdate => self.record(out, head, change, Op::Update),
         }
     }
 
@@ -132,7 +144,7 @@ impl Debezium {
         out: &mut Vec<u8>,
         head: &mut Head,
         change: &Change<'_, '_>,
-        (at, op): (&At<'_>, Op),
+        op: Op,
     ) -> Result<(), Fault> {
         out.extend_from_slice(b"{\"before\":");
         match &change.row.before {
@@ -147,7 +159,7 @@ impl Debezium {
         out.extend_from_slice(&self.front);
         put_integer(out, change.index);
         out.extend_from_slice(&self.middle);
-        let (total, of_table) = head.count(&change.plan.name);
+        let (total, of_table) = head.count(self.table);
         put_integer(out, total);
         out.extend_from_slice(b",\"data_collection_order\":");
         put_integer(out, of_table);
@@ -156,8 +168,7 @@ impl Debezium {
             Op::Update => b"},\"op\":\"u\"",
             Op::Delete => b"},\"op\":\"d\"",
         });
-        put_times(out, at.now_ns);
-        out.extend_from_slice(b"}\n");
+        out.extend_from_slice(&self.behind.1);
         Ok(())
     }
 

@@ -81,6 +81,30 @@ pub enum Error {
     Write(#[from] io::Error),
 }
 
+/// Why an event cannot be told.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// Its bytes are wrong.
+    Fault(Fault),
+    Error(Error),
+}
+
+impl<F: Into<Fault>> From<F> for Refusal {
+    fn from(fault: F) -> Self {
+        Self::Fault(fault.into())
+    }
+}
+
+impl Refusal {
+    /// Of the event that starts there.
+    pub(crate) fn at(self, log: &str, offset: u64) -> Error {
+        match self {
+            Self::Fault(fault) => Error::Corrupt { log: log.to_owned(), offset, reason: fault.to_string() },
+            Self::Error(error) => error,
+        }
+    }
+}
+
 /// What is wrong with an event's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {

@@ -1,235 +1,284 @@
-//! Records that wait for their transaction's end: only it says the transaction's number, and which record is the last.
+//! What waits for its transaction's end: only that says the transaction's number, and which record is the last.
+//!
+//! Rows wait as they stand in the log: their records take ten times as much.
 
+use std::collections::HashMap;
 use std::env;
 use std::io;
+use std::sync::Arc;
 
+use binlog::events::{ColumnSet, Rows, RowsFlags};
+use binlog::{Cursor, RowDecoder};
 use logs::Spool;
 
-use crate::output::Output;
-use crate::text::{put_integer, put_string};
+use crate::plan::Plan;
+use crate::text::put_token;
+use crate::token::Token;
 
-/// Bytes of records held in memory; more go to a file. Bounds memory.
+/// Bytes held in memory; more go to a file. Bounds memory.
 const MEMORY_MAX: usize = 16 << 20;
 
-/// A transaction's records, with gaps for what is not known yet.
+/// A transaction's rows and records, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    text: Vec<u8>,
-    /// Where in the text the transaction's number goes: once in each row's record.
-    gaps: Vec<usize>,
-    /// What came before: pieces between gaps, each with its size in front.
+    bytes: Vec<u8>,
+    /// What came before.
     spool: Option<Spool>,
     /// Bytes that went to the file at once each time.
     spooled: Vec<usize>,
+    tables: Vec<Prepared>,
+    /// The tables' numbers, by the addresses of what is prepared for them, which does not move while it is held.
+    numbers: HashMap<[usize; 2], u32>,
+    count: u64,
+    /// How much waits in front of the last rows and with them.
+    rows_end: u64,
 }
 
-impl Held {
-    /// What is appended here waits.
-    pub(crate) fn text(&mut self) -> &mut Vec<u8> {
-        &mut self.text
-    }
-
-    /// The transaction's number goes here.
-    pub(crate) fn number_here(&mut self) {
-        self.gaps.push(self.text.len());
-    }
-
-    /// Puts what is too much for memory into a file. To be called between records.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be made or written.
-    pub(crate) fn settle(&mut self) -> io::Result<()> {
-        // The last record stays here: whether it is the transaction's last is yet to be seen.
-        match (
-            self.text.len() > MEMORY_MAX,
-            self.text[..self.text.len().saturating_sub(1)].iter().rposition(is_end),
-        ) {
-            (true, Some(end)) => self.spool_up_to(end + 1),
-            _ => Ok(()),
-        }
-    }
-
-    fn spool_up_to(&mut self, end: usize) -> io::Result<()> {
-        let spool = match &mut self.spool {
-            Some(spool) => spool,
-            none => none.insert(Spool::new_in(&env::temp_dir(), 0)?),
-        };
-        let gaps = self.gaps.partition_point(|gap| *gap < end);
-        let mut pieces = Vec::with_capacity(end + 9 * (gaps + 1));
-        let mut start = 0;
-        for gap in &self.gaps[..gaps] {
-            put_piece(&mut pieces, &self.text[start..*gap], Follows::Number);
-            start = *gap;
-        }
-        put_piece(&mut pieces, &self.text[start..end], Follows::Nothing);
-        spool.push(&pieces)?;
-        self.spooled.push(pieces.len());
-        self.text.drain(..end);
-        self.gaps.drain(..gaps);
-        self.gaps.iter_mut().for_each(|gap| *gap -= end);
-        Ok(())
-    }
-
-    /// Writes all records, whole, and holds none any more.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be read, or the output not be written.
-    pub(crate) fn release(&mut self, output: &mut Output, xid: Option<u64>, resume: &str) -> io::Result<()> {
-        let mut number = 0;
-        if let Some(spool) = self.spool.take() {
-            let mut start = 0;
-            for size in std::mem::take(&mut self.spooled) {
-                let mut pieces = vec![0; size];
-                spool.read_exact_at(start, &mut pieces)?;
-                start += size as u64;
-                put_pieces(&pieces, &mut output.bytes, xid, &mut number);
-                output.drain_if_full()?;
-            }
-        }
-        let out = &mut output.bytes;
-        let mut start = 0;
-        for (index, gap) in self.gaps.iter().enumerate() {
-            out.extend_from_slice(&self.text[start..*gap]);
-            let last = if index + 1 == self.gaps.len() { Last::Yes } else { Last::No };
-            put_number(out, xid, number, last);
-            (start, number) = (*gap, number + 1);
-        }
-        out.extend_from_slice(&self.text[start..]);
-        if !self.text.is_empty() {
-            put_resume(out, resume);
-        }
-        self.text.clear();
-        self.gaps.clear();
-        output.drain_if_full()
-    }
+/// What the rows of an event are read with.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepared {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) decoder: Arc<RowDecoder>,
 }
 
-/// Puts where to go on into the record at the end.
-pub(crate) fn put_resume(out: &mut Vec<u8>, resume: &str) {
-    // Without its brace and line's end.
-    out.truncate(out.len() - 2);
-    out.extend_from_slice(b",\"resume\":");
-    put_string(out, resume);
-    out.extend_from_slice(b"}\n");
+/// What waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waiting<'w> {
+    Rows(WaitingRows<'w>, &'w Prepared, Followed),
+    /// A whole record.
+    Record(&'w [u8]),
 }
 
-const fn is_end(byte: &u8) -> bool {
-    *byte == b'\n'
+/// An event's rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WaitingRows<'w> {
+    /// Where the event starts, in bytes from the log's start.
+    pub(crate) offset: u64,
+    /// What stands in front of the transaction's number in each record.
+    pub(crate) front: &'w [u8],
+    /// What stands between that and the row's values.
+    pub(crate) middle: &'w [u8],
+    pub(crate) rows: Rows<'w>,
+    /// How many there are: one at least.
+    pub(crate) count: u64,
 }
 
-/// Is it a transaction's last row?
+/// Do more rows of the transaction follow?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Last {
+pub(crate) enum Followed {
     Yes,
     No,
 }
 
-fn put_number(out: &mut Vec<u8>, xid: Option<u64>, number: u64, last: Last) {
-    if let Some(xid) = xid {
-        out.extend_from_slice(b",\"xid\":");
-        put_integer(out, xid);
+impl Held {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
     }
-    match last {
-        Last::Yes => out.extend_from_slice(b",\"commit\":true"),
-        Last::No => {
-            out.extend_from_slice(b",\"xoffset\":");
-            put_integer(out, number);
+
+    /// An event's rows wait.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be made or written.
+    pub(crate) fn push_rows(&mut self, waiting: &WaitingRows<'_>, prepared: &Prepared) -> io::Result<()> {
+        let number = self.number(prepared);
+        put_waiting(&mut self.bytes, number, waiting);
+        self.count += 1;
+        self.rows_end = self.count;
+        self.settle()
+    }
+
+    /// A whole record waits.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be made or written.
+    pub(crate) fn push_record(&mut self, record: &[u8]) -> io::Result<()> {
+        put_record(&mut self.bytes, record);
+        self.count += 1;
+        self.settle()
+    }
+
+    fn number(&mut self, prepared: &Prepared) -> u32 {
+        let Prepared { plan, decoder } = prepared;
+        let addresses = [Arc::as_ptr(plan).addr(), Arc::as_ptr(decoder).addr()];
+        *self.numbers.entry(addresses).or_insert_with(|| {
+            self.tables.push(prepared.clone());
+            self.tables.len() as u32 - 1
+        })
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        if self.bytes.len() <= MEMORY_MAX {
+            return Ok(());
         }
+        let spool = match &mut self.spool {
+            Some(spool) => spool,
+            none => none.insert(Spool::new_in(&env::temp_dir(), 0)?),
+        };
+        spool.push(&self.bytes)?;
+        self.spooled.push(self.bytes.len());
+        self.bytes.clear();
+        Ok(())
     }
-}
 
-/// What comes behind a piece of text in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Follows {
-    Nothing,
-    Number,
-}
-
-/// Bytes in front of each piece.
-const PIECE_HEAD: usize = 9;
-
-// size  field
-//    1  1: the transaction's number follows
-//    8  size of the text, little-endian
-//    *  text
-fn put_piece(out: &mut Vec<u8>, text: &[u8], follows: Follows) {
-    out.push(u8::from(follows == Follows::Number));
-    out.extend_from_slice(&(text.len() as u64).to_le_bytes());
-    out.extend_from_slice(text);
-}
-
-fn put_pieces(pieces: &[u8], out: &mut Vec<u8>, xid: Option<u64>, number: &mut u64) {
-    let mut rest = pieces;
-    while let Some(([follows, size @ ..], behind)) = rest.split_first_chunk::<PIECE_HEAD>() {
-        let (text, behind) = behind.split_at(u64::from_le_bytes(*size) as usize);
-        out.extend_from_slice(text);
-        if *follows == 1 {
-            put_number(out, xid, *number, Last::No);
-            *number += 1;
+    /// Hands over all that waits, in order, and holds nothing any more.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read; those of `take`.
+    pub(crate) fn release<E: From<io::Error>>(
+        &mut self,
+        mut take: impl FnMut(&Waiting<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Self { bytes, spool, spooled, tables, rows_end, .. } = self;
+        let mut number = 0;
+        let mut take_all = |bytes: &[u8]| -> Result<(), E> {
+            let mut cursor = Cursor::new(bytes);
+            while !cursor.is_empty() {
+                number += 1;
+                let followed = if number < *rows_end { Followed::Yes } else { Followed::No };
+                take(&take_waiting(&mut cursor, tables, followed))?;
+            }
+            Ok(())
+        };
+        let (mut start, mut read) = (0, Vec::new());
+        for size in spooled.iter() {
+            let spool = spool.as_ref().expect("ours: it was made before anything went there");
+            read.resize(*size, 0);
+            spool.read_exact_at(start, &mut read)?;
+            start += *size as u64;
+            take_all(&read)?;
         }
-        rest = behind;
+        take_all(bytes)?;
+        self.clear();
+        Ok(())
     }
+
+    fn clear(&mut self) {
+        let Self { bytes, spool, spooled, tables, numbers, count, rows_end } = self;
+        bytes.clear();
+        *spool = None;
+        spooled.clear();
+        tables.clear();
+        numbers.clear();
+        (*count, *rows_end) = (0, 0);
+    }
+}
+
+/// Puts where to go on into the record at the end.
+pub(crate) fn put_resume(out: &mut Vec<u8>, token: &Token) {
+    // Without its brace and line's end.
+    out.truncate(out.len() - 2);
+    out.extend_from_slice(b",\"resume\":");
+    put_token(out, token);
+    out.extend_from_slice(b"}\n");
+}
+
+/// In the place of a table's number: a record.
+const RECORD: u32 = u32::MAX;
+
+// size  field, little-endian
+//    4  number of the table, or RECORD
+//    *  part: front, or the record, and then no more
+//    *  part: middle
+//    8  offset
+//    8  count
+//    8  column_count
+//    *  part: extra
+//    *  part: columns
+//    *  part: columns_after
+//    *  part: rows
+// and a part is
+//    8  0 if it is absent, or its size and 1
+//    *  the part
+fn put_waiting(out: &mut Vec<u8>, number: u32, waiting: &WaitingRows<'_>) {
+    let WaitingRows { offset, front, middle, rows, count } = waiting;
+    out.extend_from_slice(&number.to_le_bytes());
+    put_part(out, Some(front));
+    put_part(out, Some(middle));
+    for number in [*offset, *count, rows.column_count] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    let columns_after = rows.columns_after.map(|columns| columns.bits);
+    for part in [rows.extra, Some(rows.columns.bits), columns_after, Some(rows.rows)] {
+        put_part(out, part);
+    }
+}
+
+fn put_record(out: &mut Vec<u8>, record: &[u8]) {
+    out.extend_from_slice(&RECORD.to_le_bytes());
+    put_part(out, Some(record));
+}
+
+fn put_part(out: &mut Vec<u8>, part: Option<&[u8]>) {
+    out.extend_from_slice(&part.map_or(0, |part| part.len() as u64 + 1).to_le_bytes());
+    out.extend_from_slice(part.unwrap_or_default());
+}
+
+const OURS: &str = "ours: it is read as it was written";
+
+fn take_waiting<'w>(cursor: &mut Cursor<'w>, tables: &'w [Prepared], followed: Followed) -> Waiting<'w> {
+    let number = cursor.u32().expect(OURS);
+    let front = take_part(cursor).unwrap_or_default();
+    if number == RECORD {
+        return Waiting::Record(front);
+    }
+    let prepared = &tables[number as usize];
+    let middle = take_part(cursor).unwrap_or_default();
+    let [offset, count, column_count] = std::array::from_fn(|_| cursor.u64().expect(OURS));
+    let [extra, columns, columns_after, rows] = std::array::from_fn(|_| take_part(cursor));
+    let rows = Rows {
+        kind: prepared.decoder.kind(),
+        table_id: 0,
+        flags: RowsFlags(0),
+        extra,
+        column_count,
+        columns: ColumnSet { bits: columns.unwrap_or_default() },
+        columns_after: columns_after.map(|bits| ColumnSet { bits }),
+        rows: rows.unwrap_or_default(),
+    };
+    Waiting::Rows(WaitingRows { offset, front, middle, rows, count }, prepared, followed)
+}
+
+fn take_part<'w>(cursor: &mut Cursor<'w>) -> Option<&'w [u8]> {
+    let size = cursor.u64().expect(OURS).checked_sub(1)?;
+    Some(cursor.bytes(size as usize).expect(OURS))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
     use std::io;
-    use std::rc::Rc;
 
-    use super::Held;
-    use crate::output::{Output, To};
+    use super::{Held, Waiting};
 
-    #[derive(Clone, Default)]
-    struct Written(Rc<RefCell<Vec<u8>>>);
-
-    impl io::Write for Written {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.borrow_mut().extend_from_slice(bytes);
-            Ok(bytes.len())
+    /// Records of `size` bytes.
+    fn check(count: u8, size: usize) {
+        let mut held = Held::default();
+        for number in 0..count {
+            held.push_record(&vec![number; size]).unwrap();
         }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    /// Records of `size` bytes, with these of them rows.
-    fn check(records: &[bool], size: usize, wanted: &[&str]) {
-        let (mut held, written) = (Held::default(), Written::default());
-        for is_row in records {
-            held.text().extend_from_slice(b"{\"a\":0");
-            if *is_row {
-                held.number_here();
-            }
-            held.text().extend_from_slice(b",\"b\":\"");
-            held.text().extend(std::iter::repeat_n(b'x', size));
-            held.text().extend_from_slice(b"\"}\n");
-            held.settle().unwrap();
-        }
-        let mut output = Output::new(To::Pipe(Box::new(written.clone()), None));
-        held.release(&mut output, Some(7), "f:4").unwrap();
-        output.finish().unwrap();
-        let text = String::from_utf8(written.0.take()).unwrap().replace(&"x".repeat(size), "x");
-        assert_eq!(text.lines().collect::<Vec<_>>(), wanted);
-        assert!(held.text.is_empty() && held.gaps.is_empty() && held.spool.is_none());
+        assert_eq!(held.is_empty(), count == 0);
+        assert_eq!(held.spool.is_some(), usize::from(count) * size > 17 << 20);
+        let mut number = 0;
+        let released = held.release(|waiting| {
+            let Waiting::Record(record) = waiting else { panic!("{waiting:?}") };
+            assert_eq!(*record, vec![number; size]);
+            number += 1;
+            Ok::<(), io::Error>(())
+        });
+        released.unwrap();
+        assert_eq!(number, count);
+        assert!(held.is_empty() && held.bytes.is_empty() && held.spool.is_none());
     }
 
     #[test]
-    fn the_last_row_commits() {
-        let wanted = [
-            r#"{"a":0,"xid":7,"xoffset":0,"b":"x"}"#,
-            r#"{"a":0,"xid":7,"xoffset":1,"b":"x"}"#,
-            r#"{"a":0,"b":"x"}"#,
-            r#"{"a":0,"xid":7,"commit":true,"b":"x","resume":"f:4"}"#,
-        ];
-        check(&[true, true, false, true], 10, &wanted);
+    fn what_waits_is_handed_over_in_order() {
+        check(0, 1);
+        check(1, 10);
+        check(4, 10);
         // So large that they go to a file, one by one and together.
-        check(&[true, true, false, true], 20 << 20, &wanted);
-        check(&[true, true, false, true], 6 << 20, &wanted);
-        check(&[], 1, &[]);
-        check(&[true], 1, &[r#"{"a":0,"xid":7,"commit":true,"b":"x","resume":"f:4"}"#]);
+        check(4, 20 << 20);
+        check(7, 6 << 20);
     }
 }

@@ -3,16 +3,17 @@
 //! As it writes it with its options for positions, GTIDs, servers, threads and places in a transaction on; the field
 //! `resume` of a transaction's last record is ours.
 
-use binlog::events::RowsKind;
+use binlog::events::{Rows, RowsKind};
 use binlog::{Field, Image, Row, Value};
 
 use crate::change::{At, Change, Definition, Head, Verb};
 use crate::document::put_document;
-use crate::error::{Error, Fault};
-use crate::held::Held;
+use crate::error::{Error, Fault, Refusal};
+use crate::held::{Followed, Held, Prepared, Waiting, WaitingRows, put_resume};
 use crate::output::Output;
 use crate::plan::Plan;
-use crate::text::{put_integer, put_string};
+use crate::text::{put_inside, put_integer, put_string};
+use crate::token::Token;
 use crate::value::maxwell::put;
 use crate::value::{Room, Told, value_of};
 
@@ -28,10 +29,28 @@ pub(crate) struct Maxwell {
 }
 
 impl Maxwell {
-    /// Rows of this table follow, from one event.
-    pub(crate) fn rows(&mut self, plan: &Plan, kind: RowsKind, head: &Head, at: &At<'_>) {
+    /// Takes an event's rows.
+    pub(crate) fn rows(
+        &mut self,
+        rows: &Rows<'_>,
+        prepared: &Prepared,
+        (head, at): (&mut Head, &At<'_>),
+    ) -> Result<(), Refusal> {
+        let count = prepared.decoder.count(rows)?;
+        if count == 0 {
+            return Ok(());
+        }
+        head.rows += count;
+        self.announce(&prepared.plan, rows.kind, head, at);
+        let (offset, front, middle) = (at.offset, self.front.as_slice(), self.middle.as_slice());
+        let waiting = WaitingRows { offset, front, middle, rows: *rows, count };
+        self.held.push_rows(&waiting, prepared).map_err(|error| Refusal::Error(error.into()))
+    }
+
+    fn announce(&mut self, plan: &Plan, kind: RowsKind, head: &Head, at: &At<'_>) {
         let Self { front, middle, .. } = self;
         front.clear();
+        front.push(b'{');
         put_names(front, &plan.database, Some(&plan.table));
         if let Some(query) = &head.query {
             front.extend_from_slice(b",\"query\":");
@@ -58,43 +77,37 @@ impl Maxwell {
         middle.extend_from_slice(b",\"data\":{");
     }
 
-    /// A row of the event that was announced.
-    pub(crate) fn row(&mut self, head: &mut Head, change: &Change<'_, '_>) -> Result<(), Fault> {
-        head.count(&change.plan.name);
-        let out = self.held.text();
-        out.push(b'{');
-        out.extend_from_slice(&self.front);
-        self.held.number_here();
-        let Self { held, middle, room, .. } = self;
-        let out = held.text();
-        out.extend_from_slice(middle);
-        let Row { before, after } = change.row;
-        match (before, after) {
-            (None, Some(image)) | (Some(image), None) => put_image(out, change, image, room)?,
-            (Some(before), Some(after)) => {
-                put_merged(out, change, (before, after), room)?;
-                put_old(out, change, (before, after), room)?;
-            }
-            (None, None) => {}
+    /// The transaction has ended; this is its number, if it has one. `token` is where to go on behind it.
+    pub(crate) fn end(
+        &mut self,
+        output: &mut Output,
+        xid: Option<u64>,
+        (log, token): (&str, &Token),
+    ) -> Result<(), Error> {
+        if self.held.is_empty() {
+            return Ok(());
         }
-        out.extend_from_slice(b"}}\n");
-        Ok(())
-    }
-
-    /// What came is too much to be held in memory?
-    pub(crate) fn settle(&mut self) -> Result<(), Error> {
-        Ok(self.held.settle()?)
-    }
-
-    /// The transaction has ended; this is its number, if it has one. `resume` is where to go on behind it.
-    pub(crate) fn end(&mut self, output: &mut Output, xid: Option<u64>, resume: &str) -> Result<(), Error> {
-        Ok(self.held.release(output, xid, resume)?)
+        let mut number = Number { xid, offset: 0, last: None };
+        let Self { held, room, .. } = self;
+        held.release(|waiting| match waiting {
+            Waiting::Rows(waiting, prepared, followed) => {
+                number.last = if *followed == Followed::Yes { None } else { Some(waiting.count - 1) };
+                let told = put_rows(output, (waiting, prepared), &mut number, room);
+                told.map_err(|refusal| refusal.at(log, waiting.offset))
+            }
+            Waiting::Record(record) => {
+                output.bytes.extend_from_slice(record);
+                Ok(())
+            }
+        })?;
+        put_resume(&mut output.bytes, token);
+        Ok(output.drain_if_full()?)
     }
 
     /// A statement that defines a table or a database.
-    pub(crate) fn definition(&mut self, definition: &Definition<'_>, at: &At<'_>) {
+    pub(crate) fn definition(&mut self, definition: &Definition<'_>, at: &At<'_>) -> Result<(), Error> {
         let (verb, thing) = match (definition.verb, definition.table) {
-            (Verb::Truncate, _) => return,
+            (Verb::Truncate, _) => return Ok(()),
             (Verb::Create, Some(_)) => ("create", "table"),
             (Verb::Alter, Some(_)) => ("alter", "table"),
             (Verb::Drop, Some(_)) => ("drop", "table"),
@@ -102,8 +115,8 @@ impl Maxwell {
             (Verb::Alter, None) => ("alter", "database"),
             (Verb::Drop, None) => ("drop", "database"),
         };
-        let out = self.held.text();
-        out.extend_from_slice(format!("{{\"type\":\"{thing}-{verb}\",").as_bytes());
+        let mut record = format!("{{\"type\":\"{thing}-{verb}\",").into_bytes();
+        let out = &mut record;
         put_names(out, definition.database, definition.table);
         out.extend_from_slice(b",\"ts\":");
         put_integer(out, u64::from(at.timestamp) * 1000);
@@ -111,7 +124,72 @@ impl Maxwell {
         put_string(out, definition.sql);
         put_position(out, at);
         out.extend_from_slice(b"}\n");
+        Ok(self.held.push_record(&record)?)
     }
+}
+
+/// Which row of the transaction it is.
+#[derive(Clone, Copy, Debug)]
+struct Number {
+    xid: Option<u64>,
+    /// From 0.
+    offset: u64,
+    /// The number of the transaction's last row in its event, if that is the one.
+    last: Option<u64>,
+}
+
+fn put_rows(
+    output: &mut Output,
+    (waiting, prepared): (&WaitingRows<'_>, &Prepared),
+    number: &mut Number,
+    room: &mut Room,
+) -> Result<(), Refusal> {
+    let Prepared { plan, decoder } = prepared;
+    for (row, index) in decoder.rows(&waiting.rows).zip(0..) {
+        // Before the record: the last one must be at hand when the transaction has ended.
+        output.drain_if_full().map_err(|error| Refusal::Error(error.into()))?;
+        let out = &mut output.bytes;
+        out.extend_from_slice(waiting.front);
+        put_number(out, number, index);
+        out.extend_from_slice(waiting.middle);
+        let change = Change { plan, kind: waiting.rows.kind, index, row: &row? };
+        put_values(out, &change, room)?;
+        number.offset += 1;
+    }
+    Ok(())
+}
+
+fn put_number(out: &mut Vec<u8>, number: &Number, index: u64) {
+    if let Some(xid) = number.xid {
+        out.extend_from_slice(b",\"xid\":");
+        put_integer(out, xid);
+    }
+    if number.last == Some(index) {
+        out.extend_from_slice(b",\"commit\":true");
+    } else {
+        out.extend_from_slice(b",\"xoffset\":");
+        put_integer(out, number.offset);
+    }
+}
+
+fn put_values(out: &mut Vec<u8>, change: &Change<'_, '_>, room: &mut Room) -> Result<(), Fault> {
+    let Row { before, after } = change.row;
+    match (before, after) {
+        (None, Some(image)) | (Some(image), None) => put_image(out, change, image, room)?,
+        (Some(before), Some(after)) => {
+            // Images of all columns need not be matched.
+            if [before, after].iter().all(|image| image.fields().len() == change.plan.columns.len()) {
+                put_image(out, change, after, room)?;
+                put_old(out, change, before.fields().zip(after.fields()), room)?;
+            } else {
+                put_merged(out, change, (before, after), room)?;
+                put_old(out, change, pairs(before, after), room)?;
+            }
+        }
+        (None, None) => {}
+    }
+    out.extend_from_slice(b"}}\n");
+    Ok(())
 }
 
 fn put_names(out: &mut Vec<u8>, database: &str, table: Option<&str>) {
@@ -125,7 +203,11 @@ fn put_names(out: &mut Vec<u8>, database: &str, table: Option<&str>) {
 
 fn put_position(out: &mut Vec<u8>, at: &At<'_>) {
     out.extend_from_slice(b",\"position\":");
-    put_string(out, &format!("{}:{}", at.log, at.offset));
+    out.push(b'"');
+    put_inside(out, at.log.as_bytes());
+    out.push(b':');
+    put_integer(out, at.offset);
+    out.push(b'"');
 }
 
 fn put_image(
@@ -163,26 +245,36 @@ fn put_merged(
 }
 
 /// What an update changed, as it was before.
-fn put_old(
+fn put_old<'d, 'a>(
     out: &mut Vec<u8>,
     change: &Change<'_, '_>,
-    (before, after): (&Image<'_, '_>, &Image<'_, '_>),
+    pairs: impl Iterator<Item = (Field<'d, 'a>, Field<'d, 'a>)>,
     room: &mut Room,
 ) -> Result<(), Fault> {
     let start = out.len();
     out.extend_from_slice(b"},\"old\":{");
-    let (mut after, mut is_first) = (after.fields().peekable(), true);
-    for field in before.fields() {
-        while after.next_if(|after| after.index() < field.index()).is_some() {}
-        let changed = after.next_if(|after| after.index() == field.index());
-        if changed.is_some_and(|after| is_changed(&field, &after)) {
-            put_field(out, change, &field, (&mut is_first, room))?;
+    let mut is_first = true;
+    for (before, after) in pairs {
+        if is_changed(&before, &after) {
+            put_field(out, change, &before, (&mut is_first, room))?;
         }
     }
     if is_first {
         out.truncate(start);
     }
     Ok(())
+}
+
+/// The columns that are in both images.
+fn pairs<'d, 'a>(
+    before: &Image<'d, 'a>,
+    after: &Image<'d, 'a>,
+) -> impl Iterator<Item = (Field<'d, 'a>, Field<'d, 'a>)> {
+    let mut after = after.fields().peekable();
+    before.fields().filter_map(move |before| {
+        while after.next_if(|after| after.index() < before.index()).is_some() {}
+        after.next_if(|after| after.index() == before.index()).map(|after| (before, after))
+    })
 }
 
 fn is_changed(before: &Field<'_, '_>, after: &Field<'_, '_>) -> bool {

@@ -1,5 +1,7 @@
 //! What is prepared once for a table: its columns' names as JSON, its key, the texts of its ENUMs and SETs.
 
+use std::sync::Arc;
+
 use binlog::{Charset, Collation, Column, ColumnType, Flavour, GeometryType, Table};
 
 use crate::text::put_string;
@@ -20,7 +22,7 @@ pub(crate) struct Plan {
     pub(crate) database: String,
     pub(crate) table: String,
     /// `database.table`
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) columns: Box<[ColumnPlan]>,
     /// Which columns its primary key has.
     pub(crate) key: Box<[usize]>,
@@ -53,7 +55,7 @@ impl Plan {
         let [database, table_name] =
             [&table.database, &table.name].map(|name| String::from_utf8_lossy(name).into_owned());
         Some(Self {
-            name: format!("{database}.{table_name}"),
+            name: format!("{database}.{table_name}").into(),
             database,
             table: table_name,
             columns: columns?.into(),

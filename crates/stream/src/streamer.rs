@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use binlog::events::{Query, Rows, RowsQuery, StatusVar, TableMap, TransactionPayload};
 use binlog::{
-    EVENT_SIZE_MAX, Event as Body, EventType, Format, Outline, PayloadOpener, RawEvent, Role, RowDecoder,
-    Table, Tables, TrackError, Tracker, TransactionId,
+    EVENT_SIZE_MAX, Event as Body, EventType, Format, Outline, PayloadOpener, RawEvent, Role, Table, Tables,
+    TrackError, Tracker, TransactionId,
 };
 
 use crate::change::{At, Change, Definition, Head, Place};
 use crate::debezium::{Debezium, Ended};
-use crate::error::{Error, Fault};
-use crate::held::put_resume;
+use crate::error::{Error, Refusal};
+use crate::held::{Prepared, put_resume};
 use crate::maxwell::Maxwell;
 use crate::output::Output;
 use crate::plan::Plan;
@@ -89,18 +89,6 @@ struct Within<'w> {
     format: &'w Format,
 }
 
-/// Why an event cannot be told.
-enum Refusal {
-    Fault(Fault),
-    Error(Error),
-}
-
-impl<F: Into<Fault>> From<F> for Refusal {
-    fn from(fault: F) -> Self {
-        Self::Fault(fault.into())
-    }
-}
-
 impl Streamer {
     /// At the start of a log, or behind a transaction.
     pub fn new(settings: Settings) -> Self {
@@ -135,7 +123,8 @@ impl Streamer {
     pub fn take(&mut self, event: &Event<'_>, output: &mut Output) -> Result<Option<Token>, Error> {
         let within = Within { at: at(event), format: event.format };
         let ended = self.follow(event).map_err(|reason| corrupt(&within.at, reason))?;
-        self.content(&event.raw, within, output).map_err(|refusal| refusal.at(&within.at))?;
+        self.content(&event.raw, within, output)
+            .map_err(|refusal| refusal.at(within.at.log, within.at.offset))?;
         let Some(outline) = ended else { return Ok(None) };
         let place = Place { log: event.log.to_owned(), position: outline.end };
         let gtid = self.open.head.gtid.clone();
@@ -164,7 +153,8 @@ impl Streamer {
     /// As [`Streamer::take`].
     pub fn take_inside(&mut self, event: &Event<'_>, output: &mut Output) -> Result<(), Error> {
         let within = Within { at: at(event), format: event.format };
-        self.content(&event.raw, within, output).map_err(|refusal| refusal.at(&within.at))
+        self.content(&event.raw, within, output)
+            .map_err(|refusal| refusal.at(within.at.log, within.at.offset))
     }
 
     /// The payload has ended.
@@ -190,23 +180,29 @@ impl Streamer {
         };
         if tracked.step.transaction.is_first() {
             let outline = self.tracker.open().or(tracked.ended.as_ref());
-            self.open = Open { head: outline.map(head).unwrap_or_default(), ..Open::default() };
+            self.open.head.clear();
+            (self.open.xid, self.open.is_definition) = (None, false);
+            if let Some(outline) = outline {
+                begin(&mut self.open.head, outline);
+            }
         }
         Ok(tracked.ended)
     }
 
     fn end(&mut self, token: &Token, at: &At<'_>, output: &mut Output) -> Result<(), Error> {
-        let Open { head, xid, is_definition } = std::mem::take(&mut self.open);
+        let Open { head, xid, is_definition } = &mut self.open;
         match &mut self.writer {
             Writer::Debezium(debezium) => {
-                let ended = debezium.end(&mut output.bytes, &head, at, &token.to_string());
-                if ended == Ended::Untold && is_definition {
-                    put_resume(&mut output.bytes, &token.to_string());
+                let ended = debezium.end(&mut output.bytes, head, at, token);
+                if ended == Ended::Untold && *is_definition {
+                    put_resume(&mut output.bytes, token);
                 }
                 output.drain_if_full()?;
             }
-            Writer::Maxwell(maxwell) => maxwell.end(output, xid, &token.to_string())?,
+            Writer::Maxwell(maxwell) => maxwell.end(output, *xid, (at.log, token))?,
         }
+        head.clear();
+        (*xid, *is_definition) = (None, false);
         Ok(())
     }
 
@@ -316,7 +312,9 @@ impl Streamer {
                     Writer::Debezium(debezium) => {
                         debezium.definition(&mut output.bytes, &definition, &self.open.head, &within.at);
                     }
-                    Writer::Maxwell(maxwell) => maxwell.definition(&definition, &within.at),
+                    Writer::Maxwell(maxwell) => {
+                        maxwell.definition(&definition, &within.at).map_err(Refusal::Error)?;
+                    }
                 }
                 Ok(())
             }
@@ -377,7 +375,7 @@ impl Streamer {
             Meant::Nameless => return Err(Refusal::Error(nameless(&known.table, &within.at))),
         };
         self.begin(&within, output);
-        self.tell(rows, (&decoder, &plan), within, output)
+        self.tell(rows, &Prepared { plan, decoder }, within, output)
     }
 
     /// The table was prepared long ago, and forgotten.
@@ -396,39 +394,24 @@ impl Streamer {
     fn tell(
         &mut self,
         rows: &Rows<'_>,
-        (decoder, plan): (&RowDecoder, &Plan),
+        prepared: &Prepared,
         within: Within<'_>,
         output: &mut Output,
     ) -> Result<(), Refusal> {
         let (head, at) = (&mut self.open.head, &within.at);
         match &mut self.writer {
             Writer::Debezium(debezium) => {
+                let Prepared { plan, decoder } = prepared;
                 debezium.rows(plan, head, at);
                 for (row, index) in decoder.rows(rows).zip(0..) {
                     let change = Change { plan, kind: rows.kind, index, row: &row? };
-                    debezium.row(&mut output.bytes, head, &change, at)?;
+                    debezium.row(&mut output.bytes, head, &change)?;
                     output.drain_if_full().map_err(|error| Refusal::Error(error.into()))?;
                 }
             }
-            Writer::Maxwell(maxwell) => {
-                maxwell.rows(plan, rows.kind, head, at);
-                for (row, index) in decoder.rows(rows).zip(0..) {
-                    let change = Change { plan, kind: rows.kind, index, row: &row? };
-                    maxwell.row(head, &change)?;
-                }
-                maxwell.settle().map_err(Refusal::Error)?;
-            }
+            Writer::Maxwell(maxwell) => maxwell.rows(rows, prepared, (head, at))?,
         }
         Ok(())
-    }
-}
-
-impl Refusal {
-    fn at(self, at: &At<'_>) -> Error {
-        match self {
-            Self::Fault(fault) => corrupt(at, fault.to_string()),
-            Self::Error(error) => error,
-        }
     }
 }
 
@@ -443,16 +426,15 @@ fn at<'e>(event: &Event<'e>) -> At<'e> {
     }
 }
 
-fn head(outline: &Outline) -> Head {
-    let gtid = match outline.id {
+fn begin(head: &mut Head, outline: &Outline) {
+    head.gtid = match outline.id {
         TransactionId::Gtid(_) | TransactionId::Mariadb(_) => Some(outline.id.to_string()),
         _ => None,
     };
-    let committed_us = outline.stamps.map(|stamps| match stamps.original_commit_us {
+    head.committed_us = outline.stamps.map(|stamps| match stamps.original_commit_us {
         0 => stamps.immediate_commit_us,
         original => original,
     });
-    Head { gtid, committed_us, ..Head::default() }
 }
 
 fn corrupt(at: &At<'_>, reason: String) -> Error {

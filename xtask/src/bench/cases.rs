@@ -53,7 +53,7 @@ pub(super) fn dump() -> Result<Vec<Case>> {
 
 /// `stats`, the one-liner, and go-mysql.
 pub(super) fn stats() -> Result<Vec<Case>> {
-    let (bintide, mysqlbinlog, go) = (bintide()?, mysqlbinlog()?, go_mysql()?);
+    let (bintide, mysqlbinlog, go) = (bintide()?, mysqlbinlog()?, go_program(".", "go-mysql")?);
     let mut cases = Vec::new();
     for (workload, form) in all() {
         let log = log(workload, form)?;
@@ -119,14 +119,14 @@ fn mysqlbinlog() -> Result<Vec<OsString>> {
     Ok(words)
 }
 
-/// The Go program that walks all rows, built with the machine's Go.
-fn go_mysql() -> Result<PathBuf> {
-    let program = testkit::target_dir().join("bench/go-mysql");
+/// One of the Go programs, built with the machine's Go.
+pub(super) fn go_program(package: &str, name: &str) -> Result<PathBuf> {
+    let program = testkit::target_dir().join("bench").join(name);
     let mut command = Command::new("go");
     command
         .args(["build", "-o"])
         .arg(&program)
-        .arg(".")
+        .arg(package)
         .current_dir(workspace::root().join("bench/go-mysql"));
     let status = command.status().context("could not run go: install Go to run this bench")?;
     ensure!(status.success(), "the go-mysql program does not build");

@@ -114,7 +114,7 @@ fn met(reached: bool, goal: &str) -> String {
 }
 
 /// The middle run by the clock, with the largest memory of all runs.
-fn median(runs: &[Measured]) -> Measured {
+pub(super) fn median(runs: &[Measured]) -> Measured {
     let mut sorted = runs.to_vec();
     sorted.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let peak_bytes = runs.iter().map(|run| run.peak_bytes).max().unwrap_or(0);

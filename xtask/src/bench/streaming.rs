@@ -1,0 +1,185 @@
+//! `bintide stream` beside a go-mysql program that writes the same JSON.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::measure::{Measured, run_measured};
+use super::table::{markdown, median, megabytes};
+use super::{Racing, cases};
+use crate::workloads::{Form, Workload, log};
+
+/// How much faster than the go-mysql program ours must be, and how many millions of bytes of JSON it must write in a
+/// second of one core.
+const FASTER: f64 = 5.0;
+const RATE: f64 = 1000.0;
+
+/// Lines of both that are compared.
+const COMPARED: usize = 300_000;
+
+/// One job.
+struct Job {
+    name: String,
+    ours: Vec<String>,
+    other: Vec<String>,
+}
+
+/// What it took.
+struct Done {
+    name: String,
+    /// Of JSON.
+    bytes: u64,
+    ours: Measured,
+    other: Measured,
+}
+
+/// Runs all jobs and prints their table.
+pub(super) fn run(racing: &Racing) -> Result<()> {
+    ensure!(racing.runs > 0, "nothing is measured in no runs");
+    let mut done = Vec::new();
+    for job in jobs()?.into_iter().filter(|job| racing.only.iter().all(|text| job.name.contains(text))) {
+        done.push(measured(job, racing.runs)?);
+    }
+    print!("{}", table(&done));
+    Ok(())
+}
+
+fn jobs() -> Result<Vec<Job>> {
+    let (bintide, go) = (cases::bintide()?, cases::go_program("./stream", "go-mysql-stream")?);
+    let mut jobs = Vec::new();
+    for form in Form::ALL {
+        for workload in Workload::ALL {
+            let log = log(workload, form)?.display().to_string();
+            for envelope in ["debezium", "maxwell"] {
+                let word = |text: &str| text.to_owned();
+                let program = bintide.display().to_string();
+                let options = ["stream", "--format", envelope, "--columns", "numbered"].map(word);
+                let ours = [program].into_iter().chain(options).chain([log.clone()]).collect();
+                let other = vec![go.display().to_string(), word(envelope), log.clone()];
+                let name = format!("{} {} {envelope}", workload.name(), form.name());
+                jobs.push(Job { name, ours, other });
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+fn measured(job: Job, runs: usize) -> Result<Done> {
+    let bytes = compared(&job).with_context(|| format!("in {}", job.name))?;
+    let (mut ours, mut other) = (Vec::new(), Vec::new());
+    for _ in 0..runs {
+        for (words, measured) in [(&job.ours, &mut ours), (&job.other, &mut other)] {
+            let words: Vec<_> = words.iter().map(Into::into).collect();
+            measured.push(run_measured(&words, None).with_context(|| format!("in {}", job.name))?);
+        }
+    }
+    let done = Done { name: job.name, bytes, ours: median(&ours), other: median(&other) };
+    eprintln!("{}: {:.2} s, {:.2} s", done.name, done.ours.seconds, done.other.seconds);
+    Ok(done)
+}
+
+fn table(done: &[Done]) -> String {
+    let heads = [
+        "log, form",
+        "JSON MB",
+        "seconds",
+        "MB/s a core",
+        "peak MB",
+        "go-mysql: seconds",
+        "CPU s",
+        "peak MB",
+        "times as fast",
+        "goals",
+    ];
+    let rows = done.iter().map(|done| {
+        let rate = done.bytes as f64 / 1e6 / done.ours.cpu_seconds;
+        let ratio = done.other.seconds / done.ours.seconds;
+        let met = |reached| if reached { "met" } else { "missed" };
+        vec![
+            done.name.clone(),
+            format!("{:.0}", done.bytes as f64 / 1e6),
+            format!("{:.2}", done.ours.seconds),
+            format!("{rate:.0}"),
+            megabytes(done.ours.peak_bytes),
+            format!("{:.2}", done.other.seconds),
+            format!("{:.2}", done.other.cpu_seconds),
+            megabytes(done.other.peak_bytes),
+            format!("{ratio:.1}"),
+            format!("{FASTER}x {}, {RATE} MB/s {}", met(ratio >= FASTER), met(rate >= RATE)),
+        ]
+    });
+    markdown(&heads, rows)
+}
+
+/// Compares the first records of both, without the time of writing and without definitions, which the go-mysql program
+/// does not write; gives how many bytes ours writes in all.
+fn compared(job: &Job) -> Result<u64> {
+    let (mut ours, mut other) = (Lines::of(&job.ours)?, Lines::of(&job.other)?);
+    for number in 0..COMPARED {
+        let (left, right) = (ours.next()?, other.next()?);
+        ensure!(left == right, "record {number} differs:\n{left:?}\n{right:?}");
+        if left.is_none() {
+            break;
+        }
+    }
+    other.child.kill()?;
+    other.child.wait()?;
+    while ours.next()?.is_some() {}
+    ensure!(ours.child.wait()?.success(), "bintide stream failed");
+    Ok(ours.bytes)
+}
+
+/// The records that a program writes.
+struct Lines {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+    bytes: u64,
+}
+
+impl Lines {
+    fn of(words: &[String]) -> Result<Self> {
+        let (program, arguments) = words.split_first().context("no program")?;
+        let mut child = Command::new(program).args(arguments).stdout(Stdio::piped()).spawn()?;
+        let output = BufReader::with_capacity(1 << 20, child.stdout.take().context("a pipe")?);
+        Ok(Self { child, output, bytes: 0 })
+    }
+
+    fn next(&mut self) -> Result<Option<String>> {
+        loop {
+            let mut line = String::new();
+            self.bytes += self.output.read_line(&mut line)? as u64;
+            let is_definition = line.contains("\"tableChanges\":") || line.contains("\"sql\":");
+            match line.is_empty() {
+                true => return Ok(None),
+                false if is_definition => {}
+                false => return Ok(Some(without_clock(line))),
+            }
+        }
+    }
+}
+
+/// Debezium's records of changes end with the time of their writing; those of transactions have one of the log.
+fn without_clock(mut line: String) -> String {
+    if let Some(at) = line.find("\",\"ts_ms\":").filter(|_| line.starts_with("{\"before\"")) {
+        // The first is that of the log, in the source.
+        let behind = line[at + 1..].rfind("\",\"ts_ms\":").map_or(at, |behind| at + 1 + behind);
+        line.truncate(behind);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_clock;
+
+    #[test]
+    fn only_the_clock_is_cut_off() {
+        let check = |line: &str, wanted: &str| assert_eq!(without_clock(line.to_owned()), wanted);
+        check(
+            "{\"before\":null,\"source\":{\"name\":\"x\",\"ts_ms\":1},\"op\":\"c\",\"ts_ms\":2,\"ts_us\":3}\n",
+            "{\"before\":null,\"source\":{\"name\":\"x\",\"ts_ms\":1},\"op\":\"c",
+        );
+        check("{\"status\":\"END\",\"ts_ms\":2}\n", "{\"status\":\"END\",\"ts_ms\":2}\n");
+    }
+}
