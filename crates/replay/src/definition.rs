@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use binlog::KeyPart;
-
-use crate::quote;
+use servers::quote;
 
 /// A table by its name, on the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

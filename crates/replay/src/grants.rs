@@ -1,8 +1,8 @@
 //! What an account may do, as `SHOW GRANTS` says it.
 
 use servers::Connection;
+use servers::quote::split_name;
 
-use crate::quote::split_name;
 use filter::Pattern;
 
 /// What an account may do.

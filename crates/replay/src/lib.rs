@@ -39,7 +39,6 @@ pub mod net;
 pub mod order;
 mod preflight;
 mod progress;
-mod quote;
 mod report;
 mod run;
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! | know what it is and how it is set | [`Facts`] |
 //! | speak the protocol itself with it | [`Link`] |
 //! | receive its log | [`LiveSource`] |
+//! | write names and bytes into SQL | [`quote`] |
 //!
 //! Connection options are parsed here and nowhere else.
 //!
@@ -22,6 +23,7 @@ mod error;
 mod facts;
 mod link;
 mod live;
+pub mod quote;
 mod silence;
 mod tls;
 

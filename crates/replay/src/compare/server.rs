@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 
 use binlog::gtid::GtidSet;
+use servers::quote;
 use servers::{Address, Connection, Facts};
 
 use crate::compare::digest::{Column, Form, Reading, RowText, Sum};
 use crate::definition::TableName;
 use crate::error::Failure;
-use crate::quote;
 
 /// All that is asked sees one moment. Text comes as UTF-8, moments as UTC, and values as they are, whatever modes say.
 const SESSION: &str = "SET NAMES utf8mb4; SET time_zone = '+00:00', sql_mode = ''; \

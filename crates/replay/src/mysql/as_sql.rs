@@ -1,5 +1,6 @@
 //! A session whose row changes go as statements with parameters.
 
+use servers::quote::{put_hex, split_name};
 use servers::{Connection, Parameter, fit};
 
 use crate::error::Failure;
@@ -7,7 +8,6 @@ use crate::mysql::Logging;
 use crate::mysql::binlog_text::{PACKET_MARGIN, row_too_large};
 use crate::mysql::session::{MysqlSession, State};
 use crate::mysql::sql::PROGRESS_TABLE;
-use crate::quote::{put_hex, split_name};
 use crate::sql::{Runner, Settings, Writer};
 use crate::work::{RowEvents, Statement, creation};
 

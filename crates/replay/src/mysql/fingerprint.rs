@@ -1,10 +1,10 @@
 //! What the definitions on a server are, in short: to tell whether a statement that changes them was run.
 
 use servers::Connection;
+use servers::quote::{self, put_hex};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::Failure;
-use crate::quote::{self, put_hex};
 
 /// In place of a fingerprint, where the server counts the statement's GTID as executed with the statement itself.
 pub(super) const BY_GTID: &str = "gtid";

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use binlog::Flavour;
 use binlog::gtid::GtidSet;
+use servers::quote::{put_table, unhex};
 use servers::{Address, Connection, Facts, GtidMode, Row};
 
 use crate::definition::Definition;
@@ -30,7 +31,6 @@ use crate::mysql::heartbeat::{Heartbeat, lock};
 use crate::mysql::session::{Made, MysqlSession};
 use crate::mysql::sql::PROGRESS_TABLE;
 use crate::progress::{Applied, Intent, Place, Progress};
-use crate::quote::{put_table, unhex};
 use crate::target::{Session, Settled, Target};
 
 pub use preflight::Look;

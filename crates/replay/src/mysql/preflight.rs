@@ -2,6 +2,7 @@
 
 use binlog::ColumnType;
 use binlog::gtid::GtidSet;
+use servers::quote;
 use servers::{Address, Connection, Facts, GtidMode, Row};
 
 use crate::definition::{Definition, TableName};
@@ -11,7 +12,6 @@ use crate::mysql::ApplyAs;
 use crate::mysql::{read_progress, read_source, table};
 use crate::preflight::{Check, Finding};
 use crate::progress::Applied;
-use crate::quote;
 use crate::sql;
 use crate::survey::{Shown, Survey};
 

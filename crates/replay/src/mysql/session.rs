@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use binlog::gtid::Gtid;
 use binlog::{Flavour, Format};
+use servers::quote::put_name;
 use servers::{Connection, Parameter};
 
 use crate::context::Context;
@@ -18,7 +19,6 @@ use crate::mysql::fingerprint::{self, BY_GTID};
 use crate::mysql::fit::Fit;
 use crate::mysql::sql::{self, NOT_NEXT, put_progress, put_variable};
 use crate::progress::{Intent, Progress};
-use crate::quote::put_name;
 use crate::sql::{Settings, Writer};
 use crate::target::Session;
 use crate::work::{Load, RowEvents, Statement};

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use binlog::{Charset, Collation, Decimal, Flavour};
+use servers::quote::{put_hex, put_name, unhex};
 
 use crate::error::Failure;
 use crate::progress::{Intent, Progress};
-use crate::quote::{put_hex, put_name, unhex};
 use crate::work::{UserValue, Variable};
 
 /// Where progress is kept: one row.

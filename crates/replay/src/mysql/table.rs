@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use binlog::KeyPart;
+use servers::quote;
 use servers::{Connection, Row};
 
 use crate::definition::{Definition, Engine, Relatives, TableName, UniqueKey};
 use crate::error::Failure;
-use crate::quote;
 
 /// Asks for a table; `None` when there is none.
 pub(super) fn definition(

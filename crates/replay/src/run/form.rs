@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use binlog::gtid::Gtid;
 use binlog::{Flags, Format, Origin as EventOrigin, RawEvent};
+use servers::quote;
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::net::{Changes, NetForm};
 use crate::order::CommitOrder;
 use crate::progress::{Ledger, Progress};
-use crate::quote;
 use crate::run::Options;
 use crate::run::claim::{Claimer, Definitions};
 use crate::schedule::{Claim, Mode};

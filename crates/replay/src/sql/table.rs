@@ -1,10 +1,10 @@
 //! Tables as a server has them, for statements that name their columns.
 
+use servers::quote;
 use servers::{Connection, Row};
 
 use crate::error::Failure;
 use crate::grants::Grants;
-use crate::quote;
 
 /// A table on the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

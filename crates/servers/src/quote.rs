@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// Appends a name in backquotes.
-pub(crate) fn put_name(out: &mut Vec<u8>, name: &[u8]) {
+pub fn put_name(out: &mut Vec<u8>, name: &[u8]) {
     out.push(b'`');
     for byte in name {
         if *byte == b'`' {
@@ -15,14 +15,14 @@ pub(crate) fn put_name(out: &mut Vec<u8>, name: &[u8]) {
 }
 
 /// A table's name in backquotes, behind that of its database.
-pub(crate) fn put_table(out: &mut Vec<u8>, database: &[u8], table: &[u8]) {
+pub fn put_table(out: &mut Vec<u8>, database: &[u8], table: &[u8]) {
     put_name(out, database);
     out.push(b'.');
     put_name(out, table);
 }
 
 /// A name in backquotes, or what the SQL mode has in their place, and what is behind it.
-pub(crate) fn split_name(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+pub fn split_name(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let (quote, mut rest) = text.split_first().filter(|(quote, _)| matches!(quote, b'`' | b'"'))?;
     let mut name = Vec::new();
     loop {
@@ -40,20 +40,20 @@ pub(crate) fn split_name(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 }
 
 /// Appends bytes in hexadecimal.
-pub(crate) fn put_hex(out: &mut String, bytes: &[u8]) {
+pub fn put_hex(out: &mut String, bytes: &[u8]) {
     for byte in bytes {
         let _ = write!(out, "{byte:02x}");
     }
 }
 
 /// Bytes from hexadecimal.
-pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes().chunks(2);
     digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 /// A name as a value that `information_schema` compares with, whatever the session's character set.
-pub(crate) fn value(name: &[u8]) -> String {
+pub fn value(name: &[u8]) -> String {
     let mut out = "_utf8mb3 X'".to_owned();
     put_hex(&mut out, name);
     out.push('\'');
@@ -61,7 +61,7 @@ pub(crate) fn value(name: &[u8]) -> String {
 }
 
 /// The condition that a row of `information_schema` is of this table.
-pub(crate) fn is_of(database: &[u8], table: &[u8]) -> String {
+pub fn is_of(database: &[u8], table: &[u8]) -> String {
     format!("table_schema = {} AND table_name = {}", value(database), value(table))
 }
 
