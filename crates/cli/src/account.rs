@@ -58,11 +58,8 @@ impl Account {
 
     fn parse(&self, text: &str, option: &str, global: &Global) -> Result<Address, Failure> {
         let is_open = Address::parse(text).is_ok_and(|address| address.password.is_some());
-        if is_open && !global.quiet {
-            eprintln!(
-                "bintide: a password on the command line can be seen by every user of this machine: \
-                 --password-file, --defaults-file and --password keep it to you"
-            );
+        if is_open {
+            remark_on_open_password(global);
         }
         let defaults = self.defaults_file.as_deref().map(Defaults::read).transpose();
         let defaults = defaults.map_err(|error| Failure::NotBegun(error.into()))?.unwrap_or_default();
@@ -81,7 +78,18 @@ impl Account {
     }
 }
 
-fn first_line(path: &Path) -> Result<String, anyhow::Error> {
+/// A password was given on the command line.
+pub(crate) fn remark_on_open_password(global: &Global) {
+    if !global.quiet {
+        eprintln!(
+            "bintide: a password on the command line can be seen by every user of this machine: --password-file, \
+             --defaults-file and --password keep it to you"
+        );
+    }
+}
+
+/// A password is the first line of its file.
+pub(crate) fn first_line(path: &Path) -> Result<String, anyhow::Error> {
     let text = std::fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }

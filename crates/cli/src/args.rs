@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::commands::{advise, completions, dump, man, receive, replay, rewrite, stats, stream, verify};
+use crate::commands::{
+    advise, completions, dump, man, receive, replay, rewrite, stats, stream, verify, warm,
+};
 use crate::screen::When;
 
 /// Reads, measures and checks MySQL binary logs.
@@ -98,6 +100,9 @@ pub(crate) enum Command {
     /// Write row changes as JSON records, in the form of Debezium or Maxwell.
     #[command(after_long_help = stream::EXAMPLES)]
     Stream(Box<stream::Stream>),
+    /// Bring into memory what a replica's applier will need, ahead of it.
+    #[command(disable_help_flag = true, after_long_help = warm::EXAMPLES)]
+    Warm(Box<warm::Warm>),
     /// Print completions for a shell.
     #[command(after_long_help = completions::EXAMPLES)]
     Completions(completions::Completions),

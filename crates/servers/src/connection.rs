@@ -32,6 +32,9 @@ pub struct Connection {
 /// A row of an answer: its values as text, `None` for NULL.
 pub type Row = Vec<Option<Vec<u8>>>;
 
+/// A row whose values have their columns' names in front.
+pub type NamedRow = Vec<(String, Option<Vec<u8>>)>;
+
 /// A value for a place that a prepared statement leaves open.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Parameter {
@@ -225,6 +228,25 @@ impl Connection {
         self.request(sql.len(), |conn| {
             let answer = conn.query_iter(sql)?;
             answer.map(|row| Ok(row?.unwrap().into_iter().map(text).collect())).collect()
+        })
+    }
+
+    /// The rows that a query answers with, each value with its column's name in front: for answers whose columns are
+    /// not the same on all servers.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::run`].
+    pub fn named_rows(&mut self, sql: &str) -> Result<Vec<NamedRow>, Error> {
+        self.request(sql.len(), |conn| {
+            let answer = conn.query_iter(sql)?;
+            let columns = answer.columns();
+            let names: Vec<String> =
+                columns.as_ref().iter().map(|column| column.name_str().into_owned()).collect();
+            let named = |row: mysql::Row| {
+                names.iter().cloned().zip(row.unwrap().into_iter().map(text)).collect::<NamedRow>()
+            };
+            answer.map(|row| Ok(named(row?))).collect()
         })
     }
 

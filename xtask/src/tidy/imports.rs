@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::Finding;
 
 /// What each crate may use of the others, as ARCHITECTURE.md has it. Crates not named here may use all.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
@@ -21,6 +21,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
     ("bintide-servers", &["bintide-binlog", "bintide-logs", "bintide-wire"]),
     ("bintide-replay", &["bintide-binlog", "bintide-filter", "bintide-logs", "bintide-servers"]),
     ("bintide-stream", &["bintide-binlog", "bintide-filter", "bintide-logs"]),
+    ("bintide-warm", &["bintide-binlog", "bintide-logs", "bintide-servers"]),
     ("bintide-testkit", &[]),
     (
         "bintide",
@@ -35,6 +36,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
             "bintide-wire",
             "bintide-filter",
             "bintide-stream",
+            "bintide-warm",
         ],
     ),
 ];

@@ -11,6 +11,7 @@ pub(crate) mod stats;
 pub(crate) mod stream;
 pub(crate) mod tables;
 pub(crate) mod verify;
+pub(crate) mod warm;
 
 use crate::args::{Cli, Command};
 use crate::exit::Outcome;
@@ -29,5 +30,6 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Stats(command) => stats::run(&command, &cli.global),
         Command::Stream(command) => stream::run(&command, &cli.global),
         Command::Verify(command) => verify::run(&command, &cli.global),
+        Command::Warm(command) => warm::run(&command, &cli.global),
     }
 }

@@ -1,0 +1,293 @@
+//! How warming stands, in figures: as a line, as a text, as a document, and for a monitor.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use warm::{ChannelStatus, Report, Status, Waits, Why};
+
+use crate::metrics::Sheet;
+use crate::screen::{Style, lines};
+use crate::units::{count, counted, duration, share};
+
+/// For whoever sits in front of it.
+pub(super) fn line(status: &Status) -> String {
+    let Status { counts, reads, .. } = status;
+    let mut parts = Vec::new();
+    if let Some(channel) = most_behind(status) {
+        parts.push(match channel.applier {
+            Some(place) => format!("{} at {}", channel.log, count(place.offset)),
+            None => "no relay log".to_owned(),
+        });
+        parts.push(match channel.is_applying {
+            true => format!("{} ahead", counted(channel.events_ahead, "event")),
+            false => {
+                format!("{} ahead of an applier that does not run", counted(channel.events_ahead, "event"))
+            }
+        });
+    }
+    parts.push(format!("{} made", counted(counts.touches, "search").replace("searchs", "searches")));
+    match (reads.ours, reads.applier) {
+        (Some(ours), Some(applier)) => {
+            parts.push(format!(
+                "{} read, {} by the applier",
+                counted(ours.pages, "page"),
+                count(applier.pages)
+            ));
+        }
+        _ => parts.push(format!("{} read by all", counted(reads.all, "page"))),
+    }
+    if let Some(lag) = lag_s(status) {
+        parts.push(match lag {
+            0 => "no lag".to_owned(),
+            lag => format!("lag {}", duration(Duration::from_secs(lag))),
+        });
+    }
+    parts.join(", ")
+}
+
+/// What it came to.
+pub(super) fn text(report: &Report, style: Style) -> String {
+    let status = &report.status;
+    let counts = &status.counts;
+    let changes = [
+        ("rows ahead of the applier", count(counts.rows)),
+        ("of tables that cannot be searched", count(counts.rows_left)),
+        ("statements in the log, discarded", count(counts.discarded)),
+        ("searches for pages", count(counts.touches)),
+        ("made a little while before", count(counts.repeated)),
+    ];
+    let statements = [
+        ("pushed", count(counts.pushed)),
+        ("popped", count(counts.popped)),
+        ("old", count(counts.old)),
+        ("executed", count(counts.executed)),
+        ("errors", count(counts.errors)),
+        ("began anew where the applier was", count(counts.jumps)),
+    ];
+    style.sections(&[
+        ("Changes", pairs(style, changes)),
+        ("Statements", pairs(style, statements)),
+        ("Pages read from disk", pairs(style, reads(status))),
+        ("Replica", pairs(style, ends(report))),
+        ("Refused by the server", refusals(status, style)),
+    ])
+}
+
+fn reads(status: &Status) -> Vec<(&'static str, String)> {
+    let reads = &status.reads;
+    let mut rows = vec![("by all", count(reads.all))];
+    if let Some(ours) = reads.ours {
+        rows.push(("by the searches", waits(ours)));
+        rows.push(("of the searches, that is", share(ours.pages, status.counts.touches)));
+    }
+    if let Some(applier) = reads.applier {
+        rows.push(("by the applier", waits(applier)));
+    }
+    if let Some(saved) = status.saved() {
+        rows.push(("saved the applier, about", duration(saved)));
+    }
+    rows
+}
+
+fn ends(report: &Report) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    for channel in &report.status.channels {
+        rows.push((named(channel, "lag now"), seconds(channel.lag_s.map(|lag| lag as f64))));
+        rows.push((named(channel, "lag on average"), seconds(channel.lag_average_s)));
+    }
+    rows.push(("lasted".to_owned(), duration(report.status.elapsed)));
+    if report.why == Why::NoGain {
+        rows.push(("stopped".to_owned(), "nothing was gained".to_owned()));
+    }
+    rows
+}
+
+fn pairs<N: Into<String>>(style: Style, rows: impl IntoIterator<Item = (N, String)>) -> String {
+    let mut table = style.pairs();
+    for (name, value) in rows {
+        table.add_row([name.into(), value]);
+    }
+    lines(&table)
+}
+
+fn refusals(status: &Status, style: Style) -> String {
+    let mut table = style.pairs();
+    for (code, (times, message)) in &status.counts.refusals {
+        table.add_row([format!("error {code}"), counted(*times, "time"), message.clone()]);
+    }
+    lines(&table)
+}
+
+fn named(channel: &ChannelStatus, what: &str) -> String {
+    match channel.name.as_str() {
+        "" => what.to_owned(),
+        name => format!("{what}, channel {name}"),
+    }
+}
+
+fn seconds(value: Option<f64>) -> String {
+    value.map_or("not told".to_owned(), |value| duration(Duration::from_secs_f64(value)))
+}
+
+fn waits(waits: Waits) -> String {
+    match waits.each() {
+        Some(each) => format!("{}, {} each", count(waits.pages), duration(each)),
+        None => "0".to_owned(),
+    }
+}
+
+/// The same as a document.
+pub(super) fn document(report: &Report) -> Value {
+    let Report { status, why } = report;
+    let Status { counts, reads, .. } = status;
+    let waits = |waits: Option<Waits>| {
+        waits.map(|waits| json!({ "pages": waits.pages, "seconds": waits.time.as_secs_f64() }))
+    };
+    let channels = status.channels.iter().map(|channel| {
+        json!({
+            "name": channel.name,
+            "log": channel.log,
+            "position": channel.applier.map(|place| place.offset),
+            "applying": channel.is_applying,
+            "events_ahead": channel.events_ahead,
+            "touches_ahead": channel.touches_ahead,
+            "lag_seconds": channel.lag_s,
+            "lag_average_seconds": channel.lag_average_s,
+        })
+    });
+    let refusals = counts
+        .refusals
+        .iter()
+        .map(|(code, (times, message))| json!({ "code": code, "times": times, "message": message }));
+    json!({
+        "events": counts.events,
+        "rows": counts.rows,
+        "rows_left": counts.rows_left,
+        "discarded": counts.discarded,
+        "touches": counts.touches,
+        "repeated": counts.repeated,
+        "pushed": counts.pushed,
+        "popped": counts.popped,
+        "old": counts.old,
+        "executed": counts.executed,
+        "errors": counts.errors,
+        "jumps": counts.jumps,
+        "refusals": refusals.collect::<Vec<_>>(),
+        "pages_read": { "all": reads.all, "warm": waits(reads.ours), "applier": waits(reads.applier) },
+        "saved_seconds": status.saved().map(|saved| saved.as_secs_f64()),
+        "channels": channels.collect::<Vec<_>>(),
+        "seconds": status.elapsed.as_secs_f64(),
+        "stopped": match why {
+            Why::Interrupted => "interrupted",
+            Why::NoGain => "no gain",
+        },
+    })
+}
+
+/// For a monitor.
+pub(super) fn sheet(status: &Status) -> String {
+    let Status { counts, reads, channels, .. } = status;
+    let mut sheet = Sheet::new();
+    let mut counter = |name, help, value| sheet.counter(name, help, value);
+    counter("bintide_warm_rows_total", "Changes of rows found ahead of the applier.", counts.rows);
+    counter("bintide_warm_rows_left_total", "Those of tables that cannot be searched.", counts.rows_left);
+    counter(
+        "bintide_warm_discarded_total",
+        "Statements in the log whose rows are not known.",
+        counts.discarded,
+    );
+    counter("bintide_warm_touches_total", "Searches for pages.", counts.touches);
+    counter("bintide_warm_repeated_total", "Searches that were made a little while before.", counts.repeated);
+    counter("bintide_warm_pushed_total", "Statements made of searches.", counts.pushed);
+    counter("bintide_warm_popped_total", "Statements taken up by a connection.", counts.popped);
+    counter("bintide_warm_old_total", "Statements not run, as the applier had passed them.", counts.old);
+    counter("bintide_warm_executed_total", "Statements run.", counts.executed);
+    counter("bintide_warm_errors_total", "Statements that failed.", counts.errors);
+    counter(
+        "bintide_warm_jumps_total",
+        "Times that reading began anew at the applier's place.",
+        counts.jumps,
+    );
+    counter("bintide_warm_pages_read_all_total", "Pages that the replica read from disk.", reads.all);
+    if let Some(ours) = reads.ours {
+        counter("bintide_warm_pages_read_total", "Pages read from disk by searches.", ours.pages);
+    }
+    if let Some(applier) = reads.applier {
+        let help = "Pages read from disk by the applier.";
+        counter("bintide_warm_applier_pages_read_total", help, applier.pages);
+    }
+    let ahead = |of: fn(&ChannelStatus) -> u64| channels.iter().map(of).sum::<u64>();
+    let help = "Events ahead of the applier that were searched for.";
+    sheet.gauge("bintide_warm_events_ahead", help, ahead(|channel| channel.events_ahead));
+    let help = "Searches ahead of the applier.";
+    sheet.gauge("bintide_warm_touches_ahead", help, ahead(|channel| channel.touches_ahead));
+    sheet.gauge("bintide_warm_touches_ahead_max", "Searches that may be ahead.", status.distance);
+    sheet.gauge("bintide_warm_connections", "Connections that search.", status.workers);
+    let is_applying = channels.iter().all(|channel| channel.is_applying);
+    sheet.gauge("bintide_warm_applying", "Whether the applier runs.", u8::from(is_applying));
+    if let Some(lag) = lag_s(status) {
+        sheet.gauge("bintide_warm_lag_seconds", "The replica's lag by its own account.", lag);
+    }
+    if let Some(saved) = status.saved() {
+        let help = "Time that the applier would have waited for pages, about.";
+        sheet.gauge("bintide_warm_saved_seconds", help, saved.as_secs_f64());
+    }
+    sheet.into_text()
+}
+
+fn most_behind(status: &Status) -> Option<&ChannelStatus> {
+    status.channels.iter().max_by_key(|channel| channel.lag_s)
+}
+
+fn lag_s(status: &Status) -> Option<u64> {
+    most_behind(status).and_then(|channel| channel.lag_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use warm::{ChannelStatus, Counts, Place, Reads, Report, Status, Waits, Why};
+
+    use super::{document, line, sheet, text};
+    use crate::screen::Style;
+
+    fn status() -> Status {
+        let waits = |pages, millis| Some(Waits { pages, time: Duration::from_millis(millis) });
+        let channel = ChannelStatus {
+            log: "relay.000003".to_owned(),
+            applier: Some(Place { log: 3, offset: 4711 }),
+            is_applying: true,
+            events_ahead: 1200,
+            lag_s: Some(75),
+            lag_average_s: Some(80.5),
+            ..ChannelStatus::default()
+        };
+        Status {
+            counts: Counts { rows: 5000, touches: 8000, executed: 500, ..Counts::default() },
+            reads: Reads { all: 4500, ours: waits(4000, 4000), applier: waits(200, 200) },
+            channels: vec![channel],
+            appliers: 4,
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn a_line_says_who_reads() {
+        let wanted = "relay.000003 at 4,711, 1,200 events ahead, 8,000 searches made, 4,000 pages read, \
+                      200 by the applier, lag 1 min 15 s";
+        assert_eq!(line(&status()), wanted);
+    }
+
+    #[test]
+    fn what_it_came_to() {
+        let report = Report { status: status(), why: Why::NoGain };
+        let text = text(&report, Style::new(false));
+        for wanted in ["4,000, 1 ms each", "50.0 %", "about", "1.0 s", "nothing was gained"] {
+            assert!(text.contains(wanted), "{wanted}: {text}");
+        }
+        let document = document(&report);
+        assert_eq!((&document["saved_seconds"], &document["stopped"]), (&1.0.into(), &"no gain".into()));
+        assert!(sheet(&report.status).contains("\nbintide_warm_lag_seconds 75\n"));
+    }
+}

@@ -1,0 +1,198 @@
+//! `bintide warm`: brings into memory what a replica's applier will need.
+
+mod figures;
+mod watch;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{ArgAction, Args};
+use servers::{Address, Defaults, Tls};
+use warm::{Fixed, Pace, Settings, Stranger};
+
+use crate::account;
+use crate::args::Global;
+use crate::commands::warm::watch::{Board, Watch};
+use crate::exit::{Advice, Failure, Outcome};
+use crate::inputs;
+use crate::metrics::Metrics;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  Beside a replica that lags, on its own machine, until Ctrl-C:
+      bintide warm --socket /run/mysqld/mysqld.sock -u warm --password-file ~/.pw
+  One channel of several, watched by Prometheus:
+      bintide warm -h 127.0.0.1 -u warm --channel east --metrics 127.0.0.1:9104
+  By the rules of Replication Booster, at most five seconds ahead:
+      bintide warm -h 127.0.0.1 -u warm -p -t 20 -s 5
+
+It reads the replica's relay logs, so it runs on the replica's machine, as a
+user who may read them. The account needs SELECT on the tables and REPLICATION
+CLIENT; with SELECT on performance_schema it can tell who reads how much.
+Nothing is changed, and nothing is locked.";
+
+/// Arguments of `warm`.
+#[derive(Args, Debug)]
+pub(crate) struct Warm {
+    /// Connections that search, at most.
+    #[arg(short, long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    threads: u16,
+    /// Pass over so many events in front of the applier, as Replication Booster does (500).
+    #[arg(short, long, value_name = "EVENTS")]
+    offset_events: Option<u64>,
+    /// Be so many seconds of the source's time ahead at most, as Replication Booster does (3).
+    #[arg(short, long, value_name = "SECONDS")]
+    seconds_prefetch: Option<u32>,
+    /// Sleep so many milliseconds then, as Replication Booster does (10).
+    #[arg(short, long, value_name = "MILLISECONDS")]
+    millis_sleep: Option<u64>,
+    /// The account that searches: root, unless it is said.
+    #[arg(short, long)]
+    user: Option<String>,
+    /// Its password; without one, it is asked for on the terminal.
+    #[arg(short, long, num_args = 0..=1, default_missing_value = "", value_name = "PASSWORD")]
+    password: Option<String>,
+    /// The account that asks how far the replica is, if it is another one.
+    #[arg(short, long = "admin_user", value_name = "USER")]
+    admin_user: Option<String>,
+    /// Its password.
+    #[arg(short = 'b', long = "admin_password", value_name = "PASSWORD")]
+    admin_password: Option<String>,
+    /// The replica's host, which is this machine: 127.0.0.1, unless it is said.
+    #[arg(short = 'h', long)]
+    host: Option<String>,
+    /// Its TCP port: 3306, unless it is said.
+    #[arg(short = 'P', long)]
+    port: Option<u16>,
+    /// Its socket, in place of host and port.
+    #[arg(short = 'S', long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Read the password from the first line of this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "password")]
+    password_file: Option<PathBuf>,
+    /// Take what is not said here from the group [client] of this option file of MySQL.
+    #[arg(long, value_name = "FILE")]
+    defaults_file: Option<PathBuf>,
+    /// Encrypt connections, and verify the replica's certificate with the authorities of this file.
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Stay ahead of this replication channel only; of all of them otherwise.
+    #[arg(long, value_name = "NAME")]
+    channel: Option<String>,
+    /// The relay logs, or their index, if they are not where the replica says.
+    #[arg(long, value_name = "PATH")]
+    relay_logs: Option<PathBuf>,
+    /// The keyring file that encrypted relay logs are opened with.
+    #[arg(long, value_name = "FILE")]
+    keyring: Option<PathBuf>,
+    /// Go on with a server that is no replica: search for all that --relay-logs have.
+    #[arg(long, requires = "relay_logs")]
+    force: bool,
+    #[command(flatten)]
+    metrics: Metrics,
+    /// Print the outcome as one JSON document.
+    #[arg(long)]
+    json: bool,
+    /// Print help.
+    // Its short name is the host's.
+    #[arg(long, action = ArgAction::HelpLong)]
+    help: Option<bool>,
+}
+
+/// Replication Booster's defaults.
+const BOOSTER: Fixed = Fixed { offset_events: 500, seconds_prefetch: 3, millis_sleep: 10 };
+
+/// Warms until it is told to stop.
+pub(crate) fn run(command: &Warm, global: &Global) -> Outcome {
+    let settings = command.settings(global)?;
+    let board = Board::default();
+    let shown = board.clone();
+    let served = command.metrics.serve(global, move || shown.sheet())?;
+    let mut watch = Watch::new(global, board);
+    let report = warm::warm(&settings, &mut watch).map_err(|error| watch.failure(error))?;
+    drop(served);
+    watch.print(&report, command.json)
+}
+
+impl Warm {
+    fn settings(&self, global: &Global) -> Result<Settings, Failure> {
+        let address = self.address(global)?;
+        let mut admin = address.clone();
+        if let Some(user) = &self.admin_user {
+            admin.user.clone_from(user);
+        }
+        if let Some(password) = &self.admin_password {
+            admin.password = Some(password.clone());
+        }
+        Ok(Settings {
+            address,
+            admin,
+            channel: self.channel.clone(),
+            relay_logs: self.relay_logs.clone(),
+            keyring: self.keyring.clone(),
+            threads: self.threads.into(),
+            pace: self.pace(),
+            stranger: if self.force { Stranger::Allow } else { Stranger::Refuse },
+        })
+    }
+
+    /// Any of the original's rules stands for all of them.
+    fn pace(&self) -> Pace {
+        match (self.offset_events, self.seconds_prefetch, self.millis_sleep) {
+            (None, None, None) => Pace::Measured,
+            (events, seconds, millis) => Pace::Fixed(Fixed {
+                offset_events: events.unwrap_or(BOOSTER.offset_events),
+                seconds_prefetch: seconds.unwrap_or(BOOSTER.seconds_prefetch),
+                millis_sleep: millis.unwrap_or(BOOSTER.millis_sleep),
+            }),
+        }
+    }
+
+    fn address(&self, global: &Global) -> Result<Address, Failure> {
+        let defaults = self.defaults_file.as_deref().map(Defaults::read).transpose();
+        let defaults = defaults.map_err(|error| Failure::NotBegun(error.into()))?.unwrap_or_default();
+        let tls = self.tls_ca.clone().map(Tls::Verified).or(defaults.tls);
+        Ok(Address {
+            user: self.user.clone().or(defaults.user).unwrap_or_else(|| "root".to_owned()),
+            password: self.password(global)?.or(defaults.password),
+            host: self.host.clone().or(defaults.host).unwrap_or_else(|| "127.0.0.1".to_owned()),
+            port: self.port.or(defaults.port).unwrap_or(3306),
+            socket: self.socket.clone().or(defaults.socket),
+            tls: tls.unwrap_or(Tls::Off),
+            timeout: Address::TIMEOUT,
+        })
+    }
+
+    fn password(&self, global: &Global) -> Result<Option<String>, Failure> {
+        if let Some(path) = &self.password_file {
+            return account::first_line(path).map(Some).map_err(Failure::NotBegun);
+        }
+        match self.password.as_deref() {
+            Some("") => {
+                let asked = rpassword::prompt_password("Enter password: ");
+                let asked = asked
+                    .context("could not ask for the password: there is no terminal; give --password-file");
+                asked.map(Some).map_err(Failure::NotBegun)
+            }
+            Some(password) => {
+                account::remark_on_open_password(global);
+                Ok(Some(password.to_owned()))
+            }
+            None => Ok(std::env::var("MYSQL_PWD").ok()),
+        }
+    }
+}
+
+/// What went wrong, and what to do about it.
+fn advised(error: warm::Error) -> anyhow::Error {
+    match error {
+        warm::Error::Log(error) => inputs::advised(error),
+        error @ warm::Error::Server { cause: servers::Error::Refused { code: ACCESS_DENIED, .. }, .. } => {
+            anyhow::Error::new(error).context(Advice("GRANT REPLICATION CLIENT ON *.* to the account"))
+        }
+        error => error.into(),
+    }
+}
+
+/// The account lacks a right.
+const ACCESS_DENIED: u16 = 1227;

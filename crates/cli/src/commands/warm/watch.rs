@@ -1,0 +1,128 @@
+//! Shows how warming stands, and stops it when it is interrupted.
+
+use std::io::{self, IsTerminal, Write as _};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use warm::{Observer, Report, Status};
+
+use crate::args::Global;
+use crate::commands::warm::{advised, figures};
+use crate::exit::{Failure, Outcome, Verdict};
+use crate::interrupt;
+use crate::progress;
+use crate::screen::Style;
+
+/// The last figures, for whoever asks meanwhile.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Board(Arc<Mutex<Status>>);
+
+/// Whoever sits in front of the terminal, or reads what was written down.
+pub(super) struct Watch {
+    board: Board,
+    screen: Screen,
+    style: Style,
+    /// When to show something next.
+    due: Duration,
+    is_begun: bool,
+}
+
+enum Screen {
+    Nowhere,
+    /// None yet while nobody wonders.
+    Terminal(Option<ProgressBar>),
+    /// A line from time to time.
+    Lines,
+}
+
+/// How long it may run before a terminal shows it, and how often that changes then.
+const TERMINAL_PERIODS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(250));
+/// The same of lines that are written down.
+const LINES_PERIODS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(10));
+
+impl Board {
+    /// For a monitor.
+    pub(super) fn sheet(&self) -> String {
+        figures::sheet(&self.status())
+    }
+
+    fn status(&self) -> MutexGuard<'_, Status> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watch {
+    pub(super) fn new(global: &Global, board: Board) -> Self {
+        let (screen, (due, _)) = match (global.quiet, io::stderr().is_terminal()) {
+            (true, _) => (Screen::Nowhere, (Duration::MAX, Duration::MAX)),
+            (false, true) => (Screen::Terminal(None), TERMINAL_PERIODS),
+            (false, false) => (Screen::Lines, LINES_PERIODS),
+        };
+        let style = Style::new(global.color.on_stdout());
+        Self { board, screen, style, due, is_begun: false }
+    }
+
+    /// Why it could not be begun, or not go on.
+    pub(super) fn failure(&self, error: warm::Error) -> Failure {
+        match self.is_begun {
+            true => Failure::Failed(advised(error)),
+            false => Failure::NotBegun(advised(error)),
+        }
+    }
+
+    /// Prints what it came to.
+    pub(super) fn print(&mut self, report: &Report, json: bool) -> Outcome {
+        self.clear();
+        let mut out = io::stdout().lock();
+        if json {
+            serde_json::to_writer_pretty(&mut out, &figures::document(report)).map_err(io::Error::from)?;
+            out.write_all(b"\n")?;
+        } else {
+            out.write_all(figures::text(report, self.style).as_bytes())?;
+        }
+        Ok(Verdict::Fine)
+    }
+
+    fn clear(&mut self) {
+        if let Screen::Terminal(Some(bar)) = &self.screen {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn show(&mut self, status: &Status) {
+        let line = figures::line(status);
+        match &mut self.screen {
+            Screen::Nowhere => {}
+            Screen::Lines => {
+                self.due = status.elapsed + LINES_PERIODS.1;
+                eprintln!("bintide: {line}");
+            }
+            Screen::Terminal(bar) => {
+                self.due = status.elapsed + TERMINAL_PERIODS.1;
+                bar.get_or_insert_with(progress::line).set_message(line);
+            }
+        }
+    }
+}
+
+impl Observer for Watch {
+    fn at(&mut self, status: &Status) -> ControlFlow<()> {
+        self.is_begun = true;
+        self.board.status().clone_from(status);
+        if status.elapsed >= self.due {
+            self.show(status);
+        }
+        match interrupt::requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

@@ -1,0 +1,47 @@
+//! Reads the pages that a replica's applier will need, ahead of it.
+//!
+//! ```text
+//! relay logs ─▶ row changes ─▶ Plan: touches ─▶ Window ─▶ Batch ─▶ workers ─▶ pages in the buffer pool
+//!                                  ▲                                            │
+//!                             Definition                 Lead ◀─ applier's place ┘
+//! ```
+//!
+//! | to | use |
+//! |---|---|
+//! | do it all | [`warm`] |
+//! | know what a change touches | [`Plan`], from a table's [`Definition`] |
+//! | have searches made at once, and none twice | [`Batcher`], [`Window`] |
+//! | know how far ahead they are | [`Lead`] |
+//!
+//! What this crate never does: change anything on a server, lock a row, or keep a transaction open. A search is one short
+//! statement that answers with a number.
+#![forbid(unsafe_code)]
+
+mod catalogue;
+mod definition;
+mod error;
+mod lead;
+mod literal;
+mod measure;
+mod place;
+mod reader;
+mod replica;
+mod report;
+mod run;
+#[cfg(test)]
+mod sample;
+mod settings;
+mod shared;
+mod touch;
+mod window;
+mod worker;
+
+pub use crate::definition::{Column, Definition, Index, IndexKind, Parent};
+pub use crate::error::Error;
+pub use crate::lead::{Lead, Mark};
+pub use crate::place::Place;
+pub use crate::report::{ChannelStatus, Counts, Reads, Report, Status, Waits, Why};
+pub use crate::run::{Observer, warm};
+pub use crate::settings::{Fixed, Pace, Settings, Stranger};
+pub use crate::touch::{Aim, Buffering, Key, Plan, Touch};
+pub use crate::window::{Batch, Batcher, Window};

@@ -1,0 +1,168 @@
+//! A column's value as a literal of SQL, such that a search by it goes down an index.
+
+use std::fmt::Write as _;
+
+use binlog::{Collation, Column as LogColumn, ColumnType, Flavour, Value};
+use servers::quote::put_hex;
+
+use crate::definition::Column;
+
+/// Appends a literal for a value that is not NULL; `false` if there is none.
+pub(crate) fn put(
+    out: &mut String,
+    value: Value<'_>,
+    log: &LogColumn,
+    flavour: Flavour,
+    column: &Column,
+) -> bool {
+    match value {
+        Value::Int(number) => put_integer(out, number, log, column),
+        Value::UInt(number) | Value::Set(number) => put_number(out, number),
+        Value::Enum(number) => put_number(out, number.into()),
+        Value::Year(year) => put_number(out, year.into()),
+        Value::Bit(bit) => put_number(out, bit.value),
+        // A FLOAT is compared as a DOUBLE.
+        Value::Float(number) => put_double(out, number.into()),
+        Value::Double(number) => put_double(out, number),
+        Value::Decimal(decimal) => put_text(out, "", |out| decimal.write(out)),
+        Value::Date(date) => put_text(out, "'", |out| date.write(out)),
+        Value::Time(time) => put_text(out, "'", |out| time.write(out)),
+        Value::DateTime(time) => put_text(out, "'", |out| time.write(out)),
+        // The session's time zone is UTC.
+        Value::Timestamp(time) => put_text(out, "'", |out| time.to_utc().write(out)),
+        Value::Text(text) => {
+            let charset = charset(text.collation, flavour).or(column.charset.as_deref());
+            put_bytes(out, text.bytes, charset, 0);
+        }
+        Value::Bytes(bytes) => {
+            // The log leaves out the zeros that fill up a BINARY.
+            let size = if column.data_type == "binary" { column.octets } else { 0 };
+            put_bytes(out, bytes.bytes, column.charset.as_deref(), size);
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Is a literal of this column's values one of this column of the replica? A comparison of a number with a text would
+/// go through the whole index.
+pub(crate) fn agree(log: &LogColumn, column: &Column) -> bool {
+    let types: &[&str] = match log.column_type {
+        ColumnType::TinyInt
+        | ColumnType::SmallInt
+        | ColumnType::MediumInt
+        | ColumnType::Int
+        | ColumnType::BigInt => &["tinyint", "smallint", "mediumint", "int", "bigint", "decimal"],
+        ColumnType::Float => &["float", "double"],
+        ColumnType::Double => &["double"],
+        ColumnType::Decimal { .. } => &["decimal"],
+        ColumnType::Timestamp { .. } | ColumnType::OldTimestamp => &["timestamp"],
+        ColumnType::DateTime { .. } | ColumnType::OldDateTime => &["datetime"],
+        ColumnType::Time { .. } | ColumnType::OldTime => &["time"],
+        ColumnType::Date => &["date"],
+        ColumnType::Year => &["year"],
+        ColumnType::Enum { .. } => &["enum"],
+        ColumnType::Set { .. } => &["set"],
+        ColumnType::Bit { .. } => &["bit"],
+        ColumnType::Varchar { .. } | ColumnType::Char { .. } => &["char", "varchar", "binary", "varbinary"],
+        _ => &[],
+    };
+    types.contains(&column.data_type.as_str())
+}
+
+fn charset(collation: u16, flavour: Flavour) -> Option<&'static str> {
+    Collation::new(collation, flavour).map(|collation| collation.charset().name())
+}
+
+/// What the log does not tell the sign of has the sign of the replica's column.
+fn put_integer(out: &mut String, number: i64, log: &LogColumn, column: &Column) {
+    let unused = match log.column_type {
+        ColumnType::TinyInt => 56,
+        ColumnType::SmallInt => 48,
+        ColumnType::MediumInt => 40,
+        ColumnType::Int => 32,
+        _ => 0,
+    };
+    match number < 0 && column.is_unsigned && log.unsigned.is_none() {
+        true => put_number(out, number.cast_unsigned() << unused >> unused),
+        false => {
+            let _ = write!(out, "{number}");
+        }
+    }
+}
+
+fn put_number(out: &mut String, number: u64) {
+    let _ = write!(out, "{number}");
+}
+
+fn put_double(out: &mut String, number: f64) {
+    // With an exponent, or it would be a decimal.
+    let _ = write!(out, "{number:e}");
+}
+
+fn put_text(out: &mut String, quote: &str, write: impl FnOnce(&mut Vec<u8>)) {
+    let mut text = Vec::new();
+    write(&mut text);
+    let _ = write!(out, "{quote}{}{quote}", String::from_utf8_lossy(&text));
+}
+
+fn put_bytes(out: &mut String, bytes: &[u8], charset: Option<&str>, size: usize) {
+    if let Some(charset) = charset.filter(|charset| *charset != "binary") {
+        let _ = write!(out, "_{charset} ");
+    }
+    out.push_str("X'");
+    put_hex(out, bytes);
+    out.extend(std::iter::repeat_n("00", size.saturating_sub(bytes.len())));
+    out.push('\'');
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::{Bytes, ColumnType, Flavour, Text, Value};
+
+    use super::{agree, put};
+    use crate::definition::Column;
+    use crate::sample::log_column;
+
+    fn column(data_type: &str) -> Column {
+        Column { data_type: data_type.to_owned(), ..Column::default() }
+    }
+
+    fn check(value: Value<'_>, column_type: ColumnType, column: &Column, wanted: Option<&str>) {
+        let mut out = String::new();
+        let is_put = put(&mut out, value, &log_column(column_type), Flavour::MySql, column);
+        assert_eq!(is_put.then_some(out.as_str()), wanted, "{value:?}");
+    }
+
+    #[test]
+    fn values_as_literals() {
+        let text = |bytes, collation| Value::Text(Text { bytes, collation });
+        let varchar = ColumnType::Varchar { size_max: 9 };
+        check(Value::Int(-3), ColumnType::Int, &column("int"), Some("-3"));
+        check(Value::UInt(u64::MAX), ColumnType::BigInt, &column("bigint"), Some("18446744073709551615"));
+        check(Value::Double(0.1), ColumnType::Double, &column("double"), Some("1e-1"));
+        check(text(b"it's", 255), varchar, &column("varchar"), Some("_utf8mb4 X'69742773'"));
+        check(text(b"\xe9", 8), varchar, &column("varchar"), Some("_latin1 X'e9'"));
+        check(Value::Enum(2), ColumnType::Enum { size: 1 }, &column("enum"), Some("2"));
+        check(Value::Null, ColumnType::Int, &column("int"), None);
+    }
+
+    #[test]
+    fn the_replica_tells_what_the_log_does_not() {
+        let unsigned = Column { is_unsigned: true, ..column("smallint") };
+        check(Value::Int(-1), ColumnType::SmallInt, &unsigned, Some("65535"));
+        let bytes = Value::Bytes(Bytes { bytes: b"\x01", padding: 0 });
+        let latin1 = Column { charset: Some("latin1".to_owned()), ..column("char") };
+        check(bytes, ColumnType::Varchar { size_max: 9 }, &latin1, Some("_latin1 X'01'"));
+        let binary = Column { octets: 3, ..column("binary") };
+        check(bytes, ColumnType::Char { size_max: 3 }, &binary, Some("X'010000'"));
+    }
+
+    #[test]
+    fn numbers_are_not_compared_with_texts() {
+        assert!(agree(&log_column(ColumnType::Int), &column("bigint")));
+        assert!(!agree(&log_column(ColumnType::Int), &column("varchar")));
+        assert!(!agree(&log_column(ColumnType::Varchar { size_max: 9 }), &column("int")));
+        assert!(!agree(&log_column(ColumnType::Varchar { size_max: 9 }), &column("text")));
+    }
+}

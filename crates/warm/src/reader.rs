@@ -1,0 +1,473 @@
+//! Goes over a channel's relay logs, ahead of its applier, and has searched for what that will need.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use binlog::events::{Rows, TransactionPayload};
+use binlog::{
+    Checksum, DecodeError, EVENT_SIZE_MAX, Event, EventType, Format, PayloadOpener, RawEvent, Role,
+    RowDecoder, Table, Tables,
+};
+use logs::{After, Chunk, End, LargePayload, LogReader, Next, Piece, Store, Trail, read_keyring};
+use servers::{Address, Connection};
+
+use crate::catalogue;
+use crate::error::Error;
+use crate::lead::Mark;
+use crate::place::{Place, log_number};
+use crate::shared::{Begin, Job, Shared, Turn};
+use crate::touch::{Buffering, Plan};
+use crate::window::{Batch, Batcher, Window};
+
+/// Bytes read at once.
+const CHUNK_SIZE: usize = 64 << 10;
+/// A payload whose event is larger is opened while it is read. Bounds memory.
+const LARGE_SIZE: usize = 16 << 20;
+/// How long to wait at the end of what there is.
+const GLANCE: Duration = Duration::from_millis(20);
+/// How long to wait when logs or the server are not there for the moment.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Searches in one statement: few, so that it is short, and nobody waits for it long.
+const BATCH_SIZE: usize = 16;
+
+/// What goes over a channel's relay logs.
+pub(crate) struct Reader<'s> {
+    pub(crate) shared: &'s Shared,
+    /// Which channel.
+    pub(crate) lane: usize,
+    /// The index of its relay logs, or their directory.
+    pub(crate) logs: PathBuf,
+    pub(crate) keyring: Option<PathBuf>,
+    pub(crate) address: Address,
+    pub(crate) buffering: Buffering,
+    pub(crate) window: Window,
+    pub(crate) connection: Option<Connection>,
+}
+
+/// Where the reader is, and what it knows.
+struct Course<'r, 's> {
+    reader: &'r mut Reader<'s>,
+    begin: Begin,
+    tables: Tables,
+    plans: HashMap<u64, Planned>,
+    batcher: Batcher,
+    opener: Option<PayloadOpener>,
+    /// Of the log at hand.
+    log: u64,
+}
+
+/// A table, and what is searched for its rows.
+struct Planned {
+    table: Arc<Table>,
+    definitions: u64,
+    plan: Option<Arc<Plan>>,
+}
+
+/// What is the same for all that an event holds.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    /// Behind the event.
+    place: Place,
+    timestamp: u32,
+    format: &'a Format,
+}
+
+/// Why an event is not gone over.
+enum Fault {
+    /// It is corrupt.
+    Decode(String),
+    Error(Error),
+}
+
+impl From<DecodeError> for Fault {
+    fn from(error: DecodeError) -> Self {
+        Self::Decode(error.to_string())
+    }
+}
+
+impl From<binlog::PayloadError> for Fault {
+    fn from(error: binlog::PayloadError) -> Self {
+        Self::Decode(error.to_string())
+    }
+}
+
+impl From<logs::Error> for Fault {
+    fn from(error: logs::Error) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+impl Reader<'_> {
+    /// Goes on until it is over, or something does not pass by itself.
+    pub(crate) fn run(&mut self) {
+        while let Some(begin) = self.shared.begin(self.lane) {
+            match self.course(begin) {
+                Ok(Turn::Over) => return,
+                Ok(_) => self.shared.count(|counts| counts.jumps += 1),
+                Err(error) if is_passing(&error) => {
+                    self.connection = None;
+                    self.shared.count(|counts| counts.jumps += 1);
+                    self.shared.rest(PAUSE);
+                }
+                Err(error) => return self.shared.fail(error),
+            }
+        }
+    }
+
+    /// From where the applier is.
+    fn course(&mut self, begin: Begin) -> Result<Turn, Error> {
+        let store = Store::open(&self.logs)?;
+        let number = |log: &&PathBuf| log.file_name().and_then(|name| log_number(&name.to_string_lossy()));
+        let Some(log) = store.logs().iter().find(|log| number(log) == Some(begin.place.log)).cloned() else {
+            // It was purged since the applier said so, or is not listed yet.
+            self.shared.rest(PAUSE);
+            return Ok(Turn::Jump);
+        };
+        let mut reader = self.open(&log)?;
+        skip_to(&mut reader, begin.place.offset)?;
+        let mut trail = Trail::new(store, log);
+        let mut course = Course {
+            reader: self,
+            begin,
+            tables: Tables::new(),
+            plans: HashMap::new(),
+            batcher: Batcher::new(BATCH_SIZE),
+            opener: None,
+            log: begin.place.log,
+        };
+        loop {
+            let turn = match reader.next_piece(CHUNK_SIZE, LARGE_SIZE)? {
+                Next::Some(Piece::Chunk(chunk)) => course.chunk(&chunk)?,
+                Next::Some(Piece::LargePayload(payload)) => course.large(payload)?,
+                Next::End(end) => course.end(end, &mut trail, &mut reader)?,
+            };
+            if turn != Turn::Go {
+                return Ok(turn);
+            }
+        }
+    }
+
+    fn open(&self, log: &Path) -> Result<LogReader, Error> {
+        let reader = LogReader::open(log)?;
+        Ok(match &self.keyring {
+            Some(keyring) => reader.with_keyring(Arc::new(read_keyring(keyring)?)),
+            None => reader,
+        })
+    }
+
+    fn plan(&mut self, table: &Table, format: &Format) -> Result<Option<Plan>, Error> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            None => {
+                let opened =
+                    Connection::open(&self.address).map_err(Error::server("connect to the replica"))?;
+                self.connection.insert(opened)
+            }
+        };
+        let definition = catalogue::definition(connection, &table.database, &table.name);
+        let definition = definition.map_err(Error::server("ask for a table's definition"))?;
+        Ok(definition.and_then(|definition| Plan::new(table, format.flavour, &definition, self.buffering)))
+    }
+}
+
+impl Course<'_, '_> {
+    fn chunk(&mut self, chunk: &Chunk) -> Result<Turn, Error> {
+        let (shared, lane) = (self.reader.shared, self.reader.lane);
+        if shared.is_passed(lane, self.at(chunk.end())) {
+            return Ok(Turn::Jump);
+        }
+        for event in chunk.iter() {
+            let place = self.at(event.end());
+            let at = At { place, timestamp: event.raw.header().timestamp, format: chunk.format() };
+            let turn = self.event(&event.raw, at).map_err(|fault| self.fault(fault, event.offset))?;
+            if turn != Turn::Go {
+                return Ok(turn);
+            }
+        }
+        self.flush(self.at(chunk.end()));
+        Ok(Turn::Go)
+    }
+
+    fn large(&mut self, payload: LargePayload<'_>) -> Result<Turn, Error> {
+        let (offset, place) = (payload.offset(), self.at(payload.end()));
+        let timestamp = payload.header().timestamp;
+        let format = payload.format().inside_payload();
+        let at = At { place, timestamp, format: &format };
+        let mut opener = self.opener.take().unwrap_or_default();
+        let mut events = payload.open(&mut opener)?;
+        let mut bytes = Vec::new();
+        while events.next_chunk(CHUNK_SIZE, &mut bytes)? > 0 {
+            let mut rest = bytes.as_slice();
+            while let Some((raw, behind)) = RawEvent::split_first(rest, Checksum::Absent) {
+                let turn = self.event(&raw, at).map_err(|fault| self.fault(fault, offset))?;
+                if turn != Turn::Go {
+                    return Ok(turn);
+                }
+                rest = behind;
+            }
+            bytes.clear();
+        }
+        events.finish()?;
+        self.opener = Some(opener);
+        self.flush(place);
+        Ok(Turn::Go)
+    }
+
+    fn end(&mut self, end: End, trail: &mut Trail, reader: &mut LogReader) -> Result<Turn, Error> {
+        self.flush(self.at(reader.position()));
+        match trail.at_end(end, reader)? {
+            After::Wait => {
+                self.reader.shared.rest(GLANCE);
+                let is_overtaken = |place: Place| self.reader.shared.is_passed(self.reader.lane, place);
+                let next = Place { log: self.log + 1, offset: 0 };
+                if is_overtaken(next) {
+                    return Ok(Turn::Jump);
+                }
+                Ok(self.reader.shared.turn(self.reader.lane, self.begin))
+            }
+            After::ReadOn => Ok(Turn::Go),
+            After::Next(next) => {
+                *reader = self.reader.open(&next)?;
+                let name = next.file_name().unwrap_or_default().to_string_lossy();
+                self.log = log_number(&name).unwrap_or(self.log + 1);
+                Ok(Turn::Go)
+            }
+        }
+    }
+
+    fn event(&mut self, raw: &RawEvent<'_>, at: At<'_>) -> Result<Turn, Fault> {
+        let mut plain = Vec::new();
+        let is_compressed = raw.event_type().decompressed().is_some();
+        let raw = match is_compressed {
+            true => {
+                raw.decompress_mariadb(at.format, EVENT_SIZE_MAX, &mut plain)?;
+                RawEvent::new(&plain, Checksum::Absent)?
+            }
+            false => *raw,
+        };
+        if !is_of_interest(raw.event_type()) {
+            return Ok(Turn::Go);
+        }
+        match raw.decode(at.format)? {
+            Event::TableMap(map) => drop(self.tables.map(&map)?),
+            Event::TransactionPayload(payload) => return self.payload(&payload, at),
+            Event::Query(_) | Event::ExecuteLoadQuery(_) => self.statement(&raw, at)?,
+            event => {
+                if let Some(rows) = event.rows() {
+                    return self.rows(rows, at);
+                }
+            }
+        }
+        Ok(Turn::Go)
+    }
+
+    fn payload(&mut self, payload: &TransactionPayload<'_>, at: At<'_>) -> Result<Turn, Fault> {
+        let mut opener = self.opener.take().unwrap_or_default();
+        let turn = self.inside(payload, at, &mut opener);
+        self.opener = Some(opener);
+        turn
+    }
+
+    fn inside(
+        &mut self,
+        payload: &TransactionPayload<'_>,
+        at: At<'_>,
+        opener: &mut PayloadOpener,
+    ) -> Result<Turn, Fault> {
+        let format = at.format.inside_payload();
+        let mut events = opener.open(payload)?;
+        while let Some(raw) = events.next_event()? {
+            let turn = self.event(&raw, At { format: &format, ..at })?;
+            if turn != Turn::Go {
+                return Ok(turn);
+            }
+        }
+        Ok(Turn::Go)
+    }
+
+    /// What is known of a statement is its text: it may change tables' definitions, or rows.
+    fn statement(&mut self, raw: &RawEvent<'_>, at: At<'_>) -> Result<(), Fault> {
+        if Role::of(raw, at.format)? != Role::Statement {
+            return Ok(());
+        }
+        self.reader.shared.definition_changes(self.reader.lane, at.place);
+        self.reader.shared.count(|counts| counts.discarded += 1);
+        Ok(())
+    }
+
+    fn rows(&mut self, rows: &Rows<'_>, at: At<'_>) -> Result<Turn, Fault> {
+        let (shared, lane) = (self.reader.shared, self.reader.lane);
+        if rows.column_count == 0 || shared.is_passed(lane, at.place) {
+            return Ok(Turn::Go);
+        }
+        if !shared.has_room(lane) {
+            // What has gathered is not to wait, too.
+            self.flush(at.place);
+        }
+        let turn = shared.wait_for_room(lane, self.begin);
+        if turn != Turn::Go {
+            return Ok(turn);
+        }
+        let mut mark = Mark { place: at.place, events: 1, touches: 0, timestamp: at.timestamp };
+        if shared.is_too_close(lane) {
+            shared.mark(lane, mark, |_| ());
+            return Ok(Turn::Go);
+        }
+        let decoder = self.tables.decoder(rows)?;
+        let plan = self.plan(&decoder, rows.table_id, at.format).map_err(Fault::Error)?;
+        let mut found = Found::default();
+        let mut full = Vec::new();
+        match &plan {
+            Some(plan) => self.touch(plan, &decoder, rows, &mut found, &mut full)?,
+            None => found.left = decoder.count(rows)?,
+        }
+        mark.touches = found.touches;
+        shared.mark(lane, mark, |counts| {
+            counts.events += 1;
+            counts.rows += found.rows;
+            counts.rows_left += found.left;
+            counts.touches += found.touches;
+            counts.repeated += found.repeated;
+        });
+        self.push(full, at.place);
+        Ok(Turn::Go)
+    }
+
+    fn touch(
+        &mut self,
+        plan: &Plan,
+        decoder: &RowDecoder,
+        rows: &Rows<'_>,
+        found: &mut Found,
+        full: &mut Vec<Batch>,
+    ) -> Result<(), Fault> {
+        for row in decoder.rows(rows) {
+            found.rows += 1;
+            plan.touches(rows.kind, &row?, &mut |touch| {
+                if !self.reader.window.is_new(&touch) {
+                    found.repeated += 1;
+                    return;
+                }
+                found.touches += 1;
+                full.extend(self.batcher.add(touch));
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What is searched for a table's rows, asked for anew when definitions may have changed.
+    fn plan(
+        &mut self,
+        decoder: &RowDecoder,
+        table_id: u64,
+        format: &Format,
+    ) -> Result<Option<Arc<Plan>>, Error> {
+        let definitions = self.reader.shared.definitions();
+        let Some(image) = decoder.before().or(decoder.after()) else { return Ok(None) };
+        let table = image.table();
+        if let Some(planned) = self.plans.get(&table_id)
+            && planned.definitions == definitions
+            && *planned.table == *table
+        {
+            return Ok(planned.plan.clone());
+        }
+        let plan = self.reader.plan(table, format)?.map(Arc::new);
+        if self.plans.len() >= PLANS_MAX {
+            self.plans.clear();
+        }
+        let planned = Planned { table: Arc::new(table.clone()), definitions, plan: plan.clone() };
+        self.plans.insert(table_id, planned);
+        Ok(plan)
+    }
+
+    fn flush(&mut self, place: Place) {
+        let batches = self.batcher.flush();
+        self.push(batches, place);
+    }
+
+    fn push(&self, batches: Vec<Batch>, place: Place) {
+        let (lane, epoch) = (self.reader.lane, self.begin.epoch);
+        for batch in batches {
+            self.reader.shared.push(Job { lane, epoch, place, batch });
+        }
+    }
+
+    const fn at(&self, offset: u64) -> Place {
+        Place { log: self.log, offset }
+    }
+
+    fn fault(&self, fault: Fault, offset: u64) -> Error {
+        match fault {
+            Fault::Error(error) => error,
+            Fault::Decode(reason) => {
+                Error::Corrupt { log: self.reader.logs.display().to_string(), place: self.at(offset), reason }
+            }
+        }
+    }
+}
+
+/// What an event has come to.
+#[derive(Default)]
+struct Found {
+    rows: u64,
+    left: u64,
+    touches: u64,
+    repeated: u64,
+}
+
+/// Plans kept; then all are made anew. Bounds memory.
+const PLANS_MAX: usize = 4096;
+
+/// Nothing is to be known of most of the others, and some are large.
+fn is_of_interest(event_type: EventType) -> bool {
+    event_type.rows_kind().is_some()
+        || matches!(
+            event_type,
+            EventType::TableMap
+                | EventType::TransactionPayload
+                | EventType::Query
+                | EventType::ExecuteLoadQuery
+                | EventType::PreGaWriteRows
+                | EventType::PreGaUpdateRows
+                | EventType::PreGaDeleteRows
+        )
+}
+
+/// Goes to where the applier is; what is at the head of the log says how it is to be read.
+fn skip_to(reader: &mut LogReader, offset: u64) -> Result<(), Error> {
+    while reader.position() < offset {
+        let is_head = match reader.next_event()? {
+            Next::End(_) => return Ok(()),
+            Next::Some(event) => matches!(
+                event.raw.event_type(),
+                EventType::FormatDescription
+                    | EventType::PreviousGtids
+                    | EventType::Rotate
+                    | EventType::MariadbGtidList
+                    | EventType::MariadbStartEncryption
+                    | EventType::MariadbBinlogCheckpoint
+            ),
+        };
+        if !is_head {
+            reader.skip_to(offset.max(reader.position()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Logs come and go while a replica runs, and so do servers.
+fn is_passing(error: &Error) -> bool {
+    match error {
+        Error::Log(logs::Error::Io { cause, .. }) => cause.kind() == ErrorKind::NotFound,
+        Error::Log(
+            logs::Error::Purged { .. }
+            | logs::Error::Removed { .. }
+            | logs::Error::NoLogs { .. }
+            | logs::Error::Beyond { .. },
+        ) => true,
+        error => error.is_passing(),
+    }
+}

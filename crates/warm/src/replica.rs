@@ -1,0 +1,240 @@
+//! What a replica says of itself.
+
+use std::path::{Path, PathBuf};
+
+use servers::{Address, Connection, Facts, NamedRow};
+
+use crate::error::Error;
+use crate::place::Place;
+use crate::touch::Buffering;
+
+/// A replica that is asked how far it is.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    connection: Connection,
+    status: &'static str,
+    /// What it is.
+    pub(crate) facts: ReplicaFacts,
+}
+
+/// What a replica is.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplicaFacts {
+    /// Is it a MariaDB?
+    pub(crate) is_mariadb: bool,
+    /// Which changes it buffers.
+    pub(crate) buffering: Buffering,
+    /// Pages that the old part of its buffer pool holds.
+    pub(crate) pages_old: u64,
+    /// Threads that apply.
+    pub(crate) workers: u64,
+    relay_index: Option<PathBuf>,
+}
+
+/// A channel, and how far its applier is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Channel {
+    /// Its name; empty for the default one.
+    pub(crate) name: String,
+    /// Up to where the applier has come; `None` while it does not say.
+    pub(crate) place: Option<Place>,
+    /// The same, as it says it: the relay log's name.
+    pub(crate) log: String,
+    /// Does it run?
+    pub(crate) is_applying: bool,
+    /// Its lag by its own account, in seconds.
+    pub(crate) lag_s: Option<u64>,
+}
+
+/// The statements that ask for replication, newest first: each server knows one at least.
+const STATUS: [&str; 3] = ["SHOW REPLICA STATUS", "SHOW SLAVE STATUS", "SHOW ALL SLAVES STATUS"];
+
+/// The server does not know the statement.
+const NO_SUCH_STATEMENT: u16 = 1064;
+/// It does not know the variable.
+const NO_SUCH_VARIABLE: u16 = 1193;
+
+impl Replica {
+    /// Connects, and asks what it is.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be reached, or does not say.
+    pub(crate) fn open(address: &Address) -> Result<Self, Error> {
+        let mut connection = Connection::open(address).map_err(Error::server("connect to the replica"))?;
+        let facts = facts(&mut connection).map_err(Error::server("ask what the replica is"))?;
+        // MariaDB's SHOW REPLICA STATUS shows the default channel alone.
+        let order: &[usize] = if facts.is_mariadb { &[2, 1] } else { &[0, 1] };
+        for (at, number) in order.iter().enumerate() {
+            match connection.named_rows(STATUS[*number]) {
+                Ok(_) => return Ok(Self { connection, status: STATUS[*number], facts }),
+                Err(error) if error.code() == Some(NO_SUCH_STATEMENT) && at + 1 < order.len() => {}
+                Err(cause) => return Err(Error::Server { doing: "ask for replication", cause }),
+            }
+        }
+        Err(Error::Refused("the server knows no statement that asks for replication".into()))
+    }
+
+    /// Its channels, and how far each is.
+    ///
+    /// # Errors
+    ///
+    /// When it does not say.
+    pub(crate) fn channels(&mut self) -> Result<Vec<Channel>, Error> {
+        let rows = self.connection.named_rows(self.status).map_err(Error::server("ask for replication"))?;
+        Ok(rows.iter().map(channel).collect())
+    }
+
+    /// A counter or a setting of its status.
+    ///
+    /// # Errors
+    ///
+    /// When it does not say.
+    pub(crate) fn counter(&mut self, name: &str) -> Result<u64, Error> {
+        let rows = self.connection.rows(&format!("SHOW GLOBAL STATUS LIKE '{name}'"));
+        let rows = rows.map_err(Error::server("ask for its status"))?;
+        let value = rows.into_iter().next().and_then(|row| row.into_iter().nth(1)).flatten();
+        Ok(value.and_then(|value| String::from_utf8(value).ok()?.parse().ok()).unwrap_or(0))
+    }
+
+    /// The connection, to ask for more.
+    pub(crate) const fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+}
+
+impl Channel {
+    /// Logs that no applier is at: all of them are ahead, from this place on.
+    pub(crate) fn without_applier(place: Place) -> Self {
+        let (name, log) = (String::new(), String::new());
+        Self { name, place: Some(place), log, is_applying: false, lag_s: None }
+    }
+}
+
+impl ReplicaFacts {
+    /// The index of a channel's relay logs.
+    ///
+    /// # Errors
+    ///
+    /// When the replica does not say where they are.
+    pub(crate) fn relay_index(&self, channel: &str) -> Result<PathBuf, Error> {
+        let index = self.relay_index.as_deref();
+        let index = index.ok_or_else(|| {
+            Error::Refused(
+                "the replica does not say where its relay logs are: say it with --relay-logs".into(),
+            )
+        })?;
+        Ok(of_channel(index, channel))
+    }
+}
+
+/// `relay.index` of a named channel is `relay-NAME.index`.
+fn of_channel(index: &Path, channel: &str) -> PathBuf {
+    if channel.is_empty() {
+        return index.to_owned();
+    }
+    let stem = index.file_stem().unwrap_or_default().to_string_lossy();
+    index.with_file_name(format!("{stem}-{}.index", in_file_name(&channel.to_lowercase())))
+}
+
+/// A name as MySQL writes it in the names of files: what is no letter, digit or underscore as `@` and four digits.
+fn in_file_name(name: &str) -> String {
+    let mut out = String::new();
+    for character in name.chars() {
+        match character {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => out.push(character),
+            other => out.push_str(&format!("@{:04x}", u32::from(other))),
+        }
+    }
+    out
+}
+
+fn facts(connection: &mut Connection) -> Result<ReplicaFacts, servers::Error> {
+    let server = Facts::of(connection)?;
+    let page_size = number(connection, "innodb_page_size")?.max(1);
+    let pages = number(connection, "innodb_buffer_pool_size")? / page_size;
+    let old_percent = number(connection, "innodb_old_blocks_pct")?;
+    let buffering = variable(connection, "innodb_change_buffering")?;
+    let workers = match server.is_mariadb {
+        true => variable(connection, "slave_parallel_threads")?,
+        false => match variable(connection, "replica_parallel_workers")? {
+            None => variable(connection, "slave_parallel_workers")?,
+            workers => workers,
+        },
+    };
+    let index = variable(connection, "relay_log_index")?.filter(|index| !index.is_empty());
+    let basename = variable(connection, "relay_log_basename")?.filter(|name| !name.is_empty());
+    let datadir = variable(connection, "datadir")?.unwrap_or_default();
+    let index = index.or_else(|| basename.map(|name| format!("{name}.index")));
+    Ok(ReplicaFacts {
+        is_mariadb: server.is_mariadb,
+        buffering: Buffering::of(buffering.as_deref().unwrap_or("none")),
+        pages_old: pages * old_percent / 100,
+        workers: workers.and_then(|workers| workers.parse().ok()).unwrap_or(0).max(1),
+        relay_index: index.map(|index| Path::new(&datadir).join(index)),
+    })
+}
+
+/// A global variable; `None` if the server does not know it.
+fn variable(connection: &mut Connection, name: &str) -> Result<Option<String>, servers::Error> {
+    match connection.value(&format!("SELECT @@GLOBAL.{name}")) {
+        Err(error) if error.code() == Some(NO_SUCH_VARIABLE) => Ok(None),
+        result => result,
+    }
+}
+
+fn number(connection: &mut Connection, name: &'static str) -> Result<u64, servers::Error> {
+    let found = variable(connection, name)?.unwrap_or_default();
+    found.parse().map_err(|_| servers::Error::Answer { question: name, found, wanted: "a number" })
+}
+
+fn channel(row: &NamedRow) -> Channel {
+    let value = |names: [&str; 2]| {
+        let found = row.iter().find(|(name, _)| names.contains(&name.as_str()));
+        found.and_then(|(_, value)| value.as_deref()).map(|value| String::from_utf8_lossy(value).into_owned())
+    };
+    let log = value(["Relay_Log_File"; 2]).unwrap_or_default();
+    let offset = value(["Relay_Log_Pos"; 2]).and_then(|offset| offset.parse().ok());
+    Channel {
+        name: value(["Channel_Name", "Connection_name"]).unwrap_or_default(),
+        place: offset.and_then(|offset| Place::of(&log, offset)),
+        log,
+        is_applying: value(["Replica_SQL_Running", "Slave_SQL_Running"]).is_some_and(|is| is == "Yes"),
+        lag_s: value(["Seconds_Behind_Source", "Seconds_Behind_Master"]).and_then(|lag| lag.parse().ok()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{channel, of_channel};
+    use crate::place::Place;
+
+    #[test]
+    fn channels_have_logs_of_their_own() {
+        let check = |channel, wanted: &str| {
+            assert_eq!(of_channel(Path::new("/d/relay.index"), channel), Path::new(wanted));
+        };
+        check("", "/d/relay.index");
+        check("East_1", "/d/relay-east_1.index");
+        check("a-b", "/d/relay-a@002db.index");
+    }
+
+    #[test]
+    fn old_and_new_words_say_the_same() {
+        let row = |words: [&str; 4]| {
+            let values = ["relay.000007", "4711", "Yes", "12"];
+            let named = words.iter().zip(values);
+            named.map(|(name, value)| ((*name).to_owned(), Some(value.as_bytes().to_vec()))).collect()
+        };
+        let new: Vec<_> =
+            row(["Relay_Log_File", "Relay_Log_Pos", "Replica_SQL_Running", "Seconds_Behind_Source"]);
+        let old: Vec<_> =
+            row(["Relay_Log_File", "Relay_Log_Pos", "Slave_SQL_Running", "Seconds_Behind_Master"]);
+        let found = channel(&new);
+        assert_eq!(found, channel(&old));
+        assert_eq!(found.place, Some(Place { log: 7, offset: 4711 }));
+        assert_eq!((found.is_applying, found.lag_s), (true, Some(12)));
+    }
+}

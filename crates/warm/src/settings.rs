@@ -1,0 +1,55 @@
+//! What is to be done, and how.
+
+use std::path::PathBuf;
+
+use servers::Address;
+
+/// What is to be done, and how.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The replica, as whoever searches.
+    pub address: Address,
+    /// The replica, as whoever asks how far it is.
+    pub admin: Address,
+    /// The one channel that is meant; all of them otherwise.
+    pub channel: Option<String>,
+    /// Where the relay logs are, or their index, if not where the replica says.
+    pub relay_logs: Option<PathBuf>,
+    /// The keyring file that encrypted logs are opened with.
+    pub keyring: Option<PathBuf>,
+    /// Connections that search, at most.
+    pub threads: usize,
+    /// How far ahead to stay.
+    pub pace: Pace,
+    /// What to do with a server that is no replica.
+    pub stranger: Stranger,
+}
+
+/// How far ahead of the applier to stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// As far as is useful by what is measured.
+    Measured,
+    /// As Replication Booster does it.
+    Fixed(Fixed),
+}
+
+/// The rules of Replication Booster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fixed {
+    /// Events in front of the applier that are passed over: it would be there first.
+    pub offset_events: u64,
+    /// Seconds of the source's time to be ahead, at most.
+    pub seconds_prefetch: u32,
+    /// Milliseconds to sleep then.
+    pub millis_sleep: u64,
+}
+
+/// What to do with a server that is no replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stranger {
+    /// Nothing.
+    Refuse,
+    /// Search all the same, for all that the logs have: there is no applier to stay ahead of.
+    Allow,
+}

@@ -1,0 +1,387 @@
+//! What the threads share: how far the applier is, what is to be searched for, and what came of it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::lead::{Lead, Mark};
+use crate::place::Place;
+use crate::replica::Channel;
+use crate::report::{ChannelStatus, Counts};
+use crate::settings::Pace;
+use crate::window::Batch;
+
+/// What the threads share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// There is something to search for, or it is over.
+    work: Condvar,
+    /// The applier has moved, a search was taken up, or it is over.
+    room: Condvar,
+    /// How often definitions of tables may have changed.
+    definitions: AtomicU64,
+    pace: Pace,
+    queue_max: usize,
+}
+
+/// A statement to run.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) lane: usize,
+    pub(crate) epoch: u64,
+    /// Behind all the changes that it is for.
+    pub(crate) place: Place,
+    pub(crate) batch: Batch,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lanes: Vec<Lane>,
+    queue: VecDeque<Job>,
+    counts: Counts,
+    distance: u64,
+    workers: usize,
+    /// The server's numbers for the connections that search.
+    connections: Vec<u32>,
+    is_over: bool,
+    failure: Option<Error>,
+}
+
+/// One channel.
+#[derive(Debug)]
+struct Lane {
+    channel: Channel,
+    /// How often its relay logs began anew.
+    epoch: u64,
+    lead: Lead,
+    place: Option<Place>,
+    /// Where definitions of tables change that the applier has not come to.
+    changes: VecDeque<Place>,
+    lag: Mean,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    sum: f64,
+    count: u32,
+}
+
+/// What a reader is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Go on.
+    Go,
+    /// Begin anew, where the applier is.
+    Jump,
+    /// Stop.
+    Over,
+}
+
+/// Where to begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begin {
+    pub(crate) place: Place,
+    pub(crate) epoch: u64,
+}
+
+/// How long to wait for anything before it is looked at again.
+const GLANCE: Duration = Duration::from_millis(100);
+
+impl Shared {
+    pub(crate) fn new(channels: Vec<Channel>, pace: Pace, threads: usize) -> Self {
+        let lanes = channels.into_iter().map(Lane::new).collect();
+        let state = State { lanes, workers: threads, distance: u64::MAX, ..State::default() };
+        Self {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            definitions: AtomicU64::new(0),
+            pace,
+            queue_max: threads * QUEUED_EACH,
+        }
+    }
+
+    /// How often definitions of tables may have changed.
+    pub(crate) fn definitions(&self) -> u64 {
+        self.definitions.load(Ordering::SeqCst)
+    }
+
+    /// Definitions of tables may have changed.
+    pub(crate) fn forget_definitions(&self) {
+        self.definitions.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// So far ahead, and with so many connections.
+    pub(crate) fn set_limits(&self, distance: u64, workers: usize) {
+        let mut state = self.state();
+        (state.distance, state.workers) = (distance, workers);
+        drop(state);
+        self.room.notify_all();
+        self.work.notify_all();
+    }
+
+    /// The replica says that its channels are there.
+    pub(crate) fn applied(&self, channels: &[Channel]) {
+        let mut state = self.state();
+        for lane in &mut state.lanes {
+            let Some(found) = channels.iter().find(|channel| channel.name == lane.channel.name) else {
+                continue;
+            };
+            if lane.follow(found) {
+                self.forget_definitions();
+            }
+        }
+        drop(state);
+        self.room.notify_all();
+    }
+
+    /// Calls everything off.
+    pub(crate) fn end(&self) {
+        self.state().is_over = true;
+        self.room.notify_all();
+        self.work.notify_all();
+    }
+
+    /// Calls everything off: this went wrong.
+    pub(crate) fn fail(&self, error: Error) {
+        self.state().failure.get_or_insert(error);
+        self.end();
+    }
+
+    pub(crate) fn take_failure(&self) -> Option<Error> {
+        self.state().failure.take()
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.state().is_over
+    }
+
+    /// Waits a little, less if it is over.
+    pub(crate) fn rest(&self, time: Duration) {
+        let state = self.state();
+        if !state.is_over {
+            drop(self.room.wait_timeout_while(state, time, |state| !state.is_over));
+        }
+    }
+
+    // What readers ask and say.
+
+    /// Where a channel's applier is; waits until it is known. `None` when it is over.
+    pub(crate) fn begin(&self, lane: usize) -> Option<Begin> {
+        let mut state = self.state();
+        loop {
+            if state.is_over {
+                return None;
+            }
+            let found = &mut state.lanes[lane];
+            if let Some(place) = found.channel.place {
+                found.lead.clear();
+                found.changes.clear();
+                found.place = Some(place);
+                return Some(Begin { place, epoch: found.epoch });
+            }
+            state = self.waited(state);
+        }
+    }
+
+    /// Is there anything else to do than to read on?
+    pub(crate) fn turn(&self, lane: usize, begin: Begin) -> Turn {
+        self.state().turn(lane, begin)
+    }
+
+    /// Is it useful to read on from here?
+    pub(crate) fn has_room(&self, lane: usize) -> bool {
+        self.state().has_room(lane, self.pace)
+    }
+
+    /// Waits until it is useful to read on from here.
+    pub(crate) fn wait_for_room(&self, lane: usize, begin: Begin) -> Turn {
+        let mut state = self.state();
+        loop {
+            let turn = state.turn(lane, begin);
+            if turn != Turn::Go || state.has_room(lane, self.pace) {
+                return turn;
+            }
+            let pause = match self.pace {
+                Pace::Measured => GLANCE,
+                Pace::Fixed(fixed) => Duration::from_millis(fixed.millis_sleep),
+            };
+            state = self.room.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Has the applier passed this place?
+    pub(crate) fn is_passed(&self, lane: usize, place: Place) -> bool {
+        self.state().lanes[lane].channel.place.is_some_and(|applier| place <= applier)
+    }
+
+    /// Would the applier be there first, by the rules of a fixed pace?
+    pub(crate) fn is_too_close(&self, lane: usize) -> bool {
+        match self.pace {
+            Pace::Measured => false,
+            Pace::Fixed(fixed) => self.state().lanes[lane].lead.ahead().events < fixed.offset_events,
+        }
+    }
+
+    /// Searches were made up to there.
+    pub(crate) fn mark(&self, lane: usize, mark: Mark, count: impl FnOnce(&mut Counts)) {
+        let mut state = self.state();
+        count(&mut state.counts);
+        let lane = &mut state.lanes[lane];
+        lane.place = Some(mark.place);
+        lane.lead.add(mark);
+    }
+
+    /// Definitions of tables change there.
+    pub(crate) fn definition_changes(&self, lane: usize, place: Place) {
+        self.state().lanes[lane].changes.push_back(place);
+    }
+
+    pub(crate) fn count(&self, count: impl FnOnce(&mut Counts)) {
+        count(&mut self.state().counts);
+    }
+
+    /// Has something searched for.
+    pub(crate) fn push(&self, job: Job) {
+        let mut state = self.state();
+        while state.queue.len() >= self.queue_max && !state.is_over {
+            state = self.waited(state);
+        }
+        state.counts.pushed += 1;
+        state.queue.push_back(job);
+        drop(state);
+        self.work.notify_one();
+    }
+
+    // What workers ask and say.
+
+    /// The next statement to run; `None` when it is over.
+    pub(crate) fn next(&self, worker: usize) -> Option<Job> {
+        let mut state = self.state();
+        loop {
+            if state.is_over {
+                return None;
+            }
+            if worker < state.workers
+                && let Some(job) = state.queue.pop_front()
+            {
+                state.counts.popped += 1;
+                self.room.notify_all();
+                let lane = &state.lanes[job.lane];
+                let is_passed = lane.channel.place.is_some_and(|applier| job.place <= applier);
+                if !is_passed && job.epoch == lane.epoch {
+                    return Some(job);
+                }
+                state.counts.old += 1;
+                continue;
+            }
+            let waited = self.work.wait_timeout(state, GLANCE);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    pub(crate) fn connected(&self, id: u32) {
+        self.state().connections.push(id);
+    }
+
+    pub(crate) fn disconnected(&self, id: u32) {
+        self.state().connections.retain(|other| *other != id);
+    }
+
+    // What whoever watches asks.
+
+    pub(crate) fn connections(&self) -> Vec<u32> {
+        self.state().connections.clone()
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.state().counts.clone()
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.state().queue.len()
+    }
+
+    pub(crate) fn limits(&self) -> (u64, usize) {
+        let state = self.state();
+        (state.distance, state.workers)
+    }
+
+    pub(crate) fn channels(&self) -> Vec<ChannelStatus> {
+        self.state().lanes.iter().map(Lane::status).collect()
+    }
+
+    fn waited<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        self.room.wait_timeout(state, GLANCE).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn turn(&self, lane: usize, begin: Begin) -> Turn {
+        match (self.is_over, self.lanes[lane].epoch == begin.epoch) {
+            (true, _) => Turn::Over,
+            (false, false) => Turn::Jump,
+            (false, true) => Turn::Go,
+        }
+    }
+
+    fn has_room(&self, lane: usize, pace: Pace) -> bool {
+        let lead = &self.lanes[lane].lead;
+        match pace {
+            Pace::Measured => lead.ahead().touches < self.distance / self.lanes.len() as u64,
+            Pace::Fixed(fixed) => lead.seconds() <= fixed.seconds_prefetch,
+        }
+    }
+}
+
+/// Statements that wait, for each connection: enough that none is idle, few enough that they are not old when their turn
+/// comes.
+const QUEUED_EACH: usize = 4;
+
+impl Lane {
+    fn new(channel: Channel) -> Self {
+        let (lead, changes) = (Lead::default(), VecDeque::new());
+        Self { channel, epoch: 0, lead, place: None, changes, lag: Mean::default() }
+    }
+
+    /// Is a change of definitions passed?
+    fn follow(&mut self, found: &Channel) -> bool {
+        let has_gone_back = found.place < self.channel.place;
+        self.channel.clone_from(found);
+        if let Some(lag) = found.lag_s {
+            self.lag.sum += lag as f64;
+            self.lag.count += 1;
+        }
+        if has_gone_back {
+            // Its relay logs were removed, and begin anew.
+            self.epoch += 1;
+            return true;
+        }
+        let Some(applier) = found.place else { return false };
+        self.lead.pass(applier);
+        let passed = self.changes.iter().take_while(|place| **place <= applier).count();
+        self.changes.drain(..passed);
+        passed > 0
+    }
+
+    fn status(&self) -> ChannelStatus {
+        ChannelStatus {
+            name: self.channel.name.clone(),
+            log: self.channel.log.clone(),
+            applier: self.channel.place,
+            is_applying: self.channel.is_applying,
+            place: self.place,
+            touches_ahead: self.lead.ahead().touches,
+            events_ahead: self.lead.ahead().events,
+            lag_s: self.channel.lag_s,
+            lag_average_s: (self.lag.count > 0).then(|| self.lag.sum / f64::from(self.lag.count)),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A connection that searches: one short statement at a time, and nothing that could hold up anyone.
+
+use std::time::Duration;
+
+use servers::{Address, Connection, Error};
+
+use crate::shared::{Job, Shared};
+
+/// How long to wait before a lost server is tried again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A table or an index is not there any more: unknown database (1049), column (1054), table (1146) or index (1176).
+const GONE: [u16; 4] = [1049, 1054, 1146, 1176];
+
+/// How a session is set up. It changes nothing, locks nothing, sees what is there without looking for older versions,
+/// and waits for nobody for long: neither for a definition that is being changed (a second), nor for a search
+/// (a second, [`MYSQL`] and [`MARIADB`]).
+const SESSION: &str = "SET NAMES utf8mb4; \
+    SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED, READ ONLY; \
+    SET @@session.autocommit = 1, @@session.time_zone = '+00:00', @@session.sql_mode = '', \
+    @@session.lock_wait_timeout = 1, @@session.innodb_lock_wait_timeout = 1";
+const MYSQL: &str =
+    "SET @@session.max_execution_time = 1000, @@session.optimizer_switch = 'use_index_extensions=on'";
+const MARIADB: &str = "SET @@session.max_statement_time = 1, @@session.optimizer_switch = 'extended_keys=on'";
+
+/// Runs what there is to run until it is over.
+pub(crate) fn work(shared: &Shared, number: usize, address: &Address, is_mariadb: bool) {
+    let mut connection = None;
+    while let Some(job) = shared.next(number) {
+        let open = match connection.take() {
+            Some(open) => open,
+            None => match open(shared, address, is_mariadb) {
+                Some(open) => open,
+                None => return,
+            },
+        };
+        connection = search(shared, open, &job);
+    }
+    if let Some(connection) = connection {
+        shared.disconnected(connection.id());
+    }
+}
+
+/// Waits for a server that is not there; `None` if it is over by then.
+fn open(shared: &Shared, address: &Address, is_mariadb: bool) -> Option<Connection> {
+    loop {
+        if shared.is_over() {
+            return None;
+        }
+        match ready(address, is_mariadb) {
+            Ok(connection) => {
+                shared.connected(connection.id());
+                return Some(connection);
+            }
+            Err(error @ Error::Refused { .. }) => refused(shared, &error),
+            Err(_) => {}
+        }
+        shared.rest(PAUSE);
+    }
+}
+
+fn ready(address: &Address, is_mariadb: bool) -> Result<Connection, Error> {
+    let mut connection = Connection::open(address)?;
+    connection.run(SESSION)?;
+    connection.run(if is_mariadb { MARIADB } else { MYSQL })?;
+    Ok(connection)
+}
+
+/// Gives the connection back if it is still there.
+fn search(shared: &Shared, mut connection: Connection, job: &Job) -> Option<Connection> {
+    match connection.run(&job.batch.sql()) {
+        Ok(()) => shared.count(|counts| counts.executed += 1),
+        Err(error @ Error::Refused { .. }) => {
+            if error.code().is_some_and(|code| GONE.contains(&code)) {
+                shared.forget_definitions();
+            }
+            refused(shared, &error);
+        }
+        Err(_) => {
+            shared.count(|counts| counts.errors += 1);
+            shared.disconnected(connection.id());
+            return None;
+        }
+    }
+    Some(connection)
+}
+
+fn refused(shared: &Shared, error: &Error) {
+    let code = error.code().unwrap_or_default();
+    shared.count(|counts| {
+        counts.errors += 1;
+        counts.refusals.entry(code).or_insert_with(|| (0, error.to_string())).0 += 1;
+    });
+}
