@@ -9,12 +9,14 @@
 //! | [`compare`] | one run of both, and the first difference |
 //! | [`large`] | a log of many megabytes |
 //! | [`logs`] | the logs to run on: the samples, and what a server just wrote |
+//! | [`metrics`] | what a monitor is told |
 //! | [`options`] | every option that `mysqlbinlog --help` lists, and arguments drawn from them |
 //! | [`conversation`] | what a replica and a real server say to each other, recorded |
 //! | [`identity`] | many runs with arguments drawn at random |
 //! | [`received`] | a server's logs as they were received, beside its own |
 //! | [`replays`] | logs applied to another server, and what must be equal then |
 //! | [`rows`] | rows as a server logs them, decoded by the library |
+//! | [`warming`] | replicas that lag, and `bintide warm` beside them |
 //! | [`workload`] | SQL drawn at random, run on a real server |
 #![forbid(unsafe_code)]
 
@@ -26,9 +28,11 @@ pub mod conversation;
 pub mod identity;
 pub mod large;
 pub mod logs;
+pub mod metrics;
 pub mod options;
 pub mod program;
 pub mod received;
 pub mod replays;
 pub mod rows;
+pub mod warming;
 pub mod workload;

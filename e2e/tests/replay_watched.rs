@@ -1,14 +1,15 @@
 //! A replay that somebody watches and stops while it runs.
 
 use std::fs::{self, OpenOptions};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use anyhow::{Context, Result, ensure};
 use binlog::Assembler;
 use e2e::command::{Ran, address, begin, replay, wait_until};
+use e2e::metrics::{number, scraped};
 use e2e::replays::{ends_equal, target};
 use logs::{LogReader, Next};
 use nix::sys::signal::{Signal, kill};
@@ -314,26 +315,6 @@ fn logs_that_are_applied_are_not_read_again() -> Result<()> {
         ensure!(ran.code == Some(1) && ran.stderr.contains("binlog.000005"), "{mode}: {ran:?}");
     }
     Ok(())
-}
-
-/// What a monitor is told: metrics by their names, with labels.
-fn scraped(address: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("an answer has a head")?;
-    ensure!(head.starts_with("HTTP/1.1 200 OK") && head.contains("text/plain; version=0.0.4"), "{head}");
-    ensure!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
-    Ok(body.to_owned())
-}
-
-fn number(metrics: &str, name: &str) -> Result<f64> {
-    let lines =
-        metrics.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
-    let mut found = lines.filter(|(found, _)| found.split('{').next() == Some(name));
-    let (_, value) = found.next().with_context(|| format!("{name} is not in {metrics}"))?;
-    Ok(value.parse()?)
 }
 
 #[test]

@@ -1,0 +1,192 @@
+//! Replicas that lag, and `bintide warm` beside them.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use testkit::{Launch, Server};
+
+use crate::command::wait_until;
+use crate::metrics::{number, scraped};
+use crate::program::bintide;
+
+/// What makes a server a replica whose applier does not start by itself, and whose buffer pool begins empty.
+pub const REPLICA: [&str; 7] = [
+    "--server-id=2",
+    "--relay-log=relay",
+    "--skip-replica-start",
+    "--skip-log-bin",
+    "--innodb-buffer-pool-load-at-startup=OFF",
+    "--innodb-buffer-pool-dump-at-shutdown=OFF",
+    "--innodb-change-buffering=none",
+];
+
+/// A running `bintide warm`.
+#[derive(Debug)]
+pub struct Warming {
+    child: Child,
+    address: String,
+    stderr: BufReader<ChildStderr>,
+}
+
+/// A source and a replica of it that has all that the source has run by now.
+///
+/// # Errors
+///
+/// When they do not start, or the source refuses.
+pub fn pair(source: &Launch, replica: &Launch, sql: &str) -> Result<(Server, Server)> {
+    let source = source.start()?;
+    source.sql(sql)?;
+    let replica = replica.clone().options(REPLICA).start()?;
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
+           source_auto_position = 1, get_source_public_key = 1; start replica",
+        source.port()
+    ))?;
+    wait_until_applied(&source, &replica)?;
+    Ok((source, replica))
+}
+
+/// Has the source run this while the replica receives it and applies nothing; the data directory of the replica, which
+/// is stopped then.
+///
+/// # Errors
+///
+/// When a server refuses.
+pub fn leave_behind(source: &Server, replica: &mut Server, sql: &str) -> Result<PathBuf> {
+    replica.sql("stop replica sql_thread")?;
+    source.sql(sql)?;
+    wait_until_received(source, replica)?;
+    replica.sql("stop replica")?;
+    replica.stop()?;
+    Ok(replica.datadir())
+}
+
+/// Waits until the replica has received all that the source has.
+///
+/// # Errors
+///
+/// When it does not.
+pub fn wait_until_received(source: &Server, replica: &Server) -> Result<()> {
+    let all = source.sql("select @@gtid_executed")?;
+    let received = format!(
+        "select gtid_subset('{}', concat(received_transaction_set, ',', @@global.gtid_executed))
+         from performance_schema.replication_connection_status",
+        all.trim().replace('\n', "")
+    );
+    wait_until("what the source has run", || Ok(replica.sql(&received)?.trim() == "1"))
+}
+
+/// Waits until the replica has applied all that the source has.
+///
+/// # Errors
+///
+/// When it does not, or says why it cannot.
+pub fn wait_until_applied(source: &Server, replica: &Server) -> Result<()> {
+    let all = source.sql("select @@gtid_executed")?;
+    let applied = format!("select gtid_subset('{}', @@global.gtid_executed)", all.trim().replace('\n', ""));
+    wait_until("what the source has run", || {
+        let errors = replica.sql(
+            "select last_error_message from performance_schema.replication_applier_status_by_worker
+             where last_error_number <> 0",
+        )?;
+        ensure!(errors.is_empty(), "the replica says: {errors}");
+        Ok(replica.sql(&applied)?.trim() == "1")
+    })
+}
+
+/// A replica on a copy of this data directory, with an empty buffer pool.
+///
+/// # Errors
+///
+/// When it does not start.
+pub fn cold(data: &Path, more: &[&str]) -> Result<Server> {
+    Launch::mysql().options(REPLICA).options(more.iter().copied()).data(data).start()
+}
+
+/// Pages that the replica's applier has read from disk since it was started.
+///
+/// # Errors
+///
+/// When the replica does not say.
+pub fn pages_by_applier(replica: &Server) -> Result<u64> {
+    let pages = replica.sql(
+        "select ifnull(sum(w.count_star), 0) from performance_schema.threads t
+         join performance_schema.events_waits_summary_by_thread_by_event_name w using (thread_id)
+         where w.event_name = 'wait/io/file/innodb/innodb_data_file'
+           and t.name in ('thread/sql/replica_sql', 'thread/sql/replica_worker')",
+    )?;
+    Ok(pages.trim().parse()?)
+}
+
+impl Warming {
+    /// Begins it beside this replica, as this account.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn begin(replica: &Server, user: &str, more: &[&str]) -> Result<Self> {
+        let mut command = command(replica, user)?;
+        command.args(["--json", "--metrics", "127.0.0.1:0"]).args(more);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let mut stderr = BufReader::new(child.stderr.take().context("its standard error is piped")?);
+        let mut line = String::new();
+        stderr.read_line(&mut line)?;
+        let address = line.trim().strip_prefix("bintide: metrics are at http://");
+        let address = address.and_then(|rest| rest.strip_suffix("/metrics"));
+        let address = address.with_context(|| format!("it says where its metrics are: {line}"))?.to_owned();
+        Ok(Self { child, address, stderr })
+    }
+
+    /// A figure, by its name without `bintide_warm_`.
+    ///
+    /// # Errors
+    ///
+    /// When it does not say.
+    pub fn figure(&self, name: &str) -> Result<u64> {
+        Ok(number(&scraped(&self.address)?, &format!("bintide_warm_{name}"))? as u64)
+    }
+
+    /// Waits until so many searches were made, and none is left to be run.
+    ///
+    /// # Errors
+    ///
+    /// When that does not come.
+    pub fn wait_for(&self, touches: u64) -> Result<()> {
+        wait_until("the last search", || {
+            let sheet = scraped(&self.address)?;
+            let figure = |name: &str| number(&sheet, &format!("bintide_warm_{name}"));
+            let ended = figure("executed_total")? + figure("old_total")? + figure("errors_total")?;
+            Ok(figure("touches_total")? >= touches as f64 && ended == figure("pushed_total")?)
+        })
+    }
+
+    /// Ctrl-C: what it came to.
+    ///
+    /// # Errors
+    ///
+    /// When it does not end well.
+    pub fn end(mut self) -> Result<Value> {
+        kill(Pid::from_raw(i32::try_from(self.child.id())?), Signal::SIGINT)?;
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut self.stderr, &mut said)?;
+        let ended = self.child.wait_with_output()?;
+        ensure!(ended.status.code() == Some(130), "{:?}: {said}", ended.status);
+        Ok(serde_json::from_slice(&ended.stdout)?)
+    }
+}
+
+/// `bintide warm` beside this replica, not begun.
+///
+/// # Errors
+///
+/// When there is no such program.
+pub fn command(replica: &Server, user: &str) -> Result<Command> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().args(["warm", "--user", user, "--socket"]).arg(replica.socket());
+    Ok(command)
+}
