@@ -16,6 +16,7 @@
 //! | [`received`] | a server's logs as they were received, beside its own |
 //! | [`replays`] | logs applied to another server, and what must be equal then |
 //! | [`rows`] | rows as a server logs them, decoded by the library |
+//! | [`soak`] | a target that follows a source while everything is stopped at random |
 //! | [`warming`] | replicas that lag, and `bintide warm` beside them |
 //! | [`workload`] | SQL drawn at random, run on a real server |
 #![forbid(unsafe_code)]
@@ -34,5 +35,6 @@ pub mod program;
 pub mod received;
 pub mod replays;
 pub mod rows;
+pub mod soak;
 pub mod warming;
 pub mod workload;

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::as_sql::{are_equal, rows};
 use e2e::program::bintide;
 use e2e::replays::{checksum, target};
+use e2e::soak::Soak;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -108,6 +109,17 @@ fn wait_for(mut check: impl FnMut() -> Result<()>) -> Result<()> {
         ensure!(start.elapsed() < Duration::from_secs(60), "{error:#}");
         thread::sleep(Duration::from_millis(50));
     }
+    Ok(())
+}
+
+/// A slice of `cargo xtask soak`.
+#[test]
+fn a_target_follows_through_restarts_of_everything() -> Result<()> {
+    let seed = seed("BINTIDE_E2E_SEED");
+    println!("seed {seed}");
+    let soaked = Soak::new(&[])?.run(&mut Dice::new(seed), |blows| blows < 10)?;
+    println!("{soaked:?}");
+    ensure!(soaked.rounds > 0, "the source did nothing");
     Ok(())
 }
 

@@ -18,9 +18,6 @@ pub(crate) struct Chaos {
 }
 
 pub(crate) fn chaos(chaos: &Chaos) -> Result<()> {
-    checks::cargo(&["build", "--quiet", "--package", "bintide"])?;
     let seed = chaos.seed.unwrap_or_else(|| seed("BINTIDE_E2E_SEED"));
-    let numbers = [chaos.kills.to_string(), seed.to_string()];
-    let run = ["run", "--quiet", "--package", "bintide-e2e", "--example", "chaos", "--"];
-    checks::cargo(&[&run[..], &[&numbers[0], &numbers[1]]].concat())
+    checks::example("chaos", [chaos.kills, seed])
 }

@@ -47,6 +47,13 @@ pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
     run(&mut command(arguments), arguments)
 }
 
+/// Builds bintide, and runs one of the examples of the tests with it.
+pub(crate) fn example(name: &str, numbers: [u64; 2]) -> Result<()> {
+    cargo(&["build", "--quiet", "--package", "bintide"])?;
+    let [first, second] = numbers.map(|number| number.to_string());
+    cargo(&["run", "--quiet", "--package", "bintide-e2e", "--example", name, "--", &first, &second])
+}
+
 fn command(arguments: &[&str]) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);

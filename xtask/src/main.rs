@@ -9,6 +9,7 @@ mod fuzz;
 mod judge;
 mod samples;
 mod servers;
+mod soak;
 mod tidy;
 mod workloads;
 mod workspace;
@@ -54,6 +55,8 @@ enum Chore {
     },
     /// Stop replays at random points, again and again, and compare what their targets end with
     Chaos(chaos::Chaos),
+    /// Have a target follow a working source for an hour, or as long as asked for, while everything is stopped at random
+    Soak(soak::Soak),
     /// Hold the records of `bintide stream` to those of Debezium, fetched with Maven and run on the same server
     Judge,
     /// Check what neither the compiler nor clippy checks
@@ -78,6 +81,7 @@ fn main() -> Result<()> {
         Chore::Demo => demo::demo(),
         Chore::Test { filters } => checks::test(&filters),
         Chore::Chaos(chaos) => chaos::chaos(&chaos),
+        Chore::Soak(soak) => soak::soak(&soak),
         Chore::Judge => judge::judge(),
         Chore::Tidy => tidy::check(),
         Chore::Features => checks::features(),

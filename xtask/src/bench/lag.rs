@@ -106,6 +106,7 @@ fn run(contender: Contender, options: &Lagging, bintide: &Path) -> Result<Found>
         .option(format!("--replica-parallel-workers={WORKERS}"))
         .uuid(REPLICA_UUID)
         .start()?;
+    source.sql("create database sbtest")?;
     workloads::sysbench(&source, "oltp_write_only", &["--rand-seed=11", "prepare"])?;
     match contender {
         Contender::Native => {

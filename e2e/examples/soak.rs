@@ -1,0 +1,31 @@
+//! `cargo xtask soak`: a target that follows a source for as long as is asked for, while everything is stopped at random.
+//!
+//! Arguments: for how many minutes, and a seed.
+
+use std::env;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use e2e::soak::Soak;
+use testkit::Dice;
+
+/// How often to say that it goes on.
+const TELL_PERIOD: Duration = Duration::from_secs(60);
+
+fn main() -> Result<()> {
+    let numbers: Vec<u64> = env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
+    let [minutes, seed] = numbers[..] else { bail!("two numbers are needed: how many minutes, and a seed") };
+    println!("seed {seed}");
+    let (begin, mut told) = (Instant::now(), Duration::ZERO);
+    let soaked = Soak::new(&[])?.run(&mut Dice::new(seed), |blows| {
+        let elapsed = begin.elapsed();
+        if elapsed >= told + TELL_PERIOD {
+            told = elapsed;
+            println!("{} minutes: {blows} blows", elapsed.as_secs() / 60);
+        }
+        elapsed < Duration::from_secs(minutes * 60)
+    })?;
+    println!("{soaked:?}");
+    println!("after {minutes} minutes the target has what the source has, and nothing twice");
+    Ok(())
+}
