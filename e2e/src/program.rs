@@ -99,9 +99,8 @@ pub fn bintide() -> Result<&'static Path> {
 }
 
 fn build() -> Result<PathBuf> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--package", "bintide"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let mut command = testkit::cargo(Path::new(env!("CARGO_MANIFEST_DIR")));
+    command.args(["build", "--quiet", "--package", "bintide"]);
     command.env("CARGO_TARGET_DIR", testkit::target_dir());
     let output = command.output().context("could not run cargo")?;
     ensure!(output.status.success(), "bintide does not build: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,6 +1,5 @@
 //! Runs the workspace's tests, with all that they need at hand.
 
-use std::env;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -55,9 +54,8 @@ pub(crate) fn example(name: &str, numbers: [u64; 2]) -> Result<()> {
 }
 
 fn command(arguments: &[&str]) -> Command {
-    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(program);
-    command.args(arguments).current_dir(workspace::root());
+    let mut command = testkit::cargo(&workspace::root());
+    command.args(arguments);
     command
 }
 

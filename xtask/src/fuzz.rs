@@ -76,9 +76,7 @@ fn ensure_cargo_fuzz() -> Result<()> {
 }
 
 fn cargo() -> Command {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root());
-    cargo
+    testkit::cargo(&root())
 }
 
 fn corpus() -> PathBuf {

@@ -1,8 +1,6 @@
 //! Imports go one way: which crate may use which.
 
-use std::env;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -83,9 +81,8 @@ pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
 }
 
 fn metadata(root: &Path) -> Result<Metadata> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root);
+    let mut command = testkit::cargo(root);
+    command.args(["metadata", "--no-deps", "--format-version", "1"]);
     let output = command.output().context("could not run cargo metadata")?;
     ensure!(output.status.success(), "cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).context("could not read what cargo metadata printed")
