@@ -130,6 +130,16 @@ pub enum Error {
         #[source]
         error: DecodeError,
     },
+    /// An event of it cannot stand where it stands.
+    #[error("{name} at {offset}: {reason}")]
+    Grammar {
+        /// The file, or what else it is.
+        name: String,
+        /// Where the event starts: bytes from the start of the log.
+        offset: u64,
+        /// What was found and wanted.
+        reason: String,
+    },
     /// A transaction payload in it cannot be opened.
     #[error("{name} at {offset}: {error}")]
     Payload {
@@ -211,7 +221,14 @@ impl Error {
     /// Is it the log that is not as it must be? Else it could not be read: it is not there, or not for this user, or
     /// its key is not.
     pub const fn is_damage(&self) -> bool {
-        matches!(self, Self::Corrupt { .. } | Self::Payload { .. } | Self::NotALog { .. } | Self::Torn { .. })
+        matches!(
+            self,
+            Self::Corrupt { .. }
+                | Self::Grammar { .. }
+                | Self::Payload { .. }
+                | Self::NotALog { .. }
+                | Self::Torn { .. }
+        )
     }
 
     /// Was there no room: on the disk, in a quota, or below the largest size of a file that is allowed?

@@ -6,6 +6,7 @@
 //! | find the logs of a directory or an index | [`Store`] |
 //! | follow a store that is being written to | [`Follower`]; with a reader of one's own, [`Trail`] |
 //! | write a source's logs down, byte for byte | [`StoreWriter`] |
+//! | know which transactions a log has | [`Contents`] |
 //! | cut a log into whole transactions | [`TransactionCutter`] |
 //! | start in the middle of a statement | [`StatementMaps`] |
 //! | read an encrypted log | [`read_keyring`], [`LogReader::with_keyring`] |
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod chunk;
+mod contents;
 mod error;
 mod follow;
 mod input;
@@ -31,18 +33,21 @@ mod large;
 mod maps;
 pub mod ordered;
 mod reader;
+mod series;
 mod spool;
 mod store;
 mod store_writer;
 mod transactions;
 
 pub use crate::chunk::{Chunk, LogEvent};
+pub use crate::contents::Contents;
 pub use crate::error::Error;
 pub use crate::follow::{After, Follower, Trail};
 pub use crate::keyring::read_keyring;
 pub use crate::large::{LargeEnd, LargeEvents, LargePayload};
 pub use crate::maps::StatementMaps;
 pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};
+pub use crate::series::Series;
 pub use crate::spool::Spool;
 pub use crate::store::Store;
 pub use crate::store_writer::{Appended, Keep, StorePlace, StoreWriter};

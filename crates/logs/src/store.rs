@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::series::LogName;
 
 /// The logs of one server or of one replication channel, in order: those that an index lists, or, where there is none,
 /// those of one name in one directory.
@@ -66,7 +67,7 @@ impl Store {
         let (Place::Index(_), Some(last)) = (&self.place, self.logs.last()) else { return Ok(Vec::new()) };
         let (Some(folder), Some(name)) = (last.parent(), LogName::of(last)) else { return Ok(Vec::new()) };
         let is_later = |path: &PathBuf| {
-            LogName::of(path).is_some_and(|other| other.base == name.base && other.number > name.number)
+            LogName::of(path).is_some_and(|other| other.base == name.base && name.is_before(&other))
         };
         Ok(entries(folder)?.into_iter().filter(is_later).collect())
     }
@@ -96,14 +97,13 @@ impl Store {
         if let Some(index) = self.logs.iter().position(|other| other.file_name() == name) {
             return Ok(self.logs.get(index + 1).map(PathBuf::as_path));
         }
-        let number = |path: &Path| LogName::of(path).map(|name| name.number);
-        let last = number(log);
-        let next = self.logs.iter().find(|other| number(other) > last).map(PathBuf::as_path);
-        match next {
-            Some(next) if number(next) != last.map(|last| last + 1) => {
+        let last = LogName::of(log);
+        let mut named = self.logs.iter().filter_map(|path| Some((LogName::of(path)?, path)));
+        match named.find(|(name, _)| last.is_none_or(|last| last.is_before(name))) {
+            Some((name, next)) if last.is_none_or(|last| !last.is_right_before(&name)) => {
                 Err(Error::Purged { name: log.display().to_string(), next: next.display().to_string() })
             }
-            next => Ok(next),
+            next => Ok(next.map(|(_, path)| path.as_path())),
         }
     }
 
@@ -175,29 +175,11 @@ fn list_folder(folder: &Path) -> Result<Vec<PathBuf>, Error> {
         log.is_some_and(|log| names.contains(&OsStr::new(log)))
     };
     let mut logs: Vec<_> = logs.iter().filter(|(_, path)| !is_beside(path)).copied().collect();
-    logs.sort();
+    logs.sort_by_key(|(name, _)| (name.base, name.series_number(), name.number));
     let mut bases: Vec<PathBuf> = logs.iter().map(|(name, _)| PathBuf::from(name.base)).collect();
     bases.dedup();
     if bases.len() > 1 {
         return Err(Error::several(folder, "logs of several names and no index", &bases));
     }
     Ok(logs.into_iter().map(|(_, path)| path.clone()).collect())
-}
-
-/// A log's name: `binlog.000001`. Numbers grow beyond six digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LogName<'p> {
-    pub(crate) base: &'p str,
-    pub(crate) number: u64,
-}
-
-/// The fewest digits of a log's number.
-const NUMBER_SIZE_MIN: usize = 6;
-
-impl<'p> LogName<'p> {
-    pub(crate) fn of(path: &'p Path) -> Option<Self> {
-        let (base, number) = path.file_name()?.to_str()?.rsplit_once('.')?;
-        let is_number = number.len() >= NUMBER_SIZE_MIN && number.bytes().all(|byte| byte.is_ascii_digit());
-        Some(Self { base, number: number.parse().ok().filter(|_| is_number && !base.is_empty())? })
-    }
 }

@@ -10,9 +10,10 @@ use std::time::{Duration, SystemTime};
 use binlog::{ChecksumAlgorithm, EventType, Framer, MAGIC, RawEvent};
 use nix::fcntl::{Flock, FlockArg};
 
+use crate::contents::Contents;
 use crate::error::Error;
 use crate::reader::{LogReader, Next};
-use crate::store::LogName;
+use crate::series::{LogName, Series};
 
 /// Bytes that wait to be written at once.
 const BUFFER_SIZE: usize = 256 << 10;
@@ -37,6 +38,8 @@ pub struct StoreWriter {
 #[derive(Debug)]
 struct OpenLog {
     name: String,
+    /// Its name at the source.
+    name_at_source: String,
     file: BufWriter<File>,
     /// Where the last event starts; the same as `position` as long as there is none.
     last: u64,
@@ -56,8 +59,10 @@ pub enum Appended {
 /// Where in its last log a store ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorePlace<'s> {
-    /// The log's name.
+    /// The log's name at the source.
     pub log: &'s str,
+    /// The series that it is of; none for the store's first.
+    pub series: Option<Series<'s>>,
     /// Where its last event starts: the same as `next` in a log that has none yet.
     pub last: u64,
     /// Where the next one starts.
@@ -96,7 +101,12 @@ impl StoreWriter {
     /// Where it ends; none in an empty store. A source that is asked for the last event on, and not only for what
     /// follows, shows that it still has the same log.
     pub fn place(&self) -> Option<StorePlace<'_>> {
-        self.log.as_ref().map(|log| StorePlace { log: &log.name, last: log.last, next: log.position })
+        self.log.as_ref().map(|log| StorePlace {
+            log: &log.name_at_source,
+            series: LogName::of(Path::new(&log.name)).and_then(|name| name.series),
+            last: log.last,
+            next: log.position,
+        })
     }
 
     /// Bytes that were cut off the last log when the store was opened: an event that was not written whole, or is
@@ -113,25 +123,86 @@ impl StoreWriter {
     /// system refuses.
     pub fn begin(&mut self, name: &str, position: u64) -> Result<(), Error> {
         match &self.log {
-            Some(log) if log.name == name && position == log.last => return Ok(()),
-            Some(log) if log.name == name => return self.check(position),
+            Some(log) if log.name_at_source == name && position == log.last => return Ok(()),
+            Some(log) if log.name_at_source == name => return self.check(position),
             _ => {}
-        }
-        let is_plain = Path::new(name).file_name() == Some(OsStr::new(name));
-        let Some(found) = LogName::of(Path::new(name)).filter(|_| is_plain) else {
-            return Err(Error::LogName { name: name.to_owned() });
-        };
-        if let Some(last) = &self.log {
-            let last = LogName::of(Path::new(&last.name));
-            if last.is_none_or(|last| last.base != found.base || found.number != last.number + 1) {
-                return Err(Error::NotNext { name: name.to_owned(), last: self.last_name() });
-            }
         }
         if position != MAGIC.len() as u64 {
             return Err(Error::Place { name: name.to_owned(), found: position, wanted: MAGIC.len() as u64 });
         }
+        self.begin_next(name)
+    }
+
+    /// What follows is of this log, wherever in it: the last log goes on, or this one begins. Does it? With the `server_uuid`
+    /// of another server than the last log's, it begins a series of its own, whose logs have names of their own.
+    ///
+    /// # Errors
+    ///
+    /// As [`StoreWriter::begin`].
+    pub fn go_on_in(&mut self, name: &str, other: Option<&str>) -> Result<bool, Error> {
+        match (&self.log, other) {
+            (Some(log), None) if log.name_at_source == name => Ok(false),
+            (Some(_), Some(uuid)) => self.begin_series(name, uuid).map(|()| true),
+            _ => self.begin_next(name).map(|()| true),
+        }
+    }
+
+    /// Goes back behind the last log's last whole transaction, and says which transactions are there then. What is
+    /// behind stays for whoever is reading it, until the same comes again and is written over it, or another log begins.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses, or the log is damaged.
+    pub fn rewind(&mut self) -> Result<Contents, Error> {
         self.sync()?;
-        self.create(name, found.base)
+        let Some(log) = &mut self.log else {
+            return Err(Error::NoLogs { name: self.folder.display().to_string() });
+        };
+        let path = self.folder.join(&log.name);
+        let contents = Contents::of(&path)?;
+        log.file.seek(SeekFrom::Start(contents.whole)).map_err(io("write to", &path))?;
+        (log.last, log.position) = (contents.whole, contents.whole);
+        Ok(contents)
+    }
+
+    /// Nothing more comes behind the last event of the last log.
+    fn cut_rest(&mut self) -> Result<(), Error> {
+        self.sync()?;
+        let Some(log) = &mut self.log else { return Ok(()) };
+        let size =
+            log.file.get_ref().metadata().map_err(|cause| Error::io("look at", &log.name, cause))?.len();
+        if size > log.position {
+            let file = log.file.get_ref();
+            let cut = file.set_len(log.position).and_then(|()| file.sync_all());
+            cut.map_err(|cause| Error::io("cut", &log.name, cause))?;
+        }
+        Ok(())
+    }
+
+    fn begin_next(&mut self, name: &str) -> Result<(), Error> {
+        let found = at_source(name)?;
+        let Some(last) = self.log.as_ref().map(|log| log.name.clone()) else {
+            return self.create(name, name, found.base);
+        };
+        let series = LogName::of(Path::new(&last)).and_then(|last| last.series);
+        let local = series.map_or_else(|| name.to_owned(), |series| found.within(series));
+        let names = LogName::of(Path::new(&last)).zip(LogName::of(Path::new(&local)));
+        if names.is_none_or(|(last, local)| !last.is_right_before(&local)) {
+            return Err(Error::NotNext { name: name.to_owned(), last });
+        }
+        self.cut_rest()?;
+        self.create(&local, name, found.base)
+    }
+
+    fn begin_series(&mut self, name: &str, uuid: &str) -> Result<(), Error> {
+        let found = at_source(name)?;
+        let before = self.place().and_then(|place| place.series).map_or(1, |series| series.number);
+        let local = found.within(Series { number: before + 1, uuid });
+        if LogName::of(Path::new(&local)).is_none_or(|local| local.series.is_none()) {
+            return Err(Error::LogName { name: local });
+        }
+        self.cut_rest()?;
+        self.create(&local, name, found.base)
     }
 
     /// Appends an event, which starts at `position` in the log. The last event may come again, if it is the same.
@@ -154,6 +225,16 @@ impl StoreWriter {
         log.last = log.position;
         log.position += event.len() as u64;
         Ok(Appended::New)
+    }
+
+    /// Appends an event behind the last one.
+    ///
+    /// # Errors
+    ///
+    /// When no log has begun, or the system refuses.
+    pub fn append_next(&mut self, event: &[u8]) -> Result<(), Error> {
+        let position = self.log.as_ref().map_or(0, |log| log.position);
+        self.append(position, event).map(drop)
     }
 
     /// Removes the oldest logs as far as they are beyond what is to be kept, and says how many.
@@ -245,13 +326,13 @@ impl StoreWriter {
     }
 
     /// The log first, then its line in the index: a log that is not in the index was not begun.
-    fn create(&mut self, name: &str, base: &str) -> Result<(), Error> {
+    fn create(&mut self, name: &str, name_at_source: &str, base: &str) -> Result<(), Error> {
         let path = self.folder.join(name);
         let file = File::create(&path).map_err(io("make", &path))?;
         let mut file = BufWriter::with_capacity(BUFFER_SIZE, file);
         let written = file.write_all(&MAGIC).and_then(|()| file.flush());
         written.and_then(|()| file.get_ref().sync_all()).map_err(io("write to", &path))?;
-        let index = self.folder.join(base).with_extension("index");
+        let index = self.index()?.unwrap_or_else(|| self.folder.join(base).with_extension("index"));
         let mut lines =
             OpenOptions::new().append(true).create(true).open(&index).map_err(io("open", &index))?;
         let line = format!("{INDEX_PREFIX}{name}\n");
@@ -259,7 +340,8 @@ impl StoreWriter {
         written.map_err(io("write to", &index))?;
         self.sync_folder()?;
         let start = MAGIC.len() as u64;
-        self.log = Some(OpenLog { name: name.to_owned(), file, last: start, position: start });
+        let (name, name_at_source) = (name.to_owned(), name_at_source.to_owned());
+        self.log = Some(OpenLog { name, name_at_source, file, last: start, position: start });
         Ok(())
     }
 
@@ -294,9 +376,7 @@ impl StoreWriter {
     fn remove_before(&self, first: LogName<'_>) -> Result<(), Error> {
         let entries = fs::read_dir(&self.folder).map_err(io("list", &self.folder))?;
         for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
-            let is_before =
-                LogName::of(&path).is_some_and(|log| log.base == first.base && log.number < first.number);
-            if is_before {
+            if LogName::of(&path).is_some_and(|log| log.is_before(&first)) {
                 fs::remove_file(&path).map_err(io("remove", &path))?;
             }
         }
@@ -315,7 +395,10 @@ impl StoreWriter {
         }
         file.set_len(position).and_then(|()| file.sync_all()).map_err(io("cut", &path))?;
         file.seek(SeekFrom::Start(position)).map_err(io("open", &path))?;
-        Ok(OpenLog { name, file: BufWriter::with_capacity(BUFFER_SIZE, file), last, position })
+        let name_at_source =
+            LogName::of(Path::new(&name)).map_or_else(|| name.clone(), |log| log.at_source());
+        let file = BufWriter::with_capacity(BUFFER_SIZE, file);
+        Ok(OpenLog { name, name_at_source, file, last, position })
     }
 }
 
@@ -332,6 +415,13 @@ impl OpenLog {
             false => Err(Error::NotSame { name: self.name.clone(), offset: self.last }),
         }
     }
+}
+
+/// The name of a source's log, which names no series.
+fn at_source(name: &str) -> Result<LogName<'_>, Error> {
+    let is_plain = Path::new(name).file_name() == Some(OsStr::new(name));
+    let found = LogName::of(Path::new(name)).filter(|found| is_plain && found.series.is_none());
+    found.ok_or_else(|| Error::LogName { name: name.to_owned() })
 }
 
 /// A line of the index as the log's name.

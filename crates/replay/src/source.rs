@@ -108,6 +108,8 @@ struct Current {
     is_stdin: bool,
     /// `None` until its first transaction has been read: standard input has no name, and gets one from that.
     log_name: Option<Arc<str>>,
+    /// Where its writer cut it, in front of the transaction that was under way.
+    cut: Option<u64>,
     /// When the log was begun, in seconds since 1970.
     begun: u32,
     previous: Option<GtidSet>,
@@ -228,7 +230,15 @@ impl Source {
             }
             let Some(current) = &mut self.current else { continue };
             let before = current.reader.position();
-            let reached = current.next_found(self.held_max, opener)?;
+            let reached = match current.next_found(self.held_max, opener) {
+                // What its receiver had of a transaction comes again, from the server that took the source's place.
+                Err(Error::Read(logs::Error::Shrunk { size, .. }))
+                    if self.trail.is_some() && current.is_cut_to(size) =>
+                {
+                    Reached::End(End::Open { in_use: false })
+                }
+                reached => reached?,
+            };
             self.writer = self.writer.or(current.writer);
             if let Some(previous) = current.previous.take() {
                 self.previous = previous;
@@ -334,6 +344,7 @@ impl Source {
             log: name,
             is_stdin: log_name.is_none(),
             log_name,
+            cut: None,
             begun: 0,
             previous: None,
             writer: None,
@@ -450,6 +461,16 @@ impl Current {
         // What began in an earlier log is in this one from its start.
         let start = if self.began_before { 0 } else { outline.position };
         Origin { log, log_name, log_number, start, end: outline.end }
+    }
+
+    /// The log has become shorter than what was read of it. Was it cut in front of the transaction that is under way?
+    /// That is forgotten then.
+    fn is_cut_to(&mut self, size: u64) -> bool {
+        let open = self.assembler.as_ref().and_then(|assembler| assembler.open());
+        if open.is_some_and(|open| open.position == size) {
+            (self.assembler, self.large, self.cut) = (None, None, Some(size));
+        }
+        self.cut == Some(size)
     }
 
     /// The log's next transaction, or the end of what there is of it.

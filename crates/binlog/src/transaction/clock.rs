@@ -7,20 +7,34 @@ use crate::events::LogicalClock;
 /// Within the new file everything waits for what it waited for before. What comes behind another file's transactions
 /// waits for all of those: nothing says what it would do beside them, and a replica waits at the end of a file, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClockShift(i64);
+pub struct ClockShift {
+    by: i64,
+    /// What everything waits for at least.
+    last_committed_min: i64,
+}
 
 impl ClockShift {
     /// For transactions that keep their numbers.
-    pub const NONE: Self = Self(0);
+    pub const NONE: Self = Self::by(0);
 
     /// For a file whose transactions come behind others, the last of which has this number in the new file.
     pub const fn behind(last: i64) -> Self {
-        Self(last)
+        Self::by(last)
     }
 
     /// For transactions that begin a file of their own, the one in front of which has this number in the old file.
     pub const fn cut_at(last: i64) -> Self {
-        Self(last.saturating_neg())
+        Self::by(last.saturating_neg())
+    }
+
+    /// For transactions behind some that are left out of the new file, the last of which has the number `left_out` in
+    /// the old file; in the new one, `last` transactions are in front, and nothing says which of them to wait for.
+    pub const fn behind_gap(left_out: i64, last: i64) -> Self {
+        Self { by: last.saturating_sub(left_out), last_committed_min: last }
+    }
+
+    const fn by(by: i64) -> Self {
+        Self { by, last_committed_min: 0 }
     }
 
     /// The clock in the new file. A clock that says nothing, with number 0, goes on saying nothing.
@@ -32,8 +46,8 @@ impl ClockShift {
         }
         LogicalClock {
             // What committed in the file before does not count.
-            last_committed: last_committed.saturating_add(self.0).max(0),
-            sequence_number: sequence_number.saturating_add(self.0),
+            last_committed: last_committed.saturating_add(self.by).max(self.last_committed_min),
+            sequence_number: sequence_number.saturating_add(self.by),
         }
     }
 }
@@ -98,8 +112,23 @@ mod tests {
         }
 
         #[test]
+        fn what_is_behind_a_gap_waits_for_all_in_front(file in file(), from in 0..40_usize, size in 0..40_usize) {
+            let (front, rest) = file.split_at(from.min(file.len()));
+            let back = &rest[size.min(rest.len())..];
+            let shift = ClockShift::behind_gap((file.len() - back.len()) as i64, front.len() as i64);
+            let moved: Vec<_> = back.iter().map(|clock| shift.apply(*clock)).collect();
+            prop_assert!(is_whole(&front.iter().chain(&moved).copied().collect::<Vec<_>>()));
+            prop_assert!(moved.iter().all(|later| front.iter().all(|earlier| waits(*later, *earlier))));
+            for (later, moved_later) in back.iter().zip(&moved) {
+                for (earlier, moved_earlier) in back.iter().zip(&moved) {
+                    prop_assert_eq!(waits(*later, *earlier), waits(*moved_later, *moved_earlier));
+                }
+            }
+        }
+
+        #[test]
         fn any_clock_can_be_moved(last in 0..i64::MAX, number in 0..i64::MAX, by in 0..i64::MAX) {
-            for shift in [ClockShift::behind(by), ClockShift::cut_at(by)] {
+            for shift in [ClockShift::behind(by), ClockShift::cut_at(by), ClockShift::behind_gap(by, last)] {
                 prop_assert!(shift.apply(clock(last, number)).last_committed >= 0);
                 prop_assert_eq!(shift.apply(clock(last, 0)), clock(last, 0));
             }

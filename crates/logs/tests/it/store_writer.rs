@@ -53,7 +53,7 @@ fn a_torn_tail_is_cut_off() {
         let mut store = open(&folder);
         let end = ends.iter().rev().find(|end| **end <= size).copied().unwrap_or(4);
         let last = ends.iter().rev().find(|start| **start < end).copied().unwrap_or(4) as u64;
-        let place = StorePlace { log: "b.000001", last, next: end as u64 };
+        let place = StorePlace { log: "b.000001", series: None, last, next: end as u64 };
         assert_eq!(store.place(), Some(place), "{size}");
         assert_eq!(store.cut(), size.saturating_sub(end) as u64);
         let done = ends.iter().position(|one| *one == end).unwrap();
@@ -63,6 +63,80 @@ fn a_torn_tail_is_cut_off() {
         assert_eq!(fs::read(folder.path().join("b.000001")).unwrap(), whole, "{size}");
         assert_eq!(fs::read(folder.path().join("b.index")).unwrap(), b"./b.000001\n");
     }
+}
+
+/// Another server's logs have their names too, and its series in them; they come last, whatever their numbers.
+#[test]
+fn another_servers_logs_are_a_series_of_their_own() {
+    const UUID: &str = "5ea5ca5e-0001-4000-8000-000000000002";
+    let folder = TempDir::new().unwrap();
+    let events = [format(0), event(QUERY, 0, b"one")];
+    let mut store = open(&folder);
+    store.begin("b.000007", 4).unwrap();
+    append(&mut store, &events);
+    for (name, other, is_new) in [
+        ("b.000007", None, false),
+        ("c.000002", Some(UUID), true),
+        ("c.000002", None, false),
+        ("c.000003", None, true),
+        ("b.000007", Some(UUID), true),
+    ] {
+        assert_eq!(store.go_on_in(name, other).unwrap(), is_new, "{name}");
+        store.append_next(&events[0]).unwrap();
+    }
+    assert!(store.go_on_in("b.000009", None).is_err());
+    assert!(store.go_on_in("b.000008", Some("no UUID")).is_err());
+    store.sync().unwrap();
+    drop(store);
+    let names = [
+        "b.000007".to_owned(),
+        format!("c.2.{UUID}.000002"),
+        format!("c.2.{UUID}.000003"),
+        format!("b.3.{UUID}.000007"),
+    ];
+    let index: String = names.iter().map(|name| format!("./{name}\n")).collect();
+    assert_eq!(fs::read_to_string(folder.path().join("b.index")).unwrap(), index);
+    let mut store = open(&folder);
+    let place = store.place().unwrap();
+    assert_eq!((place.log, place.series.unwrap().number, place.series.unwrap().uuid), ("b.000007", 3, UUID));
+    // Without the oldest, the followers still know what comes behind them.
+    let size = fs::metadata(folder.path().join(&names[3])).unwrap().len();
+    assert_eq!(store.purge(Keep::Size(2 * size), SystemTime::now()).unwrap(), 2);
+    drop(store);
+    let left = Store::open(folder.path()).unwrap();
+    assert!(left.after(&folder.path().join(&names[0])).unwrap_err().to_string().contains("were purged"));
+    let next = left.after(&folder.path().join(&names[1])).unwrap().unwrap();
+    assert!(next.ends_with(&names[2]));
+    fs::write(folder.path().join(&names[0]), b"left by a purge that was stopped").unwrap();
+    drop(open(&folder));
+    assert!(!folder.path().join(&names[0]).exists());
+}
+
+/// What is behind the last whole transaction stays until the same comes again, and is cut off where another log begins.
+#[test]
+fn a_store_goes_back_behind_the_last_whole_transaction() {
+    let folder = TempDir::new().unwrap();
+    let whole = [format(0), event(QUERY, 0, &query(b"create table t (a int)"))];
+    let open_one = event(QUERY, 0, &query(b"BEGIN"));
+    let mut store = open(&folder);
+    store.begin("b.000001", 4).unwrap();
+    append(&mut store, &whole);
+    append(&mut store, std::slice::from_ref(&open_one));
+    let contents = store.rewind().unwrap();
+    assert_eq!(contents.whole, log(&whole).len() as u64);
+    assert!(contents.gtids.is_empty());
+    let read = || fs::read(folder.path().join("b.000001")).unwrap();
+    assert_eq!(read().len(), log(&whole).len() + open_one.len());
+    append(&mut store, std::slice::from_ref(&open_one));
+    store.rewind().unwrap();
+    store.begin("b.000002", 4).unwrap();
+    assert_eq!(read(), log(&whole));
+}
+
+/// A statement, as a Query event has it.
+fn query(sql: &[u8]) -> Vec<u8> {
+    // Thread, time, size of the database's name, error, size of the status variables; the name's end.
+    [&[0; 8][..], &[0], &[0; 2], &[0; 2], &[0], sql].concat()
 }
 
 /// The names come from a server, which may be anybody's.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use binlog::gtid::GtidSet;
 use wire::{Start, WireError};
 
-use crate::commands::receive::CANNOT_SEND;
+use crate::commands::receive::connection::CANNOT_SEND;
 
 /// Where a store begins that has nothing yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Begin {
 }
 
 /// The log behind these transactions.
-fn behind(gtids: &GtidSet) -> Start {
+pub(super) fn behind(gtids: &GtidSet) -> Start {
     let mut set = Vec::new();
     gtids.encode(gtids.format(), &mut set);
     Start::Gtids { set }

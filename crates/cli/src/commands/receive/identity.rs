@@ -57,12 +57,22 @@ impl Identity {
         written.with_context(|| format!("could not write {}", self.path.display()))
     }
 
-    /// Is this the server whose logs the store has? The first one is kept in mind.
-    pub(super) fn check_source(&mut self, facts: &SourceFacts) -> Result<(), anyhow::Error> {
-        match (&self.source, &facts.server_uuid) {
+    /// The `server_uuid` of the server that the store began with.
+    pub(super) fn source(&self) -> Option<&str> {
+        self.source.as_deref()
+    }
+
+    /// Is this the server whose logs come next: that of this `server_uuid`, or else the one that the store began with? The
+    /// first one is kept in mind.
+    pub(super) fn check_source(
+        &mut self,
+        facts: &SourceFacts,
+        later: Option<&str>,
+    ) -> Result<(), anyhow::Error> {
+        match (later.or(self.source.as_deref()), &facts.server_uuid) {
             (Some(wanted), Some(found)) if found != wanted => Err(anyhow!(
                 "the source's server_uuid is {found}, and the logs in {} are those of {wanted}: receive from \
-                 another server into another directory",
+                 another server into another directory, or give both with --from if it took the place of that one",
                 self.path.parent().unwrap_or(Path::new("")).display()
             )),
             (None, Some(found)) => {

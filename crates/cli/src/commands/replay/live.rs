@@ -9,7 +9,7 @@ use binlog::MAGIC;
 use clap::Args;
 use logs::{Keep, Store};
 use replay::Look;
-use servers::LinkOptions;
+use servers::{Address, LinkOptions};
 use wire::{End, SemiSync};
 
 use crate::account::Account;
@@ -24,13 +24,14 @@ use crate::interrupt;
 #[derive(Args, Debug)]
 pub(super) struct Live {
     /// Apply a running server's logs as it writes them, until Ctrl-C: mysql://USER@HOST:PORT/, as for --to. They are
-    /// received into --relay, and applied from there. Or a directory of logs, as with --follow.
+    /// received into --relay, and applied from there. Given several times: when one is lost, the next that has all that is
+    /// in --relay takes its place (MySQL with GTIDs). Or a directory of logs, as with --follow.
     #[arg(
         long,
         value_name = "SOURCE",
         conflicts_with_all = ["logs", "follow", "dry_run", "status", "forget"]
     )]
-    from: Option<String>,
+    from: Vec<String>,
     /// The directory that --from receives the server's logs into, as bintide receive does, and goes on with.
     #[arg(long, value_name = "DIR", requires = "from")]
     relay: Option<PathBuf>,
@@ -50,16 +51,18 @@ const ADDRESS: &str = "mysql://";
 
 impl Live {
     pub(super) const fn is_wanted(&self) -> bool {
-        self.from.is_some()
+        !self.from.is_empty()
     }
 }
 
 /// Receives and applies, until Ctrl-C, or until one of them fails.
 pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
-    let Some(from) = command.live.from.clone() else { return Ok(Verdict::Fine) };
+    let from = command.live.from.clone();
     command.follow = true;
-    if !from.starts_with(ADDRESS) {
-        command.inputs.set_store(PathBuf::from(from));
+    if let [folder] = from.as_slice()
+        && !folder.starts_with(ADDRESS)
+    {
+        command.inputs.set_store(PathBuf::from(folder));
         return apply(command, global);
     }
     let Some(folder) = command.live.relay.clone() else {
@@ -67,7 +70,8 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
         return Err(Failure::NotBegun(anyhow!(why)));
     };
     let account = Account::of_file(command.live.from_password_file.clone());
-    let address = account.address(&from, "--from", global)?;
+    let addresses: Result<Vec<Address>, Failure> =
+        from.iter().map(|from| account.address(from, "--from", global)).collect();
     let cancel = interrupt::cancel();
     let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };
     let wanted = Wanted {
@@ -77,7 +81,7 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
         keep: command.live.relay_keep,
         semi_sync: SemiSync::Off,
     };
-    let (mut receiver, store) = Receiver::open(wanted, address, options, Watch::silent(), global)?;
+    let (mut receiver, store) = Receiver::open(wanted, addresses?, options, Watch::silent(), global)?;
     thread::scope(|scope| {
         let receiving = scope.spawn(move || {
             let ended = receiver.run(store);

@@ -1,0 +1,284 @@
+//! One connection to a source: what it sends, on the disk.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, anyhow};
+use binlog::{Format, MAGIC};
+use logs::{Appended, StoreWriter};
+use servers::{Error, LiveSource};
+use wire::{Acknowledge, Arrival, End, Origin, ReplicaOptions, SourceFacts, Start};
+
+use crate::commands::receive::candidate::Candidate;
+use crate::commands::receive::ended::Ended;
+use crate::commands::receive::joined::Joined;
+use crate::commands::receive::receiver::Receiver;
+use crate::exit::Advice;
+
+/// How long a source that sends nothing may take to give a sign of life, at most; less if less silence is allowed.
+const HEARTBEAT_MAX: Duration = Duration::from_secs(15);
+/// Signs of life that may be missed before a source is taken for lost.
+const HEARTBEATS_MISSED: u32 = 4;
+/// Bytes that a source may wait for to be acknowledged while more of them come.
+const UNACKNOWLEDGED_MAX: u64 = 1 << 20;
+
+/// The source cannot send what is asked for.
+pub(super) const CANNOT_SEND: u16 = 1236;
+/// What a source says to a replica of whom there is a second one.
+const SAME_REPLICA: &str = "with the same server_uuid/server_id";
+
+/// What becomes of what a source sends.
+enum Flow {
+    /// It is kept as it is.
+    Plain,
+    /// It is joined to what is here: another server took the source's place. Its UUID, until its first log has begun.
+    Joined(Joined, Option<String>),
+}
+
+impl Receiver {
+    /// One connection, until it ends; what came is on the disk then, if there is room.
+    pub(super) fn connection(&mut self, store: &mut StoreWriter) -> Ended {
+        let ended = self.receive(store);
+        match (ended, self.sync(store)) {
+            (Err(ended), Ok(())) => ended,
+            (Ok(()), Ok(())) => Ended::Done,
+            (_, Err(error)) => error.into(),
+        }
+    }
+
+    fn receive(&mut self, store: &mut StoreWriter) -> Result<(), Ended> {
+        let mut flow = self.flow(store)?;
+        let start = self.start(store, &flow)?;
+        let mut source = LiveSource::open(self.address(), &self.options, self.wishes(start))
+            .map_err(|error| self.explained(error, store))?;
+        self.check(source.facts(), store, &flow)?;
+        self.turn.begun();
+        self.watch.connected(source.facts().clock_s);
+        let mut unacknowledged = None;
+        loop {
+            let is_next_there = source.has_more().map_err(|error| self.explained(error, store))?;
+            let is_due = unacknowledged.is_some_and(|since| self.watch.bytes() >= since + UNACKNOWLEDGED_MAX);
+            // While more has come already, what came is not yet waited for.
+            if !is_next_there || is_due {
+                self.sync(store)?;
+                if unacknowledged.take().is_some() {
+                    source.acknowledge()?;
+                    self.watch.acknowledged();
+                }
+            }
+            if !is_next_there {
+                self.wait(&mut source, store)?;
+            }
+            let format = source.reader().format().cloned();
+            let next = source.next().map_err(|error| self.explained(error, store))?;
+            let Some(live) = next else { return self.ended() };
+            if live.acknowledge == Acknowledge::Wanted {
+                unacknowledged = unacknowledged.or(Some(self.watch.bytes()));
+            }
+            let has_begun = match &mut flow {
+                Flow::Plain => self.keep(store, &live.arrival)?,
+                Flow::Joined(joined, next) => {
+                    self.join(store, joined, next, &live.arrival, format.as_ref())?
+                }
+            };
+            if has_begun {
+                self.purge(store)?;
+            }
+        }
+    }
+
+    /// The source says that there is no more. One that shuts down says so, too.
+    fn ended(&self) -> Result<(), Ended> {
+        match self.wanted.end {
+            End::LastEvent => Ok(()),
+            End::Never => {
+                Err(Ended::Lost(Error::Lost("it has ended its log, as one does that shuts down".to_owned())))
+            }
+        }
+    }
+
+    /// Waits for the next event.
+    fn wait(&mut self, source: &mut LiveSource, store: &StoreWriter) -> Result<(), Ended> {
+        self.watch.caught_up();
+        while !source.wait().map_err(|error| self.explained(error, store))? {
+            self.watch.tick();
+        }
+        Ok(())
+    }
+
+    /// Writes down what came. Has a log begun?
+    fn keep(&mut self, store: &mut StoreWriter, arrival: &Arrival<'_>) -> Result<bool, Ended> {
+        let (event, position) = match arrival {
+            Arrival::File { file, position } => {
+                let name = name_of(file)?;
+                let is_new = store.place().is_none_or(|place| place.log != name);
+                store.begin(name, *position)?;
+                self.watch.place(store.place());
+                return Ok(is_new);
+            }
+            Arrival::Format { event, origin: Origin::File } => (event, MAGIC.len() as u64),
+            Arrival::Event { event, position } => (event, *position),
+            Arrival::Format { .. } | Arrival::Heartbeat { .. } | Arrival::Artificial(_) => return Ok(false),
+        };
+        if store.append(position, event.bytes())? == Appended::New {
+            self.watch.event(event, position);
+        }
+        Ok(false)
+    }
+
+    /// The same of a server that took another's place. `next` is its UUID until its first log has begun here.
+    fn join(
+        &mut self,
+        store: &mut StoreWriter,
+        joined: &mut Joined,
+        next: &mut Option<String>,
+        arrival: &Arrival<'_>,
+        format: Option<&Format>,
+    ) -> Result<bool, Ended> {
+        match arrival {
+            Arrival::File { file, .. } => {
+                let is_new = store.go_on_in(name_of(file)?, next.take().as_deref())?;
+                if is_new {
+                    joined.begin_log();
+                }
+                self.watch.place(store.place());
+                return Ok(is_new);
+            }
+            Arrival::Format { event, origin: Origin::File } if joined.wants_format() => {
+                store.append_next(event.bytes())?;
+                self.watch.event(event, MAGIC.len() as u64);
+            }
+            Arrival::Event { event, position } => {
+                let none =
+                    || Ended::Failed(anyhow!("the source sends an event in front of the first format"));
+                let place = store.place().map_or(0, |place| place.next);
+                let taken = joined.take(event, format.ok_or_else(none)?, place).map_err(Ended::Failed)?;
+                if let Some(bytes) = taken {
+                    store.append_next(bytes)?;
+                    self.watch.event(event, *position);
+                }
+            }
+            Arrival::Format { .. } | Arrival::Heartbeat { .. } | Arrival::Artificial(_) => {}
+        }
+        Ok(false)
+    }
+
+    pub(super) fn sync(&self, store: &mut StoreWriter) -> Result<(), logs::Error> {
+        store.sync()?;
+        self.watch.synced();
+        Ok(())
+    }
+
+    fn purge(&self, store: &mut StoreWriter) -> Result<(), Ended> {
+        if let Some(keep) = self.wanted.keep {
+            self.watch.purged(store.purge(keep, SystemTime::now())?);
+        }
+        Ok(())
+    }
+
+    /// How to go on with this source: by file and position with the one that the store began with, by GTIDs with one that
+    /// took its place.
+    fn flow(&mut self, store: &mut StoreWriter) -> Result<Flow, Ended> {
+        let Some(place) = store.place() else { return Ok(Flow::Plain) };
+        let is_first = place.series.is_none();
+        let uuid = place.series.map(|series| series.uuid.to_owned());
+        let before = uuid.or_else(|| self.identity.source().map(str::to_owned));
+        if let (true, Some(before)) = (self.has_others(), before) {
+            let candidate = Candidate::ask(self.address(), &self.options)?;
+            if candidate.uuid != before {
+                let contents = store.rewind()?;
+                if let Some(reason) = candidate.why_not(&contents.gtids) {
+                    return Err(Ended::Unfit(reason));
+                }
+                self.say(&format!("the server {} goes on behind {before}", candidate.uuid));
+                return Ok(Flow::Joined(Joined::behind(contents), Some(candidate.uuid)));
+            }
+        }
+        match is_first {
+            true => Ok(Flow::Plain),
+            false => Ok(Flow::Joined(Joined::behind(store.rewind()?), None)),
+        }
+    }
+
+    /// Is it the server that was meant?
+    fn check(&mut self, facts: &SourceFacts, store: &StoreWriter, flow: &Flow) -> Result<(), Ended> {
+        let next = match flow {
+            Flow::Joined(_, next) => next.as_deref(),
+            Flow::Plain => None,
+        };
+        let uuid = next.or_else(|| store.place()?.series.map(|series| series.uuid));
+        self.identity.check_source(facts, uuid).map_err(Ended::Failed)
+    }
+
+    /// What to ask the source for: the last event again, so that it shows to be the same, and what follows it; of another
+    /// server, what is not here.
+    fn start(&self, store: &StoreWriter, flow: &Flow) -> Result<Start, Ended> {
+        if let Flow::Joined(joined, _) = flow {
+            return Ok(joined.start());
+        }
+        let (log, last) = match store.place() {
+            Some(place) => (place.log.to_owned(), place.last),
+            None => (self.first_log()?, MAGIC.len() as u64),
+        };
+        let position = u32::try_from(last).map_err(|_| {
+            let why = "and a source cannot be asked for what is behind 4 GiB of a log";
+            Ended::Failed(anyhow!("{log} has {last} bytes, {why}"))
+        })?;
+        Ok(Start::Position { file: log.into_bytes(), position })
+    }
+
+    /// The log that an empty store begins with; empty for the oldest. By GTIDs, the source says which it is: asked for
+    /// what is behind them, it first names the log that it would send.
+    fn first_log(&self) -> Result<String, Ended> {
+        let begin = &self.wanted.begin;
+        let Some(start) = begin.question() else { return Ok(begin.log().to_owned()) };
+        match self.named_log(start) {
+            Err(error) if begin.passes(&error) => Ok(begin.log().to_owned()),
+            named => Ok(named?),
+        }
+    }
+
+    fn named_log(&self, start: Start) -> Result<String, Error> {
+        let mut source = LiveSource::open(self.address(), &self.options, self.wishes(start))?;
+        while let Some(live) = source.next()? {
+            if let Arrival::File { file, .. } = live.arrival {
+                return Ok(String::from_utf8_lossy(file).into_owned());
+            }
+        }
+        Ok(String::new())
+    }
+
+    fn wishes(&self, start: Start) -> ReplicaOptions {
+        ReplicaOptions {
+            server_id: self.identity.server_id,
+            uuid: self.identity.uuid.clone(),
+            report_host: String::new(),
+            report_port: 0,
+            heartbeat: (self.address().timeout / HEARTBEATS_MISSED).min(HEARTBEAT_MAX),
+            semi_sync: self.wanted.semi_sync,
+            start,
+            end: self.wanted.end,
+        }
+    }
+
+    /// With what was asked for, where the source refuses that.
+    fn explained(&self, error: Error, store: &StoreWriter) -> Ended {
+        let is_replaced = error.to_string().contains(SAME_REPLICA);
+        match (error.code(), store.place()) {
+            (Some(CANNOT_SEND), _) if is_replaced => {
+                let advice = Advice("somebody else receives with a copy of this directory's replica.cnf");
+                Ended::Failed(anyhow::Error::from(error).context(advice))
+            }
+            (Some(CANNOT_SEND), Some(place)) => {
+                let asked = format!("the source cannot go on behind {} at {}", place.log, place.next);
+                let advice =
+                    Advice("keep this directory as it is, and receive into another one from here on");
+                Ended::Failed(anyhow::Error::from(error).context(asked).context(advice))
+            }
+            _ => error.into(),
+        }
+    }
+}
+
+fn name_of(file: &[u8]) -> Result<&str, Ended> {
+    str::from_utf8(file).context("the source's log has a name that is not UTF-8").map_err(Ended::Failed)
+}

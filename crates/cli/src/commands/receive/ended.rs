@@ -1,0 +1,43 @@
+//! Why a connection has ended.
+
+use anyhow::Error as Failure;
+use servers::Error;
+
+/// Why a connection has ended.
+pub(super) enum Ended {
+    /// There is no more, as was asked for, or it was called off.
+    Done,
+    /// The source is gone, and may come back.
+    Lost(Error),
+    /// The server cannot go on with what is here, for this reason; it may be able to later.
+    Unfit(String),
+    /// There is no room on the disk.
+    Full(logs::Error),
+    /// Nothing that passes.
+    Failed(Failure),
+}
+
+/// Errors of a source that pass: too many connections (1040), shutdown (1053), a connection that was interrupted (1158
+/// to 1161) or killed (1317, 1927, 3169), a server that is not up yet or going offline (1077, 3032, 3100, 3168).
+const PASSING: [u16; 14] =
+    [1040, 1053, 1077, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 3032, 3100, 3168, 3169];
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Self {
+        match &error {
+            Error::Cancelled => Self::Done,
+            Error::Lost(_) | Error::Silent { .. } => Self::Lost(error),
+            Error::Refused { code, .. } if PASSING.contains(code) => Self::Lost(error),
+            _ => Self::Failed(error.into()),
+        }
+    }
+}
+
+impl From<logs::Error> for Ended {
+    fn from(error: logs::Error) -> Self {
+        match error.is_full() {
+            true => Self::Full(error),
+            false => Self::Failed(error.into()),
+        }
+    }
+}

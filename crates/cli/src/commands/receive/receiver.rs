@@ -1,0 +1,185 @@
+//! One connection after the other, to whichever source can go on.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use anyhow::anyhow;
+use logs::{Keep, StoreWriter};
+use servers::{Address, LinkOptions};
+use wire::{End, SemiSync};
+
+use crate::args::Global;
+use crate::commands::receive::begin::Begin;
+use crate::commands::receive::ended::Ended;
+use crate::commands::receive::identity::Identity;
+use crate::commands::receive::turn::{PAUSE_MAX, PAUSE_MIN, Trouble, Turn};
+use crate::commands::receive::watch::{Board, Watch};
+use crate::exit::{Failure, Outcome};
+use crate::units::{counted, duration};
+
+/// How often somebody who waits looks for Ctrl-C.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// What is to be received, and where to.
+pub(crate) struct Wanted {
+    /// The store's directory.
+    pub(crate) folder: PathBuf,
+    /// Where an empty store begins.
+    pub(crate) begin: Begin,
+    pub(crate) end: End,
+    pub(crate) keep: Option<Keep>,
+    pub(crate) semi_sync: SemiSync,
+}
+
+/// What a run goes by.
+pub(crate) struct Receiver {
+    pub(super) wanted: Wanted,
+    quiet: bool,
+    addresses: Vec<Address>,
+    pub(super) options: LinkOptions,
+    pub(super) identity: Identity,
+    pub(super) watch: Watch,
+    pub(super) turn: Turn,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// What came is on the disk.
+    Synced,
+    /// It was called off while it waited for room on the disk.
+    WithoutRoom,
+}
+
+impl Receiver {
+    /// Opens the store, without what is beyond what it keeps; nothing is connected yet.
+    pub(crate) fn open(
+        wanted: Wanted,
+        addresses: Vec<Address>,
+        options: LinkOptions,
+        watch: Watch,
+        global: &Global,
+    ) -> Result<(Self, StoreWriter), Failure> {
+        let not_begun = |error: logs::Error| Failure::NotBegun(error.into());
+        let mut store = StoreWriter::open(&wanted.folder).map_err(not_begun)?;
+        let identity = Identity::of(&wanted.folder).map_err(Failure::NotBegun)?;
+        if let Some(keep) = wanted.keep {
+            watch.purged(store.purge(keep, SystemTime::now()).map_err(not_begun)?);
+        }
+        let quiet = global.quiet;
+        let turn = Turn::of(addresses.len());
+        let receiver = Self { wanted, quiet, addresses, options, identity, watch, turn };
+        receiver.opened(&store);
+        Ok((receiver, store))
+    }
+
+    /// One connection after the other, until it is called off.
+    pub(crate) fn run(&mut self, mut store: StoreWriter) -> Result<Done, Failure> {
+        loop {
+            let before = end_of(&store);
+            let ended = self.connection(&mut store);
+            self.watch.disconnected();
+            if before != end_of(&store) {
+                self.turn.got_further();
+            }
+            match ended {
+                Ended::Done => break,
+                Ended::Lost(error) => self.try_again(error.into(), Trouble::Lost)?,
+                Ended::Unfit(reason) => self.try_again(anyhow!(reason), Trouble::Unfit)?,
+                Ended::Failed(error) => self.try_again(error, Trouble::Hopeless)?,
+                Ended::Full(error) => {
+                    self.say(&format!("{error}; waiting until there is room"));
+                    self.watch.set_full(true);
+                    drop(store);
+                    let Some(opened) = self.wait_for_room()? else { return Ok(Done::WithoutRoom) };
+                    store = opened;
+                    self.opened(&store);
+                    self.watch.set_full(false);
+                    self.say("there is room again");
+                }
+            }
+            if self.options.cancel.is_cancelled() {
+                break;
+            }
+        }
+        self.sync(&mut store).map_err(anyhow::Error::from)?;
+        Ok(Done::Synced)
+    }
+
+    /// The source whose turn it is.
+    pub(super) fn address(&self) -> &Address {
+        &self.addresses[self.turn.now()]
+    }
+
+    /// Is there another one to turn to?
+    pub(super) fn has_others(&self) -> bool {
+        self.addresses.len() > 1
+    }
+
+    pub(super) fn board(&self) -> Board {
+        self.watch.board()
+    }
+
+    /// Prints what it came to.
+    pub(super) fn print(&mut self, folder: &Path, json: bool) -> Outcome {
+        self.watch.print(folder, json)
+    }
+
+    /// Waits until it is time for the next try; an error if there is nothing to hope for.
+    fn try_again(&mut self, error: anyhow::Error, trouble: Trouble) -> Result<(), Failure> {
+        let (has_begun, before) = (self.turn.has_begun(), self.turn.now());
+        let Some(pause) = self.turn.after(trouble) else {
+            return Err(if has_begun { Failure::Failed(error) } else { Failure::NotBegun(error) });
+        };
+        let what = match self.turn.now() == before {
+            true => "trying again".to_owned(),
+            false => format!("trying {}", self.address()),
+        };
+        self.say(&format!("{error:#}; {what} in {}", duration(pause)));
+        self.rest(pause);
+        Ok(())
+    }
+
+    pub(super) fn say(&self, text: &str) {
+        if !self.quiet {
+            eprintln!("bintide: {text}");
+        }
+    }
+
+    fn rest(&self, pause: Duration) {
+        let glances = pause.as_millis() / GLANCE.as_millis();
+        for _ in 0..glances {
+            if self.options.cancel.is_cancelled() {
+                return;
+            }
+            thread::sleep(GLANCE);
+        }
+    }
+
+    fn opened(&self, store: &StoreWriter) {
+        if store.cut() > 0 {
+            let cut = counted(store.cut(), "byte");
+            self.say(&format!("cut {cut} of an event that was not written whole; the source sends it again"));
+        }
+    }
+
+    /// The store, once it can be written to again; none if it was called off.
+    fn wait_for_room(&self) -> Result<Option<StoreWriter>, Failure> {
+        let mut pause = PAUSE_MIN;
+        while !self.options.cancel.is_cancelled() {
+            self.rest(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+            match StoreWriter::open(&self.wanted.folder) {
+                Ok(store) => return Ok(Some(store)),
+                Err(error) if error.is_full() => {}
+                Err(error) => return Err(Failure::Failed(error.into())),
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn end_of(store: &StoreWriter) -> Option<(String, u64)> {
+    store.place().map(|place| (place.log.to_owned(), place.next))
+}

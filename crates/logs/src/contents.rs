@@ -1,0 +1,77 @@
+//! Which transactions a log has, and where the last whole one ends.
+
+use std::path::Path;
+
+use binlog::gtid::GtidSet;
+use binlog::{DecodeError, Event, EventType, Format, MAGIC, RawEvent, TrackError, Tracker, TransactionId};
+
+use crate::chunk::LogEvent;
+use crate::error::Error;
+use crate::reader::{LogReader, Next};
+
+/// Which transactions a log has, with those in front of it, and where the last whole one ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// Those with GTIDs, of MySQL: what earlier logs have, by the log's own account, and its own whole ones.
+    pub gtids: GtidSet,
+    /// Where the last whole transaction ends, or what stands behind it.
+    pub whole: u64,
+    /// The `sequence_number` of its last whole transaction; 0 if it has none.
+    pub sequence_number: i64,
+}
+
+impl Contents {
+    /// Reads a log, up to the end or the first event that is not whole.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses, or an event cannot be decoded, or cannot stand where it stands.
+    pub fn of(log: &Path) -> Result<Self, Error> {
+        let mut contents = Self { gtids: GtidSet::new(), whole: MAGIC.len() as u64, sequence_number: 0 };
+        let mut reader = LogReader::open(log)?;
+        let mut tracker = Tracker::new();
+        loop {
+            let chunk = match reader.next_chunk(CHUNK_SIZE)? {
+                Next::Some(chunk) => chunk,
+                Next::End(_) => return Ok(contents),
+            };
+            for event in (0..chunk.len()).filter_map(|index| chunk.get(index)) {
+                contents.take(&mut tracker, &event, chunk.format()).map_err(|error| {
+                    let (name, reason) = (log.display().to_string(), error.to_string());
+                    Error::Grammar { name, offset: event.offset, reason }
+                })?;
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        tracker: &mut Tracker,
+        event: &LogEvent<'_>,
+        format: &Format,
+    ) -> Result<(), TrackError> {
+        if event.raw.event_type() == EventType::PreviousGtids {
+            self.gtids = previous(&event.raw, format).map_err(TrackError::Decode)?;
+        }
+        if let Some(ended) = tracker.track(event.offset, &event.raw, format)?.ended {
+            if let TransactionId::Gtid(gtid) = ended.id {
+                self.gtids.add(gtid);
+            }
+            self.sequence_number = ended.clock.map_or(0, |clock| clock.sequence_number);
+        }
+        if tracker.open().is_none() {
+            self.whole = event.end();
+        }
+        Ok(())
+    }
+}
+
+/// Bytes read at once.
+const CHUNK_SIZE: usize = 1 << 20;
+
+fn previous(raw: &RawEvent<'_>, format: &Format) -> Result<GtidSet, DecodeError> {
+    match raw.decode(format)? {
+        Event::PreviousGtids(previous) => GtidSet::decode(previous.set),
+        _ => Ok(GtidSet::new()),
+    }
+}

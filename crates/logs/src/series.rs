@@ -1,0 +1,126 @@
+//! What logs are called in a store: as at their source, until another server becomes the source.
+
+use std::cmp::Ordering;
+use std::path::Path;
+
+/// The fewest digits of a log's number.
+const NUMBER_SIZE_MIN: usize = 6;
+/// Characters of a server's UUID.
+const UUID_SIZE: usize = 36;
+
+/// Logs of one server, in a store that has another server's in front of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Series<'n> {
+    /// The store's first series has the number 1, and is not named.
+    pub number: u32,
+    /// The `server_uuid` of whose logs they are.
+    pub uuid: &'n str,
+}
+
+/// A log's name: `binlog.000001`. Numbers grow beyond six digits. In a later series of a store there is the series in
+/// the middle: `binlog.2.5ea5ca5e-0001-4000-8000-000000000001.000001`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogName<'n> {
+    /// What the source's logs are called, without the number.
+    pub(crate) base: &'n str,
+    /// None for a store's first.
+    pub(crate) series: Option<Series<'n>>,
+    pub(crate) number: u64,
+    digits: &'n str,
+}
+
+impl<'n> LogName<'n> {
+    pub(crate) fn of(path: &'n Path) -> Option<Self> {
+        let (front, digits) = path.file_name()?.to_str()?.rsplit_once('.')?;
+        let is_number = digits.len() >= NUMBER_SIZE_MIN && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let number = digits.parse().ok().filter(|_| is_number && !front.is_empty())?;
+        let (base, series) = match series_of(front) {
+            Some((base, series)) => (base, Some(series)),
+            None => (front, None),
+        };
+        Some(Self { base, series, number, digits })
+    }
+
+    /// Its name at the source.
+    pub(crate) fn at_source(&self) -> String {
+        format!("{}.{}", self.base, self.digits)
+    }
+
+    /// The name of the source's log in that series of a store.
+    pub(crate) fn within(&self, series: Series<'_>) -> String {
+        format!("{}.{}.{}.{}", self.base, series.number, series.uuid, self.digits)
+    }
+
+    /// The number of its series.
+    pub(crate) fn series_number(&self) -> u32 {
+        self.series.map_or(1, |series| series.number)
+    }
+
+    /// Is it earlier than the other one of the same store?
+    pub(crate) fn is_before(&self, other: &Self) -> bool {
+        match self.series_number().cmp(&other.series_number()) {
+            Ordering::Less => true,
+            Ordering::Equal => self.base == other.base && self.number < other.number,
+            Ordering::Greater => false,
+        }
+    }
+
+    /// Does the other one come right behind it, of the same series?
+    pub(crate) fn is_right_before(&self, other: &Self) -> bool {
+        let is_same = self.base == other.base && self.series == other.series;
+        is_same && self.number.checked_add(1) == Some(other.number)
+    }
+}
+
+/// What is in front of a log's number, if it names a series.
+fn series_of(front: &str) -> Option<(&str, Series<'_>)> {
+    let (front, uuid) = front.rsplit_once('.')?;
+    let (base, number) = front.rsplit_once('.')?;
+    let is_uuid =
+        uuid.len() == UUID_SIZE && uuid.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    let number = number.parse().ok().filter(|number| *number > 1)?;
+    (is_uuid && !base.is_empty()).then_some((base, Series { number, uuid }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{LogName, Series};
+
+    const UUID: &str = "5ea5ca5e-0001-4000-8000-000000000001";
+
+    fn name(text: &str) -> LogName<'_> {
+        LogName::of(Path::new(text)).unwrap()
+    }
+
+    #[test]
+    fn a_series_is_in_the_name() {
+        let series = Series { number: 2, uuid: UUID };
+        let local = name("my.bin.0000017").within(series);
+        assert_eq!(local, format!("my.bin.2.{UUID}.0000017"));
+        let found = name(&local);
+        assert_eq!((found.base, found.series, found.number), ("my.bin", Some(series), 17));
+        assert_eq!(found.at_source(), "my.bin.0000017");
+        for (text, base) in [("binlog.000001", "binlog"), ("b.2.x.000001", "b.2.x"), ("2.000001", "2")] {
+            assert_eq!((name(text).base, name(text).series), (base, None), "{text}");
+        }
+        let first = format!("binlog.1.{UUID}.000001");
+        assert_eq!(name(&first).series, None);
+    }
+
+    #[test]
+    fn a_later_series_is_later_whatever_its_numbers() {
+        let later = format!("mysql-bin.2.{UUID}.000001");
+        let latest = format!("binlog.10.{UUID}.000001");
+        let order = ["binlog.000008", "binlog.000009", &later, &latest];
+        for (number, one) in order.iter().enumerate() {
+            for (other_number, other) in order.iter().enumerate() {
+                let is_before = name(one).is_before(&name(other));
+                assert_eq!(is_before, number < other_number, "{one} {other}");
+                let is_right = (number, other_number) == (0, 1);
+                assert_eq!(name(one).is_right_before(&name(other)), is_right, "{one} {other}");
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! A replica takes its source's place: the store goes on with it, each transaction once, and what reads the store goes
+//! across.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use binlog::gtid::{Gtid, GtidSet};
+use e2e::as_sql::are_equal;
+use e2e::program::bintide;
+use e2e::replays::{checksum, target};
+use logs::{LogReader, Next, Store};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use testkit::{Cut, Dice, Launch, Proxy, Server, seed};
+
+const TABLES: &str = "create database d; create table d.t (id int primary key auto_increment, n int);
+    create table d.u (id int primary key auto_increment, n int, b longtext)";
+const WORK: &str = "insert into d.t (n) values (1), (0); update d.t set n = n + 1;
+    begin; delete from d.t where id % 5 = 3; insert into d.u (n) select n from d.t; commit;";
+
+fn start(command: &mut Command) -> Result<Child> {
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().context("start bintide")
+}
+
+fn receive(ports: &[u16], store: &Path) -> Result<Child> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().arg("receive").arg(store);
+    for port in ports {
+        command.args(["--from", &format!("mysql://root@127.0.0.1:{port}/?timeout=8")]);
+    }
+    start(&mut command)
+}
+
+fn follow(store: &Path, target: &Server) -> Result<Child> {
+    let mut command = Command::new(bintide()?);
+    let to = format!("mysql://root@localhost/?socket={}", target.socket().display());
+    start(command.env_clear().args(["replay", "-q", "--follow"]).arg(store).args(["--to", &to]))
+}
+
+fn wait_for(mut check: impl FnMut() -> Result<()>) -> Result<()> {
+    let start = Instant::now();
+    while let Err(error) = check() {
+        ensure!(start.elapsed() < Duration::from_secs(60), "{error:#}");
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+fn replicate(source: &Server, replica: &Server) -> Result<()> {
+    let sql = format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
+            source_auto_position = 1, get_source_public_key = 1; start replica",
+        source.port()
+    );
+    replica.sql(&sql).map(drop)
+}
+
+fn executed(server: &Server) -> Result<GtidSet> {
+    let text = server.sql("select @@global.gtid_executed")?.replace("\\n", "");
+    text.trim().parse().map_err(|_| anyhow::anyhow!("{text}"))
+}
+
+/// The GTIDs in the store's logs, in order.
+fn stored(folder: &Path) -> Result<Vec<Gtid>> {
+    let mut found = Vec::new();
+    for log in Store::open(folder)?.logs() {
+        let mut reader = LogReader::open(log)?;
+        while let Next::Some(chunk) = reader.next_chunk(1 << 20)? {
+            for event in (0..chunk.len()).filter_map(|index| chunk.get(index)) {
+                found.extend(event.raw.decode(chunk.format())?.gtid());
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// All that the server has is in the store, once, and nothing else; its logs are as a server's own.
+fn is_whole(folder: &Path, server: &Server) -> Result<()> {
+    let found = stored(folder)?;
+    let set: GtidSet = found.iter().copied().collect();
+    let wanted = executed(server)?;
+    let (lacking, more) = (wanted.difference(&set), set.difference(&wanted));
+    ensure!(lacking.is_empty() && more.is_empty(), "lacks {lacking}, has also {more}");
+    let different: HashSet<Gtid> = found.iter().copied().collect();
+    ensure!(different.len() == found.len(), "{} come twice", found.len() - different.len());
+    Ok(())
+}
+
+fn verify(folder: &Path) -> Result<()> {
+    let ran = Command::new(bintide()?).env_clear().arg("verify").arg(folder).output()?;
+    ensure!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+    Ok(())
+}
+
+fn ends_when_told(child: Child) -> Result<String> {
+    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
+    let ran = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    ensure!(ran.status.code() == Some(130), "{:?} {said}", ran.status);
+    Ok(said)
+}
+
+fn launch(server_id: u32) -> Launch {
+    Launch::mysql().options([format!("--server-id={server_id}"), "--max-binlog-size=64K".to_owned()])
+}
+
+/// The source is lost within a transaction, its replica takes over; later, another replica does.
+#[test]
+fn a_replica_takes_the_sources_place() -> Result<()> {
+    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let (mut first, second, third) = (launch(1).start()?, launch(2).start()?, launch(3).start()?);
+    let (target, folder) = (target("--skip-log-bin")?, TempDir::new()?);
+    first.sql(TABLES)?;
+    replicate(&first, &second)?;
+    replicate(&second, &third)?;
+    let proxy = Proxy::to(first.port())?;
+    let ports = [proxy.port(), second.port(), third.port()];
+    let mut receiving = receive(&ports, folder.path())?;
+    wait_for(|| is_whole(folder.path(), &first))?;
+    let replaying = follow(folder.path(), &target)?;
+    // Logs end at other places in each server's history.
+    for round in 0..12 {
+        first.sql(WORK)?;
+        let flushed = [&first, &second, &third][dice.below(3)];
+        flushed.sql("flush binary logs")?;
+        if round == 6 {
+            receiving.kill()?;
+            receiving.wait()?;
+            receiving = receive(&ports, folder.path())?;
+        }
+    }
+    wait_for(|| is_whole(folder.path(), &first))?;
+    // What it has of this transaction is not all of it, and comes again from the other server.
+    proxy.cut_after(300_000 + dice.below(300_000) as u64, Cut::Close);
+    first.sql("insert into d.u (b) values (repeat('x', 1000000))")?;
+    wait_for(|| proxy.is_cut().then_some(()).context("nothing was sent"))?;
+    wait_for(|| ensure_same(&executed(&first)?, &executed(&second)?))?;
+    first.kill()?;
+    second.sql("stop replica; reset replica all")?;
+    second.sql(&WORK.repeat(3))?;
+    wait_for(|| is_whole(folder.path(), &second))?;
+    // Started again, it goes on with the server that took over.
+    receiving.kill()?;
+    receiving.wait()?;
+    second.sql(&format!("{WORK} flush binary logs; {WORK}"))?;
+    receiving = receive(&ports, folder.path())?;
+    wait_for(|| is_whole(folder.path(), &second))?;
+    wait_for(|| ensure_same(&executed(&second)?, &executed(&third)?))?;
+    third.sql("stop replica; reset replica all")?;
+    drop(second);
+    third.sql(&WORK.repeat(3))?;
+    wait_for(|| is_whole(folder.path(), &third))?;
+    wait_for(|| are_equal(&third, &target, checksum))?;
+    let said = ends_when_told(receiving)?;
+    ensure!(said.contains("goes on behind"), "{said}");
+    ends_when_told(replaying)?;
+    verify(folder.path())
+}
+
+fn ensure_same(one: &GtidSet, other: &GtidSet) -> Result<()> {
+    ensure!(one == other, "{one} is not {other}");
+    Ok(())
+}
