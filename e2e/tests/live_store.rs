@@ -24,7 +24,7 @@ fn receive(server: &Server, folder: &Path, events_max: usize) -> Result<usize> {
         report_port: 0,
         heartbeat: Duration::from_secs(1),
         semi_sync: SemiSync::Off,
-        start: Start::Position { file: file.as_bytes().to_vec(), position: u32::try_from(position)? },
+        start: Start::Position { file: file.as_bytes().to_vec(), position },
         end: End::LastEvent,
     };
     let address = Address::parse(&format!("mysql://root@127.0.0.1:{}/", server.port()))?;

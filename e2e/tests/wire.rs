@@ -12,7 +12,10 @@ use binlog::gtid::GtidSet;
 use e2e::conversation;
 use servers::{Address, Cancel, Error, Link, LinkOptions, LiveSource, Tls};
 use testkit::{Launch, Server};
-use wire::{Acknowledge, Arrival, Compression, End, Origin, ReplicaOptions, SemiSync, ServerKey, Start};
+use wire::{
+    Acknowledge, Arrival, BinlogDumpGtid, Command, Compression, DumpFlags, End, Origin, ReplicaOptions,
+    SemiSync, ServerKey, Start,
+};
 
 /// `user` on this server, by TCP.
 fn address(server: &Server, user: &str, password: &str, tls: Tls) -> Address {
@@ -216,12 +219,14 @@ fn mysql_sends_its_log() -> Result<()> {
 
     // From the middle of a file.
     let status = server.sql("show binary log status")?;
-    let position: u32 = status.split_whitespace().nth(1).context("a position")?.parse()?;
+    let position: u64 = status.split_whitespace().nth(1).context("a position")?.parse()?;
     server.sql("insert into d.t (b) values ('six')")?;
     let start = Start::Position { file: b"binlog.000003".to_vec(), position };
     let received = receive(&plain, &LinkOptions::default(), start)?;
     let size = fs::metadata(&server.binlogs()?[2])?.len() as usize - position as usize;
     ensure!(compare(&server, &received)? == [0, 0, size] && received.repeated == 1);
+
+    by_the_other_command(&plain, &fs::read(&server.binlogs()?[2])?[position as usize..], position)?;
 
     // Behind GTIDs, with and without tags.
     let executed = || server.sql("select @@global.gtid_executed");
@@ -239,6 +244,32 @@ fn mysql_sends_its_log() -> Result<()> {
         ensure!(found == transactions, "{found} transactions came, and not {transactions}");
     }
     refusals(&server, &plain)
+}
+
+/// The command for GTIDs takes a file and a position too, of 64 bits: a replica that has none is sent all from there on.
+fn by_the_other_command(plain: &Address, wanted: &[u8], position: u64) -> Result<()> {
+    let mut link = Link::open(plain, &LinkOptions::default())?;
+    link.query("set @source_binlog_checksum = 'CRC32'")?;
+    link.send(&Command::BinlogDumpGtid(BinlogDumpGtid {
+        flags: DumpFlags::NON_BLOCK,
+        server_id: 4712,
+        file: b"binlog.000003",
+        position,
+        gtids: &[0; 8],
+    }))?;
+    let mut found = Vec::new();
+    loop {
+        let payload = link.next()?;
+        if payload.first() != Some(&0) {
+            break; // The end.
+        }
+        // Made up are the Rotate event and the format description in front.
+        if !matches!(payload[5], 4 | 15) {
+            found.extend_from_slice(&payload[1..]);
+        }
+    }
+    ensure!(found == wanted, "{} bytes came, and not {}", found.len(), wanted.len());
+    Ok(())
 }
 
 /// What a source cannot send.

@@ -12,6 +12,8 @@ use crate::event_packet::{EventPacket, SemiSync};
 use crate::handshake::Session;
 use crate::result_set::{Part, ResultReader};
 
+/// A set of none, as in a Previous_gtids event.
+const NO_GTIDS: [u8; 8] = [0; 8];
 /// A server that does not know a variable.
 const UNKNOWN_VARIABLE: u16 = 1193;
 
@@ -43,8 +45,9 @@ pub enum Start {
     Position {
         /// The file's name; empty for the first there is.
         file: Vec<u8>,
-        /// Where in it: 4 is its first event. The protocol has no place for more than 4 GiB.
-        position: u32,
+        /// Where in it: 4 is its first event. Beyond 4 GiB, a MySQL with `gtid_mode=ON` is asked as by GTIDs, of which
+        /// the replica has none, since only that command has room for such a position; others cannot be asked.
+        position: u64,
     },
     /// Behind the transactions of a set.
     Gtids {
@@ -272,6 +275,9 @@ impl ReplicaConversation {
             (Start::MariadbGtids { .. }, Flavour::MySql) => {
                 return Err(WireError::Start { flavour: "MySQL", wanted: "a set of GTIDs" });
             }
+            (Start::Position { position, .. }, Flavour::MariaDb) if u32::try_from(*position).is_err() => {
+                return Err(WireError::Start { flavour: "MariaDB", wanted: "a position below 4 GiB" });
+            }
             _ => {}
         }
         let facts = SourceFacts {
@@ -393,9 +399,16 @@ impl ReplicaConversation {
             flags.0 |= DumpFlags::NON_BLOCK.0;
         }
         let command = match &self.options.start {
-            Start::Position { file, position } => {
-                Command::BinlogDump(BinlogDump { position: *position, flags, server_id, file })
-            }
+            Start::Position { file, position } => match u32::try_from(*position) {
+                Ok(position) => Command::BinlogDump(BinlogDump { position, flags, server_id, file }),
+                Err(_) => Command::BinlogDumpGtid(BinlogDumpGtid {
+                    flags,
+                    server_id,
+                    file,
+                    position: *position,
+                    gtids: &NO_GTIDS,
+                }),
+            },
             Start::MariadbGtids { .. } => {
                 Command::BinlogDump(BinlogDump { position: 4, flags, server_id, file: &[] })
             }

@@ -96,6 +96,10 @@ fn show_command(payload: &[u8]) -> String {
         Command::BinlogDump(dump) => {
             format!("dump {:?} {} {:?}", String::from_utf8_lossy(dump.file), dump.position, dump.flags)
         }
+        Command::BinlogDumpGtid(dump) if !dump.file.is_empty() => {
+            let file = String::from_utf8_lossy(dump.file);
+            format!("dump {file:?} {} behind {:?}", dump.position, dump.gtids)
+        }
         Command::BinlogDumpGtid(dump) => format!("dump behind {:?} {:?}", dump.gtids, dump.flags),
         other => format!("{other:?}"),
     }
@@ -150,6 +154,46 @@ fn a_mysql_source() {
             (Fine, "dump \"binlog.000001\" 4 DumpFlags(2)"),
             (Sends(b"\0abc"), "event [97, 98, 99] No"),
             (Sends(b"\xfe\0\0\x02\0"), "end"),
+        ],
+    );
+}
+
+/// Beyond 4 GiB only the command for GTIDs has room for a position, and positions in headers have wrapped.
+#[test]
+fn a_log_is_gone_on_with_behind_4_gib() {
+    let position = (4 << 30) + 1000;
+    let options = ReplicaOptions {
+        heartbeat: Duration::ZERO,
+        uuid: String::new(),
+        ..options(Start::Position { file: b"binlog.000001".to_vec(), position })
+    };
+    check(
+        options.clone(),
+        Flavour::MySql,
+        &[
+            (Null, "SELECT @@GLOBAL.SERVER_ID"),
+            (Value("1"), CHECKSUM),
+            (Fine, "SELECT @source_binlog_checksum"),
+            (Value("CRC32"), "SELECT @@GLOBAL.GTID_MODE"),
+            (Value("ON"), "SELECT @@GLOBAL.SERVER_UUID"),
+            (Value(OTHER_UUID), "register 2"),
+            (Fine, "dump \"binlog.000001\" 4294968296 behind [0, 0, 0, 0, 0, 0, 0, 0]"),
+        ],
+    );
+    let refused = ReplicaConversation::begin(options, session(Flavour::MariaDb)).map(drop);
+    assert!(refused.unwrap_err().to_string().contains("a position below 4 GiB"));
+    arrive(
+        Gaps::None,
+        &[
+            (fake_rotate(b"b.000001", position), "b.000001 4294968296"),
+            (xid(1031), "Xid at 4294968296"),
+            (xid(1062), "Xid at 4294968327"),
+            (heartbeat(b"b.000001", position + 62), "heartbeat 4294968358"),
+            (
+                xid(1100),
+                "error: b.000001, position 4294968358: the event says that it ends at 4294968396, and it would at \
+                 4294968389: the source has left something out",
+            ),
         ],
     );
 }

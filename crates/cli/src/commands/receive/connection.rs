@@ -219,11 +219,7 @@ impl Receiver {
             Some(place) => (place.log.to_owned(), place.last),
             None => (self.first_log()?, MAGIC.len() as u64),
         };
-        let position = u32::try_from(last).map_err(|_| {
-            let why = "and a source cannot be asked for what is behind 4 GiB of a log";
-            Ended::Failed(anyhow!("{log} has {last} bytes, {why}"))
-        })?;
-        Ok(Start::Position { file: log.into_bytes(), position })
+        Ok(Start::Position { file: log.into_bytes(), position: last })
     }
 
     /// The log that an empty store begins with; empty for the oldest. By GTIDs, the source says which it is: asked for

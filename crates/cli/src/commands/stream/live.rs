@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use binlog::{Format, MAGIC, RawEvent};
 use servers::{Address, Error, LinkOptions, LiveSource};
 use stream::{Event, Output, Settings, Streamer, Token};
@@ -104,9 +104,6 @@ fn wishes(live: &Live, resume: Option<&Token>) -> Result<ReplicaOptions, Failure
         Some(token) => (token.place.log.as_bytes(), token.place.position),
         None => (&b""[..], MAGIC.len() as u64),
     };
-    let position = u32::try_from(position).with_context(|| {
-        format!("a source cannot be asked for what is behind 4 GiB of a log, at {position}")
-    });
     Ok(ReplicaOptions {
         server_id: live.server_id,
         uuid: String::new(),
@@ -114,7 +111,7 @@ fn wishes(live: &Live, resume: Option<&Token>) -> Result<ReplicaOptions, Failure
         report_port: 0,
         heartbeat: (live.address.timeout / HEARTBEATS_MISSED).min(HEARTBEAT_MAX),
         semi_sync: SemiSync::Off,
-        start: Start::Position { file: file.to_vec(), position: position.map_err(Failure::NotBegun)? },
+        start: Start::Position { file: file.to_vec(), position },
         end: live.end,
     })
 }
