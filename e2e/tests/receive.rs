@@ -113,6 +113,65 @@ fn killed_at_any_moment_it_repeats_and_loses_nothing() -> Result<()> {
     Ok(())
 }
 
+/// Closed logs are kept compressed. Opened again they are the source's, byte for byte, whenever it was killed; and what
+/// follows the directory meanwhile misses nothing.
+#[test]
+fn closed_logs_are_kept_compressed() -> Result<()> {
+    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let server = Launch::mysql().options(["--max-binlog-size=128K", "--binlog-format=row"]).start()?;
+    let target = e2e::replays::target("--skip-log-bin")?;
+    let (folder, opened) = (TempDir::new()?, TempDir::new()?);
+    let compress = ["--compress", "3", "--compression", "zlib", "--json"];
+    server.sql(TABLE)?;
+    receive_all(&server, folder.path(), &compress)?;
+    let to = format!("mysql://root@localhost/?socket={}", target.socket().display());
+    let mut replay = Command::new(bintide()?);
+    replay.env_clear().args(["replay", "-q", "--follow"]).arg(folder.path()).args(["--to", &to]);
+    let mut replay = replay.stdout(Stdio::null()).spawn()?;
+    let inserts =
+        "insert into d.t (b) values (repeat('x', 2000)); update d.t set b = 'y' limit 2;".repeat(400);
+    thread::scope(|scope| -> Result<()> {
+        let client = scope.spawn(|| server.sql(&inserts));
+        let mut kills = 0;
+        while !client.is_finished() || kills < 8 {
+            let mut child = receive(server.port(), folder.path(), &compress)?.spawn()?;
+            thread::sleep(Duration::from_millis(20 + dice.below(300) as u64));
+            child.kill()?;
+            child.wait()?;
+            kills += 1;
+        }
+        client.join().map_err(|_| anyhow!("the client broke"))?.map(drop)
+    })?;
+    server.sql("flush binary logs; insert into d.t (b) values (repeat('end', 1000)); flush binary logs")?;
+    let said: serde_json::Value = serde_json::from_str(&receive_all(&server, folder.path(), &compress)?)?;
+    let figure = |name: &str| said[name].as_u64().with_context(|| format!("{name} is missing: {said}"));
+    ensure!(figure("logs_compressed")? > 0, "{said}");
+    ensure!(figure("compressed_to")? < figure("compressed_from")?, "{said}");
+    // The last event, of a few bytes, is asked for again.
+    ensure!(figure("network_bytes")? > 0 && figure("bytes")? > 0, "{said}");
+    wait_for(|| e2e::as_sql::are_equal(&server, &target, e2e::replays::checksum))?;
+    replay.kill()?;
+    replay.wait()?;
+    let mut decompress = Command::new(bintide()?);
+    decompress.env_clear().args(["decompress", "-q"]).arg(folder.path()).arg("--output").arg(opened.path());
+    let ran = decompress.output()?;
+    ensure!(ran.status.success(), "{}", stderr(&ran));
+    let size = |folder: &Path, name: &Path| Ok::<_, anyhow::Error>(fs::metadata(folder.join(name))?.len());
+    let logs = server.binlogs()?;
+    for log in &logs {
+        let name = Path::new(log.file_name().context("a log has a name")?);
+        let is_smaller = size(folder.path(), name)? * 4 < size(opened.path(), name)?;
+        ensure!(is_smaller || fs::metadata(log)?.len() < 4000, "{} is not compressed", name.display());
+    }
+    fs::copy(folder.path().join("binlog.index"), opened.path().join("binlog.index"))?;
+    same_logs(&server, opened.path())?;
+    // Without GTIDs there is no way to say where in such a log somebody is.
+    let without = Launch::mysql().option("--gtid-mode=OFF").start()?;
+    let ran = receive(without.port(), TempDir::new()?.path(), &compress)?.output()?;
+    ensure!(ran.status.code() == Some(2) && stderr(&ran).contains("gtid_mode=ON"), "{ran:?}");
+    Ok(())
+}
+
 /// It follows, through a restart of the server, and ends when it is told to.
 #[test]
 fn it_follows_a_server_that_is_started_again() -> Result<()> {

@@ -262,6 +262,8 @@ impl StoreWriter {
         }
         for name in &names[..count] {
             self.remove(name)?;
+            // What was compressed has a list of its positions beside it.
+            self.remove(&format!("positions.{name}"))?;
         }
         Ok(count)
     }

@@ -64,6 +64,8 @@ pub struct Link {
 pub(crate) struct Pipe {
     stream: Stream,
     pub(crate) packets: Packets,
+    /// Bytes that came, as they were sent: compressed, if that was agreed on, but without what TLS adds.
+    received: u64,
     silence_max: Duration,
     /// When something came last, or began to be waited for.
     heard: Instant,
@@ -141,6 +143,7 @@ impl Link {
         let mut pipe = Pipe {
             stream,
             packets: Packets::new(options.packet_limit),
+            received: 0,
             silence_max: address.timeout,
             heard: Instant::now(),
             cancel: options.cancel.clone(),
@@ -257,6 +260,11 @@ impl Pipe {
         Ok(())
     }
 
+    /// Bytes that came: see the field.
+    pub(crate) const fn received(&self) -> u64 {
+        self.received
+    }
+
     /// Sends a packet that begins a command, or stands for itself.
     pub(crate) fn send(&mut self, payload: &[u8]) -> Result<(), Error> {
         self.packets.begin_command();
@@ -310,6 +318,7 @@ impl Pipe {
             Ok(0) => Err(Error::Lost("the server closed it".to_owned())),
             Ok(count) => {
                 self.packets.filled(count);
+                self.received += count as u64;
                 self.heard = Instant::now();
                 Ok(true)
             }

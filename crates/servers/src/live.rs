@@ -76,6 +76,11 @@ impl LiveSource {
         &self.reader
     }
 
+    /// Bytes that the network has carried from the source: compressed, if that was agreed on, but without what TLS adds.
+    pub const fn network_bytes(&self) -> u64 {
+        self.link.pipe.received()
+    }
+
     /// Has the next event come already? If not, this is the time to see to what has.
     ///
     /// # Errors

@@ -449,7 +449,8 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(wanted)
 }
 
-fn level(text: &str) -> Result<Level, String> {
+/// A level of zstd's.
+pub(crate) fn level(text: &str) -> Result<Level, String> {
     text.parse().ok().and_then(Level::new).ok_or_else(|| "a level is a number from 1 to 22".to_owned())
 }
 

@@ -52,9 +52,12 @@ impl Receiver {
             .map_err(|error| self.explained(error, store))?;
         self.check(source.facts(), store, &flow)?;
         self.turn.begun();
+        self.compress_closed();
         self.watch.connected(source.facts().clock_s);
-        let mut unacknowledged = None;
+        let (mut unacknowledged, mut counted) = (None, 0);
         loop {
+            self.watch.network(source.network_bytes() - counted);
+            counted = source.network_bytes();
             let is_next_there = source.has_more().map_err(|error| self.explained(error, store))?;
             let is_due = unacknowledged.is_some_and(|since| self.watch.bytes() >= since + UNACKNOWLEDGED_MAX);
             // While more has come already, what came is not yet waited for.
@@ -82,6 +85,7 @@ impl Receiver {
             };
             if has_begun {
                 self.purge(store)?;
+                self.compress_closed();
             }
         }
     }
@@ -168,6 +172,12 @@ impl Receiver {
         Ok(())
     }
 
+    fn compress_closed(&mut self) {
+        if let Some(compressor) = &mut self.compressor {
+            compressor.look();
+        }
+    }
+
     fn purge(&self, store: &mut StoreWriter) -> Result<(), Ended> {
         if let Some(keep) = self.wanted.keep {
             self.watch.purged(store.purge(keep, SystemTime::now())?);
@@ -205,6 +215,11 @@ impl Receiver {
             Flow::Joined(_, next) => next.as_deref(),
             Flow::Plain => None,
         };
+        if self.wanted.compress.is_some() && facts.gtid_mode.as_deref() != Some("ON") {
+            let why = "--compress needs a source with gtid_mode=ON: positions in logs that are compressed are \
+                       not the source's";
+            return Err(Ended::Failed(anyhow!(why)));
+        }
         let uuid = next.or_else(|| store.place()?.series.map(|series| series.uuid));
         self.identity.check_source(facts, uuid).map_err(Ended::Failed)
     }

@@ -15,6 +15,12 @@ pub(super) struct Figures {
     pub(super) events: u64,
     /// Of events.
     pub(super) bytes: u64,
+    /// That the network has carried: fewer, where the connection is compressed.
+    pub(super) network_bytes: u64,
+    /// Logs that were compressed once they were closed, and their bytes before and after.
+    pub(super) compressed_logs: u64,
+    pub(super) compressed_from: u64,
+    pub(super) compressed_to: u64,
     /// Connections that got as far as the log.
     pub(super) connections: u64,
     pub(super) purged: u64,
@@ -54,6 +60,12 @@ impl Figures {
         let place = format!("{} at {}", self.log, count(self.position));
         let mut parts = vec![place, counted(self.transactions, "transaction"), bytes(self.bytes)];
         parts.extend(self.rates.texts());
+        if self.network_bytes < self.bytes {
+            parts.push(format!("{} over the network", bytes(self.network_bytes)));
+        }
+        if let Some(saved) = self.saved() {
+            parts.push(format!("{} saved by compression", bytes(saved)));
+        }
         parts.push(match (self.is_full, self.is_connected, self.lag_s(now_s)) {
             (true, ..) => "no room on the disk".to_owned(),
             (_, false, _) => "not connected".to_owned(),
@@ -63,13 +75,21 @@ impl Figures {
         parts.join(", ")
     }
 
+    /// Bytes that compression has saved; none if no log was compressed.
+    fn saved(&self) -> Option<u64> {
+        (self.compressed_logs > 0).then(|| self.compressed_from.saturating_sub(self.compressed_to))
+    }
+
     /// What it came to.
     pub(super) fn text(&self, folder: &str) -> String {
         let ends = match self.log.as_str() {
             "" => String::new(),
             log => format!("; {folder} ends at {log}:{}", self.position),
         };
-        format!("{}, {} received{ends}\n", counted(self.transactions, "transaction"), bytes(self.bytes))
+        let saved = self.saved().map(|saved| format!("; {} saved by compression", bytes(saved)));
+        let received =
+            format!("{}, {} received", counted(self.transactions, "transaction"), bytes(self.bytes));
+        format!("{received}{ends}{}\n", saved.unwrap_or_default())
     }
 
     /// The same as a document.
@@ -78,6 +98,10 @@ impl Figures {
             "transactions": self.transactions,
             "events": self.events,
             "bytes": self.bytes,
+            "network_bytes": self.network_bytes,
+            "logs_compressed": self.compressed_logs,
+            "compressed_from": self.compressed_from,
+            "compressed_to": self.compressed_to,
             "connections": self.connections,
             "logs_purged": self.purged,
             "syncs": self.syncs,
@@ -95,6 +119,22 @@ impl Figures {
         counter("bintide_receive_transactions_total", "Transactions received.", self.transactions);
         counter("bintide_receive_events_total", "Events received.", self.events);
         counter("bintide_receive_bytes_total", "Bytes of events received.", self.bytes);
+        counter(
+            "bintide_receive_network_bytes_total",
+            "Bytes that the network has carried, as they were sent.",
+            self.network_bytes,
+        );
+        counter("bintide_receive_logs_compressed_total", "Closed logs compressed.", self.compressed_logs);
+        counter(
+            "bintide_receive_compressed_from_bytes_total",
+            "Bytes of those logs before.",
+            self.compressed_from,
+        );
+        counter(
+            "bintide_receive_compressed_to_bytes_total",
+            "Bytes of those logs afterwards.",
+            self.compressed_to,
+        );
         counter("bintide_receive_connections_total", "Connections to the source.", self.connections);
         counter("bintide_receive_syncs_total", "Times that received events were synced to disk.", self.syncs);
         counter(
@@ -138,9 +178,15 @@ mod tests {
         check(&figures, 1055, "b.000003 at 4,711, 0 transactions, 0 B, lag 1 min 0 s");
         figures.mark(Duration::ZERO);
         (figures.transactions, figures.bytes, figures.is_caught_up) = (100, 50_000, true);
+        figures.network_bytes = 51_000;
         figures.mark(Duration::from_secs(2));
         let rates = "b.000003 at 4,711, 100 transactions, 50.0 kB, 50 transactions/s, 25.0 kB/s";
         check(&figures, 1055, &format!("{rates}, caught up"));
+        figures.network_bytes = 8_000;
+        (figures.compressed_logs, figures.compressed_from, figures.compressed_to) = (1, 30_000, 10_000);
+        let savings = "8.0 kB over the network, 20.0 kB saved by compression";
+        check(&figures, 1055, &format!("{rates}, {savings}, caught up"));
+        (figures.network_bytes, figures.compressed_logs) = (51_000, 0);
         figures.is_connected = false;
         check(&figures, 1055, &format!("{rates}, not connected"));
         figures.is_full = true;

@@ -2,6 +2,7 @@
 
 mod begin;
 mod candidate;
+mod compress;
 mod connection;
 mod ended;
 mod figures;
@@ -14,6 +15,7 @@ mod watch;
 
 use std::path::PathBuf;
 
+use binlog::Level;
 use clap::{Args, ValueEnum};
 use logs::Keep;
 use servers::{Address, LinkOptions};
@@ -26,6 +28,7 @@ use crate::commands::receive::begin::Had;
 pub(crate) use crate::commands::receive::keep::parse as parse_keep;
 pub(crate) use crate::commands::receive::receiver::{Done, Receiver, Wanted};
 pub(crate) use crate::commands::receive::watch::Watch;
+use crate::commands::rewrite::level;
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::interrupt;
 use crate::metrics::Metrics;
@@ -76,6 +79,10 @@ pub(crate) struct Receive {
     /// replication).
     #[arg(long)]
     semi_sync: bool,
+    /// Compress the transactions of each log once it is closed, as hard as binlog_transaction_compression_level_zstd says:
+    /// 1 to 22. The source must have gtid_mode=ON, for positions are others then: beside each log goes positions.LOG.
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    compress: Option<Level>,
     /// Compress what the network carries.
     #[arg(long, value_enum, default_value_t = Network::None, value_name = "ALGORITHM")]
     compression: Network,
@@ -115,6 +122,7 @@ pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
         begin: command.begin(),
         end: if command.stop_at_end { End::LastEvent } else { End::Never },
         keep: command.keep,
+        compress: command.compress,
         semi_sync: if command.semi_sync { SemiSync::On } else { SemiSync::Off },
     };
     let (mut receiver, store) = Receiver::open(wanted, addresses?, options, Watch::new(global), global)?;

@@ -5,12 +5,14 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
+use binlog::Level;
 use logs::{Keep, StoreWriter};
 use servers::{Address, LinkOptions};
 use wire::{End, SemiSync};
 
 use crate::args::Global;
 use crate::commands::receive::begin::Begin;
+use crate::commands::receive::compress::{Compressor, Waiting};
 use crate::commands::receive::ended::Ended;
 use crate::commands::receive::identity::Identity;
 use crate::commands::receive::turn::{PAUSE_MAX, PAUSE_MIN, Trouble, Turn};
@@ -29,6 +31,8 @@ pub(crate) struct Wanted {
     pub(crate) begin: Begin,
     pub(crate) end: End,
     pub(crate) keep: Option<Keep>,
+    /// Whether logs are compressed once they are closed, and how hard.
+    pub(crate) compress: Option<Level>,
     pub(crate) semi_sync: SemiSync,
 }
 
@@ -41,6 +45,7 @@ pub(crate) struct Receiver {
     pub(super) identity: Identity,
     pub(super) watch: Watch,
     pub(super) turn: Turn,
+    pub(super) compressor: Option<Compressor>,
 }
 
 /// How it ended.
@@ -69,7 +74,11 @@ impl Receiver {
         }
         let quiet = global.quiet;
         let turn = Turn::of(addresses.len());
-        let receiver = Self { wanted, quiet, addresses, options, identity, watch, turn };
+        let compressor = wanted.compress.map(|level| {
+            let say: fn(&str) = if quiet { |_| {} } else { say };
+            Compressor::start(&wanted.folder, level, watch.board(), say)
+        });
+        let receiver = Self { wanted, quiet, addresses, options, identity, watch, turn, compressor };
         receiver.opened(&store);
         Ok((receiver, store))
     }
@@ -104,6 +113,13 @@ impl Receiver {
             }
         }
         self.sync(&mut store).map_err(anyhow::Error::from)?;
+        if let Some(compressor) = &mut self.compressor {
+            let waiting = match self.wanted.end {
+                End::LastEvent => Waiting::Done,
+                End::Never => Waiting::Left,
+            };
+            compressor.finish(waiting);
+        }
         Ok(Done::Synced)
     }
 
@@ -143,7 +159,7 @@ impl Receiver {
 
     pub(super) fn say(&self, text: &str) {
         if !self.quiet {
-            eprintln!("bintide: {text}");
+            say(text);
         }
     }
 
@@ -178,6 +194,10 @@ impl Receiver {
         }
         Ok(None)
     }
+}
+
+fn say(text: &str) {
+    eprintln!("bintide: {text}");
 }
 
 fn end_of(store: &StoreWriter) -> Option<(String, u64)> {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use binlog::{EventType, RawEvent};
 use jiff::Timestamp;
 use logs::StorePlace;
+use rewrite::Tally;
 
 use crate::args::Global;
 use crate::commands::receive::figures::Figures;
@@ -36,6 +37,14 @@ impl Board {
     /// For a monitor.
     pub(super) fn sheet(&self) -> String {
         self.figures().sheet(now_s())
+    }
+
+    /// A log was compressed.
+    pub(super) fn compressed(&self, tally: &Tally) {
+        let mut figures = self.figures();
+        figures.compressed_logs += 1;
+        figures.compressed_from += tally.bytes_before;
+        figures.compressed_to += tally.bytes_after;
     }
 
     fn figures(&self) -> MutexGuard<'_, Figures> {
@@ -106,6 +115,11 @@ impl Watch {
         }
         drop(figures);
         self.tick();
+    }
+
+    /// The network has carried so many more bytes.
+    pub(super) fn network(&self, bytes: u64) {
+        self.board.figures().network_bytes += bytes;
     }
 
     /// All that the source has is here.

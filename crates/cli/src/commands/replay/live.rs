@@ -79,6 +79,7 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
         begin: begin(command, &folder, global)?,
         end: End::Never,
         keep: command.live.relay_keep,
+        compress: None,
         semi_sync: SemiSync::Off,
     };
     let (mut receiver, store) = Receiver::open(wanted, addresses?, options, Watch::silent(), global)?;
