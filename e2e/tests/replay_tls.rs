@@ -106,6 +106,12 @@ fn certificates_for_others_and_expired_ones_are_refused() -> Result<()> {
     refused(&source, &others, &verified, "certificate is not for 127.0.0.1")?;
     let expired = target(folder.path(), &ours, &["localhost", "127.0.0.1"], 2021)?;
     refused(&source, &expired, &verified, "certificate has expired")?;
+    let mut command = Command::new(bintide()?);
+    let from = format!("mysql://root@127.0.0.1:{}/{verified}", expired.port());
+    command.env_clear().arg("receive").arg(folder.path().join("store")).args(["--from", &from]);
+    let ran = command.output()?;
+    let said = String::from_utf8_lossy(&ran.stderr);
+    ensure!(ran.status.code() == Some(2) && said.contains("certificate has expired"), "{said}");
     let without = Launch::mysql().options(["--server-id=2", "--tls-version="]).start()?;
     refused(&source, &without, "?tls=required", "offers no encryption")
 }

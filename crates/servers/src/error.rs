@@ -76,9 +76,8 @@ impl Error {
                     .into(),
             ),
             (Self::Lost(message), Tls::Verified(authorities)) => {
-                let of_certificate = message.split_once("invalid peer certificate: ").map(|(_, why)| why);
-                match of_certificate {
-                    Some(why) => Self::Tls(of_certificate_text(why, address, authorities)),
+                match of_certificate(&message, address, authorities) {
+                    Some(why) => Self::Tls(why),
                     None if is_of_tls => Self::Tls(format!("{}: {message}", authorities.display())),
                     None => Self::Lost(message),
                 }
@@ -86,6 +85,23 @@ impl Error {
             (error, _) => error,
         }
     }
+}
+
+impl Error {
+    /// Why encryption could not be begun.
+    pub(crate) fn of_tls(message: String, address: &Address) -> Self {
+        let why = match &address.tls {
+            Tls::Verified(authorities) => of_certificate(&message, address, authorities),
+            Tls::Off | Tls::Required => None,
+        };
+        Self::Tls(why.unwrap_or(message))
+    }
+}
+
+/// What is wrong with a certificate, if that is what the message is about.
+fn of_certificate(message: &str, address: &Address, authorities: &Path) -> Option<String> {
+    let (_, why) = message.split_once("invalid peer certificate: ")?;
+    Some(of_certificate_text(why, address, authorities))
 }
 
 /// What is wrong with a certificate, in words for whoever has to mend it.

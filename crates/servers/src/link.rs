@@ -253,7 +253,7 @@ impl Pipe {
             match tls.complete_io(&mut tcp) {
                 Ok(_) => {}
                 Err(error) if is_not_yet(&error) => self.wait(start)?,
-                Err(error) => return Err(Error::Tls(error.to_string())),
+                Err(error) => return Err(Error::of_tls(error.to_string(), address)),
             }
         }
         self.stream = Stream::Tls(Box::new(StreamOwned::new(tls, tcp)));
