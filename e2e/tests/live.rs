@@ -199,6 +199,35 @@ fn catches_up_and_ends(source: &Server, target: &Server, relay: &Path) -> Result
     are_equal(source, target, rows)
 }
 
+/// A MariaDB as the source: by file and position, for its transactions have no GTIDs that the target keeps account of.
+#[test]
+fn a_mariadb_is_followed_through_kills() -> Result<()> {
+    let mut source = Launch::mariadb().options(["--binlog-format=row", "--max-binlog-size=64K"]).start()?;
+    let target = Launch::mariadb().options(["--server-id=2", "--skip-log-bin"]).start()?;
+    let folder = TempDir::new()?;
+    source.sql(TABLES)?;
+    let mut child = replay_from(&source, folder.path(), &target, &[])?;
+    for round in 1..=8 {
+        source.sql(&work(round))?;
+        source.sql(&format!("insert into d.rounds values ({round})"))?;
+        match round {
+            2 | 5 => {
+                end(child)?;
+                child = replay_from(&source, folder.path(), &target, &[])?;
+            }
+            3 | 6 => {
+                source.kill()?;
+                source.start_again(&[])?;
+            }
+            _ => thread::sleep(Duration::from_millis(100)),
+        }
+    }
+    source.sql("flush binary logs; insert into d.rounds values (9)")?;
+    catches_up(&source, &target, &mut [&mut child])?;
+    ends_when_told(child)?;
+    are_equal(&source, &target, checksum)
+}
+
 /// A relay that is empty begins with what the target lacks: by GTIDs, or without them by the log that its progress is
 /// in. What is older the source need not have.
 #[test]

@@ -1,0 +1,198 @@
+//! A source that says anything: recorded conversations with errors in them. What comes of it is an error in words, or a
+//! log; never a panic, and never more memory than what came.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use binlog::{Checksum, HEADER_SIZE, MAGIC, NextPosition, move_event};
+use e2e::conversation::{KEPT, replica};
+use e2e::program::bintide;
+use logs::StoreWriter;
+use servers::{Address, LinkOptions, LiveSource, Tls};
+use tempfile::TempDir;
+use testkit::{Dice, seed};
+use wire::{Arrival, Origin, ServerKey};
+
+/// What the server said in a recorded conversation.
+fn recorded(name: &str) -> Result<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/wire/tests/conversations");
+    let text = std::fs::read_to_string(folder.join(name))?;
+    let said = text.lines().filter_map(|line| line.strip_prefix("server "));
+    let digits: String = said.collect();
+    (0..digits.len()).step_by(2).map(|at| Ok(u8::from_str_radix(&digits[at..at + 2], 16)?)).collect()
+}
+
+/// Where each packet's payload lies.
+fn packets(bytes: &[u8]) -> Vec<(usize, usize)> {
+    let (mut at, mut found) = (0, Vec::new());
+    while let Some([a, b, c, _]) = bytes.get(at..at + 4) {
+        let end = at + 4 + u32::from_le_bytes([*a, *b, *c, 0]) as usize;
+        found.push((at + 4, end.min(bytes.len())));
+        at = end;
+    }
+    found
+}
+
+/// With up to three errors.
+fn mutated(good: &[u8], dice: &mut Dice) -> Vec<u8> {
+    let mut bytes = good.to_vec();
+    for _ in 0..=dice.below(3) {
+        let packets = packets(&bytes);
+        let (start, end) = packets[dice.below(packets.len())];
+        if start >= end {
+            continue;
+        }
+        let at = start + dice.below(end - start);
+        match dice.below(6) {
+            0 => bytes[at] ^= 1 << dice.below(8),
+            1 => bytes[at] = dice.below(256) as u8,
+            2 => bytes.truncate(at.max(1)),
+            3 => drop(bytes.splice(at..at, (0..dice.below(40)).map(|_| 0xff).collect::<Vec<u8>>())),
+            // The packet's own size.
+            4 => bytes[start - 4 + dice.below(3)] = dice.below(256) as u8,
+            _ => {
+                // An event whose checksum is right all the same.
+                bytes[at] = dice.below(256) as u8;
+                let is_event = bytes[start] == 0 && end - start > HEADER_SIZE + 5;
+                if is_event {
+                    let event = &mut bytes[start + 1..end];
+                    let next = u32::from_le_bytes([event[13], event[14], event[15], event[16]]);
+                    move_event(event, Checksum::Crc32, NextPosition::Is(next));
+                }
+            }
+        }
+    }
+    bytes
+}
+
+/// Says these to whoever connects, one each, and hangs up.
+fn serve(listener: &TcpListener, conversations: &[Vec<u8>], served: &AtomicUsize) -> Result<()> {
+    for bytes in conversations {
+        let (mut stream, _) = listener.accept()?;
+        served.fetch_add(1, Ordering::Relaxed);
+        // Whoever has heard enough hangs up first.
+        let said = stream.write_all(bytes).and_then(|()| stream.shutdown(Shutdown::Write));
+        if said.is_ok() {
+            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+    }
+    Ok(())
+}
+
+/// Receives into a new store; how many events came.
+fn receive(port: u16, folder: &Path) -> Result<usize> {
+    let address = Address {
+        user: "repl".to_owned(),
+        password: Some("secret".to_owned()),
+        host: "127.0.0.1".to_owned(),
+        port,
+        socket: None,
+        tls: Tls::Off,
+        timeout: Duration::from_secs(5),
+    };
+    let options = LinkOptions { server_key: ServerKey::Ask, ..LinkOptions::default() };
+    let mut store = StoreWriter::open(folder)?;
+    let mut source = LiveSource::open(&address, &options, replica())?;
+    let mut count = 0;
+    while let Some(live) = source.next()? {
+        match live.arrival {
+            Arrival::File { file, position } => store.begin(str::from_utf8(file)?, position)?,
+            Arrival::Format { event, origin: Origin::File } => {
+                store.append(MAGIC.len() as u64, event.bytes())?;
+            }
+            Arrival::Event { event, position } => {
+                store.append(position, event.bytes())?;
+            }
+            Arrival::Format { .. } | Arrival::Heartbeat { .. } | Arrival::Artificial(_) => {}
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+#[test]
+fn whatever_a_source_says_is_an_error_in_words() -> Result<()> {
+    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    for (name, _) in KEPT {
+        let good = recorded(name)?;
+        let mut conversations = vec![good.clone()];
+        conversations.extend((0..400).map(|_| mutated(&good, &mut dice)));
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let port = listener.local_addr()?.port();
+        let served = AtomicUsize::new(0);
+        thread::scope(|scope| -> Result<()> {
+            let serving = scope.spawn(|| serve(&listener, &conversations, &served));
+            let mut refused = 0;
+            for number in 0..conversations.len() {
+                let folder = TempDir::new()?;
+                match receive(port, folder.path()) {
+                    Ok(count) => ensure!(number > 0 || count > 10, "{name}: {count} events of a good one"),
+                    Err(error) if number == 0 => return Err(error.context(name)),
+                    Err(error) => {
+                        ensure!(!error.to_string().is_empty(), "{name}: an error without words");
+                        refused += 1;
+                    }
+                }
+            }
+            ensure!(refused > conversations.len() / 2, "{name}: only {refused} were refused");
+            serving.join().map_err(|_| anyhow::anyhow!("the source broke"))?
+        })?;
+    }
+    Ok(())
+}
+
+/// The command itself, through which a source's words reach a person.
+#[test]
+fn the_command_says_what_is_wrong() -> Result<()> {
+    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let folder = TempDir::new()?;
+    for (round, (name, _)) in (0..12).flat_map(|round| KEPT.map(|kept| (round, kept))) {
+        let bytes = mutated(&recorded(name)?, &mut dice);
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let from = format!("mysql://repl:secret@127.0.0.1:{}/", listener.local_addr()?.port());
+        let store: PathBuf = folder.path().join(format!("{round}-{name}"));
+        let mut command = Command::new(bintide()?);
+        command.env_clear().arg("receive").arg(&store).args(["--from", &from, "--stop-at-end", "-q"]);
+        command.arg("--get-server-public-key").stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let served = AtomicUsize::new(0);
+        serve(&listener, &[bytes], &served)?;
+        // One that had begun tries again, where nobody answers any more.
+        drop(listener);
+        let start = Instant::now();
+        while child.try_wait()?.is_none() && start.elapsed() < Duration::from_millis(400) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let ended = child.try_wait()?;
+        child.kill()?;
+        let said = String::from_utf8(child.wait_with_output()?.stderr)?;
+        ensure!(!said.contains("panicked"), "{name}: {said}");
+        let code = ended.map(|status| status.code().context("a signal ended it")).transpose()?;
+        ensure!(matches!(code, None | Some(0..=2)), "{name}: {code:?} {said}");
+        ensure!(code.is_none_or(|code| code == 0) || said.starts_with("bintide: "), "{name}: {said}");
+    }
+    Ok(())
+}
+
+/// Not a server at all.
+#[test]
+fn a_port_of_something_else_is_named() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    let serving = thread::spawn(move || -> std::io::Result<()> {
+        let (mut stream, _): (TcpStream, _) = listener.accept()?;
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    });
+    let folder = TempDir::new()?;
+    let said = format!("{:#}", receive(port, folder.path()).err().context("it is taken for a server")?);
+    ensure!(said.contains("or these are no packets"), "{said}");
+    serving.join().map_err(|_| anyhow::anyhow!("the source broke"))??;
+    Ok(())
+}
