@@ -1,6 +1,6 @@
 //! Replicas that lag, and `bintide warm` beside them.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
@@ -28,7 +28,8 @@ pub const REPLICA: [&str; 7] = [
 /// A running `bintide warm`.
 #[derive(Debug)]
 pub struct Warming {
-    child: Child,
+    /// Until it has ended.
+    child: Option<Child>,
     address: String,
     stderr: BufReader<ChildStderr>,
 }
@@ -105,7 +106,31 @@ pub fn wait_until_applied(source: &Server, replica: &Server) -> Result<()> {
 ///
 /// When it does not start.
 pub fn cold(data: &Path, more: &[&str]) -> Result<Server> {
-    Launch::mysql().options(REPLICA).options(more.iter().copied()).data(data).start()
+    cold_as(&Launch::mysql(), data, more)
+}
+
+/// The same, of this kind.
+///
+/// # Errors
+///
+/// When it does not start.
+pub fn cold_as(launch: &Launch, data: &Path, more: &[&str]) -> Result<Server> {
+    launch.clone().options(REPLICA).options(more.iter().copied()).data(data).start()
+}
+
+/// Pages of an index that are in memory: `d.t.PRIMARY`.
+///
+/// # Errors
+///
+/// When the server does not say.
+pub fn pages_cached(server: &Server, index: &str) -> Result<u64> {
+    let pages = server.sql(&format!(
+        "select ifnull(sum(c.n_cached_pages), 0) from information_schema.innodb_cached_indexes c
+         join information_schema.innodb_indexes i using (index_id)
+         join information_schema.innodb_tables t using (table_id)
+         where concat(replace(t.name, '/', '.'), '.', i.name) = '{index}'"
+    ))?;
+    Ok(pages.trim().parse()?)
 }
 
 /// Pages that the replica's applier has read from disk since it was started.
@@ -139,7 +164,7 @@ impl Warming {
         let address = line.trim().strip_prefix("bintide: metrics are at http://");
         let address = address.and_then(|rest| rest.strip_suffix("/metrics"));
         let address = address.with_context(|| format!("it says where its metrics are: {line}"))?.to_owned();
-        Ok(Self { child, address, stderr })
+        Ok(Self { child: Some(child), address, stderr })
     }
 
     /// A figure, by its name without `bintide_warm_`.
@@ -151,18 +176,37 @@ impl Warming {
         Ok(number(&scraped(&self.address)?, &format!("bintide_warm_{name}"))? as u64)
     }
 
-    /// Waits until so many searches were made, and none is left to be run.
+    /// Searches, those that were made lately and are not made again among them.
+    ///
+    /// # Errors
+    ///
+    /// When it does not say.
+    pub fn searches(&self) -> Result<u64> {
+        Ok(self.figure("touches_total")? + self.figure("repeated_total")?)
+    }
+
+    /// Waits until so many changes of rows were found, and no search for them is left to be run.
     ///
     /// # Errors
     ///
     /// When that does not come.
-    pub fn wait_for(&self, touches: u64) -> Result<()> {
+    pub fn wait_for(&self, rows: u64) -> Result<()> {
         wait_until("the last search", || {
             let sheet = scraped(&self.address)?;
             let figure = |name: &str| number(&sheet, &format!("bintide_warm_{name}"));
             let ended = figure("executed_total")? + figure("old_total")? + figure("errors_total")?;
-            Ok(figure("touches_total")? >= touches as f64 && ended == figure("pushed_total")?)
+            Ok(figure("rows_total")? >= rows as f64 && ended == figure("pushed_total")?)
         })
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there any more.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let child = self.child.as_ref().context("it has ended")?;
+        Ok(kill(Pid::from_raw(i32::try_from(child.id())?), signal)?)
     }
 
     /// Ctrl-C: what it came to.
@@ -170,13 +214,45 @@ impl Warming {
     /// # Errors
     ///
     /// When it does not end well.
-    pub fn end(mut self) -> Result<Value> {
-        kill(Pid::from_raw(i32::try_from(self.child.id())?), Signal::SIGINT)?;
+    pub fn end(self) -> Result<Value> {
+        self.signal(Signal::SIGINT)?;
+        self.report(130)
+    }
+
+    /// What it came to, when it has ended by itself.
+    ///
+    /// # Errors
+    ///
+    /// When it did not end well.
+    pub fn ended(self) -> Result<Value> {
+        self.report(0)
+    }
+
+    /// Has it not ended yet?
+    ///
+    /// # Errors
+    ///
+    /// When the system does not say.
+    pub fn is_running(&mut self) -> Result<bool> {
+        Ok(self.child.as_mut().context("it has ended")?.try_wait()?.is_none())
+    }
+
+    fn report(mut self, code: i32) -> Result<Value> {
         let mut said = String::new();
-        std::io::Read::read_to_string(&mut self.stderr, &mut said)?;
-        let ended = self.child.wait_with_output()?;
-        ensure!(ended.status.code() == Some(130), "{:?}: {said}", ended.status);
+        self.stderr.read_to_string(&mut said)?;
+        let ended = self.child.take().context("it has ended")?.wait_with_output()?;
+        ensure!(ended.status.code() == Some(code), "{:?}: {said}", ended.status);
         Ok(serde_json::from_slice(&ended.stdout)?)
+    }
+}
+
+impl Drop for Warming {
+    /// A test that has failed leaves nothing behind.
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! `bintide warm` beside real replicas: what it brings into memory, and what it leaves alone.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::replays::ends_equal;
-use e2e::warming::{Warming, cold, command, leave_behind, pages_by_applier, pair, wait_until_applied};
+use e2e::warming::{
+    Warming, cold, cold_as, command, leave_behind, pages_by_applier, pages_cached, pair, wait_until_applied,
+};
 use testkit::{Dice, Launch, Server, seed};
 
 /// Rows of a few to a page.
@@ -41,7 +43,7 @@ fn pages_are_in_memory_before_the_applier_needs_them() -> Result<()> {
     let replica = cold(&data, &[])?;
     let executed = replica.sql("select @@global.gtid_executed, @@global.innodb_buffer_pool_size")?;
     let warming = Warming::begin(&replica, "warm", &[])?;
-    warming.wait_for(300)?;
+    warming.wait_for(400)?;
     let again = replica.sql("select @@global.gtid_executed, @@global.innodb_buffer_pool_size")?;
     ensure!(executed == again, "{again}");
     let pages = apply(&source, &replica)?;
@@ -51,6 +53,62 @@ fn pages_are_in_memory_before_the_applier_needs_them() -> Result<()> {
     ensure!(report["errors"] == 0 && report["rows_left"] == 0 && report["rows"] == 400, "{report}");
     let ours = report["pages_read"]["warm"]["pages"].as_u64().unwrap_or(0);
     ensure!(ours > 200, "{report}");
+    Ok(())
+}
+
+const INDEXES: &str = "create database d;
+    create table d.p (id int primary key, pad varchar(3000) not null);
+    create table d.t (id int primary key, k varchar(600) not null, u varchar(600) not null, p int, b longblob,
+      key k (k), unique key u (u), key p (p), foreign key (p) references d.p (id));
+    set cte_max_recursion_depth = 10000;
+    insert into d.p with recursive n as (select 1 i union all select i + 1 from n where i < 2000)
+      select i, repeat('x', 3000) from n;
+    insert into d.t with recursive n as (select 1 i union all select i + 1 from n where i < 4000)
+      select i * 10, concat(sha2(i, 256), repeat('k', 500)), concat(sha2(-i, 256), repeat('u', 500)), 1 + i % 10,
+        repeat('b', 20000 * (i % 100 = 0)) from n;";
+
+/// Changes of each kind, of rows that are far from each other.
+const CHANGES: usize = 120;
+
+/// Updates of secondary indexes, rows that are added between others and refer to others, and rows that go.
+fn changes_of_indexes(dice: &mut Dice) -> String {
+    let (mut sql, first) = (String::new(), dice.below(4000));
+    for number in 0..CHANGES {
+        let id = |kind: usize| 10 * (1 + (first + number * 33 + kind * 11) % 4000);
+        let key = |word: &str| format!("concat(sha2('{word}{number}', 256), repeat('{word}', 500))");
+        let parent = 1 + dice.below(2000);
+        sql += &format!("update d.t set k = {} where id = {};", key("k"), id(0));
+        sql +=
+            &format!("insert into d.t values ({}, {}, {}, {parent}, null);", id(1) + 1, key("i"), key("v"));
+        sql += &format!("delete from d.t where id = {};", id(2));
+    }
+    sql
+}
+
+#[test]
+fn secondary_indexes_neighbours_and_parents_are_in_memory_of_compressed_and_encrypted_logs() -> Result<()> {
+    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let compressed = Launch::mysql().option("--binlog-transaction-compression=ON");
+    let encrypted = Launch::mysql().keyring().option("--binlog-encryption=ON");
+    let (source, mut replica) = pair(&compressed, &encrypted, INDEXES)?;
+    let data = leave_behind(&source, &mut replica, &changes_of_indexes(&mut dice))?;
+    let encryption = ["--binlog-encryption=ON"];
+    let alone = cold_as(&Launch::mysql().keyring(), &data, &encryption)?;
+    let pages_alone = apply(&source, &alone)?;
+    let keyring = alone.datadir().join("keyring");
+    let keyring = keyring.to_str().context("the path of the keyring")?;
+    let replica = cold_as(&Launch::mysql().keyring(), &data, &encryption)?;
+    let cached = |index: &str| pages_cached(&replica, index);
+    let before = [cached("d.t.k")?, cached("d.t.u")?, cached("d.p.PRIMARY")?];
+    ensure!(before.iter().all(|pages| *pages < 10), "{before:?} pages are in memory at once");
+    let warming = Warming::begin(&replica, "root", &["--keyring", keyring])?;
+    warming.wait_for(3 * CHANGES as u64)?;
+    let after = [cached("d.t.k")?, cached("d.t.u")?, cached("d.p.PRIMARY")?];
+    ensure!(after.iter().all(|pages| *pages > 60), "{after:?} pages are in memory");
+    let pages = apply(&source, &replica)?;
+    ensure!(pages < pages_alone / 5, "{pages} of {pages_alone} pages were left to the applier");
+    let report = warming.end()?;
+    ensure!(report["errors"] == 0 && report["rows_left"] == 0, "{report}");
     Ok(())
 }
 

@@ -12,12 +12,14 @@
 //! | know what a change touches | [`Plan`], from a table's [`Definition`] |
 //! | have searches made at once, and none twice | [`Batcher`], [`Window`] |
 //! | know how far ahead they are | [`Lead`] |
+//! | decide how far that should be | [`Controller`] |
 //!
 //! What this crate never does: change anything on a server, lock a row, or keep a transaction open. A search is one short
 //! statement that answers with a number.
 #![forbid(unsafe_code)]
 
 mod catalogue;
+mod control;
 mod definition;
 mod error;
 mod lead;
@@ -36,6 +38,7 @@ mod touch;
 mod window;
 mod worker;
 
+pub use crate::control::{Bounds, Controller, Reading, State};
 pub use crate::definition::{Column, Definition, Index, IndexKind, Parent};
 pub use crate::error::Error;
 pub use crate::lead::{Lead, Mark};

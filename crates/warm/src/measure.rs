@@ -52,6 +52,13 @@ fn waits(connection: &mut Connection, connections: &[u32]) -> Result<(Waits, Wai
     Ok((ours, applier))
 }
 
+/// Threads of the server that run statements of others: neither of its applier's nor of ours.
+pub(crate) fn others_running(replica: &mut Replica, ours: usize, appliers: u64) -> Result<u64, Error> {
+    let running = replica.counter("Threads_running")?;
+    // One is the connection that asks.
+    Ok(running.saturating_sub(1 + ours as u64 + appliers))
+}
+
 /// What was read since the beginning: threads come and go, and with each goes what it counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Account {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::control::State;
 use crate::place::Place;
 
 /// What was done so far.
@@ -71,6 +72,8 @@ pub struct Status {
     pub distance: u64,
     /// Connections that search.
     pub workers: usize,
+    /// How it goes.
+    pub state: State,
     /// Threads of the replica that apply.
     pub appliers: u64,
     /// How long it has been going on.

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use logs::Store;
 
+use crate::control::{Bounds, Controller, Reading, State};
 use crate::error::Error;
 use crate::measure::{self, Account};
 use crate::place::Place;
 use crate::reader::Reader;
 use crate::replica::{Channel, Replica, ReplicaFacts};
-use crate::report::{Report, Status, Why};
-use crate::settings::{Settings, Stranger};
+use crate::report::{Reads, Report, Status, Why};
+use crate::settings::{Pace, Settings, Stranger};
 use crate::shared::Shared;
 use crate::window::Window;
 use crate::worker;
@@ -44,9 +45,18 @@ pub fn warm(settings: &Settings, observer: &mut dyn Observer) -> Result<Report, 
     let indexes = indexes(settings, &facts, &channels)?;
     let has_applier = settings.stranger == Stranger::Refuse || !replica.channels()?.is_empty();
     let shared = Shared::new(channels, settings.pace, settings.threads);
-    let distance = if has_applier { distance(&facts) } else { u64::MAX };
+    let mut controller = (has_applier && settings.pace == Pace::Measured).then(|| {
+        Controller::new(Bounds {
+            pages_old: facts.pages_old,
+            threads: settings.threads,
+            cores: thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
+            appliers: facts.workers,
+        })
+    });
+    let distance = controller.as_ref().map_or(u64::MAX, Controller::distance);
     shared.set_limits(distance, settings.threads);
-    let why = thread::scope(|scope| {
+    let watched = thread::scope(|scope| {
+        let _end = End(&shared);
         for (lane, logs) in indexes.into_iter().enumerate() {
             let mut reader = Reader {
                 shared: &shared,
@@ -64,16 +74,31 @@ pub fn warm(settings: &Settings, observer: &mut dyn Observer) -> Result<Report, 
             let (shared, is_mariadb) = (&shared, facts.is_mariadb);
             scope.spawn(move || worker::work(shared, number, &settings.address, is_mariadb));
         }
-        let mut watcher =
-            Watcher { shared: &shared, settings, appliers: facts.workers, began: Instant::now() };
-        let watched = watcher.watch(replica, observer);
-        shared.end();
-        watched
+        let mut watcher = Watcher {
+            shared: &shared,
+            settings,
+            controller: controller.as_mut(),
+            appliers: facts.workers,
+            began: Instant::now(),
+            account: Account::default(),
+            state: State::default(),
+            measured: None,
+        };
+        watcher.watch(replica, observer)
     });
     if let Some(error) = shared.take_failure() {
         return Err(error);
     }
-    why
+    watched
+}
+
+/// Calls everything off when whoever watches has gone, in whatever way.
+struct End<'s>(&'s Shared);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 fn channels(settings: &Settings, replica: &mut Replica) -> Result<Vec<Channel>, Error> {
@@ -123,26 +148,34 @@ fn indexes(settings: &Settings, facts: &ReplicaFacts, channels: &[Channel]) -> R
     }
 }
 
-/// Touches that may be ahead of the applier: what it reads itself, and what others read, goes into the old part of the
-/// buffer pool, too.
-fn distance(facts: &ReplicaFacts) -> u64 {
-    (facts.pages_old / 2).max(1)
-}
-
+/// Watches over the others, and decides how far they go.
 struct Watcher<'w> {
     shared: &'w Shared,
     settings: &'w Settings,
+    /// Nobody decides where the pace is fixed.
+    controller: Option<&'w mut Controller>,
     appliers: u64,
     began: Instant,
+    account: Account,
+    state: State,
+    measured: Option<Measured>,
+}
+
+/// What was measured last.
+#[derive(Clone)]
+struct Measured {
+    at: Instant,
+    reads: Reads,
+    touches: u64,
+    passed: u64,
+    places: Vec<Option<Place>>,
 }
 
 impl Watcher<'_> {
     fn watch(&mut self, replica: Replica, observer: &mut dyn Observer) -> Result<Report, Error> {
         let mut replica = Some(replica);
-        let mut account = Account::default();
-        let mut measured: Option<Instant> = None;
-        while !self.shared.is_over() {
-            match self.look(&mut replica, &mut account, &mut measured) {
+        while !self.shared.is_over() && self.state != State::NoGain {
+            match self.look(&mut replica) {
                 Ok(()) => {}
                 Err(error) if error.is_passing() => {
                     replica = None;
@@ -150,52 +183,77 @@ impl Watcher<'_> {
                 }
                 Err(error) => return Err(error),
             }
-            if observer.at(&self.status(&account)).is_break() {
+            if observer.at(&self.status()).is_break() {
                 break;
             }
             self.shared.rest(LOOK);
         }
         if let Some(replica) = &mut replica {
             // The last word; without it, that of a moment ago will do.
-            let _ = measure(self.shared, replica, &mut account);
+            let _ = self.measure(replica);
         }
-        Ok(Report { status: self.status(&account), why: Why::Interrupted })
+        let why = if self.state == State::NoGain { Why::NoGain } else { Why::Interrupted };
+        Ok(Report { status: self.status(), why })
     }
 
-    fn look(
-        &self,
-        replica: &mut Option<Replica>,
-        account: &mut Account,
-        measured: &mut Option<Instant>,
-    ) -> Result<(), Error> {
+    fn look(&mut self, replica: &mut Option<Replica>) -> Result<(), Error> {
         let replica = match replica {
             Some(replica) => replica,
             None => replica.insert(Replica::open(&self.settings.admin)?),
         };
         self.shared.applied(&replica.channels()?);
-        if measured.is_none_or(|last| last.elapsed() >= MEASURE) {
-            measure(self.shared, replica, account)?;
-            *measured = Some(Instant::now());
+        if self.measured.as_ref().is_none_or(|last| last.at.elapsed() >= MEASURE) {
+            self.measure(replica)?;
+            self.control(replica)?;
         }
         Ok(())
     }
 
-    fn status(&self, account: &Account) -> Status {
+    fn measure(&mut self, replica: &mut Replica) -> Result<(), Error> {
+        self.account.add(measure::reads(replica, &self.shared.connections())?);
+        Ok(())
+    }
+
+    /// Goes nearer or farther by what was measured.
+    fn control(&mut self, replica: &mut Replica) -> Result<(), Error> {
+        let channels = self.shared.channels();
+        let now = Measured {
+            at: Instant::now(),
+            reads: self.account.total(),
+            touches: self.shared.counts().touches,
+            passed: self.shared.passed(),
+            places: channels.iter().map(|channel| channel.applier).collect(),
+        };
+        let last = self.measured.replace(now.clone());
+        let (Some(controller), Some(last)) = (&mut self.controller, last) else { return Ok(()) };
+        let (Some(ours), Some(applier)) = (now.reads.ours, now.reads.applier) else { return Ok(()) };
+        let has_work = channels.iter().any(|channel| channel.is_applying && channel.events_ahead > 0);
+        let reading = Reading {
+            elapsed: now.at - last.at,
+            touches: now.touches - last.touches,
+            passed: now.passed - last.passed,
+            ours: ours.since(last.reads.ours.unwrap_or_default()),
+            applier: applier.since(last.reads.applier.unwrap_or_default()),
+            is_behind: has_work && now.places != last.places,
+            others_running: measure::others_running(replica, controller.workers(), self.appliers)?,
+        };
+        self.state = controller.step(&reading);
+        self.shared.set_limits(controller.distance(), controller.workers());
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
         let (distance, workers) = self.shared.limits();
         Status {
             counts: self.shared.counts(),
-            reads: account.total(),
+            reads: self.account.total(),
             channels: self.shared.channels(),
             queued: self.shared.queued(),
             distance,
             workers,
+            state: self.state,
             appliers: self.appliers,
             elapsed: self.began.elapsed(),
         }
     }
-}
-
-fn measure(shared: &Shared, replica: &mut Replica, account: &mut Account) -> Result<(), Error> {
-    account.add(measure::reads(replica, &shared.connections())?);
-    Ok(())
 }

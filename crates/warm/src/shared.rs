@@ -61,6 +61,8 @@ struct Lane {
     /// Where definitions of tables change that the applier has not come to.
     changes: VecDeque<Place>,
     lag: Mean,
+    /// Searches that the applier has passed.
+    passed: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -301,6 +303,11 @@ impl Shared {
         self.state().counts.clone()
     }
 
+    /// Searches that the appliers have passed, in all.
+    pub(crate) fn passed(&self) -> u64 {
+        self.state().lanes.iter().map(|lane| lane.passed).sum()
+    }
+
     pub(crate) fn queued(&self) -> usize {
         self.state().queue.len()
     }
@@ -348,7 +355,7 @@ const QUEUED_EACH: usize = 4;
 impl Lane {
     fn new(channel: Channel) -> Self {
         let (lead, changes) = (Lead::default(), VecDeque::new());
-        Self { channel, epoch: 0, lead, place: None, changes, lag: Mean::default() }
+        Self { channel, epoch: 0, lead, place: None, changes, lag: Mean::default(), passed: 0 }
     }
 
     /// Is a change of definitions passed?
@@ -365,7 +372,7 @@ impl Lane {
             return true;
         }
         let Some(applier) = found.place else { return false };
-        self.lead.pass(applier);
+        self.passed += self.lead.pass(applier).touches;
         let passed = self.changes.iter().take_while(|place| **place <= applier).count();
         self.changes.drain(..passed);
         passed > 0

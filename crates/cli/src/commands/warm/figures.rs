@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use warm::{ChannelStatus, Report, Status, Waits, Why};
+use warm::{ChannelStatus, Report, State, Status, Waits, Why};
 
 use crate::metrics::Sheet;
 use crate::screen::{Style, lines};
@@ -35,6 +35,12 @@ pub(super) fn line(status: &Status) -> String {
             ));
         }
         _ => parts.push(format!("{} read by all", counted(reads.all, "page"))),
+    }
+    match status.state {
+        State::Ahead => {}
+        State::TooFar => parts.push("too far ahead".to_owned()),
+        State::BackingOff => parts.push("backing off".to_owned()),
+        State::NoGain => parts.push("nothing is gained".to_owned()),
     }
     if let Some(lag) = lag_s(status) {
         parts.push(match lag {
@@ -97,7 +103,8 @@ fn ends(report: &Report) -> Vec<(String, String)> {
     }
     rows.push(("lasted".to_owned(), duration(report.status.elapsed)));
     if report.why == Why::NoGain {
-        rows.push(("stopped".to_owned(), "nothing was gained".to_owned()));
+        let reason = "nothing was gained: the applier would hardly have waited for what was read";
+        rows.push(("stopped".to_owned(), reason.to_owned()));
     }
     rows
 }

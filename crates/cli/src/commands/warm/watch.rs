@@ -97,7 +97,8 @@ impl Watch {
             Screen::Nowhere => {}
             Screen::Lines => {
                 self.due = status.elapsed + LINES_PERIODS.1;
-                eprintln!("bintide: {line}");
+                // Nobody has to read it.
+                let _ = writeln!(io::stderr(), "bintide: {line}");
             }
             Screen::Terminal(bar) => {
                 self.due = status.elapsed + TERMINAL_PERIODS.1;

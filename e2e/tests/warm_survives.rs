@@ -1,0 +1,198 @@
+//! `bintide warm` beside a replica to which things happen: it goes on, and the replica does not notice.
+
+use anyhow::{Result, ensure};
+use e2e::command::wait_until;
+use e2e::replays::ends_equal;
+use e2e::warming::{Warming, pair, wait_until_applied, wait_until_received};
+use nix::sys::signal::Signal;
+use testkit::{Launch, Server};
+
+const TABLES: &str = "create database d;
+    create table d.t (id int primary key, n int not null, pad varchar(300) not null, key n (n));
+    create table d.u (id int primary key auto_increment, n int);
+    set cte_max_recursion_depth = 10000;
+    insert into d.t with recursive n as (select 1 i union all select i + 1 from n where i < 5000)
+      select i, i, repeat('x', 300) from n;
+    create user warm@'%' identified by '';
+    grant select, replication client on *.* to warm@'%';";
+
+/// A replica, and what is run beside it.
+struct Scene {
+    source: Server,
+    replica: Server,
+    warming: Warming,
+    /// Rows that were changed.
+    changed: usize,
+}
+
+impl Scene {
+    fn begin() -> Result<Self> {
+        let (source, replica) = pair(&Launch::mysql(), &Launch::mysql(), TABLES)?;
+        let warming = Warming::begin(&replica, "warm", &[])?;
+        Ok(Self { source, replica, warming, changed: 0 })
+    }
+
+    /// Updates of rows that none was an update of before.
+    fn updates(&mut self) -> String {
+        let first = self.changed + 1;
+        self.changed += 40;
+        (first..=self.changed).map(|id| format!("update d.t set n = -n where id = {id};")).collect()
+    }
+
+    /// Whatever happened: changes that the applier has not come to are searched for, and it applies them.
+    fn check(&mut self, what: &str) -> Result<()> {
+        self.replica.sql("stop replica sql_thread")?;
+        let before = self.warming.searches()?;
+        let updates = self.updates();
+        self.source.sql(&updates)?;
+        // The row, and what was and will be in the index. Where the applier is comes late at times, and then some of
+        // that was searched for already when the rows were added.
+        wait_until(what, || Ok(self.warming.searches()? >= before + 3 * 40))?;
+        self.replica.sql("start replica")?;
+        wait_until_applied(&self.source, &self.replica)
+    }
+
+    fn end(self) -> Result<serde_json::Value> {
+        ends_equal(&self.source, &self.replica)?;
+        self.warming.end()
+    }
+}
+
+#[test]
+fn logs_are_rotated_and_purged_and_begin_anew() -> Result<()> {
+    let mut scene = Scene::begin()?;
+    scene.check("the first changes")?;
+    scene.replica.sql("flush relay logs; flush relay logs")?;
+    scene.check("changes behind relay logs that were rotated")?;
+    scene.source.sql("flush binary logs")?;
+    scene.check("changes in another log of the source")?;
+    scene.replica.sql("stop replica; start replica")?;
+    scene.check("changes behind a stop of the replica")?;
+    scene.replica.sql("stop replica; reset replica; start replica")?;
+    scene.check("changes in relay logs that begin anew")?;
+    scene.end().map(drop)
+}
+
+#[test]
+fn an_applier_that_overtakes_is_followed() -> Result<()> {
+    let mut scene = Scene::begin()?;
+    scene.check("the first changes")?;
+    scene.warming.signal(Signal::SIGSTOP)?;
+    for _ in 0..3 {
+        let updates = scene.updates();
+        scene.source.sql(&updates)?;
+        wait_until_applied(&scene.source, &scene.replica)?;
+        // What was applied is purged.
+        scene.replica.sql("flush relay logs")?;
+    }
+    scene.warming.signal(Signal::SIGCONT)?;
+    scene.check("changes behind those that were applied meanwhile")?;
+    scene.end().map(drop)
+}
+
+#[test]
+fn a_replica_that_is_killed_is_waited_for() -> Result<()> {
+    let mut scene = Scene::begin()?;
+    scene.check("the first changes")?;
+    scene.replica.kill()?;
+    scene.replica.start_again(&[])?;
+    scene.replica.sql("start replica")?;
+    scene.check("changes behind a crash of the replica")?;
+    scene.end().map(drop)
+}
+
+#[test]
+fn definitions_change_under_it() -> Result<()> {
+    let mut scene = Scene::begin()?;
+    scene.check("the first changes")?;
+    scene.replica.sql("stop replica sql_thread")?;
+    scene.source.sql(
+        "insert into d.u (n) values (1), (2), (3);
+         alter table d.t add column first int first, drop index n, add index m (first, n);
+         update d.t set first = id where id < 40;
+         drop table d.u;
+         create table d.u (name varchar(20) primary key, n int);
+         insert into d.u values ('one', 1), ('two', 2)",
+    )?;
+    wait_until_received(&scene.source, &scene.replica)?;
+    // The tables are not what these changes are of: they are counted, and left alone.
+    wait_until("rows of tables that are other ones still", || {
+        Ok(scene.warming.figure("rows_left_total")? >= 39)
+    })?;
+    scene.replica.sql("start replica")?;
+    wait_until_applied(&scene.source, &scene.replica)?;
+    scene.replica.sql("stop replica sql_thread")?;
+    let before = scene.warming.searches()?;
+    scene.source.sql(
+        "insert into d.u values ('three', 3); update d.t set first = -id where id between 100 and 110",
+    )?;
+    let searched = || Ok(scene.warming.searches()? >= before + 1 + 3 * 11);
+    wait_until("changes of what the tables are by now", searched)?;
+    scene.replica.sql("start replica")?;
+    wait_until_applied(&scene.source, &scene.replica)?;
+    let report = scene.end()?;
+    ensure!(report["rows_left"].as_u64() >= Some(39), "{report}");
+    Ok(())
+}
+
+/// The sessions are such that nobody can wait for them; and when they have to wait, they give up.
+#[test]
+fn definitions_never_wait_for_it() -> Result<()> {
+    let mut scene = Scene::begin()?;
+    scene.check("the first changes")?;
+    let sessions = scene.replica.sql(
+        "select distinct v.variable_name, v.variable_value from performance_schema.variables_by_thread v
+         join performance_schema.threads t using (thread_id)
+         where t.processlist_user = 'warm' and v.variable_name in ('transaction_read_only', 'autocommit',
+           'transaction_isolation', 'lock_wait_timeout', 'innodb_lock_wait_timeout', 'max_execution_time')
+           and t.processlist_id in (select processlist_id from performance_schema.threads
+             join performance_schema.events_statements_summary_by_thread_by_event_name using (thread_id)
+             where event_name = 'statement/sql/set_option' and count_star > 1)
+         order by 1",
+    )?;
+    let wanted = "autocommit\tON\ninnodb_lock_wait_timeout\t1\nlock_wait_timeout\t1\nmax_execution_time\t1000\n\
+                  transaction_isolation\tREAD-UNCOMMITTED\ntransaction_read_only\tON\n";
+    ensure!(sessions == wanted, "{sessions}");
+    let held = "select count(*) from performance_schema.metadata_locks l
+         join performance_schema.threads t on t.thread_id = l.owner_thread_id
+         where t.processlist_user = 'warm' and t.processlist_command = 'Sleep' and l.object_schema = 'd'";
+    ensure!(scene.replica.sql(held)?.trim() == "0", "a session that does nothing holds a lock");
+    // Somebody has the table for himself: searches give up, and are counted.
+    let mut locker = scene.replica.client().command()?;
+    locker.args(["--execute", "lock tables d.t write; select sleep(1000)"]);
+    let mut locker = locker.stdout(std::process::Stdio::null()).spawn()?;
+    let has_lock = "select count(*) from performance_schema.metadata_locks
+         where object_name = 't' and lock_type = 'SHARED_NO_READ_WRITE' and lock_status = 'GRANTED'";
+    wait_until("the lock", || Ok(scene.replica.sql(has_lock)?.trim() == "1"))?;
+    scene.replica.sql("stop replica sql_thread")?;
+    let updates = scene.updates();
+    scene.source.sql(&updates)?;
+    wait_until("a search that gives up", || Ok(scene.warming.figure("errors_total")? > 0))?;
+    locker.kill()?;
+    locker.wait()?;
+    scene.replica.sql(
+        "set @id = (select processlist_id from performance_schema.threads
+           where processlist_user = 'root' and processlist_info like 'select sleep(1000)%');
+         set @kill = ifnull(concat('kill ', @id), 'do 0'); prepare kill_it from @kill; execute kill_it;
+         start replica",
+    )?;
+    wait_until_applied(&scene.source, &scene.replica)?;
+    let report = scene.end()?;
+    ensure!(report["refusals"][0]["code"] == 1205, "{report}");
+    Ok(())
+}
+
+/// All is in memory: it says so, and leaves the replica to itself.
+#[test]
+fn it_stops_where_nothing_is_gained() -> Result<()> {
+    let mut scene = Scene::begin()?;
+    let updates = "update d.t set n = n + 1 where id <= 400;";
+    while scene.warming.is_running()? {
+        scene.source.sql(&updates.repeat(20))?;
+    }
+    wait_until_applied(&scene.source, &scene.replica)?;
+    ends_equal(&scene.source, &scene.replica)?;
+    let report = scene.warming.ended()?;
+    ensure!(report["stopped"] == "no gain", "{report}");
+    Ok(())
+}
