@@ -113,7 +113,7 @@ pub(crate) enum Command {
 
 /// The whole command, before settings are laid under it.
 pub(crate) fn command() -> clap::Command {
-    stream::without_logs(replay::without_logs(Cli::command()))
+    advise::without_logs(stream::without_logs(replay::without_logs(Cli::command())))
 }
 
 #[cfg(test)]

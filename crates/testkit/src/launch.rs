@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::cache;
 use crate::home::{Home, Package, run_with_input};
-use crate::server::{Client, Server};
+use crate::server::{Client, Program, Server};
 
 /// Whose server it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +30,7 @@ pub enum Flavour {
 pub struct Launch {
     flavour: Flavour,
     options: Vec<String>,
+    variables: Vec<(String, String)>,
     init_options: Vec<String>,
     uuid: Option<String>,
     keyring: bool,
@@ -51,9 +52,9 @@ impl Launch {
 
     /// A server of the given flavour.
     pub fn new(flavour: Flavour) -> Self {
-        let (options, init_options) = (Vec::new(), Vec::new());
+        let (options, variables, init_options) = (Vec::new(), Vec::new(), Vec::new());
         let (uuid, keyring, port, data, lasting) = (None, false, None, None, None);
-        Self { flavour, options, init_options, uuid, keyring, port, data, lasting }
+        Self { flavour, options, variables, init_options, uuid, keyring, port, data, lasting }
     }
 
     /// Adds a server option, as on the command line: `--binlog-format=STATEMENT`.
@@ -67,6 +68,13 @@ impl Launch {
     #[must_use]
     pub fn options<O: Into<String>>(mut self, options: impl IntoIterator<Item = O>) -> Self {
         self.options.extend(options.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets an environment variable of the server's.
+    #[must_use]
+    pub fn variable(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.variables.push((name.into(), value.into()));
         self
     }
 
@@ -133,7 +141,8 @@ impl Launch {
         }
         let client = Client::new(home, socket_path(&folder));
         let options = self.server_options(&client, &folder, port);
-        Server::start(self.flavour, client, folder, port, options, self.lasting.is_some())
+        let program = Program { flavour: self.flavour, options, variables: self.variables.clone() };
+        Server::start(program, client, folder, port, self.lasting.is_some())
     }
 
     fn folder(&self) -> Result<PathBuf> {

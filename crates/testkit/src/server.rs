@@ -79,29 +79,36 @@ impl Client {
     }
 }
 
+/// What a server is started as.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) flavour: Flavour,
+    pub(crate) options: Vec<String>,
+    /// Of its environment, besides what this process has.
+    pub(crate) variables: Vec<(String, String)>,
+}
+
 /// A running server. Dropping it kills it and removes its files, unless it is a lasting one.
 #[derive(Debug)]
 pub struct Server {
-    flavour: Flavour,
+    program: Program,
     client: Client,
     folder: PathBuf,
     port: u16,
-    options: Vec<String>,
     lasting: bool,
     child: Option<Child>,
 }
 
 impl Server {
     pub(crate) fn start(
-        flavour: Flavour,
+        program: Program,
         client: Client,
         folder: PathBuf,
         port: u16,
-        options: Vec<String>,
         lasting: bool,
     ) -> Result<Self> {
         // A lasting server is one only once it runs: what fails here is cleaned up like any other.
-        let mut server = Self { flavour, client, folder, port, options, lasting, child: None };
+        let mut server = Self { program, client, folder, port, lasting, child: None };
         if let Err(error) = server.start_again(&[]) {
             server.lasting = false;
             return Err(error);
@@ -115,12 +122,13 @@ impl Server {
     /// When it does not come up; the end of its error log is told.
     pub fn start_again(&mut self, more: &[&str]) -> Result<()> {
         ensure!(self.child.is_none(), "the server runs already");
-        let name = match self.flavour {
+        let name = match self.program.flavour {
             Flavour::Mysql => "mysqld",
             Flavour::MariaDb => "mariadbd",
         };
         let mut command = self.client.home.server_command(name)?;
-        command.args(&self.options).args(more);
+        command.args(&self.program.options).args(more);
+        command.envs(self.program.variables.iter().map(|(name, value)| (name, value)));
         let child = if self.lasting { spawn_free(&mut command) } else { spawner::spawn_bound(&command) };
         self.child = Some(child.with_context(|| format!("could not start {name}"))?);
         self.wait_until_up()

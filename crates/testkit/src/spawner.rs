@@ -43,6 +43,12 @@ fn bound(command: &Command) -> Command {
     } else {
         Command::new(command.get_program())
     };
-    bound.args(command.get_args()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    bound
+        .envs(variables)
+        .args(command.get_args())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     bound
 }

@@ -8,6 +8,7 @@ use inspect::advise::{
 };
 use jiff::tz::TimeZone;
 
+use super::server::Server;
 use super::text::took_and_covered;
 use crate::page::chart::{self, Bar, Columns, Part, Range, Ranges};
 use crate::page::{escaped, page, pairs, table};
@@ -20,7 +21,7 @@ const TABLES_DRAWN: usize = 20;
 const KEY: [(&str, &str); 2] = [("bar", "compressed"), ("rest", "saved")];
 
 /// The whole page. Where a drawing shows one level, it is the one advised, or the first one measured.
-pub(crate) fn render(report: &Report, zone: &TimeZone) -> String {
+pub(super) fn render(report: &Report, server: Option<&Server>, zone: &TimeZone) -> String {
     let names: Vec<&str> = report.logs.iter().map(|log| log.name.as_str()).collect();
     let title = match names.as_slice() {
         [name] => format!("Compressing the transactions of {name}"),
@@ -46,6 +47,7 @@ pub(crate) fn render(report: &Report, zone: &TimeZone) -> String {
         ("On the way to each replica", network(&report.network)),
         ("What no server does, for comparison", comparisons(report)),
         ("Compressed already", found(&report.found)),
+        ("The server", server.map(said).unwrap_or_default()),
         ("Logs", logs(report)),
     ];
     page("advise", &title, &sections)
@@ -55,6 +57,13 @@ pub(crate) fn render(report: &Report, zone: &TimeZone) -> String {
 fn drawn_level(report: &Report) -> usize {
     let advised = report.advice.level;
     report.levels.iter().position(|level| Some(level.level) == advised).unwrap_or_default()
+}
+
+fn said(server: &Server) -> String {
+    let said: Vec<(String, String)> =
+        server.pairs().iter().map(|(name, value)| (escaped(name), escaped(value))).collect();
+    let said: Vec<(&str, String)> = said.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    pairs(&said)
 }
 
 fn advice(report: &Report) -> String {

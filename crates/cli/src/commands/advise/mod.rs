@@ -1,6 +1,8 @@
 //! `bintide advise`: what compressing transactions would do to logs.
 
 mod html;
+mod live;
+mod server;
 mod text;
 
 use std::io::{self, Write};
@@ -15,8 +17,11 @@ use binlog::Level;
 use clap::Args;
 use inspect::advise::{self, Extent, Plan, Report, Settings, Source};
 use jiff::tz::TimeZone;
+use serde::Serialize;
 
 use crate::args::Global;
+use crate::commands::advise::live::Live;
+use crate::commands::advise::server::Server;
 use crate::commands::rewrite;
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::inputs::{Found, Inputs, Place, advised};
@@ -39,19 +44,23 @@ Examples:
       bintide advise --sample 100M --seed 7 /var/lib/mysql
   A page with charts, to be read in a browser or printed:
       bintide advise --html advice.html /var/lib/mysql
+  What a running server would gain, from its newest logs, and what it says:
+      bintide advise --from mysql://repl@db1/ --password-file ~/.pw
   The smallest level that saves half, for a program:
       bintide advise --json binlog.000012 |
           jq '[.levels[] | select(.saved_share > 0.5)][0].level'
 
 Sizes are those of whole log files as a server would write them. Times are
 those of this machine, for one core: a slower one takes longer in proportion.
-Nothing is written, and no server is asked.";
+Nothing is written, and no server is asked but that of --from.";
 
 /// Arguments of `bintide advise`.
 #[derive(Args, Debug)]
 pub(crate) struct Advise {
     #[command(flatten)]
     inputs: Inputs,
+    #[command(flatten)]
+    live: Live,
     /// The levels to try: 1 to 22, with commas between.
     #[arg(long, short, value_name = "LEVELS", value_delimiter = ',', value_parser = level)]
     #[arg(default_values = ["1", "3", "6", "9", "12", "19"])]
@@ -101,22 +110,46 @@ pub(crate) fn run(command: &Advise, global: &Global) -> Outcome {
             )));
         }
     }
-    let report = measure(command, global)?;
+    let fetched = command.live.fetch(global)?;
+    let mut inputs = command.inputs.clone();
+    if let Some(fetched) = &fetched {
+        inputs.set_store(fetched.folder.path().to_owned());
+    }
+    let report = measure(command, &inputs, global)?;
+    let server = fetched.as_ref().map(|fetched| &fetched.server);
     let mut out = io::stdout().lock();
     if let Some(path) = &command.html {
-        page::write(&html::render(&report, &TimeZone::system()), path, &mut out)?;
+        page::write(&html::render(&report, server, &TimeZone::system()), path, &mut out)?;
     }
     if command.json {
-        serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
+        serde_json::to_writer_pretty(&mut out, &Document { report: &report, server })
+            .map_err(io::Error::from)?;
         out.write_all(b"\n")?;
     } else if command.html.is_none() {
-        out.write_all(text::render(&report, Style::new(global.color.on_stdout())).as_bytes())?;
+        out.write_all(text::render(&report, server, Style::new(global.color.on_stdout())).as_bytes())?;
     }
     Ok(Verdict::Fine)
 }
 
-fn measure(command: &Advise, global: &Global) -> Result<Report, Failure> {
-    let found = command.inputs.find()?;
+/// The report, and what a running server said besides.
+#[derive(Serialize)]
+struct Document<'d> {
+    #[serde(flatten)]
+    report: &'d Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<&'d Server>,
+}
+
+/// Logs need not be given where a server is.
+pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
+    command.mut_subcommands(|command| match command.get_name() {
+        "advise" => command.mut_arg("logs", |logs| logs.required(false).required_unless_present("from")),
+        _ => command,
+    })
+}
+
+fn measure(command: &Advise, inputs: &Inputs, global: &Global) -> Result<Report, Failure> {
+    let found = inputs.find()?;
     let sources = sources(&found)?;
     let mut levels = Vec::new();
     for level in &command.levels {

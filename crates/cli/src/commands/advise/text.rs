@@ -7,6 +7,7 @@ use inspect::advise::{
     TableReport,
 };
 
+use crate::commands::advise::server::Server;
 use crate::screen::{Style, lines, visible};
 use crate::units::{bytes, bytes_of_two, count, duration};
 
@@ -17,7 +18,7 @@ const TABLES_SHOWN: usize = 15;
 const GAPS_SHOWN: f64 = 1.05;
 
 /// The whole report.
-pub(crate) fn render(report: &Report, style: Style) -> String {
+pub(super) fn render(report: &Report, server: Option<&Server>, style: Style) -> String {
     style.sections(&[
         ("Advice", advice(report)),
         ("Measured", measured(report, style)),
@@ -28,6 +29,7 @@ pub(crate) fn render(report: &Report, style: Style) -> String {
         ("Tables", tables(report, style)),
         ("What cannot be compressed", refused(report, style)),
         ("Compressed already", found(report, style)),
+        ("The server", server.map(|server| server.section(style)).unwrap_or_default()),
         ("To each replica", network(report, style)),
         ("For comparison: what no server does", comparison(report, style)),
     ])

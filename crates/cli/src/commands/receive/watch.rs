@@ -53,7 +53,7 @@ impl Board {
 }
 
 impl Watch {
-    pub(super) fn new(global: &Global) -> Self {
+    pub(crate) fn new(global: &Global) -> Self {
         Self::on(Screen::new(global, TERMINAL_PERIOD))
     }
 

@@ -1,0 +1,86 @@
+//! A running server's newest logs, fetched by replication's protocol, and what only the server knows.
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use servers::{Address, Connection, LinkOptions};
+use tempfile::TempDir;
+use wire::{End, SemiSync};
+
+use super::server::Server;
+use crate::account::Account;
+use crate::args::Global;
+use crate::commands::receive::{Begin, Receiver, Wanted, Watch};
+use crate::commands::rewrite;
+use crate::exit::Failure;
+use crate::interrupt;
+
+/// Which running server to ask.
+#[derive(Args, Debug)]
+pub(super) struct Live {
+    /// Advise a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=PATH. Its newest logs are
+    /// fetched into a temporary directory, as a replica would, and it is asked for its settings, its statistics and who
+    /// reads its log. Nothing is switched on.
+    #[arg(long, value_name = "SERVER", conflicts_with = "logs")]
+    from: Option<String>,
+    /// Fetch about so much, as 100M or 2G: the newest logs, whole ones.
+    #[arg(long, value_name = "SIZE", value_parser = rewrite::size, default_value = "256M", requires = "from")]
+    fetch: u64,
+    #[command(flatten)]
+    account: Account,
+}
+
+/// What was fetched. The logs are removed with it.
+pub(super) struct Fetched {
+    pub(super) folder: TempDir,
+    pub(super) server: Server,
+}
+
+impl Live {
+    /// Fetches and asks, if a server is named.
+    pub(super) fn fetch(&self, global: &Global) -> Result<Option<Fetched>, Failure> {
+        let Some(from) = &self.from else { return Ok(None) };
+        let address = self.account.address(from, "--from", global)?;
+        let folder = tempfile::tempdir().context("could not make a temporary directory");
+        let folder = folder.map_err(Failure::NotBegun)?;
+        let mut connection = Connection::open(&address).map_err(|error| Failure::NotBegun(error.into()))?;
+        let server = Server::ask(&mut connection);
+        if server.is_mariadb() {
+            return Err(Failure::NotBegun(anyhow!(
+                "{from} is a MariaDB, which has no transaction compression of this kind: ask a MySQL from 8.0.20 on"
+            )));
+        }
+        let first = self.first_log(&mut connection).map_err(Failure::NotBegun)?;
+        drop(connection);
+        receive(&folder, address, first, global)?;
+        Ok(Some(Fetched { folder, server }))
+    }
+
+    /// The oldest of the newest logs that together have as much as is wanted.
+    fn first_log(&self, connection: &mut Connection) -> Result<String, anyhow::Error> {
+        let logs = connection.rows("SHOW BINARY LOGS").context("the server does not list its binary logs")?;
+        let field = |row: &servers::Row, index: usize| {
+            String::from_utf8_lossy(row.get(index).and_then(Option::as_deref).unwrap_or_default())
+                .into_owned()
+        };
+        let mut size = 0_u64;
+        let enough = logs.iter().rev().find(|row| {
+            size = size.saturating_add(field(row, 1).parse().unwrap_or_default());
+            size >= self.fetch
+        });
+        let first = enough.or(logs.first()).ok_or_else(|| anyhow!("the server has no binary log"))?;
+        Ok(field(first, 0))
+    }
+}
+
+fn receive(folder: &TempDir, address: Address, first: String, global: &Global) -> Result<(), Failure> {
+    let options = LinkOptions { cancel: interrupt::cancel(), ..LinkOptions::default() };
+    let wanted = Wanted {
+        folder: folder.path().to_owned(),
+        begin: Begin::Log(first),
+        end: End::LastEvent,
+        keep: None,
+        semi_sync: SemiSync::Off,
+    };
+    let (mut receiver, store) = Receiver::open(wanted, vec![address], options, Watch::new(global), global)?;
+    receiver.run(store).map(drop)
+}

@@ -1,0 +1,262 @@
+//! What only a running server knows of its binary log: settings, statistics, times, and who reads it.
+
+use serde::Serialize;
+use servers::{Connection, Row};
+
+use crate::screen::{Style, lines, visible};
+use crate::units::{bytes, count, counted, share};
+
+/// What a server says. Nothing is switched on for it.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Server {
+    version: String,
+    settings: Vec<(String, String)>,
+    statistics: Vec<Statistics>,
+    stages: Vec<Stage>,
+    log_io: Option<LogIo>,
+    readers: Vec<Reader>,
+    /// What it would not say, and why.
+    unknown: Vec<String>,
+}
+
+/// A row of performance_schema.binary_log_transaction_compression_stats.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Statistics {
+    log: String,
+    compression: String,
+    transactions: u64,
+    compressed_bytes: u64,
+    uncompressed_bytes: u64,
+}
+
+/// What the server counted of compressing or decompressing, where its instrument is on.
+#[derive(Debug, PartialEq, Serialize)]
+struct Stage {
+    name: String,
+    count: u64,
+    seconds: f64,
+}
+
+/// Writing the binary log, since the server's start.
+#[derive(Debug, PartialEq, Serialize)]
+struct LogIo {
+    writes: u64,
+    bytes: u64,
+    write_seconds: f64,
+    /// Mostly for syncs.
+    other_seconds: f64,
+}
+
+/// Somebody who reads the log by replication's protocol.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Reader {
+    host: String,
+    program: String,
+    version: String,
+    reads_compressed: Reads,
+}
+
+/// Can it read compressed transactions?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Reads {
+    Yes,
+    No,
+    Unknown,
+}
+
+/// Settings that matter here. A server has those that it knows.
+const SETTINGS: [&str; 9] = [
+    "binlog_transaction_compression",
+    "binlog_transaction_compression_level_zstd",
+    "binlog_format",
+    "binlog_row_image",
+    "binlog_row_metadata",
+    "binlog_encryption",
+    "sync_binlog",
+    "protocol_compression_algorithms",
+    "max_binlog_cache_size",
+];
+
+const STATISTICS: &str = "SELECT LOG_TYPE, COMPRESSION_TYPE, TRANSACTION_COUNTER, COMPRESSED_BYTES_COUNTER, \
+    UNCOMPRESSED_BYTES_COUNTER FROM performance_schema.binary_log_transaction_compression_stats";
+
+const STAGES: &str = "SELECT EVENT_NAME, COUNT_STAR, SUM_TIMER_WAIT / 1e12 FROM \
+    performance_schema.events_stages_summary_global_by_event_name \
+    WHERE EVENT_NAME LIKE 'stage/sql/%ompressing transaction changes.' AND COUNT_STAR > 0";
+
+const LOG_IO: &str = "SELECT COUNT_WRITE, SUM_NUMBER_OF_BYTES_WRITE, SUM_TIMER_WRITE / 1e12, SUM_TIMER_MISC / 1e12 \
+    FROM performance_schema.file_summary_by_event_name WHERE EVENT_NAME = 'wait/io/file/sql/binlog'";
+
+const READERS: &str = "SELECT t.PROCESSLIST_HOST, MAX(IF(a.ATTR_NAME = 'program_name', a.ATTR_VALUE, NULL)), \
+    MAX(IF(a.ATTR_NAME = '_client_version', a.ATTR_VALUE, NULL)) FROM performance_schema.threads t \
+    LEFT JOIN performance_schema.session_connect_attrs a USING (PROCESSLIST_ID) \
+    WHERE t.PROCESSLIST_COMMAND LIKE 'Binlog Dump%' GROUP BY t.PROCESSLIST_ID, t.PROCESSLIST_HOST";
+
+impl Server {
+    /// Asks it. What the account may not see, or the server does not have, is named and left out.
+    pub(super) fn ask(connection: &mut Connection) -> Self {
+        let mut server = Self::default();
+        let names = SETTINGS.map(|name| format!("'{name}'")).join(", ");
+        let settings = format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})");
+        let mut unknown = Vec::new();
+        let mut ask = |what: &str, sql: &str| {
+            connection.rows(sql).unwrap_or_else(|error| {
+                unknown.push(format!("{what}: {error}"));
+                Vec::new()
+            })
+        };
+        server.version =
+            ask("version", "SELECT @@version").first().map(|row| text(row, 0)).unwrap_or_default();
+        server.settings = ask("settings", &settings).iter().map(|row| (text(row, 0), text(row, 1))).collect();
+        server.statistics = ask("compression statistics", STATISTICS).iter().map(statistics).collect();
+        server.stages = ask("times of compression", STAGES).iter().map(stage).collect();
+        server.log_io = ask("times of the binary log", LOG_IO).first().map(log_io);
+        server.readers = ask("replicas", READERS).iter().map(reader).collect();
+        server.unknown = unknown;
+        server
+    }
+
+    pub(super) fn is_mariadb(&self) -> bool {
+        self.version.contains("MariaDB")
+    }
+
+    /// What it says, by name.
+    pub(super) fn pairs(&self) -> Vec<(String, String)> {
+        let mut pairs = vec![("version".to_owned(), self.version.clone())];
+        pairs.extend(self.settings.iter().cloned());
+        let statistics = |row: &Statistics| (format!("{} log, {}", row.log, row.compression), row.text());
+        pairs.extend(self.statistics.iter().map(statistics));
+        let stage = |stage: &Stage| format!("{} in {:.3} s", count(stage.count), stage.seconds);
+        pairs.extend(self.stages.iter().map(|row| (row.name.clone(), stage(row))));
+        pairs.extend(self.log_io.iter().map(|io| ("binary log".to_owned(), io.text())));
+        pairs.extend(self.readers.iter().map(|reader| ("read by".to_owned(), reader.text())));
+        pairs.extend(self.unknown.iter().map(|unknown| ("not known".to_owned(), unknown.clone())));
+        pairs
+    }
+
+    /// As a section of the report.
+    pub(super) fn section(&self, style: Style) -> String {
+        let mut table = style.pairs();
+        for (name, value) in self.pairs() {
+            table.add_row([visible(&name), visible(&value)]);
+        }
+        lines(&table)
+    }
+}
+
+impl LogIo {
+    fn text(&self) -> String {
+        let Self { writes, bytes: written, write_seconds, other_seconds } = self;
+        let written = format!("{} in {}", bytes(*written), counted(*writes, "write"));
+        format!("{written}, {write_seconds:.3} s; {other_seconds:.3} s for syncs and the like")
+    }
+}
+
+impl Statistics {
+    fn text(&self) -> String {
+        let saved = self.uncompressed_bytes.saturating_sub(self.compressed_bytes);
+        format!(
+            "{}, {} instead of {}: saves {}",
+            counted(self.transactions, "transaction"),
+            bytes(self.compressed_bytes),
+            bytes(self.uncompressed_bytes),
+            share(saved, self.uncompressed_bytes)
+        )
+    }
+}
+
+impl Reader {
+    fn text(&self) -> String {
+        let Self { host, program, version, reads_compressed } = self;
+        let verdict = match reads_compressed {
+            Reads::Yes => "reads compressed transactions",
+            Reads::No => "could not read compressed transactions",
+            Reads::Unknown => "whether it reads compressed transactions, it does not say",
+        };
+        format!("{program} {version} at {host}: {verdict}")
+    }
+}
+
+fn text(row: &Row, index: usize) -> String {
+    let value = row.get(index).and_then(Option::as_deref).unwrap_or_default();
+    String::from_utf8_lossy(value).into_owned()
+}
+
+fn number<N: std::str::FromStr + Default>(row: &Row, index: usize) -> N {
+    text(row, index).parse().unwrap_or_default()
+}
+
+fn statistics(row: &Row) -> Statistics {
+    Statistics {
+        log: text(row, 0),
+        compression: text(row, 1),
+        transactions: number(row, 2),
+        compressed_bytes: number(row, 3),
+        uncompressed_bytes: number(row, 4),
+    }
+}
+
+fn stage(row: &Row) -> Stage {
+    Stage { name: text(row, 0), count: number(row, 1), seconds: number(row, 2) }
+}
+
+fn log_io(row: &Row) -> LogIo {
+    LogIo {
+        writes: number(row, 0),
+        bytes: number(row, 1),
+        write_seconds: number(row, 2),
+        other_seconds: number(row, 3),
+    }
+}
+
+fn reader(row: &Row) -> Reader {
+    let (program, version) = (text(row, 1), text(row, 2));
+    let reads_compressed = reads_compressed(&program, &version);
+    Reader { host: text(row, 0), program, version, reads_compressed }
+}
+
+/// MySQL's own from 8.0.20 on, and bintide.
+fn reads_compressed(program: &str, version: &str) -> Reads {
+    let first = |text: &str| {
+        text.split(|character: char| !character.is_ascii_digit()).next().and_then(|n| n.parse().ok())
+    };
+    let numbers: Vec<u32> = version.split('.').map_while(first).take(3).collect();
+    match program {
+        "bintide" => Reads::Yes,
+        "mysqld" | "mysqlbinlog" if numbers.len() == 3 && !version.contains("MariaDB") => {
+            if numbers >= vec![8, 0, 20] { Reads::Yes } else { Reads::No }
+        }
+        "mariadbd" | "mariadb-binlog" => Reads::No,
+        _ => Reads::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reads, Statistics, reads_compressed};
+
+    #[test]
+    fn who_reads_compressed_transactions() {
+        let check = |program, version, wanted| {
+            assert_eq!(reads_compressed(program, version), wanted, "{program} {version}")
+        };
+        check("mysqld", "9.7.4", Reads::Yes);
+        check("mysqld", "8.0.20", Reads::Yes);
+        check("mysqld", "8.0.19-debug", Reads::No);
+        check("mysqld", "5.7.44", Reads::No);
+        check("mysqlbinlog", "8.4.0", Reads::Yes);
+        check("mysqld", "", Reads::Unknown);
+        check("mysqld", "10.11.6-MariaDB", Reads::Unknown);
+        check("bintide", "0.1.0", Reads::Yes);
+        check("", "3.1.20", Reads::Unknown);
+    }
+
+    #[test]
+    fn statistics_say_what_was_saved() {
+        let (log, compression) = ("BINARY".to_owned(), "ZSTD".to_owned());
+        let row =
+            Statistics { log, compression, transactions: 2, compressed_bytes: 250, uncompressed_bytes: 1000 };
+        assert_eq!(row.text(), "2 transactions, 250 B instead of 1.0 kB: saves 75.0 %");
+    }
+}

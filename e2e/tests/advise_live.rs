@@ -1,0 +1,116 @@
+//! `bintide advise --from`: a running server is asked, and nothing is changed on it.
+
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+use e2e::program::bintide;
+use e2e::warming::wait_until_applied;
+use serde_json::Value;
+use testkit::{Launch, Server};
+
+const WORK: &str = "create database d; create table d.t (id int primary key auto_increment, s varchar(400));
+    set binlog_transaction_compression = on;
+    insert into d.t (s) values (repeat('a', 400)), (repeat('b', 400)), (repeat('c', 400));
+    insert into d.t (s) select s from d.t; insert into d.t (s) select s from d.t;
+    set binlog_transaction_compression = off; insert into d.t (s) select s from d.t; flush binary logs;
+    insert into d.t (s) select s from d.t;";
+
+fn advise(server: &Server, user: &str, more: &[&str]) -> Result<Output> {
+    let from = format!("mysql://{user}@127.0.0.1:{}/", server.port());
+    let mut command = Command::new(bintide()?);
+    command.env_clear().args(["advise", "--from", &from, "--levels", "3", "--time", "1"]).args(more);
+    Ok(command.output()?)
+}
+
+fn document(output: &Output) -> Result<Value> {
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn settings(server: &Server) -> Result<String> {
+    server.sql(
+        "show global variables where variable_name not like '%gtid%' and variable_name not like '%buffer%';
+         select name, enabled, timed from performance_schema.setup_instruments order by name",
+    )
+}
+
+#[test]
+fn a_server_says_what_only_it_knows() -> Result<()> {
+    let source = Launch::mysql().start()?;
+    let replica = Launch::mysql().options(["--server-id=2", "--skip-log-bin"]).start()?;
+    source.sql(WORK)?;
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
+           source_auto_position = 1, get_source_public_key = 1; start replica",
+        source.port()
+    ))?;
+    wait_until_applied(&source, &replica)?;
+    let before = settings(&source)?;
+    let report = document(&advise(&source, "root", &["--json"])?)?;
+    ensure!(settings(&source)? == before, "something was switched");
+    let server = report.get("server").context("there is a server")?;
+    let version = source.sql("select @@version")?;
+    ensure!(server["version"] == version.trim(), "{server}");
+    let setting = |name: &str| {
+        let settings = server["settings"].as_array().into_iter().flatten();
+        settings.filter(|pair| pair[0] == name).map(|pair| pair[1].to_string()).collect::<String>()
+    };
+    ensure!(setting("binlog_transaction_compression") == "\"OFF\"", "{server}");
+    ensure!(setting("binlog_transaction_compression_level_zstd") == "\"3\"", "{server}");
+    let statistics = server["statistics"].as_array().context("a list")?;
+    let found: Vec<String> = statistics
+        .iter()
+        .map(|row| {
+            let numbers = [&row["transactions"], &row["compressed_bytes"], &row["uncompressed_bytes"]];
+            let text = [&row["log"], &row["compression"]].map(|text| text.as_str().unwrap_or_default());
+            [text.map(str::to_owned).to_vec(), numbers.map(Value::to_string).to_vec()].concat().join("\t")
+        })
+        .collect();
+    let wanted = source.sql(
+        "select log_type, compression_type, transaction_counter, compressed_bytes_counter, uncompressed_bytes_counter
+         from performance_schema.binary_log_transaction_compression_stats",
+    )?;
+    ensure!(found == wanted.lines().collect::<Vec<_>>() && !found.is_empty(), "{found:?} is not {wanted}");
+    ensure!(server["log_io"]["writes"].as_u64() > Some(0), "{server}");
+    let readers = server["readers"].as_array().context("a list")?;
+    ensure!(readers.len() == 1 && readers[0]["program"] == "mysqld", "{readers:?}");
+    ensure!(
+        readers[0]["reads_compressed"] == "yes" && server["unknown"] == Value::Array(Vec::new()),
+        "{server}"
+    );
+    // What was looked at are the server's logs: all of them, or the newest.
+    let logs = |report: &Value| report["logs"].as_array().map_or(0, Vec::len);
+    ensure!(logs(&report) == 2, "{}", report["logs"]);
+    ensure!(logs(&document(&advise(&source, "root", &["--json", "--fetch", "1"])?)?) == 1, "not the newest");
+    let text = advise(&source, "root", &[])?;
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    ensure!(text.contains("The server") && text.contains("reads compressed transactions"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn what_an_account_may_not_see_is_named() -> Result<()> {
+    let source = Launch::mysql().start()?;
+    source.sql(WORK)?;
+    source.sql("create user r; grant replication slave, replication client on *.* to r")?;
+    let report = document(&advise(&source, "r", &["--json"])?)?;
+    let unknown = report["server"]["unknown"].as_array().context("a list")?;
+    ensure!(
+        unknown.iter().any(|line| line.as_str().is_some_and(|line| line.starts_with("replicas: "))),
+        "{unknown:?}"
+    );
+    ensure!(report["logs"].as_array().is_some_and(|logs| !logs.is_empty()), "{report}");
+    let mute = Launch::mysql().option("--skip-log-bin").start()?;
+    let refused = advise(&mute, "root", &[])?;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    ensure!(refused.status.code() == Some(2) && said.contains("does not list its binary logs"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_mariadb_is_refused_before_anything_is_fetched() -> Result<()> {
+    let refused = advise(&Launch::mariadb().start()?, "root", &["--json"])?;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    ensure!(refused.status.code() == Some(2) && said.contains("is a MariaDB, which has no"), "{said}");
+    Ok(())
+}
