@@ -18,6 +18,7 @@ mod replay_sqlite;
 mod rewriting;
 mod streaming;
 mod table;
+mod warm;
 
 use std::ffi::OsString;
 use std::fs;
@@ -64,6 +65,8 @@ enum Which {
     },
     /// From a source's commit to the target's: `bintide replay --from` and MySQL's replica; writes docs/live.md
     Lag(lag::Lagging),
+    /// A replica whose data is ten times its memory, with `bintide warm` and without; writes docs/warm.md
+    Warm(warm::Warming),
     /// What compression saves and costs on a real server, and ours beside it; writes docs/compression.md
     Compression(compression::Compression),
     /// What `bintide advise` predicts beside what real servers then do
@@ -125,6 +128,7 @@ pub(crate) fn bench(benching: &Benching) -> Result<()> {
         }
         Which::Lag(options) => lag::lag(options),
         Which::Stream(racing) => streaming::run(racing),
+        Which::Warm(options) => warm::warm(options),
         Which::Rows => rows(),
         Which::Replay(options) => replay::replay(options),
         Which::ReplaySqlite { runs } => replay_sqlite::run(*runs),

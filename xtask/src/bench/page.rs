@@ -17,6 +17,8 @@ pub(super) struct Page(pub(super) &'static str);
 pub(super) const COMPRESSION: Page = Page("compression");
 /// A running server that is followed.
 pub(super) const LIVE: Page = Page("live");
+/// What warming a replica gains.
+pub(super) const WARM: Page = Page("warm");
 /// How fast logs are replayed.
 pub(super) const REPLAY_SPEED: Page = Page("replay-speed");
 

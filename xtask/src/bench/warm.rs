@@ -1,0 +1,110 @@
+//! A replica that is behind and whose data is ten times its memory, on a slow disk: how long it takes to catch up by
+//! itself, and with `bintide warm` beside it.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `ground.rs` | the data, the relay logs, and the slow disk |
+//! | `lap.rs` | one run of a replica, from its applier's start to its last transaction |
+//! | `steady.rs` | a replica under a slow, steady load: its lag from second to second |
+//! | `report.rs` | tables and drawings: `docs/warm.md` |
+
+mod ground;
+mod lap;
+mod report;
+mod steady;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use self::ground::{Ground, Kind};
+use self::lap::{Conditions, Lap};
+use super::{cases, page};
+
+/// How much to measure.
+#[derive(Args)]
+pub(crate) struct Warming {
+    /// How often each contender runs; the middle run counts
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Latencies of the disk, in microseconds
+    #[arg(long, value_delimiter = ',', default_values_t = [200, 1000, 5000])]
+    latencies: Vec<u32>,
+    /// Only the first latency and one worker, once; the figures are printed, and no page is written
+    #[arg(long)]
+    quick: bool,
+}
+
+/// The latency that the last line speaks of, in microseconds: a volume in a cloud.
+const TYPICAL_US: u32 = 1000;
+
+/// The same job without `bintide warm` and with it.
+struct Pair {
+    kind: Kind,
+    conditions: Conditions,
+    alone: Lap,
+    warmed: Lap,
+}
+
+impl Pair {
+    /// How many times as fast it is with it.
+    fn gain(&self) -> f64 {
+        self.alone.seconds / self.warmed.seconds
+    }
+}
+
+pub(crate) fn warm(options: &Warming) -> Result<()> {
+    ensure!(options.runs > 0 && !options.latencies.is_empty(), "nothing is measured in no runs");
+    let bintide = cases::bintide()?;
+    let ground = Ground::prepare()?;
+    let (runs, workers) = if options.quick { (1, vec![1]) } else { (options.runs, vec![1, 4]) };
+    let latencies = if options.quick { &options.latencies[..1] } else { &options.latencies[..] };
+    let measure = |kind: Kind, conditions: Conditions| {
+        let pair = pair(&ground, kind, conditions, runs, &bintide).with_context(|| conditions.name(kind))?;
+        eprintln!("{}", report::line(&pair));
+        Ok::<Pair, anyhow::Error>(pair)
+    };
+    let mut cold = Vec::new();
+    for &latency_us in latencies {
+        for &workers in &workers {
+            for kind in Kind::ALL {
+                cold.push(measure(kind, Conditions { latency_us, workers, is_in_memory: false })?);
+            }
+        }
+    }
+    let mut in_memory = Vec::new();
+    for &workers in &workers {
+        in_memory.push(measure(Kind::Secondary, Conditions { latency_us: 0, workers, is_in_memory: true })?);
+    }
+    if !options.quick {
+        let steady = steady::measure(&ground, &bintide)?;
+        report::write(&cold, &in_memory)?;
+        page::WARM.draw("steady", &report::steady(&steady)?)?;
+    }
+    let gains = cold.iter().filter(|pair| options.quick || pair.conditions.latency_us == TYPICAL_US);
+    let least = gains.map(Pair::gain).fold(f64::INFINITY, f64::min);
+    let loss =
+        in_memory.iter().map(|pair| (1.0 / pair.gain() - 1.0) * 100.0).fold(f64::NEG_INFINITY, f64::max);
+    println!("catch-up: {least:.1} times faster cold, {loss:.1}% slower warm");
+    Ok(())
+}
+
+/// Both take turns; of each, the middle run.
+fn pair(
+    ground: &Ground,
+    kind: Kind,
+    conditions: Conditions,
+    runs: usize,
+    bintide: &std::path::Path,
+) -> Result<Pair> {
+    let (mut alone, mut warmed) = (Vec::new(), Vec::new());
+    for _ in 0..runs {
+        alone.push(lap::run(ground, kind, conditions, None)?);
+        warmed.push(lap::run(ground, kind, conditions, Some(bintide))?);
+    }
+    Ok(Pair { kind, conditions, alone: middle(alone)?, warmed: middle(warmed)? })
+}
+
+fn middle(mut laps: Vec<Lap>) -> Result<Lap> {
+    laps.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    laps.get(laps.len() / 2).copied().context("no run")
+}

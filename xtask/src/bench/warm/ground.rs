@@ -1,0 +1,202 @@
+//! The data, the relay logs that change it, and the slow disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use testkit::{Dice, Launch, Server};
+
+use crate::workspace;
+
+/// To be raised when what is made changes.
+const REVISION: u32 = 1;
+
+/// Of the server that writes the logs.
+pub(super) const SOURCE_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ab";
+const REPLICA_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ac";
+
+/// Rows of the table, about 210 bytes each, and 85 in its secondary index.
+pub(super) const ROWS: usize = 1_200_000;
+/// Rows that each log changes, one in each transaction.
+pub(super) const CHANGES: u32 = 20_000;
+/// The buffer pool of a replica whose data does not fit, in MiB.
+pub(super) const POOL_MIB: u32 = 32;
+/// Reads that the disk serves at once.
+pub(super) const DEPTH: u32 = 32;
+
+const PATIENCE: Duration = Duration::from_secs(300);
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// What a log changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A column of a row, found by its primary key.
+    Primary,
+    /// A column that a secondary index begins with: two more pages.
+    Secondary,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 2] = [Self::Primary, Self::Secondary];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Primary => "by primary key",
+            Self::Secondary => "of a secondary index",
+        }
+    }
+
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Secondary => "secondary",
+        }
+    }
+
+    fn change(self, dice: &mut Dice) -> String {
+        let (id, new) = (1 + dice.below(ROWS), dice.below(1 << 30));
+        match self {
+            Self::Primary => format!("update d.t set n = {new} where id = {id};\n"),
+            Self::Secondary => format!("update d.t set k = {new} where id = {id};\n"),
+        }
+    }
+}
+
+/// What all runs stand on: made once, and kept.
+pub(super) struct Ground {
+    folder: PathBuf,
+    disk: PathBuf,
+}
+
+impl Ground {
+    pub(super) fn prepare() -> Result<Self> {
+        let folder = testkit::target_dir().join(format!("bench/warm-{REVISION}"));
+        fs::create_dir_all(&folder)?;
+        let ground = Self { disk: slow_disk(&folder)?, folder };
+        if !ground.base().exists() {
+            eprintln!("making the table");
+            ground.make_base()?;
+        }
+        for kind in Kind::ALL {
+            if !ground.behind(kind).exists() {
+                eprintln!("making the relay log: changes {}", kind.name());
+                ground.make_behind(kind)?;
+            }
+        }
+        Ok(ground)
+    }
+
+    /// The data directory of a server with the table, and nothing in its binary log.
+    pub(super) fn base(&self) -> PathBuf {
+        self.folder.join("base")
+    }
+
+    /// That of a replica which has received a log and applied nothing of it.
+    pub(super) fn behind(&self, kind: Kind) -> PathBuf {
+        self.folder.join(kind.folder())
+    }
+
+    /// The server's disk answers so late.
+    pub(super) fn slow(&self, launch: Launch, latency_us: u32) -> Launch {
+        launch
+            .variable("LD_PRELOAD", self.disk.display().to_string())
+            .variable("SLOW_DISK_US", latency_us.to_string())
+            .variable("SLOW_DISK_DEPTH", DEPTH.to_string())
+    }
+
+    /// A server with the table, as the source.
+    pub(super) fn source(&self) -> Launch {
+        Launch::mysql().options(["--innodb-buffer-pool-size=1G"]).uuid(SOURCE_UUID).data(self.base())
+    }
+
+    fn make_base(&self) -> Result<()> {
+        let options = ["--skip-log-bin", "--innodb-buffer-pool-size=1G", "--innodb-redo-log-capacity=1G"];
+        let mut server = Launch::mysql().options(options).start()?;
+        server.sql(&format!(
+            "create database d; set cte_max_recursion_depth = {ROWS};
+             create table d.t (id int primary key, n int, k int, c char(60), s char(120), key by_k (k, c)) charset latin1;
+             insert into d.t with recursive r (n) as (select 1 union all select n + 1 from r where n < {ROWS})
+               select n, 0, rand(7) * (1 << 30), sha2(n, 224), repeat(sha2(n, 224), 2) from r"
+        ))?;
+        keep(&mut server, &self.base())
+    }
+
+    fn make_behind(&self, kind: Kind) -> Result<()> {
+        let source = self.source().start()?;
+        let mut replica = replica(&self.base(), 1024).start()?;
+        connect(&replica, &source)?;
+        replica.sql("start replica io_thread")?;
+        let mut dice = Dice::new(7);
+        let changes: String = (0..CHANGES).map(|_| kind.change(&mut dice)).collect();
+        source.sql(&changes)?;
+        wait_until_received(&source, &replica)?;
+        replica.sql("stop replica")?;
+        keep(&mut replica, &self.behind(kind))
+    }
+}
+
+/// A replica on a copy of this data directory. It does not start to apply by itself; nothing is in its memory.
+pub(super) fn replica(data: &Path, pool_mib: u32) -> Launch {
+    let options = [
+        "--server-id=2",
+        "--skip-log-bin",
+        "--skip-replica-start",
+        "--relay-log=relay",
+        "--replica-preserve-commit-order=ON",
+        "--innodb-flush-method=O_DIRECT",
+        "--innodb-buffer-pool-load-at-startup=OFF",
+        "--innodb-buffer-pool-dump-at-shutdown=OFF",
+        "--innodb-redo-log-capacity=1G",
+    ];
+    let pool = format!("--innodb-buffer-pool-size={pool_mib}M");
+    Launch::mysql().options(options).option(pool).uuid(REPLICA_UUID).data(data)
+}
+
+pub(super) fn connect(replica: &Server, source: &Server) -> Result<()> {
+    let port = source.port();
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {port}, source_user = 'root',
+           get_source_public_key = 1, source_auto_position = 1"
+    ))?;
+    Ok(())
+}
+
+/// Asks again and again, until it is so.
+pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let begin = std::time::Instant::now();
+    while !is_so()? {
+        ensure!(begin.elapsed() < PATIENCE, "{what} does not come");
+        thread::sleep(GLANCE);
+    }
+    Ok(())
+}
+
+fn wait_until_received(source: &Server, replica: &Server) -> Result<()> {
+    let all = source.sql("select @@global.gtid_executed")?.replace(char::is_whitespace, "");
+    let received = format!(
+        "select gtid_subset('{all}', received_transaction_set) from performance_schema.replication_connection_status"
+    );
+    wait_until("the log", || Ok(replica.sql(&received)?.trim() == "1"))
+}
+
+/// Stops a server, and keeps its data.
+fn keep(server: &mut Server, folder: &Path) -> Result<()> {
+    server.sql("set global innodb_fast_shutdown = 0")?;
+    server.stop()?;
+    fs::remove_file(server.datadir().join("auto.cnf")).context("the data has no auto.cnf")?;
+    fs::rename(server.datadir(), folder).context("could not keep the data directory")
+}
+
+fn slow_disk(folder: &Path) -> Result<PathBuf> {
+    let (from, to) = (workspace::root().join("bench/warm/slow_disk.c"), folder.join("slow_disk.so"));
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O2", "-o"]).args([&to, &from]).status();
+    ensure!(
+        compiled.context("could not run cc, a C compiler")?.success(),
+        "{} does not compile",
+        from.display()
+    );
+    Ok(to)
+}

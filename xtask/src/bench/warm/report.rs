@@ -1,0 +1,91 @@
+//! Tables and drawings.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+
+use super::Pair;
+use super::ground::{DEPTH, POOL_MIB, ROWS};
+use super::steady::{LATENCY_US, ROWS_AN_UPDATE, Steady, UPDATES_A_SECOND};
+use crate::bench::chart::{self, Group, Line};
+use crate::bench::page;
+
+/// A run of both, in a line.
+pub(super) fn line(pair: &Pair) -> String {
+    let Pair { kind, conditions, alone, warmed } = pair;
+    format!(
+        "{}: {:.1} s alone, {:.1} s with warm: {:.1} times as fast",
+        conditions.name(*kind),
+        alone.seconds,
+        warmed.seconds,
+        pair.gain()
+    )
+}
+
+pub(super) fn write(cold: &[Pair], in_memory: &[Pair]) -> Result<()> {
+    let mut text = format!(
+        "A table of {ROWS} rows, ten times a buffer pool of {POOL_MIB} MiB (`O_DIRECT`); one changed row in each \
+         transaction, at random; the relay log is filled before the applier starts. The disk is the machine's own, and \
+         each read of a page waits besides, {DEPTH} at once at most: `bench/warm/slow_disk.c`, preloaded into the \
+         server.\n\n{}",
+        table(cold)
+    );
+    text.push_str("\n\nWith all data in memory, and no delay:\n\n");
+    text.push_str(&table(in_memory));
+    write!(
+        text,
+        "\n\nA slow, steady load: {UPDATES_A_SECOND} updates a second of {ROWS_AN_UPDATE} rows each, {} ms. Lag in \
+         seconds, from second to second:\n\n![lag](warm/steady.svg)\n\n![catch-up](warm/catch-up.svg)\n",
+        LATENCY_US / 1000
+    )?;
+    text.push_str(&page::conditions()?);
+    page::WARM.draw("catch-up", &catch_up(cold)?)?;
+    page::WARM.write("figures", &text)
+}
+
+fn table(pairs: &[Pair]) -> String {
+    let mut text =
+        "| changes | disk | workers | transactions | alone | with warm | | pages read by the applier alone \
+                    | with warm | by warm |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+            .to_owned();
+    for pair in pairs {
+        let Pair { kind, conditions, alone, warmed } = pair;
+        let disk = match conditions.is_in_memory {
+            true => "in memory".to_owned(),
+            false => format!("{} ms", f64::from(conditions.latency_us) / 1000.0),
+        };
+        text += &format!(
+            "| {} | {disk} | {} | {} | {:.1} s | {:.1} s | {:.1} × | {} | {} | {} |\n",
+            kind.name(),
+            conditions.workers,
+            alone.transactions,
+            alone.seconds,
+            warmed.seconds,
+            pair.gain(),
+            alone.by_applier,
+            warmed.by_applier,
+            warmed.by_warm
+        );
+    }
+    text.trim_end().to_owned()
+}
+
+fn catch_up(cold: &[Pair]) -> Result<String> {
+    let names: Vec<String> = cold.iter().map(|pair| pair.conditions.short(pair.kind)).collect();
+    let groups: Vec<Group<'_>> = cold
+        .iter()
+        .zip(&names)
+        .map(|(pair, name)| Group { name, values: vec![pair.alone.seconds, pair.warmed.seconds] })
+        .collect();
+    chart::bars("Seconds to catch up", &["alone", "with bintide warm"], &groups)
+}
+
+/// The lag from second to second.
+pub(super) fn steady(steady: &Steady) -> Result<String> {
+    let places: Vec<String> = (1..=steady.alone.len())
+        .map(|second| if second % 10 == 0 { format!("{second} s") } else { String::new() })
+        .collect();
+    let lines = [("alone", &steady.alone), ("with bintide warm", &steady.warmed)]
+        .map(|(name, values)| Line { name, values: values.clone(), marks: Vec::new() });
+    chart::lines("Lag, in seconds", &places, &lines)
+}

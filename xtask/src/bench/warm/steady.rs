@@ -1,0 +1,51 @@
+//! A replica under a slow, steady load: ten updates a second, of ten rows each, on a disk of 5 ms. A row and its entries
+//! in the secondary index are three pages: 150 ms of reading for each update, if nobody reads ahead.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use testkit::Dice;
+
+use super::ground::{Ground, POOL_MIB, ROWS, connect, replica};
+use super::lap::{Warming, lag_ms};
+
+/// The replica's lag at the end of each second, in seconds.
+pub(super) struct Steady {
+    pub(super) alone: Vec<f64>,
+    pub(super) warmed: Vec<f64>,
+}
+
+pub(super) const LATENCY_US: u32 = 5000;
+const SECONDS: usize = 40;
+pub(super) const UPDATES_A_SECOND: usize = 10;
+pub(super) const ROWS_AN_UPDATE: usize = 10;
+
+pub(super) fn measure(ground: &Ground, bintide: &Path) -> Result<Steady> {
+    Ok(Steady { alone: run(ground, None)?, warmed: run(ground, Some(bintide))? })
+}
+
+fn run(ground: &Ground, bintide: Option<&Path>) -> Result<Vec<f64>> {
+    let source = ground.source().start()?;
+    let launch = replica(&ground.base(), POOL_MIB).option("--replica-parallel-workers=1");
+    let replica = ground.slow(launch, LATENCY_US).start()?;
+    connect(&replica, &source)?;
+    replica.sql("start replica")?;
+    let warming = bintide.map(|bintide| Warming::begin(bintide, &replica)).transpose()?;
+    let (mut dice, begin, mut lags) = (Dice::new(7), Instant::now(), Vec::new());
+    for number in 1..=SECONDS * UPDATES_A_SECOND {
+        let ids: Vec<String> = (0..ROWS_AN_UPDATE).map(|_| (1 + dice.below(ROWS)).to_string()).collect();
+        let new = dice.below(1 << 30);
+        source.sql(&format!("update d.t set k = {new} + id where id in ({})", ids.join(", ")))?;
+        let due = Duration::from_millis((number * 1000 / UPDATES_A_SECOND) as u64);
+        thread::sleep(due.saturating_sub(begin.elapsed()));
+        if number % UPDATES_A_SECOND == 0 {
+            lags.push(lag_ms(&replica)? / 1000.0);
+        }
+    }
+    if let Some(warming) = warming {
+        warming.end()?;
+    }
+    Ok(lags)
+}
