@@ -2,12 +2,13 @@
 //! across.
 
 use std::collections::HashSet;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use binlog::gtid::{Gtid, GtidSet};
 use e2e::as_sql::are_equal;
 use e2e::program::bintide;
@@ -62,7 +63,7 @@ fn replicate(source: &Server, replica: &Server) -> Result<()> {
 
 fn executed(server: &Server) -> Result<GtidSet> {
     let text = server.sql("select @@global.gtid_executed")?.replace("\\n", "");
-    text.trim().parse().map_err(|_| anyhow::anyhow!("{text}"))
+    text.trim().parse().map_err(|_| anyhow!("{text}"))
 }
 
 /// The GTIDs in the store's logs, in order.
@@ -159,6 +160,43 @@ fn a_replica_takes_the_sources_place() -> Result<()> {
     let said = ends_when_told(receiving)?;
     ensure!(said.contains("goes on behind"), "{said}");
     ends_when_told(replaying)?;
+    verify(folder.path())
+}
+
+/// A replica that has not applied all that is in the store does not take the source's place until it has.
+#[test]
+fn a_replica_that_lags_is_waited_for() -> Result<()> {
+    let (mut first, second) = (launch(1).start()?, launch(2).start()?);
+    let folder = TempDir::new()?;
+    first.sql(TABLES)?;
+    replicate(&first, &second)?;
+    wait_for(|| ensure_same(&executed(&first)?, &executed(&second)?))?;
+    second.sql("stop replica sql_thread")?;
+    let mut receiving = receive(&[first.port(), second.port()], folder.path())?;
+    first.sql(WORK)?;
+    wait_for(|| is_whole(folder.path(), &first))?;
+    // It has received them.
+    let wanted = executed(&first)?.to_string().replace('\n', "");
+    wait_for(|| {
+        let sql = "select received_transaction_set from performance_schema.replication_connection_status";
+        let received: GtidSet = second.sql(sql)?.trim().parse().map_err(|_| anyhow!("no set of GTIDs"))?;
+        let wanted: GtidSet = wanted.parse().map_err(|_| anyhow!("no set of GTIDs"))?;
+        ensure!(wanted.difference(&received).difference(&executed(&second)?).is_empty(), "{received}");
+        Ok(())
+    })?;
+    first.kill()?;
+    let mut lines = BufReader::new(receiving.stderr.take().context("standard error")?).lines();
+    let lacks =
+        lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("lacks transactions that are here")));
+    lacks.context("it was taken as it is")??;
+    ensure!(Store::open(folder.path())?.logs().len() == 1, "another log has begun");
+    second.sql("start replica sql_thread")?;
+    wait_for(|| ensure_same(&executed(&second)?, &stored(folder.path())?.into_iter().collect()))?;
+    second.sql("stop replica; reset replica all")?;
+    second.sql(WORK)?;
+    wait_for(|| is_whole(folder.path(), &second))?;
+    receiving.kill()?;
+    receiving.wait()?;
     verify(folder.path())
 }
 
