@@ -80,6 +80,7 @@ fn receive(folder: &TempDir, address: Address, first: String, global: &Global) -
         end: End::LastEvent,
         keep: None,
         semi_sync: SemiSync::Off,
+        compress: None,
     };
     let (mut receiver, store) = Receiver::open(wanted, vec![address], options, Watch::new(global), global)?;
     receiver.run(store).map(drop)
