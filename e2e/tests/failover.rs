@@ -98,6 +98,24 @@ fn verify(folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A stream of the store has each transaction once, in the store's order.
+fn stream(folder: &Path) -> Result<()> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().args(["stream", "-q", "--format", "debezium", "--columns", "numbered"]).arg(folder);
+    let ran = command.output()?;
+    ensure!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let mut found = Vec::new();
+    for line in ran.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let record: serde_json::Value = serde_json::from_slice(line)?;
+        let end = if record["status"] == "END" { &record["id"] } else { &serde_json::Value::Null };
+        let definition = if record["ddl"].is_string() { &record["source"]["gtid"] } else { end };
+        found.extend(definition.as_str().map(str::to_owned));
+    }
+    let wanted: Vec<String> = stored(folder)?.iter().map(ToString::to_string).collect();
+    ensure!(found == wanted, "{} transactions are streamed, and {} stored", found.len(), wanted.len());
+    Ok(())
+}
+
 fn ends_when_told(child: Child) -> Result<String> {
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
     let ran = child.wait_with_output()?;
@@ -160,7 +178,8 @@ fn a_replica_takes_the_sources_place() -> Result<()> {
     let said = ends_when_told(receiving)?;
     ensure!(said.contains("goes on behind"), "{said}");
     ends_when_told(replaying)?;
-    verify(folder.path())
+    verify(folder.path())?;
+    stream(folder.path())
 }
 
 /// A replica that has not applied all that is in the store does not take the source's place until it has.
