@@ -196,3 +196,36 @@ fn it_stops_where_nothing_is_gained() -> Result<()> {
     ensure!(report["stopped"] == "no gain", "{report}");
     Ok(())
 }
+
+#[test]
+fn a_mariadb_is_a_replica_too() -> Result<()> {
+    let source = Launch::mariadb().options(["--binlog-format=row", "--log-bin-compress=ON"]).start()?;
+    let options = ["--server-id=2", "--relay-log=relay", "--skip-log-bin", "--skip-slave-start"];
+    let replica = Launch::mariadb().options(options).start()?;
+    replica.sql(&format!(
+        "change master to master_host = '127.0.0.1', master_port = {}, master_user = 'root',
+           master_use_gtid = slave_pos; start slave",
+        source.port()
+    ))?;
+    source.sql(
+        "create database d; create table d.t (id int primary key, k varchar(20), key k (k));
+         create table d.u (id int primary key);
+         set max_recursive_iterations = 10000;
+         insert into d.t with recursive n as (select 1 i union all select i + 1 from n where i < 2000)
+           select i, concat('key', i) from n",
+    )?;
+    let rows = |server: &Server| server.sql("select count(*), sum(crc32(k)) from d.t");
+    wait_until("the rows", || {
+        Ok(rows(&replica).is_ok_and(|found| rows(&source).is_ok_and(|all| all == found)))
+    })?;
+    let warming = Warming::begin(&replica, "root", &[])?;
+    replica.sql("stop slave sql_thread")?;
+    let before = warming.searches()?;
+    source.sql("update d.t set k = concat('other', id) where id between 1000 and 1099")?;
+    wait_until("searches for changes", || Ok(warming.searches()? >= before + 300))?;
+    replica.sql("start slave sql_thread")?;
+    wait_until("what was changed", || Ok(rows(&source)? == rows(&replica)?))?;
+    let report = warming.end()?;
+    ensure!(report["errors"] == 0 && report["executed"].as_u64() > Some(10), "{report}");
+    Ok(())
+}

@@ -17,7 +17,9 @@ fn question(connections: &[u32]) -> String {
         "SELECT IFNULL(t.processlist_id IN ({ours}), 0), SUM(w.count_star), SUM(w.sum_timer_wait) DIV 1000
          FROM performance_schema.threads t
          JOIN performance_schema.events_waits_summary_by_thread_by_event_name w USING (thread_id)
-         WHERE w.event_name = 'wait/io/file/innodb/innodb_data_file' AND (t.processlist_id IN ({ours})
+         WHERE w.event_name = 'wait/io/file/innodb/innodb_data_file'
+           AND EXISTS (SELECT 1 FROM performance_schema.setup_instruments i
+             WHERE i.name = 'wait/io/file/innodb/innodb_data_file' AND i.enabled = 'YES') AND (t.processlist_id IN ({ours})
            OR t.name IN ('thread/sql/replica_sql', 'thread/sql/replica_worker', 'thread/sql/slave_sql',
              'thread/sql/slave_worker', 'thread/sql/rpl_parallel_thread'))
          GROUP BY 1"
@@ -28,7 +30,8 @@ fn question(connections: &[u32]) -> String {
 pub(crate) fn reads(replica: &mut Replica, connections: &[u32]) -> Result<Reads, Error> {
     let all = replica.counter("Innodb_buffer_pool_reads")?;
     let (ours, applier) = match waits(replica.connection(), connections) {
-        Ok((ours, applier)) => (Some(ours), Some(applier)),
+        Ok(Some((ours, applier))) => (Some(ours), Some(applier)),
+        Ok(None) => (None, None),
         // The account may not know, or nobody does.
         Err(servers::Error::Refused { .. }) => (None, None),
         Err(cause) => return Err(Error::Server { doing: "ask who reads", cause }),
@@ -36,9 +39,14 @@ pub(crate) fn reads(replica: &mut Replica, connections: &[u32]) -> Result<Reads,
     Ok(Reads { all, ours, applier })
 }
 
-fn waits(connection: &mut Connection, connections: &[u32]) -> Result<(Waits, Waits), servers::Error> {
+/// `None` if nobody counts them, as where `performance_schema` is off.
+fn waits(connection: &mut Connection, connections: &[u32]) -> Result<Option<(Waits, Waits)>, servers::Error> {
     let (mut ours, mut applier) = (Waits::default(), Waits::default());
-    for row in connection.rows(&question(connections))? {
+    let rows = connection.rows(&question(connections))?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    for row in rows {
         let number = |at: usize| {
             let text = row.get(at).and_then(|value| value.as_deref()).unwrap_or_default();
             str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)
@@ -49,7 +57,7 @@ fn waits(connection: &mut Connection, connections: &[u32]) -> Result<(Waits, Wai
             _ => ours = waits,
         }
     }
-    Ok((ours, applier))
+    Ok(Some((ours, applier)))
 }
 
 /// Threads of the server that run statements of others: neither of its applier's nor of ours.

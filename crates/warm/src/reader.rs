@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use binlog::events::{Rows, TransactionPayload};
+use binlog::gtid::Gtid;
 use binlog::{
     Checksum, DecodeError, EVENT_SIZE_MAX, Event, EventType, Format, PayloadOpener, RawEvent, Role,
     RowDecoder, Table, Tables,
@@ -57,6 +58,8 @@ struct Course<'r, 's> {
     opener: Option<PayloadOpener>,
     /// Of the log at hand.
     log: u64,
+    /// The transaction under way.
+    gtid: Option<Gtid>,
 }
 
 /// A table, and what is searched for its rows.
@@ -137,6 +140,7 @@ impl Reader<'_> {
             batcher: Batcher::new(BATCH_SIZE),
             opener: None,
             log: begin.place.log,
+            gtid: None,
         };
         loop {
             let turn = match reader.next_piece(CHUNK_SIZE, LARGE_SIZE)? {
@@ -255,6 +259,8 @@ impl Course<'_, '_> {
             Event::TableMap(map) => drop(self.tables.map(&map)?),
             Event::TransactionPayload(payload) => return self.payload(&payload, at),
             Event::Query(_) | Event::ExecuteLoadQuery(_) => self.statement(&raw, at)?,
+            Event::Gtid(gtid) => self.transaction(gtid.gtid(), &raw, at),
+            Event::GtidTagged(gtid) => self.transaction(gtid.gtid(), &raw, at),
             event => {
                 if let Some(rows) = event.rows() {
                     return self.rows(rows, at);
@@ -286,6 +292,15 @@ impl Course<'_, '_> {
             }
         }
         Ok(Turn::Go)
+    }
+
+    /// A transaction begins: the one in front of it has ended.
+    fn transaction(&mut self, gtid: Option<Gtid>, raw: &RawEvent<'_>, at: At<'_>) {
+        let size = raw.bytes().len() as u64;
+        let place = Place { offset: at.place.offset.saturating_sub(size), ..at.place };
+        if let Some(ended) = std::mem::replace(&mut self.gtid, gtid) {
+            self.reader.shared.transaction(self.reader.lane, ended, place);
+        }
     }
 
     /// What is known of a statement is its text: it may change tables' definitions, or rows.
@@ -430,6 +445,8 @@ fn is_of_interest(event_type: EventType) -> bool {
                 | EventType::TransactionPayload
                 | EventType::Query
                 | EventType::ExecuteLoadQuery
+                | EventType::Gtid
+                | EventType::GtidTagged
                 | EventType::PreGaWriteRows
                 | EventType::PreGaUpdateRows
                 | EventType::PreGaDeleteRows

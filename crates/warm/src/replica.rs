@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use binlog::gtid::GtidSet;
 use servers::{Address, Connection, Facts, NamedRow};
 
 use crate::error::Error;
@@ -83,6 +84,20 @@ impl Replica {
     pub(crate) fn channels(&mut self) -> Result<Vec<Channel>, Error> {
         let rows = self.connection.named_rows(self.status).map_err(Error::server("ask for replication"))?;
         Ok(rows.iter().map(channel).collect())
+    }
+
+    /// The transactions that it has executed; none where there are no GTIDs of MySQL.
+    ///
+    /// # Errors
+    ///
+    /// When it does not say.
+    pub(crate) fn executed(&mut self) -> Result<GtidSet, Error> {
+        if self.facts.is_mariadb {
+            return Ok(GtidSet::new());
+        }
+        let text = self.connection.value("SELECT @@GLOBAL.gtid_executed");
+        let text = text.map_err(Error::server("ask what it has executed"))?.unwrap_or_default();
+        Ok(text.parse().unwrap_or_default())
     }
 
     /// A counter or a setting of its status.

@@ -26,7 +26,7 @@ pub trait Observer {
 }
 
 /// How often the applier's place is asked for.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(25);
 /// How often it is asked who reads.
 const MEASURE: Duration = Duration::from_millis(500);
 /// How long to wait before a lost replica is tried again.
@@ -201,7 +201,8 @@ impl Watcher<'_> {
             Some(replica) => replica,
             None => replica.insert(Replica::open(&self.settings.admin)?),
         };
-        self.shared.applied(&replica.channels()?);
+        let channels = replica.channels()?;
+        self.shared.applied(&channels, &replica.executed()?);
         if self.measured.as_ref().is_none_or(|last| last.at.elapsed() >= MEASURE) {
             self.measure(replica)?;
             self.control(replica)?;

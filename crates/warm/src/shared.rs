@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use binlog::gtid::{Gtid, GtidSet};
+
 use crate::error::Error;
 use crate::lead::{Lead, Mark};
 use crate::place::Place;
@@ -58,6 +60,10 @@ struct Lane {
     epoch: u64,
     lead: Lead,
     place: Option<Place>,
+    /// Where the applier is by its own account: several workers tell it from time to time only.
+    reported: Option<Place>,
+    /// Transactions ahead of the applier, and where they end: it has come there once it counts them as executed.
+    transactions: VecDeque<(Gtid, Place)>,
     /// Where definitions of tables change that the applier has not come to.
     changes: VecDeque<Place>,
     lag: Mean,
@@ -125,14 +131,14 @@ impl Shared {
         self.work.notify_all();
     }
 
-    /// The replica says that its channels are there.
-    pub(crate) fn applied(&self, channels: &[Channel]) {
+    /// The replica says that its channels are there, and what it has executed.
+    pub(crate) fn applied(&self, channels: &[Channel], executed: &GtidSet) {
         let mut state = self.state();
         for lane in &mut state.lanes {
             let Some(found) = channels.iter().find(|channel| channel.name == lane.channel.name) else {
                 continue;
             };
-            if lane.follow(found) {
+            if lane.follow(found, executed) {
                 self.forget_definitions();
             }
         }
@@ -182,6 +188,7 @@ impl Shared {
             if let Some(place) = found.channel.place {
                 found.lead.clear();
                 found.changes.clear();
+                found.transactions.clear();
                 found.place = Some(place);
                 return Some(Begin { place, epoch: found.epoch });
             }
@@ -235,6 +242,11 @@ impl Shared {
         let lane = &mut state.lanes[lane];
         lane.place = Some(mark.place);
         lane.lead.add(mark);
+    }
+
+    /// A transaction ends there.
+    pub(crate) fn transaction(&self, lane: usize, gtid: Gtid, place: Place) {
+        self.state().lanes[lane].transactions.push_back((gtid, place));
     }
 
     /// Definitions of tables change there.
@@ -341,6 +353,9 @@ impl State {
 
     fn has_room(&self, lane: usize, pace: Pace) -> bool {
         let lead = &self.lanes[lane].lead;
+        if lead.ahead().events > EVENTS_AHEAD_MAX {
+            return false;
+        }
         match pace {
             Pace::Measured => lead.ahead().touches < self.distance / self.lanes.len() as u64,
             Pace::Fixed(fixed) => lead.seconds() <= fixed.seconds_prefetch,
@@ -348,19 +363,35 @@ impl State {
     }
 }
 
+/// Events ahead of the applier, at most, even if all that they need is in memory. Bounds our own.
+const EVENTS_AHEAD_MAX: u64 = 1 << 20;
+
 /// Statements that wait, for each connection: enough that none is idle, few enough that they are not old when their turn
 /// comes.
 const QUEUED_EACH: usize = 4;
 
 impl Lane {
     fn new(channel: Channel) -> Self {
-        let (lead, changes) = (Lead::default(), VecDeque::new());
-        Self { channel, epoch: 0, lead, place: None, changes, lag: Mean::default(), passed: 0 }
+        let (lead, changes, transactions) = (Lead::default(), VecDeque::new(), VecDeque::new());
+        let reported = channel.place;
+        Self {
+            channel,
+            epoch: 0,
+            lead,
+            place: None,
+            reported,
+            transactions,
+            changes,
+            lag: Mean::default(),
+            passed: 0,
+        }
     }
 
     /// Is a change of definitions passed?
-    fn follow(&mut self, found: &Channel) -> bool {
-        let has_gone_back = found.place < self.channel.place;
+    fn follow(&mut self, found: &Channel, executed: &GtidSet) -> bool {
+        let has_gone_back = found.place < self.reported;
+        let before = self.channel.place;
+        self.reported = found.place;
         self.channel.clone_from(found);
         if let Some(lag) = found.lag_s {
             self.lag.sum += lag as f64;
@@ -369,9 +400,16 @@ impl Lane {
         if has_gone_back {
             // Its relay logs were removed, and begin anew.
             self.epoch += 1;
+            self.transactions.clear();
             return true;
         }
-        let Some(applier) = found.place else { return false };
+        let mut applier = found.place.max(before);
+        while let Some((_, place)) = self.transactions.front().filter(|(gtid, _)| executed.contains(*gtid)) {
+            applier = applier.max(Some(*place));
+            self.transactions.pop_front();
+        }
+        self.channel.place = applier;
+        let Some(applier) = applier else { return false };
         self.passed += self.lead.pass(applier).touches;
         let passed = self.changes.iter().take_while(|place| **place <= applier).count();
         self.changes.drain(..passed);
@@ -390,5 +428,45 @@ impl Lane {
             lag_s: self.channel.lag_s,
             lag_average_s: (self.lag.count > 0).then(|| self.lag.sum / f64::from(self.lag.count)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::gtid::GtidSet;
+
+    use super::Lane;
+    use crate::place::Place;
+    use crate::replica::Channel;
+
+    const UUID: &str = "00000000-0000-0000-0000-000000000001";
+
+    fn set(intervals: &str) -> GtidSet {
+        format!("{UUID}:{intervals}").parse().unwrap()
+    }
+
+    fn at(offset: u64) -> Channel {
+        Channel::without_applier(Place { log: 1, offset })
+    }
+
+    #[test]
+    fn what_was_executed_is_passed_before_workers_tell() {
+        let mut lane = Lane::new(at(100));
+        for (gtid, offset) in set("1-5").gtids().zip([200, 300, 400, 500, 600]) {
+            lane.transactions.push_back((gtid, Place { log: 1, offset }));
+        }
+        let mut check = |reported, executed, wanted, epoch| {
+            lane.follow(&at(reported), &set(executed));
+            assert_eq!((lane.channel.place.unwrap().offset, lane.epoch), (wanted, epoch), "{executed}");
+        };
+        check(100, "1-2", 300, 0);
+        // Its own word comes late.
+        check(100, "1-3", 400, 0);
+        check(250, "1-3", 400, 0);
+        // The fourth is under way still.
+        check(250, "1-3:5", 400, 0);
+        check(550, "1-5", 600, 0);
+        // Its logs begin anew.
+        check(120, "1-5", 120, 1);
     }
 }
