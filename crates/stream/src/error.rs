@@ -35,6 +35,28 @@ pub enum Error {
         /// The table.
         table: String,
     },
+    /// Rows of a table whose columns have no names in the log, and that the catalogue does not have.
+    #[error(
+        "{log} at {offset}: the log does not say what the columns of {table} are called, and the server has no such \
+         table, or one with other columns, or the account may not see it (SELECT): set binlog_row_metadata=FULL on the \
+         source for what it writes from now on, or give --columns=numbered to have them called @1, @2 and so on"
+    )]
+    Unfit {
+        /// The log.
+        log: String,
+        /// Where the rows stand.
+        offset: u64,
+        /// The table.
+        table: String,
+    },
+    /// A server's catalogue cannot be asked.
+    #[error("could not ask the server about the columns of {table}: {reason}")]
+    Catalogue {
+        /// The table.
+        table: String,
+        /// Why.
+        reason: String,
+    },
     /// A change that stands in the log as a statement.
     #[error(
         "{log} at {offset}: rows are changed by a statement, and the log does not say which ({statement} …): set \

@@ -4,6 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::had::Had;
 use crate::token::Token;
 
 /// Records in the files of a folder: `changes.000001.json` and so on, which end between transactions and change no
@@ -19,8 +23,10 @@ pub struct Files {
     size: u64,
     /// How much of that is known to be whole.
     whole: u64,
-    /// Where to go on, as it is saved.
-    saved: Option<Token>,
+    /// Where to go on, and what has come from a server, as it is saved.
+    saved: Option<(Token, Option<Had>)>,
+    /// Held as long as this writes here: two that wrote into one folder would spoil each other's files.
+    _lock: Flock<File>,
 }
 
 /// What the file of progress says.
@@ -29,6 +35,7 @@ struct Saved {
     token: Token,
     number: u64,
     size: u64,
+    had: Option<Had>,
 }
 
 impl Files {
@@ -39,6 +46,7 @@ impl Files {
     /// When the system refuses, or the folder's files are not as they were left.
     pub fn open(folder: &Path, size_max: u64) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
+        let lock = lock(folder)?;
         let saved = match fs::read_to_string(folder.join(PROGRESS)) {
             Ok(text) => {
                 Some(Saved::parse(&text).ok_or_else(|| damaged(folder, "its progress cannot be read"))?)
@@ -61,13 +69,25 @@ impl Files {
         }
         file.set_len(size)?;
         file.seek(SeekFrom::Start(size))?;
-        let folder = folder.to_owned();
-        Ok(Self { folder, size_max, number, file, size, whole: size, saved: saved.map(|saved| saved.token) })
+        let (folder, saved) = (folder.to_owned(), saved.map(|saved| (saved.token, saved.had)));
+        Ok(Self { folder, size_max, number, file, size, whole: size, saved, _lock: lock })
     }
 
     /// Where to go on; `None` if there is nothing yet.
-    pub const fn resume(&self) -> Option<&Token> {
-        self.saved.as_ref()
+    pub fn resume(&self) -> Option<&Token> {
+        self.saved.as_ref().map(|(token, _)| token)
+    }
+
+    /// What has come from a server; `None` of logs.
+    pub fn had(&self) -> Option<&Had> {
+        self.saved.as_ref().and_then(|(_, had)| had.as_ref())
+    }
+
+    /// Cuts off so many bytes at the end of what was written.
+    pub(crate) fn cut(&mut self, torn: u64) -> io::Result<()> {
+        self.size = self.size.saturating_sub(torn);
+        self.file.set_len(self.size)?;
+        self.file.seek(SeekFrom::Start(self.size)).map(drop)
     }
 
     /// Bytes in the file that grows.
@@ -81,12 +101,12 @@ impl Files {
     }
 
     /// What was written is whole, but for the last `torn` bytes: saves that. A file that is large enough is finished.
-    pub(crate) fn save(&mut self, token: &Token, torn: u64) -> io::Result<()> {
+    pub(crate) fn save(&mut self, (token, had): (&Token, Option<&Had>), torn: u64) -> io::Result<()> {
         self.file.sync_data()?;
         self.whole = self.size.saturating_sub(torn);
-        let saved = Saved { token: token.clone(), number: self.number, size: self.whole };
+        let saved = Saved { token: token.clone(), number: self.number, size: self.whole, had: had.cloned() };
         write_atomically(&self.folder.join(PROGRESS), &saved.text())?;
-        self.saved = Some(token.clone());
+        self.saved = Some((saved.token, saved.had));
         if torn == 0 && self.size >= self.size_max { self.finish_file() } else { Ok(()) }
     }
 
@@ -123,6 +143,19 @@ impl Write for Files {
 }
 
 const PROGRESS: &str = "progress";
+const LOCK: &str = "bintide.lock";
+
+/// Nobody else may write here as long as the file that this gives is open.
+fn lock(folder: &Path) -> io::Result<Flock<File>> {
+    let file = File::create(folder.join(LOCK))?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+        Errno::EWOULDBLOCK => {
+            let text = format!("another process writes into {}: wait for it, or stop it", folder.display());
+            io::Error::other(text)
+        }
+        errno => errno.into(),
+    })
+}
 
 fn finished(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("changes.{number:06}.json"))
@@ -153,15 +186,18 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 impl Saved {
-    /// `TOKEN`, and in the next line the file's number and size.
+    /// `TOKEN`; in the next line the file's number and size; then what has come from a server, if it was one's.
     fn text(&self) -> String {
-        format!("{}\n{} {}\n", self.token, self.number, self.size)
+        let had = self.had.as_ref().map(Had::to_string).unwrap_or_default();
+        format!("{}\n{} {}\n{had}", self.token, self.number, self.size)
     }
 
     fn parse(text: &str) -> Option<Self> {
         let (token, rest) = text.split_once('\n')?;
-        let (number, size) = rest.trim_end().split_once(' ')?;
-        Some(Self { token: token.parse().ok()?, number: number.parse().ok()?, size: size.parse().ok()? })
+        let (numbers, had) = rest.split_once('\n').unwrap_or((rest, ""));
+        let (number, size) = numbers.split_once(' ')?;
+        let had = if had.is_empty() { None } else { Some(Had::parse(had)?) };
+        Some(Self { token: token.parse().ok()?, number: number.parse().ok()?, size: size.parse().ok()?, had })
     }
 }
 
@@ -171,7 +207,8 @@ mod tests {
     use std::io::Write;
     use std::path::Path;
 
-    use super::Files;
+    use super::{Files, LOCK};
+    use crate::had::Had;
     use crate::token::Token;
 
     fn token(position: u64) -> Token {
@@ -182,6 +219,7 @@ mod tests {
         let mut names: Vec<String> = fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap())
+            .filter(|entry| entry.file_name() != LOCK)
             .map(|entry| {
                 let text = fs::read_to_string(entry.path()).unwrap().replace('\n', "|");
                 format!("{}={text}", entry.file_name().to_string_lossy())
@@ -198,23 +236,28 @@ mod tests {
         let mut files = Files::open(&path, 8).unwrap();
         assert_eq!(files.resume(), None);
         files.write_all(b"one\n").unwrap();
-        files.save(&token(10), 0).unwrap();
+        files.save((&token(10), None), 0).unwrap();
         files.write_all(b"torn").unwrap();
         drop(files);
+        let had = Had::new("here".to_owned());
         let mut files = Files::open(&path, 8).unwrap();
-        assert_eq!(files.resume(), Some(&token(10)));
+        let error = Files::open(&path, 8).unwrap_err().to_string();
+        assert!(error.contains("another process"), "{error}");
+        assert_eq!((files.resume(), files.had()), (Some(&token(10)), None));
         files.write_all(b"two\n").unwrap();
-        files.save(&token(20), 0).unwrap();
+        files.save((&token(20), Some(&had)), 0).unwrap();
         files.write_all(b"torn").unwrap();
         drop(files);
         assert_eq!(
             names(&path),
-            "changes.000001.json=one|two| changes.000002.json.part=torn progress=binlog.000001:20|1 8|"
+            "changes.000001.json=one|two| changes.000002.json.part=torn progress=binlog.000001:20|1 8|server here|"
         );
         let mut files = Files::open(&path, 8).unwrap();
-        assert_eq!(files.resume(), Some(&token(20)));
+        assert_eq!((files.resume(), files.had()), (Some(&token(20)), Some(&had)));
+        files.write_all(b"torn").unwrap();
+        files.cut(4).unwrap();
         files.write_all(b"3\n").unwrap();
-        files.save(&token(30), 0).unwrap();
+        files.save((&token(30), None), 0).unwrap();
         files.finish().unwrap();
         assert_eq!(
             names(&path),

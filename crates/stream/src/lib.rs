@@ -13,12 +13,14 @@
 //! What this crate never does: talk to a server, read a clock, or pass over a change in silence.
 #![forbid(unsafe_code)]
 
+mod catalogue;
 mod change;
 mod debezium;
 mod document;
 mod error;
 mod files;
 mod geometry;
+mod had;
 mod held;
 mod maxwell;
 mod moment;
@@ -33,10 +35,12 @@ mod token;
 mod unscaled;
 mod value;
 
+pub use crate::catalogue::{Catalogue, Changed, ColumnFacts, TableFacts};
 pub use crate::change::Place;
 pub use crate::error::Error;
 pub use crate::files::Files;
-pub use crate::output::{Output, To};
+pub use crate::had::{Had, HadGtids};
+pub use crate::output::{Output, To, saved};
 pub use crate::plan::Nameless;
 pub use crate::read::{Boundary, Watch, seek, stream_log};
 pub use crate::settings::{Envelope, Queries, Settings, Statements};

@@ -4,8 +4,11 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use binlog::Event as Body;
+
 use crate::files::{Files, write_atomically};
-use crate::token::Token;
+use crate::had::Had;
+use crate::token::{Token, TokenError};
 
 /// Bytes written at once, about.
 const DRAINED_AT: usize = 256 << 10;
@@ -18,6 +21,10 @@ pub struct Output {
     /// Bytes written by now.
     written: u64,
     marked: Option<Mark>,
+    /// What came from a server by the mark; none of logs.
+    had: Option<Had>,
+    /// The server that what comes is from.
+    server: String,
     /// Is the mark newer than what was saved?
     is_newer: bool,
 }
@@ -41,11 +48,67 @@ struct Mark {
 impl Output {
     /// Writes to this.
     pub fn new(to: To) -> Self {
-        Self { bytes: Vec::with_capacity(DRAINED_AT * 2), to, written: 0, marked: None, is_newer: false }
+        Self {
+            bytes: Vec::with_capacity(DRAINED_AT * 2),
+            to,
+            written: 0,
+            marked: None,
+            had: None,
+            server: String::new(),
+            is_newer: false,
+        }
+    }
+
+    /// What comes is this server's. What has come, perhaps from another, is saved beside the place.
+    pub fn follow(&mut self, server: &str, had: Option<Had>) {
+        self.server = server.to_owned();
+        self.had = Some(had.unwrap_or_else(|| Had::new(self.server.clone())));
+    }
+
+    /// What has come from a server, up to the last mark.
+    pub const fn had(&self) -> Option<&Had> {
+        self.had.as_ref()
+    }
+
+    /// A log of the server starts with this.
+    pub fn begin_log(&mut self, head: &Body<'_>) {
+        if let Some(had) = &mut self.had {
+            had.begin_log(head);
+        }
+    }
+
+    /// The place behind the last transaction.
+    pub fn token(&self) -> Option<&Token> {
+        self.marked.as_ref().map(|mark| &mark.token)
+    }
+
+    /// What came behind the last transaction comes again, from its start. Files lose it; of what went to a pipe
+    /// already, nothing can be taken back.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written.
+    pub fn rewind(&mut self) -> io::Result<()> {
+        let whole = self.marked.as_ref().map_or(0, |mark| mark.size);
+        if let Some(kept) = whole.checked_sub(self.written) {
+            self.bytes.truncate(kept as usize);
+            return Ok(());
+        }
+        self.bytes.clear();
+        if let To::Files(files) = &mut self.to {
+            files.cut(self.written - whole)?;
+            self.written = whole;
+        }
+        Ok(())
     }
 
     /// A transaction ends here: what is saved next is saved up to here.
     pub fn mark(&mut self, token: Token) {
+        if let Some(had) = &mut self.had {
+            // Up to here, the place was one in the log of the server before.
+            had.server.clone_from(&self.server);
+            had.add(token.gtid.as_deref().unwrap_or_default());
+        }
         self.marked = Some(Mark { token, size: self.written + self.bytes.len() as u64 });
         self.is_newer = true;
     }
@@ -69,12 +132,13 @@ impl Output {
             To::Pipe(to, progress) => {
                 to.flush()?;
                 if let (Some(mark), Some(path), true) = (&self.marked, progress, self.is_newer) {
-                    write_atomically(path, &format!("{}\n", mark.token))?;
+                    let had = self.had.as_ref().map(Had::to_string).unwrap_or_default();
+                    write_atomically(path, &format!("{}\n{had}", mark.token))?;
                 }
             }
             To::Files(files) => {
                 if let (Some(mark), true) = (&self.marked, self.is_newer) {
-                    files.save(&mark.token, self.written - mark.size)?;
+                    files.save((&mark.token, self.had.as_ref()), self.written - mark.size)?;
                 }
             }
         }
@@ -111,6 +175,20 @@ impl Output {
         self.written += self.bytes.len() as u64;
         self.bytes.clear();
         written
+    }
+}
+
+/// What a file of progress says: where to go on, and what has come from a server, if it was one's.
+///
+/// # Errors
+///
+/// When it is no such file.
+pub fn saved(text: &str) -> Result<(Token, Option<Had>), TokenError> {
+    let (token, had) = text.split_once('\n').unwrap_or((text, ""));
+    let token = token.trim_end().parse()?;
+    match had.is_empty() {
+        true => Ok((token, None)),
+        false => Had::parse(had).map(|had| (token, Some(had))).ok_or_else(|| TokenError::new(had)),
     }
 }
 

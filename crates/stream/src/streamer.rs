@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use binlog::events::{Query, Rows, RowsQuery, StatusVar, TableMap, TransactionPayload};
 use binlog::{
-    EVENT_SIZE_MAX, Event as Body, EventType, Format, Outline, PayloadOpener, RawEvent, Role, Table, Tables,
-    TrackError, Tracker, TransactionId,
+    EVENT_SIZE_MAX, Event as Body, EventType, Format, Outline, PayloadOpener, RawEvent, Role, RowDecoder,
+    Table, Tables, TrackError, Tracker, TransactionId,
 };
 
+use crate::catalogue::{Catalogue, Changed};
 use crate::change::{At, Change, Definition, Head, Place};
 use crate::debezium::{Debezium, Ended};
 use crate::error::{Error, Refusal};
 use crate::held::{Prepared, put_resume};
 use crate::maxwell::Maxwell;
 use crate::output::Output;
-use crate::plan::Plan;
+use crate::plan::{Nameless, Plan};
 use crate::settings::{Envelope, Queries, Settings, Statements};
 use crate::statement::{Statement, text};
 use crate::token::Token;
@@ -29,6 +30,7 @@ pub struct Streamer {
     settings: Settings,
     tracker: Tracker,
     tables: Tables,
+    catalogue: Option<Catalogue>,
     known: HashMap<u64, Known>,
     writer: Writer,
     open: Open,
@@ -63,7 +65,10 @@ struct Open {
 /// A table, and what is prepared for it.
 #[derive(Debug)]
 struct Known {
+    /// As the log has it.
     table: Arc<Table>,
+    /// With what the catalogue says of its columns, and what reads its rows then.
+    named: Option<(Arc<Table>, Vec<Arc<RowDecoder>>)>,
     meant: Meant,
 }
 
@@ -73,6 +78,8 @@ enum Meant {
     Yes(Arc<Plan>),
     /// Its columns have no names.
     Nameless,
+    /// Nor does the catalogue know it.
+    Unfit,
     No,
 }
 
@@ -102,11 +109,23 @@ impl Streamer {
             settings,
             tracker: Tracker::new(),
             tables: Tables::new(),
+            catalogue: None,
             known: HashMap::new(),
             writer,
             open: Open::default(),
             opener: Some(PayloadOpener::new()),
         }
+    }
+
+    /// Columns that the log does not name are called what this says.
+    pub fn with_catalogue(self, catalogue: Catalogue) -> Self {
+        Self { catalogue: Some(catalogue), ..self }
+    }
+
+    /// Tables whose definition stands in the log behind rows that were told by what the catalogue said later; each
+    /// once.
+    pub fn take_changed(&mut self) -> Vec<Changed> {
+        self.catalogue.as_mut().map(Catalogue::take_changed).unwrap_or_default()
     }
 
     /// The transaction that has started and not ended.
@@ -305,6 +324,11 @@ impl Streamer {
                 let sql = text(query, within.format.flavour);
                 let definition = Definition { verb, database: &database, table: table.as_deref(), sql: &sql };
                 self.open.is_definition = self.open.head.rows == 0;
+                if let (Some(catalogue), Some(table)) = (&mut self.catalogue, &table) {
+                    let (table, log) = (format!("{database}.{table}"), within.at.log.to_owned());
+                    let changed = Changed { table, log, offset: within.at.offset };
+                    catalogue.defined(changed, within.at.timestamp);
+                }
                 if self.open.xid.is_none() {
                     self.open.xid = query.status.iter().flatten().find_map(ddl_xid);
                 }
@@ -346,26 +370,39 @@ impl Streamer {
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
         }
-        let meant = self.meant(&table, within);
-        self.known.insert(map.table_id, Known { table, meant });
+        let known = self.prepare(table, within)?;
+        self.known.insert(map.table_id, known);
         Ok(())
     }
 
-    fn meant(&self, table: &Table, within: Within<'_>) -> Meant {
-        let filter = &self.settings.filter;
+    fn prepare(&mut self, table: Arc<Table>, within: Within<'_>) -> Result<Known, Refusal> {
+        let (filter, flavour) = (&self.settings.filter, within.format.flavour);
+        let known = |table, meant| Ok(Known { table, named: None, meant });
         if !filter.takes_database(&table.database) || !filter.takes_tables([(&*table.database, &*table.name)])
         {
-            return Meant::No;
+            return known(table, Meant::No);
         }
-        match Plan::new(table, within.format.flavour, self.settings.nameless) {
-            Some(plan) => Meant::Yes(Arc::new(plan)),
-            None => Meant::Nameless,
+        if let Some(plan) = Plan::new(&table, flavour, Nameless::Refused) {
+            return known(table, Meant::Yes(Arc::new(plan)));
         }
+        if let Some(catalogue) = &mut self.catalogue
+            && let Some(named) = catalogue.named(&table).map_err(Refusal::Error)?
+            && let Some(plan) = Plan::new(&named, flavour, Nameless::Refused)
+        {
+            let named = Some((Arc::new(named), Vec::new()));
+            return Ok(Known { table, named, meant: Meant::Yes(Arc::new(plan)) });
+        }
+        let meant = match (Plan::new(&table, flavour, self.settings.nameless), &self.catalogue) {
+            (Some(plan), _) => Meant::Yes(Arc::new(plan)),
+            (None, None) => Meant::Nameless,
+            (None, Some(_)) => Meant::Unfit,
+        };
+        known(table, meant)
     }
 
     fn rows(&mut self, rows: &Rows<'_>, within: Within<'_>, output: &mut Output) -> Result<(), Refusal> {
-        let decoder = self.tables.decoder(rows)?;
-        let Some(known) = self.known.get(&rows.table_id) else {
+        let mut decoder = self.tables.decoder(rows)?;
+        let Some(known) = self.known.get_mut(&rows.table_id) else {
             // An event without columns does nothing but end a statement.
             return if rows.column_count == 0 { Ok(()) } else { self.prepare_again(rows, within, output) };
         };
@@ -373,7 +410,11 @@ impl Streamer {
             Meant::Yes(plan) => Arc::clone(plan),
             Meant::No => return Ok(()),
             Meant::Nameless => return Err(Refusal::Error(nameless(&known.table, &within.at))),
+            Meant::Unfit => return Err(Refusal::Error(unfit(&known.table, &within.at))),
         };
+        if let Some((table, decoders)) = &mut known.named {
+            decoder = own_decoder(table, decoders, rows)?;
+        }
         self.begin(&within, output);
         self.tell(rows, &Prepared { plan, decoder }, within, output)
     }
@@ -386,8 +427,8 @@ impl Streamer {
         output: &mut Output,
     ) -> Result<(), Refusal> {
         let Some(table) = self.tables.table(rows.table_id) else { return Ok(()) };
-        let meant = self.meant(&table, within);
-        self.known.insert(rows.table_id, Known { table, meant });
+        let known = self.prepare(table, within)?;
+        self.known.insert(rows.table_id, known);
         self.rows(rows, within, output)
     }
 
@@ -441,10 +482,36 @@ fn corrupt(at: &At<'_>, reason: String) -> Error {
     Error::Corrupt { log: at.log.to_owned(), offset: at.offset, reason }
 }
 
+/// What reads rows of a table that the catalogue has named.
+fn own_decoder(
+    table: &Arc<Table>,
+    decoders: &mut Vec<Arc<RowDecoder>>,
+    rows: &Rows<'_>,
+) -> Result<Arc<RowDecoder>, Refusal> {
+    /// Decoders kept a table: one for each set of columns that some statement changes.
+    const DECODERS_MAX: usize = 32;
+    if let Some(decoder) = decoders.iter().find(|decoder| decoder.fits(rows)) {
+        return Ok(Arc::clone(decoder));
+    }
+    if decoders.len() >= DECODERS_MAX {
+        decoders.clear();
+    }
+    let decoder = Arc::new(RowDecoder::new(Arc::clone(table), rows)?);
+    decoders.push(Arc::clone(&decoder));
+    Ok(decoder)
+}
+
 fn nameless(table: &Table, at: &At<'_>) -> Error {
+    Error::Nameless { log: at.log.to_owned(), offset: at.offset, table: name(table) }
+}
+
+fn unfit(table: &Table, at: &At<'_>) -> Error {
+    Error::Unfit { log: at.log.to_owned(), offset: at.offset, table: name(table) }
+}
+
+fn name(table: &Table) -> String {
     let name = [&*table.database, b".", &*table.name].concat();
-    let table = String::from_utf8_lossy(&name).into_owned();
-    Error::Nameless { log: at.log.to_owned(), offset: at.offset, table }
+    String::from_utf8_lossy(&name).into_owned()
 }
 
 fn ddl_xid(var: StatusVar<'_>) -> Option<u64> {

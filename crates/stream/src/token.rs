@@ -25,6 +25,12 @@ pub struct TokenError {
     text: String,
 }
 
+impl TokenError {
+    pub(crate) fn new(text: &str) -> Self {
+        Self { text: text.to_owned() }
+    }
+}
+
 impl fmt::Display for Token {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}:{}", self.place.log, self.place.position)?;
@@ -39,7 +45,7 @@ impl FromStr for Token {
     type Err = TokenError;
 
     fn from_str(text: &str) -> Result<Self, TokenError> {
-        let error = || TokenError { text: text.to_owned() };
+        let error = || TokenError::new(text);
         let (place, gtid) = match text.split_once(',') {
             Some((place, gtid)) => (place, Some(gtid.to_owned())),
             None => (text, None),

@@ -22,12 +22,20 @@ pub(super) enum Ended {
 const PASSING: [u16; 14] =
     [1040, 1053, 1077, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 3032, 3100, 3168, 3169];
 
+/// Is the source gone, and may come back?
+pub(crate) fn passes(error: &Error) -> bool {
+    match error {
+        Error::Lost(_) | Error::Silent { .. } => true,
+        Error::Refused { code, .. } => PASSING.contains(code),
+        _ => false,
+    }
+}
+
 impl From<Error> for Ended {
     fn from(error: Error) -> Self {
         match &error {
             Error::Cancelled => Self::Done,
-            Error::Lost(_) | Error::Silent { .. } => Self::Lost(error),
-            Error::Refused { code, .. } if PASSING.contains(code) => Self::Lost(error),
+            _ if passes(&error) => Self::Lost(error),
             _ => Self::Failed(error.into()),
         }
     }

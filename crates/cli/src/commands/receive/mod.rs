@@ -25,6 +25,7 @@ use crate::account::Account;
 use crate::args::Global;
 pub(crate) use crate::commands::receive::begin::Begin;
 use crate::commands::receive::begin::Had;
+pub(crate) use crate::commands::receive::ended::passes;
 pub(crate) use crate::commands::receive::keep::parse as parse_keep;
 pub(crate) use crate::commands::receive::receiver::{Done, Receiver, Wanted};
 pub(crate) use crate::commands::receive::watch::Watch;

@@ -1,70 +1,147 @@
-//! Follows a running server's log and writes records, up to the first Ctrl-C.
+//! Follows a running server's log and writes records, through lost connections, up to the first Ctrl-C.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use binlog::{Format, MAGIC, RawEvent};
-use servers::{Address, Error, LinkOptions, LiveSource};
-use stream::{Event, Output, Settings, Streamer, Token};
+use binlog::gtid::GtidSet;
+use binlog::{EventType, Format, MAGIC, RawEvent};
+use servers::{Address, Connection, Error, Facts, GtidMode, LinkOptions, LiveSource};
+use stream::{Event, Had, HadGtids, Output, Settings, Streamer, Token};
 use wire::{Arrival, End, ReplicaOptions, SemiSync, Start};
 
+use crate::commands::receive::passes;
+use crate::commands::stream::catalogue::{catalogue, remark_on};
 use crate::commands::stream::tell::{failed, finished, now_ns, save_when_due};
 use crate::exit::{Advice, Failure, Outcome};
 use crate::interrupt;
+use crate::units::duration;
 
 /// How long a source that has nothing to send may take to give a sign of life, at most.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(15);
 /// Signs of life that may be missed before a source is taken for lost.
 const HEARTBEATS_MISSED: u32 = 4;
+/// How long to wait before a lost source is tried again, at first and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How often somebody who waits looks for Ctrl-C.
+const GLANCE: Duration = Duration::from_millis(100);
 /// The source cannot send what is asked for.
 const CANNOT_SEND: u16 = 1236;
+
+/// What to do where a run cannot go on.
+const BEGIN_ANEW: &str = "begin anew, with another --progress or --out";
 
 /// Which server, and how its log is read.
 pub(super) struct Live {
     pub(super) address: Address,
     pub(super) server_id: u32,
     pub(super) end: End,
+    /// Say nothing of lost connections?
+    pub(super) quiet: bool,
+    /// Who is asked what columns are called that the log does not name.
+    pub(super) schema: Option<Address>,
+}
+
+/// Where a run goes on, and what came from a server before.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Resume {
+    pub(super) token: Option<Token>,
+    pub(super) had: Option<Had>,
+}
+
+/// Why a connection has ended.
+enum Ended {
+    /// The source is gone, and may come back.
+    Lost(Error),
+    /// Nothing that passes.
+    Failed(Failure),
 }
 
 /// Writes the records of what the server has, and of what it writes.
 pub(super) fn follow(
     live: &Live,
-    settings: Settings,
-    (mut output, resume): (Output, Option<Token>),
+    settings: &Settings,
+    (mut output, mut resume): (Output, Resume),
 ) -> Outcome {
-    let mut streamer = Streamer::new(settings);
-    let told = each(live, resume.as_ref(), &mut streamer, &mut output);
-    finished(told, output)
+    let (mut pause, mut is_begun) = (PAUSE_MIN, false);
+    loop {
+        let before = resume.token.clone();
+        let ended = connection(live, &resume, settings, (&mut output, &mut is_begun));
+        if let Some(token) = output.token() {
+            resume = Resume { token: Some(token.clone()), had: output.had().cloned() };
+        }
+        pause = if before == resume.token { (pause * 2).min(PAUSE_MAX) } else { PAUSE_MIN };
+        match ended {
+            Err(Ended::Lost(error)) if is_begun => {
+                if !live.quiet {
+                    eprintln!("bintide: {error}; trying again in {}", duration(pause));
+                }
+                if let Err(error) = output.rewind() {
+                    return finished(Err(failed(error.into())), output);
+                }
+                rest(pause);
+            }
+            Err(Ended::Lost(error)) => return finished(Err(Failure::NotBegun(error.into())), output),
+            Err(Ended::Failed(failure)) => return finished(Err(failure), output),
+            Ok(()) => return finished(Ok(()), output),
+        }
+        if interrupt::requested() {
+            return finished(Ok(()), output);
+        }
+    }
+}
+
+fn rest(pause: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < pause && !interrupt::requested() {
+        thread::sleep(GLANCE);
+    }
+}
+
+/// One connection, until it ends.
+fn connection(
+    live: &Live,
+    resume: &Resume,
+    settings: &Settings,
+    (output, is_begun): (&mut Output, &mut bool),
+) -> Result<(), Ended> {
+    let options = LinkOptions { cancel: interrupt::cancel(), ..LinkOptions::default() };
+    let (server, start) = start(live, resume)?;
+    let mut source = LiveSource::open(&live.address, &options, wishes(live, start))
+        .map_err(|error| explained(error, resume))?;
+    *is_begun = true;
+    output.follow(&server, resume.had.clone());
+    // Of a transaction that was cut off nothing is left.
+    let mut streamer = Streamer::new(settings.clone());
+    if let Some(address) = &live.schema {
+        streamer = streamer.with_catalogue(catalogue(address.clone()));
+    }
+    each(live, resume, &mut source, (&mut streamer, output))
 }
 
 fn each(
     live: &Live,
-    resume: Option<&Token>,
-    streamer: &mut Streamer,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    let options = LinkOptions { cancel: interrupt::cancel(), ..LinkOptions::default() };
-    let mut source = LiveSource::open(&live.address, &options, wishes(live, resume)?)
-        .map_err(|error| Failure::NotBegun(explained(error, resume)))?;
+    resume: &Resume,
+    source: &mut LiveSource,
+    (streamer, output): (&mut Streamer, &mut Output),
+) -> Result<(), Ended> {
     let (mut log, mut format, mut saved) = (String::new(), None::<Arc<Format>>, Instant::now());
     loop {
-        match source.has_more() {
-            Ok(true) => {}
-            // Nobody waits for what has come.
-            Ok(false) => output.save().map_err(|error| failed(error.into()))?,
-            Err(error) => return Err(lost(error)),
+        // Nobody waits for what has come.
+        if !source.has_more()? {
+            output.save().map_err(|error| Ended::Failed(failed(error.into())))?;
         }
         let arrival = match source.next() {
             Ok(Some(next)) => next.arrival,
             Ok(None) if live.end == End::LastEvent => return Ok(()),
             Ok(None) => {
-                return Err(lost(Error::Lost(
-                    "it has ended its log, as one does that shuts down".to_owned(),
-                )));
+                let why = "it has ended its log, as one does that shuts down".to_owned();
+                return Err(Ended::Lost(Error::Lost(why)));
             }
             Err(Error::Cancelled) => return Ok(()),
-            Err(error) => return Err(lost(error)),
+            Err(error) => return Err(explained(error, resume)),
         };
         let taken = match arrival {
             Arrival::File { file, .. } => {
@@ -77,8 +154,9 @@ fn each(
             }
             Arrival::Heartbeat { .. } | Arrival::Artificial(_) => continue,
             Arrival::Event { event, position } => {
-                let format =
-                    format.as_ref().ok_or_else(|| anyhow!("the source sent an event before its format"))?;
+                let format = format.as_ref().ok_or_else(|| {
+                    Ended::Failed(anyhow!("the source sent an event before its format").into())
+                })?;
                 take(streamer, output, (&log, position, event), format)?
             }
         };
@@ -95,41 +173,127 @@ fn take(
     output: &mut Output,
     (log, offset, raw): (&str, u64, RawEvent<'_>),
     format: &Format,
-) -> Result<Option<Token>, Failure> {
-    streamer.take(&Event { log, offset, raw, format, now_ns: now_ns() }, output).map_err(failed)
+) -> Result<Option<Token>, Ended> {
+    if matches!(raw.event_type(), EventType::PreviousGtids | EventType::MariadbGtidList)
+        && let Ok(head) = raw.decode(format)
+    {
+        output.begin_log(&head);
+    }
+    let taken = streamer.take(&Event { log, offset, raw, format, now_ns: now_ns() }, output);
+    remark_on(&streamer.take_changed());
+    taken.map_err(|error| match error {
+        // The source that is asked may be gone by now.
+        stream::Error::Catalogue { .. } => Ended::Lost(Error::Lost(error.to_string())),
+        error => Ended::Failed(failed(error)),
+    })
 }
 
-fn wishes(live: &Live, resume: Option<&Token>) -> Result<ReplicaOptions, Failure> {
-    let (file, position) = match resume {
-        Some(token) => (token.place.log.as_bytes(), token.place.position),
-        None => (&b""[..], MAGIC.len() as u64),
+/// Which server it is, and where its log is to start: at the place where a run ended, or if that was in another
+/// server's log, behind the transactions that came.
+fn start(live: &Live, resume: &Resume) -> Result<(String, Start), Ended> {
+    let mut connection = Connection::open(&live.address)?;
+    let facts = Facts::of(&mut connection)?;
+    let server = match facts.is_mariadb {
+        true => connection.value("SELECT @@server_id")?.unwrap_or_default(),
+        false => facts.uuid.clone(),
     };
-    Ok(ReplicaOptions {
+    let start = match (&resume.token, &resume.had) {
+        (None, _) => Ok(Start::Position { file: Vec::new(), position: MAGIC.len() as u64 }),
+        (Some(_), Some(had)) if had.server != server => behind(had, &facts, &server),
+        (Some(token), had) => lacks_nothing(had.as_ref(), &facts).map(|()| at(token)),
+    };
+    let start = start.map_err(|error| Ended::Failed(Failure::NotBegun(error)))?;
+    Ok((server, start))
+}
+
+/// A log of the same name and another life has other transactions.
+fn lacks_nothing(had: Option<&Had>, facts: &Facts) -> Result<(), anyhow::Error> {
+    let Some(Had { gtids: Some(HadGtids::Set(set)), .. }) = had else { return Ok(()) };
+    let missing = set.difference(&facts.gtid_executed);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let what =
+        format!("the source no longer has {missing}, of which records were written: its logs were reset");
+    Err(anyhow!(what).context(Advice(BEGIN_ANEW)))
+}
+
+fn at(token: &Token) -> Start {
+    Start::Position { file: token.place.log.clone().into_bytes(), position: token.place.position }
+}
+
+/// Behind what came from another server.
+fn behind(had: &Had, facts: &Facts, server: &str) -> Result<Start, anyhow::Error> {
+    let other =
+        format!("records were written of the log of server {}, and this is server {server}", had.server);
+    let anew = Advice(BEGIN_ANEW);
+    match &had.gtids {
+        Some(HadGtids::Last(last)) if facts.is_mariadb && !last.is_empty() => {
+            Ok(Start::MariadbGtids { state: had.gtids.as_ref().map(HadGtids::to_string).unwrap_or_default() })
+        }
+        Some(HadGtids::Set(set)) if facts.gtid_mode == GtidMode::On => {
+            let missing = set.difference(&facts.gtid_executed);
+            match missing.is_empty() {
+                true => Ok(start_behind(set)),
+                false => Err(anyhow!(
+                    "{other}, which lacks {missing}, of which records were written: it is no copy of the other, or \
+                     has not come so far yet"
+                )
+                .context(Advice("wait until it has them, or begin anew, with another --progress or --out"))),
+            }
+        }
+        Some(_) => Err(anyhow!("{other}, which has no GTIDs to go on by").context(anew)),
+        None => {
+            Err(anyhow!("{other}; which transactions came by then is not known, for want of GTIDs")
+                .context(anew))
+        }
+    }
+}
+
+fn start_behind(gtids: &GtidSet) -> Start {
+    let mut set = Vec::new();
+    gtids.encode(gtids.format(), &mut set);
+    Start::Gtids { set }
+}
+
+fn wishes(live: &Live, start: Start) -> ReplicaOptions {
+    ReplicaOptions {
         server_id: live.server_id,
         uuid: String::new(),
         report_host: String::new(),
         report_port: 0,
         heartbeat: (live.address.timeout / HEARTBEATS_MISSED).min(HEARTBEAT_MAX),
         semi_sync: SemiSync::Off,
-        start: Start::Position { file: file.to_vec(), position },
+        start,
         end: live.end,
-    })
+    }
 }
 
 /// With what was asked for, where the source refuses that.
-fn explained(error: Error, resume: Option<&Token>) -> anyhow::Error {
-    match (error.code(), resume) {
+fn explained(error: Error, resume: &Resume) -> Ended {
+    match (error.code(), &resume.token) {
         (Some(CANNOT_SEND), Some(token)) => {
-            let asked = format!("the source cannot go on at {}", token.place.log);
-            anyhow::Error::from(error)
+            let asked = format!("the source cannot go on at {token}");
+            let error = anyhow::Error::from(error)
                 .context(asked)
-                .context(Advice("see SHOW BINARY LOGS for what it still has"))
+                .context(Advice("see SHOW BINARY LOGS for what it still has"));
+            Ended::Failed(Failure::NotBegun(error))
         }
         _ => error.into(),
     }
 }
 
-fn lost(error: Error) -> Failure {
-    let advice = Advice("run the same command again: with --progress or --out it goes on where it ended");
-    Failure::Failed(anyhow::Error::from(error).context(advice))
+impl From<Error> for Ended {
+    fn from(error: Error) -> Self {
+        match passes(&error) {
+            true => Self::Lost(error),
+            false => Self::Failed(Failure::Failed(error.into())),
+        }
+    }
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
 }

@@ -1,5 +1,6 @@
 //! `bintide stream`: row changes as JSON records.
 
+mod catalogue;
 mod live;
 mod tell;
 
@@ -8,12 +9,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
-use stream::{Envelope, Files, Nameless, Output, Queries, Settings, Statements, To, Token};
+use stream::{Envelope, Files, Nameless, Output, Queries, Settings, Statements, To, Token, saved};
 use wire::End;
 
 use crate::account::Account;
 use crate::args::Global;
-use crate::commands::stream::live::Live;
+use crate::commands::stream::live::{Live, Resume};
 use crate::commands::tables::Tables;
 use crate::exit::{Failure, Outcome};
 use crate::inputs::Inputs;
@@ -36,8 +37,9 @@ Examples:
   Behind a transaction whose last record was seen:
       bintide stream --format debezium --resume binlog.000012:7301 /var/lib/mysql
 
-Columns have names where the source logs them (binlog_row_metadata=FULL); logs
-without need --columns numbered.";
+Columns have names where the source logs them (binlog_row_metadata=FULL); a
+running source is asked otherwise, and of logs any server with --schema; or give
+--columns numbered.";
 
 /// Arguments of `bintide stream`.
 #[derive(Args, Debug)]
@@ -52,6 +54,10 @@ pub(crate) struct Stream {
     /// What columns are called: by the names in the log, or by their numbers where it has none.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Columns::Named)]
     columns: Columns,
+    /// Ask this server what columns are called where the log does not say it: mysql://USER@HOST:PORT/. The account
+    /// needs to see the tables (SELECT). With --from it is the source that is asked, if nothing else is given.
+    #[arg(long, value_name = "SERVER")]
+    schema: Option<String>,
     /// Pass over changes that are in the log as statements. Which rows they changed nobody can tell.
     #[arg(long)]
     skip_statements: bool,
@@ -126,19 +132,24 @@ enum Columns {
 /// Writes records.
 pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
     let settings = command.settings()?;
+    let schema = command.schema.as_ref().or(command.server.from.as_ref());
+    let schema = schema.map(|server| command.server.account.address(server, "--schema", global));
+    let schema = schema.transpose()?;
     let Some(from) = &command.server.from else {
         let found = command.inputs.find()?;
         found.remark_on_twice(global, "read");
         let (to, resume) = command.goes_on.to()?;
-        return tell::tell(&found, settings, (Output::new(to), resume));
+        return tell::tell(&found, (settings, schema), (Output::new(to), resume.token));
     };
     let live = Live {
         address: command.server.account.address(from, "--from", global)?,
         server_id: command.server.server_id()?,
         end: if command.server.stop_at_end { End::LastEvent } else { End::Never },
+        quiet: global.quiet,
+        schema,
     };
     let (to, resume) = command.goes_on.to()?;
-    live::follow(&live, settings, (Output::new(to), resume))
+    live::follow(&live, &settings, (Output::new(to), resume))
 }
 
 /// Logs need not be given where a server is.
@@ -184,22 +195,23 @@ impl Stream {
 
 impl GoesOn {
     /// Where records go, and where to go on.
-    fn to(&self) -> Result<(To, Option<Token>), Failure> {
+    fn to(&self) -> Result<(To, Resume), Failure> {
         if let Some(folder) = &self.out {
             let files = Files::open(folder, self.file_size).context("could not go on with --out");
             let files = files.map_err(Failure::NotBegun)?;
-            let resume = files.resume().cloned();
+            let resume = Resume { token: files.resume().cloned(), had: files.had().cloned() };
             return Ok((To::Files(Box::new(files)), resume));
         }
         let resume = match &self.progress {
-            None => self.resume.clone(),
+            None => Resume { token: self.resume.clone(), had: None },
             Some(path) => match std::fs::read_to_string(path) {
                 Ok(text) => {
-                    let token = text.trim_end().parse();
-                    let token = token.with_context(|| format!("could not go on from {}", path.display()));
-                    Some(token.map_err(Failure::NotBegun)?)
+                    let saved = saved(&text);
+                    let saved = saved.with_context(|| format!("could not go on from {}", path.display()));
+                    let (token, had) = saved.map_err(Failure::NotBegun)?;
+                    Resume { token: Some(token), had }
                 }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Resume::default(),
                 Err(error) => {
                     let error = anyhow!(error).context(format!("could not read {}", path.display()));
                     return Err(Failure::NotBegun(error));

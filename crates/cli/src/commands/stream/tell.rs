@@ -7,8 +7,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use logs::End;
+use servers::Address;
 use stream::{Boundary, Output, Settings, Streamer, Token, Watch, seek, stream_log};
 
+use crate::commands::stream::catalogue::{catalogue, remark_on};
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::inputs::{Found, Place, advised};
 use crate::interrupt;
@@ -19,11 +21,14 @@ const SAVED_EVERY: Duration = Duration::from_secs(1);
 /// Writes the records of all logs that are left.
 pub(super) fn tell(
     found: &Found,
-    settings: Settings,
+    (settings, schema): (Settings, Option<Address>),
     (mut output, resume): (Output, Option<Token>),
 ) -> Outcome {
     let places = rest(found, resume.as_ref())?;
     let mut streamer = Streamer::new(settings);
+    if let Some(address) = schema {
+        streamer = streamer.with_catalogue(catalogue(address));
+    }
     let told = each(found, places, resume.as_ref(), &mut streamer, &mut output);
     finished(told, output)
 }
@@ -83,7 +88,9 @@ fn each(
         }
         let mut watch = Watch { now_ns: &now_ns, boundary: &mut boundary };
         let mut name = name(place);
-        let ended = stream_log(&mut reader, &mut name, streamer, output, &mut watch).map_err(failed)?;
+        let ended = stream_log(&mut reader, &mut name, streamer, output, &mut watch);
+        remark_on(&streamer.take_changed());
+        let ended = ended.map_err(failed)?;
         match ended {
             None => return Ok(()),
             Some(End::Torn(torn)) => return Err(Failure::Failed(advised(reader.torn(torn)))),

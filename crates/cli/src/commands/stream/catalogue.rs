@@ -1,0 +1,53 @@
+//! A server's catalogue: what columns are called that a log does not name.
+
+use servers::{Address, Connection, Error};
+use stream::{Catalogue, Changed, ColumnFacts, TableFacts};
+
+/// The catalogue of the server at this address. It is asked by a connection for each table, since that is seldom.
+pub(super) fn catalogue(address: Address) -> Catalogue {
+    Catalogue::new(move |database, table| asked(&address, database, table).map_err(|error| error.to_string()))
+}
+
+/// Says which tables were defined behind rows that were told by later definitions.
+pub(super) fn remark_on(changed: &[Changed]) {
+    for Changed { table, log, offset } in changed {
+        eprintln!(
+            "bintide: warning: {table} is defined at {offset} of {log}, before the server was asked about it: rows in \
+             front of that have the columns' names of later"
+        );
+    }
+}
+
+fn asked(address: &Address, database: &str, table: &str) -> Result<Option<TableFacts>, Error> {
+    let mut connection = Connection::open(address)?;
+    let quoted = |name: &str| format!("'{}'", name.replace('\\', "\\\\").replace('\'', "''"));
+    let is_it = format!("table_schema = {} AND table_name = {}", quoted(database), quoted(table));
+    let clock = connection.value("SELECT UNIX_TIMESTAMP()")?.unwrap_or_default();
+    let rows = connection.rows(&format!(
+        "SELECT column_name, data_type, column_type,
+           (SELECT l.id FROM information_schema.collations l WHERE l.collation_name = c.collation_name)
+         FROM information_schema.columns c WHERE {is_it} ORDER BY ordinal_position"
+    ))?;
+    let word = |cell: Option<&Option<Vec<u8>>>| {
+        let bytes = cell.and_then(|cell| cell.as_deref()).unwrap_or_default();
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    let columns: Vec<ColumnFacts> = rows
+        .iter()
+        .map(|row| ColumnFacts {
+            name: word(row.first()),
+            data_type: word(row.get(1)).to_ascii_lowercase(),
+            column_type: word(row.get(2)),
+            collation: word(row.get(3)).parse().ok(),
+        })
+        .collect();
+    if columns.is_empty() {
+        return Ok(None);
+    }
+    let key = connection.rows(&format!(
+        "SELECT column_name FROM information_schema.statistics
+         WHERE {is_it} AND index_name = 'PRIMARY' ORDER BY seq_in_index"
+    ))?;
+    let primary_key = key.iter().map(|row| word(row.first())).collect();
+    Ok(Some(TableFacts { asked_s: clock.parse().unwrap_or(0), columns, primary_key }))
+}

@@ -1,0 +1,203 @@
+//! What a server's catalogue says of tables whose columns the log does not name.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use binlog::{Column, ColumnType, GeometryType, KeyPart, Table};
+
+use crate::error::Error;
+
+/// A server's catalogue: it has tables as they are now, which need not be as they were when the log was written.
+pub struct Catalogue {
+    ask: Box<Ask>,
+    /// When it was asked about each table, on its clock: in seconds since 1970.
+    asked: HashMap<String, u64>,
+    changed: Vec<Changed>,
+}
+
+/// Gives a table, by its database and name; `None` if there is no such table.
+type Ask = dyn FnMut(&str, &str) -> Result<Option<TableFacts>, String>;
+
+/// A table whose definition stands in the log behind rows that were told by what the catalogue said later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// `database.table`
+    pub table: String,
+    /// The log.
+    pub log: String,
+    /// Where the definition stands.
+    pub offset: u64,
+}
+
+/// A table as the catalogue has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableFacts {
+    /// When that was asked, on the server's clock: in seconds since 1970.
+    pub asked_s: u64,
+    /// Its columns, in order.
+    pub columns: Vec<ColumnFacts>,
+    /// The names of the columns of its primary key.
+    pub primary_key: Vec<String>,
+}
+
+/// A column as the catalogue has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ColumnFacts {
+    /// What it is called.
+    pub name: String,
+    /// As `information_schema` has it: `varchar`.
+    pub data_type: String,
+    /// As `information_schema` has it: `enum('a','b')`, `int unsigned`.
+    pub column_type: String,
+    /// The number of its collation, if it has one.
+    pub collation: Option<u16>,
+}
+
+impl Catalogue {
+    /// One that is asked by this.
+    pub fn new(ask: impl FnMut(&str, &str) -> Result<Option<TableFacts>, String> + 'static) -> Self {
+        Self { ask: Box::new(ask), asked: HashMap::new(), changed: Vec::new() }
+    }
+
+    /// The table with what the catalogue says of its columns; `None` if it has no such table, or another of that name.
+    pub(crate) fn named(&mut self, logged: &Table) -> Result<Option<Table>, Error> {
+        let [database, table] =
+            [&logged.database, &logged.name].map(|name| String::from_utf8_lossy(name).into_owned());
+        let name = format!("{database}.{table}");
+        let facts = (self.ask)(&database, &table)
+            .map_err(|reason| Error::Catalogue { table: name.clone(), reason })?;
+        let Some(facts) = facts else { return Ok(None) };
+        self.asked.insert(name, facts.asked_s);
+        Ok(with_facts(logged, &facts))
+    }
+
+    /// A table is defined: rows in front of that were told by a later answer?
+    pub(crate) fn defined(&mut self, changed: Changed, timestamp: u32) {
+        let asked = self.asked.remove(&changed.table);
+        if asked.is_some_and(|asked_s| u64::from(timestamp) <= asked_s) {
+            self.changed.push(changed);
+        }
+    }
+
+    pub(crate) fn take_changed(&mut self) -> Vec<Changed> {
+        std::mem::take(&mut self.changed)
+    }
+}
+
+impl fmt::Debug for Catalogue {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Catalogue").field("asked", &self.asked).finish_non_exhaustive()
+    }
+}
+
+fn with_facts(logged: &Table, facts: &TableFacts) -> Option<Table> {
+    let is_same = logged.columns.len() == facts.columns.len()
+        && logged.columns.iter().zip(&facts.columns).all(|(column, facts)| fits(column.column_type, facts));
+    if !is_same {
+        return None;
+    }
+    let columns = logged.columns.iter().zip(&facts.columns).map(|(column, facts)| with_name(column, facts));
+    let place = |name: &String| facts.columns.iter().position(|column| column.name == *name);
+    let key = facts.primary_key.iter().filter_map(place).map(|column| KeyPart { column, prefix: 0 });
+    let mut table = logged.clone();
+    (table.columns, table.primary_key) = (columns.collect(), Some(key.collect()));
+    Some(table)
+}
+
+fn with_name(column: &Column, facts: &ColumnFacts) -> Column {
+    /// The collation of what is no text.
+    const BINARY: u16 = 63;
+    // ENUMs and SETs are told in UTF-8, whatever the column's own character set is.
+    let texts = texts(&facts.column_type).into_iter().map(|text| text.into_bytes().into());
+    let is_bytes = ["binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"];
+    let told = match &*facts.data_type {
+        "enum" | "set" => None,
+        data_type if is_bytes.contains(&data_type) => Some(BINARY),
+        _ => facts.collation,
+    };
+    let mut named = column.clone();
+    named.name = Some(facts.name.clone().into_bytes().into());
+    named.unsigned = column.unsigned.or_else(|| Some(facts.column_type.contains("unsigned")));
+    named.collation = column.collation.or(told);
+    named.texts = texts.collect();
+    named.geometry_type = (facts.data_type == "point").then_some(GeometryType::Point);
+    named
+}
+
+/// Can the log's column be that of the catalogue?
+fn fits(column_type: ColumnType, facts: &ColumnFacts) -> bool {
+    let wanted: &[&str] = match column_type {
+        ColumnType::TinyInt => &["tinyint"],
+        ColumnType::SmallInt => &["smallint"],
+        ColumnType::MediumInt => &["mediumint"],
+        ColumnType::Int => &["int"],
+        ColumnType::BigInt => &["bigint"],
+        ColumnType::Float => &["float"],
+        ColumnType::Double => &["double"],
+        ColumnType::Decimal { .. } => &["decimal"],
+        ColumnType::Date => &["date"],
+        ColumnType::Year => &["year"],
+        ColumnType::Timestamp { .. } | ColumnType::OldTimestamp => &["timestamp"],
+        ColumnType::DateTime { .. } | ColumnType::OldDateTime => &["datetime"],
+        ColumnType::Time { .. } | ColumnType::OldTime => &["time"],
+        ColumnType::Varchar { .. } => &["varchar", "varbinary"],
+        ColumnType::Char { .. } => &["char", "binary", "uuid", "inet6", "inet4"],
+        ColumnType::Enum { .. } => &["enum"],
+        ColumnType::Set { .. } => &["set"],
+        ColumnType::Bit { .. } => &["bit"],
+        ColumnType::Json { .. } => &["json"],
+        ColumnType::Blob { .. } => &[
+            "tinyblob",
+            "blob",
+            "mediumblob",
+            "longblob",
+            "tinytext",
+            "text",
+            "mediumtext",
+            "longtext",
+            "json",
+        ],
+        _ => return true,
+    };
+    wanted.contains(&&*facts.data_type)
+}
+
+/// The texts of `enum('a','it''s')` and `set(…)`; of other types none.
+fn texts(column_type: &str) -> Vec<String> {
+    let is_list = ["enum(", "set("].iter().any(|start| column_type.starts_with(start));
+    let Some((_, list)) = column_type.split_once('(').filter(|_| is_list) else { return Vec::new() };
+    let (mut texts, mut open) = (Vec::new(), None::<String>);
+    let mut chars = list.chars().peekable();
+    while let Some(sign) = chars.next() {
+        match (&mut open, sign) {
+            (Some(text), '\'') if chars.peek() == Some(&'\'') => {
+                chars.next();
+                text.push('\'');
+            }
+            (Some(_), '\'') => texts.extend(open.take()),
+            (Some(text), '\\') => match chars.next() {
+                Some('0') => text.push('\0'),
+                Some('n') => text.push('\n'),
+                Some('r') => text.push('\r'),
+                Some('Z') => text.push('\x1a'),
+                escaped => text.extend(escaped),
+            },
+            (Some(text), sign) => text.push(sign),
+            (None, '\'') => open = Some(String::new()),
+            (None, _) => {}
+        }
+    }
+    texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::texts;
+
+    #[test]
+    fn texts_of_enums() {
+        assert_eq!(texts("enum('a','it''s','','x,(\\\\y')"), ["a", "it's", "", "x,(\\y"]);
+        assert_eq!(texts("set('a','b')"), ["a", "b"]);
+        assert!(texts("varchar(7)").is_empty());
+    }
+}

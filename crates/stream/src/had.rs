@@ -1,0 +1,174 @@
+//! What has come from a server: from whose log, and which transactions. Behind a failover it says where to go on.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use binlog::Event as Body;
+use binlog::events::MariadbGtid;
+use binlog::gtid::{Gtid, GtidSet};
+
+/// What has come from a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Had {
+    /// Whose log was read: a `server_uuid`, or of a MariaDB, which has none, its `server_id`.
+    pub server: String,
+    /// Which transactions came, and all that the server had before them; none where that is not known.
+    pub gtids: Option<HadGtids>,
+}
+
+/// Transactions that have come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HadGtids {
+    /// MySQL's.
+    Set(GtidSet),
+    /// The last of each of MariaDB's domains.
+    Last(BTreeMap<u32, MariadbGtid>),
+}
+
+impl Had {
+    /// Nothing yet, from this server.
+    pub const fn new(server: String) -> Self {
+        Self { server, gtids: None }
+    }
+
+    /// A log starts: its head says what all logs in front of it have.
+    pub fn begin_log(&mut self, head: &Body<'_>) {
+        match (head, &mut self.gtids) {
+            (Body::PreviousGtids(previous), gtids) => {
+                let Ok(set) = GtidSet::decode(previous.set) else { return };
+                match gtids {
+                    Some(HadGtids::Set(had)) => had.add_all(&set),
+                    gtids => *gtids = Some(HadGtids::Set(set)),
+                }
+            }
+            (Body::MariadbGtidList(list), gtids @ None) => {
+                // The newest of each domain stands last.
+                let last = list.iter().map(|(domain_id, server_id, sequence_number)| {
+                    (domain_id, MariadbGtid { domain_id, server_id, sequence_number })
+                });
+                *gtids = Some(HadGtids::Last(last.collect()));
+            }
+            _ => {}
+        }
+    }
+
+    /// This transaction has come; its GTID as text.
+    pub fn add(&mut self, gtid: &str) {
+        match &mut self.gtids {
+            Some(HadGtids::Set(set)) => {
+                if let Ok(gtid) = gtid.parse::<Gtid>() {
+                    set.add(gtid);
+                }
+            }
+            Some(HadGtids::Last(last)) => {
+                if let Some(gtid) = mariadb(gtid) {
+                    last.insert(gtid.domain_id, gtid);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// As it was shown; none if it was not.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (server, rest) = text.strip_prefix("server ")?.split_once('\n')?;
+        let gtids = match rest.strip_suffix('\n').and_then(|line| line.strip_prefix("gtids ")) {
+            Some(text) => Some(HadGtids::parse(text)?),
+            None => None,
+        };
+        Some(Self { server: server.to_owned(), gtids })
+    }
+}
+
+impl HadGtids {
+    fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() || text.contains(':') {
+            return text.parse().ok().map(Self::Set);
+        }
+        let last: Option<Vec<MariadbGtid>> = text.split(',').map(mariadb).collect();
+        Some(Self::Last(last?.into_iter().map(|gtid| (gtid.domain_id, gtid)).collect()))
+    }
+}
+
+/// `0-1-270`
+fn mariadb(text: &str) -> Option<MariadbGtid> {
+    let mut parts = text.splitn(3, '-');
+    let domain_id = parts.next()?.parse().ok()?;
+    let server_id = parts.next()?.parse().ok()?;
+    let sequence_number = parts.next()?.parse().ok()?;
+    Some(MariadbGtid { domain_id, server_id, sequence_number })
+}
+
+/// `server` and in the next line `gtids`, if they are known.
+impl fmt::Display for Had {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "server {}", self.server)?;
+        match &self.gtids {
+            Some(gtids) => writeln!(out, "gtids {gtids}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// In one line, as the servers write them.
+impl fmt::Display for HadGtids {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Set(set) => out.write_str(&set.to_string().replace(['\n', ' '], "")),
+            Self::Last(last) => {
+                for (index, gtid) in last.values().enumerate() {
+                    write!(out, "{}{gtid}", if index > 0 { "," } else { "" })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::Event as Body;
+    use binlog::events::{MariadbGtidList, PreviousGtids};
+    use binlog::gtid::GtidSet;
+
+    use super::Had;
+
+    const A: &str = "5ea5ca5e-0001-4000-8000-000000000001";
+
+    fn check(had: &Had, wanted: &str) {
+        assert_eq!(had.to_string(), wanted);
+        assert_eq!(Had::parse(wanted).as_ref(), Some(had));
+    }
+
+    #[test]
+    fn sets_grow_from_the_head_of_a_log_on() {
+        let mut had = Had::new(A.to_owned());
+        had.add(&format!("{A}:7"));
+        check(&had, &format!("server {A}\n"));
+        let begin = |had: &mut Had, set: &str| {
+            let (set, mut bytes) = (set.parse::<GtidSet>().unwrap(), Vec::new());
+            set.encode(set.format(), &mut bytes);
+            had.begin_log(&Body::PreviousGtids(PreviousGtids { set: &bytes }));
+        };
+        begin(&mut had, "");
+        check(&had, &format!("server {A}\ngtids \n"));
+        had.add(&format!("{A}:7"));
+        had.add(&format!("{A}:tag:1"));
+        begin(&mut had, &format!("{A}:1-6,5ea5ca5e-0001-4000-8000-000000000002:3"));
+        check(&had, &format!("server {A}\ngtids {A}:1-7:tag:1,5ea5ca5e-0001-4000-8000-000000000002:3\n"));
+    }
+
+    #[test]
+    fn mariadbs_have_one_for_each_domain() {
+        let mut had = Had::new("1".to_owned());
+        let entry = |domain: u32, server: u32, number: u64| {
+            [&domain.to_le_bytes()[..], &server.to_le_bytes(), &number.to_le_bytes()].concat()
+        };
+        let entries = [entry(0, 2, 5), entry(0, 1, 9), entry(3, 1, 2)].concat();
+        had.begin_log(&Body::MariadbGtidList(MariadbGtidList { count_and_flags: 3, entries: &entries }));
+        had.add("3-2-4");
+        check(&had, "server 1\ngtids 0-1-9,3-2-4\n");
+        assert_eq!(Had::parse("server 1\ngtids x\n"), None);
+        assert_eq!(Had::parse(""), None);
+    }
+}

@@ -1,0 +1,210 @@
+//! `bintide stream --from` through what happens to servers and networks: nothing is lost, and in files nothing is there
+//! twice.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use e2e::program::bintide;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use testkit::{Cut, Dice, Launch, Proxy, Server, seed};
+
+/// How long something that has to happen may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const TABLE: &str = "create database d; create table d.t (a int primary key auto_increment, b text)";
+
+fn stream(arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().args(["stream", "--format", "maxwell"]).args(arguments).stdin(Stdio::null());
+    Ok(command)
+}
+
+fn from(port: u16) -> String {
+    format!("mysql://root@127.0.0.1:{port}/?timeout=8")
+}
+
+/// What a run prints that ends by itself.
+fn printed(arguments: &[&str]) -> Result<String> {
+    let ran = stream(arguments)?.output()?;
+    ensure!(ran.status.success(), "{arguments:?}: {}", said(&ran));
+    Ok(String::from_utf8(ran.stdout)?)
+}
+
+fn said(ran: &Output) -> String {
+    String::from_utf8_lossy(&ran.stderr).into_owned()
+}
+
+/// What the server's logs say.
+fn wanted(server: &Server) -> Result<String> {
+    printed(&[&server.datadir().join("binlog.index").display().to_string()])
+}
+
+fn wait_for(mut what: impl FnMut() -> Result<()>) -> Result<()> {
+    let begin = Instant::now();
+    loop {
+        match what() {
+            Ok(()) => return Ok(()),
+            Err(error) if begin.elapsed() > PATIENCE => return Err(error),
+            Err(_) => thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+/// Ends a run by Ctrl-C; gives what it said.
+fn interrupted(child: Child) -> Result<String> {
+    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
+    let ran = child.wait_with_output()?;
+    ensure!(ran.status.code() == Some(130), "{}: {}", ran.status, said(&ran));
+    Ok(said(&ran))
+}
+
+/// All records in a folder's files, whole or growing.
+fn records(folder: &Path) -> Result<String> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    paths.retain(|path| path.to_string_lossy().contains("changes."));
+    paths.sort();
+    paths.into_iter().map(|path| Ok(fs::read_to_string(path)?)).collect()
+}
+
+/// Cut off in each way that a network can be, and through a restart of the server, each transaction is there once.
+#[test]
+fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
+    let seed = seed("BINTIDE_E2E_SEED");
+    println!("seed {seed}");
+    let mut dice = Dice::new(seed);
+    let mut server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    server.sql(TABLE)?;
+    let insert = "insert into d.t (b) values (repeat('x', 9000)), ('two'), (repeat('z', 9000));";
+    server.sql(&insert.repeat(40))?;
+    let proxy = Proxy::to(server.port())?;
+    let folder = TempDir::new()?;
+    let out = folder.path().join("out").display().to_string();
+    let cuts = [Cut::Close, Cut::Reset, Cut::Close, Cut::Reset];
+    // Logging in takes some thousand bytes: the first connection has to be made.
+    proxy.cut_after(30_000 + dice.below(300_000) as u64, cuts[0]);
+    let arguments = ["--from", &from(proxy.port()), "--out", &out, "--file-size", "100000"];
+    let child = stream(&arguments)?.stderr(Stdio::piped()).spawn()?;
+    for next in cuts.iter().skip(1).map(Some).chain([None]) {
+        wait_for(|| proxy.is_cut().then_some(()).context("the network is whole"))?;
+        proxy.mend();
+        if let Some(cut) = next {
+            proxy.cut_after(2000 + dice.below(400_000) as u64, *cut);
+            server.sql(&insert.repeat(25))?;
+        }
+    }
+    server.stop()?;
+    server.start_again(&[])?;
+    server.sql(insert)?;
+    let wanted = wanted(&server)?;
+    wait_for(|| {
+        let found = records(Path::new(&out))?;
+        ensure!(found == wanted, "{} bytes of {}", found.len(), wanted.len());
+        Ok(())
+    })?;
+    let second = stream(&arguments)?.output()?;
+    ensure!(
+        second.status.code() == Some(2) && said(&second).contains("another process writes"),
+        "{second:?}"
+    );
+    let said = interrupted(child)?;
+    ensure!(said.matches("trying again in").count() >= 4, "{said}");
+    ensure!(records(Path::new(&out))? == wanted);
+    Ok(())
+}
+
+/// A source, and a replica of it that writes a log of its own with the same GTIDs.
+fn pair(mysql: bool) -> Result<[Server; 2]> {
+    let launch = |id: u8| {
+        let options = ["--binlog-row-metadata=FULL".to_owned(), format!("--server-id={id}")];
+        match mysql {
+            true => Launch::mysql().options(options).start(),
+            false => Launch::mariadb()
+                .options(options)
+                .options(["--binlog-format=ROW", "--log-slave-updates=ON", "--gtid-strict-mode=ON"])
+                .start(),
+        }
+    };
+    let (source, replica) = (launch(71)?, launch(72)?);
+    let port = source.port();
+    replica.sql(&match mysql {
+        true => format!(
+            "change replication source to source_host = '127.0.0.1', source_port = {port}, source_user = 'root',
+               source_auto_position = 1, source_ssl = 1; start replica"
+        ),
+        false => format!(
+            "change master to master_host = '127.0.0.1', master_port = {port}, master_user = 'root',
+               master_use_gtid = slave_pos; start slave"
+        ),
+    })?;
+    Ok([source, replica])
+}
+
+fn count(server: &Server, rows: usize) -> Result<()> {
+    let found = server.sql("select count(*) from d.t")?;
+    ensure!(found.trim() == rows.to_string(), "{found} rows, not {rows}");
+    Ok(())
+}
+
+/// The rows' texts.
+fn values(records: &str) -> Result<Vec<String>> {
+    let value = |line: &str| -> Result<String> {
+        let record: serde_json::Value = serde_json::from_str(line)?;
+        Ok(record["data"]["b"].as_str().context("a row")?.to_owned())
+    };
+    records.lines().filter(|line| line.contains("\"data\":")).map(value).collect()
+}
+
+/// A run goes on with a replica that has become the source, by the transactions that came.
+#[test]
+fn behind_a_failover_it_goes_on_by_gtids() -> Result<()> {
+    for mysql in [true, false] {
+        let [mut source, replica] = pair(mysql)?;
+        // The replica's log has other transactions' places: it begins with more of them.
+        source.sql(TABLE)?;
+        source.sql(
+            "flush binary logs; insert into d.t (b) values ('one'); insert into d.t (b) values ('two')",
+        )?;
+        let folder = TempDir::new()?;
+        let progress = folder.path().join("progress").display().to_string();
+        let run = |port: u16| {
+            printed(&["--from", &from(port), "--progress", &progress, "--do-table", "d.t", "--stop-at-end"])
+        };
+        ensure!(values(&run(source.port())?)? == ["one", "two"]);
+        source.sql("insert into d.t (b) values ('three')")?;
+        wait_for(|| count(&replica, 3))?;
+        source.kill()?;
+        replica.sql(if mysql { "stop replica" } else { "stop slave" })?;
+        replica.sql("flush binary logs; insert into d.t (b) values ('four')")?;
+        ensure!(values(&run(replica.port())?)? == ["three", "four"], "{mysql}");
+        ensure!(run(replica.port())?.is_empty());
+        replica.sql("insert into d.t (b) values ('five')")?;
+        ensure!(values(&run(replica.port())?)? == ["five"]);
+        if mysql {
+            refused(&progress, &replica)?;
+        }
+    }
+    Ok(())
+}
+
+/// A server that is no copy, and one whose logs were reset.
+fn refused(progress: &str, replica: &Server) -> Result<()> {
+    let check = |server: &Server, wanted: &str| {
+        let ran = stream(&["--from", &from(server.port()), "--progress", progress])?.output()?;
+        match ran.status.code() == Some(2) && said(&ran).contains(wanted) {
+            true => Ok(()),
+            false => bail!("{wanted}: {ran:?}"),
+        }
+    };
+    let stranger = Launch::mysql().start()?;
+    stranger.sql("create database other")?;
+    check(&stranger, "it is no copy of the other, or has not come so far yet")?;
+    replica.sql("reset binary logs and gtids; create database other")?;
+    check(replica, "its logs were reset")
+}
