@@ -174,6 +174,10 @@ impl Output {
         };
         self.written += self.bytes.len() as u64;
         self.bytes.clear();
+        if written.is_err() {
+            // What was not written is not to be saved as written, whoever asks for that on the way out.
+            (self.marked, self.is_newer) = (None, false);
+        }
         written
     }
 }
@@ -198,5 +202,46 @@ impl fmt::Debug for To {
             Self::Pipe(_, progress) => out.debug_tuple("Pipe").field(progress).finish_non_exhaustive(),
             Self::Files(files) => out.debug_tuple("Files").field(files).finish(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::{self, Write};
+
+    use super::{Output, To};
+
+    /// Takes so many bytes, and no more.
+    struct Full(usize);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if bytes.len() > self.0 {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            self.0 -= bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_never_saved_as_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("progress");
+        let mut output = Output::new(To::Pipe(Box::new(Full(10)), Some(path.clone())));
+        output.bytes.extend(b"one\n");
+        output.mark("binlog.000001:100".parse().unwrap());
+        output.save().unwrap();
+        output.bytes.extend(b"two, and more\n");
+        output.mark("binlog.000001:200".parse().unwrap());
+        assert!(output.save().is_err());
+        // As whoever ends in order does, whatever happened.
+        output.save().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "binlog.000001:100\n");
     }
 }
