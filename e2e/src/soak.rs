@@ -199,16 +199,15 @@ impl Soak {
             Blow::SourceNetwork => self.to_source.mend(),
             // Without its target it ends, and whoever watches it starts it again.
             Blow::Target | Blow::TargetRestart => {
-                self.child()?.wait()?;
+                self.ends_with(&[1, 2])?;
                 self.target.start_again(&[])?;
             }
             Blow::TargetNetwork => {
-                self.child()?.wait()?;
+                self.ends_with(&[1, 2])?;
                 self.to_target.mend();
             }
-            Blow::Bintide | Blow::Interrupt => {
-                self.child()?.wait()?;
-            }
+            Blow::Interrupt => self.ends_with(&[130])?,
+            Blow::Bintide => drop(self.child()?.wait()?),
         }
         match self.child()?.try_wait()? {
             None => Ok(()),
@@ -219,10 +218,29 @@ impl Soak {
         }
     }
 
+    /// Waits for its end: with one of these codes, and with nothing said of a panic.
+    fn ends_with(&mut self, codes: &[i32]) -> Result<()> {
+        let begin = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child()?.try_wait()? {
+                break status;
+            }
+            ensure!(begin.elapsed() < PATIENCE, "it does not end");
+            thread::sleep(GLANCE);
+        };
+        let said = self.said()?;
+        let is_meant = status.code().is_some_and(|code| codes.contains(&code));
+        ensure!(is_meant && !said.contains("panicked"), "{status}: {said}");
+        Ok(())
+    }
+
+    fn said(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.relay.path().join("said"))?)
+    }
+
     /// It ended by itself.
     fn ended<T>(&self) -> Result<T> {
-        let said = fs::read_to_string(self.relay.path().join("said"))?;
-        anyhow::bail!("bintide has ended: {said}")
+        anyhow::bail!("bintide has ended: {}", self.said()?)
     }
 
     fn interrupt(&mut self) -> Result<()> {
@@ -245,9 +263,9 @@ impl Soak {
 
     fn ends_when_told(&mut self) -> Result<()> {
         self.interrupt()?;
-        let status = self.child()?.wait()?;
-        let said = fs::read_to_string(self.relay.path().join("said"))?;
-        ensure!(status.code() == Some(130) && said.is_empty(), "{status}: {said}");
+        self.ends_with(&[130])?;
+        let said = self.said()?;
+        ensure!(said.is_empty(), "{said}");
         Ok(())
     }
 }
