@@ -54,7 +54,7 @@ impl Conditions {
     fn transactions(self) -> u32 {
         match self.latency_us {
             0..=1000 => CHANGES,
-            _ => CHANGES / 4,
+            _ => CHANGES / 2,
         }
     }
 }
