@@ -23,13 +23,17 @@ pub(crate) fn definition(
     };
     let columns: Vec<Column> = connection
         .named_rows(&format!(
-            "SELECT * FROM information_schema.columns WHERE {condition} ORDER BY ordinal_position"
+            "SELECT column_name, data_type, column_type, character_set_name, character_octet_length, extra
+             FROM information_schema.columns WHERE {condition} ORDER BY ordinal_position"
         ))?
         .iter()
         .map(column)
         .collect();
+    let hidden = hidden(connection)?;
+    // Not all of its columns: to tell CARDINALITY, a server opens the table, and may store what it finds.
     let parts = connection.named_rows(&format!(
-        "SELECT * FROM information_schema.statistics WHERE {condition}
+        "SELECT index_name, index_type, non_unique, column_name, sub_part, nullable, collation{hidden}
+         FROM information_schema.statistics WHERE {condition}
          ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index"
     ))?;
     let indexes = indexes(&parts, &columns);
@@ -49,6 +53,18 @@ pub(crate) fn definition(
         .collect();
     let name = format!("{}.{}", quoted(database), quoted(table));
     Ok(Some(Definition { name, columns, indexes, parents }))
+}
+
+/// The columns that say of an index that the optimizer may not use it, with commas in front: servers have one, the other
+/// or none.
+fn hidden(connection: &mut Connection) -> Result<String, servers::Error> {
+    let names = connection.rows(
+        "SELECT column_name FROM information_schema.columns
+         WHERE table_schema = 'information_schema' AND table_name = 'STATISTICS'
+           AND column_name IN ('IS_VISIBLE', 'IGNORED')",
+    )?;
+    let names = names.into_iter().flatten().flatten();
+    Ok(names.map(|name| format!(", {}", String::from_utf8_lossy(&name))).collect())
 }
 
 fn column(row: &NamedRow) -> Column {

@@ -22,6 +22,7 @@ use crate::place::{Place, log_number};
 use crate::shared::{Begin, Job, Shared, Turn};
 use crate::touch::{Buffering, Plan};
 use crate::window::{Batch, Batcher, Window};
+use crate::worker;
 
 /// Bytes read at once.
 const CHUNK_SIZE: usize = 64 << 10;
@@ -31,6 +32,8 @@ const LARGE_SIZE: usize = 16 << 20;
 const GLANCE: Duration = Duration::from_millis(20);
 /// How long to wait when logs or the server are not there for the moment.
 const PAUSE: Duration = Duration::from_millis(500);
+/// The server gave up waiting for a lock.
+const LOCK_WAIT_TIMEOUT: u16 = 1205;
 /// Searches in one statement: few, so that it is short, and nobody waits for it long.
 const BATCH_SIZE: usize = 16;
 
@@ -166,9 +169,8 @@ impl Reader<'_> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             None => {
-                let opened =
-                    Connection::open(&self.address).map_err(Error::server("connect to the replica"))?;
-                self.connection.insert(opened)
+                let opened = worker::read_only(&self.address);
+                self.connection.insert(opened.map_err(Error::server("connect to the replica"))?)
             }
         };
         let definition = catalogue::definition(connection, &table.database, &table.name);
@@ -485,6 +487,8 @@ fn is_passing(error: &Error) -> bool {
             | logs::Error::NoLogs { .. }
             | logs::Error::Beyond { .. },
         ) => true,
+        // Somebody has had a definition for longer than we wait.
+        Error::Server { cause, .. } if cause.code() == Some(LOCK_WAIT_TIMEOUT) => true,
         error => error.is_passing(),
     }
 }

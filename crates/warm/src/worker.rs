@@ -59,9 +59,15 @@ fn open(shared: &Shared, address: &Address, is_mariadb: bool) -> Option<Connecti
     }
 }
 
-fn ready(address: &Address, is_mariadb: bool) -> Result<Connection, Error> {
+/// A connection that changes nothing, and waits for no definition for long.
+pub(crate) fn read_only(address: &Address) -> Result<Connection, Error> {
     let mut connection = Connection::open(address)?;
     connection.run(SESSION)?;
+    Ok(connection)
+}
+
+fn ready(address: &Address, is_mariadb: bool) -> Result<Connection, Error> {
+    let mut connection = read_only(address)?;
     connection.run(if is_mariadb { MARIADB } else { MYSQL })?;
     Ok(connection)
 }
