@@ -1,63 +1,88 @@
 //! What a replica reads from its disks, and who.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use servers::Connection;
+use servers::{Connection, Row};
 
 use crate::error::Error;
 use crate::replica::Replica;
 use crate::report::{Reads, Waits};
 
-/// Reads of InnoDB's files by our connections (1) and by the replica's applier (0).
+/// What the replica has counted up to now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counted {
+    /// By whomever.
+    all: u64,
+    /// By our connections and the applier's threads; `None` if nobody counts it.
+    threads: Option<Vec<ThreadWaits>>,
+}
+
+/// What one thread of the server has waited for.
+#[derive(Clone, Copy, Debug)]
+struct ThreadWaits {
+    /// The server's number for it.
+    id: u64,
+    /// Is it a connection of ours? The applier's otherwise.
+    is_ours: bool,
+    waits: Waits,
+}
+
+/// Is all of it switched on that counts the waits of each thread? One row, if it is.
+const IS_COUNTED: &str = "SELECT 1 FROM performance_schema.setup_instruments
+    WHERE @@GLOBAL.performance_schema = 1 AND name = 'wait/io/file/innodb/innodb_data_file'
+      AND enabled = 'YES' AND timed = 'YES'
+      AND 2 = (SELECT COUNT(*) FROM performance_schema.setup_consumers
+        WHERE name IN ('global_instrumentation', 'thread_instrumentation') AND enabled = 'YES')";
+
+/// Waits for InnoDB's files by our connections (1) and by the replica's applier (0). A thread's few writes are among
+/// them: they are not counted apart.
 fn question(connections: &[u32]) -> String {
     let mut ours: Vec<String> = connections.iter().map(u32::to_string).collect();
     ours.push("0".to_owned());
     let ours = ours.join(",");
     format!(
-        "SELECT IFNULL(t.processlist_id IN ({ours}), 0), SUM(w.count_star), SUM(w.sum_timer_wait) DIV 1000
+        "SELECT t.thread_id, IFNULL(t.processlist_id IN ({ours}), 0), w.count_star, w.sum_timer_wait DIV 1000
          FROM performance_schema.threads t
          JOIN performance_schema.events_waits_summary_by_thread_by_event_name w USING (thread_id)
          WHERE w.event_name = 'wait/io/file/innodb/innodb_data_file'
-           AND EXISTS (SELECT 1 FROM performance_schema.setup_instruments i
-             WHERE i.name = 'wait/io/file/innodb/innodb_data_file' AND i.enabled = 'YES') AND (t.processlist_id IN ({ours})
+           AND (t.processlist_id IN ({ours})
            OR t.name IN ('thread/sql/replica_sql', 'thread/sql/replica_worker', 'thread/sql/slave_sql',
-             'thread/sql/slave_worker', 'thread/sql/rpl_parallel_thread'))
-         GROUP BY 1"
+             'thread/sql/slave_worker', 'thread/sql/rpl_parallel_thread'))"
     )
 }
 
 /// Asks.
-pub(crate) fn reads(replica: &mut Replica, connections: &[u32]) -> Result<Reads, Error> {
+pub(crate) fn counted(replica: &mut Replica, connections: &[u32]) -> Result<Counted, Error> {
     let all = replica.counter("Innodb_buffer_pool_reads")?;
-    let (ours, applier) = match waits(replica.connection(), connections) {
-        Ok(Some((ours, applier))) => (Some(ours), Some(applier)),
-        Ok(None) => (None, None),
-        // The account may not know, or nobody does.
-        Err(servers::Error::Refused { .. }) => (None, None),
+    let threads = match threads(replica.connection(), connections) {
+        Ok(threads) => threads,
+        // The account may not know, or the server does not have it.
+        Err(servers::Error::Refused { .. }) => None,
         Err(cause) => return Err(Error::Server { doing: "ask who reads", cause }),
     };
-    Ok(Reads { all, ours, applier })
+    Ok(Counted { all, threads })
 }
 
-/// `None` if nobody counts them, as where `performance_schema` is off.
-fn waits(connection: &mut Connection, connections: &[u32]) -> Result<Option<(Waits, Waits)>, servers::Error> {
-    let (mut ours, mut applier) = (Waits::default(), Waits::default());
-    let rows = connection.rows(&question(connections))?;
-    if rows.is_empty() {
+/// `None` if nobody counts them, as where `performance_schema` is off: no reads are something else.
+fn threads(
+    connection: &mut Connection,
+    connections: &[u32],
+) -> Result<Option<Vec<ThreadWaits>>, servers::Error> {
+    if connection.rows(IS_COUNTED)?.is_empty() {
         return Ok(None);
     }
-    for row in rows {
-        let number = |at: usize| {
-            let text = row.get(at).and_then(|value| value.as_deref()).unwrap_or_default();
-            str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)
-        };
-        let waits = Waits { pages: number(1), time: Duration::from_nanos(number(2)) };
-        match number(0) {
-            0 => applier = waits,
-            _ => ours = waits,
-        }
-    }
-    Ok(Some((ours, applier)))
+    let rows = connection.rows(&question(connections))?;
+    Ok(Some(rows.iter().map(thread).collect()))
+}
+
+fn thread(row: &Row) -> ThreadWaits {
+    let number = |at: usize| {
+        let text = row.get(at).and_then(|value| value.as_deref()).unwrap_or_default();
+        str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let waits = Waits { pages: number(2), time: Duration::from_nanos(number(3)) };
+    ThreadWaits { id: number(0), is_ours: number(1) != 0, waits }
 }
 
 /// Threads of the server that run statements of others: neither of its applier's nor of ours.
@@ -68,59 +93,102 @@ pub(crate) fn others_running(replica: &mut Replica, ours: usize, appliers: u64) 
 }
 
 /// What was read since the beginning: threads come and go, and with each goes what it counted.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
-    last: Option<Reads>,
+    /// What was counted last, by whomever and by each thread; `None` while nobody has counted.
+    all: Option<u64>,
+    threads: Option<HashMap<u64, Waits>>,
+    is_counted: bool,
     total: Reads,
 }
 
 impl Account {
     /// The replica says so now.
-    pub(crate) fn add(&mut self, now: Reads) {
-        let last = self.last.replace(now).unwrap_or(now);
-        // One that has begun anew counts from nothing.
-        self.total.all += now.all.checked_sub(last.all).unwrap_or(now.all);
-        grow(&mut self.total.ours, now.ours, last.ours);
-        grow(&mut self.total.applier, now.applier, last.applier);
+    pub(crate) fn add(&mut self, now: &Counted) {
+        let last = self.all.replace(now.all).unwrap_or(now.all);
+        // A server that was started again counts from nothing.
+        self.total.all += now.all.checked_sub(last).unwrap_or(now.all);
+        self.is_counted = now.threads.is_some();
+        let Some(threads) = &now.threads else { return };
+        let all = threads.iter().map(|thread| (thread.id, thread.waits)).collect();
+        let last = self.threads.replace(all);
+        let ours = self.total.ours.get_or_insert_default();
+        let applier = self.total.applier.get_or_insert_default();
+        for thread in threads {
+            let more = match &last {
+                // What was read before it began is not its own.
+                None => Waits::default(),
+                Some(last) => grown(thread.waits, last.get(&thread.id)),
+            };
+            let total = if thread.is_ours { &mut *ours } else { &mut *applier };
+            total.pages += more.pages;
+            total.time += more.time;
+        }
     }
 
     pub(crate) const fn total(&self) -> Reads {
         self.total
     }
+
+    /// Did somebody count what each thread reads, the last time?
+    pub(crate) const fn is_counted(&self) -> bool {
+        self.is_counted
+    }
 }
 
-fn grow(total: &mut Option<Waits>, now: Option<Waits>, last: Option<Waits>) {
-    let Some(now) = now else { return };
-    let last = last.unwrap_or_default();
-    let more = if now.pages < last.pages { now } else { now.since(last) };
-    let total = total.get_or_insert_default();
-    total.pages += more.pages;
-    total.time += more.time;
+/// A thread that is new, or has a number that another one had, counts from nothing.
+fn grown(now: Waits, last: Option<&Waits>) -> Waits {
+    match last {
+        Some(last) if now.pages >= last.pages => now.since(*last),
+        _ => now,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::Account;
+    use super::{Account, Counted, ThreadWaits};
     use crate::report::{Reads, Waits};
 
-    fn waits(pages: u64) -> Option<Waits> {
-        Some(Waits { pages, time: Duration::from_millis(pages) })
+    /// Ours have even numbers.
+    fn counted(all: u64, threads: &[(u64, u64)]) -> Counted {
+        let thread = |(id, pages): &(u64, u64)| {
+            let waits = Waits { pages: *pages, time: Duration::from_millis(*pages) };
+            ThreadWaits { id: *id, is_ours: id % 2 == 0, waits }
+        };
+        Counted { all, threads: Some(threads.iter().map(thread).collect()) }
     }
 
     #[test]
-    fn what_was_read_before_does_not_count_and_threads_begin_anew() {
+    fn what_was_read_before_does_not_count_and_threads_come_and_go() {
         let mut account = Account::default();
-        let mut check = |all, ours, applier, wanted: (u64, u64, u64)| {
-            account.add(Reads { all, ours: waits(ours), applier: waits(applier) });
+        let mut check = |all, threads: &[(u64, u64)], wanted: (u64, u64, u64)| {
+            account.add(&counted(all, threads));
             let total = account.total();
             let pages = |waits: Option<Waits>| waits.unwrap().pages;
-            assert_eq!((total.all, pages(total.ours), pages(total.applier)), wanted);
+            assert_eq!((total.all, pages(total.ours), pages(total.applier)), wanted, "{threads:?}");
         };
-        check(1000, 0, 500, (0, 0, 0));
-        check(1100, 60, 540, (100, 60, 40));
-        check(1200, 10, 640, (200, 70, 140));
-        check(5, 20, 3, (205, 80, 143));
+        check(1000, &[(1, 500)], (0, 0, 0));
+        check(1100, &[(1, 540), (2, 40), (4, 20)], (100, 60, 40));
+        // One of ours is lost: what the others have read is not read anew.
+        check(1150, &[(1, 540), (4, 30)], (150, 70, 40));
+        check(1200, &[(1, 640), (4, 30), (6, 5)], (200, 75, 140));
+        // The server is started again.
+        check(5, &[(1, 3), (6, 4)], (205, 79, 143));
+    }
+
+    #[test]
+    fn what_nobody_counts_is_not_nothing() {
+        let mut account = Account::default();
+        account.add(&Counted { all: 7, threads: None });
+        account.add(&Counted { all: 9, threads: None });
+        assert_eq!(account.total(), Reads { all: 2, ours: None, applier: None });
+        assert!(!account.is_counted());
+        account.add(&counted(9, &[]));
+        assert_eq!((account.total().ours, account.is_counted()), (Some(Waits::default()), true));
+        // It is switched off while it runs.
+        account.add(&Counted { all: 9, threads: None });
+        assert!(!account.is_counted());
     }
 }

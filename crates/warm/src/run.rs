@@ -211,7 +211,7 @@ impl Watcher<'_> {
     }
 
     fn measure(&mut self, replica: &mut Replica) -> Result<(), Error> {
-        self.account.add(measure::reads(replica, &self.shared.connections())?);
+        self.account.add(&measure::counted(replica, &self.shared.connections())?);
         Ok(())
     }
 
@@ -227,7 +227,12 @@ impl Watcher<'_> {
         };
         let last = self.measured.replace(now.clone());
         let (Some(controller), Some(last)) = (&mut self.controller, last) else { return Ok(()) };
-        let (Some(ours), Some(applier)) = (now.reads.ours, now.reads.applier) else { return Ok(()) };
+        // Where nobody counts, nothing is known: not that nothing was read.
+        let (Some(ours), Some(applier), true) =
+            (now.reads.ours, now.reads.applier, self.account.is_counted())
+        else {
+            return Ok(());
+        };
         let has_work = channels.iter().any(|channel| channel.is_applying && channel.events_ahead > 0);
         let reading = Reading {
             elapsed: now.at - last.at,
