@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -300,6 +301,50 @@ fn a_directory_has_one_receiver() -> Result<()> {
     third.kill()?;
     third.wait()?;
     Ok(())
+}
+
+/// A source that never stops writing leaves no moment of silence; Ctrl-C ends it all the same.
+#[test]
+fn it_can_be_stopped_while_the_source_writes() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    let folder = TempDir::new()?;
+    server.sql(TABLE)?;
+    let over = AtomicBool::new(false);
+    let inserts = "insert into d.t (b) values (repeat('x', 2000)); ".repeat(300);
+    thread::scope(|scope| -> Result<()> {
+        let write = || -> Result<()> {
+            while !over.load(Ordering::Relaxed) {
+                server.sql(&inserts)?;
+            }
+            Ok(())
+        };
+        let writers = [scope.spawn(write), scope.spawn(write)];
+        let ran = stop_in_the_middle(&server, folder.path());
+        over.store(true, Ordering::Relaxed);
+        for writer in writers {
+            writer.join().map_err(|_| anyhow!("a writer broke"))??;
+        }
+        ensure!(ran?.contains(" ends at binlog.000001"), "it says something else");
+        Ok(())
+    })?;
+    receive_until_equal(&server, folder.path())
+}
+
+/// Stops a receiver once it has received something; what it says then.
+fn stop_in_the_middle(server: &Server, folder: &Path) -> Result<String> {
+    let mut child = receive(server.port(), folder, &[])?.spawn()?;
+    wait_for(|| {
+        let size = fs::metadata(folder.join("binlog.000001"))?.len();
+        ensure!(size > 1 << 16, "{size} bytes have come");
+        Ok(())
+    })?;
+    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
+    let ended = wait_for(|| child.try_wait()?.map(drop).context("it goes on"));
+    if ended.is_err() {
+        child.kill()?;
+    }
+    let ran = child.wait_with_output()?;
+    ended.map(|()| String::from_utf8_lossy(&ran.stdout).into_owned())
 }
 
 #[test]

@@ -56,6 +56,10 @@ impl Receiver {
         self.watch.connected(source.facts().clock_s);
         let (mut unacknowledged, mut counted) = (None, 0);
         loop {
+            // A source that always has more leaves no moment in which waiting would notice it.
+            if self.options.cancel.is_cancelled() {
+                return Ok(());
+            }
             self.watch.network(source.network_bytes() - counted);
             counted = source.network_bytes();
             let is_next_there = source.has_more().map_err(|error| self.explained(error, store))?;
