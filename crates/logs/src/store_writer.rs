@@ -19,6 +19,8 @@ use crate::series::{LogName, Series};
 const BUFFER_SIZE: usize = 256 << 10;
 /// Keeps a second writer out.
 const LOCK: &str = "bintide.lock";
+/// The names of logs that are about to go, one a line, until they are gone.
+const PURGED: &str = "bintide.purged";
 /// What stands in front of a log's name in an index, as servers write it.
 const INDEX_PREFIX: &str = "./";
 
@@ -249,23 +251,45 @@ impl StoreWriter {
         let text = fs::read_to_string(&index).map_err(io("read", &index))?;
         let names: Vec<&str> = text.lines().map(plain_name).collect();
         let count = self.count_beyond(&names, keep, now)?;
-        if count > 0 {
-            let kept: String = text.lines().skip(count).map(|line| format!("{line}\n")).collect();
-            let new = index.with_extension("index_new");
-            let written = File::create(&new).and_then(|mut file| {
-                file.write_all(kept.as_bytes())?;
-                file.sync_all()
-            });
-            written.map_err(io("write to", &new))?;
-            fs::rename(&new, &index).map_err(io("replace", &index))?;
-            self.sync_folder()?;
+        if count == 0 {
+            return Ok(0);
         }
-        for name in &names[..count] {
+        let line = |name: &str| format!("{name}\n");
+        self.replace(
+            &self.folder.join(PURGED),
+            &names[..count].iter().copied().map(line).collect::<String>(),
+        )?;
+        self.replace(&index, &text.lines().skip(count).map(line).collect::<String>())?;
+        self.remove_purged(&names[count..])?;
+        Ok(count)
+    }
+
+    /// Whoever reads the file finds the old text or the new one.
+    fn replace(&self, path: &Path, text: &str) -> Result<(), Error> {
+        let new = path.with_extension("new");
+        let written = File::create(&new).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        });
+        written.map_err(io("write to", &new))?;
+        fs::rename(&new, path).map_err(io("replace", path))?;
+        self.sync_folder()
+    }
+
+    /// Removes what a purge has named, as far as it is not in the index: nothing else in the folder is the store's to
+    /// remove.
+    fn remove_purged(&self, kept: &[&str]) -> Result<(), Error> {
+        let list = self.folder.join(PURGED);
+        let text = match fs::read_to_string(&list) {
+            Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
+            read => read.map_err(io("read", &list))?,
+        };
+        for name in text.lines().filter(|name| is_log(name) && !kept.contains(name)) {
             self.remove(name)?;
             // What was compressed has a list of its positions beside it.
             self.remove(&format!("positions.{name}"))?;
         }
-        Ok(count)
+        self.remove(PURGED)
     }
 
     /// How many of the oldest logs are beyond what is to be kept.
@@ -368,21 +392,9 @@ impl StoreWriter {
             let file = OpenOptions::new().write(true).open(&index).map_err(io("open", &index))?;
             file.set_len(whole as u64).and_then(|()| file.sync_all()).map_err(io("cut", &index))?;
         }
-        let mut names = text[..whole].lines().map(plain_name);
-        if let Some(first) = names.clone().next().and_then(|name| LogName::of(Path::new(name))) {
-            self.remove_before(first)?;
-        }
-        Ok(names.next_back().map(str::to_owned))
-    }
-
-    fn remove_before(&self, first: LogName<'_>) -> Result<(), Error> {
-        let entries = fs::read_dir(&self.folder).map_err(io("list", &self.folder))?;
-        for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
-            if LogName::of(&path).is_some_and(|log| log.is_before(&first)) {
-                fs::remove_file(&path).map_err(io("remove", &path))?;
-            }
-        }
-        Ok(())
+        let names: Vec<&str> = text[..whole].lines().map(plain_name).collect();
+        self.remove_purged(&names)?;
+        Ok(names.last().map(|name| (*name).to_owned()))
     }
 
     /// Opens a log, cut behind its last whole event.
@@ -421,9 +433,14 @@ impl OpenLog {
 
 /// The name of a source's log, which names no series.
 fn at_source(name: &str) -> Result<LogName<'_>, Error> {
-    let is_plain = Path::new(name).file_name() == Some(OsStr::new(name));
-    let found = LogName::of(Path::new(name)).filter(|found| is_plain && found.series.is_none());
+    let found = LogName::of(Path::new(name)).filter(|found| is_log(name) && found.series.is_none());
     found.ok_or_else(|| Error::LogName { name: name.to_owned() })
+}
+
+/// Is it a log's name, and no path to one?
+fn is_log(name: &str) -> bool {
+    let path = Path::new(name);
+    path.file_name() == Some(OsStr::new(name)) && LogName::of(path).is_some()
 }
 
 /// A line of the index as the log's name.

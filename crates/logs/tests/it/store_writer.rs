@@ -107,9 +107,20 @@ fn another_servers_logs_are_a_series_of_their_own() {
     assert!(left.after(&folder.path().join(&names[0])).unwrap_err().to_string().contains("were purged"));
     let next = left.after(&folder.path().join(&names[1])).unwrap().unwrap();
     assert!(next.ends_with(&names[2]));
-    fs::write(folder.path().join(&names[0]), b"left by a purge that was stopped").unwrap();
+    // It goes only if a purge that was stopped has named it; what else is called so is somebody else's.
+    let others = [&names[0], "notes.20261122"];
+    for name in others {
+        fs::write(folder.path().join(name), b"left").unwrap();
+    }
     drop(open(&folder));
-    assert!(!folder.path().join(&names[0]).exists());
+    assert!(others.iter().all(|name| folder.path().join(name).exists()));
+    // Stopped before the index was written, the list names logs that stay.
+    let list = format!("{}\n{}\n../b.index\n", names[0], names[2]);
+    fs::write(folder.path().join("bintide.purged"), list).unwrap();
+    drop(open(&folder));
+    assert_eq!(others.map(|name| folder.path().join(name).exists()), [false, true]);
+    assert!(folder.path().join(&names[2]).exists() && folder.path().join("b.index").exists());
+    assert!(!folder.path().join("bintide.purged").exists());
 }
 
 /// What is behind the last whole transaction stays until the same comes again, and is cut off where another log begins.
@@ -218,6 +229,7 @@ fn old_logs_go_and_the_last_stays() {
     drop(store);
     // Stopped between the index and the files.
     fs::write(folder.path().join("b.000010"), b"left").unwrap();
+    fs::write(folder.path().join("bintide.purged"), b"b.000010\n").unwrap();
     let store = open(&folder);
     assert_eq!(store.place().unwrap().log, "b.000011");
     assert!(!folder.path().join("b.000010").exists());
