@@ -109,14 +109,19 @@ impl Joined {
             _ => (None, None),
         };
         let number = clock.map_or(0, |clock| clock.sequence_number);
-        if number == 0 || number == self.last + 1 {
+        if number < 0 {
+            return Err(anyhow!(
+                "the source sends {gtid} with sequence_number {number}, which none can have"
+            ));
+        }
+        if number == 0 || number == self.last.saturating_add(1) {
             self.last = number;
             self.moved(raw, place);
             return Ok(());
         }
         // It waits for all in front, whenever this log was gone on with: the same bytes come again then.
         let shift = ClockShift::behind_gap(number - 1, self.last);
-        self.last += 1;
+        self.last = self.last.saturating_add(1);
         let behind = size.unwrap_or_default().saturating_sub(raw.bytes().len() as u64);
         put_gtid_renumbered(raw, shift, behind, NextPosition::Behind(place), format, &mut self.buffer)?;
         Ok(())
