@@ -1,6 +1,7 @@
 //! Who a store is to its source, and whose logs it has: the same each time.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
@@ -48,12 +49,20 @@ impl Identity {
         }
     }
 
-    /// Whoever reads it finds the old text or the new one.
+    /// Whoever reads it finds the old text or the new one, also behind a crash of the machine.
     fn save(&self) -> Result<(), anyhow::Error> {
         let source = self.source.iter().map(|uuid| format!("source-uuid={uuid}\n")).collect::<String>();
         let text = format!("[replica]\nserver-id={}\nserver-uuid={}\n{source}", self.server_id, self.uuid);
         let new = self.path.with_extension("new");
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path));
+        let write = || {
+            let mut file = File::create(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, &self.path)?;
+            let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        };
+        let written: io::Result<()> = write();
         written.with_context(|| format!("could not write {}", self.path.display()))
     }
 
