@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use binlog::gtid::Uuid;
 use binlog::{ChecksumAlgorithm, EventType, Framer, MAGIC, RawEvent};
 use nix::fcntl::{Flock, FlockArg};
 
@@ -200,7 +201,8 @@ impl StoreWriter {
         let found = at_source(name)?;
         let before = self.place().and_then(|place| place.series).map_or(1, |series| series.number);
         let local = found.within(Series { number: before + 1, uuid });
-        if LogName::of(Path::new(&local)).is_none_or(|local| local.series.is_none()) {
+        let is_uuid = uuid.parse::<Uuid>().is_ok();
+        if !is_uuid || LogName::of(Path::new(&local)).is_none_or(|local| local.series.is_none()) {
             return Err(Error::LogName { name: local });
         }
         self.cut_rest()?;
@@ -437,10 +439,12 @@ fn at_source(name: &str) -> Result<LogName<'_>, Error> {
     found.ok_or_else(|| Error::LogName { name: name.to_owned() })
 }
 
-/// Is it a log's name, and no path to one?
+/// Is it a log's name, and no path to one, nor several lines?
 fn is_log(name: &str) -> bool {
     let path = Path::new(name);
-    path.file_name() == Some(OsStr::new(name)) && LogName::of(path).is_some()
+    !name.contains(char::is_control)
+        && path.file_name() == Some(OsStr::new(name))
+        && LogName::of(path).is_some()
 }
 
 /// A line of the index as the log's name.

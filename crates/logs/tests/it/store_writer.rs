@@ -85,7 +85,9 @@ fn another_servers_logs_are_a_series_of_their_own() {
         store.append_next(&events[0]).unwrap();
     }
     assert!(store.go_on_in("b.000009", None).is_err());
-    assert!(store.go_on_in("b.000008", Some("no UUID")).is_err());
+    for uuid in ["no UUID", "------------------------------------", "5ea5ca5e-0001-4000-8000-00000000000\n"] {
+        assert!(store.go_on_in("b.000008", Some(uuid)).is_err(), "{uuid}");
+    }
     store.sync().unwrap();
     drop(store);
     let names = [
@@ -158,7 +160,18 @@ fn what_does_not_follow_is_refused() {
     let check = |store: &mut StoreWriter, name: &str, position: u64, wanted: &str| {
         assert_eq!(store.begin(name, position).unwrap_err().to_string(), wanted);
     };
-    for name in ["../b.000001", "/b.000001", "", "..", "b.1", "b", "x/b.000001", ".000001"] {
+    for name in [
+        "../b.000001",
+        "/b.000001",
+        "",
+        "..",
+        "b.1",
+        "b",
+        "x/b.000001",
+        ".000001",
+        "a\nb.000001",
+        "b\u{1b}.000001",
+    ] {
         let wanted =
             format!("{name:?} is no name of a binary log: those are a name, a point and six digits or more");
         check(&mut store, name, 4, &wanted);

@@ -84,6 +84,9 @@ impl Identity {
                  another server into another directory, or give both with --from if it took the place of that one",
                 self.path.parent().unwrap_or(Path::new("")).display()
             )),
+            (None, Some(found)) if found.parse::<Uuid>().is_err() => {
+                Err(anyhow!("the source's server_uuid is {found:?}, which is no UUID"))
+            }
             (None, Some(found)) => {
                 self.source = Some(found.clone());
                 self.save()
