@@ -164,7 +164,7 @@ impl Table {
                 take_bits(columns, ColumnType::is_numeric, value, |column, bit| column.unsigned = Some(bit))?
             }
             2 => take_default_collation(columns, ColumnType::is_character, value)?,
-            3 => take_collations(columns, ColumnType::is_character, value)?,
+            3 => take_collations(columns, collated(columns, value)?, value)?,
             4 => take_names(columns, value)?,
             5 => take_texts(columns, is_set, value)?,
             6 => take_texts(columns, is_enum, value)?,
@@ -187,6 +187,10 @@ const fn is_enum(column_type: ColumnType) -> bool {
 
 const fn is_set(column_type: ColumnType) -> bool {
     matches!(column_type, ColumnType::Set { .. })
+}
+
+const fn is_geometry(column_type: ColumnType) -> bool {
+    matches!(column_type, ColumnType::Geometry { .. })
 }
 
 const fn is_enum_or_set(column_type: ColumnType) -> bool {
@@ -232,6 +236,19 @@ fn take_default_collation(
     Ok(())
 }
 
+/// The kind of columns that have an entry among the collations. MariaDB counts geometries, MySQL does not: the number
+/// of entries tells which of them wrote it.
+fn collated(columns: &[Column], value: &Cursor<'_>) -> Result<Kind, DecodeError> {
+    let (mut entries, mut count) = (value.clone(), 0);
+    while !entries.is_empty() {
+        collation(&mut entries)?;
+        count += 1;
+    }
+    let as_mariadb: Kind = |kind| kind.is_character() || is_geometry(kind);
+    let wanted = columns.iter().filter(|column| as_mariadb(column.column_type)).count();
+    Ok(if count == wanted { as_mariadb } else { ColumnType::is_character })
+}
+
 /// A collation for each column of the kind.
 fn take_collations(columns: &mut [Column], kind: Kind, value: &mut Cursor<'_>) -> Result<(), DecodeError> {
     for column in of_kind(columns, kind) {
@@ -267,7 +284,7 @@ fn take_texts(columns: &mut [Column], kind: Kind, value: &mut Cursor<'_>) -> Res
 }
 
 fn take_geometry_types(columns: &mut [Column], value: &mut Cursor<'_>) -> Result<(), DecodeError> {
-    for column in of_kind(columns, |kind| matches!(kind, ColumnType::Geometry { .. })) {
+    for column in of_kind(columns, is_geometry) {
         column.geometry_type = Some(GeometryType::from_code(value.lenenc()?));
     }
     value.finish()
@@ -433,6 +450,8 @@ mod tests {
         check(&[2, 3, 0xfc, 0xff, 0], collation, "- 255 - - 255 - - - 255");
         check(&[2, 5, 0xfc, 0xff, 0, 1, 63], collation, "- 255 - - 63 - - - 255");
         check(&[3, 3, 8, 45, 63], collation, "- 8 - - 45 - - - 63");
+        // With the geometry, as MariaDB counts.
+        check(&[3, 4, 8, 45, 63, 64], collation, "- 8 - - 45 - - 63 64");
         check(&[10, 1, 45], collation, "- - - 45 - 45 - - -");
         check(&[10, 3, 45, 0, 8], collation, "- - - 8 - 45 - - -");
         check(&[11, 2, 8, 63], collation, "- - - 8 - 63 - - -");
