@@ -135,6 +135,40 @@ fn definitions_change_under_it() -> Result<()> {
     Ok(())
 }
 
+/// Entries of an index have the columns of the one that holds the rows: those, and no others, are searched by.
+#[test]
+fn what_holds_the_rows_is_what_the_server_takes() -> Result<()> {
+    let mut scene = Scene::begin()?;
+    scene.source.sql(
+        "create table d.first (z int not null, a int not null, n int, unique key z (z), unique key a (a), key n (n));
+         create table d.front (name varchar(40) not null, a int not null, n int, primary key (name(20)),
+           unique key a (a), key n (n));",
+    )?;
+    scene.check("the first changes")?;
+    scene.replica.sql("stop replica sql_thread")?;
+    let before = scene.warming.searches()?;
+    scene
+        .source
+        .sql("insert into d.front values ('x', 1, 1), ('y', 2, 2); insert into d.first values (1, 2, 3)")?;
+    wait_until("searches for a row", || Ok(scene.warming.searches()? >= before + 3))?;
+    let statements =
+        "select group_concat(digest_text) from performance_schema.events_statements_summary_by_digest
+         where digest_text like '%`first`%FORCE INDEX%' or digest_text like '%`front`%FORCE INDEX%'";
+    let clustered = "select i.name from information_schema.innodb_indexes i
+         join information_schema.innodb_tables t using (table_id) where t.name = 'd/first' and i.type in (1, 3)";
+    ensure!(scene.replica.sql(clustered)?.trim() == "z", "InnoDB takes another one");
+    wait_until("the search in the other index", || {
+        Ok(scene.replica.sql(statements)?.contains("WHERE ( `n` = ? AND `z` = ? )"))
+    })?;
+    let statements = scene.replica.sql(statements)?;
+    ensure!(!statements.contains("`front`"), "{statements}");
+    scene.replica.sql("start replica")?;
+    wait_until_applied(&scene.source, &scene.replica)?;
+    let report = scene.end()?;
+    ensure!(report["errors"] == 0 && report["rows_left"] == 2, "{report}");
+    Ok(())
+}
+
 /// The sessions are such that nobody can wait for them; and when they have to wait, they give up.
 #[test]
 fn definitions_never_wait_for_it() -> Result<()> {

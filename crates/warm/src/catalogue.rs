@@ -7,6 +7,9 @@ use servers::{Connection, NamedRow};
 
 use crate::definition::{Column, Definition, Index, IndexKind, Parent, quoted};
 
+/// What a server calls the primary key.
+const PRIMARY: &str = "PRIMARY";
+
 /// Asks for a table; `None` if there is none whose pages could be touched: it is not there, or InnoDB does not hold it.
 pub(crate) fn definition(
     connection: &mut Connection,
@@ -36,7 +39,9 @@ pub(crate) fn definition(
          FROM information_schema.statistics WHERE {condition}
          ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index"
     ))?;
-    let indexes = indexes(&parts, &columns);
+    let name = format!("{}.{}", quoted(database), quoted(table));
+    let clustered = clustered(connection, &name, candidates(&parts))?;
+    let indexes = indexes(&parts, &columns, clustered.as_deref());
     let foreign = connection.named_rows(&format!(
         "SELECT k.constraint_name, k.column_name, k.referenced_table_schema, k.referenced_table_name,
            k.referenced_column_name, r.unique_constraint_name
@@ -51,7 +56,6 @@ pub(crate) fn definition(
         .chunk_by(|one, next| text(one, "constraint_name") == text(next, "constraint_name"))
         .filter_map(|key| parent(key, &columns))
         .collect();
-    let name = format!("{}.{}", quoted(database), quoted(table));
     Ok(Some(Definition { name, columns, indexes, parents }))
 }
 
@@ -78,23 +82,50 @@ fn column(row: &NamedRow) -> Column {
     }
 }
 
-/// The clustered index first. InnoDB takes the first unique one whose columns are never NULL where there is no primary
-/// key.
-fn indexes(parts: &[NamedRow], columns: &[Column]) -> Vec<Index> {
+/// The indexes one of which holds the rows: the primary key, whether it can be searched or not; without one, those that
+/// are unique, of whole columns that are never NULL.
+fn candidates(parts: &[NamedRow]) -> Vec<String> {
+    let name = |parts: &[NamedRow]| parts.first().map(|part| text(part, "index_name")).unwrap_or_default();
+    let is_key = |part: &NamedRow| {
+        let is_whole = value(part, "column_name").is_some() && value(part, "sub_part").is_none();
+        is_whole && text(part, "non_unique") == "0" && text(part, "nullable") != "YES"
+    };
+    let groups = by_index(parts);
+    match groups.iter().map(|parts| name(parts)).find(|name| name == PRIMARY) {
+        Some(primary) => vec![primary],
+        None => groups.iter().filter(|parts| parts.iter().all(is_key)).map(|parts| name(parts)).collect(),
+    }
+}
+
+/// InnoDB takes the first of them in the order of the table's definition.
+fn clustered(
+    connection: &mut Connection,
+    table: &str,
+    mut candidates: Vec<String>,
+) -> Result<Option<String>, servers::Error> {
+    if candidates.len() < 2 {
+        return Ok(candidates.pop());
+    }
+    // Of all that an account may ask without more privileges, this alone keeps to that order. It tells statistics, too:
+    // they are not stored, as the session changes nothing.
+    let ordered = connection.named_rows(&format!("SHOW INDEX FROM {table}"))?;
+    Ok(ordered.iter().map(|part| text(part, "key_name")).find(|name| candidates.contains(name)))
+}
+
+/// All that can be searched.
+fn indexes(parts: &[NamedRow], columns: &[Column], clustered: Option<&str>) -> Vec<Index> {
     let places: HashMap<&str, usize> =
         columns.iter().enumerate().map(|(at, column)| (column.name.as_str(), at)).collect();
-    let groups = parts.chunk_by(|one, next| text(one, "index_name") == text(next, "index_name"));
-    let mut indexes: Vec<Index> = groups.filter_map(|parts| index(parts, &places)).collect();
-    let has_primary = indexes.iter().any(|index| index.kind == IndexKind::Clustered);
-    if !has_primary && let Some(first) = indexes.iter_mut().find(|index| index.kind == IndexKind::Unique) {
-        first.kind = IndexKind::Clustered;
-    }
-    indexes
+    by_index(parts).into_iter().filter_map(|parts| index(parts, &places, clustered)).collect()
+}
+
+fn by_index(parts: &[NamedRow]) -> Vec<&[NamedRow]> {
+    parts.chunk_by(|one, next| text(one, "index_name") == text(next, "index_name")).collect()
 }
 
 /// `None` for one that a search by values of columns does not reach: it is of another kind, of expressions, of the
 /// fronts of values, or the optimizer may not use it.
-fn index(parts: &[NamedRow], places: &HashMap<&str, usize>) -> Option<Index> {
+fn index(parts: &[NamedRow], places: &HashMap<&str, usize>, clustered: Option<&str>) -> Option<Index> {
     let first = parts.first()?;
     let name = text(first, "index_name");
     let is_hidden = text(first, "is_visible") == "NO" || text(first, "ignored") == "YES";
@@ -108,7 +139,7 @@ fn index(parts: &[NamedRow], places: &HashMap<&str, usize>) -> Option<Index> {
     let columns = parts.iter().map(column).collect::<Option<Vec<_>>>()?;
     let is_unique = text(first, "non_unique") == "0";
     let is_nullable = parts.iter().any(|part| text(part, "nullable") == "YES");
-    let kind = match (name == "PRIMARY", is_unique && !is_nullable) {
+    let kind = match (clustered == Some(name.as_str()), is_unique && !is_nullable) {
         (true, _) => IndexKind::Clustered,
         (_, true) => IndexKind::Unique,
         (_, false) => IndexKind::Plain,
@@ -142,4 +173,48 @@ fn value(row: &NamedRow, name: &str) -> Option<String> {
 /// Empty for NULL.
 fn text(row: &NamedRow, name: &str) -> String {
     value(row, name).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use servers::NamedRow;
+
+    use super::{candidates, indexes};
+    use crate::definition::{Column, IndexKind};
+
+    /// Of an index: its name, a column, bytes of its front, and whether it is unique and may be NULL.
+    fn part(name: &str, column: &str, front: Option<&str>, is_unique: bool, is_nullable: bool) -> NamedRow {
+        let values = [
+            ("INDEX_NAME", Some(name)),
+            ("INDEX_TYPE", Some("BTREE")),
+            ("COLUMN_NAME", Some(column)),
+            ("SUB_PART", front),
+            ("NON_UNIQUE", Some(if is_unique { "0" } else { "1" })),
+            ("NULLABLE", Some(if is_nullable { "YES" } else { "" })),
+        ];
+        let owned = |value: &str| value.as_bytes().to_vec();
+        values.into_iter().map(|(name, value)| (name.to_owned(), value.map(owned))).collect()
+    }
+
+    #[test]
+    fn what_holds_the_rows_is_the_primary_key_or_the_first_that_can_be() {
+        let unique = |name| part(name, "a", None, true, false);
+        let plain = part("k", "a", None, false, false);
+        let check = |parts: &[NamedRow], wanted: &[&str]| assert_eq!(candidates(parts), wanted);
+        check(&[unique("PRIMARY"), plain.clone(), unique("u")], &["PRIMARY"]);
+        check(&[part("PRIMARY", "name", Some("20"), true, false), unique("u")], &["PRIMARY"]);
+        check(&[plain.clone(), unique("u"), unique("v")], &["u", "v"]);
+        check(&[part("u", "a", None, true, true), part("v", "a", Some("3"), true, false), plain], &[]);
+    }
+
+    #[test]
+    fn nothing_else_is_taken_for_it() {
+        let columns = ["name", "a"].map(|name| Column { name: name.into(), ..Column::default() });
+        let parts = [part("PRIMARY", "name", Some("20"), true, false), part("u", "a", None, true, false)];
+        let kinds = |clustered| -> Vec<IndexKind> {
+            indexes(&parts, &columns, clustered).iter().map(|index| index.kind).collect()
+        };
+        assert_eq!(kinds(Some("PRIMARY")), [IndexKind::Unique]);
+        assert_eq!(kinds(Some("u")), [IndexKind::Clustered]);
+    }
 }
