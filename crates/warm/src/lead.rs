@@ -31,10 +31,10 @@ impl Lead {
         self.ahead.touches += mark.touches;
         (self.ahead.place, self.ahead.timestamp) = (mark.place, mark.timestamp);
         match self.marks.back_mut() {
-            Some(last) if last.place == mark.place => {
+            Some(last) if last.takes(&mark) => {
                 last.events += mark.events;
                 last.touches += mark.touches;
-                last.timestamp = mark.timestamp;
+                (last.place, last.timestamp) = (mark.place, mark.timestamp);
             }
             _ => self.marks.push_back(mark),
         }
@@ -71,6 +71,17 @@ impl Lead {
     }
 }
 
+impl Mark {
+    /// Can one mark say both? A few events for which nothing was touched, too, need no marks of their own.
+    fn takes(&self, next: &Self) -> bool {
+        let is_nothing = self.touches == 0 && next.touches == 0 && self.timestamp == next.timestamp;
+        self.place == next.place || (is_nothing && self.events < EVENTS_TOGETHER)
+    }
+}
+
+/// Events for which nothing was touched, in one mark, at most.
+const EVENTS_TOGETHER: u64 = 64;
+
 #[cfg(test)]
 mod tests {
     use super::{Lead, Mark};
@@ -95,5 +106,16 @@ mod tests {
         check(299, 4, 8, 0);
         check(300, 8, 0, 0);
         assert_eq!(lead.ahead().events, 0);
+    }
+
+    #[test]
+    fn events_that_need_nothing_take_little_room() {
+        let mut lead = Lead::default();
+        for offset in 0..1000 {
+            lead.add(Mark { place: at(offset), events: 1, touches: 0, timestamp: 10 });
+        }
+        assert_eq!((lead.marks.len(), lead.ahead().events), (16, 1000));
+        lead.add(Mark { place: at(1000), events: 1, touches: 5, timestamp: 10 });
+        assert_eq!((lead.pass(at(999)).events, lead.ahead().touches), (1000, 5));
     }
 }

@@ -260,9 +260,10 @@ impl Course<'_, '_> {
         match raw.decode(at.format)? {
             Event::TableMap(map) => drop(self.tables.map(&map)?),
             Event::TransactionPayload(payload) => return self.payload(&payload, at),
-            Event::Query(_) | Event::ExecuteLoadQuery(_) => self.statement(&raw, at)?,
-            Event::Gtid(gtid) => self.transaction(gtid.gtid(), &raw, at),
-            Event::GtidTagged(gtid) => self.transaction(gtid.gtid(), &raw, at),
+            Event::Query(query) => return self.statement(&raw, query.sql, at),
+            Event::ExecuteLoadQuery(load) => return self.statement(&raw, load.query.sql, at),
+            Event::Gtid(gtid) => return Ok(self.transaction(gtid.gtid(), &raw, at)),
+            Event::GtidTagged(gtid) => return Ok(self.transaction(gtid.gtid(), &raw, at)),
             event => {
                 if let Some(rows) = event.rows() {
                     return self.rows(rows, at);
@@ -297,22 +298,39 @@ impl Course<'_, '_> {
     }
 
     /// A transaction begins: the one in front of it has ended.
-    fn transaction(&mut self, gtid: Option<Gtid>, raw: &RawEvent<'_>, at: At<'_>) {
+    fn transaction(&mut self, gtid: Option<Gtid>, raw: &RawEvent<'_>, at: At<'_>) -> Turn {
         let size = raw.bytes().len() as u64;
         let place = Place { offset: at.place.offset.saturating_sub(size), ..at.place };
         if let Some(ended) = std::mem::replace(&mut self.gtid, gtid) {
             self.reader.shared.transaction(self.reader.lane, ended, place);
         }
+        self.room(at.place)
     }
 
     /// What is known of a statement is its text: it may change tables' definitions, or rows.
-    fn statement(&mut self, raw: &RawEvent<'_>, at: At<'_>) -> Result<(), Fault> {
+    fn statement(&mut self, raw: &RawEvent<'_>, sql: &[u8], at: At<'_>) -> Result<Turn, Fault> {
         if Role::of(raw, at.format)? != Role::Statement {
-            return Ok(());
+            return Ok(Turn::Go);
         }
-        self.reader.shared.definition_changes(self.reader.lane, at.place);
+        let turn = self.room(at.place);
+        if turn != Turn::Go {
+            return Ok(turn);
+        }
+        if !changes_rows_alone(sql) {
+            self.reader.shared.definition_changes(self.reader.lane, at.place);
+        }
         self.reader.shared.count(|counts| counts.discarded += 1);
-        Ok(())
+        Ok(Turn::Go)
+    }
+
+    /// Waits until it is useful to read on from here.
+    fn room(&mut self, place: Place) -> Turn {
+        let (shared, lane) = (self.reader.shared, self.reader.lane);
+        if !shared.has_room(lane) {
+            // What has gathered is not to wait, too.
+            self.flush(place);
+        }
+        shared.wait_for_room(lane, self.begin)
     }
 
     fn rows(&mut self, rows: &Rows<'_>, at: At<'_>) -> Result<Turn, Fault> {
@@ -320,11 +338,7 @@ impl Course<'_, '_> {
         if rows.column_count == 0 || shared.is_passed(lane, at.place) {
             return Ok(Turn::Go);
         }
-        if !shared.has_room(lane) {
-            // What has gathered is not to wait, too.
-            self.flush(at.place);
-        }
-        let turn = shared.wait_for_room(lane, self.begin);
+        let turn = self.room(at.place);
         if turn != Turn::Go {
             return Ok(turn);
         }
@@ -455,6 +469,14 @@ fn is_of_interest(event_type: EventType) -> bool {
         )
 }
 
+/// Is it, by its first word, a statement after which all tables are defined as before?
+fn changes_rows_alone(sql: &[u8]) -> bool {
+    let word = sql.trim_ascii_start().split(|byte| !byte.is_ascii_alphabetic()).next().unwrap_or_default();
+    ROW_STATEMENTS.iter().any(|statement| word.eq_ignore_ascii_case(statement.as_bytes()))
+}
+
+const ROW_STATEMENTS: [&str; 5] = ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"];
+
 /// Goes to where the applier is; what is at the head of the log says how it is to be read.
 fn skip_to(reader: &mut LogReader, offset: u64) -> Result<(), Error> {
     while reader.position() < offset {
@@ -490,5 +512,24 @@ fn is_passing(error: &Error) -> bool {
         // Somebody has had a definition for longer than we wait.
         Error::Server { cause, .. } if cause.code() == Some(LOCK_WAIT_TIMEOUT) => true,
         error => error.is_passing(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::changes_rows_alone;
+
+    #[test]
+    fn only_what_may_change_definitions_makes_them_asked_for_anew() {
+        for sql in
+            ["insert into t values (1)", " \n UPDATE t SET a = 1", "DELETE\tFROM t", "replace t values (1)"]
+        {
+            assert!(changes_rows_alone(sql.as_bytes()), "{sql}");
+        }
+        for sql in
+            ["ALTER TABLE t ADD b INT", "/* x */ insert into t values (1)", "updates", "", "(select 1)"]
+        {
+            assert!(!changes_rows_alone(sql.as_bytes()), "{sql}");
+        }
     }
 }

@@ -44,7 +44,7 @@ pub fn warm(settings: &Settings, observer: &mut dyn Observer) -> Result<Report, 
     let facts = replica.facts.clone();
     let indexes = indexes(settings, &facts, &channels)?;
     let has_applier = settings.stranger == Stranger::Refuse || !replica.channels()?.is_empty();
-    let shared = Shared::new(channels, settings.pace, settings.threads);
+    let shared = Shared::new(channels, settings.pace, settings.threads, has_applier);
     let mut controller = (has_applier && settings.pace == Pace::Measured).then(|| {
         Controller::new(Bounds {
             pages_old: facts.pages_old,

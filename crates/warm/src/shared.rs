@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     /// How often definitions of tables may have changed.
     definitions: AtomicU64,
     pace: Pace,
+    /// Is there one to stay ahead of?
+    has_applier: bool,
     queue_max: usize,
 }
 
@@ -99,7 +101,7 @@ pub(crate) struct Begin {
 const GLANCE: Duration = Duration::from_millis(100);
 
 impl Shared {
-    pub(crate) fn new(channels: Vec<Channel>, pace: Pace, threads: usize) -> Self {
+    pub(crate) fn new(channels: Vec<Channel>, pace: Pace, threads: usize, has_applier: bool) -> Self {
         let lanes = channels.into_iter().map(Lane::new).collect();
         let state = State { lanes, workers: threads, distance: u64::MAX, ..State::default() };
         Self {
@@ -108,6 +110,7 @@ impl Shared {
             room: Condvar::new(),
             definitions: AtomicU64::new(0),
             pace,
+            has_applier,
             queue_max: threads * QUEUED_EACH,
         }
     }
@@ -230,8 +233,10 @@ impl Shared {
     /// Would the applier be there first, by the rules of a fixed pace?
     pub(crate) fn is_too_close(&self, lane: usize) -> bool {
         match self.pace {
-            Pace::Measured => false,
-            Pace::Fixed(fixed) => self.state().lanes[lane].lead.ahead().events < fixed.offset_events,
+            Pace::Fixed(fixed) if self.has_applier => {
+                self.state().lanes[lane].lead.ahead().events < fixed.offset_events
+            }
+            Pace::Measured | Pace::Fixed(_) => false,
         }
     }
 
@@ -241,17 +246,24 @@ impl Shared {
         count(&mut state.counts);
         let lane = &mut state.lanes[lane];
         lane.place = Some(mark.place);
-        lane.lead.add(mark);
+        // What nobody ever passes is not kept.
+        if self.has_applier {
+            lane.lead.add(mark);
+        }
     }
 
     /// A transaction ends there.
     pub(crate) fn transaction(&self, lane: usize, gtid: Gtid, place: Place) {
-        self.state().lanes[lane].transactions.push_back((gtid, place));
+        if self.has_applier {
+            self.state().lanes[lane].transactions.push_back((gtid, place));
+        }
     }
 
     /// Definitions of tables change there.
     pub(crate) fn definition_changes(&self, lane: usize, place: Place) {
-        self.state().lanes[lane].changes.push_back(place);
+        if self.has_applier {
+            self.state().lanes[lane].changes.push_back(place);
+        }
     }
 
     pub(crate) fn count(&self, count: impl FnOnce(&mut Counts)) {
@@ -352,11 +364,9 @@ impl State {
     }
 
     fn has_room(&self, lane: usize, pace: Pace) -> bool {
-        let lead = &self.lanes[lane].lead;
-        if lead.ahead().events > EVENTS_AHEAD_MAX {
-            return false;
-        }
+        let (lead, is_full) = (&self.lanes[lane].lead, self.lanes[lane].is_full());
         match pace {
+            _ if is_full => false,
             Pace::Measured => lead.ahead().touches < self.distance / self.lanes.len() as u64,
             Pace::Fixed(fixed) => lead.seconds() <= fixed.seconds_prefetch,
         }
@@ -365,6 +375,8 @@ impl State {
 
 /// Events ahead of the applier, at most, even if all that they need is in memory. Bounds our own.
 const EVENTS_AHEAD_MAX: u64 = 1 << 20;
+/// Transactions, and changes of definitions, ahead of the applier, at most. Bounds our own memory.
+const PLACES_AHEAD_MAX: usize = 1 << 18;
 
 /// Statements that wait, for each connection: enough that none is idle, few enough that they are not old when their turn
 /// comes.
@@ -387,6 +399,13 @@ impl Lane {
         }
     }
 
+    /// Is as much ahead of the applier as may be kept?
+    fn is_full(&self) -> bool {
+        self.lead.ahead().events > EVENTS_AHEAD_MAX
+            || self.transactions.len() >= PLACES_AHEAD_MAX
+            || self.changes.len() >= PLACES_AHEAD_MAX
+    }
+
     /// Is a change of definitions passed?
     fn follow(&mut self, found: &Channel, executed: &GtidSet) -> bool {
         let has_gone_back = found.place < self.reported;
@@ -404,7 +423,10 @@ impl Lane {
             return true;
         }
         let mut applier = found.place.max(before);
-        while let Some((_, place)) = self.transactions.front().filter(|(gtid, _)| executed.contains(*gtid)) {
+        // One that was skipped is passed, and never executed.
+        let is_over =
+            |(gtid, place): &&(Gtid, Place)| executed.contains(*gtid) || Some(*place) <= found.place;
+        while let Some((_, place)) = self.transactions.front().filter(is_over) {
             applier = applier.max(Some(*place));
             self.transactions.pop_front();
         }
@@ -435,9 +457,11 @@ impl Lane {
 mod tests {
     use binlog::gtid::GtidSet;
 
-    use super::Lane;
+    use super::{EVENTS_AHEAD_MAX, Lane, PLACES_AHEAD_MAX, Shared};
+    use crate::lead::Mark;
     use crate::place::Place;
     use crate::replica::Channel;
+    use crate::settings::Pace;
 
     const UUID: &str = "00000000-0000-0000-0000-000000000001";
 
@@ -468,5 +492,38 @@ mod tests {
         check(550, "1-5", 600, 0);
         // Its logs begin anew.
         check(120, "1-5", 120, 1);
+    }
+
+    #[test]
+    fn one_that_was_skipped_does_not_stay() {
+        let mut lane = Lane::new(at(100));
+        for (gtid, offset) in set("1-3").gtids().zip([200, 300, 400]) {
+            lane.transactions.push_back((gtid, Place { log: 1, offset }));
+        }
+        lane.follow(&at(200), &set("2"));
+        assert_eq!((lane.channel.place.unwrap().offset, lane.transactions.len()), (300, 1));
+    }
+
+    #[test]
+    fn what_is_ahead_is_bounded_whatever_it_is() {
+        let place = |number: usize| Place { log: 1, offset: number as u64 };
+        let gtid = set("1").gtids().next().unwrap();
+        let fill: [&dyn Fn(&Shared); 3] = [
+            &|shared| (0..PLACES_AHEAD_MAX).for_each(|number| shared.definition_changes(0, place(number))),
+            &|shared| (0..PLACES_AHEAD_MAX).for_each(|number| shared.transaction(0, gtid, place(number))),
+            &|shared| {
+                let mark = Mark { place: place(9), events: EVENTS_AHEAD_MAX + 1, touches: 0, timestamp: 1 };
+                shared.mark(0, mark, |_| ());
+            },
+        ];
+        for (number, fill) in fill.iter().enumerate() {
+            for has_applier in [true, false] {
+                let shared = Shared::new(vec![at(4)], Pace::Measured, 1, has_applier);
+                assert!(shared.has_room(0), "{number}");
+                fill(&shared);
+                // Without an applier nothing is kept, and nothing waited for.
+                assert_eq!(shared.has_room(0), !has_applier, "{number}");
+            }
+        }
     }
 }
