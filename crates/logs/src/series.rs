@@ -65,10 +65,14 @@ impl<'n> LogName<'n> {
         }
     }
 
+    /// Is it an earlier log of the same series?
+    pub(crate) fn is_earlier_of_series(&self, other: &Self) -> bool {
+        self.base == other.base && self.series == other.series && self.number < other.number
+    }
+
     /// Does the other one come right behind it, of the same series?
     pub(crate) fn is_right_before(&self, other: &Self) -> bool {
-        let is_same = self.base == other.base && self.series == other.series;
-        is_same && self.number.checked_add(1) == Some(other.number)
+        self.is_earlier_of_series(other) && self.number.checked_add(1) == Some(other.number)
     }
 }
 

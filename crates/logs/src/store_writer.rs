@@ -133,10 +133,12 @@ impl StoreWriter {
         if position != MAGIC.len() as u64 {
             return Err(Error::Place { name: name.to_owned(), found: position, wanted: MAGIC.len() as u64 });
         }
-        self.begin_next(name)
+        self.begin_behind(name, |last, next| last.is_right_before(next))
     }
 
-    /// What follows is of this log, wherever in it: the last log goes on, or this one begins. Does it? With the `server_uuid`
+    /// What follows is of this log, wherever in it: the last log goes on, or this one begins. Does it? Within a series
+    /// its number may be any higher one: what was asked for by GTIDs lacks nothing, and a source leaves out logs of its
+    /// own whose transactions are all here. With the `server_uuid`
     /// of another server than the last log's, it begins a series of its own, whose logs have names of their own.
     ///
     /// # Errors
@@ -146,7 +148,7 @@ impl StoreWriter {
         match (&self.log, other) {
             (Some(log), None) if log.name_at_source == name => Ok(false),
             (Some(_), Some(uuid)) => self.begin_series(name, uuid).map(|()| true),
-            _ => self.begin_next(name).map(|()| true),
+            _ => self.begin_behind(name, |last, next| last.is_earlier_of_series(next)).map(|()| true),
         }
     }
 
@@ -168,6 +170,45 @@ impl StoreWriter {
         Ok(contents)
     }
 
+    /// Has the last log what stands in front of its transactions? One that has but a format description does not say
+    /// which transactions are in front of it. An empty store lacks nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses, or the log is damaged.
+    pub fn has_head(&mut self) -> Result<bool, Error> {
+        self.sync()?;
+        let Some(log) = &self.log else { return Ok(true) };
+        let mut reader = LogReader::open(self.folder.join(&log.name))?;
+        for _ in ["the format description", "what is behind it"] {
+            if !matches!(reader.next_event()?, Next::Some(_)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Removes the last log if it lacks [what stands in front of its transactions](StoreWriter::has_head) and another log
+    /// is in front of it, which is the last one then.
+    ///
+    /// # Errors
+    ///
+    /// As [`StoreWriter::has_head`].
+    pub fn drop_headless(&mut self) -> Result<(), Error> {
+        if self.has_head()? {
+            return Ok(());
+        }
+        let Some(index) = self.index()? else { return Ok(()) };
+        let text = fs::read_to_string(&index).map_err(io("read", &index))?;
+        let names: Vec<&str> = text.lines().map(plain_name).collect();
+        let [kept @ .., last] = &names[..] else { return Ok(()) };
+        let Some(before) = kept.last() else { return Ok(()) };
+        let lines: String = text.lines().take(kept.len()).map(|line| format!("{line}\n")).collect();
+        self.replace(&index, &lines)?;
+        self.log = Some(self.recover((*before).to_owned())?);
+        self.remove(last)
+    }
+
     /// Nothing more comes behind the last event of the last log.
     fn cut_rest(&mut self) -> Result<(), Error> {
         self.sync()?;
@@ -182,7 +223,12 @@ impl StoreWriter {
         Ok(())
     }
 
-    fn begin_next(&mut self, name: &str) -> Result<(), Error> {
+    /// Begins this log, if the last one is before it in this sense.
+    fn begin_behind(
+        &mut self,
+        name: &str,
+        is_before: fn(&LogName<'_>, &LogName<'_>) -> bool,
+    ) -> Result<(), Error> {
         let found = at_source(name)?;
         let Some(last) = self.log.as_ref().map(|log| log.name.clone()) else {
             return self.create(name, name, found.base);
@@ -190,7 +236,7 @@ impl StoreWriter {
         let series = LogName::of(Path::new(&last)).and_then(|last| last.series);
         let local = series.map_or_else(|| name.to_owned(), |series| found.within(series));
         let names = LogName::of(Path::new(&last)).zip(LogName::of(Path::new(&local)));
-        if names.is_none_or(|(last, local)| !last.is_right_before(&local)) {
+        if names.is_none_or(|(last, local)| !is_before(&last, &local)) {
             return Err(Error::NotNext { name: name.to_owned(), last });
         }
         self.cut_rest()?;

@@ -84,7 +84,9 @@ fn another_servers_logs_are_a_series_of_their_own() {
         assert_eq!(store.go_on_in(name, other).unwrap(), is_new, "{name}");
         store.append_next(&events[0]).unwrap();
     }
-    assert!(store.go_on_in("b.000009", None).is_err());
+    for name in ["b.000006", "c.000008"] {
+        assert!(store.go_on_in(name, None).is_err(), "{name}");
+    }
     for uuid in ["no UUID", "------------------------------------", "5ea5ca5e-0001-4000-8000-00000000000\n"] {
         assert!(store.go_on_in("b.000008", Some(uuid)).is_err(), "{uuid}");
     }
@@ -144,6 +146,37 @@ fn a_store_goes_back_behind_the_last_whole_transaction() {
     store.rewind().unwrap();
     store.begin("b.000002", 4).unwrap();
     assert_eq!(read(), log(&whole));
+}
+
+/// A log that was stopped behind its format description does not say what is in front of it: it goes, unless it is the
+/// only one.
+#[test]
+fn a_log_that_has_only_begun_goes() {
+    const UUID: &str = "5ea5ca5e-0001-4000-8000-000000000002";
+    let events = [format(0), event(QUERY, 0, b"one")];
+    for size in 0..events.len() {
+        let folder = TempDir::new().unwrap();
+        let mut store = open(&folder);
+        assert!(store.has_head().unwrap());
+        store.begin("b.000007", 4).unwrap();
+        append(&mut store, &events[..size]);
+        assert!(!store.has_head().unwrap());
+        store.drop_headless().unwrap();
+        assert_eq!(store.place().unwrap().log, "b.000007");
+        append(&mut store, &events[size..]);
+        store.go_on_in("b.000002", Some(UUID)).unwrap();
+        append(&mut store, &events[..size]);
+        store.sync().unwrap();
+        drop(store);
+        let mut store = open(&folder);
+        store.drop_headless().unwrap();
+        let next = log(&events).len() as u64;
+        let last = next - events[1].len() as u64;
+        assert_eq!(store.place(), Some(StorePlace { log: "b.000007", series: None, last, next }));
+        assert_eq!(fs::read_to_string(folder.path().join("b.index")).unwrap(), "./b.000007\n");
+        assert!(!folder.path().join(format!("b.2.{UUID}.000002")).exists());
+        assert!(store.go_on_in("b.000002", Some(UUID)).unwrap());
+    }
 }
 
 /// A statement, as a Query event has it.

@@ -38,6 +38,12 @@ impl Candidate {
                 "the server {uuid} has gtid_mode={gtid_mode}: another server can go on only by GTIDs, with ON"
             ));
         }
+        // Behind nothing, it would send its whole history: what is here without GTIDs a second time.
+        if had.is_empty() {
+            return Some(format!(
+                "the server {uuid} cannot go on: another server can only by GTIDs, and the logs here have none"
+            ));
+        }
         let lacking = had.difference(executed);
         (!lacking.is_empty()).then(|| {
             let lacking = lacking.to_string().replace('\n', "");
@@ -48,7 +54,7 @@ impl Candidate {
 
 #[cfg(test)]
 mod tests {
-    use super::Candidate;
+    use super::{Candidate, GtidSet};
 
     #[test]
     fn it_must_have_what_is_here() {
@@ -62,5 +68,7 @@ mod tests {
         let candidate = Candidate { uuid: "u".into(), gtid_mode: "ON".into(), executed: set("1-5") };
         let lacks = "the server u lacks transactions that are here: 5ea5ca5e-0001-4000-8000-000000000001:6-7";
         assert_eq!(candidate.why_not(&set("1-7")).as_deref(), Some(lacks));
+        let none = "the server u cannot go on: another server can only by GTIDs, and the logs here have none";
+        assert_eq!(candidate.why_not(&GtidSet::new()).as_deref(), Some(none));
     }
 }

@@ -26,6 +26,10 @@ pub(super) const CANNOT_SEND: u16 = 1236;
 /// What a source says to a replica of whom there is a second one.
 const SAME_REPLICA: &str = "with the same server_uuid/server_id";
 
+/// A directory that cannot be gone on with by GTIDs.
+const NOTHING_IN_FRONT: &str = "the last log does not say which transactions are in front of it: keep this directory as \
+    it is, and receive into another one from here on";
+
 /// What becomes of what a source sends.
 enum Flow {
     /// It is kept as it is.
@@ -52,7 +56,10 @@ impl Receiver {
             .map_err(|error| self.explained(error, store))?;
         self.check(source.facts(), store, &flow)?;
         self.turn.begun();
-        self.compress_closed();
+        let mut has_head = store.has_head()?;
+        if has_head {
+            self.compress_closed();
+        }
         self.watch.connected(source.facts().clock_s);
         let (mut unacknowledged, mut counted) = (None, 0);
         loop {
@@ -81,17 +88,27 @@ impl Receiver {
             if live.acknowledge == Acknowledge::Wanted {
                 unacknowledged = unacknowledged.or(Some(self.watch.bytes()));
             }
+            let is_behind_format = matches!(live.arrival, Arrival::Event { .. });
             let has_begun = match &mut flow {
                 Flow::Plain => self.keep(store, &live.arrival)?,
                 Flow::Joined(joined, next) => {
                     self.join(store, joined, next, &live.arrival, format.as_ref())?
                 }
             };
-            if has_begun {
-                self.purge(store)?;
-                self.compress_closed();
+            has_head &= !has_begun;
+            if !has_head && is_behind_format {
+                self.head_is_here(store)?;
+                has_head = true;
             }
         }
+    }
+
+    /// The log that is written to says which transactions are in front of it: those before can go, or be written anew.
+    fn head_is_here(&mut self, store: &mut StoreWriter) -> Result<(), Ended> {
+        self.sync(store)?;
+        self.purge(store)?;
+        self.compress_closed();
+        Ok(())
     }
 
     /// The source says that there is no more. One that shuts down says so, too.
@@ -192,6 +209,9 @@ impl Receiver {
     /// How to go on with this source: by file and position with the one that the store began with, by GTIDs with one that
     /// took its place.
     fn flow(&mut self, store: &mut StoreWriter) -> Result<Flow, Ended> {
+        if store.place().is_some_and(|place| place.series.is_some()) {
+            store.drop_headless()?;
+        }
         let Some(place) = store.place() else { return Ok(Flow::Plain) };
         let is_first = place.series.is_none();
         let uuid = place.series.map(|series| series.uuid.to_owned());
@@ -199,6 +219,7 @@ impl Receiver {
         if let (true, Some(before)) = (self.has_others(), before) {
             let candidate = Candidate::ask(self.address(), &self.options)?;
             if candidate.uuid != before {
+                store.drop_headless()?;
                 let contents = store.rewind()?;
                 if let Some(reason) = candidate.why_not(&contents.gtids) {
                     return Err(Ended::Unfit(reason));
@@ -207,9 +228,14 @@ impl Receiver {
                 return Ok(Flow::Joined(Joined::behind(contents), Some(candidate.uuid)));
             }
         }
-        match is_first {
-            true => Ok(Flow::Plain),
-            false => Ok(Flow::Joined(Joined::behind(store.rewind()?), None)),
+        if is_first {
+            return Ok(Flow::Plain);
+        }
+        let contents = store.rewind()?;
+        match contents.gtids.is_empty() {
+            // Asked for what is behind nothing, the source would send its whole history.
+            true => Err(Ended::Failed(anyhow!(NOTHING_IN_FRONT))),
+            false => Ok(Flow::Joined(Joined::behind(contents), None)),
         }
     }
 

@@ -69,7 +69,10 @@ impl Receiver {
         let not_begun = |error: logs::Error| Failure::NotBegun(error.into());
         let mut store = StoreWriter::open(&wanted.folder).map_err(not_begun)?;
         let identity = Identity::of(&wanted.folder).map_err(Failure::NotBegun)?;
-        if let Some(keep) = wanted.keep {
+        // A log that has just begun may have to go again: the one in front of it stays until then.
+        if let Some(keep) = wanted.keep
+            && store.has_head().map_err(not_begun)?
+        {
             watch.purged(store.purge(keep, SystemTime::now()).map_err(not_begun)?);
         }
         let quiet = global.quiet;
