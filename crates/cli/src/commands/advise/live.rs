@@ -9,7 +9,7 @@ use wire::{End, SemiSync};
 use super::server::Server;
 use crate::account::Account;
 use crate::args::Global;
-use crate::commands::receive::{Begin, Receiver, Wanted, Watch};
+use crate::commands::receive::{Begin, Receiver, Wanted, Watch, WhenFull};
 use crate::commands::rewrite;
 use crate::exit::Failure;
 use crate::interrupt;
@@ -81,7 +81,20 @@ fn receive(folder: &TempDir, address: Address, first: String, global: &Global) -
         keep: None,
         semi_sync: SemiSync::Off,
         compress: None,
+        when_full: WhenFull::Fail,
     };
     let (mut receiver, store) = Receiver::open(wanted, vec![address], options, Watch::new(global), global)?;
-    receiver.run(store).map(drop)
+    let full = |error: anyhow::Error| {
+        let is_full = error.downcast_ref::<logs::Error>().is_some_and(logs::Error::is_full);
+        match is_full {
+            true => error.context(
+                "there is no room for the logs: name a larger directory by TMPDIR, or less by --fetch",
+            ),
+            false => error,
+        }
+    };
+    receiver.run(store).map(drop).map_err(|failure| match failure {
+        Failure::Failed(error) => Failure::Failed(full(error)),
+        other => other,
+    })
 }

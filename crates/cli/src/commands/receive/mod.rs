@@ -27,7 +27,7 @@ pub(crate) use crate::commands::receive::begin::Begin;
 use crate::commands::receive::begin::Had;
 pub(crate) use crate::commands::receive::ended::passes;
 pub(crate) use crate::commands::receive::keep::parse as parse_keep;
-pub(crate) use crate::commands::receive::receiver::{Done, Receiver, Wanted};
+pub(crate) use crate::commands::receive::receiver::{Done, Receiver, Wanted, WhenFull};
 pub(crate) use crate::commands::receive::watch::Watch;
 use crate::commands::rewrite::level;
 use crate::exit::{Failure, Outcome, Verdict};
@@ -125,6 +125,7 @@ pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
         keep: command.keep,
         compress: command.compress,
         semi_sync: if command.semi_sync { SemiSync::On } else { SemiSync::Off },
+        when_full: WhenFull::Wait,
     };
     let (mut receiver, store) = Receiver::open(wanted, addresses?, options, Watch::new(global), global)?;
     let board = receiver.board();

@@ -34,6 +34,17 @@ pub(crate) struct Wanted {
     /// Whether logs are compressed once they are closed, and how hard.
     pub(crate) compress: Option<Level>,
     pub(crate) semi_sync: SemiSync,
+    /// What a full disk does.
+    pub(crate) when_full: WhenFull,
+}
+
+/// What a full disk does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WhenFull {
+    /// It is waited until there is room.
+    Wait,
+    /// It fails.
+    Fail,
 }
 
 /// What a run goes by.
@@ -100,6 +111,9 @@ impl Receiver {
                 Ended::Lost(error) => self.try_again(error.into(), Trouble::Lost)?,
                 Ended::Unfit(reason) => self.try_again(anyhow!(reason), Trouble::Unfit)?,
                 Ended::Failed(error) => self.try_again(error, Trouble::Hopeless)?,
+                Ended::Full(error) if self.wanted.when_full == WhenFull::Fail => {
+                    return Err(Failure::Failed(error.into()));
+                }
                 Ended::Full(error) => {
                     self.say(&format!("{error}; waiting until there is room"));
                     self.watch.set_full(true);

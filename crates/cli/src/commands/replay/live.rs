@@ -14,7 +14,7 @@ use wire::{End, SemiSync};
 
 use crate::account::Account;
 use crate::args::Global;
-use crate::commands::receive::{self, Begin, Receiver, Wanted, Watch};
+use crate::commands::receive::{self, Begin, Receiver, Wanted, Watch, WhenFull};
 use crate::commands::replay::target::Named;
 use crate::commands::replay::{Replay, apply, status};
 use crate::exit::{Failure, Outcome, Verdict};
@@ -81,6 +81,7 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
         keep: command.live.relay_keep,
         compress: None,
         semi_sync: SemiSync::Off,
+        when_full: WhenFull::Wait,
     };
     let (mut receiver, store) = Receiver::open(wanted, addresses?, options, Watch::silent(), global)?;
     thread::scope(|scope| {
