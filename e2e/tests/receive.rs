@@ -244,6 +244,7 @@ fn what_stands_in_the_way_is_named() -> Result<()> {
     let wrong = format!("mysql://r:wrong@127.0.0.1:{port}/?tls=required");
     fails(&wrong, folder.path(), 2, &["Access denied for user 'r'", "1045"])?;
     fails("mysql://r@127.0.0.1:1/", folder.path(), 2, &["no connection to the server"])?;
+    fails(&from, &server.datadir(), 2, &["is the data directory of a server"])?;
     fails(&from, folder.path(), 0, &[])?;
     fails("mysql://r@127.0.0.1/?tls=maybe", folder.path(), 2, &["--from: tls is maybe"])?;
     // The source purges what is needed.

@@ -2,8 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, ErrorKind, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::io::{self, BufWriter, ErrorKind, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -402,7 +402,7 @@ impl StoreWriter {
     /// The log first, then its line in the index: a log that is not in the index was not begun.
     fn create(&mut self, name: &str, name_at_source: &str, base: &str) -> Result<(), Error> {
         let path = self.folder.join(name);
-        let file = File::create(&path).map_err(io("make", &path))?;
+        let file = make(&path).map_err(io("make", &path))?;
         let mut file = BufWriter::with_capacity(BUFFER_SIZE, file);
         let written = file.write_all(&MAGIC).and_then(|()| file.flush());
         written.and_then(|()| file.get_ref().sync_all()).map_err(io("write to", &path))?;
@@ -527,4 +527,16 @@ fn is_sound(raw: &RawEvent<'_>) -> bool {
 
 fn io(verb: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Error {
     move |cause| Error::io(verb, &path.display().to_string(), cause)
+}
+
+/// A new log's file, for its owner's eyes and its group's, as a server's own. One that is there and has something in it
+/// is nobody's to overwrite: only a crash between the file and its line in the index leaves one with no more than the
+/// first bytes of a log.
+fn make(path: &Path) -> io::Result<File> {
+    if fs::metadata(path).is_ok_and(|data| data.len() > MAGIC.len() as u64) {
+        let reason = "it is there already, and the index does not name it: put the index back as it was, or give another \
+                      directory";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
+    }
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(path)
 }

@@ -280,3 +280,16 @@ fn old_logs_go_and_the_last_stays() {
     assert_eq!(store.place().unwrap().log, "b.000011");
     assert!(!folder.path().join("b.000010").exists());
 }
+
+#[test]
+fn logs_that_no_index_names_are_not_written_over() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("b.000001");
+    fs::write(&path, b"the only copy").unwrap();
+    let error = open(&folder).begin("b.000001", 4).unwrap_err().to_string();
+    assert!(error.contains("b.000001") && error.contains("the index does not name it"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), b"the only copy");
+    // As a crash may leave one.
+    fs::write(&path, binlog::MAGIC).unwrap();
+    open(&folder).begin("b.000001", 4).unwrap();
+}

@@ -78,6 +78,7 @@ impl Receiver {
         global: &Global,
     ) -> Result<(Self, StoreWriter), Failure> {
         let not_begun = |error: logs::Error| Failure::NotBegun(error.into());
+        refuse_data_directory(&wanted.folder).map_err(Failure::NotBegun)?;
         let mut store = StoreWriter::open(&wanted.folder).map_err(not_begun)?;
         let identity = Identity::of(&wanted.folder).map_err(Failure::NotBegun)?;
         // A log that has just begun may have to go again: the one in front of it stays until then.
@@ -219,4 +220,16 @@ fn say(text: &str) {
 
 fn end_of(store: &StoreWriter) -> Option<(String, u64)> {
     store.place().map(|place| (place.log.to_owned(), place.next))
+}
+
+/// A server's own directory is the server's: it would find logs that it did not write, and miss some of its own.
+fn refuse_data_directory(folder: &Path) -> Result<(), anyhow::Error> {
+    const OF_A_SERVER: [&str; 4] = ["auto.cnf", "ibdata1", "mysql.ibd", "aria_log_control"];
+    match OF_A_SERVER.into_iter().find(|name| folder.join(name).exists()) {
+        None => Ok(()),
+        Some(name) => Err(anyhow!(
+            "{} is the data directory of a server, as it has {name}: give a directory of its own",
+            folder.display()
+        )),
+    }
 }
