@@ -52,7 +52,9 @@ Examples:
 
 Sizes are those of whole log files as a server would write them. Times are
 those of this machine, for one core: a slower one takes longer in proportion.
-Nothing is written, and no server is asked but that of --from.";
+Nothing is written, and no server is asked but that of --from: there the account
+needs REPLICATION SLAVE and REPLICATION CLIENT, and SELECT on performance_schema
+for what the server has measured.";
 
 /// Arguments of `bintide advise`.
 #[derive(Args, Debug)]

@@ -14,10 +14,16 @@ pub(crate) fn parse(text: &str) -> Result<Keep, String> {
     let wanted = || "wanted is a time as 30m, 12h, 7d or 2w, or a size as 500M or 100G".to_owned();
     let unit = UNITS.iter().find_map(|(letter, seconds)| Some((text.strip_suffix(*letter)?, *seconds)));
     let Some((digits, seconds)) = unit else {
-        return size(text).map(Keep::Size).map_err(|_| wanted());
+        let has_unit = text.ends_with(|last: char| last.is_ascii_alphabetic());
+        let bytes = size(text).ok().filter(|bytes| has_unit && *bytes > 0);
+        return bytes.map(Keep::Size).ok_or_else(wanted);
     };
     let number: u64 = digits.trim().parse().map_err(|_| wanted())?;
-    number.checked_mul(seconds).map(|seconds| Keep::Age(Duration::from_secs(seconds))).ok_or_else(wanted)
+    number
+        .checked_mul(seconds)
+        .filter(|seconds| *seconds > 0)
+        .map(|seconds| Keep::Age(Duration::from_secs(seconds)))
+        .ok_or_else(wanted)
 }
 
 #[cfg(test)]
@@ -39,7 +45,9 @@ mod tests {
         check("2w", age(1_209_600));
         check("500M", size(500_000_000));
         check("100GB", size(100_000_000_000));
-        for text in ["", "d", "-1d", "7y", "99999999999999999999d", "999999999999999999w"] {
+        for text in
+            ["", "7", "0", "0M", "0d", "d", "-1d", "7y", "99999999999999999999d", "999999999999999999w"]
+        {
             assert!(parse(text).is_err(), "{text}");
         }
     }
