@@ -296,8 +296,10 @@ const MYSQL: [&str; 2] = [
      '2026-01-02 03:04:05.678', 'ö', '[1]'",
 ];
 const MARIADB: [&str; 2] = [
-    "a int unsigned, e varchar(9) character set latin1, f varbinary(9), j bigint unsigned",
-    "4000000000, 'é', 'ab', 18446744073709551615",
+    "a int unsigned, b enum('x','it''s','ä') character set latin1, c set('p','q'), e varchar(9) character set latin1,
+     f varbinary(9), g blob, h point, i decimal(9,2), j bigint unsigned, k datetime(3), l char(3)",
+    "4000000000, 'ä', 'p,q', 'é', 'ab', x'00ff', st_geomfromtext('POINT(1 2)'), -1.5, 18446744073709551615,
+     '2026-01-02 03:04:05.678', 'ö'",
 ];
 
 #[test]

@@ -720,6 +720,7 @@ mod tests {
     use super::{Image, RowDecoder};
     use crate::error::DecodeError;
     use crate::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
+    use crate::format::Flavour;
     use crate::table::Table;
 
     fn table(column_types: &[u8], metadata: &[u8]) -> Arc<Table> {
@@ -732,6 +733,7 @@ mod tests {
             metadata,
             nullable: &[],
             optional: &[],
+            flavour: Flavour::MySql,
         };
         Arc::new(Table::new(&map).unwrap())
     }
@@ -902,7 +904,7 @@ mod tests {
             let types: Vec<u8> = types.iter().map(|code| if code % 8 == 0 { *code } else { code % 4 }).collect();
             let map = TableMap {
                 table_id: 7, flags: 1, database: b"d", table: b"t", column_types: &types, metadata: &metadata,
-                nullable: if nulls { &[0xff] } else { &[] }, optional: &[],
+                nullable: if nulls { &[0xff] } else { &[] }, optional: &[], flavour: Flavour::MySql,
             };
             if let Ok(table) = Table::new(&map) {
                 let table = Arc::new(table);

@@ -4,6 +4,7 @@ use crate::column::{Column, ColumnType, GeometryType, resolve};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Reason};
 use crate::events::TableMap;
+use crate::format::Flavour;
 
 /// No server's tables have more columns. Bounds what a map can make us allocate.
 const COLUMNS_MAX: usize = 4096;
@@ -148,7 +149,7 @@ impl Table {
             let field_type = fields.u8()?;
             let value = fields.lenenc_bytes()?;
             let mut value = Cursor::at(value, fields.offset() - value.len());
-            if !self.take_field(field_type, &mut value)? {
+            if !self.take_field(field_type, &mut value, map.flavour)? {
                 unknown.push(UnknownField { field_type, value: value.take_rest().into() });
             }
         }
@@ -157,14 +158,19 @@ impl Table {
     }
 
     /// Is it a type that we know?
-    fn take_field(&mut self, field_type: u8, value: &mut Cursor<'_>) -> Result<bool, DecodeError> {
+    fn take_field(
+        &mut self,
+        field_type: u8,
+        value: &mut Cursor<'_>,
+        flavour: Flavour,
+    ) -> Result<bool, DecodeError> {
         let columns = &mut self.columns;
         match field_type {
             1 => {
                 take_bits(columns, ColumnType::is_numeric, value, |column, bit| column.unsigned = Some(bit))?
             }
-            2 => take_default_collation(columns, ColumnType::is_character, value)?,
-            3 => take_collations(columns, collated(columns, value)?, value)?,
+            2 => take_default_collation(columns, collated(flavour), value)?,
+            3 => take_collations(columns, collated(flavour), value)?,
             4 => take_names(columns, value)?,
             5 => take_texts(columns, is_set, value)?,
             6 => take_texts(columns, is_enum, value)?,
@@ -198,6 +204,14 @@ const fn is_enum_or_set(column_type: ColumnType) -> bool {
 }
 
 type Kind = fn(ColumnType) -> bool;
+
+/// The columns that collations count: MariaDB counts geometries, too (seen with 10.11).
+fn collated(flavour: Flavour) -> Kind {
+    match flavour {
+        Flavour::MySql => ColumnType::is_character,
+        Flavour::MariaDb => |kind| kind.is_character() || is_geometry(kind),
+    }
+}
 
 fn of_kind(columns: &mut [Column], kind: Kind) -> impl Iterator<Item = &mut Column> {
     columns.iter_mut().filter(move |column| kind(column.column_type))
@@ -234,19 +248,6 @@ fn take_default_collation(
         of_kind[index].collation = Some(collation(value)?);
     }
     Ok(())
-}
-
-/// The kind of columns that have an entry among the collations. MariaDB counts geometries, MySQL does not: the number
-/// of entries tells which of them wrote it.
-fn collated(columns: &[Column], value: &Cursor<'_>) -> Result<Kind, DecodeError> {
-    let (mut entries, mut count) = (value.clone(), 0);
-    while !entries.is_empty() {
-        collation(&mut entries)?;
-        count += 1;
-    }
-    let as_mariadb: Kind = |kind| kind.is_character() || is_geometry(kind);
-    let wanted = columns.iter().filter(|column| as_mariadb(column.column_type)).count();
-    Ok(if count == wanted { as_mariadb } else { ColumnType::is_character })
 }
 
 /// A collation for each column of the kind.
@@ -350,6 +351,7 @@ mod tests {
     use crate::column::ColumnType;
     use crate::error::DecodeError;
     use crate::events::TableMap;
+    use crate::format::Flavour;
 
     fn map<'a>(column_types: &'a [u8], metadata: &'a [u8], optional: &'a [u8]) -> TableMap<'a> {
         TableMap {
@@ -361,6 +363,7 @@ mod tests {
             metadata,
             nullable: &[],
             optional,
+            flavour: Flavour::MySql,
         }
     }
 
@@ -450,14 +453,26 @@ mod tests {
         check(&[2, 3, 0xfc, 0xff, 0], collation, "- 255 - - 255 - - - 255");
         check(&[2, 5, 0xfc, 0xff, 0, 1, 63], collation, "- 255 - - 63 - - - 255");
         check(&[3, 3, 8, 45, 63], collation, "- 8 - - 45 - - - 63");
-        // With the geometry, as MariaDB counts.
-        check(&[3, 4, 8, 45, 63, 64], collation, "- 8 - - 45 - - 63 64");
         check(&[10, 1, 45], collation, "- - - 45 - 45 - - -");
         check(&[10, 3, 45, 0, 8], collation, "- - - 8 - 45 - - -");
         check(&[11, 2, 8, 63], collation, "- - - 8 - 63 - - -");
         check(&[2, 3, 8, 3, 63], collation, "byte 58: index of a column is 3, must be at most 2");
         check(&[3, 1, 8], collation, "byte 58: wanted 1 more bytes, found 0");
         check(&[3, 5, 0xfd, 0, 0, 1, 8], collation, "byte 57: collation is 65536, must be at most 65535");
+    }
+
+    #[test]
+    fn collations_of_mariadb_count_geometries() {
+        let check = |optional: &[u8], wanted: &str| {
+            let map = TableMap { flavour: Flavour::MariaDb, ..map(TYPES, METADATA, optional) };
+            assert_eq!(
+                each(&Table::new(&map).unwrap(), |column| column.collation),
+                wanted,
+                "{optional:02x?}"
+            );
+        };
+        check(&[3, 4, 8, 45, 63, 64], "- 8 - - 45 - - 63 64");
+        check(&[2, 5, 8, 2, 63, 3, 64], "- 8 - - 8 - - 63 64");
     }
 
     #[test]

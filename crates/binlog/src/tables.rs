@@ -158,6 +158,7 @@ mod tests {
     use super::{TABLES_KEPT, Tables};
     use crate::error::{DecodeError, Reason};
     use crate::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
+    use crate::format::Flavour;
 
     fn map(table_id: u64, column_types: &'static [u8]) -> TableMap<'static> {
         TableMap {
@@ -169,6 +170,7 @@ mod tests {
             metadata: &[],
             nullable: &[0],
             optional: &[],
+            flavour: Flavour::MySql,
         }
     }
 

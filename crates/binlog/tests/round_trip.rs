@@ -240,6 +240,7 @@ proptest! {
             metadata: &metadata,
             nullable: &nullable,
             optional: &optional,
+            flavour: Flavour::MySql,
         }));
     }
 

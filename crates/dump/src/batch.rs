@@ -424,7 +424,7 @@ mod tests {
     use std::sync::Arc;
 
     use binlog::events::TableMap;
-    use binlog::{Checksum, Table};
+    use binlog::{Checksum, Flavour, Table};
     use jiff::tz::TimeZone;
 
     use super::{Batch, PutAway, Source};
@@ -460,6 +460,7 @@ mod tests {
             metadata: &[],
             nullable: &[1],
             optional: &[],
+            flavour: Flavour::MySql,
         };
         let table = Arc::new(TableText::new(&Table::new(&map).unwrap(), Types::Hidden));
         let mut batch = Batch::default();

@@ -205,6 +205,7 @@ fn geometry(code: u32) -> GeometryType {
 
 #[cfg(test)]
 mod tests {
+    use binlog::Flavour;
     use binlog::events::TableMap;
 
     use super::loose_table;
@@ -221,6 +222,7 @@ mod tests {
             metadata: &[20, 0, 247, 1, 4],
             nullable: &[0xff],
             optional,
+            flavour: Flavour::MySql,
         };
         let mut out = Vec::new();
         put_table_metadata(&mut out, &loose_table(&map).unwrap());

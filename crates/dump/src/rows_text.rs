@@ -350,8 +350,8 @@ fn take_ndb<'a>(cursor: &mut Cursor<'a>) -> Option<(u8, &'a [u8])> {
 
 #[cfg(test)]
 mod tests {
-    use binlog::Table;
     use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
+    use binlog::{Flavour, Table};
 
     use super::{TableText, Types, put_rows};
 
@@ -538,6 +538,7 @@ mod tests {
             metadata,
             nullable: &[3],
             optional: &[],
+            flavour: Flavour::MySql,
         };
         let table = TableText::new(&Table::new(&map).unwrap(), shown);
         let mut out = Vec::new();

@@ -198,8 +198,8 @@ fn put_key(out: &mut Vec<u8>, table: &Table, key: &[KeyPart]) {
 
 #[cfg(test)]
 mod tests {
-    use binlog::Table;
     use binlog::events::TableMap;
+    use binlog::{Flavour, Table};
 
     use super::put_table_metadata;
 
@@ -261,6 +261,7 @@ mod tests {
             metadata,
             nullable,
             optional,
+            flavour: Flavour::MySql,
         };
         let mut out = Vec::new();
         put_table_metadata(&mut out, &Table::new(&map).unwrap());

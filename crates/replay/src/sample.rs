@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
-use binlog::{KeyPart, RowDecoder, Table};
+use binlog::{Flavour, KeyPart, RowDecoder, Table};
 
 use crate::definition::{Definition, Engine, TableName, UniqueKey};
 
@@ -66,6 +66,7 @@ impl Sample {
             metadata: &self.metadata,
             nullable: &self.all,
             optional: &self.optional,
+            flavour: Flavour::MySql,
         }
     }
 

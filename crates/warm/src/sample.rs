@@ -1,7 +1,7 @@
 //! Columns and tables made up for tests.
 
 use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
-use binlog::{Column, ColumnType, Table};
+use binlog::{Column, ColumnType, Flavour, Table};
 
 /// A column of a log of this type.
 pub(crate) fn log_column(column_type: ColumnType) -> Column {
@@ -26,6 +26,7 @@ fn map<'a>(column_types: &'a [u8], nullable: &'a [u8]) -> TableMap<'a> {
         metadata,
         nullable,
         optional,
+        flavour: Flavour::MySql,
     }
 }
 

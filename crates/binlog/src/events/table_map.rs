@@ -3,6 +3,7 @@
 use crate::cursor::{Cursor, lenenc_size, put_lenenc};
 use crate::error::{DecodeError, EncodeError, narrow, same_size};
 use crate::event::{Body, Context};
+use crate::format::Flavour;
 use crate::header::HEADER_SIZE;
 
 /// Which table the rows that follow belong to, and what its columns are.
@@ -30,6 +31,9 @@ pub struct TableMap<'a> {
     /// Fields of type, size, value (1, lenenc, size): signedness, collations, names, keys.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub optional: &'a [u8],
+    /// Whose map it is: they do not count the same columns in `optional`.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub flavour: Flavour,
 }
 
 impl TableMap<'_> {
@@ -73,7 +77,8 @@ impl<'a> Body<'a> for TableMap<'a> {
         let metadata = cursor.lenenc_bytes()?;
         let nullable = cursor.bytes(column_types.len().div_ceil(8))?;
         let optional = cursor.take_rest();
-        Ok(Self { table_id, flags, database, table, column_types, metadata, nullable, optional })
+        let flavour = context.format.flavour;
+        Ok(Self { table_id, flags, database, table, column_types, metadata, nullable, optional, flavour })
     }
 
     fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {

@@ -1,5 +1,6 @@
 //! Tables and rows.
 
+use binlog::Flavour;
 use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind, RowsQuery, TableMap};
 
 use super::Sizes;
@@ -33,7 +34,9 @@ pub(super) fn table_map<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option
         nullable = fields.take(count.div_ceil(8))?;
     }
     let optional = fields.take_rest();
-    Some(TableMap { table_id, flags, database, table, column_types, metadata, nullable, optional })
+    // As mysqlbinlog reads it, whoever wrote it.
+    let flavour = Flavour::MySql;
+    Some(TableMap { table_id, flags, database, table, column_types, metadata, nullable, optional, flavour })
 }
 
 fn table_id(fields: &mut Fields<'_>, sizes: Sizes<'_>) -> Option<u64> {

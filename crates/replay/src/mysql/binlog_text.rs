@@ -274,6 +274,7 @@ mod tests {
                     metadata: &[],
                     nullable: &[0],
                     optional: &[],
+                    flavour: Flavour::MySql,
                 }),
                 &mut bytes,
             );

@@ -136,6 +136,7 @@ struct OwnedMap {
     metadata: Box<[u8]>,
     nullable: Box<[u8]>,
     optional: Box<[u8]>,
+    flavour: Flavour,
 }
 
 impl Net {
@@ -465,6 +466,7 @@ impl OwnedMap {
             metadata: map.metadata.into(),
             nullable: map.nullable.into(),
             optional: map.optional.into(),
+            flavour: map.flavour,
         }
     }
 
@@ -478,6 +480,7 @@ impl OwnedMap {
             metadata: &self.metadata,
             nullable: &self.nullable,
             optional: &self.optional,
+            flavour: self.flavour,
         }
     }
 
