@@ -230,6 +230,51 @@ impl ColumnType {
         )
     }
 
+    /// What MySQL's `information_schema.columns.data_type` may say of a column that is logged so; nothing if that cannot
+    /// be told.
+    pub const fn data_types(self) -> &'static [&'static str] {
+        match self {
+            Self::TinyInt => &["tinyint"],
+            Self::SmallInt => &["smallint"],
+            Self::MediumInt => &["mediumint"],
+            Self::Int => &["int"],
+            Self::BigInt => &["bigint"],
+            Self::Float => &["float"],
+            Self::Double => &["double"],
+            Self::Decimal { .. } => &["decimal"],
+            Self::Timestamp { .. } | Self::OldTimestamp => &["timestamp"],
+            Self::DateTime { .. } | Self::OldDateTime => &["datetime"],
+            Self::Time { .. } | Self::OldTime => &["time"],
+            Self::Date => &["date"],
+            Self::Year => &["year"],
+            Self::Varchar { .. } => &["varchar", "varbinary"],
+            Self::Char { .. } => &["char", "binary"],
+            Self::Enum { .. } => &["enum"],
+            Self::Set { .. } => &["set"],
+            Self::Bit { .. } => &["bit"],
+            Self::Blob { prefix: 1 } => &["tinytext", "tinyblob"],
+            Self::Blob { prefix: 2 } => &["text", "blob"],
+            Self::Blob { prefix: 3 } => &["mediumtext", "mediumblob"],
+            Self::Blob { .. } => &["longtext", "longblob"],
+            Self::Json { .. } => &["json"],
+            Self::Vector { .. } => &["vector"],
+            _ => &[],
+        }
+    }
+
+    /// An integer that was read as a signed one, for want of the signedness field, and is unsigned: `-1` of a SMALLINT
+    /// is 65535.
+    pub const fn unsigned(self, number: i64) -> u64 {
+        let unused = match self {
+            Self::TinyInt => 56,
+            Self::SmallInt => 48,
+            Self::MediumInt => 40,
+            Self::Int => 32,
+            _ => 0,
+        };
+        number.cast_unsigned() << unused >> unused
+    }
+
     pub(crate) const fn storage(self) -> Storage {
         match self {
             Self::Null => Storage::Fixed(0),

@@ -124,42 +124,20 @@ fn with_name(column: &Column, facts: &ColumnFacts) -> Column {
     named
 }
 
+/// Any of them: what a BLOB is called depends on how long it may be.
+const BLOBS: [&str; 9] =
+    ["tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext", "json"];
+
 /// Can the log's column be that of the catalogue?
 fn fits(column_type: ColumnType, facts: &ColumnFacts) -> bool {
     let wanted: &[&str] = match column_type {
-        ColumnType::TinyInt => &["tinyint"],
-        ColumnType::SmallInt => &["smallint"],
-        ColumnType::MediumInt => &["mediumint"],
-        ColumnType::Int => &["int"],
-        ColumnType::BigInt => &["bigint"],
-        ColumnType::Float => &["float"],
-        ColumnType::Double => &["double"],
-        ColumnType::Decimal { .. } => &["decimal"],
-        ColumnType::Date => &["date"],
-        ColumnType::Year => &["year"],
-        ColumnType::Timestamp { .. } | ColumnType::OldTimestamp => &["timestamp"],
-        ColumnType::DateTime { .. } | ColumnType::OldDateTime => &["datetime"],
-        ColumnType::Time { .. } | ColumnType::OldTime => &["time"],
-        ColumnType::Varchar { .. } => &["varchar", "varbinary"],
+        // MariaDB logs its addresses and UUIDs as such.
         ColumnType::Char { .. } => &["char", "binary", "uuid", "inet6", "inet4"],
-        ColumnType::Enum { .. } => &["enum"],
-        ColumnType::Set { .. } => &["set"],
-        ColumnType::Bit { .. } => &["bit"],
-        ColumnType::Json { .. } => &["json"],
-        ColumnType::Blob { .. } => &[
-            "tinyblob",
-            "blob",
-            "mediumblob",
-            "longblob",
-            "tinytext",
-            "text",
-            "mediumtext",
-            "longtext",
-            "json",
-        ],
-        _ => return true,
+        ColumnType::Blob { .. } => &BLOBS,
+        ColumnType::Vector { .. } => &[],
+        same => same.data_types(),
     };
-    wanted.contains(&&*facts.data_type)
+    wanted.is_empty() || wanted.contains(&&*facts.data_type)
 }
 
 /// The texts of `enum('a','it''s')` and `set(…)`; of other types none.

@@ -54,18 +54,10 @@ pub(crate) fn agree(log: &LogColumn, column: &Column) -> bool {
         | ColumnType::Int
         | ColumnType::BigInt => &["tinyint", "smallint", "mediumint", "int", "bigint", "decimal"],
         ColumnType::Float => &["float", "double"],
-        ColumnType::Double => &["double"],
-        ColumnType::Decimal { .. } => &["decimal"],
-        ColumnType::Timestamp { .. } | ColumnType::OldTimestamp => &["timestamp"],
-        ColumnType::DateTime { .. } | ColumnType::OldDateTime => &["datetime"],
-        ColumnType::Time { .. } | ColumnType::OldTime => &["time"],
-        ColumnType::Date => &["date"],
-        ColumnType::Year => &["year"],
-        ColumnType::Enum { .. } => &["enum"],
-        ColumnType::Set { .. } => &["set"],
-        ColumnType::Bit { .. } => &["bit"],
         ColumnType::Varchar { .. } | ColumnType::Char { .. } => &["char", "varchar", "binary", "varbinary"],
-        _ => &[],
+        // No index has them whole.
+        ColumnType::Blob { .. } | ColumnType::Json { .. } | ColumnType::Vector { .. } => &[],
+        same => same.data_types(),
     };
     types.contains(&column.data_type.as_str())
 }
@@ -76,15 +68,8 @@ fn charset(collation: u16, flavour: Flavour) -> Option<&'static str> {
 
 /// What the log does not tell the sign of has the sign of the replica's column.
 fn put_integer(out: &mut String, number: i64, log: &LogColumn, column: &Column) {
-    let unused = match log.column_type {
-        ColumnType::TinyInt => 56,
-        ColumnType::SmallInt => 48,
-        ColumnType::MediumInt => 40,
-        ColumnType::Int => 32,
-        _ => 0,
-    };
     match number < 0 && column.is_unsigned && log.unsigned.is_none() {
-        true => put_number(out, number.cast_unsigned() << unused >> unused),
+        true => put_number(out, log.column_type.unsigned(number)),
         false => {
             let _ = write!(out, "{number}");
         }

@@ -357,7 +357,7 @@ impl There {
     /// What it is, and what the log's column is, where they differ: first the type, then what of it would make the
     /// target keep another value and say nothing.
     fn difference(&self, (column, is_unsigned): (ColumnType, Option<bool>)) -> Option<(String, String)> {
-        let (names, name) = (names(column), &self.data_type);
+        let (names, name) = (column.data_types(), &self.data_type);
         if !names.is_empty() && !names.contains(&name.as_str()) {
             return Some((name.clone(), names[0].to_owned()));
         }
@@ -402,37 +402,6 @@ fn difference(shown: &Shown, there: &[There]) -> Option<String> {
         let (there, logged) = there.difference(*column)?;
         Some(format!("has a column {} that is {there} on the target, and {logged} in the logs", index + 1))
     })
-}
-
-/// The `data_type`s of the columns that are logged with this type; none if that cannot be told.
-const fn names(column: ColumnType) -> &'static [&'static str] {
-    match column {
-        ColumnType::TinyInt => &["tinyint"],
-        ColumnType::SmallInt => &["smallint"],
-        ColumnType::MediumInt => &["mediumint"],
-        ColumnType::Int => &["int"],
-        ColumnType::BigInt => &["bigint"],
-        ColumnType::Float => &["float"],
-        ColumnType::Double => &["double"],
-        ColumnType::Decimal { .. } => &["decimal"],
-        ColumnType::Timestamp { .. } | ColumnType::OldTimestamp => &["timestamp"],
-        ColumnType::DateTime { .. } | ColumnType::OldDateTime => &["datetime"],
-        ColumnType::Time { .. } | ColumnType::OldTime => &["time"],
-        ColumnType::Date => &["date"],
-        ColumnType::Year => &["year"],
-        ColumnType::Varchar { .. } => &["varchar", "varbinary"],
-        ColumnType::Char { .. } => &["char", "binary"],
-        ColumnType::Enum { .. } => &["enum"],
-        ColumnType::Set { .. } => &["set"],
-        ColumnType::Bit { .. } => &["bit"],
-        ColumnType::Blob { prefix: 1 } => &["tinytext", "tinyblob"],
-        ColumnType::Blob { prefix: 2 } => &["text", "blob"],
-        ColumnType::Blob { prefix: 3 } => &["mediumtext", "mediumblob"],
-        ColumnType::Blob { .. } => &["longtext", "longblob"],
-        ColumnType::Json { .. } => &["json"],
-        ColumnType::Vector { .. } => &["vector"],
-        _ => &[],
-    }
 }
 
 fn is_before_8(version: &str) -> bool {

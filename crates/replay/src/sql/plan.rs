@@ -158,25 +158,14 @@ const fn types(column_type: ColumnType) -> &'static [&'static str] {
         | ColumnType::Int
         | ColumnType::BigInt => INTEGERS,
         ColumnType::Float => &["float", "double"],
-        ColumnType::Double => &["double"],
-        ColumnType::Decimal { .. } => &["decimal"],
-        ColumnType::Timestamp { .. } | ColumnType::OldTimestamp => &["timestamp"],
-        ColumnType::DateTime { .. } | ColumnType::OldDateTime => &["datetime"],
-        ColumnType::Time { .. } | ColumnType::OldTime => &["time"],
-        ColumnType::Date => &["date"],
-        ColumnType::Year => &["year"],
-        ColumnType::Enum { .. } => &["enum"],
-        ColumnType::Set { .. } => &["set"],
-        ColumnType::Bit { .. } => &["bit"],
         ColumnType::Json { .. } => &["json", "longtext"],
         ColumnType::Geometry { .. } => GEOMETRIES,
-        ColumnType::Vector { .. } => &["vector"],
         ColumnType::Varchar { .. }
         | ColumnType::Char { .. }
         | ColumnType::Blob { .. }
         | ColumnType::CompressedVarchar { .. }
         | ColumnType::CompressedBlob { .. } => STRINGS,
-        _ => &[],
+        same => same.data_types(),
     }
 }
 

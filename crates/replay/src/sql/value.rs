@@ -1,6 +1,6 @@
 //! A column's value as a parameter of a statement.
 
-use binlog::{Column, ColumnType, Value};
+use binlog::{Column, Value};
 use servers::Parameter;
 
 use crate::error::Failure;
@@ -57,14 +57,7 @@ fn integer(number: i64, log: &Column, target: &TargetColumn) -> Result<Parameter
         let name = &target.name;
         return Err(Failure::refused(format!("{name} is {number} in the log, and UNSIGNED on the target")));
     }
-    let unused = match log.column_type {
-        ColumnType::TinyInt => 56,
-        ColumnType::SmallInt => 48,
-        ColumnType::MediumInt => 40,
-        ColumnType::Int => 32,
-        _ => 0,
-    };
-    Ok(Parameter::UInt(number.cast_unsigned() << unused >> unused))
+    Ok(Parameter::UInt(log.column_type.unsigned(number)))
 }
 
 /// The log leaves out the zeros that fill up a BINARY. MariaDB logs its addresses and UUIDs as such.
