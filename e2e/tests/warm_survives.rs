@@ -230,6 +230,11 @@ fn it_stops_where_nothing_is_gained() -> Result<()> {
     ends_equal(&scene.source, &scene.replica)?;
     let report = scene.warming.ended()?;
     ensure!(report["stopped"] == "no gain", "{report}");
+    let controller = &report["controller"];
+    ensure!(
+        controller["state"] == "no gain" && controller["seconds"]["ahead"].as_f64() > Some(0.0),
+        "{report}"
+    );
     Ok(())
 }
 
@@ -266,5 +271,6 @@ fn a_mariadb_is_a_replica_too() -> Result<()> {
     // Its performance_schema is off: nobody counts who reads, which is not nothing.
     let read = &report["pages_read"];
     ensure!(read["warm"].is_null() && read["applier"].is_null(), "{report}");
+    ensure!(report["controller"]["state"] == "unmeasured", "{report}");
     Ok(())
 }

@@ -49,17 +49,30 @@ pub struct Reading {
 }
 
 /// How it goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// Pages come in ahead of the applier.
+    /// Nothing was measured: it goes on as it began.
     #[default]
+    Unmeasured,
+    /// Nobody decides: the pace is fixed, or there is no applier to stay ahead of.
+    Fixed,
+    /// Pages come in ahead of the applier.
     Ahead,
     /// The applier reads what was brought in: it has gone out of memory by then.
     TooFar,
-    /// The server has much else to do, or its disks do.
-    BackingOff,
+    /// The server or its disks have much else to do.
+    BackingOff(Busy),
     /// Nothing is gained.
     NoGain,
+}
+
+/// What has much else to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Busy {
+    /// The server: it runs many statements of others.
+    Server,
+    /// Its disks: the applier's own reads take many times as long as at their best.
+    Disks,
 }
 
 /// What was gained lately, while there was something to gain.
@@ -105,7 +118,7 @@ impl Controller {
         let (gains_nothing, is_in_the_way) = (self.gains_nothing(reading), self.is_in_the_way(reading));
         self.state = match (self.state, gains_nothing, is_in_the_way, is_too_far(reading)) {
             (State::NoGain, ..) | (_, true, ..) => State::NoGain,
-            (.., true, _) => State::BackingOff,
+            (_, _, Some(busy), _) => State::BackingOff(busy),
             (.., true) => State::TooFar,
             _ => State::Ahead,
         };
@@ -116,8 +129,8 @@ impl Controller {
                 self.distance = (self.distance + self.distance / 8 + 1).min(max);
             }
             State::TooFar => self.distance = (self.distance / 2).max(self.bounds.distance_min()),
-            State::BackingOff => self.workers = (self.workers / 2).max(1),
-            State::NoGain => {}
+            State::BackingOff(_) => self.workers = (self.workers / 2).max(1),
+            State::NoGain | State::Unmeasured | State::Fixed => {}
         }
         self.state
     }
@@ -140,14 +153,18 @@ impl Controller {
     }
 
     /// Is there too much to do for the server, or do its disks keep the applier waiting?
-    fn is_in_the_way(&mut self, reading: &Reading) -> bool {
+    fn is_in_the_way(&mut self, reading: &Reading) -> Option<Busy> {
         let each = reading.applier.each().filter(|_| reading.applier.pages >= READS_TO_JUDGE);
         let is_slower = each.is_some_and(|each| {
             let min = self.read_min.map_or(each, |min| min.min(each));
             self.read_min = Some(min);
             each > min * SLOWER_MAX
         });
-        is_slower || reading.others_running > 2 * self.bounds.cores
+        match (reading.others_running > 2 * self.bounds.cores, is_slower) {
+            (true, _) => Some(Busy::Server),
+            (false, true) => Some(Busy::Disks),
+            (false, false) => None,
+        }
     }
 }
 
@@ -179,7 +196,7 @@ fn is_too_far(reading: &Reading) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use super::{Bounds, Controller, Reading, State};
+    use super::{Bounds, Busy, Controller, Reading, State};
     use crate::report::Waits;
 
     const BOUNDS: Bounds = Bounds { pages_old: 8000, threads: 10, cores: 4, appliers: 1 };
@@ -235,10 +252,10 @@ mod tests {
         let mut controller = Controller::new(BOUNDS);
         steps(&mut controller, &useful(), 3);
         let slow = Reading { applier: waits(50, 9000), ..useful() };
-        assert_eq!(steps(&mut controller, &slow, 2), [State::BackingOff; 2]);
+        assert_eq!(steps(&mut controller, &slow, 2), [State::BackingOff(Busy::Disks); 2]);
         assert_eq!(controller.workers(), 2);
         let busy = Reading { others_running: 9, ..useful() };
-        assert_eq!(steps(&mut controller, &busy, 2), [State::BackingOff; 2]);
+        assert_eq!(steps(&mut controller, &busy, 2), [State::BackingOff(Busy::Server); 2]);
         assert_eq!(controller.workers(), 1);
         steps(&mut controller, &useful(), 20);
         assert_eq!(controller.workers(), 10);

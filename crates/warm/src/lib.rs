@@ -38,12 +38,12 @@ mod touch;
 mod window;
 mod worker;
 
-pub use crate::control::{Bounds, Controller, Reading, State};
+pub use crate::control::{Bounds, Busy, Controller, Reading, State};
 pub use crate::definition::{Column, Definition, Index, IndexKind, Parent};
 pub use crate::error::Error;
 pub use crate::lead::{Lead, Mark};
 pub use crate::place::Place;
-pub use crate::report::{ChannelStatus, Counts, Reads, Report, Status, Waits, Why};
+pub use crate::report::{ChannelStatus, Counts, Rate, Reads, Report, Status, Waits, Why};
 pub use crate::run::{Observer, warm};
 pub use crate::settings::{Fixed, Pace, Settings, Stranger};
 pub use crate::touch::{Aim, Buffering, Key, Plan, Touch};

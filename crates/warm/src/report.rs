@@ -74,10 +74,23 @@ pub struct Status {
     pub workers: usize,
     /// How it goes.
     pub state: State,
+    /// How long it has gone in each way.
+    pub times: BTreeMap<State, Duration>,
+    /// How fast it goes.
+    pub rate: Rate,
     /// Threads of the replica that apply.
     pub appliers: u64,
     /// How long it has been going on.
     pub elapsed: Duration,
+}
+
+/// How fast it goes, over the last half second or so.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rate {
+    /// Searches that are made of the changes ahead, a second.
+    pub touches: f64,
+    /// Searches that the applier passes, a second.
+    pub passed: f64,
 }
 
 /// How far one channel is.
@@ -136,6 +149,13 @@ impl Status {
 
 /// With fewer reads, their mean says little.
 const READS_TO_JUDGE: u64 = 100;
+
+impl Rate {
+    pub(crate) fn of(touches: u64, passed: u64, elapsed: Duration) -> Self {
+        let each = |count: u64| count as f64 / elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+        Self { touches: each(touches), passed: each(passed) }
+    }
+}
 
 impl Waits {
     /// One of them, on average.

@@ -1,5 +1,6 @@
 //! All of it: readers, workers, and whoever watches over them.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -13,7 +14,7 @@ use crate::measure::{self, Account};
 use crate::place::Place;
 use crate::reader::Reader;
 use crate::replica::{Channel, Replica, ReplicaFacts};
-use crate::report::{Reads, Report, Status, Why};
+use crate::report::{Rate, Reads, Report, Status, Why};
 use crate::settings::{Pace, Settings, Stranger};
 use crate::shared::Shared;
 use crate::window::Window;
@@ -55,6 +56,7 @@ pub fn warm(settings: &Settings, observer: &mut dyn Observer) -> Result<Report, 
     });
     let distance = controller.as_ref().map_or(u64::MAX, Controller::distance);
     shared.set_limits(distance, settings.threads);
+    let state = if controller.is_some() { State::Unmeasured } else { State::Fixed };
     let watched = thread::scope(|scope| {
         let _end = End(&shared);
         for (lane, logs) in indexes.into_iter().enumerate() {
@@ -81,7 +83,9 @@ pub fn warm(settings: &Settings, observer: &mut dyn Observer) -> Result<Report, 
             appliers: facts.workers,
             began: Instant::now(),
             account: Account::default(),
-            state: State::default(),
+            state,
+            times: BTreeMap::new(),
+            rate: Rate::default(),
             measured: None,
         };
         watcher.watch(replica, observer)
@@ -158,6 +162,8 @@ struct Watcher<'w> {
     began: Instant,
     account: Account,
     state: State,
+    times: BTreeMap<State, Duration>,
+    rate: Rate,
     measured: Option<Measured>,
 }
 
@@ -225,17 +231,21 @@ impl Watcher<'_> {
             passed: self.shared.passed(),
             places: channels.iter().map(|channel| channel.applier).collect(),
         };
-        let last = self.measured.replace(now.clone());
-        let (Some(controller), Some(last)) = (&mut self.controller, last) else { return Ok(()) };
+        let Some(last) = self.measured.replace(now.clone()) else { return Ok(()) };
+        let elapsed = now.at - last.at;
+        *self.times.entry(self.state).or_default() += elapsed;
+        self.rate = Rate::of(now.touches - last.touches, now.passed - last.passed, elapsed);
+        let Some(controller) = &mut self.controller else { return Ok(()) };
         // Where nobody counts, nothing is known: not that nothing was read.
         let (Some(ours), Some(applier), true) =
             (now.reads.ours, now.reads.applier, self.account.is_counted())
         else {
+            self.state = State::Unmeasured;
             return Ok(());
         };
         let has_work = channels.iter().any(|channel| channel.is_applying && channel.events_ahead > 0);
         let reading = Reading {
-            elapsed: now.at - last.at,
+            elapsed,
             touches: now.touches - last.touches,
             passed: now.passed - last.passed,
             ours: ours.since(last.reads.ours.unwrap_or_default()),
@@ -258,6 +268,8 @@ impl Watcher<'_> {
             distance,
             workers,
             state: self.state,
+            times: self.times.clone(),
+            rate: self.rate,
             appliers: self.appliers,
             elapsed: self.began.elapsed(),
         }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use warm::{ChannelStatus, Report, State, Status, Waits, Why};
+use warm::{Busy, ChannelStatus, Report, State, Status, Waits, Why};
 
-use crate::metrics::Sheet;
+use crate::metrics::{Kind, Sheet};
 use crate::screen::{Style, lines};
 use crate::units::{count, counted, duration, share};
 
@@ -37,9 +37,10 @@ pub(super) fn line(status: &Status) -> String {
         _ => parts.push(format!("{} read by all", counted(reads.all, "page"))),
     }
     match status.state {
-        State::Ahead => {}
+        State::Unmeasured | State::Fixed | State::Ahead => {}
         State::TooFar => parts.push("too far ahead".to_owned()),
-        State::BackingOff => parts.push("backing off".to_owned()),
+        State::BackingOff(Busy::Server) => parts.push("backing off from a busy server".to_owned()),
+        State::BackingOff(Busy::Disks) => parts.push("backing off from busy disks".to_owned()),
         State::NoGain => parts.push("nothing is gained".to_owned()),
     }
     if let Some(lag) = lag_s(status) {
@@ -49,6 +50,35 @@ pub(super) fn line(status: &Status) -> String {
         });
     }
     parts.join(", ")
+}
+
+/// How it may go: what it is called for programs, and what it does then and why.
+const STATES: [(State, &str, &str); 7] = [
+    (State::Unmeasured, "unmeasured", "nobody has counted who reads: goes on as it began"),
+    (State::Fixed, "fixed", "keeps to the pace that it was given, or has no applier to stay ahead of"),
+    (State::Ahead, "ahead", "goes farther ahead while that is of use"),
+    (
+        State::TooFar,
+        "too far",
+        "comes nearer: the applier reads what was brought in, as it has gone out of memory",
+    ),
+    (
+        State::BackingOff(Busy::Server),
+        "server busy",
+        "takes fewer connections: the server runs many statements of others",
+    ),
+    (
+        State::BackingOff(Busy::Disks),
+        "disks busy",
+        "takes fewer connections: the applier's own reads take too long",
+    ),
+    (State::NoGain, "no gain", "stopped: the applier would hardly have waited for what was read"),
+];
+
+fn named_state(state: State) -> (&'static str, &'static str) {
+    let found = STATES.iter().find(|(other, ..)| *other == state);
+    let (_, name, why) = found.expect("ours: each way has a name");
+    (name, why)
 }
 
 /// What it came to.
@@ -102,6 +132,9 @@ fn ends(report: &Report) -> Vec<(String, String)> {
         rows.push((named(channel, "lag on average"), seconds(channel.lag_average_s)));
     }
     rows.push(("lasted".to_owned(), duration(report.status.elapsed)));
+    for (state, time) in report.status.times.iter().filter(|(state, _)| **state != State::Fixed) {
+        rows.push((format!("of it {}", named_state(*state).0), duration(*time)));
+    }
     if report.why == Why::NoGain {
         let reason = "nothing was gained: the applier would hardly have waited for what was read";
         rows.push(("stopped".to_owned(), reason.to_owned()));
@@ -183,11 +216,31 @@ pub(super) fn document(report: &Report) -> Value {
         "pages_read": { "all": reads.all, "warm": waits(reads.ours), "applier": waits(reads.applier) },
         "saved_seconds": status.saved().map(|saved| saved.as_secs_f64()),
         "channels": channels.collect::<Vec<_>>(),
+        "controller": controller(status),
         "seconds": status.elapsed.as_secs_f64(),
         "stopped": match why {
             Why::Interrupted => "interrupted",
             Why::NoGain => "no gain",
         },
+    })
+}
+
+/// What the controller does, and why.
+fn controller(status: &Status) -> Value {
+    let (state, why) = named_state(status.state);
+    let seconds = status.times.iter().map(|(state, time)| {
+        let (name, _) = named_state(*state);
+        (name.replace(' ', "_"), time.as_secs_f64().into())
+    });
+    json!({
+        "state": state,
+        "why": why,
+        // Without a controller there is no such bound.
+        "touches_ahead_max": (status.distance < u64::MAX).then_some(status.distance),
+        "connections": status.workers,
+        "touches_per_second": status.rate.touches,
+        "passed_per_second": status.rate.passed,
+        "seconds": seconds.collect::<serde_json::Map<_, Value>>(),
     })
 }
 
@@ -230,6 +283,13 @@ pub(super) fn sheet(status: &Status) -> String {
     sheet.gauge("bintide_warm_touches_ahead", help, ahead(|channel| channel.touches_ahead));
     sheet.gauge("bintide_warm_touches_ahead_max", "Searches that may be ahead.", status.distance);
     sheet.gauge("bintide_warm_connections", "Connections that search.", status.workers);
+    let help = "Searches made of the changes ahead, a second.";
+    sheet.gauge("bintide_warm_touches_per_second", help, status.rate.touches.round());
+    let help = "Searches that the applier passes, a second.";
+    sheet.gauge("bintide_warm_passed_per_second", help, status.rate.passed.round());
+    let (state, why) = named_state(status.state);
+    let labels = [("state", state), ("why", why)];
+    sheet.put("bintide_warm_state", "What the controller does, and why.", Kind::Gauge, &labels, 1);
     let is_applying = channels.iter().all(|channel| channel.is_applying);
     sheet.gauge("bintide_warm_applying", "Whether the applier runs.", u8::from(is_applying));
     if let Some(lag) = lag_s(status) {
@@ -254,7 +314,7 @@ fn lag_s(status: &Status) -> Option<u64> {
 mod tests {
     use std::time::Duration;
 
-    use warm::{ChannelStatus, Counts, Place, Reads, Report, Status, Waits, Why};
+    use warm::{Busy, ChannelStatus, Counts, Place, Reads, Report, State, Status, Waits, Why};
 
     use super::{document, line, sheet, text};
     use crate::screen::Style;
@@ -275,6 +335,9 @@ mod tests {
             reads: Reads { all: 4500, ours: waits(4000, 4000), applier: waits(200, 200) },
             channels: vec![channel],
             appliers: 4,
+            state: State::BackingOff(Busy::Disks),
+            times: [(State::Ahead, Duration::from_secs(7))].into(),
+            distance: 4000,
             ..Status::default()
         }
     }
@@ -282,7 +345,7 @@ mod tests {
     #[test]
     fn a_line_says_who_reads() {
         let wanted = "relay.000003 at 4,711, 1,200 events ahead, 8,000 searches made, 4,000 pages read, \
-                      200 by the applier, lag 1 min 15 s";
+                      200 by the applier, backing off from busy disks, lag 1 min 15 s";
         assert_eq!(line(&status()), wanted);
     }
 
@@ -294,6 +357,15 @@ mod tests {
             assert!(text.contains(wanted), "{wanted}: {text}");
         }
         let document = document(&report);
+        let controller = &document["controller"];
+        assert_eq!(
+            (&controller["state"], &controller["touches_ahead_max"]),
+            (&"disks busy".into(), &4000.into())
+        );
+        assert_eq!(controller["seconds"]["ahead"], 7.0);
+        assert!(
+            sheet(&report.status).contains("\nbintide_warm_state{state=\"disks busy\",why=\"takes fewer")
+        );
         assert_eq!((&document["saved_seconds"], &document["stopped"]), (&1.0.into(), &"no gain".into()));
         assert!(sheet(&report.status).contains("\nbintide_warm_lag_seconds 75\n"));
     }
