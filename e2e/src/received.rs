@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use binlog::MAGIC;
+use logs::{LogReader, Next, read_keyring};
 use testkit::Server;
 
 /// A folder has the logs of a server, and its index: the closed files are the same; of the last one, which the server
@@ -13,6 +16,40 @@ use testkit::Server;
 ///
 /// With where they differ.
 pub fn same_logs(server: &Server, folder: &Path) -> Result<()> {
+    same_logs_read(server, folder, |log| Ok(fs::read(log)?))
+}
+
+/// The same of a folder whose logs are encrypted, all of them, with keys of this keyring.
+///
+/// # Errors
+///
+/// As [`same_logs`]; also when a log is in the open.
+pub fn same_logs_encrypted(server: &Server, folder: &Path, keyring: &Path) -> Result<()> {
+    let keyring = Arc::new(read_keyring(keyring)?);
+    same_logs_read(server, folder, |log| {
+        let mut reader = LogReader::open(log)?.with_keyring(Arc::clone(&keyring));
+        let mut bytes = MAGIC.to_vec();
+        while let Next::Some(chunk) = reader.next_chunk(1 << 20)? {
+            bytes.extend_from_slice(chunk.bytes());
+        }
+        ensure!(reader.is_encrypted(), "{} is not encrypted", log.display());
+        Ok(bytes)
+    })
+}
+
+/// A keyring file with one key for logs, as component_keyring_file has it.
+///
+/// # Errors
+///
+/// When it cannot be written.
+pub fn write_keyring(path: &Path) -> Result<()> {
+    let id = "MySQLReplicationKey_5ea5ca5e-0009-4000-8000-000000000009_1";
+    let data = "0123456789ABCDEF".repeat(4);
+    let key = format!(r#"{{"user":"","data_id":"{id}","data_type":"AES","data":"{data}","extension":[]}}"#);
+    Ok(fs::write(path, format!(r#"{{"version":"1.0","elements":[{key}]}}"#))?)
+}
+
+fn same_logs_read(server: &Server, folder: &Path, read: impl Fn(&Path) -> Result<Vec<u8>>) -> Result<()> {
     let logs = server.binlogs()?;
     for (number, log) in logs.iter().enumerate() {
         let name = log.file_name().context("a log has a name")?;
@@ -20,7 +57,7 @@ pub fn same_logs(server: &Server, folder: &Path) -> Result<()> {
         if number + 1 == logs.len() {
             wanted[21] &= !1;
         }
-        let found = fs::read(folder.join(name))?;
+        let found = read(&folder.join(name))?;
         let first = found.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
         let (name, sizes) = (name.display(), (found.len(), wanted.len()));
         ensure!(found == wanted, "{name} is another one: of {sizes:?} bytes, from {first:?} on");

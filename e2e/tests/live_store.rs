@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use binlog::MAGIC;
 use e2e::received::same_logs;
-use logs::StoreWriter;
+use logs::{AtRest, StoreWriter};
 use servers::{Address, LinkOptions, LiveSource};
 use tempfile::TempDir;
 use testkit::{Launch, Server};
@@ -15,7 +15,7 @@ use wire::{Arrival, End, Origin, ReplicaOptions, SemiSync, Start};
 
 /// Receives what follows what the store has, up to the end or so many events.
 fn receive(server: &Server, folder: &Path, events_max: usize) -> Result<usize> {
-    let mut store = StoreWriter::open(folder)?;
+    let mut store = StoreWriter::open(folder, AtRest::Plain { keyring: None })?;
     let (file, position) = store.place().map_or(("", MAGIC.len() as u64), |place| (place.log, place.next));
     let wishes = ReplicaOptions {
         server_id: 77,
@@ -62,7 +62,7 @@ fn a_store_goes_on_where_it_ends_until_it_is_the_source() -> Result<()> {
         )?;
         // A few events at a time, with the tail of the last log torn off in between, as by a crash.
         while receive(&server, folder.path(), 4)? == 4 {
-            let store = StoreWriter::open(folder.path())?;
+            let store = StoreWriter::open(folder.path(), AtRest::Plain { keyring: None })?;
             let place = store.place().context("there is a log")?;
             let log = fs::OpenOptions::new().write(true).open(folder.path().join(place.log))?;
             let end = place.next;

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use binlog::{Checksum, HEADER_SIZE, MAGIC, NextPosition, move_event};
 use e2e::conversation::{KEPT, replica};
 use e2e::program::bintide;
-use logs::StoreWriter;
+use logs::{AtRest, StoreWriter};
 use servers::{Address, LinkOptions, LiveSource, Tls};
 use tempfile::TempDir;
 use testkit::{Dice, seed};
@@ -98,7 +98,7 @@ fn receive(port: u16, folder: &Path) -> Result<usize> {
         timeout: Duration::from_secs(5),
     };
     let options = LinkOptions { server_key: ServerKey::Ask, ..LinkOptions::default() };
-    let mut store = StoreWriter::open(folder)?;
+    let mut store = StoreWriter::open(folder, AtRest::Plain { keyring: None })?;
     let mut source = LiveSource::open(&address, &options, replica())?;
     let mut count = 0;
     while let Some(live) = source.next()? {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use e2e::program::bintide;
-use e2e::received::same_logs;
+use e2e::received::{same_logs, same_logs_encrypted, write_keyring};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -118,16 +118,36 @@ fn killed_at_any_moment_it_repeats_and_loses_nothing() -> Result<()> {
 /// follows the directory meanwhile misses nothing.
 #[test]
 fn closed_logs_are_kept_compressed() -> Result<()> {
+    kept_compressed(None)
+}
+
+/// The same of logs that are encrypted, before and afterwards.
+#[test]
+fn closed_logs_are_kept_compressed_and_encrypted() -> Result<()> {
+    let folder = TempDir::new()?;
+    let keyring = folder.path().join("keyring");
+    write_keyring(&keyring)?;
+    kept_compressed(Some(text(&keyring)?))
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("a path is text")
+}
+
+fn kept_compressed(keyring: Option<&str>) -> Result<()> {
     let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
     let server = Launch::mysql().options(["--max-binlog-size=128K", "--binlog-format=row"]).start()?;
     let target = e2e::replays::target("--skip-log-bin")?;
     let (folder, opened) = (TempDir::new()?, TempDir::new()?);
+    let key: Vec<&str> = keyring.map(|keyring| ["--keyring", keyring]).into_iter().flatten().collect();
+    let encrypt = keyring.map(|_| "--encrypt");
     let compress = ["--compress", "3", "--compression", "zlib", "--json"];
+    let compress: Vec<&str> = compress.into_iter().chain(encrypt).chain(key.iter().copied()).collect();
     server.sql(TABLE)?;
     receive_all(&server, folder.path(), &compress)?;
     let to = format!("mysql://root@localhost/?socket={}", target.socket().display());
     let mut replay = Command::new(bintide()?);
-    replay.env_clear().args(["replay", "-q", "--follow"]).arg(folder.path()).args(["--to", &to]);
+    replay.env_clear().args(["replay", "-q", "--follow"]).arg(folder.path()).args(["--to", &to]).args(&key);
     let mut replay = replay.stdout(Stdio::null()).spawn()?;
     let inserts =
         "insert into d.t (b) values (repeat('x', 2000)); update d.t set b = 'y' limit 2;".repeat(400);
@@ -154,13 +174,16 @@ fn closed_logs_are_kept_compressed() -> Result<()> {
     replay.kill()?;
     replay.wait()?;
     let mut decompress = Command::new(bintide()?);
-    decompress.env_clear().args(["decompress", "-q"]).arg(folder.path()).arg("--output").arg(opened.path());
+    decompress.env_clear().args(["decompress", "-q", "--plain"]).args(&key).arg(folder.path());
+    decompress.arg("--output").arg(opened.path());
     let ran = decompress.output()?;
     ensure!(ran.status.success(), "{}", stderr(&ran));
     let size = |folder: &Path, name: &Path| Ok::<_, anyhow::Error>(fs::metadata(folder.join(name))?.len());
     let logs = server.binlogs()?;
     for log in &logs {
         let name = Path::new(log.file_name().context("a log has a name")?);
+        let is_sealed = fs::read(folder.path().join(name))?.starts_with(&binlog::MAGIC_ENCRYPTED);
+        ensure!(is_sealed == keyring.is_some(), "{} is in the open, or is not", name.display());
         let is_smaller = size(folder.path(), name)? * 4 < size(opened.path(), name)?;
         ensure!(is_smaller || fs::metadata(log)?.len() < 4000, "{} is not compressed", name.display());
     }
@@ -170,6 +193,109 @@ fn closed_logs_are_kept_compressed() -> Result<()> {
     let without = Launch::mysql().option("--gtid-mode=OFF").start()?;
     let ran = receive(without.port(), TempDir::new()?.path(), &compress)?.output()?;
     ensure!(ran.status.code() == Some(2) && stderr(&ran).contains("gtid_mode=ON"), "{ran:?}");
+    Ok(())
+}
+
+/// Killed at any moment, what is kept is encrypted, and is the source's for whoever has the key.
+#[test]
+fn what_is_kept_can_be_encrypted() -> Result<()> {
+    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let server = Launch::mysql().options(["--max-binlog-size=128K", "--binlog-format=row"]).start()?;
+    let (folder, keys) = (TempDir::new()?, TempDir::new()?);
+    let keyring = keys.path().join("keyring");
+    write_keyring(&keyring)?;
+    let encrypt = ["--encrypt", "--keyring", text(&keyring)?];
+    server.sql(TABLE)?;
+    let inserts = "insert into d.t (b) values (repeat('readable ', 300)); ".repeat(500);
+    thread::scope(|scope| -> Result<()> {
+        let client = scope.spawn(|| server.sql(&inserts));
+        let mut kills = 0;
+        while !client.is_finished() || kills < 8 {
+            let mut child = receive(server.port(), folder.path(), &encrypt)?.spawn()?;
+            thread::sleep(Duration::from_millis(20 + dice.below(200) as u64));
+            child.kill()?;
+            child.wait()?;
+            kills += 1;
+        }
+        client.join().map_err(|_| anyhow!("the client broke"))?.map(drop)
+    })?;
+    receive_all(&server, folder.path(), &encrypt)?;
+    same_logs_encrypted(&server, folder.path(), &keyring)?;
+    for log in server.binlogs()? {
+        let kept = fs::read(folder.path().join(log.file_name().context("a log has a name")?))?;
+        ensure!(!kept.windows(8).any(|part| part == b"readable"), "{} is in the open", log.display());
+    }
+    readers_need_the_key(&server, folder.path(), text(&keyring)?)?;
+    // What goes on is encrypted, and cannot go on without its key; new logs are as is said now.
+    let without = receive(server.port(), folder.path(), &["--stop-at-end"])?.output()?;
+    ensure!(without.status.code() == Some(2), "{without:?}");
+    ensure!(stderr(&without).contains("give it with --keyring"), "{}", stderr(&without));
+    let without = receive(server.port(), folder.path(), &["--encrypt"])?.output()?;
+    ensure!(without.status.code() == Some(2), "{without:?}");
+    ensure!(stderr(&without).contains("--encrypt needs --keyring FILE"), "{}", stderr(&without));
+    server.sql("insert into d.t (b) values ('more'); flush binary logs; create table d.u (a int)")?;
+    receive_all(&server, folder.path(), &encrypt[1..])?;
+    let logs = server.binlogs()?;
+    let last = logs.last().and_then(|log| log.file_name()).context("a log has a name")?;
+    ensure!(fs::read(folder.path().join(last))?.starts_with(&binlog::MAGIC), "it is encrypted");
+    Ok(())
+}
+
+/// Each command that reads a directory reads this one with its key, and says what it lacks without.
+fn readers_need_the_key(server: &Server, folder: &Path, keyring: &str) -> Result<()> {
+    let run = |command: &str, log: &Path, more: &[&str]| -> Result<Output> {
+        let mut ran = Command::new(bintide()?);
+        Ok(ran.env_clear().env("TZ", "UTC").arg(command).arg(log).args(more).output()?)
+    };
+    let key = ["--keyring", keyring];
+    for (command, more) in [
+        ("verify", &["-q"][..]),
+        ("stats", &["-q"]),
+        ("dump", &[]),
+        ("stream", &["--format", "maxwell", "--columns", "numbered", "-q"]),
+    ] {
+        let (there, here) = (server.datadir().join("binlog.000001"), folder.join("binlog.000001"));
+        let wanted = run(command, &there, more)?;
+        let found = run(command, &here, &[more, &key].concat())?;
+        ensure!(wanted.status.success() && found.status.success(), "{command}: {wanted:?} {found:?}");
+        let is_of_text = matches!(command, "dump" | "stream");
+        ensure!(!is_of_text || found.stdout == wanted.stdout, "{command} says something else");
+        let without = run(command, &here, more)?;
+        ensure!(!without.status.success(), "{command} needs no key");
+        ensure!(stderr(&without).contains("encrypted"), "{command}: {}", stderr(&without));
+    }
+    Ok(())
+}
+
+/// Received with the keyring of a server, a log is as good to that server as its own.
+#[test]
+fn a_server_reads_encrypted_logs_of_ours() -> Result<()> {
+    let mut server = Launch::mysql().keyring().option("--binlog-encryption=ON").start()?;
+    server.sql(TABLE)?;
+    server
+        .sql("insert into d.t (b) values (repeat('one', 20000)); alter instance rotate binlog master key")?;
+    server.sql("insert into d.t (b) values ('two'); flush binary logs; flush binary logs")?;
+    let (folder, keyring) = (TempDir::new()?, server.datadir().join("keyring"));
+    receive_all(&server, folder.path(), &["--encrypt", "--keyring", text(&keyring)?])?;
+    let logs = server.binlogs()?;
+    let Some((_, closed)) = logs.split_last() else { return Err(anyhow!("there are no logs")) };
+    let shown = |server: &Server| -> Result<Vec<String>> {
+        let names = closed.iter().filter_map(|log| log.file_name()?.to_str());
+        names.map(|name| server.sql(&format!("show binlog events in '{name}'"))).collect()
+    };
+    let wanted = shown(&server)?;
+    server.stop()?;
+    for log in closed {
+        let ours = fs::read(folder.path().join(log.file_name().context("a log has a name")?))?;
+        let theirs = fs::read(log)?;
+        ensure!(ours.len() == theirs.len() && ours[512..] != theirs[512..], "{}", log.display());
+        fs::write(log, ours)?;
+    }
+    server.start_again(&[])?;
+    ensure!(shown(&server)? == wanted, "the server reads something else");
+    // The server puts its new key into each, and takes the old one away.
+    server.sql("alter instance rotate binlog master key")?;
+    ensure!(shown(&server)? == wanted, "the server reads something else with its new key");
     Ok(())
 }
 

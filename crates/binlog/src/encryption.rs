@@ -16,7 +16,7 @@ use ctr::Ctr64BE;
 use ctr::cipher::{StreamCipher, StreamCipherSeek};
 use sha2::{Digest, Sha512};
 
-pub use self::keyring::{Keyring, KeyringError, KeyringKey};
+pub use self::keyring::{Keyring, KeyringError, KeyringKey, NoLogKey};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Reason};
 use crate::framer::MAGIC_ENCRYPTED;

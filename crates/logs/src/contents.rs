@@ -7,7 +7,8 @@ use binlog::{DecodeError, Event, EventType, Format, MAGIC, RawEvent, TrackError,
 
 use crate::chunk::LogEvent;
 use crate::error::Error;
-use crate::reader::{LogReader, Next};
+use crate::keyring::open_log;
+use crate::reader::Next;
 
 /// Which transactions a log has, with those in front of it, and where the last whole one ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,14 +22,14 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Reads a log, up to the end or the first event that is not whole.
+    /// Reads a log, up to the end or the first event that is not whole; an encrypted one with a keyring file.
     ///
     /// # Errors
     ///
     /// When the system refuses, or an event cannot be decoded, or cannot stand where it stands.
-    pub fn of(log: &Path) -> Result<Self, Error> {
+    pub fn of(log: &Path, keyring: Option<&Path>) -> Result<Self, Error> {
         let mut contents = Self { gtids: GtidSet::new(), whole: MAGIC.len() as u64, sequence_number: 0 };
-        let mut reader = LogReader::open(log)?;
+        let mut reader = open_log(log, keyring)?;
         let mut tracker = Tracker::new();
         loop {
             let chunk = match reader.next_chunk(CHUNK_SIZE)? {

@@ -6,7 +6,7 @@ use std::io::{
 };
 use std::path::{Path, PathBuf};
 
-use binlog::encryption::{KeyringError, OpenError};
+use binlog::encryption::{KeyringError, NoLogKey, OpenError};
 use binlog::{DecodeError, PayloadError};
 
 use crate::reader::Torn;
@@ -118,6 +118,15 @@ pub enum Error {
         /// What is wrong with it.
         #[source]
         error: KeyringError,
+    },
+    /// A keyring has no key that logs could be encrypted with.
+    #[error("{name}: {error}")]
+    NoLogKey {
+        /// The keyring file.
+        name: String,
+        /// Why not.
+        #[source]
+        error: NoLogKey,
     },
     /// Something in it is not as it must be.
     #[error("{name} at {offset}: {error}")]

@@ -1,11 +1,10 @@
 //! Follows a store that is being written to: from one log to the next.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::chunk::Chunk;
 use crate::error::Error;
-use crate::keyring::read_keyring;
+use crate::keyring::open_log;
 use crate::reader::{End, LogReader, Next};
 use crate::store::Store;
 
@@ -53,7 +52,7 @@ impl Follower {
     ///
     /// When the system refuses, or when the keyring is none.
     pub fn new(store: Store, log: PathBuf, keyring: Option<PathBuf>) -> Result<Self, Error> {
-        let reader = open(&log, keyring.as_deref())?;
+        let reader = open_log(&log, keyring.as_deref())?;
         Ok(Self { trail: Trail::new(store, log), keyring, reader })
     }
 
@@ -72,7 +71,7 @@ impl Follower {
             match self.trail.at_end(end, &self.reader)? {
                 After::Wait => return Ok(None),
                 After::ReadOn => {}
-                After::Next(next) => self.reader = open(&next, self.keyring.as_deref())?,
+                After::Next(next) => self.reader = open_log(&next, self.keyring.as_deref())?,
             }
         }
     }
@@ -144,12 +143,4 @@ impl Trail {
             false => Ok(()),
         }
     }
-}
-
-fn open(log: &Path, keyring: Option<&Path>) -> Result<LogReader, Error> {
-    let reader = LogReader::open(log)?;
-    Ok(match keyring {
-        Some(keyring) => reader.with_keyring(Arc::new(read_keyring(keyring)?)),
-        None => reader,
-    })
 }

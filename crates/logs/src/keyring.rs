@@ -1,12 +1,14 @@
-//! Reads keyring files.
+//! Reads keyring files, and what opens logs with them.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
-use binlog::encryption::Keyring;
+use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, FilePassword, Keyring};
 
 use crate::error::Error;
+use crate::reader::LogReader;
 
 /// No keyring is larger: a thousand keys take less than a mebibyte.
 const KEYRING_SIZE_MAX: u64 = 64 << 20;
@@ -23,4 +25,28 @@ pub fn read_keyring(path: impl AsRef<Path>) -> Result<Keyring, Error> {
     let read = File::open(path).and_then(|file| file.take(KEYRING_SIZE_MAX).read_to_end(&mut bytes));
     read.map_err(|cause| Error::io("read the keyring", &name, cause))?;
     Keyring::parse(&bytes).map_err(|error| Error::Keyring { name, error })
+}
+
+/// A log, with what opens it should it be encrypted. The keyring is read again each time: keys are rotated.
+pub(crate) fn open_log(log: &Path, keyring: Option<&Path>) -> Result<LogReader, Error> {
+    let reader = LogReader::open(log)?;
+    Ok(match keyring {
+        Some(keyring) => reader.with_keyring(Arc::new(read_keyring(keyring)?)),
+        None => reader,
+    })
+}
+
+/// The password of the encrypted log of this name, and the name of the key that it is under.
+pub(crate) fn open_header(
+    name: &str,
+    header: &[u8; ENCRYPTED_HEADER_SIZE],
+    keyring: Option<&Keyring>,
+) -> Result<(FilePassword, String), Error> {
+    let name = || name.to_owned();
+    let header =
+        EncryptedHeader::decode(header).map_err(|error| Error::Corrupt { name: name(), offset: 0, error })?;
+    let key_id = String::from_utf8_lossy(header.key_id()).into_owned();
+    let Some(keyring) = keyring else { return Err(Error::Encrypted { name: name(), key_id }) };
+    let password = header.open(keyring).map_err(|error| Error::MissingKey { name: name(), error })?;
+    Ok((password, key_id))
 }

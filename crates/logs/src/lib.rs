@@ -10,6 +10,7 @@
 //! | cut a log into whole transactions | [`TransactionCutter`] |
 //! | start in the middle of a statement | [`StatementMaps`] |
 //! | read an encrypted log | [`read_keyring`], [`LogReader::with_keyring`] |
+//! | write one | [`AtRest::Encrypted`]; with a writer of one's own, [`new_header`] |
 //! | read in order, work in parallel, hand on in order, bounded in bytes | [`ordered`](ordered::ordered) |
 //! | let bytes wait where nobody else can read them | [`Spool`] |
 //!
@@ -30,6 +31,7 @@ mod follow;
 mod input;
 mod keyring;
 mod large;
+mod log_file;
 mod maps;
 pub mod ordered;
 mod reader;
@@ -45,10 +47,11 @@ pub use crate::error::Error;
 pub use crate::follow::{After, Follower, Trail};
 pub use crate::keyring::read_keyring;
 pub use crate::large::{LargeEnd, LargeEvents, LargePayload};
+pub use crate::log_file::new_header;
 pub use crate::maps::StatementMaps;
 pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};
 pub use crate::series::Series;
 pub use crate::spool::Spool;
 pub use crate::store::Store;
-pub use crate::store_writer::{Appended, Keep, StorePlace, StoreWriter};
+pub use crate::store_writer::{Appended, AtRest, Keep, StorePlace, StoreWriter};
 pub use crate::transactions::{Content, CutError, Segment, TransactionCutter, Whole, each_event_within};

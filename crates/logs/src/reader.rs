@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, Keyring};
+use binlog::encryption::{ENCRYPTED_HEADER_SIZE, Keyring};
 use binlog::{
     Checksum, Cursor, EVENT_SIZE_MAX, EventType, Flags, Format, Framed, Framer, HEADER_SIZE, Header, MAGIC,
     MAGIC_ENCRYPTED, RawEvent,
@@ -15,6 +15,7 @@ use binlog::{
 use crate::chunk::{Chunk, LogEvent, LogPlace};
 use crate::error::Error;
 use crate::input::{Input, Patience};
+use crate::keyring::open_header;
 use crate::large::LargePayload;
 
 /// Reads one log from front to back, or several copied one behind the other.
@@ -398,14 +399,7 @@ impl LogReader {
 
     fn begin_decrypting(&mut self) -> Result<(), Error> {
         let Some(header) = self.tail.first_chunk() else { unreachable!("the header has been read") };
-        let header = EncryptedHeader::decode(header);
-        let header = header.map_err(|error| Error::Corrupt { name: self.name.clone(), offset: 0, error })?;
-        let key_id = String::from_utf8_lossy(header.key_id()).into_owned();
-        let Some(keyring) = &self.keyring else {
-            return Err(Error::Encrypted { name: self.name.clone(), key_id });
-        };
-        let password = header.open(keyring);
-        let password = password.map_err(|error| Error::MissingKey { name: self.name.clone(), error })?;
+        let (password, key_id) = open_header(&self.name, header, self.keyring.as_deref())?;
         self.input.decrypt_from_here(password.cipher());
         self.tail.clear();
         self.decrypting = Some(key_id);

@@ -2,22 +2,22 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use binlog::encryption::KeyringKey;
 use binlog::gtid::Uuid;
 use binlog::{ChecksumAlgorithm, EventType, Framer, MAGIC, RawEvent};
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::contents::Contents;
 use crate::error::Error;
-use crate::reader::{LogReader, Next};
+use crate::keyring::{open_log, read_keyring};
+use crate::log_file::LogFile;
+use crate::reader::Next;
 use crate::series::{LogName, Series};
 
-/// Bytes that wait to be written at once.
-const BUFFER_SIZE: usize = 256 << 10;
 /// Keeps a second writer out.
 const LOCK: &str = "bintide.lock";
 /// The names of logs that are about to go, one a line, until they are gone.
@@ -32,6 +32,7 @@ const INDEX_PREFIX: &str = "./";
 #[derive(Debug)]
 pub struct StoreWriter {
     folder: PathBuf,
+    at_rest: AtRest,
     log: Option<OpenLog>,
     /// Bytes that were cut off when it was opened.
     cut: u64,
@@ -43,11 +44,45 @@ struct OpenLog {
     name: String,
     /// Its name at the source.
     name_at_source: String,
-    file: BufWriter<File>,
+    file: LogFile,
     /// Where the last event starts; the same as `position` as long as there is none.
     last: u64,
     /// Where the next event starts.
     position: u64,
+}
+
+/// How a store's logs lie on the disk. A log that is there stays as it is, and is written on so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AtRest {
+    /// New ones in the open.
+    Plain {
+        /// What opens the last one that is there, should it be encrypted.
+        keyring: Option<PathBuf>,
+    },
+    /// New ones encrypted, as a server with `binlog_encryption` does it: with the newest key of a keyring file, which is
+    /// read again for each, and a password of their own.
+    Encrypted {
+        /// The file.
+        keyring: PathBuf,
+    },
+}
+
+impl AtRest {
+    /// The keyring file.
+    pub fn keyring(&self) -> Option<&Path> {
+        match self {
+            Self::Plain { keyring } => keyring.as_deref(),
+            Self::Encrypted { keyring } => Some(keyring),
+        }
+    }
+
+    /// The key of a new log; none if it is in the open.
+    fn key(&self) -> Result<Option<KeyringKey>, Error> {
+        let Self::Encrypted { keyring } = self else { return Ok(None) };
+        let keys = read_keyring(keyring)?;
+        let named = |error| Error::NoLogKey { name: keyring.display().to_string(), error };
+        keys.newest_log_key().map(|key| Some(key.clone())).map_err(named)
+    }
 }
 
 /// What became of an event.
@@ -86,15 +121,17 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// When the system refuses, somebody else writes to the store, or what is there is no store.
-    pub fn open(folder: &Path) -> Result<Self, Error> {
+    /// When the system refuses, somebody else writes to the store, what is there is no store, or the keyring file is none,
+    /// or lacks what is needed.
+    pub fn open(folder: &Path, at_rest: AtRest) -> Result<Self, Error> {
+        at_rest.key()?;
         let name = folder.display().to_string();
         fs::create_dir_all(folder).map_err(|cause| Error::io("make", &name, cause))?;
         let lock = folder.join(LOCK);
         let file = File::create(&lock).map_err(io("make", &lock))?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
             .map_err(|(_, _)| Error::Locked { name: name.clone() })?;
-        let mut store = Self { folder: folder.to_owned(), log: None, cut: 0, _lock: lock };
+        let mut store = Self { folder: folder.to_owned(), at_rest, log: None, cut: 0, _lock: lock };
         if let Some(last) = store.last_indexed()? {
             store.log = Some(store.recover(last)?);
         }
@@ -164,8 +201,8 @@ impl StoreWriter {
             return Err(Error::NoLogs { name: self.folder.display().to_string() });
         };
         let path = self.folder.join(&log.name);
-        let contents = Contents::of(&path)?;
-        log.file.seek(SeekFrom::Start(contents.whole)).map_err(io("write to", &path))?;
+        let contents = Contents::of(&path, self.at_rest.keyring())?;
+        log.file.seek(contents.whole).map_err(io("write to", &path))?;
         (log.last, log.position) = (contents.whole, contents.whole);
         Ok(contents)
     }
@@ -179,7 +216,7 @@ impl StoreWriter {
     pub fn has_head(&mut self) -> Result<bool, Error> {
         self.sync()?;
         let Some(log) = &self.log else { return Ok(true) };
-        let mut reader = LogReader::open(self.folder.join(&log.name))?;
+        let mut reader = open_log(&self.folder.join(&log.name), self.at_rest.keyring())?;
         for _ in ["the format description", "what is behind it"] {
             if !matches!(reader.next_event()?, Next::Some(_)) {
                 return Ok(false);
@@ -213,12 +250,9 @@ impl StoreWriter {
     fn cut_rest(&mut self) -> Result<(), Error> {
         self.sync()?;
         let Some(log) = &mut self.log else { return Ok(()) };
-        let size =
-            log.file.get_ref().metadata().map_err(|cause| Error::io("look at", &log.name, cause))?.len();
+        let size = log.file.size().map_err(|cause| Error::io("look at", &log.name, cause))?;
         if size > log.position {
-            let file = log.file.get_ref();
-            let cut = file.set_len(log.position).and_then(|()| file.sync_all());
-            cut.map_err(|cause| Error::io("cut", &log.name, cause))?;
+            log.file.cut(log.position).map_err(|cause| Error::io("cut", &log.name, cause))?;
         }
         Ok(())
     }
@@ -382,8 +416,7 @@ impl StoreWriter {
     /// When the system refuses.
     pub fn sync(&mut self) -> Result<(), Error> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        let synced = log.file.flush().and_then(|()| log.file.get_ref().sync_data());
-        synced.map_err(|cause| Error::io("sync", &log.name, cause))
+        log.file.sync().map_err(|cause| Error::io("sync", &log.name, cause))
     }
 
     fn check(&self, found: u64) -> Result<(), Error> {
@@ -402,10 +435,8 @@ impl StoreWriter {
     /// The log first, then its line in the index: a log that is not in the index was not begun.
     fn create(&mut self, name: &str, name_at_source: &str, base: &str) -> Result<(), Error> {
         let path = self.folder.join(name);
-        let file = make(&path).map_err(io("make", &path))?;
-        let mut file = BufWriter::with_capacity(BUFFER_SIZE, file);
-        let written = file.write_all(&MAGIC).and_then(|()| file.flush());
-        written.and_then(|()| file.get_ref().sync_all()).map_err(io("write to", &path))?;
+        let key = self.at_rest.key()?;
+        let file = LogFile::make(&path, key.as_ref()).map_err(io("make", &path))?;
         let index = self.index()?.unwrap_or_else(|| self.folder.join(base).with_extension("index"));
         let mut lines =
             OpenOptions::new().append(true).create(true).open(&index).map_err(io("open", &index))?;
@@ -448,18 +479,23 @@ impl StoreWriter {
     /// Opens a log, cut behind its last whole event.
     fn recover(&mut self, name: String) -> Result<OpenLog, Error> {
         let path = self.folder.join(&name);
-        let mut file = OpenOptions::new().read(true).write(true).open(&path).map_err(io("open", &path))?;
-        let size = file.metadata().map_err(io("open", &path))?.len();
-        let (last, position) = whole_end(&path)?;
+        let start = MAGIC.len() as u64;
+        let (mut file, last, position) = match LogFile::open(&path, self.at_rest.keyring())? {
+            Some(file) => {
+                let (last, position) = whole_end(&path, self.at_rest.keyring())?;
+                (file, last, position)
+            }
+            None => {
+                let key = self.at_rest.key()?;
+                (LogFile::begin(&path, key.as_ref()).map_err(io("write to", &path))?, start, start)
+            }
+        };
+        let size = file.size().map_err(io("open", &path))?;
         self.cut = size.saturating_sub(position);
-        if size < MAGIC.len() as u64 {
-            file.set_len(0).and_then(|()| file.write_all(&MAGIC)).map_err(io("write to", &path))?;
-        }
-        file.set_len(position).and_then(|()| file.sync_all()).map_err(io("cut", &path))?;
-        file.seek(SeekFrom::Start(position)).map_err(io("open", &path))?;
+        file.cut(position).map_err(io("cut", &path))?;
+        file.seek(position).map_err(io("open", &path))?;
         let name_at_source =
             LogName::of(Path::new(&name)).map_or_else(|| name.clone(), |log| log.at_source());
-        let file = BufWriter::with_capacity(BUFFER_SIZE, file);
         Ok(OpenLog { name, name_at_source, file, last, position })
     }
 }
@@ -468,10 +504,8 @@ impl OpenLog {
     /// The last event has come again: is it the one that is there?
     fn compare_last(&mut self, folder: &Path, event: &[u8]) -> Result<(), Error> {
         let path = folder.join(&self.name);
-        self.file.flush().map_err(io("write to", &path))?;
-        let file = File::open(&path).map_err(io("open", &path))?;
-        let mut there = vec![0; (self.position - self.last) as usize];
-        file.read_exact_at(&mut there, self.last).map_err(io("read", &path))?;
+        let size = (self.position - self.last) as usize;
+        let there = self.file.read(&path, self.last, size).map_err(io("read", &path))?;
         match there == event {
             true => Ok(()),
             false => Err(Error::NotSame { name: self.name.clone(), offset: self.last }),
@@ -499,8 +533,8 @@ fn plain_name(line: &str) -> &str {
 }
 
 /// Where the last whole event starts and ends whose checksum, and those of all before it, are right.
-fn whole_end(path: &Path) -> Result<(u64, u64), Error> {
-    let mut reader = LogReader::open(path)?;
+fn whole_end(path: &Path, keyring: Option<&Path>) -> Result<(u64, u64), Error> {
+    let mut reader = open_log(path, keyring)?;
     let start = MAGIC.len() as u64;
     let mut found = (start, start);
     loop {
@@ -527,16 +561,4 @@ fn is_sound(raw: &RawEvent<'_>) -> bool {
 
 fn io(verb: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Error {
     move |cause| Error::io(verb, &path.display().to_string(), cause)
-}
-
-/// A new log's file, for its owner's eyes and its group's, as a server's own. One that is there and has something in it
-/// is nobody's to overwrite: only a crash between the file and its line in the index leaves one with no more than the
-/// first bytes of a log.
-fn make(path: &Path) -> io::Result<File> {
-    if fs::metadata(path).is_ok_and(|data| data.len() > MAGIC.len() as u64) {
-        let reason = "it is there already, and the index does not name it: put the index back as it was, or give another \
-                      directory";
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
-    }
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(path)
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, FilePassword, KeyringKey, LogCipher};
+use binlog::encryption::{ENCRYPTED_HEADER_SIZE, KeyringKey, LogCipher};
 
 use crate::output::Output;
 
@@ -18,11 +18,7 @@ pub(crate) struct EncryptedWriter<W> {
 impl<W: Write> EncryptedWriter<W> {
     /// Writes the header: a password from the system's randomness, itself encrypted with `key`.
     pub(crate) fn begin(mut out: W, key: &KeyringKey) -> io::Result<Self> {
-        let (mut password, mut iv) = ([0; 32], [0; 16]);
-        getrandom::fill(&mut password).map_err(io::Error::other)?;
-        getrandom::fill(&mut iv).map_err(io::Error::other)?;
-        let password = FilePassword::new(password);
-        let header = EncryptedHeader::seal(key, &password, iv).map_err(io::Error::other)?;
+        let (header, password) = logs::new_header(key)?;
         out.write_all(&header.encode())?;
         Ok(Self { out, cipher: password.cipher(), offset: 0, buffer: Vec::new() })
     }

@@ -39,6 +39,36 @@ impl KeyringKey {
     }
 }
 
+/// Why a keyring has no key to write logs with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoLogKey {
+    /// None of its keys is for logs.
+    None,
+    /// It has keys of several servers, and nobody says whose is meant.
+    Several {
+        /// The servers' UUIDs.
+        servers: Vec<String>,
+    },
+}
+
+impl fmt::Display for NoLogKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => out.write_str(
+                "it has no key for logs: wanted is one called MySQLReplicationKey_UUID_1, of 32 bytes",
+            ),
+            Self::Several { servers } => write!(
+                out,
+                "it has keys for logs of several servers, {}: give a keyring with those of one",
+                servers.join(", ")
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NoLogKey {}
+
 /// Why a file is no keyring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -102,6 +132,35 @@ impl Keyring {
     pub fn key(&self, id: &[u8]) -> Option<&KeyringKey> {
         self.keys.iter().find(|key| key.id == id && key.user.is_empty())
     }
+
+    /// The key that its server would encrypt the next log with: of those for logs, the one with the highest number.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or when there are such keys of several servers.
+    pub fn newest_log_key(&self) -> Result<&KeyringKey, NoLogKey> {
+        let named = self.keys.iter().filter_map(|key| Some((log_key_name(key)?, key)));
+        let mut named: Vec<((&str, u32), &KeyringKey)> = named.collect();
+        named.sort_by_key(|(name, _)| *name);
+        let mut servers: Vec<String> = named.iter().map(|((uuid, _), _)| (*uuid).to_owned()).collect();
+        servers.dedup();
+        match (named.last(), servers.len()) {
+            (Some((_, key)), 1) => Ok(key),
+            (None, _) => Err(NoLogKey::None),
+            _ => Err(NoLogKey::Several { servers }),
+        }
+    }
+}
+
+/// What the names of a server's keys for logs begin with; its UUID follows, and a number. Others that begin so, without a
+/// number, say which numbers there are.
+const LOG_KEY: &str = "MySQLReplicationKey_";
+
+/// Whose key for logs it is, and which; none for other keys.
+fn log_key_name(key: &KeyringKey) -> Option<(&str, u32)> {
+    let name = str::from_utf8(&key.id).ok().filter(|_| key.user.is_empty())?;
+    let (uuid, number) = name.strip_prefix(LOG_KEY)?.rsplit_once('_')?;
+    Some((uuid, number.parse().ok()?))
 }
 
 #[derive(Deserialize)]
@@ -207,7 +266,7 @@ mod tests {
     use proptest::prelude::{any, proptest};
     use sha2::{Digest, Sha256};
 
-    use super::{Keyring, KeyringError, PLUGIN_MASK};
+    use super::{Keyring, KeyringError, KeyringKey, PLUGIN_MASK};
 
     fn plugin_key(id: &[u8], kind: &[u8], user: &[u8], key: &[u8]) -> Vec<u8> {
         let size = 40 + id.len() + kind.len() + user.len() + key.len();
@@ -274,6 +333,31 @@ mod tests {
         check("", "nor one of the plugin keyring_file");
         check("SECRET", "nor one of the plugin keyring_file");
         assert_eq!(Keyring::parse(b" {\"version\":\"1.0\",\"elements\":[]}\n"), Ok(Keyring::default()));
+    }
+
+    #[test]
+    fn logs_are_written_with_the_newest_key_of_one_server() {
+        let check = |names: &[&str], wanted: Result<&str, &str>| {
+            let key = |name: &&str| KeyringKey {
+                id: name.as_bytes().to_vec(),
+                user: Vec::new(),
+                bytes: vec![1; 32],
+            };
+            let keyring = Keyring::new(names.iter().map(key).collect());
+            let found = keyring.newest_log_key().map(|key| key.name()).map_err(|error| error.to_string());
+            let found = found.as_ref().map(String::as_str).map_err(String::as_str);
+            match (found, wanted) {
+                (Err(found), Err(wanted)) => assert!(found.contains(wanted), "{found}"),
+                (found, wanted) => assert_eq!(found, wanted),
+            }
+        };
+        let (two, ten, other) =
+            ("MySQLReplicationKey_u_2", "MySQLReplicationKey_u_10", "MySQLReplicationKey_v_3");
+        let beside = ["MySQLReplicationKey_u", "MySQLReplicationKey_u_new", "INNODBKey-u-7"];
+        check(&[ten, two, beside[0], beside[1], beside[2]], Ok(ten));
+        check(&beside, Err("no key for logs"));
+        check(&[], Err("no key for logs"));
+        check(&[ten, other, two], Err("several servers, u, v: give"));
     }
 
     proptest! {

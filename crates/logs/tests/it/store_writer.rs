@@ -1,15 +1,17 @@
 //! A store that is written to, cut off anywhere, and written on.
 
 use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use logs::{Appended, Keep, Store, StorePlace, StoreWriter};
+use logs::{Appended, AtRest, Keep, LogReader, Next, Store, StorePlace, StoreWriter};
 use tempfile::TempDir;
 
-use crate::make::{QUERY, ROTATE, event, format, log};
+use crate::make::{MAGIC, QUERY, ROTATE, event, format, log};
 
 fn open(folder: &TempDir) -> StoreWriter {
-    StoreWriter::open(folder.path()).unwrap()
+    StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap()
 }
 
 /// Appends them behind what is there.
@@ -63,6 +65,125 @@ fn a_torn_tail_is_cut_off() {
         assert_eq!(fs::read(folder.path().join("b.000001")).unwrap(), whole, "{size}");
         assert_eq!(fs::read(folder.path().join("b.index")).unwrap(), b"./b.000001\n");
     }
+}
+
+const KEY_ID: &str = "MySQLReplicationKey_5ea5ca5e-0001-4000-8000-000000000001_3";
+
+/// The keyring file of a folder, with one key.
+fn keyring(folder: &TempDir) -> PathBuf {
+    let path = folder.path().join("keyring");
+    let data = "0123456789abcdef".repeat(4);
+    let element =
+        format!(r#"{{"user":"","data_id":"{KEY_ID}","data_type":"AES","data":"{data}","extension":[]}}"#);
+    fs::write(&path, format!(r#"{{"version":"1.0","elements":[{element}]}}"#)).unwrap();
+    path
+}
+
+fn open_encrypted(folder: &TempDir) -> StoreWriter {
+    StoreWriter::open(folder.path(), AtRest::Encrypted { keyring: keyring(folder) }).unwrap()
+}
+
+/// What a log says, which is encrypted.
+fn decrypted(folder: &TempDir, name: &str) -> Vec<u8> {
+    let keys = logs::read_keyring(keyring(folder)).unwrap();
+    let mut reader = LogReader::open(folder.path().join(name)).unwrap().with_keyring(Arc::new(keys));
+    let mut bytes = MAGIC.to_vec();
+    while let Next::Some(event) = reader.next_event().unwrap() {
+        bytes.extend_from_slice(event.raw.bytes());
+    }
+    assert!(reader.is_encrypted());
+    bytes
+}
+
+/// The same of an encrypted one, whose header does not count: it goes on under its own password, wherever it stops.
+#[test]
+fn a_torn_tail_of_an_encrypted_log_is_cut_off() {
+    let events = [format(0), event(QUERY, 0, b"one"), event(QUERY, 0, &[b'x'; 1000])];
+    let made = TempDir::new().unwrap();
+    let mut store = open_encrypted(&made);
+    store.begin("b.000001", 4).unwrap();
+    append(&mut store, &events);
+    let last = store.place().unwrap().last;
+    assert_eq!(store.append(last, &events[2]).unwrap(), Appended::Again);
+    assert!(store.append(last, &events[1]).unwrap_err().to_string().contains("has another event there"));
+    store.sync().unwrap();
+    let whole = fs::read(made.path().join("b.000001")).unwrap();
+    assert_eq!(whole.len(), 512 + log(&events).len());
+    assert!(!whole.windows(3).any(|part| part == b"one" || part == b"xxx"), "it is in the open");
+    assert_eq!(decrypted(&made, "b.000001"), log(&events));
+    let ends: Vec<usize> = (0..=3).map(|count| 512 + log(&events[..count]).len()).collect();
+    let is_near = |size: &usize| {
+        [&ends[..], &[0, 4, 512]].concat().iter().any(|end| end.abs_diff(*size) <= 1)
+            || size.is_multiple_of(128)
+    };
+    for size in (0..=whole.len()).filter(is_near) {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("b.000001"), &whole[..size]).unwrap();
+        fs::write(folder.path().join("b.index"), b"./b.000001\n").unwrap();
+        let mut store = open_encrypted(&folder);
+        let done = ends.iter().rposition(|end| *end <= size).unwrap_or(0);
+        let next = (ends[done] - 512) as u64;
+        assert_eq!(store.place().unwrap().next, next, "{size}");
+        assert_eq!(store.cut(), size.saturating_sub(ends[done]) as u64, "{size}");
+        append(&mut store, &events[done..]);
+        store.sync().unwrap();
+        assert_eq!(decrypted(&folder, "b.000001"), log(&events), "{size}");
+        let is_old = size >= ends[0];
+        assert_eq!(fs::read(folder.path().join("b.000001")).unwrap() == whole, is_old, "{size}");
+    }
+}
+
+/// A log stays as it began, whatever the next ones are; and what cannot be opened is not cut.
+#[test]
+fn encrypted_logs_go_on_with_their_key_only() {
+    let folder = TempDir::new().unwrap();
+    let events = [format(0), event(QUERY, 0, b"one")];
+    let path = folder.path().join("b.000001");
+    let mut store = open_encrypted(&folder);
+    store.begin("b.000001", 4).unwrap();
+    append(&mut store, &events[..1]);
+    store.sync().unwrap();
+    drop(store);
+    let whole = fs::read(&path).unwrap();
+    let refused = |keyring: Option<PathBuf>, wanted: &str| {
+        let error = StoreWriter::open(folder.path(), AtRest::Plain { keyring }).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), whole);
+    };
+    refused(None, "b.000001 is encrypted with the key MySQLReplicationKey_");
+    let other = folder.path().join("other");
+    let text = fs::read_to_string(keyring(&folder)).unwrap();
+    fs::write(&other, text.replace("0123", "0124")).unwrap();
+    refused(Some(other.clone()), "is not the one of that name in this keyring");
+    fs::write(&other, text.replace("_3", "_4")).unwrap();
+    refused(Some(other.clone()), &format!("the key {KEY_ID} is not in the keyring, which has"));
+    fs::write(&other, r#"{"version":"1.0","elements":[]}"#).unwrap();
+    let error = StoreWriter::open(folder.path(), AtRest::Encrypted { keyring: other }).unwrap_err();
+    assert!(
+        error.to_string().ends_with("wanted is one called MySQLReplicationKey_UUID_1, of 32 bytes"),
+        "{error}"
+    );
+    // A header that is damaged says nothing of what is behind it.
+    fs::write(&path, [&whole[..5], &[9], &whole[6..]].concat()).unwrap();
+    let error = StoreWriter::open(folder.path(), AtRest::Plain { keyring: Some(keyring(&folder)) });
+    assert!(error.unwrap_err().to_string().contains("b.000001 at 0: "));
+    fs::write(&path, &whole).unwrap();
+    let plain = AtRest::Plain { keyring: Some(keyring(&folder)) };
+    let mut store = StoreWriter::open(folder.path(), plain).unwrap();
+    append(&mut store, &events[1..]);
+    store.begin("b.000002", 4).unwrap();
+    append(&mut store, &events);
+    store.sync().unwrap();
+    drop(store);
+    assert_eq!(decrypted(&folder, "b.000001"), log(&events));
+    assert_eq!(fs::read(folder.path().join("b.000002")).unwrap(), log(&events));
+    let mut store = open_encrypted(&folder);
+    append(&mut store, &events[1..]);
+    store.begin("b.000003", 4).unwrap();
+    append(&mut store, &events);
+    store.sync().unwrap();
+    assert!(fs::read(folder.path().join("b.000002")).unwrap().starts_with(MAGIC));
+    assert_eq!(decrypted(&folder, "b.000003"), log(&events));
 }
 
 /// Another server's logs have their names too, and its series in them; they come last, whatever their numbers.
@@ -218,7 +339,7 @@ fn what_does_not_follow_is_refused() {
     let reset = "the source's logs were reset, or are those of another server";
     check(&mut store, "b.000003", 4, &format!("b.000003 does not follow b.000001: {reset}"));
     check(&mut store, "c.000002", 4, &format!("c.000002 does not follow b.000001: {reset}"));
-    let error = StoreWriter::open(folder.path()).unwrap_err().to_string();
+    let error = StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap_err().to_string();
     assert!(error.ends_with("is being written to by another bintide"), "{error}");
 }
 
@@ -292,4 +413,13 @@ fn logs_that_no_index_names_are_not_written_over() {
     // As a crash may leave one.
     fs::write(&path, binlog::MAGIC).unwrap();
     open(&folder).begin("b.000001", 4).unwrap();
+    fs::remove_file(folder.path().join("b.index")).unwrap();
+    fs::remove_file(&path).unwrap();
+    open_encrypted(&folder).begin("b.000001", 4).unwrap();
+    fs::remove_file(folder.path().join("b.index")).unwrap();
+    let mut store = open(&folder);
+    store.begin("b.000001", 4).unwrap();
+    append(&mut store, &[format(0)]);
+    store.sync().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), log(&[format(0)]));
 }

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use logs::AtRest;
 use servers::{Address, Connection, LinkOptions};
 use tempfile::TempDir;
 use wire::{End, SemiSync};
@@ -78,6 +79,7 @@ fn receive(folder: &TempDir, address: Address, first: String, global: &Global) -
         folder: folder.path().to_owned(),
         begin: Begin::Log(first),
         end: End::LastEvent,
+        at_rest: AtRest::Plain { keyring: None },
         keep: None,
         semi_sync: SemiSync::Off,
         compress: None,

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use binlog::Level;
-use logs::Store;
+use logs::{Store, read_keyring};
 use rewrite::{
     Action, Check, Compressed, Compression, Error, FileJob, FileOutcome, Keep, OldFormat, Plan, Sealing,
     Trial, positions_path, rewrite_file,
@@ -44,10 +44,24 @@ pub(super) enum Waiting {
 }
 
 impl Compressor {
-    pub(super) fn start(folder: &Path, level: Level, board: Board, say: fn(&str)) -> Self {
+    /// Encrypted logs need the keyring file, and are encrypted again.
+    pub(super) fn start(
+        folder: &Path,
+        keyring: Option<&Path>,
+        level: Level,
+        board: Board,
+        say: fn(&str),
+    ) -> Self {
         let (sender, receiver) = channel();
         let is_over = Arc::new(AtomicBool::new(false));
-        let work = Work { folder: folder.to_owned(), level, board, say, is_over: Arc::clone(&is_over) };
+        let work = Work {
+            folder: folder.to_owned(),
+            keyring: keyring.map(Path::to_owned),
+            level,
+            board,
+            say,
+            is_over: Arc::clone(&is_over),
+        };
         let thread = thread::spawn(move || work.run(&receiver));
         let (folder, given) = (folder.to_owned(), HashSet::new());
         Self { folder, given, logs: Some(sender), thread: Some(thread), is_over }
@@ -85,6 +99,7 @@ impl Drop for Compressor {
 
 struct Work {
     folder: PathBuf,
+    keyring: Option<PathBuf>,
     level: Level,
     board: Board,
     say: fn(&str),
@@ -122,12 +137,13 @@ impl Work {
             old_format: OldFormat::Refuse,
         });
         let size = fs::metadata(log).map_or(0, |found| found.len());
+        let keyring = self.keyring.as_ref().map(read_keyring).transpose()?.map(Arc::new);
         let job = FileJob {
             source: log,
             target: log,
             action,
             plan: Plan::new(action, NonZeroUsize::MIN, MEMORY, size),
-            keyring: None,
+            keyring,
             sealing: Sealing::AsBefore,
             check: Check::Nothing,
             trial: Trial::No,

@@ -15,9 +15,10 @@ mod watch;
 
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use binlog::Level;
 use clap::{Args, ValueEnum};
-use logs::Keep;
+use logs::{AtRest, Keep};
 use servers::{Address, LinkOptions};
 use wire::{Compression, End, SemiSync, ServerKey};
 
@@ -42,6 +43,8 @@ Examples:
       bintide receive /backup/db1 --from mysql://repl@db1/ --keep 7d --metrics 127.0.0.1:9104
   From a server, or the replica that takes its place:
       bintide receive /backup/db --from mysql://repl@db1/ --from mysql://repl@db2/
+  Nobody who gets at the disk can read it:
+      bintide receive /backup/db1 --from mysql://repl@db1/ --encrypt --keyring ~/keyring
   What there is now, and no more:
       bintide receive /backup/db1 --from mysql://repl@db1/ --stop-at-end
 
@@ -84,6 +87,14 @@ pub(crate) struct Receive {
     /// 1 to 22. The source must have gtid_mode=ON, for positions are others then: beside each log goes positions.LOG.
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     compress: Option<Level>,
+    /// Encrypt the logs that begin from now on, as a server with binlog_encryption=ON does: each with a password of its own,
+    /// which stands in it under the newest key of --keyring.
+    #[arg(long)]
+    encrypt: bool,
+    /// The keyring file of --encrypt, and that a log is opened with that is encrypted and goes on:
+    /// component_keyring_file's, or an old keyring_file's.
+    #[arg(long, value_name = "FILE")]
+    keyring: Option<PathBuf>,
     /// Compress what the network carries.
     #[arg(long, value_enum, default_value_t = Network::None, value_name = "ALGORITHM")]
     compression: Network,
@@ -122,6 +133,7 @@ pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
         folder: command.folder.clone(),
         begin: command.begin(),
         end: if command.stop_at_end { End::LastEvent } else { End::Never },
+        at_rest: command.at_rest()?,
         keep: command.keep,
         compress: command.compress,
         semi_sync: if command.semi_sync { SemiSync::On } else { SemiSync::Off },
@@ -137,6 +149,18 @@ pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
 }
 
 impl Receive {
+    fn at_rest(&self) -> Result<AtRest, Failure> {
+        match (self.encrypt, self.keyring.clone()) {
+            (true, Some(keyring)) => Ok(AtRest::Encrypted { keyring }),
+            (false, keyring) => Ok(AtRest::Plain { keyring }),
+            (true, None) => {
+                let why =
+                    "--encrypt needs --keyring FILE: the key that logs are encrypted with comes from there";
+                Err(Failure::NotBegun(anyhow!(why)))
+            }
+        }
+    }
+
     fn begin(&self) -> Begin {
         match (&self.start_log, &self.start_after_gtid) {
             (Some(log), _) => Begin::Log(log.clone()),

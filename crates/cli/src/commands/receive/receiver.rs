@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
 use binlog::Level;
-use logs::{Keep, StoreWriter};
+use logs::{AtRest, Keep, StoreWriter};
 use servers::{Address, LinkOptions};
 use wire::{End, SemiSync};
 
@@ -18,6 +18,7 @@ use crate::commands::receive::identity::Identity;
 use crate::commands::receive::turn::{PAUSE_MAX, PAUSE_MIN, Trouble, Turn};
 use crate::commands::receive::watch::{Board, Watch};
 use crate::exit::{Failure, Outcome};
+use crate::inputs::advised;
 use crate::units::{counted, duration};
 
 /// How often somebody who waits looks for Ctrl-C.
@@ -30,6 +31,8 @@ pub(crate) struct Wanted {
     /// Where an empty store begins.
     pub(crate) begin: Begin,
     pub(crate) end: End,
+    /// How logs lie on the disk.
+    pub(crate) at_rest: AtRest,
     pub(crate) keep: Option<Keep>,
     /// Whether logs are compressed once they are closed, and how hard.
     pub(crate) compress: Option<Level>,
@@ -77,9 +80,9 @@ impl Receiver {
         watch: Watch,
         global: &Global,
     ) -> Result<(Self, StoreWriter), Failure> {
-        let not_begun = |error: logs::Error| Failure::NotBegun(error.into());
+        let not_begun = |error: logs::Error| Failure::NotBegun(advised(error));
         refuse_data_directory(&wanted.folder).map_err(Failure::NotBegun)?;
-        let mut store = StoreWriter::open(&wanted.folder).map_err(not_begun)?;
+        let mut store = StoreWriter::open(&wanted.folder, wanted.at_rest.clone()).map_err(not_begun)?;
         let identity = Identity::of(&wanted.folder).map_err(Failure::NotBegun)?;
         // A log that has just begun may have to go again: the one in front of it stays until then.
         if let Some(keep) = wanted.keep
@@ -91,7 +94,7 @@ impl Receiver {
         let turn = Turn::of(addresses.len());
         let compressor = wanted.compress.map(|level| {
             let say: fn(&str) = if quiet { |_| {} } else { say };
-            Compressor::start(&wanted.folder, level, watch.board(), say)
+            Compressor::start(&wanted.folder, wanted.at_rest.keyring(), level, watch.board(), say)
         });
         let receiver = Self { wanted, quiet, addresses, options, identity, watch, turn, compressor };
         receiver.opened(&store);
@@ -204,7 +207,7 @@ impl Receiver {
         while !self.options.cancel.is_cancelled() {
             self.rest(pause);
             pause = (pause * 2).min(PAUSE_MAX);
-            match StoreWriter::open(&self.wanted.folder) {
+            match StoreWriter::open(&self.wanted.folder, self.wanted.at_rest.clone()) {
                 Ok(store) => return Ok(Some(store)),
                 Err(error) if error.is_full() => {}
                 Err(error) => return Err(Failure::Failed(error.into())),

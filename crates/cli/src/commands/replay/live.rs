@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use binlog::MAGIC;
 use clap::Args;
-use logs::{Keep, Store};
+use logs::{AtRest, Keep, Store};
 use replay::Look;
 use servers::{Address, LinkOptions};
 use wire::{End, SemiSync};
@@ -78,6 +78,7 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
         folder: folder.clone(),
         begin: begin(command, &folder, global)?,
         end: End::Never,
+        at_rest: AtRest::Plain { keyring: command.inputs.keyring() },
         keep: command.live.relay_keep,
         compress: None,
         semi_sync: SemiSync::Off,
