@@ -10,6 +10,7 @@
 //! |---|---|
 //! | do it all | [`warm`] |
 //! | know what a change touches | [`Plan`], from a table's [`Definition`] |
+//! | know what a statement will read | [`extent`] |
 //! | have searches made at once, and none twice | [`Batcher`], [`Window`] |
 //! | know how far ahead they are | [`Lead`] |
 //! | decide how far that should be | [`Controller`] |
@@ -32,8 +33,10 @@ mod report;
 mod run;
 #[cfg(test)]
 mod sample;
+mod session;
 mod settings;
 mod shared;
+mod statement;
 mod touch;
 mod window;
 mod worker;
@@ -46,5 +49,6 @@ pub use crate::place::Place;
 pub use crate::report::{ChannelStatus, Counts, Rate, Reads, Report, Status, Waits, Why};
 pub use crate::run::{Observer, warm};
 pub use crate::settings::{Fixed, Pace, Settings, Stranger};
+pub use crate::statement::{Extent, Left, Named, Statement, TableName, columns_of_rows, extent};
 pub use crate::touch::{Aim, Buffering, Key, Plan, Touch};
 pub use crate::window::{Batch, Batcher, Window};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use binlog::events::{Rows, TransactionPayload};
+use binlog::events::{Query, Rows, TransactionPayload};
 use binlog::gtid::Gtid;
 use binlog::{
     Checksum, DecodeError, EVENT_SIZE_MAX, Event, EventType, Format, PayloadOpener, RawEvent, Role,
@@ -16,10 +16,13 @@ use logs::{After, Chunk, End, LargePayload, LogReader, Next, Piece, Store, Trail
 use servers::{Address, Connection};
 
 use crate::catalogue;
+use crate::definition::Definition;
 use crate::error::Error;
 use crate::lead::Mark;
 use crate::place::{Place, log_number};
-use crate::shared::{Begin, Job, Shared, Turn};
+use crate::session::Session;
+use crate::shared::{Begin, Job, Search, Shared, TextSearch, Turn};
+use crate::statement::{self, Left};
 use crate::touch::{Buffering, Plan};
 use crate::window::{Batch, Batcher, Window};
 use crate::worker;
@@ -49,6 +52,15 @@ pub(crate) struct Reader<'s> {
     pub(crate) buffering: Buffering,
     pub(crate) window: Window,
     pub(crate) connection: Option<Connection>,
+    /// By database and table.
+    pub(crate) columns: HashMap<(String, String), KnownColumns>,
+}
+
+/// Columns that only a table's rows have.
+pub(crate) struct KnownColumns {
+    definitions: u64,
+    /// `None` if the table cannot be searched.
+    columns: Option<Vec<String>>,
 }
 
 /// Where the reader is, and what it knows.
@@ -166,6 +178,54 @@ impl Reader<'_> {
     }
 
     fn plan(&mut self, table: &Table, format: &Format) -> Result<Option<Plan>, Error> {
+        let definition = self.definition(&table.database, &table.name)?;
+        Ok(definition.and_then(|definition| Plan::new(table, format.flavour, &definition, self.buffering)))
+    }
+
+    /// What a statement will read, as a search; or why there is none.
+    fn text_search(&mut self, query: &Query<'_>, at: At<'_>) -> Result<Result<TextSearch, Left>, Error> {
+        let session = match Session::of(query, at.timestamp, at.format.flavour) {
+            Ok(session) => session,
+            Err(left) => return Ok(Err(left)),
+        };
+        let extent = match statement::extent(&session.statement(query.sql)) {
+            Ok(extent) => extent,
+            Err(left) => return Ok(Err(left)),
+        };
+        let mut known = HashMap::new();
+        for name in &extent.all {
+            let database = name.database.as_deref().unwrap_or(&session.database);
+            match self.columns(database, &name.table)? {
+                Some(columns) => known.insert(name, columns),
+                None => return Ok(Err(Left::Table)),
+            };
+        }
+        let columns = extent.tables.iter().map(|table| known.get(&table.name).cloned());
+        Ok(columns
+            .collect::<Option<Vec<_>>>()
+            .ok_or(Left::Table)
+            .map(|columns| TextSearch { session: session.sql().into(), sql: extent.sql(&columns) }))
+    }
+
+    /// Columns that only a table's rows have, asked for anew when definitions may have changed.
+    fn columns(&mut self, database: &str, table: &str) -> Result<Option<Vec<String>>, Error> {
+        let definitions = self.shared.definitions();
+        let name = (database.to_owned(), table.to_owned());
+        if let Some(known) = self.columns.get(&name)
+            && known.definitions == definitions
+        {
+            return Ok(known.columns.clone());
+        }
+        let definition = self.definition(database.as_bytes(), table.as_bytes())?;
+        let columns = definition.as_ref().and_then(statement::columns_of_rows);
+        if self.columns.len() >= PLANS_MAX {
+            self.columns.clear();
+        }
+        self.columns.insert(name, KnownColumns { definitions, columns: columns.clone() });
+        Ok(columns)
+    }
+
+    fn definition(&mut self, database: &[u8], table: &[u8]) -> Result<Option<Definition>, Error> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             None => {
@@ -173,9 +233,8 @@ impl Reader<'_> {
                 self.connection.insert(opened.map_err(Error::server("connect to the replica"))?)
             }
         };
-        let definition = catalogue::definition(connection, &table.database, &table.name);
-        let definition = definition.map_err(Error::server("ask for a table's definition"))?;
-        Ok(definition.and_then(|definition| Plan::new(table, format.flavour, &definition, self.buffering)))
+        let definition = catalogue::definition(connection, database, table);
+        definition.map_err(Error::server("ask for a table's definition"))
     }
 }
 
@@ -260,8 +319,8 @@ impl Course<'_, '_> {
         match raw.decode(at.format)? {
             Event::TableMap(map) => drop(self.tables.map(&map)?),
             Event::TransactionPayload(payload) => return self.payload(&payload, at),
-            Event::Query(query) => return self.statement(&raw, query.sql, at),
-            Event::ExecuteLoadQuery(load) => return self.statement(&raw, load.query.sql, at),
+            Event::Query(query) => return self.statement(&raw, &query, at),
+            Event::ExecuteLoadQuery(load) => return self.statement(&raw, &load.query, at),
             Event::Gtid(gtid) => return Ok(self.transaction(gtid.gtid(), &raw, at)),
             Event::GtidTagged(gtid) => return Ok(self.transaction(gtid.gtid(), &raw, at)),
             event => {
@@ -308,18 +367,42 @@ impl Course<'_, '_> {
     }
 
     /// What is known of a statement is its text: it may change tables' definitions, or rows.
-    fn statement(&mut self, raw: &RawEvent<'_>, sql: &[u8], at: At<'_>) -> Result<Turn, Fault> {
-        if Role::of(raw, at.format)? != Role::Statement {
+    fn statement(&mut self, raw: &RawEvent<'_>, query: &Query<'_>, at: At<'_>) -> Result<Turn, Fault> {
+        let (shared, lane) = (self.reader.shared, self.reader.lane);
+        if Role::of(raw, at.format)? != Role::Statement || shared.is_passed(lane, at.place) {
             return Ok(Turn::Go);
         }
         let turn = self.room(at.place);
         if turn != Turn::Go {
             return Ok(turn);
         }
-        if !changes_rows_alone(sql) {
-            self.reader.shared.definition_changes(self.reader.lane, at.place);
+        if !changes_rows_alone(query.sql) {
+            shared.definition_changes(lane, at.place);
         }
-        self.reader.shared.count(|counts| counts.discarded += 1);
+        let mut mark = Mark { place: at.place, events: 1, touches: 0, timestamp: at.timestamp };
+        if shared.is_too_close(lane) {
+            shared.mark(lane, mark, |_| ());
+            return Ok(Turn::Go);
+        }
+        let found = self.reader.text_search(query, at).map_err(Fault::Error)?;
+        let is_new = found.as_ref().is_ok_and(|search| self.reader.window.is_new_text(search));
+        mark.touches = is_new.into();
+        shared.mark(lane, mark, |counts| {
+            counts.touches += mark.touches;
+            match &found {
+                Ok(_) => {
+                    counts.statements += 1;
+                    counts.repeated += u64::from(!is_new);
+                }
+                Err(left) => {
+                    counts.discarded += 1;
+                    *counts.left.entry(*left).or_default() += 1;
+                }
+            }
+        });
+        if let (Ok(search), true) = (found, is_new) {
+            self.push(Search::Text(search), at.place);
+        }
         Ok(Turn::Go)
     }
 
@@ -363,7 +446,7 @@ impl Course<'_, '_> {
             counts.touches += found.touches;
             counts.repeated += found.repeated;
         });
-        self.push(full, at.place);
+        self.push_all(full, at.place);
         Ok(Turn::Go)
     }
 
@@ -416,14 +499,18 @@ impl Course<'_, '_> {
 
     fn flush(&mut self, place: Place) {
         let batches = self.batcher.flush();
-        self.push(batches, place);
+        self.push_all(batches, place);
     }
 
-    fn push(&self, batches: Vec<Batch>, place: Place) {
-        let (lane, epoch) = (self.reader.lane, self.begin.epoch);
+    fn push_all(&self, batches: Vec<Batch>, place: Place) {
         for batch in batches {
-            self.reader.shared.push(Job { lane, epoch, place, batch });
+            self.push(Search::Batch(batch), place);
         }
+    }
+
+    fn push(&self, search: Search, place: Place) {
+        let (lane, epoch) = (self.reader.lane, self.begin.epoch);
+        self.reader.shared.push(Job { lane, epoch, place, search });
     }
 
     const fn at(&self, offset: u64) -> Place {

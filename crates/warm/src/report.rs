@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::control::State;
 use crate::place::Place;
+use crate::statement::Left;
 
 /// What was done so far.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,8 +30,12 @@ pub struct Counts {
     pub executed: u64,
     /// Those that the server refused or gave up.
     pub errors: u64,
-    /// Changes that are statements in the log, and whose rows are not known.
+    /// Statements in the log that were made searches: for the rows that they will read.
+    pub statements: u64,
+    /// Those that were not.
     pub discarded: u64,
+    /// The same by why not.
+    pub left: BTreeMap<Left, u64>,
     /// Times that reading began anew at the applier's place: it was overtaken, or logs were removed.
     pub jumps: u64,
     /// What the server refused, by its error number: how often, and its first words.

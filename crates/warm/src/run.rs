@@ -1,6 +1,6 @@
 //! All of it: readers, workers, and whoever watches over them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -69,6 +69,7 @@ pub fn warm(settings: &Settings, observer: &mut dyn Observer) -> Result<Report, 
                 buffering: facts.buffering,
                 window: Window::new(usize::try_from(facts.pages_old).unwrap_or(usize::MAX)),
                 connection: None,
+                columns: HashMap::new(),
             };
             scope.spawn(move || reader.run());
         }

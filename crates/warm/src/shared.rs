@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use binlog::gtid::{Gtid, GtidSet};
@@ -38,7 +38,25 @@ pub(crate) struct Job {
     pub(crate) epoch: u64,
     /// Behind all the changes that it is for.
     pub(crate) place: Place,
-    pub(crate) batch: Batch,
+    pub(crate) search: Search,
+}
+
+/// What is searched for.
+#[derive(Debug)]
+pub(crate) enum Search {
+    /// What changes of rows need.
+    Batch(Batch),
+    /// What a statement will read.
+    Text(TextSearch),
+}
+
+/// A statement that reads what one of the log will, and the session that it needs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TextSearch {
+    /// The statements that set the session.
+    pub(crate) session: Arc<str>,
+    /// Not always UTF-8.
+    pub(crate) sql: Vec<u8>,
 }
 
 #[derive(Debug, Default)]

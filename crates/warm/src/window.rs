@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use crate::shared::TextSearch;
 use crate::touch::{Aim, Key, Touch};
 
 /// What was touched lately: at least the last so many, and at most twice as many.
@@ -24,7 +25,15 @@ impl Window {
     /// Is this one new? From now on, it is not.
     pub fn is_new(&mut self, touch: &Touch<'_>) -> bool {
         // Two that look the same by chance leave a page to the applier, no more.
-        let hash = self.hasher.hash_one((identity(touch.aim), &touch.key));
+        self.take(self.hasher.hash_one((identity(touch.aim), &touch.key)))
+    }
+
+    /// The same of what a statement reads.
+    pub(crate) fn is_new_text(&mut self, search: &TextSearch) -> bool {
+        self.take(self.hasher.hash_one(search))
+    }
+
+    fn take(&mut self, hash: u64) -> bool {
         if self.newer.contains(&hash) || self.older.contains(&hash) {
             return false;
         }

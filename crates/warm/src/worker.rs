@@ -1,10 +1,12 @@
 //! A connection that searches: one short statement at a time, and nothing that could hold up anyone.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use servers::{Address, Connection, Error};
 
-use crate::shared::{Job, Shared};
+use crate::session::PLAIN;
+use crate::shared::{Job, Search, Shared};
 
 /// How long to wait before a lost server is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -36,13 +38,20 @@ pub(crate) fn work(shared: &Shared, number: usize, address: &Address, is_mariadb
         };
         connection = search(shared, open, &job);
     }
-    if let Some(connection) = connection {
+    if let Some(Open { connection, .. }) = connection {
         shared.disconnected(connection.id());
     }
 }
 
+/// A connection, and its session.
+struct Open {
+    connection: Connection,
+    /// What it was set to for a statement; `None` if it is as it began.
+    session: Option<Arc<str>>,
+}
+
 /// Waits for a server that is not there; `None` if it is over by then.
-fn open(shared: &Shared, address: &Address, is_mariadb: bool) -> Option<Connection> {
+fn open(shared: &Shared, address: &Address, is_mariadb: bool) -> Option<Open> {
     loop {
         if shared.is_over() {
             return None;
@@ -50,7 +59,7 @@ fn open(shared: &Shared, address: &Address, is_mariadb: bool) -> Option<Connecti
         match ready(address, is_mariadb) {
             Ok(connection) => {
                 shared.connected(connection.id());
-                return Some(connection);
+                return Some(Open { connection, session: None });
             }
             Err(error @ Error::Refused { .. }) => refused(shared, &error),
             Err(_) => {}
@@ -73,8 +82,8 @@ fn ready(address: &Address, is_mariadb: bool) -> Result<Connection, Error> {
 }
 
 /// Gives the connection back if it is still there.
-fn search(shared: &Shared, mut connection: Connection, job: &Job) -> Option<Connection> {
-    match connection.run(&job.batch.sql()) {
+fn search(shared: &Shared, mut open: Open, job: &Job) -> Option<Open> {
+    match open.run(&job.search) {
         Ok(()) => shared.count(|counts| counts.executed += 1),
         Err(error @ Error::Refused { .. }) => {
             if error.code().is_some_and(|code| GONE.contains(&code)) {
@@ -84,11 +93,30 @@ fn search(shared: &Shared, mut connection: Connection, job: &Job) -> Option<Conn
         }
         Err(_) => {
             shared.count(|counts| counts.errors += 1);
-            shared.disconnected(connection.id());
+            shared.disconnected(open.connection.id());
             return None;
         }
     }
-    Some(connection)
+    Some(open)
+}
+
+impl Open {
+    fn run(&mut self, search: &Search) -> Result<(), Error> {
+        let wanted = match search {
+            Search::Batch(_) => None,
+            Search::Text(text) => Some(&text.session),
+        };
+        if self.session.as_ref() != wanted {
+            // Whatever becomes of the change: what the session is then is not what is wanted next.
+            self.session = Some("".into());
+            self.connection.run(wanted.map_or(PLAIN, |session| session))?;
+            self.session = wanted.cloned();
+        }
+        match search {
+            Search::Batch(batch) => self.connection.run(&batch.sql()),
+            Search::Text(text) => self.connection.run_bytes(&text.sql),
+        }
+    }
 }
 
 fn refused(shared: &Shared, error: &Error) {

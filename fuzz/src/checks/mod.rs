@@ -11,6 +11,7 @@ mod lists;
 mod packets;
 mod payload;
 mod rows;
+mod statement;
 mod text;
 
 use crate::seeds::Sample;
@@ -46,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "handshake", check: handshake::check, seeds: handshake::seeds, rounds: MANY },
     Target { name: "conversation", check: conversation::check, seeds: conversation::seeds, rounds: MANY },
     Target { name: "lists", check: lists::check, seeds: lists::seeds, rounds: FEW },
+    Target { name: "statement", check: statement::check, seeds: statement::seeds, rounds: MANY },
     Target { name: "text", check: text::check, seeds: text::seeds, rounds: FEW },
 ];
 

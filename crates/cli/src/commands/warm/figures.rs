@@ -88,7 +88,8 @@ pub(super) fn text(report: &Report, style: Style) -> String {
     let changes = [
         ("rows ahead of the applier", count(counts.rows)),
         ("of tables that cannot be searched", count(counts.rows_left)),
-        ("statements in the log, discarded", count(counts.discarded)),
+        ("statements searched for", count(counts.statements)),
+        ("statements, discarded", count(counts.discarded)),
         ("searches for pages", count(counts.touches)),
         ("made a little while before", count(counts.repeated)),
     ];
@@ -199,11 +200,14 @@ pub(super) fn document(report: &Report) -> Value {
         .refusals
         .iter()
         .map(|(code, (times, message))| json!({ "code": code, "times": times, "message": message }));
+    let left = counts.left.iter().map(|(left, times)| (left.word().to_owned(), (*times).into()));
     json!({
         "events": counts.events,
         "rows": counts.rows,
         "rows_left": counts.rows_left,
+        "statements": counts.statements,
         "discarded": counts.discarded,
+        "discarded_for": left.collect::<serde_json::Map<_, Value>>(),
         "touches": counts.touches,
         "repeated": counts.repeated,
         "pushed": counts.pushed,
@@ -251,11 +255,9 @@ pub(super) fn sheet(status: &Status) -> String {
     let mut counter = |name, help, value| sheet.counter(name, help, value);
     counter("bintide_warm_rows_total", "Changes of rows found ahead of the applier.", counts.rows);
     counter("bintide_warm_rows_left_total", "Those of tables that cannot be searched.", counts.rows_left);
-    counter(
-        "bintide_warm_discarded_total",
-        "Statements in the log whose rows are not known.",
-        counts.discarded,
-    );
+    let help = "Statements in the log whose rows are searched for.";
+    counter("bintide_warm_statements_total", help, counts.statements);
+    counter("bintide_warm_discarded_total", "Statements in the log that are left alone.", counts.discarded);
     counter("bintide_warm_touches_total", "Searches for pages.", counts.touches);
     counter("bintide_warm_repeated_total", "Searches that were made a little while before.", counts.repeated);
     counter("bintide_warm_pushed_total", "Statements made of searches.", counts.pushed);

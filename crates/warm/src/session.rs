@@ -1,0 +1,120 @@
+//! The session that a statement of the log was run in, as far as what it reads depends on it.
+
+use binlog::events::{Query, StatusVar};
+use binlog::{Collation, Flavour};
+use servers::quote::put_name;
+
+use crate::statement::{Left, Statement};
+
+/// The session that a statement was run in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Session {
+    /// Empty for none.
+    pub(crate) database: String,
+    sql_mode: u64,
+    /// `character_set_client` and `collation_connection`, as collation numbers.
+    charset: Option<(u16, u16)>,
+    flavour: Flavour,
+    time_zone: Option<String>,
+    /// What it takes for the present, if it asks.
+    timestamp: Option<u32>,
+}
+
+/// Brings a session back to what searches for rows need.
+pub(crate) const PLAIN: &str = "SET NAMES utf8mb4; \
+    SET @@session.sql_mode = '', @@session.time_zone = '+00:00', @@session.timestamp = DEFAULT";
+
+/// The bits of `sql_mode` that what a statement reads depends on: REAL_AS_FLOAT, PIPES_AS_CONCAT, ANSI_QUOTES,
+/// IGNORE_SPACE, NO_UNSIGNED_SUBTRACTION, NO_BACKSLASH_ESCAPES, HIGH_NOT_PRECEDENCE, PAD_CHAR_TO_FULL_LENGTH.
+const MODES: u64 = 1 | 2 | 4 | 8 | 64 | 1 << 20 | 1 << 29 | 1 << 31;
+
+/// How functions begin that tell the time.
+const CLOCKS: [&[u8]; 6] = [b"NOW", b"CUR", b"LOCALTIME", b"UTC_", b"UNIX_TIMESTAMP", b"SYSDATE"];
+
+impl Session {
+    /// As the log has it.
+    pub(crate) fn of(query: &Query<'_>, timestamp: u32, flavour: Flavour) -> Result<Self, Left> {
+        let database = str::from_utf8(query.database).map_err(|_| Left::Charset)?.to_owned();
+        let asks = |name: &&[u8]| query.sql.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name));
+        let timestamp = CLOCKS.iter().any(asks).then_some(timestamp);
+        let mut session = Self { database, sql_mode: 0, charset: None, flavour, time_zone: None, timestamp };
+        for variable in query.status.iter() {
+            match variable.map_err(|_| Left::Session)? {
+                StatusVar::SqlMode(mode) => session.sql_mode = mode & MODES,
+                StatusVar::Charset { client, connection, .. } => session.charset = Some((client, connection)),
+                StatusVar::TimeZone(name) if !name.is_empty() => session.time_zone = Some(time_zone(name)?),
+                _ => {}
+            }
+        }
+        Ok(session)
+    }
+
+    /// A statement of this session.
+    pub(crate) fn statement<'a>(&self, sql: &'a [u8]) -> Statement<'a> {
+        let client = self.charset.and_then(|(client, _)| Collation::new(client, self.flavour));
+        Statement { sql, sql_mode: self.sql_mode, charset: client.map(|collation| collation.charset()) }
+    }
+
+    /// The statements that bring another one there.
+    pub(crate) fn sql(&self) -> String {
+        let mut out = String::from("SET NAMES utf8mb4; ");
+        if !self.database.is_empty() {
+            let mut name = Vec::new();
+            put_name(&mut name, self.database.as_bytes());
+            out += &format!("USE {}; ", String::from_utf8_lossy(&name));
+        }
+        let zone = self.time_zone.as_deref().unwrap_or("+00:00");
+        let timestamp = self.timestamp.map_or("DEFAULT".to_owned(), |timestamp| timestamp.to_string());
+        out += &format!(
+            "SET @@session.sql_mode = {}, @@session.time_zone = '{zone}', @@session.timestamp = {timestamp}",
+            self.sql_mode
+        );
+        if let Some((client, connection)) = self.charset {
+            out += &format!(
+                ", @@session.character_set_client = {client}, @@session.collation_connection = {connection}"
+            );
+        }
+        out
+    }
+}
+
+/// `+01:00`, `Europe/Berlin`, `SYSTEM`.
+fn time_zone(name: &[u8]) -> Result<String, Left> {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-:/_".contains(byte);
+    match name.iter().all(is_plain) {
+        true => Ok(String::from_utf8_lossy(name).into_owned()),
+        false => Err(Left::Session),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::Flavour;
+    use binlog::events::{Query, StatusVars};
+
+    use super::Session;
+    use crate::statement::Left;
+
+    fn sql(status: &[u8], database: &[u8], sql: &[u8]) -> Result<String, Left> {
+        let status = StatusVars { bytes: status };
+        let query = Query { thread_id: 1, exec_time: 0, error_code: 0, status, database, sql };
+        Session::of(&query, 4711, Flavour::MySql).map(|session| session.sql())
+    }
+
+    #[test]
+    fn what_is_read_depends_on_it() {
+        let mode_and_charset = [1, 0x26, 0, 0x10, 0, 0, 0, 0, 0, 4, 8, 0, 48, 0, 255, 0];
+        let names = "SET NAMES utf8mb4; ";
+        let wanted = format!(
+            "{names}USE `d``x`; SET @@session.sql_mode = 1048582, @@session.time_zone = '+00:00', \
+             @@session.timestamp = DEFAULT, @@session.character_set_client = 8, @@session.collation_connection = 48"
+        );
+        assert_eq!(sql(&mode_and_charset, b"d`x", b"delete from t"), Ok(wanted));
+        let wanted = format!(
+            "{names}SET @@session.sql_mode = 0, @@session.time_zone = 'Asia/Tokyo', @@session.timestamp = 4711"
+        );
+        assert_eq!(sql(b"\x05\x0aAsia/Tokyo", b"", b"delete from t where a < now()"), Ok(wanted));
+        assert_eq!(sql(b"\x05\x05';-- ", b"", b""), Err(Left::Session));
+        assert_eq!(sql(b"\x05\x0aAsia", b"", b""), Err(Left::Session));
+    }
+}

@@ -1,0 +1,266 @@
+//! Whether what is behind a SELECT's FROM does nothing but read rows, and of which tables.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    Ident, ObjectName, ObjectNamePart, Query, SetExpr, Statement, TableFactor, TableWithJoins, Visit, Visitor,
+};
+use sqlparser::dialect::MySqlDialect;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::{Token, Whitespace};
+
+use crate::statement::text::{Piece, Text};
+use crate::statement::{Left, Named, TableName};
+
+/// The tables that are read.
+#[derive(Debug)]
+pub(super) struct Tables {
+    pub(super) tables: Vec<Named>,
+    pub(super) all: Vec<TableName>,
+}
+
+/// Words and signs that one may be made within others, at most. Bounds how deep what is parsed may be.
+const NESTED_MAX: usize = 1000;
+
+/// What `SELECT 0 FROM` would read with this behind it.
+///
+/// # Errors
+///
+/// When not all of it is known to do nothing but read.
+pub(super) fn tables(rows: &Text) -> Result<Tables, Left> {
+    let pieces = rows.pieces()?;
+    look_at_words(&pieces)?;
+    let statements = Parser::new(&MySqlDialect {}).try_with_sql(&format!("SELECT 0 FROM {}", rows.text));
+    let statements =
+        statements.and_then(|mut parser| parser.parse_statements()).map_err(|_| Left::Unknown)?;
+    let [Statement::Query(query)] = statements.as_slice() else { return Err(Left::Unknown) };
+    let SetExpr::Select(select) = &*query.body else { return Err(Left::Clause) };
+    let mut names = Names::default();
+    if let ControlFlow::Break(left) = query.visit(&mut names) {
+        return Err(left);
+    }
+    let mut tables = Vec::new();
+    for from in &select.from {
+        put_named(from, &mut tables)?;
+    }
+    let is_told = tables.iter().map(|table| &table.name).chain(&names.all).all(|name| {
+        rows.has_names() || name.database.iter().chain([&name.table]).all(|name| name.is_ascii())
+    });
+    match (is_told, tables.is_empty()) {
+        (false, _) => Err(Left::Charset),
+        (_, true) => Err(Left::Table),
+        _ => Ok(Tables { tables, all: names.all }),
+    }
+}
+
+/// Each word and sign is one of those that are known.
+fn look_at_words(pieces: &[Piece]) -> Result<(), Left> {
+    let mut nested = 0;
+    for (at, piece) in pieces.iter().enumerate() {
+        match &piece.token {
+            Token::Whitespace(Whitespace::SingleLineComment { .. } | Whitespace::MultiLineComment(_)) => {
+                return Err(Left::Comment);
+            }
+            Token::Whitespace(_) | Token::Comma | Token::Number(..) => continue,
+            Token::SingleQuotedString(_) | Token::DoubleQuotedString(_) => continue,
+            Token::HexStringLiteral(digits) => is_all(digits, |one| one.is_ascii_hexdigit())?,
+            Token::SingleQuotedByteStringLiteral(digits) => is_all(digits, |one| matches!(one, '0' | '1'))?,
+            Token::Word(word) if word.quote_style.is_none() => {
+                look_at_word(&word.value, &pieces[..at], &pieces[at + 1..])?
+            }
+            // No function of the server's own is called by a name in quotes.
+            Token::Word(_) if next(&pieces[at + 1..]) == Some(&Token::LParen) => return Err(Left::Function),
+            Token::AtSign | Token::Assignment | Token::Placeholder(_) => return Err(Left::Variable),
+            Token::Word(_) => {}
+            sign if SIGNS.contains(sign) => {}
+            _ => return Err(Left::Unknown),
+        }
+        nested += 1;
+    }
+    if nested > NESTED_MAX { Err(Left::Size) } else { Ok(()) }
+}
+
+fn look_at_word(word: &str, before: &[Piece], behind: &[Piece]) -> Result<(), Left> {
+    let lower = word.to_ascii_lowercase();
+    if lower.contains('@') {
+        return Err(Left::Variable);
+    }
+    let is_part = before.last().is_some_and(|piece| piece.token == Token::Period);
+    if next(behind) == Some(&Token::LParen) {
+        let is_adjacent = behind.first().is_some_and(|piece| piece.token == Token::LParen);
+        // A function of a database; one of the server's own, whose name with a blank behind it may be another's.
+        let is_known = FUNCTIONS.contains(&lower.as_str()) && is_adjacent
+            || BEFORE_PARENTHESES.contains(&lower.as_str());
+        return if is_known && !is_part { Ok(()) } else { Err(Left::Function) };
+    }
+    match !is_part && CLAUSES.contains(&lower.as_str()) {
+        true => Err(Left::Clause),
+        false => Ok(()),
+    }
+}
+
+/// What is behind blanks.
+fn next(pieces: &[Piece]) -> Option<&Token> {
+    pieces.iter().map(|piece| &piece.token).find(|token| !matches!(token, Token::Whitespace(_)))
+}
+
+fn is_all(digits: &str, is_one: impl Fn(char) -> bool) -> Result<(), Left> {
+    if digits.chars().all(is_one) { Ok(()) } else { Err(Left::Unknown) }
+}
+
+/// Signs that compute, compare or part.
+const SIGNS: [Token; 26] = [
+    Token::Eq,
+    Token::Neq,
+    Token::Lt,
+    Token::Gt,
+    Token::LtEq,
+    Token::GtEq,
+    Token::Spaceship,
+    Token::Plus,
+    Token::Minus,
+    Token::Mul,
+    Token::Div,
+    Token::Mod,
+    Token::StringConcat,
+    Token::LParen,
+    Token::RParen,
+    Token::Period,
+    Token::Ampersand,
+    Token::Pipe,
+    Token::Caret,
+    Token::Tilde,
+    Token::ShiftLeft,
+    Token::ShiftRight,
+    Token::Overlap,
+    Token::ExclamationMark,
+    Token::Arrow,
+    Token::LongArrow,
+];
+
+/// What begins a clause that does more than to read: locks, writes, takes the next number of a sequence.
+const CLAUSES: [&str; 6] = ["into", "for", "lock", "procedure", "set", "with"];
+
+/// Words, none of a function, that parentheses come behind.
+const BEFORE_PARENTHESES: [&str; 34] = [
+    "and",
+    "as",
+    "between",
+    "binary",
+    "by",
+    "case",
+    "decimal",
+    "distinct",
+    "div",
+    "else",
+    "exists",
+    "from",
+    "having",
+    "in",
+    "index",
+    "interval",
+    "is",
+    "join",
+    "key",
+    "like",
+    "limit",
+    "mod",
+    "not",
+    "on",
+    "or",
+    "partition",
+    "regexp",
+    "rlike",
+    "select",
+    "then",
+    "using",
+    "when",
+    "where",
+    "xor",
+];
+
+/// Functions that do nothing but compute, the same on the replica as on its source.
+#[rustfmt::skip]
+const FUNCTIONS: [&str; 194] = [
+    "abs", "acos", "adddate", "addtime", "aes_decrypt", "aes_encrypt", "ascii", "asin", "atan", "atan2",
+    "avg", "bin", "bin_to_uuid", "bit_and", "bit_count", "bit_length", "bit_or", "bit_xor", "cast", "ceil",
+    "ceiling", "char", "char_length", "character_length", "coalesce", "compress", "concat", "concat_ws",
+    "conv", "convert", "convert_tz", "cos", "cot", "count", "crc32", "curdate", "current_date",
+    "current_time", "current_timestamp", "curtime", "date", "date_add", "date_format", "date_sub",
+    "datediff", "datetime", "day", "dayname", "dayofmonth", "dayofweek", "dayofyear", "degrees", "elt",
+    "exp", "export_set", "extract", "field", "find_in_set", "floor", "format", "from_base64", "from_days",
+    "from_unixtime", "get_format", "greatest", "group_concat", "hex", "hour", "if", "ifnull", "inet6_aton",
+    "inet6_ntoa", "inet_aton", "inet_ntoa", "insert", "instr", "is_uuid", "isnull", "json_array",
+    "json_contains", "json_contains_path", "json_depth", "json_extract", "json_keys", "json_length",
+    "json_object", "json_overlaps", "json_quote", "json_search", "json_type", "json_unquote", "json_valid",
+    "json_value", "last_day", "lcase", "least", "left", "length", "ln", "localtime", "localtimestamp",
+    "locate", "log", "log10", "log2", "lower", "lpad", "ltrim", "make_set", "makedate", "maketime", "max",
+    "md5", "microsecond", "mid", "min", "minute", "month", "monthname", "name_const", "now", "nullif", "oct",
+    "octet_length", "ord", "period_add", "period_diff", "pi", "position", "pow", "power", "quarter", "quote",
+    "radians", "regexp_instr", "regexp_like", "regexp_replace", "regexp_substr", "repeat", "replace",
+    "reverse", "right", "round", "rpad", "rtrim", "sec_to_time", "second", "sha", "sha1", "sha2", "sign",
+    "sin", "soundex", "space", "sqrt", "std", "stddev", "str_to_date", "strcmp", "subdate", "substr",
+    "substring", "substring_index", "subtime", "sum", "tan", "time", "time_format", "time_to_sec",
+    "timediff", "timestamp", "timestampadd", "timestampdiff", "to_base64", "to_days", "to_seconds", "trim",
+    "truncate", "ucase", "uncompress", "unhex", "unix_timestamp", "upper", "utc_date", "utc_time",
+    "utc_timestamp", "uuid_to_bin", "variance", "week", "weekday", "weekofyear", "weight_string", "year",
+    "yearweek",
+];
+
+/// Names of all tables, and whether all SELECTs do nothing but read.
+#[derive(Debug, Default)]
+struct Names {
+    all: Vec<TableName>,
+}
+
+impl Visitor for Names {
+    type Break = Left;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Left> {
+        let is_plain = query.with.is_none() && query.locks.is_empty() && query.fetch.is_none();
+        match is_plain && query.for_clause.is_none() {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(Left::Clause),
+        }
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<Left> {
+        match table_name(relation) {
+            Some(name) => {
+                self.all.push(name);
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(Left::Unknown),
+        }
+    }
+}
+
+/// The tables by name of a FROM, in its order.
+fn put_named(from: &TableWithJoins, tables: &mut Vec<Named>) -> Result<(), Left> {
+    let joined = from.joins.iter().map(|join| &join.relation);
+    for factor in std::iter::once(&from.relation).chain(joined) {
+        match factor {
+            TableFactor::Table { name, alias, args: None, .. } => {
+                let name = table_name(name).ok_or(Left::Unknown)?;
+                tables.push(Named { name, alias: alias.as_ref().map(|alias| alias.name.value.clone()) });
+            }
+            TableFactor::NestedJoin { table_with_joins, alias: None } => put_named(table_with_joins, tables)?,
+            // Its own tables are read for it, by what the server takes for the best way.
+            TableFactor::Derived { .. } => {}
+            _ => return Err(Left::Unknown),
+        }
+    }
+    Ok(())
+}
+
+fn table_name(name: &ObjectName) -> Option<TableName> {
+    let part = |part: &ObjectNamePart| match part {
+        ObjectNamePart::Identifier(Ident { value, .. }) => Some(value.clone()),
+        ObjectNamePart::Function(_) => None,
+    };
+    match name.0.as_slice() {
+        [table] => Some(TableName { database: None, table: part(table)? }),
+        [database, table] => Some(TableName { database: Some(part(database)?), table: part(table)? }),
+        _ => None,
+    }
+}

@@ -1,0 +1,59 @@
+//! Statements of a log as searches: what comes out of any bytes is one SELECT, with nothing in it that does more.
+
+use binlog::{Charset, Event};
+use sqlparser::ast::Statement as Parsed;
+use sqlparser::dialect::MySqlDialect;
+use sqlparser::parser::Parser;
+use warm::{Statement, extent};
+
+use crate::seeds::{Sample, format_of, raw_events};
+
+/// Of each kind that is made a search, and of each thing that keeps one from it.
+const STATEMENTS: [&str; 8] = [
+    "update low_priority t set a = 'it''s', b = now() where k = \"x\" and j <=> -1.5e3 order by a desc limit 3",
+    "delete from d.t where id in (select max(id) from u as `x``y` where u.k between 1 and 9) or `limit` is null",
+    "delete a, b from t a left join (u b, v c) on a.id = b.id where concat(a.k, 'x\\'y') like '%z' escape '|'",
+    "insert into t (a, b) select x, count(*) from u join v using (id) where x > 3 group by x having count(*) > 1 \
+     limit 2 on duplicate key update a = values(a)",
+    "replace into t select * from u where d < date_sub(now(), interval 1 day) limit 5, 6;",
+    "update t set a = @b where id = sleep(1) /* x */ -- y",
+    "update t set a = 1 where id = 1 for update; drop table t",
+    "delete from t where a = x'1f' and b = b'01' and c->'$.x' = _utf8mb4'\u{e4}' collate utf8mb4_bin # end",
+];
+
+const CHARSETS: [Option<Charset>; 5] =
+    [Some(Charset::Utf8mb4), Some(Charset::Latin1), Some(Charset::Sjis), Some(Charset::Ujis), None];
+
+pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
+    let format = format_of("9.7.4", 8);
+    let mut seeds: Vec<Vec<u8>> = STATEMENTS.iter().map(|sql| [&[0], sql.as_bytes()].concat()).collect();
+    for raw in raw_events(sample) {
+        if let Ok(Event::Query(query)) = raw.decode(&format) {
+            seeds.push([&[0], query.sql].concat());
+        }
+    }
+    seeds
+}
+
+/// The first byte is a mode and a character set, the rest a statement.
+pub(super) fn check(bytes: &[u8]) {
+    let Some((how, sql)) = bytes.split_first() else { return };
+    let sql_mode = [0, 4, 1 << 20, 4 | 1 << 20][usize::from(how % 4)];
+    let charset = CHARSETS[usize::from(how / 4) % CHARSETS.len()];
+    let Ok(extent) = extent(&Statement { sql, sql_mode, charset }) else { return };
+    assert!(!extent.tables.is_empty());
+    assert!(extent.tables.iter().all(|table| extent.all.contains(&table.name)), "{extent:?}");
+    let columns = vec![vec!["c".to_owned()]; extent.tables.len()];
+    let search = extent.sql(&columns);
+    assert!(search.starts_with(b"SELECT /* bintide warm */ COUNT("));
+    // What the parser takes for one SELECT in ASCII, a server does, too.
+    let text = String::from_utf8_lossy(&search);
+    let parsed = Parser::parse_sql(&MySqlDialect {}, &text);
+    let is_select = matches!(parsed.as_deref(), Ok([Parsed::Query(_)]));
+    assert!(is_select || !search.is_ascii(), "{parsed:?}: {text}");
+    let lower = text.to_ascii_lowercase();
+    let is_in = |word: &&str| lower.contains(*word) && !text.contains(['\'', '"', '`']);
+    // Within quotes, anything may stand.
+    let bad = [";", "@", ":=", "sleep(", "get_lock(", "rand(", "/*!", "for update", "into outfile"];
+    assert_eq!(bad.iter().find(|word| is_in(word)), None, "{text}");
+}
