@@ -51,6 +51,8 @@ pub struct ColumnFacts {
     pub column_type: String,
     /// The number of its collation, if it has one.
     pub collation: Option<u16>,
+    /// Can it be NULL?
+    pub nullable: bool,
 }
 
 impl Catalogue {

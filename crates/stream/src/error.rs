@@ -57,6 +57,19 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A value of a row that was read by SQL.
+    #[error(
+        "the server sent {found:?} for column {column} of {table}, which is no value of that column's type: was it \
+         defined anew meanwhile?"
+    )]
+    Row {
+        /// The table.
+        table: String,
+        /// The column's number, from 1.
+        column: usize,
+        /// How the value begins.
+        found: String,
+    },
     /// A change that stands in the log as a statement.
     #[error(
         "{log} at {offset}: rows are changed by a statement, and the log does not say which ({statement} …): set \

@@ -81,7 +81,8 @@ impl Had {
 }
 
 impl HadGtids {
-    fn parse(text: &str) -> Option<Self> {
+    /// From their text; none if it is none. One without any is of a MySQL.
+    pub fn parse(text: &str) -> Option<Self> {
         if text.is_empty() || text.contains(':') {
             return text.parse().ok().map(Self::Set);
         }

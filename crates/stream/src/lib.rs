@@ -4,6 +4,7 @@
 //! |---|---|
 //! | turn events into records | [`Streamer`] |
 //! | do that with whole logs | [`stream_log`] |
+//! | have the rows that tables have already in front of it | [`Snapshot`] |
 //! | gather records and write many at a time | [`Output`] |
 //! | go on where a run ended | [`Token`], [`Place`] |
 //!
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod catalogue;
+mod cell;
 mod change;
 mod debezium;
 mod document;
@@ -28,6 +30,7 @@ mod output;
 mod plan;
 mod read;
 mod settings;
+mod snapshot;
 mod statement;
 mod streamer;
 mod text;
@@ -44,5 +47,6 @@ pub use crate::output::{Output, To, saved};
 pub use crate::plan::Nameless;
 pub use crate::read::{Boundary, Watch, seek, stream_log};
 pub use crate::settings::{Envelope, Queries, Settings, Statements};
+pub use crate::snapshot::Snapshot;
 pub use crate::streamer::{Event, Streamer};
 pub use crate::token::{Token, TokenError};

@@ -77,6 +77,11 @@ impl Output {
         }
     }
 
+    /// Has nothing come yet?
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.written == 0 && self.bytes.is_empty()
+    }
+
     /// The place behind the last transaction.
     pub fn token(&self) -> Option<&Token> {
         self.marked.as_ref().map(|mark| &mark.token)

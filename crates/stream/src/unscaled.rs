@@ -7,22 +7,27 @@ pub(crate) fn unscaled<'s>(decimal: &Decimal<'_>, scratch: &'s mut Scratch) -> &
     let Scratch { text, bytes } = scratch;
     text.clear();
     decimal.write(text);
+    unscaled_text(text, bytes)
+}
+
+/// The same of a number's text: digits, with a sign and a point or without.
+pub(crate) fn unscaled_text<'s>(text: &[u8], bytes: &'s mut Vec<u8>) -> &'s [u8] {
+    /// Digits that 16 bytes hold, whatever they are.
+    const SHORT_MAX: usize = 38;
     let digits = text.iter().filter(|byte| byte.is_ascii_digit()).map(|digit| digit - b'0');
+    let is_negative = text.first() == Some(&b'-');
     bytes.clear();
-    match decimal.precision() {
-        ..=38 => {
-            let absolute = digits.fold(0_i128, |number, digit| number * 10 + i128::from(digit));
-            let number = if decimal.is_negative() { -absolute } else { absolute };
-            bytes.extend_from_slice(&number.to_be_bytes());
+    if text.len() <= SHORT_MAX {
+        let absolute = digits.fold(0_i128, |number, digit| number * 10 + i128::from(digit));
+        let number = if is_negative { -absolute } else { absolute };
+        bytes.extend_from_slice(&number.to_be_bytes());
+    } else {
+        digits.for_each(|digit| multiply_and_add(bytes, digit));
+        bytes.push(0);
+        if is_negative {
+            negate(bytes);
         }
-        _ => {
-            digits.for_each(|digit| multiply_and_add(bytes, digit));
-            bytes.push(0);
-            if decimal.is_negative() {
-                negate(bytes);
-            }
-            bytes.reverse();
-        }
+        bytes.reverse();
     }
     shortest(bytes)
 }

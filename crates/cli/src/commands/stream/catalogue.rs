@@ -19,19 +19,21 @@ pub(super) fn remark_on(changed: &[Changed]) {
 }
 
 fn asked(address: &Address, database: &str, table: &str) -> Result<Option<TableFacts>, Error> {
-    let mut connection = Connection::open(address)?;
-    let quoted = |name: &str| format!("'{}'", name.replace('\\', "\\\\").replace('\'', "''"));
-    let is_it = format!("table_schema = {} AND table_name = {}", quoted(database), quoted(table));
+    facts(&mut Connection::open(address)?, [database, table])
+}
+
+/// A table as the catalogue has it; `None` if there is no such table.
+pub(super) fn facts(
+    connection: &mut Connection,
+    [database, table]: [&str; 2],
+) -> Result<Option<TableFacts>, Error> {
+    let is_it = format!("table_schema = {} AND table_name = {}", text(database), text(table));
     let clock = connection.value("SELECT UNIX_TIMESTAMP()")?.unwrap_or_default();
     let rows = connection.rows(&format!(
         "SELECT column_name, data_type, column_type,
-           (SELECT l.id FROM information_schema.collations l WHERE l.collation_name = c.collation_name)
+           (SELECT l.id FROM information_schema.collations l WHERE l.collation_name = c.collation_name), is_nullable
          FROM information_schema.columns c WHERE {is_it} ORDER BY ordinal_position"
     ))?;
-    let word = |cell: Option<&Option<Vec<u8>>>| {
-        let bytes = cell.and_then(|cell| cell.as_deref()).unwrap_or_default();
-        String::from_utf8_lossy(bytes).into_owned()
-    };
     let columns: Vec<ColumnFacts> = rows
         .iter()
         .map(|row| ColumnFacts {
@@ -39,6 +41,7 @@ fn asked(address: &Address, database: &str, table: &str) -> Result<Option<TableF
             data_type: word(row.get(1)).to_ascii_lowercase(),
             column_type: word(row.get(2)),
             collation: word(row.get(3)).parse().ok(),
+            nullable: word(row.get(4)) == "YES",
         })
         .collect();
     if columns.is_empty() {
@@ -50,4 +53,15 @@ fn asked(address: &Address, database: &str, table: &str) -> Result<Option<TableF
     ))?;
     let primary_key = key.iter().map(|row| word(row.first())).collect();
     Ok(Some(TableFacts { asked_s: clock.parse().unwrap_or(0), columns, primary_key }))
+}
+
+/// A text in SQL.
+fn text(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// What a cell says; nothing for NULL.
+pub(super) fn word(cell: Option<&Option<Vec<u8>>>) -> String {
+    let bytes = cell.and_then(|cell| cell.as_deref()).unwrap_or_default();
+    String::from_utf8_lossy(bytes).into_owned()
 }

@@ -13,6 +13,7 @@ use wire::{Arrival, End, ReplicaOptions, SemiSync, Start};
 
 use crate::commands::receive::passes;
 use crate::commands::stream::catalogue::{catalogue, remark_on};
+use crate::commands::stream::snapshot;
 use crate::commands::stream::tell::{failed, finished, now_ns, save_when_due};
 use crate::exit::{Advice, Failure, Outcome};
 use crate::interrupt;
@@ -40,6 +41,8 @@ pub(super) struct Live {
     pub(super) end: End,
     /// Say nothing of lost connections?
     pub(super) quiet: bool,
+    /// Are the rows that the tables have told at first?
+    pub(super) snapshot: bool,
     /// Who is asked what columns are called that the log does not name.
     pub(super) schema: Option<Address>,
 }
@@ -66,6 +69,13 @@ pub(super) fn follow(
     (mut output, mut resume): (Output, Resume),
 ) -> Outcome {
     let (mut pause, mut is_begun) = (PAUSE_MIN, false);
+    if live.snapshot && resume.token.is_none() {
+        match snapshot::take(&live.address, settings, (&mut output, live.quiet)) {
+            Ok(Some(taken)) => (resume, is_begun) = (taken, true),
+            Ok(None) => return finished(Ok(()), output),
+            Err(failure) => return finished(Err(failure), output),
+        }
+    }
     loop {
         let before = resume.token.clone();
         let ended = connection(live, &resume, settings, (&mut output, &mut is_begun));
@@ -193,10 +203,7 @@ fn take(
 fn start(live: &Live, resume: &Resume) -> Result<(String, Start), Ended> {
     let mut connection = Connection::open(&live.address)?;
     let facts = Facts::of(&mut connection)?;
-    let server = match facts.is_mariadb {
-        true => connection.value("SELECT @@server_id")?.unwrap_or_default(),
-        false => facts.uuid.clone(),
-    };
+    let server = server(&mut connection, &facts)?;
     let start = match (&resume.token, &resume.had) {
         (None, _) => Ok(Start::Position { file: Vec::new(), position: MAGIC.len() as u64 }),
         (Some(_), Some(had)) if had.server != server => behind(had, &facts, &server),
@@ -204,6 +211,14 @@ fn start(live: &Live, resume: &Resume) -> Result<(String, Start), Ended> {
     };
     let start = start.map_err(|error| Ended::Failed(Failure::NotBegun(error)))?;
     Ok((server, start))
+}
+
+/// What a server is called in progress.
+pub(super) fn server(connection: &mut Connection, facts: &Facts) -> Result<String, Error> {
+    match facts.is_mariadb {
+        true => Ok(connection.value("SELECT @@server_id")?.unwrap_or_default()),
+        false => Ok(facts.uuid.clone()),
+    }
 }
 
 /// A log of the same name and another life has other transactions.

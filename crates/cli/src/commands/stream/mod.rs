@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod live;
+mod snapshot;
 mod tell;
 
 use std::io;
@@ -34,6 +35,8 @@ Examples:
       bintide stream --format debezium --out changes /var/lib/mysql
   Changes as a running server makes them:
       bintide stream --format debezium --from mysql://repl@db1/ --progress state
+  The rows that it has already in front of them:
+      bintide stream --format debezium --from mysql://repl@db1/ --out changes --snapshot
   Behind a transaction whose last record was seen:
       bintide stream --format debezium --resume binlog.000012:7301 /var/lib/mysql
 
@@ -85,6 +88,9 @@ struct Server {
     /// The `server_id` to come as: that of no other replica of the server. A large one is drawn otherwise.
     #[arg(long, value_name = "NUMBER", requires = "from", value_parser = clap::value_parser!(u32).range(1..))]
     server_id: Option<u32>,
+    /// At first, the rows that the tables have, and then changes from there on: where nothing was written before.
+    #[arg(long, requires = "from", conflicts_with = "resume")]
+    snapshot: bool,
     /// Stop at the end of what the server has, instead of waiting for more.
     #[arg(long, requires = "from")]
     stop_at_end: bool,
@@ -147,6 +153,7 @@ pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
         end: if command.server.stop_at_end { End::LastEvent } else { End::Never },
         quiet: global.quiet,
         schema,
+        snapshot: command.server.snapshot,
     };
     let (to, resume) = command.goes_on.to()?;
     live::follow(&live, &settings, (Output::new(to), resume))

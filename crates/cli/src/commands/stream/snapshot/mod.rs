@@ -1,0 +1,206 @@
+//! Rows that the source's tables have already, before its log is followed from there.
+
+mod point;
+
+use std::ops::ControlFlow;
+
+use anyhow::{Context, anyhow};
+use servers::{Address, Connection, Facts};
+use stream::{Had, HadGtids, Output, Place, Settings, Snapshot, TableFacts, Token};
+
+use crate::commands::stream::catalogue::{facts, word};
+use crate::commands::stream::live::{self, Resume};
+use crate::commands::stream::snapshot::point::{Held, Point, Prepared};
+use crate::commands::stream::tell::{failed, now_ns};
+use crate::exit::{Advice, Failure};
+use crate::interrupt;
+
+/// A table that is meant.
+struct Table {
+    names: [String; 2],
+    facts: TableFacts,
+}
+
+/// The table was defined anew since the transaction began.
+const DEFINED_ANEW: u16 = 1412;
+
+const AGAIN: &str = "run again: a snapshot starts over";
+
+/// Writes the records of all rows that the meant tables have; gives where to go on, and `None` if Ctrl-C came first.
+///
+/// Nothing is saved before the last one is written: a run that is cut off starts over.
+pub(super) fn take(
+    address: &Address,
+    settings: &Settings,
+    (output, quiet): (&mut Output, bool),
+) -> Result<Option<Resume>, Failure> {
+    let mut connection = Connection::open(address).map_err(|error| Failure::NotBegun(error.into()))?;
+    let begun = begin(&mut connection, settings);
+    let (had, point, tables) = begun.map_err(Failure::NotBegun)?;
+    if !quiet {
+        say(&point, &tables);
+    }
+    let place = Place { log: point.log, position: point.position };
+    let token = Token { place, gtid: None };
+    let mut snapshot = Snapshot::new(settings, token.clone(), point.taken_s);
+    let reader = (address, &mut connection);
+    if each(reader, &tables, &mut snapshot, output)?.is_break() {
+        return Ok(None);
+    }
+    output.follow(&had.server, Some(had.clone()));
+    snapshot.finish(output).map_err(failed)?;
+    Ok(Some(Resume { token: Some(token), had: Some(had) }))
+}
+
+fn begin(
+    connection: &mut Connection,
+    settings: &Settings,
+) -> Result<(Had, Point, Vec<Table>), anyhow::Error> {
+    let facts = Facts::of(connection)?;
+    let server = live::server(connection, &facts)?;
+    let point = point::begin(connection, &facts)?;
+    if point.prepared == Prepared::Yes {
+        let what = "the source has transactions that are prepared (XA), whose rows are in its log and not in its tables yet";
+        return Err(anyhow!(what).context(Advice("commit them or roll them back: see XA RECOVER")));
+    }
+    let tables = tables(connection, settings)?;
+    // What came by then, should another server take the source's place.
+    let gtids = HadGtids::parse(&point.gtids).filter(|_| !facts.is_mariadb || !point.gtids.is_empty());
+    Ok((Had { server, gtids }, point, tables))
+}
+
+fn say(point: &Point, tables: &[Table]) {
+    let Point { log, position, .. } = point;
+    let held = match point.held {
+        Held::Nothing => "nobody was held",
+        Held::ReadLock => "writers were held for a moment",
+    };
+    eprintln!("bintide: the rows of {} tables as they are at {log}:{position} ({held})", tables.len());
+    if point.prepared == Prepared::Unknown {
+        eprintln!(
+            "bintide: warning: the account may not see whether transactions are prepared (XA), whose rows would be \
+             missing: XA_RECOVER_ADMIN lets it"
+        );
+    }
+}
+
+/// The tables that are meant and can be seen.
+fn tables(connection: &mut Connection, settings: &Settings) -> Result<Vec<Table>, anyhow::Error> {
+    let rows = connection.rows(
+        "SELECT table_schema, table_name, engine FROM information_schema.tables WHERE table_type = 'BASE TABLE'
+           AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema') ORDER BY 1, 2",
+    )?;
+    let mut tables = Vec::new();
+    for row in rows {
+        let names = [word(row.first()), word(row.get(1))];
+        let [database, table] = names.each_ref().map(|name| name.as_bytes());
+        if !settings.filter.takes_database(database) || !settings.filter.takes_tables([(database, table)]) {
+            continue;
+        }
+        let (name, engine) = (names.join("."), word(row.get(2)));
+        if !engine.eq_ignore_ascii_case("InnoDB") {
+            let what = format!("{name} is of {engine}, whose rows cannot be read as they were at one moment");
+            let advice = Advice("leave it out (--ignore-table), or make it one of InnoDB");
+            return Err(anyhow!(what).context(advice));
+        }
+        let [database, table] = names.each_ref().map(String::as_str);
+        let facts = facts(connection, [database, table])?;
+        let facts = facts.with_context(|| format!("{name} is gone")).context(Advice(AGAIN))?;
+        tables.push(Table { names, facts });
+    }
+    Ok(tables)
+}
+
+fn each(
+    (address, connection): (&Address, &mut Connection),
+    tables: &[Table],
+    snapshot: &mut Snapshot,
+    output: &mut Output,
+) -> Result<ControlFlow<()>, Failure> {
+    for table in tables {
+        let names = table.names.each_ref().map(String::as_str);
+        snapshot.begin_table(names, &table.facts, output).map_err(failed)?;
+        // Behind each table, others may define it anew.
+        connection.run("SAVEPOINT bintide").map_err(|error| refused(error, table))?;
+        open(connection, table)?;
+        if rows((address, connection), table, snapshot, output)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        connection.run("ROLLBACK TO SAVEPOINT bintide").map_err(|error| refused(error, table))?;
+        snapshot.end_table(output).map_err(failed)?;
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// From here on nobody can define the table anew. Has nobody done so?
+fn open(connection: &mut Connection, table: &Table) -> Result<(), Failure> {
+    let names = table.names.each_ref().map(String::as_str);
+    connection
+        .run(&format!("SELECT 1 FROM {} LIMIT 0", quoted(names)))
+        .map_err(|error| refused(error, table))?;
+    let found = facts(connection, names).map_err(|error| refused(error, table))?;
+    let is_same = found.is_some_and(|found| {
+        (&found.columns, &found.primary_key) == (&table.facts.columns, &table.facts.primary_key)
+    });
+    match is_same {
+        true => Ok(()),
+        false => Err(anew(anyhow!("{} was defined anew", table.names.join("."))).into()),
+    }
+}
+
+fn rows(
+    (address, connection): (&Address, &mut Connection),
+    table: &Table,
+    snapshot: &mut Snapshot,
+    output: &mut Output,
+) -> Result<ControlFlow<()>, Failure> {
+    /// Rows that are written at the same time, as far as their records say it.
+    const CLOCK_EVERY: u64 = 256;
+    let names = table.names.each_ref().map(String::as_str);
+    let columns: Vec<String> = table.facts.columns.iter().map(|column| column.selected()).collect();
+    let sql = format!("SELECT {} FROM {}", columns.join(", "), quoted(names));
+    let (id, mut told, mut is_cut) = (connection.id(), Ok(()), false);
+    let (mut number, mut clock_ns) = (0, 0);
+    let mut take = |row: servers::Row| {
+        if number % CLOCK_EVERY == 0 {
+            clock_ns = now_ns();
+            is_cut = interrupt::requested();
+        }
+        number += 1;
+        told = snapshot.row(&row, clock_ns, output);
+        if told.is_ok() && !is_cut {
+            return ControlFlow::Continue(());
+        }
+        // Else the server would send all that is left.
+        let stop = Connection::open(address);
+        let _ = stop.and_then(|mut stop| stop.run(&format!("KILL QUERY {id}")));
+        ControlFlow::Break(())
+    };
+    let read = connection.each_row(&sql, &mut take);
+    told.map_err(failed)?;
+    if is_cut {
+        return Ok(ControlFlow::Break(()));
+    }
+    read.map_err(|error| refused(error, table))?;
+    Ok(ControlFlow::Continue(()))
+}
+
+fn quoted(names: [&str; 2]) -> String {
+    names.map(|name| format!("`{}`", name.replace('`', "``"))).join(".")
+}
+
+/// The rows of a table cannot be read.
+fn refused(error: servers::Error, table: &Table) -> Failure {
+    let name = table.names.join(".");
+    let is_anew = error.code() == Some(DEFINED_ANEW);
+    let error = anyhow::Error::from(error).context(format!("could not read the rows of {name}"));
+    Failure::Failed(if is_anew {
+        anew(error)
+    } else {
+        error.context("the snapshot is not whole: the next run starts over")
+    })
+}
+
+fn anew(error: anyhow::Error) -> anyhow::Error {
+    error.context(Advice(AGAIN))
+}

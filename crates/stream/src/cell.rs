@@ -1,0 +1,300 @@
+//! A column of a table that is read by SQL: what to select of it, and its values as JSON, written as those of the log.
+
+use std::str::FromStr;
+
+use binlog::{Bit, Bytes, Charset, Date, DateTime, Geometry, Text, Time, Timestamp, Value, Vector};
+
+use crate::catalogue::ColumnFacts;
+use crate::moment::epoch_micros;
+use crate::plan::ColumnPlan;
+use crate::settings::Envelope;
+use crate::text::{put_base64, put_inside, put_string};
+use crate::unscaled::unscaled_text;
+use crate::value::{Room, debezium, maxwell};
+
+/// A column that is read by SQL.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    pub(crate) plan: ColumnPlan,
+    sort: Sort,
+}
+
+/// How the text of a value is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Int,
+    UInt,
+    Float,
+    Double,
+    Decimal,
+    Bit(u8),
+    Year,
+    Date,
+    Time,
+    DateTime,
+    Timestamp,
+    Text,
+    Bytes,
+    Set,
+    Json,
+    Geometry,
+    Vector,
+}
+
+impl ColumnFacts {
+    /// What to select for a snapshot: in a session whose texts are UTF-8 and whose time zone is UTC.
+    pub fn selected(&self) -> String {
+        let name = format!("`{}`", self.name.replace('`', "``"));
+        match Sort::of(self) {
+            // A FLOAT as text has six digits; a DOUBLE has all that tell it apart.
+            Sort::Float | Sort::Double => format!("CAST({name} AS DOUBLE)"),
+            Sort::Bit(_) => format!("CAST({name} AS UNSIGNED)"),
+            _ => name,
+        }
+    }
+}
+
+impl Cell {
+    pub(crate) fn new(facts: &ColumnFacts) -> Self {
+        let sort = Sort::of(facts);
+        let mut label = Vec::new();
+        put_string(&mut label, &facts.name);
+        label.push(b':');
+        let plan = ColumnPlan {
+            label: label.into(),
+            charset: if sort == Sort::Bytes { Charset::Binary } else { Charset::Utf8mb4 },
+            texts: Box::default(),
+            nullable: facts.nullable,
+            is_point: facts.data_type == "point",
+        };
+        Self { plan, sort }
+    }
+
+    /// Appends a value; `None` if it is none of this column's.
+    pub(crate) fn put(&self, out: &mut Vec<u8>, text: &[u8], to: Envelope, room: &mut Room) -> Option<()> {
+        match (self.sort, to) {
+            (Sort::Decimal, Envelope::Debezium) => {
+                room.bytes.clear();
+                put_base64(out, unscaled_text(text, &mut room.bytes));
+            }
+            (Sort::Decimal, Envelope::Maxwell) => put_decimal(out, text),
+            (Sort::Set, Envelope::Maxwell) => put_list(out, std::str::from_utf8(text).ok()?),
+            (Sort::Json, _) => put_json(out, text, to, room),
+            (sort, _) => {
+                let value = sort.value(text)?;
+                let put = match to {
+                    Envelope::Debezium => debezium::put(out, &self.plan, &value, room),
+                    Envelope::Maxwell => maxwell::put(out, &self.plan, &value, room),
+                };
+                put.ok()?;
+            }
+        }
+        Some(())
+    }
+}
+
+impl Sort {
+    fn of(facts: &ColumnFacts) -> Self {
+        match &*facts.data_type {
+            "tinyint" | "smallint" | "mediumint" | "int" | "bigint" => {
+                if facts.column_type.contains("unsigned") { Self::UInt } else { Self::Int }
+            }
+            "float" => Self::Float,
+            "double" => Self::Double,
+            "decimal" => Self::Decimal,
+            "bit" => Self::Bit(length(&facts.column_type).unwrap_or(1)),
+            "year" => Self::Year,
+            "date" => Self::Date,
+            "time" => Self::Time,
+            "datetime" => Self::DateTime,
+            "timestamp" => Self::Timestamp,
+            "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => Self::Bytes,
+            "set" => Self::Set,
+            "json" => Self::Json,
+            "vector" => Self::Vector,
+            "geometry" | "point" | "linestring" | "polygon" | "multipoint" | "multilinestring"
+            | "multipolygon" | "geometrycollection" | "geomcollection" => Self::Geometry,
+            _ => Self::Text,
+        }
+    }
+
+    fn value<'t>(self, bytes: &'t [u8]) -> Option<Value<'t>> {
+        Some(match self {
+            Self::Int => Value::Int(number(bytes)?),
+            Self::UInt => Value::UInt(number(bytes)?),
+            Self::Float => Value::Float(number::<f64>(bytes)? as f32),
+            Self::Double => Value::Double(number(bytes)?),
+            Self::Bit(bits) => Value::Bit(Bit { value: number(bytes)?, bits }),
+            Self::Year => Value::Year(number(bytes)?),
+            Self::Date => Value::Date(date(std::str::from_utf8(bytes).ok()?)?),
+            Self::Time => Value::Time(time(std::str::from_utf8(bytes).ok()?)?),
+            Self::DateTime => Value::DateTime(moment(bytes)?),
+            Self::Timestamp => Value::Timestamp(timestamp(bytes)?),
+            Self::Bytes => Value::Bytes(Bytes { bytes, padding: 0 }),
+            Self::Geometry => Value::Geometry(Geometry { bytes }),
+            Self::Vector => Value::Vector(Vector { bytes }),
+            Self::Text | Self::Set | Self::Decimal | Self::Json => Value::Text(Text { bytes, collation: 0 }),
+        })
+    }
+}
+
+/// The number in `bit(7)`.
+fn length(column_type: &str) -> Option<u8> {
+    column_type.split_once('(')?.1.split_once(')')?.0.parse().ok()
+}
+
+fn number<N: FromStr>(bytes: &[u8]) -> Option<N> {
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+/// `2026-11-21`
+fn date(text: &str) -> Option<Date> {
+    let mut parts = text.splitn(3, '-');
+    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
+    Some(Date { year: year.parse().ok()?, month: month.parse().ok()?, day: day.parse().ok()? })
+}
+
+/// `-838:59:59.000000`
+fn time(text: &str) -> Option<Time> {
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(text) => (true, text),
+        None => (false, text),
+    };
+    let (text, behind) = text.split_once('.').unwrap_or((text, ""));
+    let fraction = u8::try_from(behind.len()).ok().filter(|digits| *digits <= 6)?;
+    let micros = format!("{behind:0<6}").parse().ok()?;
+    let mut parts = text.splitn(3, ':');
+    let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next()?);
+    let [minutes, seconds] = [minutes.parse().ok()?, seconds.parse().ok()?];
+    Some(Time { negative, hours: hours.parse().ok()?, minutes, seconds, micros, fraction })
+}
+
+/// `2026-11-21 10:20:30.5`
+fn moment(bytes: &[u8]) -> Option<DateTime> {
+    let (day, clock) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
+    let Time { hours, minutes, seconds, micros, fraction, .. } = time(clock)?;
+    let hour = u8::try_from(hours).ok()?;
+    Some(DateTime { date: date(day)?, hour, minute: minutes, second: seconds, micros, fraction })
+}
+
+/// Of a moment in UTC; 0 of the zero date.
+fn timestamp(bytes: &[u8]) -> Option<Timestamp> {
+    let moment = moment(bytes)?;
+    let micros = epoch_micros(&moment).unwrap_or(0);
+    let seconds = u32::try_from(micros.div_euclid(1_000_000)).ok()?;
+    Some(Timestamp { seconds, micros: moment.micros, fraction: moment.fraction })
+}
+
+/// Without the zeros in front that ZEROFILL has.
+fn put_decimal(out: &mut Vec<u8>, text: &[u8]) {
+    let digits = match text.strip_prefix(b"-") {
+        Some(digits) => {
+            out.push(b'-');
+            digits
+        }
+        None => text,
+    };
+    let whole = digits.iter().position(|byte| *byte == b'.').unwrap_or(digits.len());
+    let zeros = digits[..whole.saturating_sub(1)].iter().take_while(|byte| **byte == b'0').count();
+    out.extend_from_slice(&digits[zeros..]);
+}
+
+/// The texts of a SET, none of which has a comma.
+fn put_list(out: &mut Vec<u8>, text: &str) {
+    out.push(b'[');
+    for (index, text) in text.split(',').filter(|text| !text.is_empty()).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        put_string(out, text);
+    }
+    out.push(b']');
+}
+
+fn put_json(out: &mut Vec<u8>, text: &[u8], to: Envelope, room: &mut Room) {
+    let text = String::from_utf8_lossy(text);
+    match to {
+        Envelope::Maxwell => put_without_blanks(out, &text),
+        Envelope::Debezium => {
+            room.text.clear();
+            put_without_blanks(&mut room.text, &text);
+            out.push(b'"');
+            put_inside(out, &room.text);
+            out.push(b'"');
+        }
+    }
+}
+
+/// A document's text without the blanks between its parts.
+fn put_without_blanks(out: &mut Vec<u8>, text: &str) {
+    let (mut is_string, mut is_escaped) = (false, false);
+    for byte in text.bytes() {
+        if is_string || !byte.is_ascii_whitespace() {
+            out.push(byte);
+        }
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => is_string = !is_string,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cell;
+    use crate::catalogue::ColumnFacts;
+    use crate::settings::Envelope;
+    use crate::value::Room;
+
+    /// A value, as both write it.
+    fn check(column_type: &str, text: &str, debezium: &str, maxwell: &str) {
+        let data_type = column_type.split(['(', ' ']).next().unwrap_or_default().to_owned();
+        let facts = ColumnFacts { data_type, column_type: column_type.to_owned(), ..ColumnFacts::default() };
+        for (to, wanted) in [(Envelope::Debezium, debezium), (Envelope::Maxwell, maxwell)] {
+            let mut out = Vec::new();
+            let put = Cell::new(&facts).put(&mut out, text.as_bytes(), to, &mut Room::default());
+            let found = put.map(|()| String::from_utf8(out).unwrap());
+            assert_eq!(found.as_deref().unwrap_or("(none)"), wanted, "{column_type} {text}");
+        }
+    }
+
+    #[test]
+    fn values() {
+        check("int", "-7", "-7", "-7");
+        check("int(8) unsigned zerofill", "00000042", "42", "42");
+        check("bigint unsigned", "18446744073709551615", "-1", "18446744073709551615");
+        check("float", "0.10000000149011612", "0.1", "0.1");
+        check("double", "1.5", "1.5", "1.5");
+        check("bit(1)", "1", "true", "1");
+        check("bit(9)", "257", "\"AQE=\"", "257");
+        check("year", "0000", "0", "0");
+        check("date", "1970-01-02", "1", "\"1970-01-02\"");
+        check("date", "0000-00-00", "0", "\"0000-00-00\"");
+        check("time(1)", "-838:59:59.5", "-3020399500000", "\"-838:59:59.5\"");
+        check("datetime(3)", "1970-01-01 00:00:01.500", "1500", "\"1970-01-01 00:00:01.500\"");
+        check("timestamp", "1970-01-01 00:00:01", "\"1970-01-01T00:00:01Z\"", "\"1970-01-01 00:00:01\"");
+        check("varchar(9)", "a\"b", r#""a\"b""#, r#""a\"b""#);
+        check("varbinary(9)", "ab", "\"YWI=\"", "\"YWI=\"");
+        check("enum('a','b')", "b", "\"b\"", "\"b\"");
+        check("json", r#"{"a": [1, "x: \" y"]}"#, r#""{\"a\":[1,\"x: \\\" y\"]}""#, r#"{"a":[1,"x: \" y"]}"#);
+        check("int", "x", "(none)", "(none)");
+        check("date", "2026-11", "(none)", "(none)");
+    }
+
+    #[test]
+    fn decimals_and_sets() {
+        check("decimal(5,2)", "-1.25", "\"gw==\"", "-1.25");
+        check("decimal(8,2) unsigned zerofill", "000001.25", "\"fQ==\"", "1.25");
+        check("decimal(5,2) unsigned zerofill", "000.00", "\"AA==\"", "0.00");
+        check(
+            "decimal(65,0)",
+            "-99999999999999999999999999999999999999999",
+            "\"/togXI5eYZCDSrxqNgAAAAAB\"",
+            "-99999999999999999999999999999999999999999",
+        );
+        check("set('a','b')", "a,b", "\"a,b\"", r#"["a","b"]"#);
+        check("set('a','b')", "", "\"\"", "[]");
+    }
+}

@@ -1,0 +1,366 @@
+//! `bintide stream --snapshot` beside writers: the rows that it reads and the changes that it tells behind them are the
+//! table, without a gap and without a change twice.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use e2e::command::{address, wait_until};
+use e2e::program::bintide;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use servers::{Address, Connection};
+use tempfile::TempDir;
+use testkit::{Dice, Launch, Server, seed};
+
+fn stream(arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().arg("stream").args(arguments).stdin(Stdio::null());
+    Ok(command)
+}
+
+fn said(ran: &Output) -> String {
+    String::from_utf8_lossy(&ran.stderr).into_owned()
+}
+
+fn connect(user: &str, server: &Server) -> Result<Connection> {
+    Ok(Connection::open(&Address::parse(&address(user, server))?)?)
+}
+
+/// All records in a folder's files, whole or growing, up to the last whole one.
+fn records(folder: &Path) -> Result<Vec<Value>> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    paths.retain(|path| path.to_string_lossy().contains("changes."));
+    paths.sort();
+    let texts: Vec<String> = paths.iter().map(fs::read_to_string).collect::<Result<_, _>>()?;
+    texts.concat().lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+}
+
+/// Ends a run by Ctrl-C; gives what it said.
+fn interrupted(child: Child) -> Result<String> {
+    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
+    let ran = child.wait_with_output()?;
+    ensure!(ran.status.code() == Some(130), "{}: {}", ran.status, said(&ran));
+    Ok(said(&ran))
+}
+
+/// A row of either form: as it was, and as it is.
+fn images(record: &Value) -> Option<[Option<Value>; 2]> {
+    let some = |value: &Value| Some(value.clone()).filter(|value| !value.is_null());
+    if record.get("op").is_some() {
+        return Some([some(&record["before"]), some(&record["after"])]);
+    }
+    let data = some(&record["data"]);
+    match record["type"].as_str()? {
+        "insert" | "bootstrap-insert" => Some([None, data]),
+        "delete" => Some([data, None]),
+        "update" => {
+            let mut before = data.clone()?;
+            for (name, value) in record["old"].as_object().into_iter().flatten() {
+                before[name] = value.clone();
+            }
+            Some([Some(before), data])
+        }
+        _ => None,
+    }
+}
+
+fn table(record: &Value) -> String {
+    let of = if record["source"].is_object() { &record["source"] } else { record };
+    let word =
+        |names: [&str; 2]| names.iter().find_map(|name| of[name].as_str()).unwrap_or_default().to_owned();
+    format!("{}.{}", word(["db", "database"]), word(["table", "table"]))
+}
+
+/// The tables that records come to, by `id`: each change finds what it changes.
+fn applied(records: &[Value]) -> Result<BTreeMap<String, BTreeMap<String, Value>>> {
+    let mut tables: BTreeMap<String, BTreeMap<String, Value>> = BTreeMap::new();
+    for record in records {
+        let Some([before, after]) = images(record) else { continue };
+        let rows = tables.entry(table(record)).or_default();
+        if let Some(before) = before {
+            let was = rows.remove(&before["id"].to_string());
+            ensure!(was.as_ref() == Some(&before), "{was:?} was there: {record}");
+        }
+        if let Some(after) = after {
+            let was = rows.insert(after["id"].to_string(), after);
+            ensure!(was.is_none(), "{was:?} was there: {record}");
+        }
+    }
+    Ok(tables)
+}
+
+/// Sums that stay, whatever is moved between rows.
+const ROWS: u64 = 400;
+
+/// The server has rolled back a transaction that another one waited for.
+const DEADLOCK: u16 = 1213;
+
+fn fill(server: &Server) -> Result<()> {
+    server.sql(
+        "create database d; create table d.t (id int primary key, n int, b text); create table d.u like d.t",
+    )?;
+    for table in ["t", "u"] {
+        server.sql(&format!(
+            "insert into d.{table} with recursive r as (select 1 i union all select i + 1 from r where i < {ROWS})
+               select i, 100, repeat('x', 300) from r"
+        ))?;
+    }
+    Ok(())
+}
+
+/// Moves something from one table to the other, or a row to another place, until it is told to stop.
+fn write(server: &Server, dice: &mut Dice, (pause, is_over): (Duration, &AtomicBool)) -> Result<()> {
+    let mut connection = connect("root", server)?;
+    while !is_over.load(Ordering::Relaxed) {
+        let [one, other] = [0; 2].map(|_| 1 + dice.below(ROWS as usize));
+        let away = ROWS as usize + 1 + dice.below(1_000_000);
+        let ran = connection.run(&format!(
+            "begin; update d.t set n = n - 1 where id = {one}; update d.u set n = n + 1 where id = {other};
+             insert ignore into d.t values ({away}, 0, 'new'); delete from d.u where id = {away}; commit"
+        ));
+        // Two of them may be in each other's way: the server rolls one back.
+        if let Err(error) = ran
+            && error.code() != Some(DEADLOCK)
+        {
+            return Err(error.into());
+        }
+        thread::sleep(pause);
+    }
+    Ok(())
+}
+
+fn rows_of(server: &Server, table: &str) -> Result<Vec<String>> {
+    let rows = connect("root", server)?.rows(&format!("select id, n, b from {table} order by id"))?;
+    let word = |cell: Option<Vec<u8>>| String::from_utf8_lossy(&cell.unwrap_or_default()).into_owned();
+    Ok(rows.into_iter().map(|row| row.into_iter().map(word).collect::<Vec<_>>().join(" ")).collect())
+}
+
+/// Takes a snapshot while others write, as this account, and follows what they go on to write; gives what was said.
+fn beside_writers(
+    server: &Server,
+    user: &str,
+    form: &str,
+    (writers, pause): (usize, Duration),
+) -> Result<String> {
+    let seed = seed("BINTIDE_E2E_SEED");
+    println!("seed {seed}");
+    let folder = TempDir::new()?;
+    let out = folder.path().join("out");
+    let (from, path) = (address(user, server), out.display().to_string());
+    let arguments = ["--format", form, "--from", &from, "--out", &path, "--snapshot"];
+    let is_over = AtomicBool::new(false);
+    let child = thread::scope(|scope| -> Result<Child> {
+        let mut write_all = Vec::new();
+        for number in 0..writers {
+            let (mut dice, is_over) = (Dice::new(seed + number as u64), &is_over);
+            write_all.push(scope.spawn(move || write(server, &mut dice, (pause, is_over))));
+        }
+        thread::sleep(Duration::from_millis(200));
+        let child = stream(&arguments)?.stderr(Stdio::piped()).spawn();
+        // What is told is saved from time to time: behind the snapshot some changes are.
+        let begun = wait_until("a change", || {
+            let records = if out.exists() { records(&out).unwrap_or_default() } else { Vec::new() };
+            Ok(records.iter().any(|record| record["op"] == "u" || record["type"] == "update"))
+        });
+        thread::sleep(Duration::from_millis(300));
+        is_over.store(true, Ordering::Relaxed);
+        for writer in write_all {
+            writer.join().map_err(|_| anyhow!("a writer has panicked"))??;
+        }
+        begun?;
+        Ok(child?)
+    })?;
+    let wanted: Vec<Vec<String>> =
+        ["d.t", "d.u"].map(|table| rows_of(server, table)).into_iter().collect::<Result<_>>()?;
+    wait_until("the last change", || {
+        let Ok(records) = records(&out) else { return Ok(false) };
+        let tables = applied(&records)?;
+        let found = ["d.t", "d.u"].map(|table| {
+            let mut rows: Vec<&Value> = tables.get(table).into_iter().flat_map(BTreeMap::values).collect();
+            rows.sort_by_key(|row| row["id"].as_u64());
+            let line =
+                |row: &Value| format!("{} {} {}", row["id"], row["n"], row["b"].as_str().unwrap_or_default());
+            rows.into_iter().map(line).collect::<Vec<_>>()
+        });
+        Ok(found.as_slice() == wanted.as_slice())
+    })?;
+    interrupted(child)
+}
+
+/// By an account that may hold writers, and by one that may not, and has to find a moment between commits.
+#[test]
+fn rows_and_the_changes_behind_them_are_the_table() -> Result<()> {
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    fill(&server)?;
+    server.sql(
+        "create user few; grant replication slave, replication client, xa_recover_admin on *.* to few;
+         grant select on d.* to few",
+    )?;
+    let said = beside_writers(&server, "root", "debezium", (6, Duration::ZERO))?;
+    ensure!(said.contains("the rows of 2 tables as they are at binlog."), "{said}");
+    let said = beside_writers(&server, "few", "maxwell", (2, Duration::from_millis(8)))?;
+    ensure!(said.contains("(nobody was held)") && !said.contains("warning"), "{said}");
+    Ok(())
+}
+
+/// Without GTIDs nobody can say when all is visible: writers are held.
+#[test]
+fn a_server_without_gtids_holds_its_writers_for_a_moment() -> Result<()> {
+    let server = Launch::mysql()
+        .options(["--binlog-row-metadata=FULL", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"])
+        .start()?;
+    fill(&server)?;
+    let said = beside_writers(&server, "root", "maxwell", (3, Duration::ZERO))?;
+    ensure!(said.contains("(writers were held for a moment)"), "{said}");
+    server.sql("create user few; grant replication slave, replication client, select on *.* to few")?;
+    let from = address("few", &server);
+    let ran = stream(&["--format", "maxwell", "--from", &from, "--snapshot"])?.output()?;
+    ensure!(ran.status.code() == Some(2) && said_ends(&ran, "grant the account RELOAD"), "{ran:?}");
+    Ok(())
+}
+
+fn said_ends(ran: &Output, end: &str) -> bool {
+    said(ran).trim_end().ends_with(end)
+}
+
+#[test]
+fn a_mariadb_says_itself_where_its_snapshot_is() -> Result<()> {
+    let server = Launch::mariadb().options(["--binlog-row-metadata=FULL", "--binlog-format=ROW"]).start()?;
+    fill(&server)?;
+    let said = beside_writers(&server, "root", "maxwell", (6, Duration::ZERO))?;
+    ensure!(said.contains("(nobody was held)"), "{said}");
+    Ok(())
+}
+
+/// Rows that are read say what the log says of the same rows, whatever their types are.
+#[test]
+fn rows_are_told_as_the_log_tells_them() -> Result<()> {
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    for name in ["types.sql", "json.sql"] {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(name);
+        server.sql(&fs::read_to_string(script)?)?;
+    }
+    let from = address("root", &server);
+    for form in ["debezium", "maxwell"] {
+        let told = |more: &[&str]| -> Result<BTreeMap<String, Vec<Value>>> {
+            let arguments = [&["--format", form, "--from", &from, "--stop-at-end"], more].concat();
+            let ran = stream(&arguments)?.output()?;
+            ensure!(ran.status.success(), "{}", said(&ran));
+            let lines = String::from_utf8(ran.stdout)?;
+            rows(&lines.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?)
+        };
+        let (changes, snapshot) = (told(&[])?, told(&["--snapshot"])?);
+        ensure!(snapshot.len() > 15, "{} tables", snapshot.len());
+        for (name, wanted) in &changes {
+            let found = snapshot.get(name).with_context(|| format!("{name} is not in the snapshot"))?;
+            ensure!(found.len() == wanted.len(), "{form} {name}: {} rows, not {}", found.len(), wanted.len());
+            for (found, wanted) in found.iter().zip(wanted) {
+                ensure!(plain(found) == plain(wanted), "{form} {name}:\n{found}\n{wanted}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The rows that records come to, in an order that is the same however they came.
+fn rows(records: &[Value]) -> Result<BTreeMap<String, Vec<Value>>> {
+    let mut tables: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for record in records {
+        let Some([before, after]) = images(record) else { continue };
+        let rows = tables.entry(table(record)).or_default();
+        if let Some(before) = before {
+            let at = rows.iter().position(|row| *row == before).context("a change of no row")?;
+            rows.remove(at);
+        }
+        rows.extend(after);
+    }
+    tables.retain(|_, rows| !rows.is_empty());
+    for rows in tables.values_mut() {
+        rows.sort_by_key(|row| (row["id"].to_string(), row.to_string()));
+    }
+    Ok(tables)
+}
+
+/// Without what only the server says in the text of a document: fractions of nothing, the types of bytes in base64,
+/// and other digits of the same numbers.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            Value::Object(fields.iter().map(|(name, value)| (name.clone(), plain(value))).collect())
+        }
+        Value::Array(values) => Value::Array(values.iter().map(plain).collect()),
+        Value::String(text) => match serde_json::from_str::<Value>(text) {
+            Ok(document) => plain(&document),
+            Err(_) => {
+                let text = text.strip_suffix(".000000").unwrap_or(text).replace('\n', "");
+                let bytes = text.strip_prefix("base64:type").and_then(|rest| rest.split_once(':'));
+                Value::String(bytes.map_or(text.clone(), |(_, bytes)| bytes.to_owned()))
+            }
+        },
+        Value::Number(number) => number.as_f64().map_or(value.clone(), Value::from),
+        other => other.clone(),
+    }
+}
+
+/// A snapshot that is killed starts over: in files each row is once. Behind it, a run goes on.
+#[test]
+fn a_snapshot_that_is_cut_off_starts_over() -> Result<()> {
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    server.sql(
+        "create database d; create table d.t (id int primary key, b text); set cte_max_recursion_depth = 1000000;
+         insert into d.t with recursive r as (select 1 i union all select i + 1 from r where i < 60000)
+           select i, repeat('x', 100) from r",
+    )?;
+    let folder = TempDir::new()?;
+    let out = folder.path().join("out");
+    let (from, path) = (address("root", &server), out.display().to_string());
+    let arguments =
+        ["--format", "maxwell", "--from", &from, "--out", &path, "--file-size", "100000", "--snapshot"];
+    let mut child = stream(&arguments)?.spawn()?;
+    let growing = out.join("changes.000001.json.part");
+    wait_until("a part of the snapshot", || {
+        Ok(fs::metadata(&growing).is_ok_and(|file| file.len() > 300_000))
+    })?;
+    child.kill()?;
+    child.wait()?;
+    ensure!(!out.join("progress").exists(), "something was saved before the end");
+    let once = stream(&[&arguments[..], &["--stop-at-end"]].concat())?.output()?;
+    ensure!(once.status.success(), "{}", said(&once));
+    ensure!(applied(&records(&out)?)?["d.t"].len() == 60_000);
+    server.sql("insert into d.t values (0, 'behind it')")?;
+    let again = stream(&[&arguments[..], &["--stop-at-end"]].concat())?.output()?;
+    ensure!(again.status.success() && !said(&again).contains("the rows of"), "{}", said(&again));
+    ensure!(applied(&records(&out)?)?["d.t"].len() == 60_001);
+    Ok(())
+}
+
+#[test]
+fn what_has_no_snapshot_is_refused_by_name() -> Result<()> {
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    server.sql("create database d; create table d.t (id int primary key); create table d.old (id int) engine = myisam")?;
+    let check = |user: &str, more: &[&str], code: i32, wanted: &str| -> Result<()> {
+        let from = address(user, &server);
+        let arguments =
+            [&["--format", "debezium", "--from", &from, "--snapshot", "--stop-at-end"], more].concat();
+        let ran = stream(&arguments)?.output()?;
+        ensure!(ran.status.code() == Some(code) && said(&ran).contains(wanted), "{wanted}: {ran:?}");
+        Ok(())
+    };
+    check("root", &[], 2, "d.old is of MyISAM")?;
+    check("root", &["--ignore-table", "d.old"], 0, "the rows of 1 tables")?;
+    server.sql("drop table d.old; create user few; grant replication slave, select on *.* to few")?;
+    check("few", &[], 2, "grant the account REPLICATION CLIENT")?;
+    server.sql("grant replication client on *.* to few")?;
+    check("few", &[], 0, "XA_RECOVER_ADMIN lets it")?;
+    server.sql("xa start 'x'; insert into d.t values (1); xa end 'x'; xa prepare 'x'")?;
+    check("root", &[], 2, "commit them or roll them back: see XA RECOVER")?;
+    Ok(())
+}
