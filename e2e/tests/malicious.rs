@@ -14,7 +14,7 @@ use binlog::{Checksum, HEADER_SIZE, MAGIC, NextPosition, move_event};
 use e2e::conversation::{KEPT, replica};
 use e2e::program::bintide;
 use logs::{AtRest, StoreWriter};
-use servers::{Address, LinkOptions, LiveSource, Tls};
+use servers::{Address, Cancel, LinkOptions, LiveSource, Tls};
 use tempfile::TempDir;
 use testkit::{Dice, seed};
 use wire::{Arrival, Origin, ServerKey};
@@ -96,6 +96,7 @@ fn receive(port: u16, folder: &Path) -> Result<usize> {
         socket: None,
         tls: Tls::Off,
         timeout: Duration::from_secs(5),
+        cancel: Cancel::default(),
     };
     let options = LinkOptions { server_key: ServerKey::Ask, ..LinkOptions::default() };
     let mut store = StoreWriter::open(folder, AtRest::Plain { keyring: None })?;

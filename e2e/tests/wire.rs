@@ -27,6 +27,7 @@ fn address(server: &Server, user: &str, password: &str, tls: Tls) -> Address {
         socket: None,
         tls,
         timeout: Address::TIMEOUT,
+        cancel: Cancel::default(),
     }
 }
 
@@ -68,8 +69,8 @@ fn mysql_lets_in() -> Result<()> {
 
     let plain = address(&server, "c", "secret", Tls::Off);
     let error = Link::open(&plain, &LinkOptions::default()).map(drop);
-    let Err(Error::Protocol(error)) = error else { bail!("{error:?}") };
-    ensure!(error.to_string().contains("use TLS"), "{error}");
+    let Err(error @ Error::PasswordInTheOpen { .. }) = error else { bail!("{error:?}") };
+    ensure!(error.to_string().contains("?tls=required"), "{error}");
     check(&plain, &with_key(ServerKey::Ask), caching)?;
     // Now the server remembers the password, and no key is needed.
     ensure!(log_in(&plain, &LinkOptions::default())? == caching);

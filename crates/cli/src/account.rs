@@ -8,6 +8,7 @@ use servers::{Address, Defaults};
 
 use crate::args::Global;
 use crate::exit::Failure;
+use crate::interrupt;
 
 /// As whom a server is reached.
 #[derive(Args, Debug)]
@@ -63,7 +64,9 @@ impl Account {
         }
         let defaults = self.defaults_file.as_deref().map(Defaults::read).transpose();
         let defaults = defaults.map_err(|error| Failure::NotBegun(error.into()))?.unwrap_or_default();
-        Address::parse_with(text, &defaults).map_err(|error| Failure::NotBegun(anyhow!("{option}: {error}")))
+        let address = Address::parse_with(text, &defaults);
+        let address = address.map_err(|error| Failure::NotBegun(anyhow!("{option}: {error}")))?;
+        Ok(Address { cancel: interrupt::cancel(), ..address })
     }
 
     fn asked_for(&self) -> Result<Option<String>, anyhow::Error> {

@@ -38,6 +38,8 @@ pub(crate) struct Found {
     pub(crate) keyring: Option<Arc<Keyring>>,
     /// Logs that lie beside those of an index, behind its last one, and are not in it.
     unlisted: Vec<PathBuf>,
+    /// Logs that an index names, and which one.
+    indexed: Vec<(PathBuf, PathBuf)>,
 }
 
 /// One log.
@@ -52,19 +54,24 @@ pub(crate) enum Place {
 impl Inputs {
     /// Finds them all, so that what is not there is said before the work starts.
     pub(crate) fn find(&self) -> Result<Found, Failure> {
-        let (mut places, mut unlisted) = (Vec::new(), Vec::new());
+        let (mut places, mut unlisted, mut indexed) = (Vec::new(), Vec::new(), Vec::new());
         for path in &self.logs {
-            match path.as_os_str() == "-" {
-                true => places.push(Place::Stdin),
-                false => places.extend(find(path, &mut unlisted)?.into_iter().map(Place::File)),
+            if path.as_os_str() == "-" {
+                places.push(Place::Stdin);
+                continue;
             }
+            let (logs, index) = find(path, &mut unlisted)?;
+            if let Some(index) = index {
+                indexed.extend(logs.iter().map(|log| (log.clone(), index.clone())));
+            }
+            places.extend(logs.into_iter().map(Place::File));
         }
         if places.iter().filter(|place| **place == Place::Stdin).count() > 1 {
             return Err(Failure::NotBegun(anyhow!("standard input can be read only once; give `-` once")));
         }
         let keyring = self.keyring.as_ref().map(read_keyring).transpose();
         let keyring = keyring.map_err(|error| Failure::NotBegun(error.into()))?.map(Arc::new);
-        Ok(Found { bytes_total: places.iter().map(size).sum(), places, keyring, unlisted })
+        Ok(Found { bytes_total: places.iter().map(size).sum(), places, keyring, unlisted, indexed })
     }
 }
 
@@ -110,7 +117,7 @@ impl Found {
     }
 
     /// Says which logs an index lacks, and that are therefore not read.
-    pub(crate) fn remark_on_unlisted(&self, global: &Global) {
+    fn remark_on_unlisted(&self, global: &Global) {
         for log in self.unlisted.iter().filter(|_| !global.quiet) {
             let log = log.display();
             eprintln!(
@@ -119,10 +126,29 @@ impl Found {
         }
     }
 
+    /// Refuses indexes that name logs which are not there, and says which logs they lack.
+    pub(crate) fn check_indexes(&self, global: &Global) -> Result<(), Failure> {
+        match self.indexed.iter().find_map(|(log, _)| self.missing(log)) {
+            Some(error) => Err(Failure::NotBegun(error.into())),
+            None => {
+                self.remark_on_unlisted(global);
+                Ok(())
+            }
+        }
+    }
+
+    /// What there is to say of a log that is not there, and that an index names.
+    fn missing(&self, log: &Path) -> Option<logs::Error> {
+        let (_, index) = self.indexed.iter().find(|(named, _)| named == log && !log.exists())?;
+        Some(logs::Error::Missing { name: log.display().to_string(), index: index.display().to_string() })
+    }
+
     /// Opens one of the places.
     pub(crate) fn open(&self, place: &Place) -> Result<LogReader, logs::Error> {
         let reader = match place {
-            Place::File(path) => LogReader::open(path)?,
+            Place::File(path) => {
+                LogReader::open(path).map_err(|error| self.missing(path).unwrap_or(error))?
+            }
             Place::Stdin => LogReader::stdin(),
         };
         Ok(match &self.keyring {
@@ -161,16 +187,19 @@ pub(crate) fn advised(error: impl std::error::Error + Send + Sync + 'static) -> 
     }
 }
 
-fn find(path: &Path, unlisted: &mut Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
+/// The logs that are meant, and the index that says so, if one does.
+fn find(path: &Path, unlisted: &mut Vec<PathBuf>) -> Result<(Vec<PathBuf>, Option<PathBuf>), Failure> {
     let metadata = fs::metadata(path).with_context(|| format!("could not open {}", path.display()));
     let is_index = path.extension().is_some_and(|extension| extension == "index");
     if !metadata.map_err(Failure::NotBegun)?.is_dir() && !is_index {
-        return Ok(vec![path.to_owned()]);
+        return Ok((vec![path.to_owned()], None));
     }
     let store = Store::open(path).map_err(|error| Failure::NotBegun(advised(error)))?;
     unlisted.extend(store.unlisted().map_err(|error| Failure::NotBegun(advised(error)))?);
     // Indexes say `./binlog.000001`.
-    Ok(store.logs().iter().map(|log| log.components().collect()).collect())
+    let logs = store.logs().iter().map(|log| log.components().collect()).collect();
+    let index = store.path().is_file().then(|| store.path().to_owned());
+    Ok((logs, index))
 }
 
 fn size(place: &Place) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dump::remote::{AskedLog, Connection, Protocol, Servers, SslMode, Waits};
-use servers::{Address, Encryption, Error, Link, LinkOptions, Tls};
+use servers::{Address, Cancel, Encryption, Error, Link, LinkOptions, Tls};
 use wire::{
     BinlogDump, BinlogDumpGtid, Command, Compression, DumpFlags, EofPacket, EventPacket, SemiSync, ServerKey,
     WireError,
@@ -132,7 +132,7 @@ fn address(connection: &Connection) -> Result<Address, String> {
     let user = text(&connection.user).or_else(|| variable("USER")).unwrap_or_else(|| "root".to_owned());
     let password = text(&connection.password).or_else(|| env::var("MYSQL_PWD").ok());
     let tls = tls(connection)?;
-    Ok(Address { user, password, host, port, socket, tls, timeout: SILENCE_MAX })
+    Ok(Address { user, password, host, port, socket, tls, timeout: SILENCE_MAX, cancel: Cancel::default() })
 }
 
 fn tls(connection: &Connection) -> Result<Tls, String> {
@@ -179,7 +179,7 @@ fn server_key(connection: &Connection) -> Result<ServerKey, String> {
 
 /// Why a server could not be reached, as MySQL's client library says it.
 fn not_reached(error: &Error, address: &Address) -> String {
-    let Error::Lost(reason) = error else { return said(error) };
+    let Error::Lost { reason, .. } = error else { return said(error) };
     let code = reason.rsplit_once("(os error ").and_then(|(_, rest)| rest.strip_suffix(')'));
     match (code, &address.socket) {
         (Some(code), Some(socket)) => {
@@ -196,7 +196,11 @@ fn not_reached(error: &Error, address: &Address) -> String {
 fn said(error: &Error) -> String {
     match error {
         Error::Refused { message, .. } => message.clone(),
-        Error::Lost(_) => "Lost connection to MySQL server during query".to_owned(),
+        Error::Lost { .. } => "Lost connection to MySQL server during query".to_owned(),
+        Error::PasswordInTheOpen { plugin } => format!(
+            "Authentication plugin '{plugin}' reported error: Authentication requires secure connection; give \
+             --ssl-mode=REQUIRED, or --get-server-public-key to have the server send the key that it is encrypted by"
+        ),
         error => error.to_string(),
     }
 }
@@ -209,7 +213,7 @@ mod tests {
 
     #[test]
     fn errors_are_in_the_words_of_the_client_library() {
-        let lost = Error::Lost("Connection refused (os error 111)".to_owned());
+        let lost = Error::lost("Connection refused (os error 111)");
         let check = |address: &str, wanted: &str| {
             assert_eq!(not_reached(&lost, &Address::parse(address).unwrap()), wanted);
         };

@@ -48,6 +48,18 @@ pub(crate) struct Served {
 }
 
 impl Metrics {
+    /// Refuses a file that cannot be one, before the work begins.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let Some(path) = &self.metrics_file else { return Ok(()) };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let why = match folder {
+            _ if path.is_dir() => "it is a directory",
+            Some(folder) if !folder.is_dir() => "its directory is not there",
+            _ => return Ok(()),
+        };
+        Err(Failure::NotBegun(anyhow!("could not write metrics to {}: {why}", path.display())))
+    }
+
     /// Makes them available. An address is told on standard error, as its port may be 0, for any that is free.
     pub(crate) fn serve(
         &self,
@@ -101,8 +113,11 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);
-    fs::write(&new, text)?;
-    fs::rename(&new, path)
+    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
 }
 
 /// Answers at an address from now on: which one, once its port is known.
@@ -287,6 +302,8 @@ mod tests {
             write(&path, text).unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }
+        assert!(write(folder.path(), "three").is_err());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(!folder.path().with_extension("new").exists());
     }
 }

@@ -26,6 +26,14 @@ pub enum Error {
         #[source]
         cause: io::Error,
     },
+    /// An index names a log that is not there.
+    #[error("{name} is not there, and {index} names it: put it back, or take its line out of the index")]
+    Missing {
+        /// The log.
+        name: String,
+        /// The index.
+        index: String,
+    },
     /// Somebody else writes to the store.
     #[error("{name} is being written to by another bintide")]
     Locked {

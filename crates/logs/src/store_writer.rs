@@ -207,6 +207,18 @@ impl StoreWriter {
         Ok(contents)
     }
 
+    /// Which transactions are there, as far as they are on the disk: with the last log, what it says is in front of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`StoreWriter::rewind`].
+    pub fn contents(&self) -> Result<Contents, Error> {
+        match &self.log {
+            Some(log) => Contents::of(&self.folder.join(&log.name), self.at_rest.keyring()),
+            None => Err(Error::NoLogs { name: self.folder.display().to_string() }),
+        }
+    }
+
     /// Has the last log what stands in front of its transactions? One that has but a format description does not say
     /// which transactions are in front of it. An empty store lacks nothing.
     ///
@@ -479,6 +491,10 @@ impl StoreWriter {
     /// Opens a log, cut behind its last whole event.
     fn recover(&mut self, name: String) -> Result<OpenLog, Error> {
         let path = self.folder.join(&name);
+        if let (false, Some(index)) = (path.exists(), self.index()?) {
+            let (name, index) = (path.display().to_string(), index.display().to_string());
+            return Err(Error::Missing { name, index });
+        }
         let start = MAGIC.len() as u64;
         let (mut file, last, position) = match LogFile::open(&path, self.at_rest.keyring())? {
             Some(file) => {

@@ -94,6 +94,8 @@ pub enum FailureKind {
     Locked,
     /// Nobody knows what became of the last request: the session is lost.
     Lost,
+    /// Whoever asked for it wanted no more.
+    CalledOff,
     /// It will fail again.
     Refused,
 }
@@ -106,14 +108,18 @@ impl Failure {
 
     /// Says what was tried.
     pub(crate) fn at(self, verb: &'static str) -> Error {
-        Error::Target { verb, failure: self }
+        match self.kind {
+            FailureKind::CalledOff => Error::Interrupted,
+            _ => Error::Target { verb, failure: self },
+        }
     }
 }
 
 impl From<servers::Error> for Failure {
     fn from(error: servers::Error) -> Self {
         let kind = match &error {
-            servers::Error::Lost(_) => FailureKind::Lost,
+            servers::Error::Lost { .. } => FailureKind::Lost,
+            servers::Error::Cancelled => FailureKind::CalledOff,
             _ if error.code().is_some_and(is_temporary) => FailureKind::Locked,
             _ => FailureKind::Refused,
         };

@@ -7,9 +7,10 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 
 use crate::defaults::Defaults;
+use crate::link::Cancel;
 
 /// Which server, and as whom.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Address {
     /// The account's name.
     pub user: String,
@@ -25,6 +26,8 @@ pub struct Address {
     pub tls: Tls,
     /// How long the server may be silent, if it is not still at work, until it is given up.
     pub timeout: Duration,
+    /// Ends the wait for a connection to be made.
+    pub cancel: Cancel,
 }
 
 /// Whether a connection over TCP is encrypted. Sockets never are.
@@ -93,7 +96,16 @@ impl Address {
             _ => host_and_port(place, port)?,
         };
         let tls = defaults.tls.clone().unwrap_or(Tls::Off);
-        let mut address = Self { user, password, host, port, socket, tls, timeout: Self::TIMEOUT };
+        let mut address = Self {
+            user,
+            password,
+            host,
+            port,
+            socket,
+            tls,
+            timeout: Self::TIMEOUT,
+            cancel: Cancel::default(),
+        };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             address.set(option)?;
         }
@@ -103,6 +115,15 @@ impl Address {
     /// How long the server may be silent; `None` if it is on this machine, behind a socket, which is never silent.
     pub(crate) fn silence_max(&self) -> Option<Duration> {
         self.socket.is_none().then_some(self.timeout)
+    }
+
+    /// Where it is: its host and port, or its socket.
+    pub fn place(&self) -> String {
+        match &self.socket {
+            Some(socket) => socket.display().to_string(),
+            None if self.host.contains(':') => format!("[{}]:{}", self.host, self.port),
+            None => format!("{}:{}", self.host, self.port),
+        }
     }
 
     fn set(&mut self, option: &str) -> Result<(), AddressError> {

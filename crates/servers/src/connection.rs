@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd as _;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
@@ -15,6 +15,7 @@ use mysql::{Conn, LocalInfileHandler, OptsBuilder, SslOpts};
 
 use crate::address::{Address, Tls};
 use crate::error::Error;
+use crate::link::Cancel;
 use crate::silence::{Found, UnderWay, Watch};
 
 /// One SQL connection. Statements may hold several, with semicolons between: the first that fails ends the run.
@@ -24,6 +25,8 @@ use crate::silence::{Found, UnderWay, Watch};
 pub struct Connection {
     /// In front of the connection, which must outlive it.
     watch: Option<Watch>,
+    /// Of the server, for errors.
+    place: String,
     conn: Conn,
     /// What the next `LOAD DATA LOCAL` sends.
     file: Arc<Mutex<Vec<u8>>>,
@@ -95,7 +98,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// When the server cannot be reached, or refuses.
+    /// When the server cannot be reached, or refuses, or when it was called off.
     pub fn open(address: &Address) -> Result<Self, Error> {
         let file = Arc::new(Mutex::new(Vec::new()));
         let sent = Arc::clone(&file);
@@ -104,19 +107,21 @@ impl Connection {
             Err(_) => Err(std::io::Error::other("the file to send is lost")),
         });
         let options = options(address).local_infile_handler(Some(handler));
-        let Some(silence_max) = address.silence_max() else {
-            let conn = Conn::new(options).map_err(|error| Error::of_opening(error, address))?;
-            return Ok(Self { watch: None, conn, file });
-        };
         if let Tls::Verified(authorities) = &address.tls {
             File::open(authorities)
                 .map_err(|error| Error::Tls(format!("could not read {}: {error}", authorities.display())))?;
         }
-        let connected = within(silence_max, move || Conn::new(options))?;
-        let conn = connected.map_err(|error| Error::of_opening(error, address))?;
+        let (place, silence_max) = (address.place(), address.silence_max());
+        let connected = within(silence_max, &address.cancel, move || Conn::new(options));
+        let conn = connected
+            .map_err(|error| error.at(&place))?
+            .map_err(|error| Error::of_opening(error, address))?;
+        let Some(silence_max) = silence_max else {
+            return Ok(Self { watch: None, place, conn, file });
+        };
         let (address, id) = (address.clone(), conn.connection_id());
         let watch = Watch::new(conn.as_raw_fd(), silence_max, move |patience| ask(&address, id, patience));
-        Ok(Self { watch: Some(watch), conn, file })
+        Ok(Self { watch: Some(watch), place, conn, file })
     }
 
     /// The server's number for this connection.
@@ -162,10 +167,11 @@ impl Connection {
         let under_way: Option<UnderWay> = self.watch.as_ref().map(|watch| watch.request(size));
         let result = request(&mut self.conn).map_err(Error::from);
         drop(under_way);
-        match (result, self.watch.as_ref().and_then(Watch::ended)) {
-            (Err(Error::Lost(_)), Some(why)) => Err(Error::Lost(why)),
+        let result = match (result, self.watch.as_ref().and_then(Watch::ended)) {
+            (Err(Error::Lost { .. }), Some(why)) => Err(Error::lost(why)),
             (result, _) => result,
-        }
+        };
+        result.map_err(|error| error.at(&self.place))
     }
 
     /// Runs one statement whose text need not be UTF-8.
@@ -296,21 +302,33 @@ fn options(address: &Address) -> OptsBuilder {
     }
 }
 
-/// What `connect` gives, if that does not take longer. Else it is left alone: whatever it waits for, we do not.
+/// What `connect` gives, if that does not take longer, and is not called off. Else it is left alone: whatever it waits
+/// for, we do not.
 fn within(
-    patience: Duration,
+    patience: Option<Duration>,
+    cancel: &Cancel,
     connect: impl FnOnce() -> Result<Conn, mysql::Error> + Send + 'static,
 ) -> Result<Result<Conn, mysql::Error>, Error> {
     let (sender, receiver) = channel();
     thread::spawn(move || sender.send(connect()));
-    match receiver.recv_timeout(patience) {
-        Ok(connected) => Ok(connected),
-        Err(RecvTimeoutError::Timeout) => {
-            Err(Error::Lost(format!("it has not let us in within {} seconds", patience.as_secs())))
+    let began = Instant::now();
+    loop {
+        match receiver.recv_timeout(GLANCE) {
+            Ok(connected) => return Ok(connected),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::lost("the attempt to connect has failed"));
+            }
+            Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => return Err(Error::Cancelled),
+            Err(RecvTimeoutError::Timeout) => {}
         }
-        Err(RecvTimeoutError::Disconnected) => Err(Error::Lost("the attempt to connect has failed".into())),
+        if let Some(patience) = patience.filter(|patience| began.elapsed() >= *patience) {
+            return Err(Error::lost(format!("it has not let us in within {} seconds", patience.as_secs())));
+        }
     }
 }
+
+/// How often somebody who waits for a connection looks whether it was called off.
+const GLANCE: Duration = Duration::from_millis(100);
 
 /// Asks a server, over a new connection, what it does for one of ours.
 fn ask(address: &Address, id: u32, patience: Duration) -> Found {

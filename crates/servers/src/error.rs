@@ -17,8 +17,13 @@ pub enum Error {
         message: String,
     },
     /// The connection is gone, or could not be made: nobody knows whether the last statement was run.
-    #[error("no connection to the server: {0}")]
-    Lost(String),
+    #[error("no connection to the server{}: {reason}", place.as_ref().map(|place| format!(" at {place}")).unwrap_or_default())]
+    Lost {
+        /// Its host and port, or its socket, where that is known.
+        place: Option<String>,
+        /// What happened.
+        reason: String,
+    },
     /// The server sends nothing for longer than was agreed on.
     #[error("the server has sent nothing for {seconds} seconds: the connection is given up")]
     Silent {
@@ -31,6 +36,16 @@ pub enum Error {
     /// Server and client do not understand each other.
     #[error(transparent)]
     Protocol(wire::WireError),
+    /// The password would have to be sent so that others could read it.
+    #[error(
+        "{plugin} proves the account's password by sending it, and others could read it: ?tls=required in the server's \
+         address encrypts the connection, and ?tls-ca=FILE verifies its certificate too; without TLS, --get-server-public-key \
+         of receive and dump has the server send the key that the password is encrypted by"
+    )]
+    PasswordInTheOpen {
+        /// The name of the way in which it is proved.
+        plugin: &'static str,
+    },
     /// A certificate, or what it is to be checked with, is of no use.
     #[error("TLS: {0}")]
     Tls(String),
@@ -57,6 +72,19 @@ impl Error {
             _ => None,
         }
     }
+
+    /// There is no connection, for this reason.
+    pub fn lost(reason: impl Into<String>) -> Self {
+        Self::Lost { place: None, reason: reason.into() }
+    }
+
+    /// With the place of the server that there is no connection to.
+    pub(crate) fn at(self, server: &str) -> Self {
+        match self {
+            Self::Lost { place: None, reason } => Self::Lost { place: Some(server.to_owned()), reason },
+            error => error,
+        }
+    }
 }
 
 /// The server takes encrypted connections only.
@@ -69,17 +97,17 @@ impl Error {
             return Self::Tls("the server offers no encryption, and the address wants it: ?tls=off".into());
         }
         let is_of_tls = matches!(error, mysql::Error::TlsError(_));
-        match (Self::from(error), &address.tls) {
+        match (Self::from(error).at(&address.place()), &address.tls) {
             (Self::Refused { code: SECURE_TRANSPORT_REQUIRED, .. }, Tls::Off) => Self::Tls(
                 "the server takes encrypted connections only: ?tls=required in its address, or ?tls-ca=FILE to verify \
                  its certificate too"
                     .into(),
             ),
-            (Self::Lost(message), Tls::Verified(authorities)) => {
-                match of_certificate(&message, address, authorities) {
+            (Self::Lost { place, reason }, Tls::Verified(authorities)) => {
+                match of_certificate(&reason, address, authorities) {
                     Some(why) => Self::Tls(why),
-                    None if is_of_tls => Self::Tls(format!("{}: {message}", authorities.display())),
-                    None => Self::Lost(message),
+                    None if is_of_tls => Self::Tls(format!("{}: {reason}", authorities.display())),
+                    None => Self::Lost { place, reason },
                 }
             }
             (error, _) => error,
@@ -124,10 +152,14 @@ impl From<mysql::Error> for Error {
     fn from(error: mysql::Error) -> Self {
         match error {
             mysql::Error::MySqlError(error) => Self::Refused { code: error.code, message: error.message },
-            mysql::Error::DriverError(error) => Self::Lost(error.to_string()),
-            mysql::Error::IoError(error) => Self::Lost(error.to_string()),
-            mysql::Error::CodecError(error) => Self::Lost(error.to_string()),
-            other => Self::Lost(other.to_string()),
+            // Where to is said besides.
+            mysql::Error::DriverError(mysql::DriverError::CouldNotConnect(Some((_, reason, _)))) => {
+                Self::lost(reason)
+            }
+            mysql::Error::DriverError(error) => Self::lost(error.to_string()),
+            mysql::Error::IoError(error) => Self::lost(error.to_string()),
+            mysql::Error::CodecError(error) => Self::lost(error.to_string()),
+            other => Self::lost(other.to_string()),
         }
     }
 }
@@ -136,6 +168,7 @@ impl From<wire::WireError> for Error {
     fn from(error: wire::WireError) -> Self {
         match error {
             wire::WireError::Refused(error) => Self::Refused { code: error.code, message: error.message },
+            wire::WireError::NeedsTls { plugin } => Self::PasswordInTheOpen { plugin },
             error => Self::Protocol(error),
         }
     }

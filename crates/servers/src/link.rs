@@ -62,6 +62,8 @@ pub struct Link {
 
 /// What carries packets, and for how long it waits.
 pub(crate) struct Pipe {
+    /// Of the server, for errors.
+    place: String,
     stream: Stream,
     pub(crate) packets: Packets,
     /// Bytes that came, as they were sent: compressed, if that was agreed on, but without what TLS adds.
@@ -114,9 +116,13 @@ impl Link {
     ///
     /// When the server cannot be reached, refuses, or cannot do what was asked for.
     pub fn open(address: &Address, options: &LinkOptions) -> Result<Self, Error> {
+        Self::connect(address, options).map_err(|error| error.at(&address.place()))
+    }
+
+    fn connect(address: &Address, options: &LinkOptions) -> Result<Self, Error> {
         let stream = Stream::connect(address, options.connect_timeout)?;
         let mut padding = [0; 20];
-        getrandom::fill(&mut padding).map_err(|error| Error::Lost(error.to_string()))?;
+        getrandom::fill(&mut padding).map_err(|error| Error::lost(error.to_string()))?;
         let transport = match stream {
             Stream::Unix(_) => Transport::Local,
             _ => Transport::Network,
@@ -141,6 +147,7 @@ impl Link {
             padding,
         };
         let mut pipe = Pipe {
+            place: address.place(),
             stream,
             packets: Packets::new(options.packet_limit),
             received: 0,
@@ -269,7 +276,7 @@ impl Pipe {
     pub(crate) fn send(&mut self, payload: &[u8]) -> Result<(), Error> {
         self.packets.begin_command();
         self.packets.send(payload);
-        self.flush()
+        self.flush().map_err(|error| error.at(&self.place))
     }
 
     /// The next packet.
@@ -291,7 +298,7 @@ impl Pipe {
         if self.packets.is_ready()? {
             return Ok(true);
         }
-        match self.read()? {
+        match self.read().map_err(|error| error.at(&self.place))? {
             true => Ok(self.packets.is_ready()?),
             false => self.wait(self.heard).map(|()| false),
         }
@@ -299,6 +306,10 @@ impl Pipe {
 
     /// Reads what has come already. Has a whole packet come?
     pub(crate) fn look(&mut self) -> Result<bool, Error> {
+        self.read_ready().map_err(|error| error.at(&self.place))
+    }
+
+    fn read_ready(&mut self) -> Result<bool, Error> {
         let mut has_come = true;
         while !self.packets.is_ready()? {
             if !has_come {
@@ -315,7 +326,7 @@ impl Pipe {
     /// Reads once. Has anything come?
     fn read(&mut self) -> Result<bool, Error> {
         match self.stream.read(self.packets.room()) {
-            Ok(0) => Err(Error::Lost("the server closed it".to_owned())),
+            Ok(0) => Err(Error::lost("the server closed it")),
             Ok(count) => {
                 self.packets.filled(count);
                 self.received += count as u64;
@@ -323,7 +334,7 @@ impl Pipe {
                 Ok(true)
             }
             Err(error) if is_not_yet(&error) => Ok(false),
-            Err(error) => Err(Error::Lost(error.to_string())),
+            Err(error) => Err(Error::lost(error.to_string())),
         }
     }
 
@@ -342,16 +353,16 @@ impl Pipe {
         let mut start = Instant::now();
         while !self.packets.output().is_empty() {
             match self.stream.write(self.packets.output()) {
-                Ok(0) => return Err(Error::Lost("the server takes no more".to_owned())),
+                Ok(0) => return Err(Error::lost("the server takes no more")),
                 Ok(count) => {
                     self.packets.sent(count);
                     start = Instant::now();
                 }
                 Err(error) if is_not_yet(&error) => self.wait(start)?,
-                Err(error) => return Err(Error::Lost(error.to_string())),
+                Err(error) => return Err(Error::lost(error.to_string())),
             }
         }
-        self.stream.flush().map_err(|error| Error::Lost(error.to_string()))
+        self.stream.flush().map_err(|error| Error::lost(error.to_string()))
     }
 }
 
@@ -374,7 +385,7 @@ fn is_not_yet(error: &io::Error) -> bool {
 
 impl Stream {
     fn connect(address: &Address, timeout: Duration) -> Result<Self, Error> {
-        let failed = |error: io::Error| Error::Lost(error.to_string());
+        let failed = |error: io::Error| Error::lost(error.to_string());
         if let Some(socket) = &address.socket {
             let stream = UnixStream::connect(socket).map_err(failed)?;
             stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
@@ -382,7 +393,7 @@ impl Stream {
             return Ok(Self::Unix(stream));
         }
         let found = (address.host.as_str(), address.port).to_socket_addrs().map_err(failed)?;
-        let mut last = Error::Lost(format!("{} has no address", address.host));
+        let mut last = Error::lost(format!("{} has no address", address.host));
         for place in found {
             match TcpStream::connect_timeout(&place, timeout) {
                 Ok(stream) => {
@@ -416,7 +427,7 @@ impl Stream {
             Self::Unix(stream) => stream.set_nonblocking(is_so),
             Self::Closed => Ok(()),
         };
-        set.map_err(|error| Error::Lost(error.to_string()))
+        set.map_err(|error| Error::lost(error.to_string()))
     }
 }
 

@@ -12,6 +12,7 @@ pub enum Error {
         /// What was to be done.
         doing: &'static str,
         /// What it said.
+        #[source]
         cause: servers::Error,
     },
     /// The server is not what it has to be.
@@ -41,7 +42,7 @@ impl Error {
     pub(crate) const fn is_passing(&self) -> bool {
         let Self::Server { cause, .. } = self else { return false };
         match cause {
-            servers::Error::Lost(_) | servers::Error::Silent { .. } => true,
+            servers::Error::Lost { .. } | servers::Error::Silent { .. } => true,
             servers::Error::Refused { code, .. } => matches!(
                 *code,
                 1040 | 1053 | 1077 | 1158..=1161 | 1203 | 1317 | 1927 | 3032 | 3100 | 3168 | 3169

@@ -5,7 +5,7 @@ pub(crate) mod chart;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
@@ -13,8 +13,12 @@ use binlog::{MAGIC, MAGIC_ENCRYPTED};
 
 use crate::exit::Failure;
 
-/// `--html` in front of the logs takes the first of them for the page's name: no log is written over.
-pub(crate) fn refuse_log(path: &Path) -> Result<(), Failure> {
+/// Refuses a page that could not be written, before the work begins. `--html` in front of the logs takes the first of them
+/// for the page's name: no log is written over.
+pub(crate) fn check(path: &Path) -> Result<(), Failure> {
+    if path.as_os_str() == "-" {
+        return Ok(());
+    }
     let mut magic = [0; 4];
     let is_log = fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
         && (magic == MAGIC || magic == MAGIC_ENCRYPTED);
@@ -23,8 +27,22 @@ pub(crate) fn refuse_log(path: &Path) -> Result<(), Failure> {
             "{} is a binary log; --html takes the page's name first",
             path.display()
         ))),
-        false => Ok(()),
+        false => try_to_open(path)
+            .with_context(|| format!("could not write {}", path.display()))
+            .map_err(Failure::NotBegun),
     }
+}
+
+/// Can the file be written? It is left as it is.
+fn try_to_open(path: &Path) -> io::Result<()> {
+    let is_there = match fs::metadata(path) {
+        Ok(found) if found.is_file() || found.is_dir() => true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        // Opened, a pipe would wait for its reader.
+        _ => return Ok(()),
+    };
+    fs::OpenOptions::new().append(true).create(true).open(path)?;
+    if is_there { Ok(()) } else { fs::remove_file(path) }
 }
 
 /// Writes a page to a file, or, for `-`, to standard output.

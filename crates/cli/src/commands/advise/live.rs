@@ -11,7 +11,6 @@ use super::server::Server;
 use crate::account::Account;
 use crate::args::Global;
 use crate::commands::receive::{Begin, Receiver, Wanted, Watch, WhenFull};
-use crate::commands::rewrite;
 use crate::exit::Failure;
 use crate::interrupt;
 
@@ -24,7 +23,7 @@ pub(super) struct Live {
     #[arg(long, value_name = "SERVER", conflicts_with = "logs")]
     from: Option<String>,
     /// Fetch about so much, as 100M or 2G: the newest logs, whole ones.
-    #[arg(long, value_name = "SIZE", value_parser = rewrite::size, default_value = "256M", requires = "from")]
+    #[arg(long, value_name = "SIZE", value_parser = super::sample_size, default_value = "256M", requires = "from")]
     fetch: u64,
     #[command(flatten)]
     account: Account,

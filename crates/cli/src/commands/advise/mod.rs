@@ -56,8 +56,12 @@ Nothing is written, and no server is asked but that of --from: there the account
 needs REPLICATION SLAVE and REPLICATION CLIENT, and SELECT on performance_schema
 for what the server has measured.";
 
+const LOGS: &str =
+    "Which logs: files, directories or their indexes (which say which logs there are, and in which order)";
+
 /// Arguments of `bintide advise`.
 #[derive(Args, Debug)]
+#[command(mut_arg("logs", |arg| arg.help(LOGS)))]
 pub(crate) struct Advise {
     #[command(flatten)]
     inputs: Inputs,
@@ -105,7 +109,7 @@ const TIME_S: u64 = 30;
 /// Measures, then prints.
 pub(crate) fn run(command: &Advise, global: &Global) -> Outcome {
     if let Some(path) = &command.html {
-        page::refuse_log(path)?;
+        page::check(path)?;
         if command.json && path.as_os_str() == "-" {
             return Err(Failure::NotBegun(anyhow!(
                 "--html - and --json both write to standard output: give --html a file"
@@ -117,7 +121,8 @@ pub(crate) fn run(command: &Advise, global: &Global) -> Outcome {
     if let Some(fetched) = &fetched {
         inputs.set_store(fetched.folder.path().to_owned());
     }
-    let report = measure(command, &inputs, global)?;
+    let names = if fetched.is_some() { Names::OfFiles } else { Names::AsGiven };
+    let report = measure(command, &inputs, names, global)?;
     let server = fetched.as_ref().map(|fetched| &fetched.server);
     let mut out = io::stdout().lock();
     if let Some(path) = &command.html {
@@ -131,6 +136,15 @@ pub(crate) fn run(command: &Advise, global: &Global) -> Outcome {
         out.write_all(text::render(&report, server, Style::new(global.color.on_stdout())).as_bytes())?;
     }
     Ok(Verdict::Fine)
+}
+
+/// What logs are called in the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Names {
+    /// By their paths.
+    AsGiven,
+    /// As at the server: where they lie for now is nobody's business.
+    OfFiles,
 }
 
 /// The report, and what a running server said besides.
@@ -150,9 +164,9 @@ pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
     })
 }
 
-fn measure(command: &Advise, inputs: &Inputs, global: &Global) -> Result<Report, Failure> {
+fn measure(command: &Advise, inputs: &Inputs, names: Names, global: &Global) -> Result<Report, Failure> {
     let found = inputs.find()?;
-    let sources = sources(&found)?;
+    let sources = sources(&found, names)?;
     let mut levels = Vec::new();
     for level in &command.levels {
         if !levels.contains(level) {
@@ -207,11 +221,11 @@ fn plan(
 }
 
 /// What is looked at more than once must be a file.
-fn sources(found: &Found) -> Result<Vec<Source<'_>>, Failure> {
-    found.places.iter().map(|place| source(found, place)).collect()
+fn sources(found: &Found, names: Names) -> Result<Vec<Source<'_>>, Failure> {
+    found.places.iter().map(|place| source(found, place, names)).collect()
 }
 
-fn source<'f>(found: &'f Found, place: &'f Place) -> Result<Source<'f>, Failure> {
+fn source<'f>(found: &'f Found, place: &'f Place, names: Names) -> Result<Source<'f>, Failure> {
     let Place::File(path) = place else {
         let refusal = anyhow!("standard input cannot be read twice, as sampling needs; give a file");
         return Err(Failure::NotBegun(refusal));
@@ -220,10 +234,14 @@ fn source<'f>(found: &'f Found, place: &'f Place) -> Result<Source<'f>, Failure>
     let Some(bytes) = data.map(|data| data.len()) else {
         return Err(Failure::NotBegun(anyhow!("{} is no file that can be read twice", path.display())));
     };
-    Ok(Source { name: place.to_string(), bytes, open: Box::new(move || found.open(place)) })
+    let name = match (names, path.file_name()) {
+        (Names::OfFiles, Some(name)) => name.display().to_string(),
+        _ => place.to_string(),
+    };
+    Ok(Source { name, bytes, open: Box::new(move || found.open(place)) })
 }
 
-fn sample_size(text: &str) -> Result<u64, String> {
+pub(super) fn sample_size(text: &str) -> Result<u64, String> {
     match rewrite::size(text)? {
         0 => Err("of nothing, nothing can be told".to_owned()),
         size => Ok(size),

@@ -131,6 +131,6 @@ mod tests {
         let purged = Error::Refused { code: 1236, message: "purged".to_owned() };
         assert!(begin(SET, None).passes(&purged));
         assert!(!Begin::After(SET.parse().unwrap()).passes(&purged));
-        assert!(!begin(SET, None).passes(&Error::Lost("gone".to_owned())));
+        assert!(!begin(SET, None).passes(&Error::lost("gone")));
     }
 }

@@ -8,7 +8,7 @@ use servers::{Address, Error, Link, LinkOptions};
 pub(super) struct Candidate {
     pub(super) uuid: String,
     gtid_mode: String,
-    executed: GtidSet,
+    pub(super) executed: GtidSet,
 }
 
 const QUESTION: &str = "SELECT @@GLOBAL.server_uuid, @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed";

@@ -6,10 +6,10 @@ use anyhow::{Context, anyhow};
 use binlog::{Format, MAGIC};
 use logs::{Appended, StoreWriter};
 use servers::{Error, LiveSource};
-use wire::{Acknowledge, Arrival, End, Origin, ReplicaOptions, SourceFacts, Start};
+use wire::{Acknowledge, Arrival, End, Origin, ReplicaOptions, SemiSync, SourceFacts, Start};
 
 use crate::commands::receive::candidate::Candidate;
-use crate::commands::receive::ended::Ended;
+use crate::commands::receive::ended::{ANOTHER_DIRECTORY, Ended};
 use crate::commands::receive::joined::Joined;
 use crate::commands::receive::receiver::Receiver;
 use crate::exit::Advice;
@@ -23,8 +23,29 @@ const UNACKNOWLEDGED_MAX: u64 = 1 << 20;
 
 /// The source cannot send what is asked for.
 pub(super) const CANNOT_SEND: u16 = 1236;
+/// What it says then, and what that means.
+const CANNOT_SEND_BECAUSE: [(&str, &str); 4] = [
+    (
+        "Could not find first log",
+        "it has no log of this name any more: it has purged it, or its logs were reset",
+    ),
+    ("position > file size", SHORTER),
+    // As a MariaDB says it.
+    ("impossible position", SHORTER),
+    (
+        "exceeded max_allowed_packet",
+        "an event is larger than the source's max_allowed_packet, or none starts there: its logs were reset",
+    ),
+];
+const SHORTER: &str =
+    "its log of this name is shorter: its logs were reset, or it lost what it had sent in a crash";
 /// What a source says to a replica of whom there is a second one.
 const SAME_REPLICA: &str = "with the same server_uuid/server_id";
+
+/// A source that does not wait.
+const NO_SEMI_SYNC: &str = "the source waits for no acknowledgement, so none is sent: it needs the plugin \
+    semisync_source.so (semisync_master.so before MySQL 8.0.26) and rpl_semi_sync_source_enabled = ON; then start this \
+    again";
 
 /// A directory that cannot be gone on with by GTIDs.
 const NOTHING_IN_FRONT: &str = "the last log does not say which transactions are in front of it: keep this directory as \
@@ -56,6 +77,7 @@ impl Receiver {
             .map_err(|error| self.explained(error, store))?;
         self.check(source.facts(), store, &flow)?;
         self.turn.begun();
+        self.note_semi_sync(source.facts());
         let mut has_head = store.has_head()?;
         if has_head {
             self.compress_closed();
@@ -103,6 +125,15 @@ impl Receiver {
         }
     }
 
+    /// Says once that a source will not wait for what it was asked to.
+    fn note_semi_sync(&mut self, facts: &SourceFacts) {
+        let is_on = facts.semi_sync == SemiSync::On;
+        if self.wanted.semi_sync == SemiSync::On && !is_on && self.watch.semi_sync() != Some(false) {
+            self.say(NO_SEMI_SYNC);
+        }
+        self.watch.set_semi_sync(is_on);
+    }
+
     /// The log that is written to says which transactions are in front of it: those before can go, or be written anew.
     fn head_is_here(&mut self, store: &mut StoreWriter) -> Result<(), Ended> {
         self.sync(store)?;
@@ -115,9 +146,10 @@ impl Receiver {
     fn ended(&self) -> Result<(), Ended> {
         match self.wanted.end {
             End::LastEvent => Ok(()),
-            End::Never => {
-                Err(Ended::Lost(Error::Lost("it has ended its log, as one does that shuts down".to_owned())))
-            }
+            End::Never => Err(Ended::Lost(Error::Lost {
+                place: Some(self.address().place()),
+                reason: "it has ended its log, as one does that shuts down".to_owned(),
+            })),
         }
     }
 
@@ -301,6 +333,16 @@ impl Receiver {
         }
     }
 
+    /// What the source lacks that is here, if it can be asked and does.
+    fn lacks(&self, store: &StoreWriter) -> Option<String> {
+        let executed = Candidate::ask(self.address(), &self.options).ok()?.executed;
+        let lacking = store.contents().ok()?.gtids.difference(&executed);
+        let lacking = (!lacking.is_empty()).then(|| lacking.to_string().replace('\n', ""))?;
+        Some(format!(
+            "it lacks transactions that are here, {lacking}: its logs were reset, or it was restored from a backup"
+        ))
+    }
+
     /// With what was asked for, where the source refuses that.
     fn explained(&self, error: Error, store: &StoreWriter) -> Ended {
         let is_replaced = error.to_string().contains(SAME_REPLICA);
@@ -310,14 +352,21 @@ impl Receiver {
                 Ended::Failed(anyhow::Error::from(error).context(advice))
             }
             (Some(CANNOT_SEND), Some(place)) => {
-                let asked = format!("the source cannot go on behind {} at {}", place.log, place.next);
-                let advice =
-                    Advice("keep this directory as it is, and receive into another one from here on");
-                Ended::Failed(anyhow::Error::from(error).context(asked).context(advice))
+                let mut asked = format!("the source cannot go on behind {} at {}", place.log, place.next);
+                if let Some(why) = self.lacks(store).or_else(|| cannot_send_because(&error)) {
+                    asked = format!("{asked}: {why}");
+                }
+                Ended::Failed(anyhow::Error::from(error).context(asked).context(ANOTHER_DIRECTORY))
             }
             _ => error.into(),
         }
     }
+}
+
+fn cannot_send_because(error: &Error) -> Option<String> {
+    let said = error.to_string();
+    let (_, why) = CANNOT_SEND_BECAUSE.iter().find(|(part, _)| said.contains(part))?;
+    Some((*why).to_owned())
 }
 
 fn name_of(file: &[u8]) -> Result<&str, Ended> {

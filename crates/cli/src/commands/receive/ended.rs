@@ -3,6 +3,8 @@
 use anyhow::Error as Failure;
 use servers::Error;
 
+use crate::exit::Advice;
+
 /// Why a connection has ended.
 pub(super) enum Ended {
     /// There is no more, as was asked for, or it was called off.
@@ -17,6 +19,10 @@ pub(super) enum Ended {
     Failed(Failure),
 }
 
+/// What to do where the source has not what is here.
+pub(super) const ANOTHER_DIRECTORY: Advice =
+    Advice("keep this directory as it is, and receive into another one from here on");
+
 /// Errors of a source that pass: too many connections (1040), shutdown (1053), a connection that was interrupted (1158
 /// to 1161) or killed (1317, 1927, 3169), a server that is not up yet or going offline (1077, 3032, 3100, 3168).
 const PASSING: [u16; 14] =
@@ -25,7 +31,7 @@ const PASSING: [u16; 14] =
 /// Is the source gone, and may come back?
 pub(crate) fn passes(error: &Error) -> bool {
     match error {
-        Error::Lost(_) | Error::Silent { .. } => true,
+        Error::Lost { .. } | Error::Silent { .. } => true,
         Error::Refused { code, .. } => PASSING.contains(code),
         _ => false,
     }
@@ -43,9 +49,12 @@ impl From<Error> for Ended {
 
 impl From<logs::Error> for Ended {
     fn from(error: logs::Error) -> Self {
-        match error.is_full() {
-            true => Self::Full(error),
-            false => Self::Failed(error.into()),
+        match error {
+            error if error.is_full() => Self::Full(error),
+            error @ (logs::Error::NotSame { .. } | logs::Error::NotNext { .. }) => {
+                Self::Failed(Failure::from(error).context(ANOTHER_DIRECTORY))
+            }
+            error => Self::Failed(error.into()),
         }
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Figures {
     pub(super) purged: u64,
     pub(super) syncs: u64,
     pub(super) acknowledgements: u64,
+    /// Does the source wait for acknowledgements? Known once there was a connection.
+    pub(super) semi_sync: Option<bool>,
     pub(super) is_connected: bool,
     /// Had everything that the source had come?
     pub(super) is_caught_up: bool,
@@ -106,6 +108,7 @@ impl Figures {
             "logs_purged": self.purged,
             "syncs": self.syncs,
             "acknowledgements": self.acknowledgements,
+            "semi_sync": self.semi_sync.unwrap_or_default(),
             "log": (!self.log.is_empty()).then_some(&self.log),
             "position": (!self.log.is_empty()).then_some(self.position),
             "seconds": elapsed.as_secs_f64(),
@@ -145,6 +148,8 @@ impl Figures {
         counter("bintide_receive_logs_purged_total", "Old logs removed.", self.purged);
         let mut gauge = |name, help, is_so| sheet.gauge(name, help, u8::from(is_so));
         gauge("bintide_receive_connected", "Whether there is a connection to the source.", self.is_connected);
+        let semi_sync = self.semi_sync.unwrap_or_default();
+        gauge("bintide_receive_semi_sync", "Whether the source waits for acknowledgements.", semi_sync);
         gauge("bintide_receive_disk_full", "Whether it waits for room on the disk.", self.is_full);
         if let Some(lag) = self.lag_s(now_s) {
             let help = "Age of the last event received, by the source's clock; 0 when there is no newer one.";

@@ -121,6 +121,7 @@ enum Network {
 
 /// Receives until it is told to stop.
 pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
+    command.metrics.check()?;
     let addresses: Result<Vec<Address>, Failure> =
         command.from.iter().map(|from| command.account.address(from, "--from", global)).collect();
     let options = LinkOptions {

@@ -89,6 +89,15 @@ impl Watch {
         self.board.figures().is_connected = false;
     }
 
+    /// Does the source wait for acknowledgements? None before the first connection.
+    pub(super) fn semi_sync(&self) -> Option<bool> {
+        self.board.figures().semi_sync
+    }
+
+    pub(super) fn set_semi_sync(&self, is_on: bool) {
+        self.board.figures().semi_sync = Some(is_on);
+    }
+
     pub(super) fn set_full(&self, is_full: bool) {
         self.board.figures().is_full = is_full;
     }

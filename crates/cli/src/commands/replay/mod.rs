@@ -118,6 +118,7 @@ pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
 }
 
 pub(crate) fn run(command: &mut Replay, global: &Global) -> Outcome {
+    command.metrics.check()?;
     if command.live.is_wanted() {
         return live::run(command, global);
     }
@@ -135,7 +136,7 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
     let followed = command.follow.then(|| command.inputs.store()).transpose()?;
     let found = command.inputs.find()?;
     if followed.is_none() {
-        found.remark_on_unlisted(global);
+        found.check_indexes(global)?;
     }
     let named = command.to.named(global)?;
     let logs: Vec<Log> = found.places.iter().map(log).collect();

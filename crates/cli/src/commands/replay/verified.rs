@@ -61,8 +61,9 @@ impl Verify {
             )));
         }
         let address = to.other(text, "--verify", target, global)?;
-        Connection::open(&address)
-            .map_err(|error| Failure::NotBegun(anyhow!("--verify: could not connect: {error}")))?;
+        Connection::open(&address).map_err(|error| {
+            Failure::NotBegun(anyhow::Error::from(error).context("--verify: could not connect"))
+        })?;
         Ok(Some(address))
     }
 }

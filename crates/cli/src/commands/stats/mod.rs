@@ -60,7 +60,7 @@ pub(crate) struct Stats {
 /// Counts, then prints.
 pub(crate) fn run(command: &Stats, global: &Global) -> Outcome {
     if let Some(path) = &command.html {
-        page::refuse_log(path)?;
+        page::check(path)?;
     }
     let report = collect(command, global)?;
     let mut out = io::stdout().lock();

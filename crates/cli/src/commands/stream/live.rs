@@ -147,8 +147,10 @@ fn each(
             Ok(Some(next)) => next.arrival,
             Ok(None) if live.end == End::LastEvent => return Ok(()),
             Ok(None) => {
-                let why = "it has ended its log, as one does that shuts down".to_owned();
-                return Err(Ended::Lost(Error::Lost(why)));
+                return Err(Ended::Lost(Error::Lost {
+                    place: Some(live.address.place()),
+                    reason: "it has ended its log, as one does that shuts down".to_owned(),
+                }));
             }
             Err(Error::Cancelled) => return Ok(()),
             Err(error) => return Err(explained(error, resume)),
@@ -193,7 +195,7 @@ fn take(
     remark_on(&streamer.take_changed());
     taken.map_err(|error| match error {
         // The source that is asked may be gone by now.
-        stream::Error::Catalogue { .. } => Ended::Lost(Error::Lost(error.to_string())),
+        stream::Error::Catalogue { .. } => Ended::Lost(Error::lost(error.to_string())),
         error => Ended::Failed(failed(error)),
     })
 }

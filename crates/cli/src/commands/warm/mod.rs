@@ -15,6 +15,7 @@ use crate::args::Global;
 use crate::commands::warm::watch::{Board, Watch};
 use crate::exit::{Advice, Failure, Outcome};
 use crate::inputs;
+use crate::interrupt;
 use crate::metrics::Metrics;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -104,6 +105,7 @@ const BOOSTER: Fixed = Fixed { offset_events: 500, seconds_prefetch: 3, millis_s
 
 /// Warms until it is told to stop.
 pub(crate) fn run(command: &Warm, global: &Global) -> Outcome {
+    command.metrics.check()?;
     let settings = command.settings(global)?;
     let board = Board::default();
     let shown = board.clone();
@@ -160,6 +162,7 @@ impl Warm {
             socket: self.socket.clone().or(defaults.socket),
             tls: tls.unwrap_or(Tls::Off),
             timeout: Address::TIMEOUT,
+            cancel: interrupt::cancel(),
         })
     }
 

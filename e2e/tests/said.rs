@@ -1,0 +1,264 @@
+//! What commands that talk to servers say when something is in the way, and how soon.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use e2e::program::bintide;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+use testkit::{Launch, Server};
+
+fn command(arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(command)
+}
+
+fn run(arguments: &[&str]) -> Result<Output> {
+    Ok(command(arguments)?.output()?)
+}
+
+fn stderr(ran: &Output) -> String {
+    String::from_utf8_lossy(&ran.stderr).into_owned()
+}
+
+/// It ends with this code, and says all of this.
+fn says(arguments: &[&str], code: i32, wanted: &[&str]) -> Result<()> {
+    let ran = run(arguments)?;
+    let said = stderr(&ran);
+    ensure!(ran.status.code() == Some(code), "{arguments:?}: {:?} {said}", ran.status.code());
+    for wanted in wanted {
+        ensure!(said.contains(wanted), "{arguments:?}: {wanted} is not in {said}");
+    }
+    Ok(())
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("a path is text")
+}
+
+/// A folder with a log and the index that names it.
+fn store() -> Result<TempDir> {
+    let folder = TempDir::new()?;
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/gtids/binlog.000001");
+    fs::copy(sample, folder.path().join("binlog.000001"))?;
+    fs::write(folder.path().join("binlog.index"), "./binlog.000001\n")?;
+    Ok(folder)
+}
+
+/// Every command that connects, to the server at this port.
+fn connecting(port: u16, folder: &Path, log: &Path) -> Result<Vec<Vec<String>>> {
+    let address = format!("mysql://root@127.0.0.1:{port}/");
+    let sqlite = format!("sqlite:{}", folder.join("x.db").display());
+    let port = port.to_string();
+    let (relay, out, log) = (text(folder)?, folder.join("store"), text(log)?);
+    let lines: [&[&str]; 7] = [
+        &["advise", "--from", &address],
+        &["replay", log, "--to", &address],
+        &["replay", "--from", &address, "--relay", relay, "--to", &sqlite],
+        &["replay", log, "--to", &sqlite, "--verify", &address],
+        &["receive", text(&out)?, "--from", &address],
+        &["stream", "--format", "maxwell", "--from", &address],
+        &["warm", "-h", "127.0.0.1", "-P", &port],
+    ];
+    Ok(lines.iter().map(|line| line.iter().map(|word| (*word).to_owned()).collect()).collect())
+}
+
+fn ended(child: &mut Child) -> Result<()> {
+    let start = Instant::now();
+    while child.try_wait()?.is_none() {
+        // Without anybody's doing it ends after a minute.
+        if start.elapsed() > Duration::from_secs(30) {
+            child.kill()?;
+            bail!("it goes on");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// A server that lets nobody in is waited for up to a minute, or until Ctrl-C.
+#[test]
+fn ctrl_c_ends_the_wait_for_a_connection() -> Result<()> {
+    let mute = TcpListener::bind("127.0.0.1:0")?;
+    let store = store()?;
+    for arguments in
+        connecting(mute.local_addr()?.port(), TempDir::new()?.path(), &store.path().join("binlog.000001"))?
+    {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut child = command(&arguments)?.spawn()?;
+        let reached = mute.accept()?;
+        kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
+        ended(&mut child).with_context(|| format!("{arguments:?}"))?;
+        drop(reached);
+        let ran = child.wait_with_output()?;
+        ensure!(ran.status.code() == Some(130), "{arguments:?}: {:?} {}", ran.status, stderr(&ran));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_named() -> Result<()> {
+    let store = store()?;
+    for arguments in connecting(1, TempDir::new()?.path(), &store.path().join("binlog.000001"))? {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let ran = run(&arguments)?;
+        let wanted = "no connection to the server at 127.0.0.1:1: Connection refused";
+        ensure!(!ran.status.success() && stderr(&ran).contains(wanted), "{arguments:?}: {}", stderr(&ran));
+    }
+    let socket = "mysql://root@localhost/?socket=/nowhere/x.sock";
+    let folder = TempDir::new()?;
+    says(
+        &["receive", text(&folder.path().join("s"))?, "--from", socket],
+        2,
+        &["no connection to the server at /nowhere/x.sock: No such file"],
+    )
+}
+
+/// The way by which an account's password is proved may want encryption: what helps is said.
+#[test]
+fn a_password_is_not_sent_in_the_open() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql(
+        "create user r@'%' identified with caching_sha2_password by 'secret'; grant replication slave on *.* to r@'%'",
+    )?;
+    let (folder, port) = (TempDir::new()?, server.port().to_string());
+    let open = format!("mysql://r:secret@127.0.0.1:{port}/");
+    let wanted =
+        ["caching_sha2_password proves", "?tls=required in the server's address", "--get-server-public-key"];
+    let folder = text(folder.path())?;
+    says(&["receive", folder, "--from", &open], 2, &wanted)?;
+    let dump = ["dump", "-R", "-h", "127.0.0.1", "-P", &port, "-u", "r", "-psecret", "binlog.000001"];
+    let asked = ["--ssl-mode=DISABLED", "--get-server-public-key"];
+    let wanted = [
+        "Authentication plugin 'caching_sha2_password' reported error: Authentication requires secure connection",
+        "--ssl-mode=REQUIRED",
+        "--get-server-public-key",
+    ];
+    says(&[&dump[..], &asked[..1]].concat(), 1, &wanted)?;
+    says(&[&dump[..], &asked].concat(), 0, &[])?;
+    server.sql("flush privileges")?;
+    says(&["receive", folder, "--from", &format!("{open}?tls=required"), "--stop-at-end"], 0, &[])
+}
+
+/// Who asks for acknowledgements to count is told once that they do not.
+#[test]
+fn a_source_that_does_not_wait_is_named() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    let folder = TempDir::new()?;
+    let from = format!("mysql://root@127.0.0.1:{}/", server.port());
+    let ran =
+        run(&["receive", text(folder.path())?, "--from", &from, "--stop-at-end", "--semi-sync", "--json"])?;
+    let said = stderr(&ran);
+    let wanted = "the source waits for no acknowledgement, so none is sent";
+    ensure!(ran.status.success() && said.matches(wanted).count() == 1, "{said}");
+    let outcome: Value = serde_json::from_slice(&ran.stdout)?;
+    ensure!(outcome["semi_sync"] == false && outcome["acknowledgements"] == 0, "{outcome}");
+    let ran = run(&["receive", text(folder.path())?, "--from", &from, "--stop-at-end"])?;
+    ensure!(ran.status.success() && !stderr(&ran).contains(wanted), "{}", stderr(&ran));
+    Ok(())
+}
+
+/// A log that an index names and that is gone is named, with what to do.
+#[test]
+fn a_log_that_is_missing_is_named() -> Result<()> {
+    let folder = store()?;
+    let place = text(folder.path())?;
+    fs::write(folder.path().join("binlog.index"), "./binlog.000001\n./binlog.000002\n")?;
+    let missing = format!(
+        "{place}/binlog.000002 is not there, and {place}/binlog.index names it: put it back, or take its line out"
+    );
+    for arguments in [
+        &["verify", place][..],
+        &["stats", place],
+        &["stream", "--format", "maxwell", "--columns", "numbered", place],
+        &["replay", place, "--to", "mysql://root@127.0.0.1:1/"],
+        &["receive", place, "--from", "mysql://root@127.0.0.1:1/"],
+    ] {
+        says(arguments, 2, &[&missing])?;
+    }
+    Ok(())
+}
+
+/// Files that cannot be written are refused before anything is done.
+#[test]
+fn files_that_cannot_be_written_are_found_first() -> Result<()> {
+    let (folder, logs) = (TempDir::new()?, store()?);
+    let [place, store, log] =
+        [folder.path(), &folder.path().join("store"), &logs.path().join("binlog.000001")];
+    let nobody = "mysql://root@127.0.0.1:1/";
+    for (file, why) in
+        [(place.to_owned(), "it is a directory"), (place.join("no/x.prom"), "its directory is not there")]
+    {
+        let wanted = format!("could not write metrics to {}: {why}", file.display());
+        let metrics = ["--metrics-file", text(&file)?];
+        for command in [
+            &["receive", text(store)?, "--from", nobody][..],
+            &["replay", text(log)?, "--to", nobody],
+            &["warm", "-P", "1"],
+        ] {
+            says(&[command, &metrics].concat(), 2, &[&wanted])?;
+        }
+        ensure!(!store.exists() && !place.with_extension("new").exists(), "something was made");
+    }
+    let page = place.join("no/page.html");
+    let wanted = format!("could not write {}", page.display());
+    says(&["advise", "--from", nobody, "--html", text(&page)?], 2, &[&wanted])?;
+    says(&["stats", text(log)?, "--html", text(place)?], 2, &["could not write", "Is a directory"])?;
+    let page = place.join("page.html");
+    says(&["advise", "--from", nobody, "--html", text(&page)?], 2, &["no connection to the server"])?;
+    ensure!(!page.exists(), "a page without anything on it");
+    says(&["advise", "--from", nobody, "--fetch", "0"], 2, &["of nothing, nothing can be told"])
+}
+
+fn receives(server: &Server, folder: &Path, code: i32, wanted: &[&str]) -> Result<()> {
+    let from = format!("mysql://root@127.0.0.1:{}/", server.port());
+    says(&["receive", text(folder)?, "--from", &from, "--stop-at-end"], code, wanted)
+}
+
+/// What a source's logs are reset to does not go on with what is here; that is said, and what to do.
+#[test]
+fn logs_that_were_reset_are_named() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    let folder = TempDir::new()?;
+    server.sql("create database one; create database two; flush binary logs; create database three")?;
+    receives(&server, folder.path(), 0, &[])?;
+    let another = "keep this directory as it is, and receive into another one from here on";
+    let reset = ["its logs were reset", another];
+    server.sql("reset binary logs and gtids")?;
+    // There is no log of this name any more.
+    receives(&server, folder.path(), 1, &reset)?;
+    server.sql("flush binary logs")?;
+    // It is shorter.
+    receives(&server, folder.path(), 1, &reset)?;
+    // It is another one, in which no event stands there.
+    server.sql(&format!("create database {}; create database four", "x".repeat(60)))?;
+    receives(&server, folder.path(), 1, &reset)?;
+    // While it is followed.
+    let folder = TempDir::new()?;
+    let from = format!("mysql://root@127.0.0.1:{}/", server.port());
+    let mut child = command(&["receive", text(folder.path())?, "--from", &from])?.spawn()?;
+    let started = Instant::now();
+    while !fs::read_to_string(folder.path().join("binlog.index"))
+        .is_ok_and(|index| index.contains("binlog.000002"))
+    {
+        ensure!(started.elapsed() < Duration::from_secs(60), "it does not come");
+        thread::sleep(Duration::from_millis(20));
+    }
+    server.sql("reset binary logs and gtids; create database five")?;
+    let done = ended(&mut child);
+    let ran = child.wait_with_output()?;
+    done.with_context(|| stderr(&ran))?;
+    ensure!(ran.status.code() == Some(1), "{:?} {}", ran.status, stderr(&ran));
+    for wanted in reset {
+        ensure!(stderr(&ran).contains(wanted), "{}", stderr(&ran));
+    }
+    Ok(())
+}
