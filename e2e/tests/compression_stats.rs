@@ -4,12 +4,16 @@
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::program::bintide;
 use inspect::stats::{CompressionRow, LogType, Settings, collect};
-use logs::LogReader;
+use logs::{LogReader, Store};
+use serde_json::Value;
+use tempfile::TempDir;
 use testkit::{Launch, Server};
 
 /// Sample scripts, and whether their sessions compress.
@@ -62,6 +66,91 @@ fn the_servers_own_table_comes_out_of_its_logs() -> Result<()> {
     let rows = check_both(&source, &replica, begin)?;
     ensure!(rows == (2, 4), "{rows:?}");
     Ok(())
+}
+
+/// What `bintide receive` counts of a source's log is what a replica counts of its relay logs (RELAY), and, kept as it
+/// comes, what the source counts of its own (BINARY); kept compressed, what is in the logs.
+#[test]
+fn what_is_received_counts_as_a_replica_counts_it() -> Result<()> {
+    let source = Launch::mysql().option("--server-id=1").start()?;
+    let replica = Launch::mysql().options(["--server-id=2", "--relay-log=relay"]).start()?;
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
+           source_auto_position = 1; start replica",
+        source.port()
+    ))?;
+    for (script, compresses) in SCRIPTS {
+        run_script(&source, script, compresses)?;
+    }
+    source.sql(MORE)?;
+    source.sql("flush binary logs")?;
+    let all = source.sql("select replace(@@global.gtid_executed, '\\n', '')")?;
+    let late = replica.sql(&format!("select wait_for_executed_gtid_set('{}', 120)", all.trim()))?;
+    ensure!(late.trim() == "0", "the replica did not apply all");
+    thread::sleep(Duration::from_millis(500));
+    let wanted = |server: &Server, log_type: &str| -> Result<Vec<String>> {
+        let rows = told(server)?;
+        Ok(rows.lines().filter(|row| row.starts_with(log_type)).map(without_times).collect())
+    };
+    let folder = TempDir::new()?;
+    let received = receive(&source, folder.path(), &[])?;
+    ensure!(of_type(&received, "RELAY")? == wanted(&replica, "RELAY")?, "{received} {}", told(&replica)?);
+    ensure!(of_type(&received, "BINARY")? == wanted(&source, "BINARY")?, "{received} {}", told(&source)?);
+    // Kept compressed, they are as in the logs: all but the last, which is still open.
+    let folder = TempDir::new()?;
+    let compressed = receive(&source, folder.path(), &["--compress", "3"])?;
+    ensure!(of_type(&compressed, "RELAY")? == of_type(&received, "RELAY")?, "{compressed}");
+    let logs = Store::open(folder.path())?;
+    let closed = &logs.logs()[..logs.logs().len() - 1];
+    let report =
+        collect(closed.iter().map(LogReader::open), Settings { top: 0 }, &mut |_| ControlFlow::Continue(()))?;
+    let rows: Vec<String> =
+        report.compression.iter().map(|row| without_times(&columns(row).join("\t"))).collect();
+    ensure!(of_type(&compressed, "BINARY")? == rows && rows.len() == 2, "{compressed} {rows:?}");
+    ensure!(rows != of_type(&received, "BINARY")?, "nothing was compressed");
+    Ok(())
+}
+
+/// What `bintide receive --json` says of compression, all that there is received.
+fn receive(source: &Server, folder: &Path, more: &[&str]) -> Result<Value> {
+    let from = format!("mysql://root@127.0.0.1:{}/", source.port());
+    let mut command = Command::new(bintide()?);
+    command
+        .env_clear()
+        .arg("receive")
+        .arg(folder)
+        .args(["--from", &from, "--stop-at-end", "--json"])
+        .args(more);
+    let ran = command.output()?;
+    ensure!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    Ok(serde_json::from_slice::<Value>(&ran.stdout)?["compression"].clone())
+}
+
+/// Its rows of this type, as the client prints the table, without times.
+fn of_type(rows: &Value, log_type: &str) -> Result<Vec<String>> {
+    const COLUMNS: [&str; 12] = [
+        "log_type",
+        "compression_type",
+        "transaction_counter",
+        "compressed_bytes_counter",
+        "uncompressed_bytes_counter",
+        "compression_percentage",
+        "first_transaction_id",
+        "first_transaction_compressed_bytes",
+        "first_transaction_uncompressed_bytes",
+        "last_transaction_id",
+        "last_transaction_compressed_bytes",
+        "last_transaction_uncompressed_bytes",
+    ];
+    let rows = rows.as_array().context("a list")?.iter().filter(|row| row["log_type"] == log_type);
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    Ok(rows.map(|row| COLUMNS.map(|column| text(&row[column])).join("\t")).collect())
+}
+
+/// A row of the table without when its first and last transaction were.
+fn without_times(row: &str) -> String {
+    let values = row.split('\t').enumerate().filter(|(column, _)| ![9, 13].contains(column));
+    values.map(|(_, value)| value).collect::<Vec<_>>().join("\t")
 }
 
 fn run_script(server: &Server, script: &str, compresses: bool) -> Result<()> {

@@ -228,6 +228,23 @@ impl Sheet {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{labels} {value}\n");
     }
 
+    /// One metric with several values, each with labels of its own; nothing if there are none.
+    pub(crate) fn family<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: Kind,
+        values: impl Iterator<Item = ([(&'static str, String); N], u64)>,
+    ) {
+        for (number, (labels, value)) in values.enumerate() {
+            if number == 0 {
+                let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+            }
+            let labels = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(&value)));
+            let _ = writeln!(self.0, "{name}{{{}}} {value}", labels.join(","));
+        }
+    }
+
     pub(crate) fn into_text(self) -> String {
         self.0
     }
@@ -261,6 +278,12 @@ mod tests {
         sheet.put("b", "How far.", Kind::Gauge, &[("log", "a\"b\\\n"), ("x", "y")], 1.5);
         let wanted = "# HELP a_total So many.\n# TYPE a_total counter\na_total 3\n\
                       # HELP b How far.\n# TYPE b gauge\nb{log=\"a\\\"b\\\\\\n\",x=\"y\"} 1.5\n";
+        assert_eq!(sheet.into_text(), wanted);
+        let mut sheet = Sheet::default();
+        let values = [("x", 1), ("y\"", 2)].map(|(text, value)| ([("a", text.to_owned())], value));
+        sheet.family("c_total", "Both.", Kind::Counter, values.into_iter());
+        let wanted =
+            "# HELP c_total Both.\n# TYPE c_total counter\nc_total{a=\"x\"} 1\nc_total{a=\"y\\\"\"} 2\n";
         assert_eq!(sheet.into_text(), wanted);
     }
 

@@ -6,7 +6,7 @@
 //! holds. (Tests hold all that to a real server.) One thing is in no log: a relay log's timestamps in the server's
 //! table say when the replica had received the transaction; ours say when it committed on the source.
 
-use binlog::TransactionId;
+use binlog::{RawEvent, Role, TransactionId};
 use serde::Serialize;
 
 use super::when::Moment;
@@ -147,6 +147,18 @@ impl Compression {
             self.sums[index(log, compression)].as_ref().map(|sum| row(log, compression, sum))
         });
         rows.flatten().collect()
+    }
+}
+
+/// What an event adds to its transaction's size, if it is not compressed.
+pub(crate) fn cached_size(log_type: LogType, role: Role, raw: &RawEvent<'_>) -> u64 {
+    let (size, checksum) = (u64::from(raw.header().size), raw.checksum().size() as u64);
+    match (log_type, matches!(role, Role::Gtid | Role::GtidAndBegin)) {
+        (LogType::Binary, true) => 0,
+        (LogType::Binary, false) => size - checksum,
+        // A replica takes the GTID event off the transaction's length, and forgets its checksum.
+        (LogType::Relay, true) => checksum,
+        (LogType::Relay, false) => size,
     }
 }
 

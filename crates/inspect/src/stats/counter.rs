@@ -10,7 +10,7 @@ use binlog::{
 };
 use logs::{Chunk, LogKind};
 
-use super::compression::LogType;
+use super::compression::{LogType, cached_size};
 use super::open::{Open, Start};
 use super::place::Place;
 use super::tables::{Amount, Change};
@@ -196,7 +196,6 @@ impl Counter {
     fn stored(&mut self, raw: &RawEvent<'_>, role: Role) {
         let Some(open) = &mut self.open else { return };
         let size = u64::from(raw.header().size);
-        let checksum = raw.checksum().size() as u64;
         let is_gtid = matches!(role, Role::Gtid | Role::GtidAndBegin);
         open.bytes_stored += size;
         if is_gtid {
@@ -204,13 +203,7 @@ impl Counter {
             open.events += 1;
             open.last_s = raw.header().timestamp;
         }
-        open.bytes_cached += match (self.log_type, is_gtid) {
-            (LogType::Binary, true) => 0,
-            (LogType::Binary, false) => size - checksum,
-            // A replica takes the GTID event off the transaction's length, and forgets its checksum.
-            (LogType::Relay, true) => checksum,
-            (LogType::Relay, false) => size,
-        };
+        open.bytes_cached += cached_size(self.log_type, role, raw);
     }
 
     /// Counts an event of a transaction, in the log itself or inside a payload.

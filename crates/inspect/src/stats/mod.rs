@@ -2,6 +2,7 @@
 
 mod collect;
 mod compression;
+mod counted;
 mod counter;
 mod gtids;
 mod open;
@@ -16,6 +17,7 @@ mod when;
 
 pub use collect::{Settings, collect};
 pub use compression::{CompressionRow, CompressionType, LogType};
+pub use counted::CompressionCounter;
 pub use rate::{Counts, Series};
 pub use report::{
     GtidReport, LogEnd, LogReport, Report, Span, Totals, TransactionReport, TransactionTable, TypeReport,

@@ -11,7 +11,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use binlog::Level;
-use logs::{Store, read_keyring};
+use binlog::encryption::Keyring;
+use inspect::stats::{CompressionCounter, LogType};
+use logs::{LogReader, Next, Store, read_keyring};
 use rewrite::{
     Action, Check, Compressed, Compression, Error, FileJob, FileOutcome, Keep, OldFormat, Plan, Sealing,
     Trial, positions_path, rewrite_file,
@@ -22,6 +24,8 @@ use crate::interrupt;
 
 /// Memory that it may take, in bytes; a level may need more.
 const MEMORY: u64 = 100_000_000;
+/// Bytes of a log that are read at once.
+const CHUNK_SIZE: usize = 1 << 20;
 /// The largest event that a replica takes, and so the largest payload.
 const EVENT_SIZE_MAX: u32 = 1 << 30;
 
@@ -54,6 +58,7 @@ impl Compressor {
     ) -> Self {
         let (sender, receiver) = channel();
         let is_over = Arc::new(AtomicBool::new(false));
+        board.keep_later();
         let work = Work {
             folder: folder.to_owned(),
             keyring: keyring.map(Path::to_owned),
@@ -143,7 +148,7 @@ impl Work {
             target: log,
             action,
             plan: Plan::new(action, NonZeroUsize::MIN, MEMORY, size),
-            keyring,
+            keyring: keyring.clone(),
             sealing: Sealing::AsBefore,
             check: Check::Nothing,
             trial: Trial::No,
@@ -157,6 +162,9 @@ impl Work {
         })?;
         if done.outcome == FileOutcome::Written {
             self.board.compressed(&done.report.tally);
+        }
+        self.board.kept(count(log, keyring)?);
+        if done.outcome == FileOutcome::Written {
             self.remove_purged(log);
         }
         Ok(())
@@ -171,6 +179,22 @@ impl Work {
             let _ = fs::remove_file(positions_path(log));
         }
     }
+}
+
+/// What a log has now.
+fn count(log: &Path, keyring: Option<Arc<Keyring>>) -> Result<CompressionCounter, logs::Error> {
+    let mut counter = CompressionCounter::of(LogType::Binary);
+    let mut reader = LogReader::open(log)?;
+    if let Some(keyring) = keyring {
+        reader = reader.with_keyring(keyring);
+    }
+    while let Next::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
+        for event in chunk.iter() {
+            // It was just written: what cannot be decoded in it came so from the source.
+            let _ = counter.event(&event.raw, chunk.format());
+        }
+    }
+    Ok(counter)
 }
 
 /// Was it compressed? Then the list beside it ends with its size.

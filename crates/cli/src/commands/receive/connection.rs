@@ -112,7 +112,7 @@ impl Receiver {
             }
             let is_behind_format = matches!(live.arrival, Arrival::Event { .. });
             let has_begun = match &mut flow {
-                Flow::Plain => self.keep(store, &live.arrival)?,
+                Flow::Plain => self.keep(store, &live.arrival, format.as_ref())?,
                 Flow::Joined(joined, next) => {
                     self.join(store, joined, next, &live.arrival, format.as_ref())?
                 }
@@ -163,7 +163,12 @@ impl Receiver {
     }
 
     /// Writes down what came. Has a log begun?
-    fn keep(&mut self, store: &mut StoreWriter, arrival: &Arrival<'_>) -> Result<bool, Ended> {
+    fn keep(
+        &mut self,
+        store: &mut StoreWriter,
+        arrival: &Arrival<'_>,
+        format: Option<&Format>,
+    ) -> Result<bool, Ended> {
         let (event, position) = match arrival {
             Arrival::File { file, position } => {
                 let name = name_of(file)?;
@@ -177,7 +182,7 @@ impl Receiver {
             Arrival::Format { .. } | Arrival::Heartbeat { .. } | Arrival::Artificial(_) => return Ok(false),
         };
         if store.append(position, event.bytes())? == Appended::New {
-            self.watch.event(event, position);
+            self.watch.event(event, position, format);
         }
         Ok(false)
     }
@@ -202,7 +207,7 @@ impl Receiver {
             }
             Arrival::Format { event, origin: Origin::File } if joined.wants_format() => {
                 store.append_next(event.bytes())?;
-                self.watch.event(event, MAGIC.len() as u64);
+                self.watch.event(event, MAGIC.len() as u64, format);
             }
             Arrival::Event { event, position } => {
                 let none =
@@ -211,7 +216,7 @@ impl Receiver {
                 let taken = joined.take(event, format.ok_or_else(none)?, place).map_err(Ended::Failed)?;
                 if let Some(bytes) = taken {
                     store.append_next(bytes)?;
-                    self.watch.event(event, *position);
+                    self.watch.event(event, *position, format);
                 }
             }
             Arrival::Format { .. } | Arrival::Heartbeat { .. } | Arrival::Artificial(_) => {}

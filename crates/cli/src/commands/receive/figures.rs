@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::commands::receive::statistics::Statistics;
 use crate::metrics::{Kind, Sheet};
 use crate::rates::Rates;
 use crate::units::{bytes, count, counted, duration};
@@ -39,6 +40,8 @@ pub(super) struct Figures {
     pub(super) last_s: Option<u32>,
     /// How far the source's clock is ahead of ours, in seconds.
     pub(super) ahead_s: i64,
+    /// What came and what was kept, compressed and not.
+    pub(super) statistics: Statistics,
     rates: Rates,
 }
 
@@ -111,6 +114,7 @@ impl Figures {
             "semi_sync": self.semi_sync.unwrap_or_default(),
             "log": (!self.log.is_empty()).then_some(&self.log),
             "position": (!self.log.is_empty()).then_some(self.position),
+            "compression": self.statistics.rows(),
             "seconds": elapsed.as_secs_f64(),
         })
     }
@@ -146,6 +150,7 @@ impl Figures {
             self.acknowledgements,
         );
         counter("bintide_receive_logs_purged_total", "Old logs removed.", self.purged);
+        self.statistics.put(&mut sheet);
         let mut gauge = |name, help, is_so| sheet.gauge(name, help, u8::from(is_so));
         gauge("bintide_receive_connected", "Whether there is a connection to the source.", self.is_connected);
         let semi_sync = self.semi_sync.unwrap_or_default();

@@ -10,6 +10,7 @@ mod identity;
 mod joined;
 mod keep;
 mod receiver;
+mod statistics;
 mod turn;
 mod watch;
 

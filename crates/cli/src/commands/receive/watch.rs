@@ -5,15 +5,19 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use binlog::{EventType, RawEvent};
+use binlog::{EventType, Format, RawEvent};
+use inspect::stats::CompressionCounter;
 use jiff::Timestamp;
 use logs::StorePlace;
 use rewrite::Tally;
 
 use crate::args::Global;
 use crate::commands::receive::figures::Figures;
+use crate::commands::receive::statistics::Keeping;
+use crate::commands::stats;
 use crate::exit::{Outcome, Verdict};
 use crate::progress::{self, Screen};
+use crate::screen::Style;
 
 /// How often a terminal changes.
 const TERMINAL_PERIOD: Duration = Duration::from_millis(250);
@@ -27,6 +31,8 @@ pub(crate) struct Watch {
     began: Instant,
     board: Board,
     screen: Screen,
+    /// Of the outcome.
+    style: Style,
     /// When to show something next.
     due: Duration,
     /// What had come when a line was last written down.
@@ -47,6 +53,16 @@ impl Board {
         figures.compressed_to += tally.bytes_after;
     }
 
+    /// What comes is kept in another form, once its log is closed.
+    pub(super) fn keep_later(&self) {
+        self.figures().statistics.keeping = Keeping::Later;
+    }
+
+    /// A closed log is kept so.
+    pub(super) fn kept(&self, counted: CompressionCounter) {
+        self.figures().statistics.log(counted);
+    }
+
     fn figures(&self) -> MutexGuard<'_, Figures> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -54,17 +70,17 @@ impl Board {
 
 impl Watch {
     pub(crate) fn new(global: &Global) -> Self {
-        Self::on(Screen::new(global, TERMINAL_PERIOD))
+        Self::on(Screen::new(global, TERMINAL_PERIOD), Style::new(global.color.on_stdout()))
     }
 
     /// Counts, and shows nothing.
     pub(crate) fn silent() -> Self {
-        Self::on(Screen::Nowhere)
+        Self::on(Screen::Nowhere, Style::new(false))
     }
 
-    fn on(screen: Screen) -> Self {
+    fn on(screen: Screen, style: Style) -> Self {
         let due = screen.patience();
-        Self { began: Instant::now(), board: Board::default(), screen, due, shown_bytes: None }
+        Self { began: Instant::now(), board: Board::default(), screen, style, due, shown_bytes: None }
     }
 
     pub(super) fn board(&self) -> Board {
@@ -110,8 +126,8 @@ impl Watch {
         figures.position = place.next;
     }
 
-    /// An event was written down that starts there.
-    pub(super) fn event(&mut self, event: &RawEvent<'_>, position: u64) {
+    /// An event was written down that starts there in the source's log, whose format is this, if it is known yet.
+    pub(super) fn event(&mut self, event: &RawEvent<'_>, position: u64, format: Option<&Format>) {
         let size = event.bytes().len() as u64;
         let mut figures = self.board.figures();
         figures.events += 1;
@@ -119,6 +135,9 @@ impl Watch {
         figures.position = position + size;
         figures.last_s = Some(event.header().timestamp);
         figures.is_caught_up = false;
+        if let Some(format) = format {
+            figures.statistics.event(event, format);
+        }
         if begins_transaction(event.event_type()) {
             figures.transactions += 1;
         }
@@ -180,6 +199,7 @@ impl Watch {
             out.write_all(b"\n")?;
         } else {
             out.write_all(figures.text(&folder.display().to_string()).as_bytes())?;
+            out.write_all(stats::compression(&figures.statistics.rows(), self.style).as_bytes())?;
         }
         Ok(Verdict::Fine)
     }

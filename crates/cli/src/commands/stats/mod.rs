@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Args;
-use inspect::stats::{self, Report, Settings};
+use inspect::stats::{self, CompressionRow, Report, Settings};
 use jiff::tz::TimeZone;
 
 use crate::args::Global;
@@ -55,6 +55,11 @@ pub(crate) struct Stats {
     /// How many of the largest and of the longest transactions to name.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     top: usize,
+}
+
+/// The rows of binary_log_transaction_compression_stats, as a table.
+pub(crate) fn compression(rows: &[CompressionRow], style: Style) -> String {
+    text::compression(rows, style)
 }
 
 /// Counts, then prints.

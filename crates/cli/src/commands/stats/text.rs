@@ -253,7 +253,7 @@ fn rate(series: &Series, zone: &TimeZone) -> String {
     .concat()
 }
 
-fn compression(rows: &[CompressionRow], style: Style) -> String {
+pub(super) fn compression(rows: &[CompressionRow], style: Style) -> String {
     if rows.is_empty() {
         return String::new();
     }

@@ -1,0 +1,76 @@
+//! What came and what was kept, as `performance_schema.binary_log_transaction_compression_stats` counts it.
+
+use binlog::{Format, RawEvent};
+use inspect::stats::{CompressionCounter, CompressionRow, LogType};
+
+use crate::metrics::{Kind, Sheet};
+
+/// The table's rows: RELAY of what came, BINARY of what was kept.
+#[derive(Clone, Debug)]
+pub(super) struct Statistics {
+    received: CompressionCounter,
+    kept: CompressionCounter,
+    /// When what came counts as kept.
+    pub(super) keeping: Keeping,
+}
+
+/// When what came has the form in which it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keeping {
+    /// At once.
+    AsItComes,
+    /// When its log has been compressed.
+    Later,
+}
+
+impl Default for Statistics {
+    fn default() -> Self {
+        Self {
+            received: CompressionCounter::of(LogType::Relay),
+            kept: CompressionCounter::of(LogType::Binary),
+            keeping: Keeping::AsItComes,
+        }
+    }
+}
+
+impl Statistics {
+    /// An event was written down. One that cannot be decoded is kept all the same, and does not count.
+    pub(super) fn event(&mut self, event: &RawEvent<'_>, format: &Format) {
+        let _ = self.received.event(event, format);
+        if self.keeping == Keeping::AsItComes {
+            let _ = self.kept.event(event, format);
+        }
+    }
+
+    /// A log has the form in which it is kept.
+    pub(super) fn log(&mut self, counted: CompressionCounter) {
+        self.kept.merge(counted);
+    }
+
+    /// In the table's order.
+    pub(super) fn rows(&self) -> Vec<CompressionRow> {
+        [self.kept.rows(), self.received.rows()].concat()
+    }
+
+    /// For a monitor.
+    pub(super) fn put(&self, sheet: &mut Sheet) {
+        let rows = self.rows();
+        let mut put = |what: &str, help: &str, value: fn(&CompressionRow) -> u64| {
+            let name = format!("bintide_receive_compression_{what}_total");
+            let labelled = rows.iter().map(|row| {
+                let word = |value: &dyn std::fmt::Debug| format!("{value:?}").to_uppercase();
+                let labels =
+                    [("log_type", word(&row.log_type)), ("compression_type", word(&row.compression_type))];
+                (labels, value(row))
+            });
+            sheet.family(&name, help, Kind::Counter, labelled);
+        };
+        put(
+            "transactions",
+            "Transactions, as binary_log_transaction_compression_stats counts them.",
+            |row| row.transaction_counter,
+        );
+        put("compressed_bytes", "Their bytes as stored.", |row| row.compressed_bytes_counter);
+        put("uncompressed_bytes", "Their bytes before compression.", |row| row.uncompressed_bytes_counter);
+    }
+}

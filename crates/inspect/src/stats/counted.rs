@@ -1,0 +1,78 @@
+//! The table of compression counted event by event, as they come, by whoever reads them anyway.
+
+use binlog::{DecodeError, Event, Format, Outline, Place, RawEvent, Role, TrackError, Tracked, Tracker};
+
+use super::compression::{
+    Compression, CompressionRow, CompressionType, LogType, Sample, Stored, cached_size,
+};
+
+/// The rows of one kind of log, counted event by event, as they come.
+#[derive(Clone, Debug)]
+pub struct CompressionCounter {
+    log_type: LogType,
+    tracker: Tracker,
+    /// Of the open transaction: its size if it is not compressed.
+    cached: u64,
+    /// Its payload's size, and the size that it says its events have.
+    payload: Option<(u64, u64)>,
+    sums: Compression,
+}
+
+impl CompressionCounter {
+    /// As a log of this kind has what comes.
+    pub fn of(log_type: LogType) -> Self {
+        Self { log_type, tracker: Tracker::new(), cached: 0, payload: None, sums: Compression::default() }
+    }
+
+    /// Takes the next event. What cannot stand where it stands is passed over, as are the rest of a transaction whose start
+    /// has not come, and one that breaks off.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be decoded as far as is needed; it is not counted then.
+    pub fn event(&mut self, raw: &RawEvent<'_>, format: &Format) -> Result<(), DecodeError> {
+        // Where events stand plays no part.
+        let Tracked { role, step, ended } = match self.tracker.track(0, raw, format) {
+            Ok(tracked) => tracked,
+            Err(TrackError::Fault(fault)) => fault.tracked,
+            Err(TrackError::Decode(error)) => return Err(error),
+        };
+        if step.transaction == Place::Outside {
+            return Ok(());
+        }
+        if step.transaction.is_first() {
+            (self.cached, self.payload) = (0, None);
+        }
+        self.cached += cached_size(self.log_type, role, raw);
+        if role == Role::Payload
+            && let Event::TransactionPayload(payload) = raw.decode(format)?
+        {
+            let claimed = payload.uncompressed_size.unwrap_or_default();
+            self.payload = Some((payload.payload.len() as u64, claimed));
+        }
+        if let Some(ended) = ended {
+            self.add(&ended);
+        }
+        Ok(())
+    }
+
+    /// Takes in what was counted behind this.
+    pub fn merge(&mut self, later: Self) {
+        self.sums.merge(later.sums);
+    }
+
+    /// The rows so far: up to two.
+    pub fn rows(&self) -> Vec<CompressionRow> {
+        self.sums.rows()
+    }
+
+    fn add(&mut self, ended: &Outline) {
+        let (compression_type, compressed, uncompressed) = match self.payload {
+            Some((compressed, uncompressed)) => (CompressionType::Zstd, compressed, uncompressed),
+            None => (CompressionType::None, self.cached, self.cached),
+        };
+        let commit_us = ended.stamps.map(|stamps| stamps.immediate_commit_us);
+        let sample = Sample { id: ended.id, compressed, uncompressed, commit_us };
+        self.sums.add(Stored { log_type: self.log_type, compression_type, sample });
+    }
+}
