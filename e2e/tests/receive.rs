@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use e2e::metrics::{number, scraped};
 use e2e::program::bintide;
 use e2e::received::{same_logs, same_logs_encrypted, write_keyring};
 use nix::sys::signal::{Signal, kill};
@@ -264,6 +265,52 @@ fn readers_need_the_key(server: &Server, folder: &Path, keyring: &str) -> Result
         ensure!(!without.status.success(), "{command} needs no key");
         ensure!(stderr(&without).contains("encrypted"), "{command}: {}", stderr(&without));
     }
+    Ok(())
+}
+
+/// A log that cannot be compressed is tried again, and a monitor is told.
+#[test]
+fn a_log_that_could_not_be_compressed_is_tried_again() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    let (folder, keys) = (TempDir::new()?, TempDir::new()?);
+    let keyring = keys.path().join("keyring");
+    write_keyring(&keyring)?;
+    server.sql(TABLE)?;
+    server.sql("insert into d.t (b) values (repeat('x', 100000)); flush binary logs; flush binary logs")?;
+    let key = ["--keyring", text(&keyring)?];
+    receive_all(&server, folder.path(), &[&["--encrypt"], &key[..]].concat())?;
+    // The log that goes on is in the open, so nothing else needs the key.
+    server.sql("flush binary logs")?;
+    receive_all(&server, folder.path(), &key)?;
+    let whole = fs::read(&keyring)?;
+    fs::write(&keyring, r#"{"version":"1.0","elements":[]}"#)?;
+    let log = folder.path().join("binlog.000001");
+    let before = fs::metadata(&log)?.len();
+    let more = [&key[..], &["--compress", "3", "--metrics", "127.0.0.1:0"]].concat();
+    let mut child = receive(server.port(), folder.path(), &more)?.spawn()?;
+    let mut lines = BufReader::new(child.stderr.take().context("standard error")?).lines();
+    let line = lines.next().context("it ended")??;
+    let metrics = line.split("http://").nth(1).and_then(|rest| rest.strip_suffix("/metrics"));
+    let metrics = metrics.with_context(|| line.clone())?;
+    let failed = lines.next().context("it ended")??;
+    ensure!(failed.contains("is not in the keyring") && failed.ends_with("tried again in 1.0 s"), "{failed}");
+    let told = scraped(metrics)?;
+    ensure!(number(&told, "bintide_receive_logs_to_compress")? >= 1.0, "{told}");
+    wait_for(|| {
+        let told = scraped(metrics)?;
+        let failed = number(&told, "bintide_receive_compressions_failed_total")?;
+        ensure!(failed >= 1.0, "{told}");
+        Ok(())
+    })?;
+    fs::write(&keyring, whole)?;
+    wait_for(|| {
+        let told = scraped(metrics)?;
+        ensure!(number(&told, "bintide_receive_logs_to_compress")? == 0.0, "{told}");
+        Ok(())
+    })?;
+    ensure!(fs::metadata(&log)?.len() * 10 < before, "it is not compressed");
+    child.kill()?;
+    child.wait()?;
     Ok(())
 }
 

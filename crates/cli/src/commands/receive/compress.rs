@@ -1,29 +1,31 @@
 //! Compresses the transactions of logs that are closed, beside what is received.
 
-use std::collections::HashSet;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use binlog::Level;
 use binlog::encryption::Keyring;
 use inspect::stats::{CompressionCounter, LogType};
-use logs::{LogReader, Next, Store, read_keyring};
+use logs::{LogReader, Store, read_keyring};
 use rewrite::{
     Action, Check, Compressed, Compression, Error, FileJob, FileOutcome, Keep, OldFormat, Plan, Sealing,
     Trial, positions_path, rewrite_file,
 };
 
+use crate::commands::receive::waiting::{Next, Waiting};
 use crate::commands::receive::watch::Board;
 use crate::interrupt;
+use crate::units::duration;
 
 /// Memory that it may take, in bytes; a level may need more.
 const MEMORY: u64 = 100_000_000;
+/// How often it looks for Ctrl-C.
+const GLANCE: Duration = Duration::from_millis(250);
 /// Bytes of a log that are read at once.
 const CHUNK_SIZE: usize = 1 << 20;
 /// The largest event that a replica takes, and so the largest payload.
@@ -32,19 +34,37 @@ const EVENT_SIZE_MAX: u32 = 1 << 30;
 /// Compresses the transactions of logs that are closed, one log after the other, in a thread of its own.
 pub(super) struct Compressor {
     folder: PathBuf,
-    given: HashSet<PathBuf>,
-    logs: Option<Sender<PathBuf>>,
+    desk: Arc<Desk>,
     thread: Option<JoinHandle<()>>,
-    is_over: Arc<AtomicBool>,
 }
 
 /// What is to become of logs that still wait when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waiting {
-    /// They are compressed.
+pub(super) enum AtEnd {
+    /// They are compressed, as far as that works at the first try.
     Done,
     /// They stay as they are, until the next time.
     Left,
+}
+
+/// What the two threads share.
+#[derive(Default)]
+struct Desk {
+    orders: Mutex<Orders>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Orders {
+    /// The logs that are closed, as the index has them: no more than those ever wait.
+    closed: Vec<PathBuf>,
+    end: Option<AtEnd>,
+}
+
+impl Desk {
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Compressor {
@@ -56,38 +76,33 @@ impl Compressor {
         board: Board,
         say: fn(&str),
     ) -> Self {
-        let (sender, receiver) = channel();
-        let is_over = Arc::new(AtomicBool::new(false));
         board.keep_later();
+        let desk = Arc::new(Desk::default());
         let work = Work {
             folder: folder.to_owned(),
             keyring: keyring.map(Path::to_owned),
             level,
             board,
             say,
-            is_over: Arc::clone(&is_over),
+            desk: Arc::clone(&desk),
+            began: Instant::now(),
         };
-        let thread = thread::spawn(move || work.run(&receiver));
-        let (folder, given) = (folder.to_owned(), HashSet::new());
-        Self { folder, given, logs: Some(sender), thread: Some(thread), is_over }
+        let thread = thread::spawn(move || work.run());
+        Self { folder: folder.to_owned(), desk, thread: Some(thread) }
     }
 
     /// A log has begun: those in front of it are closed.
     pub(super) fn look(&mut self) {
         let Ok(store) = Store::open(&self.folder) else { return };
-        let (Some(logs), Some((_, closed))) = (&self.logs, store.logs().split_last()) else { return };
-        for log in closed.iter().filter(|log| self.given.insert(log.to_path_buf())) {
-            // Its thread ends when this is dropped, and not before.
-            let _ = logs.send(log.clone());
-        }
+        let Some((_, closed)) = store.logs().split_last() else { return };
+        self.desk.orders().closed = closed.to_vec();
+        self.desk.changed.notify_all();
     }
 
     /// Ends it.
-    pub(super) fn finish(&mut self, waiting: Waiting) {
-        if waiting == Waiting::Left {
-            self.is_over.store(true, Ordering::Relaxed);
-        }
-        self.logs = None;
+    pub(super) fn finish(&mut self, end: AtEnd) {
+        self.desk.orders().end = Some(end);
+        self.desk.changed.notify_all();
         if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
             std::panic::resume_unwind(panic);
         }
@@ -97,7 +112,7 @@ impl Compressor {
 impl Drop for Compressor {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            self.finish(Waiting::Left);
+            self.finish(AtEnd::Left);
         }
     }
 }
@@ -108,29 +123,59 @@ struct Work {
     level: Level,
     board: Board,
     say: fn(&str),
-    is_over: Arc<AtomicBool>,
+    desk: Arc<Desk>,
+    began: Instant,
 }
 
 impl Work {
-    fn run(&self, logs: &Receiver<PathBuf>) {
-        for log in logs {
-            if self.is_over() {
-                return;
-            }
+    fn run(&self) {
+        let mut waiting = Waiting::default();
+        while let Some(log) = self.next(&mut waiting) {
             if is_done(&log) {
+                waiting.done(&log);
                 continue;
             }
             match self.compress(&log) {
-                Ok(()) | Err(Error::Interrupted { .. }) => {}
+                Ok(()) => waiting.done(&log),
+                Err(Error::Interrupted { .. }) => {}
                 // It was purged meanwhile.
-                Err(_) if !log.exists() => {}
-                Err(error) => (self.say)(&format!("{error}; {} stays as it is for now", log.display())),
+                Err(_) if !log.exists() => waiting.done(&log),
+                Err(error) => {
+                    let pause = duration(waiting.failed(&log, self.began.elapsed()));
+                    self.board.compression_failed();
+                    (self.say)(&format!(
+                        "{error}; {} stays as it is, and is tried again in {pause}",
+                        log.display()
+                    ));
+                }
             }
         }
     }
 
+    /// Waits for the next log that is to be compressed; none at the end.
+    fn next(&self, waiting: &mut Waiting) -> Option<PathBuf> {
+        let mut orders = self.desk.orders();
+        loop {
+            waiting.forget(&orders.closed);
+            self.board.to_compress(waiting.count(&orders.closed));
+            match orders.end {
+                _ if interrupt::requested() => return None,
+                Some(AtEnd::Left) => return None,
+                Some(AtEnd::Done) => return waiting.untried(&orders.closed).map(Path::to_owned),
+                None => {}
+            }
+            let pause = match waiting.next(&orders.closed, self.began.elapsed()) {
+                Next::Log(log) => return Some(log.to_owned()),
+                Next::Rest(pause) => pause.min(GLANCE),
+                Next::Wait => GLANCE,
+            };
+            let woken = self.desk.changed.wait_timeout(orders, pause);
+            orders = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed) || interrupt::requested()
+        self.desk.orders().end == Some(AtEnd::Left) || interrupt::requested()
     }
 
     fn compress(&self, log: &Path) -> Result<(), Error> {
@@ -188,7 +233,7 @@ fn count(log: &Path, keyring: Option<Arc<Keyring>>) -> Result<CompressionCounter
     if let Some(keyring) = keyring {
         reader = reader.with_keyring(keyring);
     }
-    while let Next::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
+    while let logs::Next::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
         for event in chunk.iter() {
             // It was just written: what cannot be decoded in it came so from the source.
             let _ = counter.event(&event.raw, chunk.format());

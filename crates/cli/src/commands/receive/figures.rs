@@ -22,6 +22,9 @@ pub(super) struct Figures {
     pub(super) compressed_logs: u64,
     pub(super) compressed_from: u64,
     pub(super) compressed_to: u64,
+    /// Closed logs that are still to be compressed, and how often that has failed.
+    pub(super) to_compress: u64,
+    pub(super) failed_compressions: u64,
     /// Connections that got as far as the log.
     pub(super) connections: u64,
     pub(super) purged: u64,
@@ -71,6 +74,9 @@ impl Figures {
         if let Some(saved) = self.saved() {
             parts.push(format!("{} saved by compression", bytes(saved)));
         }
+        if self.to_compress > 0 {
+            parts.push(format!("{} to compress", counted(self.to_compress, "log")));
+        }
         parts.push(match (self.is_full, self.is_connected, self.lag_s(now_s)) {
             (true, ..) => "no room on the disk".to_owned(),
             (_, false, _) => "not connected".to_owned(),
@@ -107,6 +113,8 @@ impl Figures {
             "logs_compressed": self.compressed_logs,
             "compressed_from": self.compressed_from,
             "compressed_to": self.compressed_to,
+            "logs_to_compress": self.to_compress,
+            "compressions_failed": self.failed_compressions,
             "connections": self.connections,
             "logs_purged": self.purged,
             "syncs": self.syncs,
@@ -142,6 +150,11 @@ impl Figures {
             "Bytes of those logs afterwards.",
             self.compressed_to,
         );
+        counter(
+            "bintide_receive_compressions_failed_total",
+            "Times that a closed log could not be compressed; it is tried again.",
+            self.failed_compressions,
+        );
         counter("bintide_receive_connections_total", "Connections to the source.", self.connections);
         counter("bintide_receive_syncs_total", "Times that received events were synced to disk.", self.syncs);
         counter(
@@ -156,6 +169,8 @@ impl Figures {
         let semi_sync = self.semi_sync.unwrap_or_default();
         gauge("bintide_receive_semi_sync", "Whether the source waits for acknowledgements.", semi_sync);
         gauge("bintide_receive_disk_full", "Whether it waits for room on the disk.", self.is_full);
+        let help = "Closed logs that are still to be compressed.";
+        sheet.gauge("bintide_receive_logs_to_compress", help, self.to_compress);
         if let Some(lag) = self.lag_s(now_s) {
             let help = "Age of the last event received, by the source's clock; 0 when there is no newer one.";
             sheet.gauge("bintide_receive_lag_seconds", help, lag);
@@ -196,7 +211,9 @@ mod tests {
         (figures.compressed_logs, figures.compressed_from, figures.compressed_to) = (1, 30_000, 10_000);
         let savings = "8.0 kB over the network, 20.0 kB saved by compression";
         check(&figures, 1055, &format!("{rates}, {savings}, caught up"));
-        (figures.network_bytes, figures.compressed_logs) = (51_000, 0);
+        figures.to_compress = 2;
+        check(&figures, 1055, &format!("{rates}, {savings}, 2 logs to compress, caught up"));
+        (figures.network_bytes, figures.compressed_logs, figures.to_compress) = (51_000, 0, 0);
         figures.is_connected = false;
         check(&figures, 1055, &format!("{rates}, not connected"));
         figures.is_full = true;

@@ -12,6 +12,7 @@ mod keep;
 mod receiver;
 mod statistics;
 mod turn;
+mod waiting;
 mod watch;
 
 use std::path::PathBuf;

@@ -12,7 +12,7 @@ use wire::{End, SemiSync};
 
 use crate::args::Global;
 use crate::commands::receive::begin::Begin;
-use crate::commands::receive::compress::{Compressor, Waiting};
+use crate::commands::receive::compress::{AtEnd, Compressor};
 use crate::commands::receive::ended::Ended;
 use crate::commands::receive::identity::Identity;
 use crate::commands::receive::turn::{PAUSE_MAX, PAUSE_MIN, Trouble, Turn};
@@ -135,11 +135,10 @@ impl Receiver {
         }
         self.sync(&mut store).map_err(anyhow::Error::from)?;
         if let Some(compressor) = &mut self.compressor {
-            let waiting = match self.wanted.end {
-                End::LastEvent => Waiting::Done,
-                End::Never => Waiting::Left,
-            };
-            compressor.finish(waiting);
+            compressor.finish(match self.wanted.end {
+                End::LastEvent => AtEnd::Done,
+                End::Never => AtEnd::Left,
+            });
         }
         Ok(Done::Synced)
     }

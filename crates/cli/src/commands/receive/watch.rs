@@ -53,6 +53,16 @@ impl Board {
         figures.compressed_to += tally.bytes_after;
     }
 
+    /// So many closed logs are still to be compressed.
+    pub(super) fn to_compress(&self, logs: u64) {
+        self.figures().to_compress = logs;
+    }
+
+    /// A log could not be compressed, for now.
+    pub(super) fn compression_failed(&self) {
+        self.figures().failed_compressions += 1;
+    }
+
     /// What comes is kept in another form, once its log is closed.
     pub(super) fn keep_later(&self) {
         self.figures().statistics.keeping = Keeping::Later;
