@@ -208,3 +208,35 @@ fn refused(progress: &str, replica: &Server) -> Result<()> {
     replica.sql("reset binary logs and gtids; create database other")?;
     check(replica, "its logs were reset")
 }
+
+/// A server whose log does not name columns, and an account that may see no table: the definitions in the log name
+/// them, and a run that goes on knows them.
+#[test]
+fn definitions_in_the_log_are_kept_for_the_next_run() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql("create user few; grant replication slave on *.* to few")?;
+    let folder = TempDir::new()?;
+    let out = folder.path().join("out").display().to_string();
+    let from = format!("mysql://few@127.0.0.1:{}/?timeout=8", server.port());
+    let run = || {
+        printed(&["--from", &from, "--out", &out, "--schema", "ddl", "--do-table", "d.t", "--stop-at-end"])
+    };
+    server.sql(&format!("{TABLE}; insert into d.t (b) values ('one')"))?;
+    run()?;
+    server.sql(
+        "insert into d.t (b) values ('two'); alter table d.t add column c int first, rename column a to k",
+    )?;
+    run()?;
+    server.sql(
+        "flush binary logs; insert into d.t (b) values ('three'); rename table d.t to d.x, d.x to d.t",
+    )?;
+    run()?;
+    server
+        .sql("alter table d.t change b b varchar(9) first, drop c; insert into d.t (b) values ('four')")?;
+    run()?;
+    let found = records(Path::new(&out))?;
+    ensure!(values(&found)? == ["one", "two", "three", "four"], "{found}");
+    let last = found.lines().last().context("a record")?;
+    ensure!(last.contains(r#""data":{"b":"four","k":4}"#), "{last}");
+    Ok(())
+}

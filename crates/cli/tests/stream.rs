@@ -124,3 +124,72 @@ fn a_reader_that_had_enough_is_no_failure() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert_eq!(output.status.code(), Some(0));
 }
+
+/// Definitions say what the metadata of the same log says.
+#[test]
+fn definitions_in_the_log_name_its_columns() {
+    let rows = |args: &[&str]| -> Vec<serde_json::Value> {
+        let told = |record: serde_json::Value| {
+            let parts = ["table", "type", "op", "data", "old", "before", "after"];
+            let told: serde_json::Map<_, _> = parts
+                .iter()
+                .filter_map(|part| Some(((*part).to_owned(), record.get(*part)?.clone())))
+                .collect();
+            (record.get("data").is_some() || record.get("op").is_some()).then_some(told.into())
+        };
+        records(args).into_iter().filter_map(told).collect()
+    };
+    for name in ["types", "charsets", "invisible-keys"] {
+        for form in ["debezium", "maxwell"] {
+            let (plain, full) = (format!("{name}.binlog"), format!("{name}-full-metadata.binlog"));
+            let told = rows(&["--format", form, "--schema", "ddl", &plain]);
+            assert!(told.len() > 4);
+            for (told, wanted) in told.iter().zip(rows(&["--format", form, &full])) {
+                assert_eq!(*told, wanted, "{name} {form}");
+            }
+        }
+    }
+    refused(
+        &["--format", "maxwell", "--schema", "ddl", "mariadb-compressed.binlog", "--resume", "x.000001:4"],
+        2,
+        "not among the logs given",
+    );
+}
+
+/// What was defined in front of a place is known behind it: from where it was saved, or from the logs.
+#[test]
+fn definitions_are_known_where_a_run_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let progress = folder.path().join("progress");
+    let whole = records(&["--format", "maxwell", "--schema", "ddl", "types.binlog"]);
+    let ends: Vec<&str> = whole.iter().filter_map(|record| record["resume"].as_str()).collect();
+    let place = ends[ends.len() / 2];
+    let behind = |args: &[&str]| {
+        let told = records(&[&["--format", "maxwell", "--schema", "ddl", "types.binlog"], args].concat());
+        assert_eq!(told, whole[whole.len() - told.len()..], "{args:?}");
+        told.len()
+    };
+    let count = behind(&["--resume", place]);
+    assert!(count > 10 && count < whole.len() - 10);
+    let path = progress.to_str().unwrap();
+    assert_eq!(behind(&["--progress", path]), whole.len());
+    let saved = fs::read_to_string(&progress).unwrap();
+    let number = saved.lines().find_map(|line| line.strip_prefix("schema ")).expect("a file of definitions");
+    let definitions = folder.path().join(format!("progress.schema.{number}"));
+    assert!(
+        fs::read_to_string(&definitions)
+            .unwrap()
+            .contains("CREATE TABLE `types`.`integers` (`id` int NOT NULL")
+    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    // As a run leaves it that is cut off there.
+    fs::write(&progress, format!("{place}\nschema {number}\n")).unwrap();
+    assert_eq!(behind(&["--progress", path]), count);
+    fs::remove_file(definitions).unwrap();
+    fs::write(&progress, format!("{place}\nschema {number}\n")).unwrap();
+    refused(
+        &["--format", "maxwell", "--schema", "ddl", "types.binlog", "--progress", path],
+        2,
+        "could not read the definitions that were saved with the progress",
+    );
+}

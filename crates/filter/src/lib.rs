@@ -3,16 +3,19 @@
 //! Rewriting comes before filtering. For row changes the table's database counts, for statements the default
 //! database; rules on tables hold for both.
 //!
-//! What this crate never does: read an event, or understand more of SQL than which tables a statement names.
+//! What this crate never does: read an event, or understand more of SQL than its words and which tables a
+//! statement names.
 #![forbid(unsafe_code)]
 
 mod pattern;
 mod statement;
+mod words;
 
 use std::collections::BTreeSet;
 
 pub use crate::pattern::Pattern;
 pub use crate::statement::{Kind, Named, kind};
+pub use crate::words::{Word, Words};
 
 /// Which databases and tables are meant, and what they are called on the target; by default all, as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

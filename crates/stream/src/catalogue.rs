@@ -1,18 +1,26 @@
-//! What a server's catalogue says of tables whose columns the log does not name.
+//! Who knows tables whose columns the log does not name: a server's catalogue, or the definitions in the log.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use binlog::{Column, ColumnType, GeometryType, KeyPart, Table};
 
+use crate::defined::Definitions;
 use crate::error::Error;
 
-/// A server's catalogue: it has tables as they are now, which need not be as they were when the log was written.
+/// Who knows tables whose columns the log does not name.
+///
+/// A server's catalogue has tables as they are now, which need not be as they were when the log was written.
 pub struct Catalogue {
-    ask: Box<Ask>,
+    source: Source,
     /// When it was asked about each table, on its clock: in seconds since 1970.
     asked: HashMap<String, u64>,
     changed: Vec<Changed>,
+}
+
+enum Source {
+    Server(Box<Ask>),
+    Log(Definitions),
 }
 
 /// Gives a table, by its database and name; `None` if there is no such table.
@@ -56,9 +64,14 @@ pub struct ColumnFacts {
 }
 
 impl Catalogue {
-    /// One that is asked by this.
+    /// The definitions in the log; these come before it.
+    pub fn of_log(definitions: Definitions) -> Self {
+        Self { source: Source::Log(definitions), asked: HashMap::new(), changed: Vec::new() }
+    }
+
+    /// A server's, which is asked by this.
     pub fn new(ask: impl FnMut(&str, &str) -> Result<Option<TableFacts>, String> + 'static) -> Self {
-        Self { ask: Box::new(ask), asked: HashMap::new(), changed: Vec::new() }
+        Self { source: Source::Server(Box::new(ask)), asked: HashMap::new(), changed: Vec::new() }
     }
 
     /// The table with what the catalogue says of its columns; `None` if it has no such table, or another of that name.
@@ -66,11 +79,34 @@ impl Catalogue {
         let [database, table] =
             [&logged.database, &logged.name].map(|name| String::from_utf8_lossy(name).into_owned());
         let name = format!("{database}.{table}");
-        let facts = (self.ask)(&database, &table)
-            .map_err(|reason| Error::Catalogue { table: name.clone(), reason })?;
+        let ask = match &mut self.source {
+            Source::Server(ask) => ask,
+            Source::Log(definitions) => {
+                let facts = definitions.table(&database, &table);
+                return Ok(facts.and_then(|facts| with_facts(logged, facts)));
+            }
+        };
+        let facts =
+            ask(&database, &table).map_err(|reason| Error::Catalogue { table: name.clone(), reason })?;
         let Some(facts) = facts else { return Ok(None) };
         self.asked.insert(name, facts.asked_s);
         Ok(with_facts(logged, &facts))
+    }
+
+    /// The definitions in the log, if they are what is known.
+    pub(crate) const fn definitions(&self) -> Option<&Definitions> {
+        match &self.source {
+            Source::Server(_) => None,
+            Source::Log(definitions) => Some(definitions),
+        }
+    }
+
+    /// The same, to take more of them.
+    pub(crate) const fn definitions_mut(&mut self) -> Option<&mut Definitions> {
+        match &mut self.source {
+            Source::Server(_) => None,
+            Source::Log(definitions) => Some(definitions),
+        }
     }
 
     /// A table is defined: rows in front of that were told by a later answer?

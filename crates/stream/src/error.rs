@@ -49,6 +49,20 @@ pub enum Error {
         /// The table.
         table: String,
     },
+    /// Rows of a table whose columns have no names in the log, and of which no definition was found there.
+    #[error(
+        "{log} at {offset}: the log does not say what the columns of {table} are called, and no definition of it stands \
+         in what was read in front of that, or one that was not understood: begin with an older log, or ask a server \
+         (--schema=mysql://…), or give --columns=numbered to have them called @1, @2 and so on"
+    )]
+    Undefined {
+        /// The log.
+        log: String,
+        /// Where the rows stand.
+        offset: u64,
+        /// The table.
+        table: String,
+    },
     /// A server's catalogue cannot be asked.
     #[error("could not ask the server about the columns of {table}: {reason}")]
     Catalogue {

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
+use crate::defined::Definitions;
 use crate::had::Had;
+use crate::kept::{Kept, line, split};
 use crate::token::Token;
 
 /// Records in the files of a folder: `changes.000001.json` and so on, which end between transactions and change no
@@ -25,6 +27,8 @@ pub struct Files {
     whole: u64,
     /// Where to go on, and what has come from a server, as it is saved.
     saved: Option<(Token, Option<Had>)>,
+    /// Tables as the log's definitions make them.
+    kept: Kept,
     /// Held as long as this writes here: two that wrote into one folder would spoil each other's files.
     _lock: Flock<File>,
 }
@@ -35,6 +39,7 @@ struct Saved {
     token: Token,
     number: u64,
     size: u64,
+    kept: Option<u64>,
     had: Option<Had>,
 }
 
@@ -69,8 +74,9 @@ impl Files {
         }
         file.set_len(size)?;
         file.seek(SeekFrom::Start(size))?;
+        let kept = Kept::beside(&folder.join(PROGRESS), saved.as_ref().and_then(|saved| saved.kept));
         let (folder, saved) = (folder.to_owned(), saved.map(|saved| (saved.token, saved.had)));
-        Ok(Self { folder, size_max, number, file, size, whole: size, saved, _lock: lock })
+        Ok(Self { folder, size_max, number, file, size, whole: size, saved, kept, _lock: lock })
     }
 
     /// Where to go on; `None` if there is nothing yet.
@@ -81,6 +87,11 @@ impl Files {
     /// What has come from a server; `None` of logs.
     pub fn had(&self) -> Option<&Had> {
         self.saved.as_ref().and_then(|(_, had)| had.as_ref())
+    }
+
+    /// The definitions that were saved; none if there are none.
+    pub(crate) fn kept(&self) -> io::Result<Option<Definitions>> {
+        self.kept.read()
     }
 
     /// Cuts off so many bytes at the end of what was written.
@@ -101,11 +112,18 @@ impl Files {
     }
 
     /// What was written is whole, but for the last `torn` bytes: saves that. A file that is large enough is finished.
-    pub(crate) fn save(&mut self, (token, had): (&Token, Option<&Had>), torn: u64) -> io::Result<()> {
+    pub(crate) fn save(
+        &mut self,
+        (token, had, defined): (&Token, Option<&Had>, Option<Definitions>),
+        torn: u64,
+    ) -> io::Result<()> {
         self.file.sync_data()?;
         self.whole = self.size.saturating_sub(torn);
-        let saved = Saved { token: token.clone(), number: self.number, size: self.whole, had: had.cloned() };
+        let written = defined.map(|definitions| self.kept.write(&definitions)).transpose()?;
+        let (number, size, kept) = (self.number, self.whole, self.kept.number());
+        let saved = Saved { token: token.clone(), number, size, kept, had: had.cloned() };
         write_atomically(&self.folder.join(PROGRESS), &saved.text())?;
+        written.unwrap_or_default().forget_old();
         self.saved = Some((saved.token, saved.had));
         if torn == 0 && self.size >= self.size_max { self.finish_file() } else { Ok(()) }
     }
@@ -189,15 +207,17 @@ impl Saved {
     /// `TOKEN`; in the next line the file's number and size; then what has come from a server, if it was one's.
     fn text(&self) -> String {
         let had = self.had.as_ref().map(Had::to_string).unwrap_or_default();
-        format!("{}\n{} {}\n{had}", self.token, self.number, self.size)
+        format!("{}\n{} {}\n{}{had}", self.token, self.number, self.size, line(self.kept))
     }
 
     fn parse(text: &str) -> Option<Self> {
         let (token, rest) = text.split_once('\n')?;
-        let (numbers, had) = rest.split_once('\n').unwrap_or((rest, ""));
+        let (numbers, rest) = rest.split_once('\n').unwrap_or((rest, ""));
         let (number, size) = numbers.split_once(' ')?;
+        let (kept, had) = split(rest)?;
         let had = if had.is_empty() { None } else { Some(Had::parse(had)?) };
-        Some(Self { token: token.parse().ok()?, number: number.parse().ok()?, size: size.parse().ok()?, had })
+        let (number, size) = (number.parse().ok()?, size.parse().ok()?);
+        Some(Self { token: token.parse().ok()?, number, size, kept, had })
     }
 }
 
@@ -236,7 +256,7 @@ mod tests {
         let mut files = Files::open(&path, 8).unwrap();
         assert_eq!(files.resume(), None);
         files.write_all(b"one\n").unwrap();
-        files.save((&token(10), None), 0).unwrap();
+        files.save((&token(10), None, None), 0).unwrap();
         files.write_all(b"torn").unwrap();
         drop(files);
         let had = Had::new("here".to_owned());
@@ -245,7 +265,7 @@ mod tests {
         assert!(error.contains("another process"), "{error}");
         assert_eq!((files.resume(), files.had()), (Some(&token(10)), None));
         files.write_all(b"two\n").unwrap();
-        files.save((&token(20), Some(&had)), 0).unwrap();
+        files.save((&token(20), Some(&had), None), 0).unwrap();
         files.write_all(b"torn").unwrap();
         drop(files);
         assert_eq!(
@@ -257,7 +277,7 @@ mod tests {
         files.write_all(b"torn").unwrap();
         files.cut(4).unwrap();
         files.write_all(b"3\n").unwrap();
-        files.save((&token(30), None), 0).unwrap();
+        files.save((&token(30), None, None), 0).unwrap();
         files.finish().unwrap();
         assert_eq!(
             names(&path),

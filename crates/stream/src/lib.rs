@@ -6,6 +6,7 @@
 //! | do that with whole logs | [`stream_log`] |
 //! | have the rows that tables have already in front of it | [`Snapshot`] |
 //! | gather records and write many at a time | [`Output`] |
+//! | know tables by the definitions in the log | [`Definitions`] |
 //! | go on where a run ended | [`Token`], [`Place`] |
 //!
 //! A record is written when its transaction's end is known where the envelope asks for that (Maxwell), and else at once:
@@ -18,12 +19,14 @@ mod catalogue;
 mod cell;
 mod change;
 mod debezium;
+mod defined;
 mod document;
 mod error;
 mod files;
 mod geometry;
 mod had;
 mod held;
+mod kept;
 mod maxwell;
 mod moment;
 mod output;
@@ -40,12 +43,13 @@ mod value;
 
 pub use crate::catalogue::{Catalogue, Changed, ColumnFacts, TableFacts};
 pub use crate::change::Place;
+pub use crate::defined::Definitions;
 pub use crate::error::Error;
 pub use crate::files::Files;
 pub use crate::had::{Had, HadGtids};
-pub use crate::output::{Output, To, saved};
+pub use crate::output::{Output, Saved, To, saved};
 pub use crate::plan::Nameless;
-pub use crate::read::{Boundary, Watch, seek, stream_log};
+pub use crate::read::{Boundary, Watch, define, seek, stream_log};
 pub use crate::settings::{Envelope, Queries, Settings, Statements};
 pub use crate::snapshot::Snapshot;
 pub use crate::streamer::{Event, Streamer};

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 
 use binlog::Event as Body;
 
+use crate::defined::Definitions;
 use crate::files::{Files, write_atomically};
 use crate::had::Had;
+use crate::kept::{Kept, line, split};
 use crate::token::{Token, TokenError};
 
 /// Bytes written at once, about.
@@ -25,6 +27,10 @@ pub struct Output {
     had: Option<Had>,
     /// The server that what comes is from.
     server: String,
+    /// Tables as the definitions up to the mark make them, if they are newer than what was saved.
+    defined: Option<Definitions>,
+    /// Where they are kept, if records go to a pipe.
+    kept: Option<Kept>,
     /// Is the mark newer than what was saved?
     is_newer: bool,
 }
@@ -55,6 +61,8 @@ impl Output {
             marked: None,
             had: None,
             server: String::new(),
+            defined: None,
+            kept: None,
             is_newer: false,
         }
     }
@@ -63,6 +71,30 @@ impl Output {
     pub fn follow(&mut self, server: &str, had: Option<Had>) {
         self.server = server.to_owned();
         self.had = Some(had.unwrap_or_else(|| Had::new(self.server.clone())));
+    }
+
+    /// The progress that was saved names this file of definitions.
+    pub fn keep(&mut self, number: Option<u64>) {
+        if let To::Pipe(_, Some(progress)) = &self.to {
+            self.kept = Some(Kept::beside(progress, number));
+        }
+    }
+
+    /// The definitions that were saved; none if there are none.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be read.
+    pub fn kept(&self) -> io::Result<Option<Definitions>> {
+        match &self.to {
+            To::Files(files) => files.kept(),
+            To::Pipe(..) => self.kept.as_ref().map_or(Ok(None), Kept::read),
+        }
+    }
+
+    /// The transaction that ends next has defined tables: as they are then.
+    pub fn define(&mut self, definitions: Definitions) {
+        self.defined = Some(definitions);
     }
 
     /// What has come from a server, up to the last mark.
@@ -137,13 +169,18 @@ impl Output {
             To::Pipe(to, progress) => {
                 to.flush()?;
                 if let (Some(mark), Some(path), true) = (&self.marked, progress, self.is_newer) {
+                    let kept = self.kept.get_or_insert_with(|| Kept::beside(path, None));
+                    let written =
+                        self.defined.take().map(|definitions| kept.write(&definitions)).transpose()?;
                     let had = self.had.as_ref().map(Had::to_string).unwrap_or_default();
-                    write_atomically(path, &format!("{}\n{had}", mark.token))?;
+                    write_atomically(path, &format!("{}\n{}{had}", mark.token, line(kept.number())))?;
+                    written.unwrap_or_default().forget_old();
                 }
             }
             To::Files(files) => {
                 if let (Some(mark), true) = (&self.marked, self.is_newer) {
-                    files.save((&mark.token, self.had.as_ref()), self.written - mark.size)?;
+                    let saved = (&mark.token, self.had.as_ref(), self.defined.take());
+                    files.save(saved, self.written - mark.size)?;
                 }
             }
         }
@@ -187,18 +224,31 @@ impl Output {
     }
 }
 
-/// What a file of progress says: where to go on, and what has come from a server, if it was one's.
+/// What a file of progress says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// Where to go on.
+    pub token: Token,
+    /// What has come from a server, if it was one's.
+    pub had: Option<Had>,
+    /// Which of the files of definitions fits.
+    pub kept: Option<u64>,
+}
+
+/// What a file of progress says.
 ///
 /// # Errors
 ///
 /// When it is no such file.
-pub fn saved(text: &str) -> Result<(Token, Option<Had>), TokenError> {
-    let (token, had) = text.split_once('\n').unwrap_or((text, ""));
+pub fn saved(text: &str) -> Result<Saved, TokenError> {
+    let (token, rest) = text.split_once('\n').unwrap_or((text, ""));
     let token = token.trim_end().parse()?;
-    match had.is_empty() {
-        true => Ok((token, None)),
-        false => Had::parse(had).map(|had| (token, Some(had))).ok_or_else(|| TokenError::new(had)),
-    }
+    let (kept, had) = split(rest).ok_or_else(|| TokenError::new(rest))?;
+    let had = match had.is_empty() {
+        true => None,
+        false => Some(Had::parse(had).ok_or_else(|| TokenError::new(had))?),
+    };
+    Ok(Saved { token, had, kept })
 }
 
 impl fmt::Debug for To {

@@ -9,8 +9,10 @@ use binlog::{
 };
 use logs::{Chunk, End, LargePayload, LogReader, Next, Piece};
 
+use crate::defined::Definitions;
 use crate::error::Error;
 use crate::output::Output;
+use crate::statement;
 use crate::streamer::{Event, Streamer};
 use crate::token::Token;
 
@@ -116,6 +118,32 @@ pub fn seek(reader: &mut LogReader, token: &Token) -> Result<(), Error> {
         }
         _ => Ok(()),
     }
+}
+
+/// Takes what a log defines, from where the reader stands up to there, or to the log's end.
+///
+/// # Errors
+///
+/// When the log cannot be read.
+pub fn define(
+    reader: &mut LogReader,
+    definitions: &mut Definitions,
+    until: Option<u64>,
+) -> Result<(), Error> {
+    while until.is_none_or(|until| reader.position() < until) {
+        let raw = match reader.next_event()? {
+            Next::End(_) => break,
+            Next::Some(event) if event.raw.event_type() == EventType::Query => event.raw.to_buf(),
+            Next::Some(_) => continue,
+        };
+        let raw = raw.as_raw();
+        if let Some(format) = reader.format()
+            && let Ok(Body::Query(query)) = raw.decode(format)
+        {
+            statement::define(definitions, &query, format);
+        }
+    }
+    Ok(())
 }
 
 fn follow(tracker: &mut Tracker, offset: u64, raw: &RawEvent<'_>, reader: &LogReader) -> Option<Outline> {

@@ -1,10 +1,11 @@
 //! What a statement in the log is to those who want changes.
 
 use binlog::events::{Query, StatusVar};
-use binlog::{Charset, Collation, Flavour};
+use binlog::{Charset, Collation, Flavour, Format};
 use filter::{Filter, Kind, Named, kind};
 
 use crate::change::Verb;
+use crate::defined::Definitions;
 
 /// What a statement in the log is to those who want changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +99,19 @@ fn first_word(sql: &[u8]) -> String {
     }
     let word = rest.iter().take_while(|byte| byte.is_ascii_alphabetic());
     word.map(|byte| char::from(byte.to_ascii_uppercase())).collect()
+}
+
+/// Takes what this statement defines; gives whether anything has changed.
+pub(crate) fn define(definitions: &mut Definitions, query: &Query<'_>, format: &Format) -> bool {
+    if !["CREATE", "ALTER", "DROP", "RENAME"].contains(&first_word(query.sql).as_str()) {
+        return false;
+    }
+    let sql_mode = query.status.iter().flatten().find_map(|var| match var {
+        StatusVar::SqlMode(bits) => Some(bits),
+        _ => None,
+    });
+    let database = String::from_utf8_lossy(query.database);
+    definitions.take(&text(query, format.flavour), &database, sql_mode.unwrap_or(0))
 }
 
 /// The statement as text: in the character set that its client said it in.

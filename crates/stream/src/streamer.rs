@@ -12,13 +12,14 @@ use binlog::{
 use crate::catalogue::{Catalogue, Changed};
 use crate::change::{At, Change, Definition, Head, Place};
 use crate::debezium::{Debezium, Ended};
+use crate::defined::Definitions;
 use crate::error::{Error, Refusal};
 use crate::held::{Prepared, put_resume};
 use crate::maxwell::Maxwell;
 use crate::output::Output;
 use crate::plan::{Nameless, Plan};
 use crate::settings::{Envelope, Queries, Settings, Statements};
-use crate::statement::{Statement, text};
+use crate::statement::{Statement, define, text};
 use crate::token::Token;
 
 /// Turns events into records.
@@ -80,6 +81,8 @@ enum Meant {
     Nameless,
     /// Nor does the catalogue know it.
     Unfit,
+    /// Nor has the log defined it.
+    Undefined,
     No,
 }
 
@@ -120,6 +123,11 @@ impl Streamer {
     /// Columns that the log does not name are called what this says.
     pub fn with_catalogue(self, catalogue: Catalogue) -> Self {
         Self { catalogue: Some(catalogue), ..self }
+    }
+
+    /// The definitions in the log, by now, if columns are called by them.
+    pub fn definitions(&self) -> Option<&Definitions> {
+        self.catalogue.as_ref().and_then(Catalogue::definitions)
     }
 
     /// Tables whose definition stands in the log behind rows that were told by what the catalogue said later; each
@@ -317,6 +325,11 @@ impl Streamer {
             Role::Statement => {}
             _ => return Ok(()),
         }
+        if let Some(definitions) = self.catalogue.as_mut().and_then(Catalogue::definitions_mut)
+            && define(definitions, query, within.format)
+        {
+            output.define(definitions.clone());
+        }
         match Statement::of(query, &self.settings.filter) {
             Statement::Other => Ok(()),
             Statement::Rows => self.statement_rows(query.sql, &within),
@@ -395,6 +408,7 @@ impl Streamer {
         let meant = match (Plan::new(&table, flavour, self.settings.nameless), &self.catalogue) {
             (Some(plan), _) => Meant::Yes(Arc::new(plan)),
             (None, None) => Meant::Nameless,
+            (None, Some(catalogue)) if catalogue.definitions().is_some() => Meant::Undefined,
             (None, Some(_)) => Meant::Unfit,
         };
         known(table, meant)
@@ -411,6 +425,7 @@ impl Streamer {
             Meant::No => return Ok(()),
             Meant::Nameless => return Err(Refusal::Error(nameless(&known.table, &within.at))),
             Meant::Unfit => return Err(Refusal::Error(unfit(&known.table, &within.at))),
+            Meant::Undefined => return Err(Refusal::Error(undefined(&known.table, &within.at))),
         };
         if let Some((table, decoders)) = &mut known.named {
             decoder = own_decoder(table, decoders, rows)?;
@@ -507,6 +522,10 @@ fn nameless(table: &Table, at: &At<'_>) -> Error {
 
 fn unfit(table: &Table, at: &At<'_>) -> Error {
     Error::Unfit { log: at.log.to_owned(), offset: at.offset, table: name(table) }
+}
+
+fn undefined(table: &Table, at: &At<'_>) -> Error {
+    Error::Undefined { log: at.log.to_owned(), offset: at.offset, table: name(table) }
 }
 
 fn name(table: &Table) -> String {

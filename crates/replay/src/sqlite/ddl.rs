@@ -3,12 +3,14 @@
 mod alter;
 mod create;
 
+use filter::Words;
+
 use self::alter::changes;
 pub(super) use self::alter::{Change, Place, default_of};
 pub(super) use self::create::Body;
 use self::create::{body, key_parts};
 use crate::sqlite::definition::Part;
-use crate::sqlite::words::Words;
+use crate::sqlite::words::words;
 use crate::work::Statement;
 
 /// A table's name: the database, and the table.
@@ -111,7 +113,7 @@ const OTHER_THINGS: [&str; 14] = [
 impl Ddl {
     /// What this statement defines.
     pub(super) fn of(statement: &Statement) -> Self {
-        let Some(mut words) = Words::of(statement) else {
+        let Some(mut words) = words(statement) else {
             let head: String = String::from_utf8_lossy(&statement.sql).chars().take(40).collect();
             return Self::Unknown(head);
         };

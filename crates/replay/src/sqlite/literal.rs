@@ -1,10 +1,10 @@
 //! Values written in definitions: defaults, as SQLite holds them.
 
+use filter::{Word, Words};
 use rusqlite::types::Value;
 use serde::{Deserialize, Serialize};
 
 use crate::sqlite::types::{Storage, Type};
-use crate::sqlite::words::{Word, Words};
 
 /// What a column holds when nobody gives it a value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -160,7 +160,7 @@ pub(super) fn zero(kind: &Type) -> Value {
 fn literal(words: &mut Words) -> Option<Literal> {
     let sign = if words.take_sign("-") { "-" } else { "" };
     let _ = words.take_sign("+");
-    Some(match words.next()? {
+    Some(match words.take_next()? {
         Word::Number(number) => Literal::Number(format!("{sign}{number}")),
         Word::Text(text) => Literal::Text(text),
         Word::Bits(digits) => Literal::Bits(u64::from_str_radix(&digits, 2).ok()?),

@@ -1,10 +1,30 @@
-//! A server's catalogue: what columns are called that a log does not name.
+//! Who knows what columns are called that a log does not name: a server, or the log's own definitions.
 
 use servers::{Address, Connection, Error};
-use stream::{Catalogue, Changed, ColumnFacts, TableFacts};
+use stream::{Catalogue, Changed, ColumnFacts, Definitions, Streamer, TableFacts};
+
+/// Who knows tables whose columns the log does not name.
+#[derive(Clone, Debug)]
+pub(super) enum Schema {
+    /// Nobody.
+    Unknown,
+    Server(Address),
+    /// The definitions in the log, and these, which come before it.
+    Log(Definitions),
+}
+
+impl Schema {
+    pub(super) fn of(self, streamer: Streamer) -> Streamer {
+        match self {
+            Self::Unknown => streamer,
+            Self::Server(address) => streamer.with_catalogue(catalogue(address)),
+            Self::Log(definitions) => streamer.with_catalogue(Catalogue::of_log(definitions)),
+        }
+    }
+}
 
 /// The catalogue of the server at this address. It is asked by a connection for each table, since that is seldom.
-pub(super) fn catalogue(address: Address) -> Catalogue {
+fn catalogue(address: Address) -> Catalogue {
     Catalogue::new(move |database, table| asked(&address, database, table).map_err(|error| error.to_string()))
 }
 

@@ -12,7 +12,7 @@ use stream::{Event, Had, HadGtids, Output, Settings, Streamer, Token};
 use wire::{Arrival, End, ReplicaOptions, SemiSync, Start};
 
 use crate::commands::receive::passes;
-use crate::commands::stream::catalogue::{catalogue, remark_on};
+use crate::commands::stream::catalogue::{Schema, remark_on};
 use crate::commands::stream::snapshot;
 use crate::commands::stream::tell::{failed, finished, now_ns, save_when_due};
 use crate::exit::{Advice, Failure, Outcome};
@@ -43,8 +43,8 @@ pub(super) struct Live {
     pub(super) quiet: bool,
     /// Are the rows that the tables have told at first?
     pub(super) snapshot: bool,
-    /// Who is asked what columns are called that the log does not name.
-    pub(super) schema: Option<Address>,
+    /// Who knows what columns are called that the log does not name.
+    pub(super) schema: Schema,
 }
 
 /// Where a run goes on, and what came from a server before.
@@ -64,13 +64,13 @@ enum Ended {
 
 /// Writes the records of what the server has, and of what it writes.
 pub(super) fn follow(
-    live: &Live,
+    live: &mut Live,
     settings: &Settings,
     (mut output, mut resume): (Output, Resume),
 ) -> Outcome {
     let (mut pause, mut is_begun) = (PAUSE_MIN, false);
     if live.snapshot && resume.token.is_none() {
-        match snapshot::take(&live.address, settings, (&mut output, live.quiet)) {
+        match snapshot::take(&live.address, settings, (&mut output, live.quiet), &mut live.schema) {
             Ok(Some(taken)) => (resume, is_begun) = (taken, true),
             Ok(None) => return finished(Ok(()), output),
             Err(failure) => return finished(Err(failure), output),
@@ -112,7 +112,7 @@ fn rest(pause: Duration) {
 
 /// One connection, until it ends.
 fn connection(
-    live: &Live,
+    live: &mut Live,
     resume: &Resume,
     settings: &Settings,
     (output, is_begun): (&mut Output, &mut bool),
@@ -124,11 +124,12 @@ fn connection(
     *is_begun = true;
     output.follow(&server, resume.had.clone());
     // Of a transaction that was cut off nothing is left.
-    let mut streamer = Streamer::new(settings.clone());
-    if let Some(address) = &live.schema {
-        streamer = streamer.with_catalogue(catalogue(address.clone()));
+    let mut streamer = live.schema.clone().of(Streamer::new(settings.clone()));
+    let ended = each(live, resume, &mut source, (&mut streamer, output));
+    if let Some(definitions) = streamer.definitions() {
+        live.schema = Schema::Log(definitions.clone());
     }
-    each(live, resume, &mut source, (&mut streamer, output))
+    ended
 }
 
 fn each(

@@ -10,11 +10,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
-use stream::{Envelope, Files, Nameless, Output, Queries, Settings, Statements, To, Token, saved};
+use stream::{
+    Definitions, Envelope, Files, Nameless, Output, Queries, Settings, Statements, To, Token, saved,
+};
 use wire::End;
 
 use crate::account::Account;
 use crate::args::Global;
+use crate::commands::stream::catalogue::Schema;
 use crate::commands::stream::live::{Live, Resume};
 use crate::commands::tables::Tables;
 use crate::exit::{Failure, Outcome};
@@ -41,8 +44,8 @@ Examples:
       bintide stream --format debezium --resume binlog.000012:7301 /var/lib/mysql
 
 Columns have names where the source logs them (binlog_row_metadata=FULL); a
-running source is asked otherwise, and of logs any server with --schema; or give
---columns numbered.";
+running source is asked otherwise, and of logs any server with --schema; logs that
+have their tables' definitions tell it with --schema ddl; or give --columns numbered.";
 
 /// Arguments of `bintide stream`.
 #[derive(Args, Debug)]
@@ -57,9 +60,10 @@ pub(crate) struct Stream {
     /// What columns are called: by the names in the log, or by their numbers where it has none.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Columns::Named)]
     columns: Columns,
-    /// Ask this server what columns are called where the log does not say it: mysql://USER@HOST:PORT/. The account
-    /// needs to see the tables (SELECT). With --from it is the source that is asked, if nothing else is given.
-    #[arg(long, value_name = "SERVER")]
+    /// Who says what columns are called where rows in the log do not: a server, mysql://USER@HOST:PORT/, whose account
+    /// needs to see the tables (SELECT); or ddl, for the definitions of tables in the log itself. With --from it is
+    /// the source that is asked, if nothing else is given.
+    #[arg(long, value_name = "SERVER|ddl")]
     schema: Option<String>,
     /// Pass over changes that are in the log as statements. Which rows they changed nobody can tell.
     #[arg(long)]
@@ -138,16 +142,15 @@ enum Columns {
 /// Writes records.
 pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
     let settings = command.settings()?;
-    let schema = command.schema.as_ref().or(command.server.from.as_ref());
-    let schema = schema.map(|server| command.server.account.address(server, "--schema", global));
-    let schema = schema.transpose()?;
+    let schema = command.schema(global)?;
     let Some(from) = &command.server.from else {
         let found = command.inputs.find()?;
         found.remark_on_twice(global, "read");
-        let (to, resume) = command.goes_on.to()?;
-        return tell::tell(&found, (settings, schema), (Output::new(to), resume.token));
+        let (output, resume) = command.goes_on.to()?;
+        let schema = with_kept(schema, &output)?;
+        return tell::tell(&found, (settings, schema), (output, resume.token));
     };
-    let live = Live {
+    let mut live = Live {
         address: command.server.account.address(from, "--from", global)?,
         server_id: command.server.server_id()?,
         end: if command.server.stop_at_end { End::LastEvent } else { End::Never },
@@ -155,8 +158,17 @@ pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
         schema,
         snapshot: command.server.snapshot,
     };
-    let (to, resume) = command.goes_on.to()?;
-    live::follow(&live, &settings, (Output::new(to), resume))
+    let (output, resume) = command.goes_on.to()?;
+    live.schema = with_kept(live.schema, &output)?;
+    live::follow(&mut live, &settings, (output, resume))
+}
+
+/// With the definitions that were saved, if columns are called by these.
+fn with_kept(schema: Schema, output: &Output) -> Result<Schema, Failure> {
+    match schema {
+        Schema::Log(_) => Ok(Schema::Log(tell::kept(output)?.unwrap_or_default())),
+        schema => Ok(schema),
+    }
 }
 
 /// Logs need not be given where a server is.
@@ -181,6 +193,17 @@ impl Server {
 }
 
 impl Stream {
+    /// Who knows what columns are called that the log does not name.
+    fn schema(&self, global: &Global) -> Result<Schema, Failure> {
+        let server = match (self.schema.as_deref(), &self.server.from) {
+            (Some("ddl"), _) => return Ok(Schema::Log(Definitions::default())),
+            (Some(server), _) => server,
+            (None, Some(from)) => from,
+            (None, None) => return Ok(Schema::Unknown),
+        };
+        self.server.account.address(server, "--schema", global).map(Schema::Server)
+    }
+
     fn settings(&self) -> Result<Settings, Failure> {
         Ok(Settings {
             envelope: match self.format {
@@ -202,21 +225,23 @@ impl Stream {
 
 impl GoesOn {
     /// Where records go, and where to go on.
-    fn to(&self) -> Result<(To, Resume), Failure> {
+    fn to(&self) -> Result<(Output, Resume), Failure> {
         if let Some(folder) = &self.out {
             let files = Files::open(folder, self.file_size).context("could not go on with --out");
             let files = files.map_err(Failure::NotBegun)?;
             let resume = Resume { token: files.resume().cloned(), had: files.had().cloned() };
-            return Ok((To::Files(Box::new(files)), resume));
+            return Ok((Output::new(To::Files(Box::new(files))), resume));
         }
+        let mut kept = None;
         let resume = match &self.progress {
             None => Resume { token: self.resume.clone(), had: None },
             Some(path) => match std::fs::read_to_string(path) {
                 Ok(text) => {
                     let saved = saved(&text);
                     let saved = saved.with_context(|| format!("could not go on from {}", path.display()));
-                    let (token, had) = saved.map_err(Failure::NotBegun)?;
-                    Resume { token: Some(token), had }
+                    let saved = saved.map_err(Failure::NotBegun)?;
+                    kept = saved.kept;
+                    Resume { token: Some(saved.token), had: saved.had }
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Resume::default(),
                 Err(error) => {
@@ -225,6 +250,8 @@ impl GoesOn {
                 }
             },
         };
-        Ok((To::Pipe(Box::new(io::stdout().lock()), self.progress.clone()), resume))
+        let mut output = Output::new(To::Pipe(Box::new(io::stdout().lock()), self.progress.clone()));
+        output.keep(kept);
+        Ok((output, resume))
     }
 }

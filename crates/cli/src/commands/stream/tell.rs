@@ -5,12 +5,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use logs::End;
-use servers::Address;
-use stream::{Boundary, Output, Settings, Streamer, Token, Watch, seek, stream_log};
+use stream::{Boundary, Definitions, Output, Settings, Streamer, Token, Watch, define, seek, stream_log};
 
-use crate::commands::stream::catalogue::{catalogue, remark_on};
+use crate::commands::stream::catalogue::{Schema, remark_on};
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::inputs::{Found, Place, advised};
 use crate::interrupt;
@@ -21,16 +20,41 @@ const SAVED_EVERY: Duration = Duration::from_secs(1);
 /// Writes the records of all logs that are left.
 pub(super) fn tell(
     found: &Found,
-    (settings, schema): (Settings, Option<Address>),
+    (settings, mut schema): (Settings, Schema),
     (mut output, resume): (Output, Option<Token>),
 ) -> Outcome {
     let places = rest(found, resume.as_ref())?;
-    let mut streamer = Streamer::new(settings);
-    if let Some(address) = schema {
-        streamer = streamer.with_catalogue(catalogue(address));
+    if let (Schema::Log(definitions), Some(token), None) = (&mut schema, &resume, kept(&output)?) {
+        let before = &found.places[..found.places.len() - places.len()];
+        defined(found, (before, &places[0]), token, definitions)?;
     }
+    let mut streamer = schema.of(Streamer::new(settings));
     let told = each(found, places, resume.as_ref(), &mut streamer, &mut output);
     finished(told, output)
+}
+
+/// The definitions that were saved with the progress; none if there are none.
+pub(super) fn kept(output: &Output) -> Result<Option<Definitions>, Failure> {
+    let kept = output.kept().context("could not read the definitions that were saved with the progress");
+    kept.map_err(Failure::NotBegun)
+}
+
+/// What the logs define in front of the place.
+fn defined(
+    found: &Found,
+    (before, log): (&[Place], &Place),
+    token: &Token,
+    definitions: &mut Definitions,
+) -> Result<(), Failure> {
+    for place in before {
+        let mut reader = found.open(place).map_err(|error| Failure::Failed(advised(error)))?;
+        define(&mut reader, definitions, None).map_err(failed)?;
+    }
+    if let Place::File(_) = log {
+        let mut reader = found.open(log).map_err(|error| Failure::Failed(advised(error)))?;
+        define(&mut reader, definitions, Some(token.place.position)).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Whatever happened, what was told is told.

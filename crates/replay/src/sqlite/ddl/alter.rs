@@ -1,10 +1,11 @@
 //! The changes of ALTER TABLE.
 
+use filter::Words;
+
 use super::create::{Body, column, element, is_element};
 use super::{Name, Naming};
 use crate::sqlite::definition::Column;
 use crate::sqlite::literal::Default;
-use crate::sqlite::words::Words;
 
 /// One change of a table.
 #[derive(Clone, Debug, PartialEq)]

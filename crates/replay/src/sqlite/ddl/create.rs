@@ -1,10 +1,11 @@
 //! The columns and keys of a table's definition.
 
+use filter::{Word, Words};
+
 use super::Name;
 use crate::sqlite::definition::{Action, Column, ForeignKey, Key, Part};
 use crate::sqlite::literal::Default;
 use crate::sqlite::types::Type;
-use crate::sqlite::words::{Word, Words};
 
 /// A table's columns and keys.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -251,7 +252,7 @@ fn plain(name: &str) -> Option<Type> {
 
 fn kind(words: &mut Words) -> Option<Type> {
     words.take("NATIONAL");
-    let Word::Plain(name) = words.next()? else { return None };
+    let Word::Plain(name) = words.take_next()? else { return None };
     let name = name.to_ascii_uppercase();
     words.take_any(&["PRECISION", "VARYING"]);
     if name == "LONG" {
@@ -267,7 +268,7 @@ fn kind(words: &mut Words) -> Option<Type> {
     let mut numbers = Vec::new();
     let mut texts = Vec::new();
     for mut part in group.into_iter().flat_map(|mut group| group.parts()) {
-        match part.next() {
+        match part.take_next() {
             Some(Word::Number(number)) => numbers.push(number.parse::<u16>().ok()?),
             Some(Word::Text(text)) => texts.push(text),
             Some(Word::Hex(_) | Word::Bytes) => return None,

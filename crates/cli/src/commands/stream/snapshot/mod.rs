@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use servers::{Address, Connection, Facts};
 use stream::{Had, HadGtids, Output, Place, Settings, Snapshot, TableFacts, Token};
 
-use crate::commands::stream::catalogue::{facts, word};
+use crate::commands::stream::catalogue::{Schema, facts, word};
 use crate::commands::stream::live::{self, Resume};
 use crate::commands::stream::snapshot::point::{Held, Point, Prepared};
 use crate::commands::stream::tell::{failed, now_ns};
@@ -33,6 +33,7 @@ pub(super) fn take(
     address: &Address,
     settings: &Settings,
     (output, quiet): (&mut Output, bool),
+    schema: &mut Schema,
 ) -> Result<Option<Resume>, Failure> {
     let mut connection = Connection::open(address).map_err(|error| Failure::NotBegun(error.into()))?;
     let begun = begin(&mut connection, settings);
@@ -46,6 +47,12 @@ pub(super) fn take(
     let reader = (address, &mut connection);
     if each(reader, &tables, &mut snapshot, output)?.is_break() {
         return Ok(None);
+    }
+    if let Schema::Log(definitions) = schema {
+        for Table { names, facts } in tables {
+            definitions.put(names.each_ref().map(String::as_str), facts);
+        }
+        output.define(definitions.clone());
     }
     output.follow(&had.server, Some(had.clone()));
     snapshot.finish(output).map_err(failed)?;

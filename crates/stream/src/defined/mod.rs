@@ -1,0 +1,452 @@
+//! Tables as the definitions in the log make them: what columns are called that rows events do not name.
+//!
+//! A definition that is not understood stops nothing: the tables that it names are not known from there on.
+
+mod column;
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use filter::Words;
+
+use crate::catalogue::TableFacts;
+use crate::defined::column::{Place, column, key, put_column, rename};
+
+/// Tables as definitions make them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Definitions {
+    /// By database and name. Shared with whoever saves them.
+    tables: Arc<BTreeMap<Name, TableFacts>>,
+}
+
+/// A table's database and name.
+type Name = [String; 2];
+
+/// Words that begin a key or a check, and no column.
+const ELEMENTS: [&str; 10] =
+    ["CONSTRAINT", "PRIMARY", "UNIQUE", "INDEX", "KEY", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK", "PERIOD"];
+
+/// What ALTER TABLE drops and alters that is no column.
+const OTHERS: [&str; 8] = ["PARTITION", "INDEX", "KEY", "FOREIGN", "CHECK", "CONSTRAINT", "SYSTEM", "PERIOD"];
+
+impl Definitions {
+    /// Takes a statement, as far as it defines tables: its text, its default database, and `sql_mode`'s bits. Gives
+    /// whether anything has changed.
+    pub fn take(&mut self, sql: &str, database: &str, sql_mode: u64) -> bool {
+        let Some(mut words) = Words::of(sql, sql_mode) else { return false };
+        let before = Arc::clone(&self.tables);
+        let naming = Naming { database };
+        let mut tables = Tables(Arc::make_mut(&mut self.tables));
+        tables.read(&mut words, &naming);
+        let is_changed = before != self.tables;
+        if !is_changed {
+            // Whoever shares them goes on doing so.
+            self.tables = before;
+        }
+        is_changed
+    }
+
+    /// A table; `None` if no definition of it was understood.
+    pub fn table(&self, database: &str, table: &str) -> Option<&TableFacts> {
+        find(&self.tables, [database, table]).map(|(_, facts)| facts)
+    }
+
+    /// A table is known from elsewhere.
+    pub fn put(&mut self, names: [&str; 2], facts: TableFacts) {
+        Arc::make_mut(&mut self.tables).insert(names.map(str::to_owned), facts);
+    }
+
+    /// From its text.
+    pub fn parse(text: &str) -> Self {
+        let mut definitions = Self::default();
+        for statement in text.split(END) {
+            definitions.take(statement, "", 0);
+        }
+        definitions
+    }
+}
+
+/// Ends a statement.
+const END: &str = ";\n";
+
+/// As statements that make the tables, one a line.
+impl fmt::Display for Definitions {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for ([database, table], facts) in self.tables.iter() {
+            write!(out, "CREATE TABLE {}.{} (", quoted(database), quoted(table))?;
+            for (index, column) in facts.columns.iter().enumerate() {
+                let mut text = String::from(if index > 0 { ", " } else { "" });
+                put_column(&mut text, column);
+                out.write_str(&text)?;
+            }
+            if !facts.primary_key.is_empty() {
+                let names: Vec<String> = facts.primary_key.iter().map(|name| quoted(name)).collect();
+                write!(out, ", PRIMARY KEY ({})", names.join(", "))?;
+            }
+            out.write_char(')')?;
+            out.write_str(END)?;
+        }
+        Ok(())
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+/// Gives names without a database the default one.
+struct Naming<'n> {
+    database: &'n str,
+}
+
+impl Naming<'_> {
+    fn table(&self, words: &mut Words) -> Option<Name> {
+        let (database, table) = words.table()?;
+        Some([database.unwrap_or_else(|| self.database.to_owned()), table])
+    }
+}
+
+/// By exactly this name, or where the server does not tell letters' cases apart, by one that differs in them.
+fn find<'t>(tables: &'t BTreeMap<Name, TableFacts>, name: [&str; 2]) -> Option<(&'t Name, &'t TableFacts)> {
+    let exact = tables.get_key_value(&name.map(str::to_owned));
+    exact.or_else(|| {
+        let is_it =
+            |found: &Name| found.iter().zip(name).all(|(found, name)| found.eq_ignore_ascii_case(name));
+        tables.iter().find(|(found, _)| is_it(found))
+    })
+}
+
+struct Tables<'t>(&'t mut BTreeMap<Name, TableFacts>);
+
+impl Tables<'_> {
+    fn read(&mut self, words: &mut Words, naming: &Naming<'_>) {
+        if words.take("CREATE") {
+            words.take("OR REPLACE");
+            if words.take("TABLE") {
+                self.create(words, naming);
+            }
+        } else if words.take("ALTER") {
+            words.take_any(&["ONLINE", "IGNORE"]);
+            if words.take("TABLE") {
+                words.take("IF EXISTS");
+                self.alter(words, naming);
+            }
+        } else if words.take("DROP") {
+            self.drop(words, naming);
+        } else if words.take_any(&["RENAME TABLE", "RENAME TABLES"]) {
+            self.rename_all(words, naming);
+        }
+    }
+
+    fn create(&mut self, words: &mut Words, naming: &Naming<'_>) {
+        let is_kept = words.take("IF NOT EXISTS");
+        let Some(name) = naming.table(words) else { return };
+        if is_kept && self.find(&name).is_some() {
+            return;
+        }
+        let mut inner = words.clone().group().unwrap_or_else(|| words.clone());
+        let facts = match inner.take("LIKE") {
+            true => naming.table(&mut inner).and_then(|model| self.find(&model).cloned()),
+            false => words.group().and_then(|group| created(group, words)),
+        };
+        self.put(name, facts);
+    }
+
+    /// What a table has become; `None` if that was not understood.
+    fn put(&mut self, name: Name, facts: Option<TableFacts>) {
+        self.remove(&name);
+        if let Some(facts) = facts {
+            self.0.insert(name, facts);
+        }
+    }
+
+    fn find(&self, [database, table]: &Name) -> Option<&TableFacts> {
+        find(self.0, [database, table]).map(|(_, facts)| facts)
+    }
+
+    fn remove(&mut self, [database, table]: &Name) -> Option<(Name, TableFacts)> {
+        let name = find(self.0, [database, table])?.0.clone();
+        self.0.remove_entry(&name)
+    }
+
+    fn drop(&mut self, words: &mut Words, naming: &Naming<'_>) {
+        if words.take_any(&["DATABASE", "SCHEMA"]) {
+            words.take("IF EXISTS");
+            if let Some(name) = words.name() {
+                self.0.retain(|[database, _], _| !database.eq_ignore_ascii_case(&name));
+            }
+        } else if words.take_any(&["TABLE", "TABLES"]) {
+            words.take("IF EXISTS");
+            while let Some(name) = naming.table(words) {
+                self.remove(&name);
+                words.take_sign(",");
+            }
+        }
+    }
+
+    fn rename_all(&mut self, words: &mut Words, naming: &Naming<'_>) {
+        words.take("IF EXISTS");
+        while let Some(old) = naming.table(words) {
+            words.take("TO");
+            let Some(new) = naming.table(words) else { return };
+            let facts = self.remove(&old).map(|(_, facts)| facts);
+            self.put(new, facts);
+            words.take_sign(",");
+        }
+    }
+
+    fn alter(&mut self, words: &mut Words, naming: &Naming<'_>) {
+        let Some(name) = naming.table(words) else { return };
+        let Some((name, mut facts)) = self.remove(&name) else { return };
+        let mut new_name = None;
+        let mut is_understood = true;
+        for mut part in words.parts() {
+            // What comes behind ORDER BY may be columns.
+            if part.is("ORDER") || part.is("PARTITION") {
+                break;
+            }
+            if let Some(new) = renamed(&part, naming) {
+                new_name = Some(new);
+                continue;
+            }
+            is_understood &= change(&mut part, &mut facts).is_some();
+        }
+        if is_understood {
+            self.put(new_name.unwrap_or(name), Some(facts));
+        }
+    }
+}
+
+/// What stands in the parentheses of CREATE TABLE, and its options behind them.
+fn created(mut group: Words, options: &mut Words) -> Option<TableFacts> {
+    let mut facts = TableFacts::default();
+    // Columns of a table that is made from a query come behind those that are named.
+    if options.holds(&["SELECT", "AS", "WITH", "VALUES", "TABLE"]) {
+        return None;
+    }
+    let mut charset = None;
+    while !options.is_over() {
+        if options.take_any(&["CHARSET", "CHARACTER SET"]) {
+            options.take_sign("=");
+            charset = options.name();
+        } else {
+            options.skip();
+        }
+    }
+    for mut part in group.parts() {
+        if !element(&mut part, &mut facts)? {
+            let (column, is_key) = column(&mut part, charset.as_deref())?;
+            if is_key {
+                facts.primary_key = vec![column.name.clone()];
+            }
+            facts.columns.push(column);
+        }
+    }
+    Some(facts)
+}
+
+/// Is this a key or a check? A primary key is taken; the others say nothing of columns.
+fn element(words: &mut Words, facts: &mut TableFacts) -> Option<bool> {
+    if !ELEMENTS.iter().any(|element| words.is(element)) {
+        return Some(false);
+    }
+    if words.take("CONSTRAINT") && !words.is("PRIMARY") {
+        words.name();
+    }
+    if words.take("PRIMARY KEY") {
+        if words.take("USING") {
+            words.skip();
+        }
+        facts.primary_key = key(words.group()?)?;
+    }
+    Some(true)
+}
+
+/// `RENAME [TO] name` and `RENAME = name`, which rename the table and not a part of it.
+fn renamed(words: &Words, naming: &Naming<'_>) -> Option<Name> {
+    let mut words = words.clone();
+    let is_it = words.take("RENAME") && !["COLUMN", "INDEX", "KEY"].iter().any(|part| words.is(part));
+    if !is_it {
+        return None;
+    }
+    words.take_any(&["TO", "AS"]);
+    words.take_sign("=");
+    naming.table(&mut words)
+}
+
+/// One change of ALTER TABLE; `None` if it is not understood.
+fn change(words: &mut Words, facts: &mut TableFacts) -> Option<()> {
+    if words.take("ADD") {
+        return add(words, facts);
+    }
+    if words.take("DROP") {
+        return dropped(words, facts);
+    }
+    if words.take("MODIFY") {
+        words.take("COLUMN");
+        words.take("IF EXISTS");
+        let old = words.clone().name()?;
+        return replace(words, facts, &old);
+    }
+    if words.take("CHANGE") {
+        words.take("COLUMN");
+        words.take("IF EXISTS");
+        let old = words.name()?;
+        return replace(words, facts, &old);
+    }
+    if words.take("RENAME COLUMN") {
+        words.take("IF EXISTS");
+        let old = words.name()?;
+        words.take("TO").then_some(())?;
+        return rename(facts, &old, &words.name()?);
+    }
+    // Defaults, options, partitions: what columns are called stays.
+    Some(())
+}
+
+fn add(words: &mut Words, facts: &mut TableFacts) -> Option<()> {
+    if words.is("PARTITION") || words.is("SYSTEM") || element(words, facts)? {
+        return Some(());
+    }
+    words.take("COLUMN");
+    let has = words.take("IF NOT EXISTS");
+    let mut added = |words: &mut Words| {
+        let (column, is_key) = column(words, None)?;
+        if has && facts.columns.iter().any(|other| other.name.eq_ignore_ascii_case(&column.name)) {
+            return Some(());
+        }
+        if is_key {
+            facts.primary_key = vec![column.name.clone()];
+        }
+        let at = Place::of(words)?.at(facts)?.unwrap_or(facts.columns.len());
+        facts.columns.insert(at, column);
+        Some(())
+    };
+    match words.group() {
+        Some(mut group) => {
+            group.parts().iter_mut().try_for_each(|part| match ELEMENTS.iter().any(|word| part.is(word)) {
+                true => Some(()),
+                false => added(part),
+            })
+        }
+        None => added(words),
+    }
+}
+
+fn dropped(words: &mut Words, facts: &mut TableFacts) -> Option<()> {
+    if words.take("PRIMARY KEY") {
+        facts.primary_key.clear();
+        return Some(());
+    }
+    if OTHERS.iter().any(|other| words.is(other)) {
+        return Some(());
+    }
+    words.take("COLUMN");
+    let may_lack = words.take("IF EXISTS");
+    let name = words.name()?;
+    let at = facts.columns.iter().position(|column| column.name.eq_ignore_ascii_case(&name));
+    match at {
+        Some(at) => drop(facts.columns.remove(at)),
+        None => may_lack.then_some(())?,
+    }
+    facts.primary_key.retain(|column| !column.eq_ignore_ascii_case(&name));
+    Some(())
+}
+
+/// A column becomes another.
+fn replace(words: &mut Words, facts: &mut TableFacts, old: &str) -> Option<()> {
+    let (column, is_key) = column(words, None)?;
+    rename(facts, old, &column.name)?;
+    if is_key {
+        facts.primary_key = vec![column.name.clone()];
+    }
+    let was = facts.columns.iter().position(|other| other.name == column.name)?;
+    facts.columns.remove(was);
+    let at = Place::of(words)?.at(facts)?.unwrap_or(was);
+    facts.columns.insert(at, column);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Definitions;
+
+    /// What statements in a row make, and that it survives being saved.
+    fn check(statements: &[&str], wanted: &str) {
+        let mut definitions = Definitions::default();
+        for statement in statements {
+            definitions.take(statement, "d", 0);
+        }
+        assert_eq!(definitions.to_string().trim_end(), wanted, "{statements:?}");
+        assert_eq!(Definitions::parse(&definitions.to_string()), definitions);
+    }
+
+    #[test]
+    fn tables_are_made() {
+        check(
+            &["create table t (a int primary key, b varchar(9) not null default 'x' comment 'a, (b')"],
+            "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` varchar(9) NOT NULL, PRIMARY KEY (`a`));",
+        );
+        check(
+            &[
+                "CREATE TABLE IF NOT EXISTS `e`.`t``u` (a BIGINT UNSIGNED AUTO_INCREMENT, `key` ENUM('it''s','x\\\\y') \
+               CHARACTER SET latin1, c DECIMAL(5,2) ZEROFILL, d DOUBLE PRECISION, j int generated always as (a + 1), \
+               PRIMARY KEY USING BTREE (a, c), UNIQUE KEY k (d), CONSTRAINT f FOREIGN KEY (a) REFERENCES x (y), \
+               CHECK (a > 0)) ENGINE=InnoDB PARTITION BY HASH(a) PARTITIONS 3",
+            ],
+            "CREATE TABLE `e`.`t``u` (`a` bigint unsigned, `key` enum('it''s','x\\\\y') CHARACTER SET latin1, \
+             `c` decimal(5,2) unsigned, `d` double, `j` int, PRIMARY KEY (`a`, `c`));",
+        );
+        check(
+            &["create table t (a serial, b char(3) byte, c national varchar(4), d long varbinary, e bool)"],
+            "CREATE TABLE `d`.`t` (`a` bigint unsigned NOT NULL, `b` binary(3), `c` varchar(4), `d` mediumblob, \
+             `e` tinyint);",
+        );
+        check(
+            &["create table t (a int)", "create table u like t"],
+            "CREATE TABLE `d`.`t` (`a` int);\nCREATE TABLE `d`.`u` (`a` int);",
+        );
+        check(&["create table t (a int) as select 1 b"], "");
+        check(&["create table t (a int) start transaction"], "CREATE TABLE `d`.`t` (`a` int);");
+        check(
+            &["create temporary table t (a int)", "create view v as select 1", "grant select on t to u"],
+            "",
+        );
+    }
+
+    #[test]
+    fn tables_are_changed() {
+        let check_all = |changes: &[&str], wanted: &str| {
+            let statements = [&["create table t (a int primary key, b int, c text)"], changes].concat();
+            check(&statements, wanted);
+        };
+        check_all(
+            &["alter table T add column x int first, add (y date, z time), add key (b), engine = innodb"],
+            "CREATE TABLE `d`.`t` (`x` int, `a` int NOT NULL, `b` int, `c` text, `y` date, `z` time, PRIMARY KEY (`a`));",
+        );
+        check_all(
+            &["alter table t change a k bigint after b, drop c, rename column b to bb, algorithm = inplace"],
+            "CREATE TABLE `d`.`t` (`bb` int, `k` bigint, PRIMARY KEY (`k`));",
+        );
+        check_all(
+            &["alter table t drop primary key, modify b varchar(3) not null first, rename to e.u"],
+            "CREATE TABLE `e`.`u` (`b` varchar(3) NOT NULL, `a` int NOT NULL, `c` text);",
+        );
+        check_all(
+            &[
+                "rename table t to x, x to e.y",
+                "alter table e.y alter column b set default 7, drop key k, order by a, b",
+            ],
+            "CREATE TABLE `e`.`y` (`a` int NOT NULL, `b` int, `c` text, PRIMARY KEY (`a`));",
+        );
+        check_all(&["drop table if exists q, t /* generated by server */"], "");
+        check_all(&["drop database d"], "");
+        check_all(
+            &["create table if not exists t (z int)"],
+            "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` int, `c` text, PRIMARY KEY (`a`));",
+        );
+        // Not understood: the table is not known from there on.
+        check_all(&["alter table t drop column nobody"], "");
+    }
+}
