@@ -256,6 +256,15 @@ impl Drop for Warming {
     }
 }
 
+/// Were all searches made, but for those that a busy machine had no time for?
+pub fn has_no_errors(report: &Value) -> bool {
+    const TOO_LONG: [u64; 2] = [1969, 3024];
+    let refusals: Vec<&Value> = report["refusals"].as_array().into_iter().flatten().collect();
+    let times: u64 = refusals.iter().filter_map(|refusal| refusal["times"].as_u64()).sum();
+    let mut codes = refusals.iter().map(|refusal| refusal["code"].as_u64().unwrap_or(0));
+    codes.all(|code| TOO_LONG.contains(&code)) && report["errors"] == times
+}
+
 /// `bintide warm` beside this replica, not begun.
 ///
 /// # Errors

@@ -9,6 +9,10 @@ use crate::place::Place;
 pub struct Lead {
     marks: VecDeque<Mark>,
     ahead: Mark,
+    /// So many of the marks at the front are of rows that are changed, though their transaction has not ended.
+    begun: usize,
+    /// Rows of those.
+    begun_rows: u64,
 }
 
 /// What goes up to a place.
@@ -20,6 +24,8 @@ pub struct Mark {
     pub events: u64,
     /// Pages touched, about.
     pub touches: u64,
+    /// Changes of rows.
+    pub rows: u64,
     /// When the source wrote the last of it, in seconds since 1970.
     pub timestamp: u32,
 }
@@ -27,31 +33,59 @@ pub struct Mark {
 impl Lead {
     /// This comes behind all that came before.
     pub fn add(&mut self, mark: Mark) {
-        self.ahead.events += mark.events;
-        self.ahead.touches += mark.touches;
-        (self.ahead.place, self.ahead.timestamp) = (mark.place, mark.timestamp);
+        self.ahead.join(&mark);
+        let is_last_ahead = self.marks.len() > self.begun;
         match self.marks.back_mut() {
-            Some(last) if last.takes(&mark) => {
-                last.events += mark.events;
-                last.touches += mark.touches;
-                (last.place, last.timestamp) = (mark.place, mark.timestamp);
-            }
+            Some(last) if is_last_ahead && last.takes(&mark) => last.join(&mark),
             _ => self.marks.push_back(mark),
         }
     }
 
-    /// The applier is at this place: what is in front of it is behind us.
-    pub fn pass(&mut self, applier: Place) -> Mark {
+    /// The applier is at this place, and has changed so many rows beyond it: what is in front of that is behind us.
+    pub fn pass(&mut self, applier: Place, rows: u64) -> Mark {
         let mut passed = Mark::default();
         while let Some(mark) = self.marks.front().copied().filter(|mark| mark.place <= applier) {
             self.marks.pop_front();
-            self.ahead.events -= mark.events;
-            self.ahead.touches -= mark.touches;
-            passed.events += mark.events;
-            passed.touches += mark.touches;
-            (passed.place, passed.timestamp) = (mark.place, mark.timestamp);
+            match self.begun.checked_sub(1) {
+                Some(begun) => {
+                    self.begun = begun;
+                    self.begun_rows -= mark.rows;
+                }
+                None => self.leave(&mark, &mut passed),
+            }
+        }
+        while let Some(mark) =
+            self.marks.get(self.begun).copied().filter(|mark| self.has_begun(mark.rows, rows))
+        {
+            self.begun += 1;
+            self.begun_rows += mark.rows;
+            self.leave(&mark, &mut passed);
         }
         passed
+    }
+
+    /// Are so many rows, which come next, changed by an applier that has changed so many beyond its place?
+    pub fn is_behind(&self, rows: u64, changed: u64) -> bool {
+        self.begun == self.marks.len() && self.has_begun(rows, changed)
+    }
+
+    /// The last place that the applier has come to within a transaction.
+    pub fn reached(&self) -> Option<Place> {
+        let next = self.marks.get(self.begun)?.place;
+        let begun = self.marks.range(..self.begun).rev();
+        // All that a compressed transaction holds is at one place.
+        begun.map(|mark| mark.place).find(|place| *place < next)
+    }
+
+    fn has_begun(&self, rows: u64, changed: u64) -> bool {
+        changed > 0 && self.begun_rows + rows <= changed
+    }
+
+    fn leave(&mut self, mark: &Mark, passed: &mut Mark) {
+        self.ahead.events -= mark.events;
+        self.ahead.touches -= mark.touches;
+        self.ahead.rows -= mark.rows;
+        passed.join(mark);
     }
 
     /// All that is ahead of the applier.
@@ -61,7 +95,7 @@ impl Lead {
 
     /// Seconds of the source between the change that the applier is at and the last one that was touched for.
     pub fn seconds(&self) -> u32 {
-        let first = self.marks.front().map_or(self.ahead.timestamp, |mark| mark.timestamp);
+        let first = self.marks.get(self.begun).map_or(self.ahead.timestamp, |mark| mark.timestamp);
         self.ahead.timestamp.saturating_sub(first)
     }
 
@@ -75,12 +109,23 @@ impl Mark {
     /// Can one mark say both? A few events for which nothing was touched, too, need no marks of their own.
     fn takes(&self, next: &Self) -> bool {
         let is_nothing = self.touches == 0 && next.touches == 0 && self.timestamp == next.timestamp;
-        self.place == next.place || (is_nothing && self.events < EVENTS_TOGETHER)
+        let is_one = self.place == next.place || (is_nothing && self.events < EVENTS_TOGETHER);
+        is_one && self.rows + next.rows <= ROWS_TOGETHER
+    }
+
+    /// What comes behind it, and so is where both end.
+    const fn join(&mut self, next: &Self) {
+        self.events += next.events;
+        self.touches += next.touches;
+        self.rows += next.rows;
+        (self.place, self.timestamp) = (next.place, next.timestamp);
     }
 }
 
 /// Events for which nothing was touched, in one mark, at most.
 const EVENTS_TOGETHER: u64 = 64;
+/// Rows in one mark, at most, unless one event has more: where an applier is within a transaction is known by rows.
+const ROWS_TOGETHER: u64 = 256;
 
 #[cfg(test)]
 mod tests {
@@ -95,10 +140,10 @@ mod tests {
     fn what_the_applier_passed_is_not_ahead() {
         let mut lead = Lead::default();
         for (offset, touches, timestamp) in [(100, 1, 10), (100, 2, 10), (200, 4, 12), (300, 8, 17)] {
-            lead.add(Mark { place: at(offset), events: 1, touches, timestamp });
+            lead.add(Mark { place: at(offset), events: 1, touches, rows: 1, timestamp });
         }
         let mut check = |applier, passed, ahead, seconds| {
-            assert_eq!(lead.pass(at(applier)).touches, passed, "{applier}");
+            assert_eq!(lead.pass(at(applier), 0).touches, passed, "{applier}");
             assert_eq!((lead.ahead().touches, lead.seconds()), (ahead, seconds), "{applier}");
         };
         check(99, 0, 15, 7);
@@ -112,10 +157,64 @@ mod tests {
     fn events_that_need_nothing_take_little_room() {
         let mut lead = Lead::default();
         for offset in 0..1000 {
-            lead.add(Mark { place: at(offset), events: 1, touches: 0, timestamp: 10 });
+            lead.add(Mark { place: at(offset), events: 1, touches: 0, rows: 0, timestamp: 10 });
         }
         assert_eq!((lead.marks.len(), lead.ahead().events), (16, 1000));
-        lead.add(Mark { place: at(1000), events: 1, touches: 5, timestamp: 10 });
-        assert_eq!((lead.pass(at(999)).events, lead.ahead().touches), (1000, 5));
+        lead.add(Mark { place: at(1000), events: 1, touches: 5, rows: 1, timestamp: 10 });
+        assert_eq!((lead.pass(at(999), 0).events, lead.ahead().touches), (1000, 5));
+    }
+
+    /// Ten events of a hundred rows each, of a transaction that goes on, at these places.
+    fn large(places: impl Fn(u64) -> u64) -> Lead {
+        let mut lead = Lead::default();
+        for number in 1..=10 {
+            lead.add(Mark { place: at(places(number)), events: 1, touches: 7, rows: 100, timestamp: 10 });
+        }
+        lead
+    }
+
+    #[test]
+    fn rows_say_where_the_applier_is_within_a_transaction() {
+        let mut lead = large(|number| 1000 * number);
+        let mut check = |(applier, rows), passed: u64, ahead: u64, reached: Option<u64>| {
+            assert_eq!(lead.pass(at(applier), rows).touches, 7 * passed, "{applier} {rows}");
+            assert_eq!(
+                (lead.ahead().touches, lead.reached()),
+                (7 * ahead, reached.map(at)),
+                "{applier} {rows}"
+            );
+        };
+        check((4, 0), 0, 10, None);
+        check((4, 99), 0, 10, None);
+        check((4, 350), 3, 7, Some(3000));
+        // Nobody says for a while.
+        check((4, 0), 0, 7, Some(3000));
+        check((4, 400), 1, 6, Some(4000));
+        // It has ended: those that had begun do not count again.
+        check((6000, 0), 2, 4, None);
+        check((6000, 250), 2, 2, Some(8000));
+        check((10_000, 0), 2, 0, None);
+        assert_eq!(lead.ahead().rows, 0);
+    }
+
+    #[test]
+    fn all_of_a_compressed_transaction_is_at_one_place() {
+        let mut lead = large(|_| 9000);
+        assert_eq!((lead.marks.len(), lead.pass(at(4), 450).touches), (5, 28));
+        assert_eq!((lead.reached(), lead.ahead().touches), (None, 42));
+        lead.add(Mark { place: at(9500), events: 1, touches: 1, rows: 1, timestamp: 10 });
+        assert_eq!((lead.pass(at(9000), 0).touches, lead.ahead().touches), (42, 1));
+    }
+
+    #[test]
+    fn what_comes_next_may_be_behind_the_applier() {
+        let mut lead = Lead::default();
+        assert!(!lead.is_behind(1, 0));
+        assert!(lead.is_behind(100, 150));
+        lead.add(Mark { place: at(100), events: 1, touches: 0, rows: 100, timestamp: 10 });
+        assert!(!lead.is_behind(10, 150));
+        lead.pass(at(4), 150);
+        assert!(lead.is_behind(50, 150));
+        assert!(!lead.is_behind(51, 150));
     }
 }

@@ -8,7 +8,8 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | do it all | [`warm`] |
+//! | do it all | [`warm()`] |
+//! | do it for another applier than a replica's | [`warm_for`] |
 //! | know what a change touches | [`Plan`], from a table's [`Definition`] |
 //! | know what a statement will read | [`extent`] |
 //! | have searches made at once, and none twice | [`Batcher`], [`Window`] |
@@ -19,6 +20,7 @@
 //! statement that answers with a number.
 #![forbid(unsafe_code)]
 
+mod applier;
 mod catalogue;
 mod control;
 mod definition;
@@ -41,14 +43,15 @@ mod touch;
 mod window;
 mod worker;
 
+pub use crate::applier::{AppliedLogs, Applier};
 pub use crate::control::{Bounds, Busy, Controller, Reading, State};
 pub use crate::definition::{Column, Definition, Index, IndexKind, Parent};
 pub use crate::error::Error;
 pub use crate::lead::{Lead, Mark};
 pub use crate::place::Place;
 pub use crate::report::{ChannelStatus, Counts, Rate, Reads, Report, Status, Waits, Why};
-pub use crate::run::{Observer, warm};
-pub use crate::settings::{Fixed, Pace, Settings, Stranger};
+pub use crate::run::{Observer, warm, warm_for};
+pub use crate::settings::{Fixed, Pace, Settings, SettingsFor, Stranger};
 pub use crate::statement::{Extent, Left, Named, Statement, TableName, columns_of_rows, extent};
 pub use crate::touch::{Aim, Buffering, Key, Plan, Touch};
 pub use crate::window::{Batch, Batcher, Window};

@@ -35,27 +35,30 @@ const IS_COUNTED: &str = "SELECT 1 FROM performance_schema.setup_instruments
       AND 2 = (SELECT COUNT(*) FROM performance_schema.setup_consumers
         WHERE name IN ('global_instrumentation', 'thread_instrumentation') AND enabled = 'YES')";
 
-/// Waits for InnoDB's files by our connections (1) and by the replica's applier (0). A thread's few writes are among
+/// Waits for InnoDB's files by our connections (1), and by the replica's applier or these connections (0). A thread's few writes are among
 /// them: they are not counted apart.
-fn question(connections: &[u32]) -> String {
-    let mut ours: Vec<String> = connections.iter().map(u32::to_string).collect();
-    ours.push("0".to_owned());
-    let ours = ours.join(",");
+fn question(connections: &[u32], appliers: &[u32]) -> String {
+    let list = |ids: &[u32]| ids.iter().chain(&[0]).map(u32::to_string).collect::<Vec<_>>().join(",");
+    let (ours, appliers) = (list(connections), list(appliers));
     format!(
         "SELECT t.thread_id, IFNULL(t.processlist_id IN ({ours}), 0), w.count_star, w.sum_timer_wait DIV 1000
          FROM performance_schema.threads t
          JOIN performance_schema.events_waits_summary_by_thread_by_event_name w USING (thread_id)
          WHERE w.event_name = 'wait/io/file/innodb/innodb_data_file'
-           AND (t.processlist_id IN ({ours})
+           AND (t.processlist_id IN ({ours},{appliers})
            OR t.name IN ('thread/sql/replica_sql', 'thread/sql/replica_worker', 'thread/sql/slave_sql',
              'thread/sql/slave_worker', 'thread/sql/rpl_parallel_thread'))"
     )
 }
 
 /// Asks.
-pub(crate) fn counted(replica: &mut Replica, connections: &[u32]) -> Result<Counted, Error> {
+pub(crate) fn counted(
+    replica: &mut Replica,
+    connections: &[u32],
+    appliers: &[u32],
+) -> Result<Counted, Error> {
     let all = replica.counter("Innodb_buffer_pool_reads")?;
-    let threads = match threads(replica.connection(), connections) {
+    let threads = match threads(replica.connection(), connections, appliers) {
         Ok(threads) => threads,
         // The account may not know, or the server does not have it.
         Err(servers::Error::Refused { .. }) => None,
@@ -68,11 +71,12 @@ pub(crate) fn counted(replica: &mut Replica, connections: &[u32]) -> Result<Coun
 fn threads(
     connection: &mut Connection,
     connections: &[u32],
+    appliers: &[u32],
 ) -> Result<Option<Vec<ThreadWaits>>, servers::Error> {
     if connection.rows(IS_COUNTED)?.is_empty() {
         return Ok(None);
     }
-    let rows = connection.rows(&question(connections))?;
+    let rows = connection.rows(&question(connections, appliers))?;
     Ok(Some(rows.iter().map(thread).collect()))
 }
 

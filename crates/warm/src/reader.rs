@@ -1,6 +1,6 @@
 //! Goes over a channel's relay logs, ahead of its applier, and has searched for what that will need.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use binlog::{
 use logs::{After, Chunk, End, LargePayload, LogReader, Next, Piece, Store, Trail, read_keyring};
 use servers::{Address, Connection};
 
+use crate::applier::AppliedLogs;
 use crate::catalogue;
 use crate::definition::Definition;
 use crate::error::Error;
@@ -45,8 +46,8 @@ pub(crate) struct Reader<'s> {
     pub(crate) shared: &'s Shared,
     /// Which channel.
     pub(crate) lane: usize,
-    /// The index of its relay logs, or their directory.
-    pub(crate) logs: PathBuf,
+    /// What it reads: of a replica, the index of its relay logs, or their directory.
+    pub(crate) logs: AppliedLogs,
     pub(crate) keyring: Option<PathBuf>,
     pub(crate) address: Address,
     pub(crate) buffering: Buffering,
@@ -73,8 +74,6 @@ struct Course<'r, 's> {
     opener: Option<PayloadOpener>,
     /// Of the log at hand.
     log: u64,
-    /// The transaction under way.
-    gtid: Option<Gtid>,
 }
 
 /// A table, and what is searched for its rows.
@@ -118,6 +117,57 @@ impl From<logs::Error> for Fault {
     }
 }
 
+/// The way from one log to the next.
+enum Way {
+    Trail(Trail),
+    /// Those behind the log at hand, and the number of the first of them.
+    Files(VecDeque<PathBuf>, u64),
+}
+
+impl Way {
+    /// From the log of this number on, which comes with it; `None` if it is not there.
+    fn from(logs: &AppliedLogs, number: u64) -> Result<Option<(Self, PathBuf)>, Error> {
+        match logs {
+            AppliedLogs::Store(path) => {
+                let store = Store::open(path)?;
+                let log = store.logs().iter().find(|log| number_of(log) == Some(number)).cloned();
+                Ok(log.map(|log| (Self::Trail(Trail::new(store, log.clone())), log)))
+            }
+            AppliedLogs::Files(files) => {
+                let passed = usize::try_from(number).unwrap_or(usize::MAX);
+                let mut rest: VecDeque<PathBuf> = files.iter().skip(passed).cloned().collect();
+                Ok(rest.pop_front().map(|log| (Self::Files(rest, number + 1), log)))
+            }
+        }
+    }
+
+    fn at_end(&mut self, end: End, reader: &LogReader) -> Result<After, Error> {
+        match self {
+            Self::Trail(trail) => Ok(trail.at_end(end, reader)?),
+            // Whoever applies a torn log says what is wrong with it.
+            Self::Files(rest, number) => Ok(match rest.pop_front() {
+                Some(log) => {
+                    *number += 1;
+                    After::Next(log)
+                }
+                None => After::Wait,
+            }),
+        }
+    }
+
+    /// The number of the log that comes now.
+    fn number(&self, log: &Path) -> Option<u64> {
+        match self {
+            Self::Trail(_) => number_of(log),
+            Self::Files(_, number) => Some(number - 1),
+        }
+    }
+}
+
+fn number_of(log: &Path) -> Option<u64> {
+    log.file_name().and_then(|name| log_number(&name.to_string_lossy()))
+}
+
 impl Reader<'_> {
     /// Goes on until it is over, or something does not pass by itself.
     pub(crate) fn run(&mut self) {
@@ -137,16 +187,13 @@ impl Reader<'_> {
 
     /// From where the applier is.
     fn course(&mut self, begin: Begin) -> Result<Turn, Error> {
-        let store = Store::open(&self.logs)?;
-        let number = |log: &&PathBuf| log.file_name().and_then(|name| log_number(&name.to_string_lossy()));
-        let Some(log) = store.logs().iter().find(|log| number(log) == Some(begin.place.log)).cloned() else {
+        let Some((mut way, log)) = Way::from(&self.logs, begin.place.log)? else {
             // It was purged since the applier said so, or is not listed yet.
             self.shared.rest(PAUSE);
             return Ok(Turn::Jump);
         };
         let mut reader = self.open(&log)?;
         skip_to(&mut reader, begin.place.offset)?;
-        let mut trail = Trail::new(store, log);
         let mut course = Course {
             reader: self,
             begin,
@@ -155,13 +202,12 @@ impl Reader<'_> {
             batcher: Batcher::new(BATCH_SIZE),
             opener: None,
             log: begin.place.log,
-            gtid: None,
         };
         loop {
             let turn = match reader.next_piece(CHUNK_SIZE, LARGE_SIZE)? {
                 Next::Some(Piece::Chunk(chunk)) => course.chunk(&chunk)?,
                 Next::Some(Piece::LargePayload(payload)) => course.large(payload)?,
-                Next::End(end) => course.end(end, &mut trail, &mut reader)?,
+                Next::End(end) => course.end(end, &mut way, &mut reader)?,
             };
             if turn != Turn::Go {
                 return Ok(turn);
@@ -281,9 +327,9 @@ impl Course<'_, '_> {
         Ok(Turn::Go)
     }
 
-    fn end(&mut self, end: End, trail: &mut Trail, reader: &mut LogReader) -> Result<Turn, Error> {
+    fn end(&mut self, end: End, way: &mut Way, reader: &mut LogReader) -> Result<Turn, Error> {
         self.flush(self.at(reader.position()));
-        match trail.at_end(end, reader)? {
+        match way.at_end(end, reader)? {
             After::Wait => {
                 self.reader.shared.rest(GLANCE);
                 let is_overtaken = |place: Place| self.reader.shared.is_passed(self.reader.lane, place);
@@ -296,8 +342,7 @@ impl Course<'_, '_> {
             After::ReadOn => Ok(Turn::Go),
             After::Next(next) => {
                 *reader = self.reader.open(&next)?;
-                let name = next.file_name().unwrap_or_default().to_string_lossy();
-                self.log = log_number(&name).unwrap_or(self.log + 1);
+                self.log = way.number(&next).unwrap_or(self.log + 1);
                 Ok(Turn::Go)
             }
         }
@@ -360,9 +405,7 @@ impl Course<'_, '_> {
     fn transaction(&mut self, gtid: Option<Gtid>, raw: &RawEvent<'_>, at: At<'_>) -> Turn {
         let size = raw.bytes().len() as u64;
         let place = Place { offset: at.place.offset.saturating_sub(size), ..at.place };
-        if let Some(ended) = std::mem::replace(&mut self.gtid, gtid) {
-            self.reader.shared.transaction(self.reader.lane, ended, place);
-        }
+        self.reader.shared.transaction(self.reader.lane, gtid, place);
         self.room(at.place)
     }
 
@@ -379,7 +422,7 @@ impl Course<'_, '_> {
         if !changes_rows_alone(query.sql) {
             shared.definition_changes(lane, at.place);
         }
-        let mut mark = Mark { place: at.place, events: 1, touches: 0, timestamp: at.timestamp };
+        let mut mark = Mark { place: at.place, events: 1, timestamp: at.timestamp, ..Mark::default() };
         if shared.is_too_close(lane) {
             shared.mark(lane, mark, |_| ());
             return Ok(Turn::Go);
@@ -425,18 +468,19 @@ impl Course<'_, '_> {
         if turn != Turn::Go {
             return Ok(turn);
         }
-        let mut mark = Mark { place: at.place, events: 1, touches: 0, timestamp: at.timestamp };
-        if shared.is_too_close(lane) {
+        let decoder = self.tables.decoder(rows)?;
+        let count = decoder.count(rows)?;
+        let mut mark = Mark { place: at.place, events: 1, touches: 0, rows: count, timestamp: at.timestamp };
+        if shared.is_too_close(lane) || shared.is_begun(lane, count) {
             shared.mark(lane, mark, |_| ());
             return Ok(Turn::Go);
         }
-        let decoder = self.tables.decoder(rows)?;
         let plan = self.plan(&decoder, rows.table_id, at.format).map_err(Fault::Error)?;
         let mut found = Found::default();
         let mut full = Vec::new();
         match &plan {
             Some(plan) => self.touch(plan, &decoder, rows, &mut found, &mut full)?,
-            None => found.left = decoder.count(rows)?,
+            None => found.left = count,
         }
         mark.touches = found.touches;
         shared.mark(lane, mark, |counts| {
@@ -521,7 +565,7 @@ impl Course<'_, '_> {
         match fault {
             Fault::Error(error) => error,
             Fault::Decode(reason) => {
-                Error::Corrupt { log: self.reader.logs.display().to_string(), place: self.at(offset), reason }
+                Error::Corrupt { log: self.reader.logs.to_string(), place: self.at(offset), reason }
             }
         }
     }

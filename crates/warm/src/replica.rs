@@ -1,9 +1,10 @@
 //! What a replica says of itself.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use binlog::gtid::GtidSet;
-use servers::{Address, Connection, Facts, NamedRow};
+use binlog::gtid::{Gtid, GtidSet};
+use servers::{Address, Connection, Facts, NamedRow, Row};
 
 use crate::error::Error;
 use crate::place::Place;
@@ -14,6 +15,10 @@ use crate::touch::Buffering;
 pub(crate) struct Replica {
     connection: Connection,
     status: &'static str,
+    /// Does it tell what transactions under way have changed?
+    tells_rows: bool,
+    /// InnoDB's numbers for those that it told of last, and which of the log they are.
+    told: HashMap<String, String>,
     /// What it is.
     pub(crate) facts: ReplicaFacts,
 }
@@ -45,10 +50,30 @@ pub(crate) struct Channel {
     pub(crate) is_applying: bool,
     /// Its lag by its own account, in seconds.
     pub(crate) lag_s: Option<u64>,
+    /// What it changes at the moment, beyond its place, as far as that is known; `None` if it was not asked.
+    pub(crate) under_way: Option<Vec<UnderWay>>,
+}
+
+/// What an applier has changed beyond the place that it tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UnderWay {
+    /// Rows.
+    pub(crate) rows: u64,
+    /// The transaction that they are of; `None` if they are what comes next in the log, whatever that is.
+    pub(crate) gtid: Option<Gtid>,
 }
 
 /// The statements that ask for replication, newest first: each server knows one at least.
 const STATUS: [&str; 3] = ["SHOW REPLICA STATUS", "SHOW SLAVE STATUS", "SHOW ALL SLAVES STATUS"];
+
+/// Rows that transactions under way have changed, of an applier's threads: a row of InnoDB's own is one that the log has.
+/// A transaction without a GTID is `ANONYMOUS`. What InnoDB tells may be old: it tells the same again to all who ask
+/// within a tenth of a second of each other.
+const UNDER_WAY: &str = "SELECT w.channel_name, w.applying_transaction, x.trx_rows_modified, x.trx_id
+     FROM performance_schema.replication_applier_status_by_worker w
+     JOIN performance_schema.threads t ON t.thread_id = w.thread_id
+     JOIN information_schema.innodb_trx x ON x.trx_mysql_thread_id = t.processlist_id";
+const ANONYMOUS: &str = "ANONYMOUS";
 
 /// The server does not know the statement.
 const NO_SUCH_STATEMENT: u16 = 1064;
@@ -68,12 +93,31 @@ impl Replica {
         let order: &[usize] = if facts.is_mariadb { &[2, 1] } else { &[0, 1] };
         for (at, number) in order.iter().enumerate() {
             match connection.named_rows(STATUS[*number]) {
-                Ok(_) => return Ok(Self { connection, status: STATUS[*number], facts }),
+                Ok(_) => {
+                    return Ok(Self {
+                        connection,
+                        status: STATUS[*number],
+                        tells_rows: true,
+                        told: HashMap::new(),
+                        facts,
+                    });
+                }
                 Err(error) if error.code() == Some(NO_SUCH_STATEMENT) && at + 1 < order.len() => {}
                 Err(cause) => return Err(Error::Server { doing: "ask for replication", cause }),
             }
         }
         Err(Error::Refused("the server knows no statement that asks for replication".into()))
+    }
+
+    /// Connects to a server that is no replica, or need not be one: its replication is not asked for.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be reached, or does not say what it is.
+    pub(crate) fn not_asked(address: &Address) -> Result<Self, Error> {
+        let mut connection = Connection::open(address).map_err(Error::server("connect to the server"))?;
+        let facts = facts(&mut connection).map_err(Error::server("ask what the server is"))?;
+        Ok(Self { connection, status: STATUS[0], tells_rows: true, told: HashMap::new(), facts })
     }
 
     /// Its channels, and how far each is.
@@ -100,6 +144,81 @@ impl Replica {
         Ok(text.parse().unwrap_or_default())
     }
 
+    /// What the channels' appliers have changed of transactions that have not ended: for those that the server tells it
+    /// of, to accounts with PROCESS. A MariaDB does not, nor does a MySQL before 8.0.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is lost.
+    pub(crate) fn put_under_way(&mut self, channels: &mut [Channel]) -> Result<(), Error> {
+        if !self.tells_rows || self.facts.is_mariadb {
+            return Ok(());
+        }
+        for channel in channels.iter_mut() {
+            channel.under_way = Some(Vec::new());
+        }
+        let before = std::mem::take(&mut self.told);
+        for row in self.rows_under_way(UNDER_WAY)? {
+            let text = |at: usize| {
+                String::from_utf8_lossy(row.get(at).and_then(|text| text.as_deref()).unwrap_or_default())
+            };
+            let (name, transaction) = (text(0), text(1));
+            let gtid = transaction.parse::<Gtid>().ok();
+            let id = text(3).into_owned();
+            let told = before.get(&id).cloned().unwrap_or_else(|| transaction.to_string());
+            let is_old = told != transaction;
+            self.told.insert(id, told);
+            if is_old {
+                continue; // The thread has gone on to another one since.
+            }
+            let channel = channels.iter_mut().find(|channel| channel.name == name);
+            let under_way = channel.and_then(|channel| channel.under_way.as_mut());
+            if let (Some(under_way), Ok(rows)) = (under_way, text(2).parse())
+                && (gtid.is_some() || transaction == ANONYMOUS)
+            {
+                under_way.push(UnderWay { rows, gtid });
+            }
+        }
+        for under_way in channels.iter_mut().filter_map(|channel| channel.under_way.as_mut()) {
+            // Of several without a GTID, nobody can tell which is which.
+            let is_known = under_way.len() == 1;
+            under_way.retain(|under_way| under_way.gtid.is_some() || is_known);
+        }
+        Ok(())
+    }
+
+    /// The same of whoever applies in these sessions, taken together: they go over the log in its order, about.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is lost.
+    pub(crate) fn under_way_in(&mut self, sessions: &[u32]) -> Result<UnderWay, Error> {
+        if !self.tells_rows || sessions.is_empty() {
+            return Ok(UnderWay::default());
+        }
+        let ids: Vec<String> = sessions.iter().map(u32::to_string).collect();
+        let question = format!(
+            "SELECT IFNULL(SUM(trx_rows_modified), 0) FROM information_schema.innodb_trx
+             WHERE trx_mysql_thread_id IN ({})",
+            ids.join(",")
+        );
+        let rows = self.rows_under_way(&question)?.into_iter().flatten().flatten().next();
+        let rows = rows.and_then(|rows| String::from_utf8(rows).ok()?.parse().ok());
+        Ok(UnderWay { rows: rows.unwrap_or(0), gtid: None })
+    }
+
+    /// Nothing, and nothing ever again, from a server that does not tell.
+    fn rows_under_way(&mut self, question: &str) -> Result<Vec<Row>, Error> {
+        match self.connection.rows(question) {
+            Ok(rows) => Ok(rows),
+            Err(servers::Error::Refused { .. }) => {
+                self.tells_rows = false;
+                Ok(Vec::new())
+            }
+            Err(cause) => Err(Error::Server { doing: "ask what is under way", cause }),
+        }
+    }
+
     /// A counter or a setting of its status.
     ///
     /// # Errors
@@ -122,7 +241,7 @@ impl Channel {
     /// Logs that no applier is at: all of them are ahead, from this place on.
     pub(crate) fn without_applier(place: Place) -> Self {
         let (name, log) = (String::new(), String::new());
-        Self { name, place: Some(place), log, is_applying: false, lag_s: None }
+        Self { name, place: Some(place), log, is_applying: false, lag_s: None, under_way: None }
     }
 }
 
@@ -216,6 +335,7 @@ fn channel(row: &NamedRow) -> Channel {
         log,
         is_applying: value(["Replica_SQL_Running", "Slave_SQL_Running"]).is_some_and(|is| is == "Yes"),
         lag_s: value(["Seconds_Behind_Source", "Seconds_Behind_Master"]).and_then(|lag| lag.parse().ok()),
+        under_way: None,
     }
 }
 

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use logs::Store;
+use binlog::gtid::GtidSet;
+use servers::Address;
 
+use crate::applier::{AppliedLogs, Applier, first_place};
 use crate::control::{Bounds, Controller, Reading, State};
 use crate::error::Error;
 use crate::measure::{self, Account};
@@ -15,7 +17,7 @@ use crate::place::Place;
 use crate::reader::Reader;
 use crate::replica::{Channel, Replica, ReplicaFacts};
 use crate::report::{Rate, Reads, Report, Status, Why};
-use crate::settings::{Pace, Settings, Stranger};
+use crate::settings::{Pace, Settings, SettingsFor, Stranger};
 use crate::shared::Shared;
 use crate::window::Window;
 use crate::worker;
@@ -28,6 +30,8 @@ pub trait Observer {
 
 /// How often the applier's place is asked for.
 const LOOK: Duration = Duration::from_millis(25);
+/// How often it is asked what transactions under way have changed: the server tells no news more often.
+const LOOK_AT_ROWS: Duration = Duration::from_millis(200);
 /// How often it is asked who reads.
 const MEASURE: Duration = Duration::from_millis(500);
 /// How long to wait before a lost replica is tried again.
@@ -41,60 +45,157 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// is waited for.
 pub fn warm(settings: &Settings, observer: &mut dyn Observer) -> Result<Report, Error> {
     let mut replica = Replica::open(&settings.admin)?;
-    let channels = channels(settings, &mut replica)?;
-    let facts = replica.facts.clone();
-    let indexes = indexes(settings, &facts, &channels)?;
+    let mut channels = channels(settings, &mut replica)?;
+    // What is changed already needs no search from the first one on.
+    replica.put_under_way(&mut channels)?;
+    let logs = indexes(settings, &replica.facts, &channels)?;
     let has_applier = settings.stranger == Stranger::Refuse || !replica.channels()?.is_empty();
-    let shared = Shared::new(channels, settings.pace, settings.threads, has_applier);
-    let mut controller = (has_applier && settings.pace == Pace::Measured).then(|| {
-        Controller::new(Bounds {
-            pages_old: facts.pages_old,
-            threads: settings.threads,
-            cores: thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
-            appliers: facts.workers,
-        })
-    });
-    let distance = controller.as_ref().map_or(u64::MAX, Controller::distance);
-    shared.set_limits(distance, settings.threads);
-    let state = if controller.is_some() { State::Unmeasured } else { State::Fixed };
-    let watched = thread::scope(|scope| {
-        let _end = End(&shared);
-        for (lane, logs) in indexes.into_iter().enumerate() {
-            let mut reader = Reader {
+    let scene = Scene {
+        address: &settings.address,
+        admin: &settings.admin,
+        keyring: settings.keyring.as_deref(),
+        threads: settings.threads,
+        pace: settings.pace,
+        appliers: replica.facts.workers,
+        has_applier,
+        whose: Whose::Replica,
+    };
+    scene.run(replica, channels, logs.into_iter().map(AppliedLogs::Store).collect(), observer)
+}
+
+/// Touches what somebody who applies logs to a server will need, ahead of him, until he is done, or it is called off.
+///
+/// # Errors
+///
+/// When the server cannot be reached at first, or refuses, or when the logs cannot be read. What passes is waited for.
+pub fn warm_for(
+    applier: &Applier,
+    settings: &SettingsFor,
+    observer: &mut dyn Observer,
+) -> Result<Report, Error> {
+    let server = Replica::not_asked(&settings.address)?;
+    let channels = vec![applier.channel(&settings.logs)?];
+    let scene = Scene {
+        address: &settings.address,
+        admin: &settings.address,
+        keyring: settings.keyring.as_deref(),
+        threads: settings.threads,
+        pace: Pace::Measured,
+        appliers: settings.sessions,
+        has_applier: true,
+        whose: Whose::Other(applier, &settings.logs),
+    };
+    scene.run(server, channels, vec![settings.logs.clone()], observer)
+}
+
+/// What is done, on which server, and for whom.
+struct Scene<'a> {
+    address: &'a Address,
+    admin: &'a Address,
+    keyring: Option<&'a Path>,
+    threads: usize,
+    pace: Pace,
+    appliers: u64,
+    has_applier: bool,
+    whose: Whose<'a>,
+}
+
+/// Who applies.
+#[derive(Clone, Copy)]
+enum Whose<'a> {
+    /// The server itself.
+    Replica,
+    /// Somebody who tells how far he is in these logs.
+    Other(&'a Applier, &'a AppliedLogs),
+}
+
+impl Scene<'_> {
+    fn run(
+        &self,
+        replica: Replica,
+        channels: Vec<Channel>,
+        logs: Vec<AppliedLogs>,
+        observer: &mut dyn Observer,
+    ) -> Result<Report, Error> {
+        let facts = replica.facts.clone();
+        let shared = Shared::new(channels, self.pace, self.threads, self.has_applier);
+        let mut controller = self.controller(&facts);
+        let distance = controller.as_ref().map_or(u64::MAX, Controller::distance);
+        shared.set_limits(distance, self.threads);
+        let state = if controller.is_some() { State::Unmeasured } else { State::Fixed };
+        let watched = thread::scope(|scope| {
+            let _end = End(&shared);
+            for (lane, logs) in logs.into_iter().enumerate() {
+                let mut reader = self.reader(&shared, lane, logs, &facts);
+                scope.spawn(move || reader.run());
+            }
+            for number in 0..self.threads {
+                let (shared, is_mariadb, address) = (&shared, facts.is_mariadb, self.address);
+                scope.spawn(move || worker::work(shared, number, address, is_mariadb));
+            }
+            let mut watcher = Watcher {
                 shared: &shared,
-                lane,
-                logs,
-                keyring: settings.keyring.clone(),
-                address: settings.address.clone(),
-                buffering: facts.buffering,
-                window: Window::new(usize::try_from(facts.pages_old).unwrap_or(usize::MAX)),
-                connection: None,
-                columns: HashMap::new(),
+                scene: self,
+                controller: controller.as_mut(),
+                began: Instant::now(),
+                rows_due: Instant::now(),
+                account: Account::default(),
+                state,
+                times: BTreeMap::new(),
+                rate: Rate::default(),
+                measured: None,
             };
-            scope.spawn(move || reader.run());
+            watcher.watch(replica, observer)
+        });
+        if let Some(error) = shared.take_failure() {
+            return Err(error);
         }
-        for number in 0..settings.threads {
-            let (shared, is_mariadb) = (&shared, facts.is_mariadb);
-            scope.spawn(move || worker::work(shared, number, &settings.address, is_mariadb));
-        }
-        let mut watcher = Watcher {
-            shared: &shared,
-            settings,
-            controller: controller.as_mut(),
-            appliers: facts.workers,
-            began: Instant::now(),
-            account: Account::default(),
-            state,
-            times: BTreeMap::new(),
-            rate: Rate::default(),
-            measured: None,
-        };
-        watcher.watch(replica, observer)
-    });
-    if let Some(error) = shared.take_failure() {
-        return Err(error);
+        watched
     }
-    watched
+
+    /// Nobody decides where the pace is fixed, or where there is nobody to stay ahead of.
+    fn controller(&self, facts: &ReplicaFacts) -> Option<Controller> {
+        (self.has_applier && self.pace == Pace::Measured).then(|| {
+            Controller::new(Bounds {
+                pages_old: facts.pages_old,
+                threads: self.threads,
+                cores: thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
+                appliers: self.appliers,
+            })
+        })
+    }
+
+    /// To ask how far the applier is, and who reads.
+    fn open(&self) -> Result<Replica, Error> {
+        match self.whose {
+            Whose::Replica => Replica::open(self.admin),
+            Whose::Other(..) => Replica::not_asked(self.admin),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.whose, Whose::Other(applier, _) if applier.is_over())
+    }
+
+    fn reader<'s>(
+        &self,
+        shared: &'s Shared,
+        lane: usize,
+        logs: AppliedLogs,
+        facts: &ReplicaFacts,
+    ) -> Reader<'s> {
+        Reader {
+            shared,
+            lane,
+            logs,
+            keyring: self.keyring.map(Path::to_owned),
+            address: self.address.clone(),
+            buffering: facts.buffering,
+            window: Window::new(usize::try_from(facts.pages_old).unwrap_or(usize::MAX)),
+            connection: None,
+            columns: HashMap::new(),
+        }
+    }
 }
 
 /// Calls everything off when whoever watches has gone, in whatever way.
@@ -134,14 +235,6 @@ fn channels(settings: &Settings, replica: &mut Replica) -> Result<Vec<Channel>, 
     Ok(channels)
 }
 
-/// The start of the first of some logs.
-fn first_place(logs: &Path) -> Result<Place, Error> {
-    let store = Store::open(logs)?;
-    let names = store.logs().iter().filter_map(|log| log.file_name());
-    let place = names.filter_map(|name| Place::of(&name.to_string_lossy(), 0)).next();
-    place.ok_or_else(|| Error::Refused(format!("the logs of {} have no numbers", logs.display())))
-}
-
 /// Where each channel's relay logs are.
 fn indexes(settings: &Settings, facts: &ReplicaFacts, channels: &[Channel]) -> Result<Vec<PathBuf>, Error> {
     match &settings.relay_logs {
@@ -156,11 +249,11 @@ fn indexes(settings: &Settings, facts: &ReplicaFacts, channels: &[Channel]) -> R
 /// Watches over the others, and decides how far they go.
 struct Watcher<'w> {
     shared: &'w Shared,
-    settings: &'w Settings,
-    /// Nobody decides where the pace is fixed.
+    scene: &'w Scene<'w>,
     controller: Option<&'w mut Controller>,
-    appliers: u64,
     began: Instant,
+    /// When to ask next what is under way.
+    rows_due: Instant,
     account: Account,
     state: State,
     times: BTreeMap<State, Duration>,
@@ -181,7 +274,7 @@ struct Measured {
 impl Watcher<'_> {
     fn watch(&mut self, replica: Replica, observer: &mut dyn Observer) -> Result<Report, Error> {
         let mut replica = Some(replica);
-        while !self.shared.is_over() && self.state != State::NoGain {
+        while !self.shared.is_over() && !self.scene.is_over() && self.state != State::NoGain {
             match self.look(&mut replica) {
                 Ok(()) => {}
                 Err(error) if error.is_passing() => {
@@ -206,10 +299,29 @@ impl Watcher<'_> {
     fn look(&mut self, replica: &mut Option<Replica>) -> Result<(), Error> {
         let replica = match replica {
             Some(replica) => replica,
-            None => replica.insert(Replica::open(&self.settings.admin)?),
+            None => replica.insert(self.scene.open()?),
         };
-        let channels = replica.channels()?;
-        self.shared.applied(&channels, &replica.executed()?);
+        // Rows are asked for last: an applier that moves on meanwhile has changed fewer of what comes next.
+        let is_due = self.rows_due <= Instant::now();
+        match self.scene.whose {
+            Whose::Replica => {
+                let (mut channels, executed) = (replica.channels()?, replica.executed()?);
+                if is_due {
+                    replica.put_under_way(&mut channels)?;
+                }
+                self.shared.applied(&channels, &executed);
+            }
+            Whose::Other(applier, logs) => {
+                let mut channel = applier.channel(logs)?;
+                if is_due {
+                    channel.under_way = Some(vec![replica.under_way_in(&applier.sessions())?]);
+                }
+                self.shared.applied(&[channel], &GtidSet::new());
+            }
+        }
+        if is_due {
+            self.rows_due = Instant::now() + LOOK_AT_ROWS;
+        }
         if self.measured.as_ref().is_none_or(|last| last.at.elapsed() >= MEASURE) {
             self.measure(replica)?;
             self.control(replica)?;
@@ -218,7 +330,11 @@ impl Watcher<'_> {
     }
 
     fn measure(&mut self, replica: &mut Replica) -> Result<(), Error> {
-        self.account.add(&measure::counted(replica, &self.shared.connections())?);
+        let appliers = match self.scene.whose {
+            Whose::Replica => Vec::new(),
+            Whose::Other(applier, _) => applier.sessions(),
+        };
+        self.account.add(&measure::counted(replica, &self.shared.connections(), &appliers)?);
         Ok(())
     }
 
@@ -252,7 +368,7 @@ impl Watcher<'_> {
             ours: ours.since(last.reads.ours.unwrap_or_default()),
             applier: applier.since(last.reads.applier.unwrap_or_default()),
             is_behind: has_work && now.places != last.places,
-            others_running: measure::others_running(replica, controller.workers(), self.appliers)?,
+            others_running: measure::others_running(replica, controller.workers(), self.scene.appliers)?,
         };
         self.state = controller.step(&reading);
         self.shared.set_limits(controller.distance(), controller.workers());
@@ -271,7 +387,7 @@ impl Watcher<'_> {
             state: self.state,
             times: self.times.clone(),
             rate: self.rate,
-            appliers: self.appliers,
+            appliers: self.scene.appliers,
             elapsed: self.began.elapsed(),
         }
     }

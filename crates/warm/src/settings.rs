@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use servers::Address;
 
+use crate::applier::AppliedLogs;
+
 /// What is to be done, and how.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -23,6 +25,21 @@ pub struct Settings {
     pub pace: Pace,
     /// What to do with a server that is no replica.
     pub stranger: Stranger,
+}
+
+/// What is to be done for somebody who applies logs to a server that is no replica, and how.
+#[derive(Clone, Debug)]
+pub struct SettingsFor {
+    /// The server that they are applied to.
+    pub address: Address,
+    /// What is applied.
+    pub logs: AppliedLogs,
+    /// The keyring file that encrypted logs are opened with.
+    pub keyring: Option<PathBuf>,
+    /// Connections that search, at most.
+    pub threads: usize,
+    /// Sessions that apply.
+    pub sessions: u64,
 }
 
 /// How far ahead of the applier to stay.

@@ -10,7 +10,7 @@ use binlog::gtid::{Gtid, GtidSet};
 use crate::error::Error;
 use crate::lead::{Lead, Mark};
 use crate::place::Place;
-use crate::replica::Channel;
+use crate::replica::{Channel, UnderWay};
 use crate::report::{ChannelStatus, Counts};
 use crate::settings::Pace;
 use crate::window::Batch;
@@ -80,6 +80,8 @@ struct Lane {
     epoch: u64,
     lead: Lead,
     place: Option<Place>,
+    /// The transaction that is being read.
+    gtid: Option<Gtid>,
     /// Where the applier is by its own account: several workers tell it from time to time only.
     reported: Option<Place>,
     /// Transactions ahead of the applier, and where they end: it has come there once it counts them as executed.
@@ -210,6 +212,7 @@ impl Shared {
                 found.lead.clear();
                 found.changes.clear();
                 found.transactions.clear();
+                found.gtid = None;
                 found.place = Some(place);
                 return Some(Begin { place, epoch: found.epoch });
             }
@@ -248,6 +251,12 @@ impl Shared {
         self.state().lanes[lane].channel.place.is_some_and(|applier| place <= applier)
     }
 
+    /// Has the applier changed these rows already, though their transaction has not ended? They come next.
+    pub(crate) fn is_begun(&self, lane: usize, rows: u64) -> bool {
+        let lane = &self.state().lanes[lane];
+        lane.lead.is_behind(rows, lane.rows_under_way())
+    }
+
     /// Would the applier be there first, by the rules of a fixed pace?
     pub(crate) fn is_too_close(&self, lane: usize) -> bool {
         match self.pace {
@@ -267,13 +276,17 @@ impl Shared {
         // What nobody ever passes is not kept.
         if self.has_applier {
             lane.lead.add(mark);
+            lane.pass();
         }
     }
 
-    /// A transaction ends there.
-    pub(crate) fn transaction(&self, lane: usize, gtid: Gtid, place: Place) {
+    /// A transaction begins there; the one in front of it has ended.
+    pub(crate) fn transaction(&self, lane: usize, gtid: Option<Gtid>, place: Place) {
         if self.has_applier {
-            self.state().lanes[lane].transactions.push_back((gtid, place));
+            let lane = &mut self.state().lanes[lane];
+            if let Some(ended) = std::mem::replace(&mut lane.gtid, gtid) {
+                lane.transactions.push_back((ended, place));
+            }
         }
     }
 
@@ -315,7 +328,7 @@ impl Shared {
                 state.counts.popped += 1;
                 self.room.notify_all();
                 let lane = &state.lanes[job.lane];
-                let is_passed = lane.channel.place.is_some_and(|applier| job.place <= applier);
+                let is_passed = lane.reached().is_some_and(|applier| job.place <= applier);
                 if !is_passed && job.epoch == lane.epoch {
                     return Some(job);
                 }
@@ -409,6 +422,7 @@ impl Lane {
             epoch: 0,
             lead,
             place: None,
+            gtid: None,
             reported,
             transactions,
             changes,
@@ -427,9 +441,13 @@ impl Lane {
     /// Is a change of definitions passed?
     fn follow(&mut self, found: &Channel, executed: &GtidSet) -> bool {
         let has_gone_back = found.place < self.reported;
-        let before = self.channel.place;
+        let (before, under_way) = (self.channel.place, self.channel.under_way.take());
+        let has_moved = found.place != self.reported;
         self.reported = found.place;
         self.channel.clone_from(found);
+        if !has_moved && self.channel.under_way.is_none() {
+            self.channel.under_way = under_way; // It is asked for less often.
+        }
         if let Some(lag) = found.lag_s {
             self.lag.sum += lag as f64;
             self.lag.count += 1;
@@ -449,11 +467,30 @@ impl Lane {
             self.transactions.pop_front();
         }
         self.channel.place = applier;
+        self.pass();
         let Some(applier) = applier else { return false };
-        self.passed += self.lead.pass(applier).touches;
         let passed = self.changes.iter().take_while(|place| **place <= applier).count();
         self.changes.drain(..passed);
         passed > 0
+    }
+
+    /// What the applier has come to is not ahead of it.
+    fn pass(&mut self) {
+        if let Some(applier) = self.channel.place {
+            self.passed += self.lead.pass(applier, self.rows_under_way()).touches;
+        }
+    }
+
+    /// Rows that the applier has changed beyond its place, if it is known that they come next.
+    fn rows_under_way(&self) -> u64 {
+        let next = self.transactions.front().map(|(gtid, _)| *gtid).or(self.gtid);
+        let is_next = |under_way: &&UnderWay| under_way.gtid.is_none() || under_way.gtid == next;
+        self.channel.under_way.iter().flatten().find(is_next).map_or(0, |under_way| under_way.rows)
+    }
+
+    /// The last place that the applier has come to, within a transaction, too.
+    fn reached(&self) -> Option<Place> {
+        self.channel.place.max(self.lead.reached())
     }
 
     fn status(&self) -> ChannelStatus {
@@ -478,7 +515,7 @@ mod tests {
     use super::{EVENTS_AHEAD_MAX, Lane, PLACES_AHEAD_MAX, Shared};
     use crate::lead::Mark;
     use crate::place::Place;
-    use crate::replica::Channel;
+    use crate::replica::{Channel, UnderWay};
     use crate::settings::Pace;
 
     const UUID: &str = "00000000-0000-0000-0000-000000000001";
@@ -513,6 +550,25 @@ mod tests {
     }
 
     #[test]
+    fn rows_count_of_the_transaction_that_comes_next() {
+        let gtids: Vec<_> = set("1-3").gtids().collect();
+        let mut lane = Lane::new(at(100));
+        lane.transactions.push_back((gtids[0], Place { log: 1, offset: 200 }));
+        lane.gtid = Some(gtids[1]);
+        let mut check = |executed, under_way: Option<usize>, wanted| {
+            let gtid = under_way.map(|number| gtids[number]);
+            let channel = Channel { under_way: Some(vec![UnderWay { rows: 50, gtid }]), ..at(100) };
+            lane.follow(&channel, &set(executed));
+            assert_eq!(lane.rows_under_way(), wanted, "{executed} {under_way:?}");
+        };
+        check("3", Some(0), 50);
+        check("3", Some(1), 0);
+        check("3", None, 50);
+        check("1:3", Some(1), 50);
+        check("1:3", Some(0), 0);
+    }
+
+    #[test]
     fn one_that_was_skipped_does_not_stay() {
         let mut lane = Lane::new(at(100));
         for (gtid, offset) in set("1-3").gtids().zip([200, 300, 400]) {
@@ -525,12 +581,13 @@ mod tests {
     #[test]
     fn what_is_ahead_is_bounded_whatever_it_is() {
         let place = |number: usize| Place { log: 1, offset: number as u64 };
-        let gtid = set("1").gtids().next().unwrap();
+        let gtid = set("1").gtids().next();
         let fill: [&dyn Fn(&Shared); 3] = [
             &|shared| (0..PLACES_AHEAD_MAX).for_each(|number| shared.definition_changes(0, place(number))),
-            &|shared| (0..PLACES_AHEAD_MAX).for_each(|number| shared.transaction(0, gtid, place(number))),
+            &|shared| (0..=PLACES_AHEAD_MAX).for_each(|number| shared.transaction(0, gtid, place(number))),
             &|shared| {
-                let mark = Mark { place: place(9), events: EVENTS_AHEAD_MAX + 1, touches: 0, timestamp: 1 };
+                let mark =
+                    Mark { place: place(9), events: EVENTS_AHEAD_MAX + 1, touches: 0, rows: 0, timestamp: 1 };
                 shared.mark(0, mark, |_| ());
             },
         ];

@@ -1,0 +1,129 @@
+//! An applier that is no replica's: it tells itself how far it is.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use logs::Store;
+
+use crate::error::Error;
+use crate::place::{Place, log_number};
+use crate::replica::Channel;
+
+/// Logs that somebody else applies than a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AppliedLogs {
+    /// Those of a store, which may still be written to.
+    Store(PathBuf),
+    /// These, one after the other.
+    Files(Vec<PathBuf>),
+}
+
+/// Whoever applies logs, and tells how far that has come.
+#[derive(Debug, Default)]
+pub struct Applier(Mutex<Told>);
+
+#[derive(Clone, Debug, Default)]
+struct Told {
+    /// The log's name, and bytes from its start.
+    place: Option<(String, u64)>,
+    sessions: Vec<u32>,
+    is_over: bool,
+}
+
+impl Applier {
+    /// It has come to this place of the log of this name.
+    pub fn is_at(&self, log: &str, position: u64) {
+        self.told().place = Some((log.to_owned(), position));
+    }
+
+    /// It applies in these sessions of the server, by the server's numbers for them.
+    pub fn applies_in(&self, sessions: Vec<u32>) {
+        self.told().sessions = sessions;
+    }
+
+    /// It is done.
+    pub fn end(&self) {
+        self.told().is_over = true;
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.told().is_over
+    }
+
+    pub(crate) fn sessions(&self) -> Vec<u32> {
+        self.told().sessions.clone()
+    }
+
+    /// How far it is; at the logs' beginning, before it tells.
+    pub(crate) fn channel(&self, logs: &AppliedLogs) -> Result<Channel, Error> {
+        let place = self.told().place.clone();
+        let place = place.and_then(|(log, position)| Some((logs.place(&log, position)?, log)));
+        let (place, log) = match place {
+            Some(found) => found,
+            None => (logs.beginning()?, String::new()),
+        };
+        Ok(Channel { log, is_applying: true, ..Channel::without_applier(place) })
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AppliedLogs {
+    /// The place at this position of the log of this name: logs of a store have numbers, others are numbered.
+    fn place(&self, name: &str, position: u64) -> Option<Place> {
+        let number = match self {
+            Self::Store(_) => log_number(name)?,
+            Self::Files(files) => {
+                files.iter().position(|file| file.file_name().is_some_and(|file| file == name))? as u64
+            }
+        };
+        Some(Place { log: number, offset: position })
+    }
+
+    fn beginning(&self) -> Result<Place, Error> {
+        match self {
+            Self::Store(path) => first_place(path),
+            Self::Files(_) => Ok(Place::default()),
+        }
+    }
+}
+
+impl fmt::Display for AppliedLogs {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(path) => path.display().fmt(out),
+            Self::Files(files) => {
+                let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+                out.write_str(&names.join(", "))
+            }
+        }
+    }
+}
+
+/// The start of the first of some logs.
+pub(crate) fn first_place(logs: &Path) -> Result<Place, Error> {
+    let store = Store::open(logs)?;
+    let names = store.logs().iter().filter_map(|log| log.file_name());
+    let place = names.filter_map(|name| Place::of(&name.to_string_lossy(), 0)).next();
+    place.ok_or_else(|| Error::Refused(format!("the logs of {} have no numbers", logs.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AppliedLogs, Applier};
+    use crate::place::Place;
+
+    #[test]
+    fn it_is_where_it_says() {
+        let logs = AppliedLogs::Files(vec!["/a/x.log".into(), "/b/y".into()]);
+        let applier = Applier::default();
+        let place = || applier.channel(&logs).unwrap().place.unwrap();
+        assert_eq!(place(), Place::default());
+        applier.is_at("y", 4711);
+        assert_eq!(place(), Place { log: 1, offset: 4711 });
+        assert_eq!(AppliedLogs::Store("/d".into()).place("binlog.000012", 4).unwrap().log, 12);
+    }
+}
