@@ -15,7 +15,7 @@ mod sql;
 mod table;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use binlog::Flavour;
@@ -48,6 +48,8 @@ pub struct MysqlTarget {
     control: Arc<Mutex<Connection>>,
     facts: Facts,
     sessions: AtomicU32,
+    /// The server's numbers for the sessions' connections.
+    connections: Mutex<Vec<u32>>,
     as_sql: Option<WhySql>,
     rights: Rights,
     /// May the account add to what the target counts as executed? Unknown until it is tried.
@@ -151,6 +153,7 @@ impl MysqlTarget {
             control,
             facts,
             sessions: AtomicU32::new(0),
+            connections: Mutex::default(),
             logging: Logging::No,
             as_sql,
             rights,
@@ -230,6 +233,11 @@ impl MysqlTarget {
         result.map_err(|failure| failure.at("drop the progress table"))
     }
 
+    /// The sessions in which transactions are applied, by the server's numbers for their connections.
+    pub fn connections(&self) -> Vec<u32> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// What the server is.
     pub const fn facts(&self) -> &Facts {
         &self.facts
@@ -292,6 +300,7 @@ impl Target for MysqlTarget {
         no_generated_keys(&mut connection)?;
         let number = self.sessions.fetch_add(1, Ordering::SeqCst);
         lock(&mut connection, &session_lock(number), PATIENCE)?;
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner).push(connection.id());
         connection.run(&format!(
             "UPDATE {PROGRESS_TABLE} SET sessions = GREATEST(sessions, {}) WHERE stream = 1",
             number + 1

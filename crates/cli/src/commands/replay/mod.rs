@@ -1,5 +1,6 @@
 //! `bintide replay`: applies logs to a server.
 
+mod ahead;
 mod board;
 mod dry;
 mod estimate;
@@ -23,6 +24,7 @@ use replay::schedule::Mode;
 use replay::{FailureKind, Gap, Log, Options, Source};
 
 use crate::args::Global;
+use crate::commands::replay::ahead::Ahead;
 use crate::commands::replay::board::Board;
 use crate::commands::replay::dry::Dry;
 use crate::commands::replay::filters::Filters;
@@ -57,6 +59,8 @@ Examples:
       bintide replay --follow /var/lib/mysql/binlog.index --to TARGET
   From a running server, as it writes:
       bintide replay --from mysql://repl@db1/ --relay /var/lib/bintide/db1 --to TARGET
+  To a server whose data is larger than its memory:
+      bintide replay /backup --to TARGET --warm
   Into a SQLite database, without any server:
       bintide replay binlog.0000* --to sqlite:copy.db
   Only one database, under another name (CREATE DATABASE is not rewritten: make
@@ -96,6 +100,10 @@ pub(crate) struct Replay {
     /// Follow a directory of logs that is still being written to, a server's own or that of its relay logs, until Ctrl-C.
     #[arg(long, conflicts_with_all = ["dry_run", "status", "forget"])]
     follow: bool,
+    /// Have the pages that the next transactions need read into the target's memory ahead of them, as bintide warm does
+    /// for a replica; stops by itself where nothing is gained. For a server whose data is larger than its memory.
+    #[arg(long, conflicts_with_all = ["dry_run", "status", "forget"])]
+    warm: bool,
     /// Show how far the target has come, and do nothing.
     #[arg(long, conflicts_with_all = ["forget", "logs"])]
     status: bool,
@@ -154,14 +162,8 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
     }
     if command.dry.dry_run {
         let read = (source(logs), found.bytes_total);
-        return command.dry.run(
-            (named, command.how.log),
-            read,
-            options,
-            &command.allow,
-            command.json,
-            global,
-        );
+        let target = (named, command.how.log);
+        return command.dry.run(target, read, options, &command.allow, command.json, global);
     }
     let server = command.verify.server(&command.to, &named, &logs, global)?;
     let against = server.map(|server| Against {
@@ -178,6 +180,8 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
         Some(store) => Some(follow(store.clone())?),
         None => ready::logs_to_look_at(&logs).map(source),
     };
+    let ahead = || Ahead::new(&named, followed.as_ref(), &found.places, command, &options, global);
+    let ahead = command.warm.then(ahead).transpose()?;
     let meant = (&options.selection, &options.filter);
     let writer = ready::check(&named, to_look_at, meant, command.how.log, &command.allow, global)?;
     let board = Board::default();
@@ -193,13 +197,13 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
         None => (source(logs), found.bytes_total),
     };
     let mut watch = Watch::new(global, bytes_total, board.clone());
-    let report = replay::replay(&mut source, target.target(), &options, &mut watch);
+    let (report, warmed) = ahead::run(ahead.as_ref(), &mut source, &target, &options, &mut watch);
     let elapsed = watch.elapsed();
     drop(watch);
     let report = report.map_err(advised)?;
     board.end(&report);
     drop(served);
-    let done = Done { report, elapsed, remarks: target.remarks(), verified: None };
+    let done = Done { report, elapsed, remarks: target.remarks(), verified: None, warmed };
     conclude(done, against, &options, command.json, global)
 }
 

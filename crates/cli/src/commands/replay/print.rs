@@ -8,6 +8,7 @@ use replay::{Lag, Late, Report};
 use serde_json::{Value, json};
 
 use crate::args::Global;
+use crate::commands::replay::ahead::Warmed;
 use crate::commands::replay::verified::Verified;
 use crate::exit::{Outcome, Verdict};
 use crate::units;
@@ -20,6 +21,8 @@ pub(super) struct Done {
     pub(super) remarks: Vec<String>,
     /// What the comparison behind it found, if there was one.
     pub(super) verified: Option<Verified>,
+    /// What went ahead of it, if that was asked for.
+    pub(super) warmed: Option<Warmed>,
 }
 
 /// Prints the outcome, as text or as one document.
@@ -66,6 +69,7 @@ fn document(done: &Done) -> Value {
         "undecided": report.undecided,
         "applied": report.applied.to_string(),
         "remarks": done.remarks,
+        "warm": done.warmed.as_ref().map(Warmed::document),
         "verify": done.verified.as_ref().map(Verified::document),
     })
 }
@@ -129,6 +133,9 @@ fn text(done: &Done) -> String {
     );
     if report.lag.transactions > 0 {
         text.push_str(&lag_line(report.lag));
+    }
+    if let Some(warmed) = &done.warmed {
+        text.push_str(&format!("{}\n", warmed.text()));
     }
     if report.is_interrupted {
         text.push_str("interrupted; the same command goes on from here\n");

@@ -157,6 +157,15 @@ impl Opened {
         }
     }
 
+    /// The sessions that apply, by a server's numbers for their connections.
+    pub(super) fn connections(&self) -> Vec<u32> {
+        match self {
+            Self::Mysql(target) => target.connections(),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => Vec::new(),
+        }
+    }
+
     /// What was done otherwise than on the source: a line each.
     pub(super) fn remarks(&self) -> Vec<String> {
         match self {

@@ -177,8 +177,23 @@ fn waits(waits: Waits) -> String {
     }
 }
 
+/// In a sentence.
+pub(crate) fn sentence(report: &Report) -> String {
+    let Report { status, why } = report;
+    let read = match status.reads.ours {
+        Some(ours) => counted(ours.pages, "page"),
+        None => "nobody counted how many pages".to_owned(),
+    };
+    let made = counted(status.counts.touches, "search").replace("searchs", "searches");
+    let end = match why {
+        Why::Interrupted => "",
+        Why::NoGain => "; stopped, as nothing was gained",
+    };
+    format!("{made} made ahead, {read} read by them{end}")
+}
+
 /// The same as a document.
-pub(super) fn document(report: &Report) -> Value {
+pub(crate) fn document(report: &Report) -> Value {
     let Report { status, why } = report;
     let Status { counts, reads, .. } = status;
     let waits = |waits: Option<Waits>| {

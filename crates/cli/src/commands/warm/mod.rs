@@ -10,6 +10,8 @@ use clap::{ArgAction, Args};
 use servers::{Address, Defaults, Tls};
 use warm::{Fixed, Pace, Settings, Stranger};
 
+pub(crate) use crate::commands::warm::figures::{document, sentence};
+
 use crate::account;
 use crate::args::Global;
 use crate::commands::warm::watch::{Board, Watch};
@@ -29,8 +31,9 @@ Examples:
 
 It reads the replica's relay logs, so it runs on the replica's machine, as a
 user who may read them. The account needs SELECT on the tables and REPLICATION
-CLIENT; with SELECT on performance_schema it can tell who reads how much.
-Nothing is changed, and nothing is locked.";
+CLIENT; with SELECT on performance_schema it can tell who reads how much, and
+with PROCESS how far the applier is within a large transaction. Nothing is
+changed, and nothing is locked.";
 
 /// Arguments of `warm`.
 #[derive(Args, Debug)]

@@ -1,0 +1,118 @@
+//! `bintide replay --warm`: what its own target will need is in memory before it comes there.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::PathBuf;
+use std::process::Child;
+
+use anyhow::{Context, Result, ensure};
+use e2e::command::{address, begin, replay, wait_until};
+use e2e::replays::ends_equal;
+use e2e::warming::{cold, has_no_errors, pages_cached, pair, wait_until_applied};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use servers::{Address, Connection};
+use testkit::{Dice, Launch, Server, seed};
+
+/// Rows of a few to a page.
+const ROWS: usize = 6000;
+
+const TABLE: &str = "create database d; create table d.none (id int primary key);
+    create table d.t (id int primary key, n int not null, pad varchar(3000) not null, key n (n));
+    set cte_max_recursion_depth = 10000;
+    insert into d.t with recursive n as (select 1 i union all select i + 1 from n where i < 6000)
+      select i, i, repeat('x', 3000) from n;";
+
+/// A source, and a data directory that has all of it up to the last log, which begins now.
+fn source_and_data() -> Result<(Server, Server, PathBuf)> {
+    let (source, mut copy) = pair(&Launch::mysql(), &Launch::mysql(), TABLE)?;
+    wait_until_applied(&source, &copy)?;
+    copy.sql("stop replica; reset replica all")?;
+    copy.stop()?;
+    source.sql("flush binary logs")?;
+    let data = copy.datadir();
+    Ok((source, copy, data))
+}
+
+fn last_log(source: &Server) -> Result<PathBuf> {
+    source.binlogs()?.pop().context("the source has a log")
+}
+
+/// What it printed, when it has ended with this code.
+fn outcome(mut child: Child, code: i32) -> Result<Value> {
+    let (mut out, mut said) = (String::new(), String::new());
+    child.stdout.take().context("its output is piped")?.read_to_string(&mut out)?;
+    if let Some(mut stderr) = child.stderr.take() {
+        stderr.read_to_string(&mut said)?;
+    }
+    let status = child.wait()?;
+    ensure!(status.code() == Some(code), "{status:?}: {said}");
+    Ok(serde_json::from_str(&out)?)
+}
+
+#[test]
+fn the_targets_pages_are_in_memory_before_they_are_needed() -> Result<()> {
+    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let (source, _copy, data) = source_and_data()?;
+    let others: String = (0..400)
+        .map(|_| format!("update d.t set n = n + 1 where id = {};", 2 + dice.below(ROWS - 1)))
+        .collect();
+    source.sql(&format!("update d.t set n = 0 where id = 1; {others}"))?;
+    let target = cold(&data, &[])?;
+    let before = pages_cached(&target, "d.t.PRIMARY")?;
+    ensure!(before < 50, "{before} pages are in memory at once");
+    // The replay comes no farther than to its first row, as somebody else has it.
+    let mut holder = Connection::open(&Address::parse(&address("root", &target))?)?;
+    holder.run("begin; select n from d.t where id = 1 for update")?;
+    let child = begin(&[last_log(&source)?], &target, &["--warm", "--json", "--workers", "1"])?;
+    wait_until("the pages of the other rows", || Ok(pages_cached(&target, "d.t.PRIMARY")? > 250))?;
+    holder.run("rollback")?;
+    let report = outcome(child, 0)?;
+    let warm = &report["warm"];
+    ensure!(has_no_errors(warm) && warm["rows"].as_u64() >= Some(390), "{report}");
+    let ours = warm["pages_read"]["warm"]["pages"].as_u64();
+    let applier = warm["pages_read"]["applier"]["pages"].as_u64();
+    ensure!(ours > Some(200) && applier < ours, "{report}");
+    ends_equal(&source, &target)
+}
+
+/// All is in memory, and logs are followed as they are written: it says so, and the replay goes on alone.
+#[test]
+fn it_leaves_a_replay_alone_where_nothing_is_gained() -> Result<()> {
+    let (source, _copy, data) = source_and_data()?;
+    let target = cold(&data, &[])?;
+    let folder = source.datadir();
+    let mut child = begin(&[folder], &target, &["--follow", "--warm", "--json"])?;
+    let mut stderr = BufReader::new(child.stderr.take().context("its standard error is piped")?);
+    let said = std::thread::spawn(move || {
+        let mut line = String::new();
+        while !line.contains("nothing is gained") {
+            line.clear();
+            if stderr.read_line(&mut line)? == 0 {
+                return Ok(None);
+            }
+        }
+        Ok::<_, std::io::Error>(Some((line, stderr)))
+    });
+    while !said.is_finished() {
+        source.sql(&"update d.t set n = n + 1 where id <= 40;".repeat(100))?;
+    }
+    let found = said.join().map_err(|_| anyhow::anyhow!("who listens has panicked"))??;
+    ensure!(found.is_some(), "it ended without a word");
+    wait_until("all that the source has", || {
+        let rows = "select sum(n) from d.t";
+        Ok(source.sql(rows)? == target.sql(rows)?)
+    })?;
+    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
+    let report = outcome(child, 130)?;
+    ensure!(report["warm"]["stopped"] == "no gain", "{report}");
+    ends_equal(&source, &target)
+}
+
+#[test]
+fn what_cannot_be_read_twice_is_refused() -> Result<()> {
+    let target = Launch::mysql().start()?;
+    let ran = replay(&["-".into()], &target, &["--warm"])?;
+    ensure!(ran.code == Some(2) && ran.stderr.contains("give the logs as files"), "{ran:?}");
+    Ok(())
+}
