@@ -218,6 +218,22 @@ fn files_that_cannot_be_written_are_found_first() -> Result<()> {
     says(&["advise", "--from", nobody, "--fetch", "0"], 2, &["of nothing, nothing can be told"])
 }
 
+/// Another server can take a MariaDB's place nowhere.
+#[test]
+fn a_mariadb_is_no_source_among_several() -> Result<()> {
+    let (mariadb, mysql) = (Launch::mariadb().start()?, Launch::mysql().start()?);
+    let [mariadb, mysql] =
+        [&mariadb, &mysql].map(|server| format!("mysql://root@127.0.0.1:{}/", server.port()));
+    let folder = TempDir::new()?;
+    let (store, wanted) = (folder.path().join("s"), ["a MariaDB can only be the one --from"]);
+    let receive = ["receive", text(&store)?, "--stop-at-end"];
+    says(&[&receive[..], &["--from", &mariadb, "--from", &mariadb]].concat(), 2, &wanted)?;
+    says(&[&receive[..], &["--from", &mysql, "--from", &mariadb]].concat(), 0, &[])?;
+    // Behind a MySQL that is lost.
+    let lost = "mysql://root@127.0.0.1:1/";
+    says(&[&receive[..], &["--from", lost, "--from", &mariadb]].concat(), 2, &wanted)
+}
+
 fn receives(server: &Server, folder: &Path, code: i32, wanted: &[&str]) -> Result<()> {
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
     says(&["receive", text(folder)?, "--from", &from, "--stop-at-end"], code, wanted)

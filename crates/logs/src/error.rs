@@ -209,15 +209,19 @@ pub enum Error {
         name: String,
     },
     /// Logs went before they were read.
-    #[error("the logs between {name} and {next} were purged before they were read")]
+    #[error(
+        "the logs between {name} and {next} were purged before they were read: what was in them is needed to go on; keep more"
+    )]
     Purged {
         /// The last one that was read.
         name: String,
         /// The next one that is there.
         next: String,
     },
-    /// The log went, and there is none behind it.
-    #[error("{name} was removed while it was followed, and no log comes behind it")]
+    /// The log went before its end had come, or it was replaced by another of its name.
+    #[error(
+        "{name} was removed while it was followed, before its end: start again, to go on with the logs that are there"
+    )]
     Removed {
         /// The file.
         name: String,

@@ -111,9 +111,13 @@ impl Trail {
     /// As [`Follower::next_chunk`].
     pub fn at_end(&mut self, end: End, reader: &LogReader) -> Result<After, Error> {
         self.refresh()?;
-        let Some(next) = self.store.after(&self.log)?.map(Path::to_owned) else {
+        let Some(next) = self.next_log()? else {
             return self.look_for_removal(reader).map(|()| After::Wait);
         };
+        // One that was received up to its head only comes again: what came behind that is in another file.
+        if reader.is_at_head() && self.log.exists() {
+            self.look_for_removal(reader)?;
+        }
         match (end, self.phase) {
             // Between that end and the look at the index, more may have come.
             (End::Open { .. } | End::Torn(_), Phase::Reading) => {
@@ -128,6 +132,23 @@ impl Trail {
         }
     }
 
+    /// The log behind the one at hand. One that was purged since the index was read is not in the index any more.
+    fn next_log(&mut self) -> Result<Option<PathBuf>, Error> {
+        let next = self.store.after(&self.log)?.map(Path::to_owned);
+        if next.as_ref().is_none_or(|next| next.exists()) {
+            return Ok(next);
+        }
+        self.refresh()?;
+        let next = self.store.after(&self.log)?.map(Path::to_owned);
+        match next.as_ref().filter(|next| !next.exists()) {
+            None => Ok(next),
+            Some(missing) => {
+                let (name, index) = (missing.display().to_string(), self.store.path().display().to_string());
+                Err(Error::Missing { name, index })
+            }
+        }
+    }
+
     fn refresh(&mut self) -> Result<(), Error> {
         match self.store.refresh() {
             // When a server purges logs, there is no index for a moment.
@@ -136,7 +157,7 @@ impl Trail {
         }
     }
 
-    /// A log that was removed and has no successor is not coming back: `RESET BINARY LOGS AND GTIDS`.
+    /// A log that was removed before its end is not coming back: `RESET BINARY LOGS AND GTIDS`.
     fn look_for_removal(&self, reader: &LogReader) -> Result<(), Error> {
         match reader.is_removed()? {
             true => Err(Error::Removed { name: self.log.display().to_string() }),

@@ -39,6 +39,8 @@ pub struct LogReader {
     decrypting: Option<String>,
     kind: LogKind,
     in_use: bool,
+    /// Where the format description ends.
+    format_end: u64,
     closed: bool,
     /// What follows is encrypted the way MariaDB does it.
     sealed: bool,
@@ -152,6 +154,7 @@ impl LogReader {
             decrypting: None,
             kind: LogKind::Binary,
             in_use: false,
+            format_end: 0,
             closed: false,
             sealed: false,
             current: None,
@@ -321,6 +324,11 @@ impl LogReader {
         self.in_use
     }
 
+    /// Has no more come than the format description?
+    pub(crate) fn is_at_head(&self) -> bool {
+        self.position() <= self.format_end.max(MAGIC.len() as u64)
+    }
+
     /// Has the file been removed, so that nothing more comes?
     pub(crate) fn is_removed(&self) -> Result<bool, Error> {
         self.input.is_removed().map_err(|cause| Error::io("look at", &self.name, cause))
@@ -472,6 +480,7 @@ impl LogReader {
             Ok(Framed::Event(raw)) => {
                 if is_format {
                     self.note_format(&raw);
+                    self.format_end = self.place.offset + raw.bytes().len() as u64;
                 }
                 self.sealed = raw.event_type() == EventType::MariadbStartEncryption;
                 run.first_checksum.get_or_insert(raw.checksum());

@@ -190,7 +190,10 @@ fn logs_that_go() {
     folder.write("b.000003", &closed);
     folder.write("b.index", b"./b.000003\n");
     let message = folder.short(&follow(&mut second).unwrap_err());
-    assert_eq!(message, "the logs between b.000001 and b.000003 were purged before they were read");
+    assert_eq!(
+        message,
+        "the logs between b.000001 and b.000003 were purged before they were read: what was in them is needed to go on; keep more"
+    );
     // No index for a moment, then another numbering.
     remove("b.index");
     assert_eq!(follow(&mut first), Ok(vec![]));
@@ -198,7 +201,36 @@ fn logs_that_go() {
     folder.write("b.000001", &closed);
     remove("b.000002");
     let message = folder.short(&follow(&mut first).unwrap_err());
-    assert_eq!(message, "b.000002 was removed while it was followed, and no log comes behind it");
+    assert_eq!(
+        message,
+        "b.000002 was removed while it was followed, before its end: start again, to go on with the logs that are there"
+    );
+}
+
+/// A log that went with no more than its head, and came again under its name, is not taken for read.
+#[test]
+fn a_log_that_comes_again_is_not_passed_over() {
+    let head = log(&[format(0)]);
+    let whole = log(&[format(0), event(QUERY, 0, b"one"), event(STOP, 0, b"")]);
+    let folder = Folder::new(&[("b.index", b"./b.000001\n"), ("b.000001", &head)]);
+    let mut follower = follower(&folder);
+    assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", 15, 4)]));
+    fs::remove_file(folder.0.path().join("b.000001")).unwrap();
+    folder.write("b.000001", &whole);
+    folder.write("b.000002", &head);
+    folder.write("b.index", b"./b.000001\n./b.000002\n");
+    let message = folder.short(&follow(&mut follower).unwrap_err());
+    assert!(message.starts_with("b.000001 was removed while it was followed, before its end"), "{message}");
+}
+
+/// A log that the index names and that is gone.
+#[test]
+fn a_log_that_is_missing_is_named() {
+    let closed = log(&[format(0), event(STOP, 0, b"")]);
+    let folder = Folder::new(&[("b.index", b"./b.000001\n./b.000002\n./b.000003\n"), ("b.000001", &closed)]);
+    folder.write("b.000003", &closed);
+    let message = folder.short(&follow(&mut follower(&folder)).unwrap_err());
+    assert!(message.starts_with("b.000002 is not there, and b.index names it: put it back"), "{message}");
 }
 
 #[test]

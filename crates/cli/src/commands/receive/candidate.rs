@@ -1,7 +1,11 @@
 //! Another server in the place of the source: can it go on with what is here?
 
+use anyhow::anyhow;
+use binlog::Flavour;
 use binlog::gtid::GtidSet;
 use servers::{Address, Error, Link, LinkOptions};
+
+use crate::commands::receive::ended::Ended;
 
 /// What is to be known of a server before it is a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,12 +15,19 @@ pub(super) struct Candidate {
     pub(super) executed: GtidSet,
 }
 
+/// What a MariaDB cannot be.
+pub(super) const ONE_MARIADB: &str = "a MariaDB can only be the one --from: its GTIDs name the last transaction of each \
+    domain, and nothing tells whether another server has all that is here; give no other";
+
 const QUESTION: &str = "SELECT @@GLOBAL.server_uuid, @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed";
 
 impl Candidate {
     /// Asks a server.
-    pub(super) fn ask(address: &Address, options: &LinkOptions) -> Result<Self, Error> {
+    pub(super) fn ask(address: &Address, options: &LinkOptions) -> Result<Self, Ended> {
         let mut link = Link::open(address, options)?;
+        if link.session().flavour == Flavour::MariaDb {
+            return Err(Ended::Failed(anyhow!(ONE_MARIADB)));
+        }
         let row = link.query(QUESTION)?.pop().unwrap_or_default();
         let mut values =
             row.into_iter().map(|value| String::from_utf8_lossy(&value.unwrap_or_default()).into_owned());

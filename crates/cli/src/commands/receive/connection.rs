@@ -3,12 +3,12 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
-use binlog::{Format, MAGIC};
+use binlog::{Flavour, Format, MAGIC};
 use logs::{Appended, StoreWriter};
 use servers::{Error, LiveSource};
 use wire::{Acknowledge, Arrival, End, Origin, ReplicaOptions, SemiSync, SourceFacts, Start};
 
-use crate::commands::receive::candidate::Candidate;
+use crate::commands::receive::candidate::{Candidate, ONE_MARIADB};
 use crate::commands::receive::ended::{ANOTHER_DIRECTORY, Ended};
 use crate::commands::receive::joined::Joined;
 use crate::commands::receive::receiver::Receiver;
@@ -75,6 +75,9 @@ impl Receiver {
         let start = self.start(store, &flow)?;
         let mut source = LiveSource::open(self.address(), &self.options, self.wishes(start))
             .map_err(|error| self.explained(error, store))?;
+        if self.has_others() && source.session().flavour == Flavour::MariaDb {
+            return Err(Ended::Failed(anyhow!(ONE_MARIADB)));
+        }
         self.check(source.facts(), store, &flow)?;
         self.turn.begun();
         self.note_semi_sync(source.facts());
