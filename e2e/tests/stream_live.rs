@@ -231,8 +231,7 @@ fn definitions_in_the_log_are_kept_for_the_next_run() -> Result<()> {
         "flush binary logs; insert into d.t (b) values ('three'); rename table d.t to d.x, d.x to d.t",
     )?;
     run()?;
-    server
-        .sql("alter table d.t change b b varchar(9) first, drop c; insert into d.t (b) values ('four')")?;
+    server.sql("alter table d.t change b b varchar(9) first, drop c; insert into d.t (b) values ('four')")?;
     run()?;
     let found = records(Path::new(&out))?;
     ensure!(values(&found)? == ["one", "two", "three", "four"], "{found}");

@@ -264,6 +264,12 @@ fn a_mariadb_is_a_replica_too() -> Result<()> {
     let before = warming.searches()?;
     source.sql("update d.t set k = concat('other', id) where id between 1000 and 1099")?;
     wait_until("searches for changes", || Ok(warming.searches()? >= before + 300))?;
+    source.sql(
+        "set binlog_format = statement, names latin1; use d;
+         update t set k = 'one' where k = 'key17'; delete from t where id = 20 and k <> '\u{e4}' limit 3;
+         insert into u select id from t where k = 'key40'",
+    )?;
+    wait_until("statements", || Ok(warming.figure("statements_total")? >= 3))?;
     replica.sql("start slave sql_thread")?;
     wait_until("what was changed", || Ok(rows(&source)? == rows(&replica)?))?;
     let report = warming.end()?;
