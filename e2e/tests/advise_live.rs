@@ -81,6 +81,8 @@ fn a_server_says_what_only_it_knows() -> Result<()> {
     // What was looked at are the server's logs: all of them, or the newest.
     let logs = |report: &Value| report["logs"].as_array().map_or(0, Vec::len);
     ensure!(logs(&report) == 2, "{}", report["logs"]);
+    // By their names at the server, and not where they lie for the moment.
+    ensure!(report["logs"][0]["name"] == "binlog.000001", "{}", report["logs"]);
     ensure!(logs(&document(&advise(&source, "root", &["--json", "--fetch", "1"])?)?) == 1, "not the newest");
     let text = advise(&source, "root", &[])?;
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
