@@ -2,6 +2,7 @@
 //! twice.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -237,5 +238,25 @@ fn definitions_in_the_log_are_kept_for_the_next_run() -> Result<()> {
     ensure!(values(&found)? == ["one", "two", "three", "four"], "{found}");
     let last = found.lines().last().context("a record")?;
     ensure!(last.contains(r#""data":{"b":"four","k":4}"#), "{last}");
+    Ok(())
+}
+
+/// `… | head -1` ends although nothing more comes.
+#[test]
+fn a_reader_that_has_gone_is_noticed_while_nothing_comes() -> Result<()> {
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    server.sql(&format!("{TABLE}; insert into d.t (b) values ('one')"))?;
+    let mut child =
+        stream(&["--from", &from(server.port())])?.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut line = String::new();
+    let mut reader = BufReader::new(child.stdout.take().context("its output")?);
+    while !line.contains("\"one\"") {
+        line.clear();
+        ensure!(reader.read_line(&mut line)? > 0, "it has ended");
+    }
+    drop(reader);
+    wait_for(|| child.try_wait()?.map(drop).context("it waits for more"))?;
+    let ran = child.wait_with_output()?;
+    ensure!(ran.status.success() && said(&ran).is_empty(), "{ran:?}");
     Ok(())
 }

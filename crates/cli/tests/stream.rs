@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -191,5 +192,31 @@ fn definitions_are_known_where_a_run_goes_on() {
         &["--format", "maxwell", "--schema", "ddl", "types.binlog", "--progress", path],
         2,
         "could not read the definitions that were saved with the progress",
+    );
+}
+
+/// What cannot go on is said before anything is written, and files are nobody else's.
+#[test]
+fn places_that_cannot_be_written_and_other_forms_are_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let args = ["--format", "maxwell", "--columns", "numbered", "types.binlog"];
+    let nowhere = path("nowhere/progress");
+    let to_nowhere = [&args[..], &["--progress", &nowhere]].concat();
+    refused(&to_nowhere, 2, "could not keep how far records were written");
+    refused(&to_nowhere, 2, "nowhere/progress: No such file");
+    assert_eq!(String::from_utf8_lossy(&bintide(&to_nowhere).stdout), "");
+    let out = path("out");
+    assert!(records(&[&args[..], &["--out", &out, "--file-size", "20000"]].concat()).is_empty());
+    for entry in fs::read_dir(&out).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        // What the umask takes away besides is its business.
+        assert_eq!(mode & 0o137, 0, "{entry:?} {mode:o}");
+    }
+    refused(
+        &["--format", "debezium", "--columns", "numbered", "types.binlog", "--out", &out],
+        2,
+        "are in the form of maxwell, not debezium: give --format=maxwell, or an empty folder",
     );
 }

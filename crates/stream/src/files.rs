@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -10,6 +11,7 @@ use nix::fcntl::{Flock, FlockArg};
 use crate::defined::Definitions;
 use crate::had::Had;
 use crate::kept::{Kept, line, split};
+use crate::settings::Envelope;
 use crate::token::Token;
 
 /// Records in the files of a folder: `changes.000001.json` and so on, which end between transactions and change no
@@ -20,6 +22,8 @@ pub struct Files {
     folder: PathBuf,
     /// Bytes from which on a file is finished.
     size_max: u64,
+    /// In whose form records are.
+    envelope: Envelope,
     number: u64,
     file: File,
     size: u64,
@@ -39,6 +43,8 @@ struct Saved {
     token: Token,
     number: u64,
     size: u64,
+    /// In whose form records are; none of files from before that was kept.
+    envelope: Option<Envelope>,
     kept: Option<u64>,
     had: Option<Had>,
 }
@@ -48,8 +54,8 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// When the system refuses, or the folder's files are not as they were left.
-    pub fn open(folder: &Path, size_max: u64) -> io::Result<Self> {
+    /// When the system refuses, the folder's files are not as they were left, or their records are in another form.
+    pub fn open(folder: &Path, size_max: u64, envelope: Envelope) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let lock = lock(folder)?;
         let saved = match fs::read_to_string(folder.join(PROGRESS)) {
@@ -59,6 +65,11 @@ impl Files {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
+        if let Some(Saved { envelope: Some(other), .. }) = &saved
+            && *other != envelope
+        {
+            return Err(another_form(folder, *other, envelope));
+        }
         let (number, size) = match &saved {
             None if finished(folder, 1).exists() => {
                 return Err(damaged(folder, "it has files of records and no progress"));
@@ -68,7 +79,7 @@ impl Files {
             Some(saved) => (saved.number, saved.size),
         };
         let path = growing(folder, number);
-        let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+        let mut file = created().truncate(false).open(&path)?;
         if file.metadata()?.len() < size {
             return Err(damaged(folder, "its last file is shorter than it was"));
         }
@@ -76,7 +87,7 @@ impl Files {
         file.seek(SeekFrom::Start(size))?;
         let kept = Kept::beside(&folder.join(PROGRESS), saved.as_ref().and_then(|saved| saved.kept));
         let (folder, saved) = (folder.to_owned(), saved.map(|saved| (saved.token, saved.had)));
-        Ok(Self { folder, size_max, number, file, size, whole: size, saved, kept, _lock: lock })
+        Ok(Self { folder, size_max, envelope, number, file, size, whole: size, saved, kept, _lock: lock })
     }
 
     /// Where to go on; `None` if there is nothing yet.
@@ -121,7 +132,8 @@ impl Files {
         self.whole = self.size.saturating_sub(torn);
         let written = defined.map(|definitions| self.kept.write(&definitions)).transpose()?;
         let (number, size, kept) = (self.number, self.whole, self.kept.number());
-        let saved = Saved { token: token.clone(), number, size, kept, had: had.cloned() };
+        let (token, envelope, had) = (token.clone(), Some(self.envelope), had.cloned());
+        let saved = Saved { token, number, size, envelope, kept, had };
         write_atomically(&self.folder.join(PROGRESS), &saved.text())?;
         written.unwrap_or_default().forget_old();
         self.saved = Some((saved.token, saved.had));
@@ -142,7 +154,7 @@ impl Files {
         fs::rename(growing(&self.folder, self.number), finished(&self.folder, self.number))?;
         sync_folder(&self.folder)?;
         self.number += 1;
-        self.file = File::create(growing(&self.folder, self.number))?;
+        self.file = created().truncate(true).open(growing(&self.folder, self.number))?;
         (self.size, self.whole) = (0, 0);
         Ok(())
     }
@@ -165,7 +177,7 @@ const LOCK: &str = "bintide.lock";
 
 /// Nobody else may write here as long as the file that this gives is open.
 fn lock(folder: &Path) -> io::Result<Flock<File>> {
-    let file = File::create(folder.join(LOCK))?;
+    let file = created().truncate(true).open(folder.join(LOCK))?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
         Errno::EWOULDBLOCK => {
             let text = format!("another process writes into {}: wait for it, or stop it", folder.display());
@@ -183,6 +195,15 @@ fn growing(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("changes.{number:06}.json.part"))
 }
 
+fn another_form(folder: &Path, found: Envelope, asked: Envelope) -> io::Error {
+    let [found, asked] = [found, asked].map(Envelope::name);
+    let folder = folder.display();
+    let text = format!(
+        "the records in {folder} are in the form of {found}, not {asked}: give --format={found}, or an empty folder"
+    );
+    io::Error::other(text)
+}
+
 fn damaged(folder: &Path, what: &str) -> io::Error {
     io::Error::other(format!("{} is not as bintide left it: {what}; give an empty folder", folder.display()))
 }
@@ -192,11 +213,34 @@ pub(crate) fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);
-    let mut file = File::create(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    sync_folder(path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+    let write = || {
+        let mut file = created().truncate(true).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        sync_folder(path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+    };
+    write().map_err(|error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+/// Finds out whether progress can be saved in this file, which is left as it is.
+///
+/// # Errors
+///
+/// When it cannot, with the file's name.
+pub fn can_save(path: &Path) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let tried = created().truncate(true).open(&new).and_then(|_| fs::remove_file(&new));
+    tried.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+/// Files are for their owner and group: they have what is in tables.
+fn created() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(0o640);
+    options
 }
 
 fn sync_folder(folder: &Path) -> io::Result<()> {
@@ -204,20 +248,25 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 impl Saved {
-    /// `TOKEN`; in the next line the file's number and size; then what has come from a server, if it was one's.
+    /// `TOKEN`; in the next line the file's number and size and the records' form; then what has come from a server, if it was one's.
     fn text(&self) -> String {
         let had = self.had.as_ref().map(Had::to_string).unwrap_or_default();
-        format!("{}\n{} {}\n{}{had}", self.token, self.number, self.size, line(self.kept))
+        let envelope = self.envelope.map(|envelope| format!(" {}", envelope.name())).unwrap_or_default();
+        format!("{}\n{} {}{envelope}\n{}{had}", self.token, self.number, self.size, line(self.kept))
     }
 
     fn parse(text: &str) -> Option<Self> {
         let (token, rest) = text.split_once('\n')?;
         let (numbers, rest) = rest.split_once('\n').unwrap_or((rest, ""));
         let (number, size) = numbers.split_once(' ')?;
+        let (size, envelope) = match size.split_once(' ') {
+            Some((size, name)) => (size, Some(Envelope::of(name)?)),
+            None => (size, None),
+        };
         let (kept, had) = split(rest)?;
         let had = if had.is_empty() { None } else { Some(Had::parse(had)?) };
         let (number, size) = (number.parse().ok()?, size.parse().ok()?);
-        Some(Self { token: token.parse().ok()?, number, size, kept, had })
+        Some(Self { token: token.parse().ok()?, number, size, envelope, kept, had })
     }
 }
 
@@ -229,7 +278,10 @@ mod tests {
 
     use super::{Files, LOCK};
     use crate::had::Had;
+    use crate::settings::Envelope;
     use crate::token::Token;
+
+    const FORM: Envelope = Envelope::Maxwell;
 
     fn token(position: u64) -> Token {
         format!("binlog.000001:{position}").parse().unwrap()
@@ -253,15 +305,15 @@ mod tests {
     fn what_is_behind_the_last_saved_transaction_is_cut_off() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
-        let mut files = Files::open(&path, 8).unwrap();
+        let mut files = Files::open(&path, 8, FORM).unwrap();
         assert_eq!(files.resume(), None);
         files.write_all(b"one\n").unwrap();
         files.save((&token(10), None, None), 0).unwrap();
         files.write_all(b"torn").unwrap();
         drop(files);
         let had = Had::new("here".to_owned());
-        let mut files = Files::open(&path, 8).unwrap();
-        let error = Files::open(&path, 8).unwrap_err().to_string();
+        let mut files = Files::open(&path, 8, FORM).unwrap();
+        let error = Files::open(&path, 8, FORM).unwrap_err().to_string();
         assert!(error.contains("another process"), "{error}");
         assert_eq!((files.resume(), files.had()), (Some(&token(10)), None));
         files.write_all(b"two\n").unwrap();
@@ -270,9 +322,9 @@ mod tests {
         drop(files);
         assert_eq!(
             names(&path),
-            "changes.000001.json=one|two| changes.000002.json.part=torn progress=binlog.000001:20|1 8|server here|"
+            "changes.000001.json=one|two| changes.000002.json.part=torn progress=binlog.000001:20|1 8 maxwell|server here|"
         );
-        let mut files = Files::open(&path, 8).unwrap();
+        let mut files = Files::open(&path, 8, FORM).unwrap();
         assert_eq!((files.resume(), files.had()), (Some(&token(20)), Some(&had)));
         files.write_all(b"torn").unwrap();
         files.cut(4).unwrap();
@@ -281,14 +333,16 @@ mod tests {
         files.finish().unwrap();
         assert_eq!(
             names(&path),
-            "changes.000001.json=one|two| changes.000002.json=3| progress=binlog.000001:30|2 2|"
+            "changes.000001.json=one|two| changes.000002.json=3| progress=binlog.000001:30|2 2 maxwell|"
         );
-        let files = Files::open(&path, 8).unwrap();
+        let error = Files::open(&path, 8, Envelope::Debezium).unwrap_err().to_string();
+        assert!(error.contains("give --format=maxwell"), "{error}");
+        let files = Files::open(&path, 8, FORM).unwrap();
         assert_eq!(files.resume(), Some(&token(30)));
         files.finish().unwrap();
         // A crash between saving and renaming.
         fs::rename(path.join("changes.000002.json"), path.join("changes.000002.json.part")).unwrap();
-        Files::open(&path, 8).unwrap().finish().unwrap();
+        Files::open(&path, 8, FORM).unwrap().finish().unwrap();
         assert!(names(&path).contains("changes.000002.json=3|"));
     }
 
@@ -296,7 +350,7 @@ mod tests {
     fn folders_of_others_are_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let check = |wanted: &str| {
-            let error = Files::open(folder.path(), 8).unwrap_err().to_string();
+            let error = Files::open(folder.path(), 8, FORM).unwrap_err().to_string();
             assert!(error.contains(wanted), "{error}");
         };
         fs::write(folder.path().join("changes.000001.json"), "x").unwrap();

@@ -45,7 +45,7 @@ pub use crate::catalogue::{Catalogue, Changed, ColumnFacts, TableFacts};
 pub use crate::change::Place;
 pub use crate::defined::Definitions;
 pub use crate::error::Error;
-pub use crate::files::Files;
+pub use crate::files::{Files, can_save};
 pub use crate::had::{Had, HadGtids};
 pub use crate::output::{Output, Saved, To, saved};
 pub use crate::plan::Nameless;

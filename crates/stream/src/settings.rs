@@ -32,6 +32,20 @@ pub enum Envelope {
     Maxwell,
 }
 
+impl Envelope {
+    /// `debezium` or `maxwell`
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Debezium => "debezium",
+            Self::Maxwell => "maxwell",
+        }
+    }
+
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        [Self::Debezium, Self::Maxwell].into_iter().find(|envelope| envelope.name() == name)
+    }
+}
+
 /// What becomes of changes that are in the log as statements: which rows they change it does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Statements {

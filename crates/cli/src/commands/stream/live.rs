@@ -13,8 +13,8 @@ use wire::{Arrival, End, ReplicaOptions, SemiSync, Start};
 
 use crate::commands::receive::passes;
 use crate::commands::stream::catalogue::{Schema, remark_on};
-use crate::commands::stream::snapshot;
 use crate::commands::stream::tell::{failed, finished, now_ns, save_when_due};
+use crate::commands::stream::{reader, snapshot};
 use crate::exit::{Advice, Failure, Outcome};
 use crate::interrupt;
 use crate::units::duration;
@@ -34,6 +34,10 @@ const CANNOT_SEND: u16 = 1236;
 /// What to do where a run cannot go on.
 const BEGIN_ANEW: &str = "begin anew, with another --progress or --out";
 
+/// What to do where the source has no such place any more: to try again is of no use.
+const LOGS_GONE: &str = "see SHOW BINARY LOGS for what it still has; where its logs were purged, begin anew with another \
+    --progress or --out, and with --snapshot for the rows that were changed meanwhile";
+
 /// Which server, and how its log is read.
 pub(super) struct Live {
     pub(super) address: Address,
@@ -41,6 +45,8 @@ pub(super) struct Live {
     pub(super) end: End,
     /// Say nothing of lost connections?
     pub(super) quiet: bool,
+    /// Do records go to standard output?
+    pub(super) is_piped: bool,
     /// Are the rows that the tables have told at first?
     pub(super) snapshot: bool,
     /// Who knows what columns are called that the log does not name.
@@ -69,6 +75,7 @@ pub(super) fn follow(
     (mut output, mut resume): (Output, Resume),
 ) -> Outcome {
     let (mut pause, mut is_begun) = (PAUSE_MIN, false);
+    let cancel = if live.is_piped { reader::cancel() } else { interrupt::cancel() };
     if live.snapshot && resume.token.is_none() {
         match snapshot::take(&live.address, settings, (&mut output, live.quiet), &mut live.schema) {
             Ok(Some(taken)) => (resume, is_begun) = (taken, true),
@@ -78,7 +85,8 @@ pub(super) fn follow(
     }
     loop {
         let before = resume.token.clone();
-        let ended = connection(live, &resume, settings, (&mut output, &mut is_begun));
+        let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };
+        let ended = connection(live, (&resume, &options), settings, (&mut output, &mut is_begun));
         if let Some(token) = output.token() {
             resume = Resume { token: Some(token.clone()), had: output.had().cloned() };
         }
@@ -91,35 +99,39 @@ pub(super) fn follow(
                 if let Err(error) = output.rewind() {
                     return finished(Err(failed(error.into())), output);
                 }
-                rest(pause);
+                rest(live, pause);
             }
             Err(Ended::Lost(error)) => return finished(Err(Failure::NotBegun(error.into())), output),
             Err(Ended::Failed(failure)) => return finished(Err(failure), output),
             Ok(()) => return finished(Ok(()), output),
         }
-        if interrupt::requested() {
+        if is_over(live) {
             return finished(Ok(()), output);
         }
     }
 }
 
-fn rest(pause: Duration) {
+fn rest(live: &Live, pause: Duration) {
     let begun = Instant::now();
-    while begun.elapsed() < pause && !interrupt::requested() {
+    while begun.elapsed() < pause && !is_over(live) {
         thread::sleep(GLANCE);
     }
+}
+
+/// Was Ctrl-C pressed, or does nobody read any more?
+fn is_over(live: &Live) -> bool {
+    interrupt::requested() || live.is_piped && reader::is_gone()
 }
 
 /// One connection, until it ends.
 fn connection(
     live: &mut Live,
-    resume: &Resume,
+    (resume, options): (&Resume, &LinkOptions),
     settings: &Settings,
     (output, is_begun): (&mut Output, &mut bool),
 ) -> Result<(), Ended> {
-    let options = LinkOptions { cancel: interrupt::cancel(), ..LinkOptions::default() };
     let (server, start) = start(live, resume)?;
-    let mut source = LiveSource::open(&live.address, &options, wishes(live, start))
+    let mut source = LiveSource::open(&live.address, options, wishes(live, start))
         .map_err(|error| explained(error, resume))?;
     *is_begun = true;
     output.follow(&server, resume.had.clone());
@@ -292,9 +304,7 @@ fn explained(error: Error, resume: &Resume) -> Ended {
     match (error.code(), &resume.token) {
         (Some(CANNOT_SEND), Some(token)) => {
             let asked = format!("the source cannot go on at {token}");
-            let error = anyhow::Error::from(error)
-                .context(asked)
-                .context(Advice("see SHOW BINARY LOGS for what it still has"));
+            let error = anyhow::Error::from(error).context(asked).context(Advice(LOGS_GONE));
             Ended::Failed(Failure::NotBegun(error))
         }
         _ => error.into(),

@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod live;
+mod reader;
 mod snapshot;
 mod tell;
 
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use stream::{
-    Definitions, Envelope, Files, Nameless, Output, Queries, Settings, Statements, To, Token, saved,
+    Definitions, Envelope, Files, Nameless, Output, Queries, Settings, Statements, To, Token, can_save, saved,
 };
 use wire::End;
 
@@ -146,7 +147,7 @@ pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
     let Some(from) = &command.server.from else {
         let found = command.inputs.find()?;
         found.remark_on_twice(global, "read");
-        let (output, resume) = command.goes_on.to()?;
+        let (output, resume) = command.goes_on.to(settings.envelope)?;
         let schema = with_kept(schema, &output)?;
         return tell::tell(&found, (settings, schema), (output, resume.token));
     };
@@ -157,8 +158,9 @@ pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
         quiet: global.quiet,
         schema,
         snapshot: command.server.snapshot,
+        is_piped: command.goes_on.out.is_none(),
     };
-    let (output, resume) = command.goes_on.to()?;
+    let (output, resume) = command.goes_on.to(settings.envelope)?;
     live.schema = with_kept(live.schema, &output)?;
     live::follow(&mut live, &settings, (output, resume))
 }
@@ -225,9 +227,9 @@ impl Stream {
 
 impl GoesOn {
     /// Where records go, and where to go on.
-    fn to(&self) -> Result<(Output, Resume), Failure> {
+    fn to(&self, envelope: Envelope) -> Result<(Output, Resume), Failure> {
         if let Some(folder) = &self.out {
-            let files = Files::open(folder, self.file_size).context("could not go on with --out");
+            let files = Files::open(folder, self.file_size, envelope).context("could not go on with --out");
             let files = files.map_err(Failure::NotBegun)?;
             let resume = Resume { token: files.resume().cloned(), had: files.had().cloned() };
             return Ok((Output::new(To::Files(Box::new(files))), resume));
@@ -250,6 +252,10 @@ impl GoesOn {
                 }
             },
         };
+        if let Some(path) = &self.progress {
+            let can = can_save(path).context("could not keep how far records were written");
+            can.map_err(Failure::NotBegun)?;
+        }
         let mut output = Output::new(To::Pipe(Box::new(io::stdout().lock()), self.progress.clone()));
         output.keep(kept);
         Ok((output, resume))
