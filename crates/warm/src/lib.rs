@@ -16,8 +16,8 @@
 //! | know how far ahead they are | [`Lead`] |
 //! | decide how far that should be | [`Controller`] |
 //!
-//! What this crate never does: change anything on a server, lock a row, or keep a transaction open. A search is one short
-//! statement that answers with a number.
+//! What this crate never does: change anything on a server, lock a row, or keep a transaction open. A search is part
+//! of one short statement that answers with a few numbers.
 #![forbid(unsafe_code)]
 
 mod applier;
@@ -53,5 +53,5 @@ pub use crate::report::{ChannelStatus, Counts, Rate, Reads, Report, Status, Wait
 pub use crate::run::{Observer, warm, warm_for};
 pub use crate::settings::{Fixed, Pace, Settings, SettingsFor, Stranger};
 pub use crate::statement::{Extent, Left, Named, Statement, TableName, columns_of_rows, extent};
-pub use crate::touch::{Aim, Buffering, Key, Plan, Touch};
+pub use crate::touch::{Aim, Buffering, Plan, Touch};
 pub use crate::window::{Batch, Batcher, Window};

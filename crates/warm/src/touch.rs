@@ -47,17 +47,8 @@ pub struct Aim {
 pub struct Touch<'p> {
     /// Where.
     pub aim: &'p Arc<Aim>,
-    /// What for.
-    pub key: Key,
-}
-
-/// What is searched for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Key {
-    /// The value of the only column.
-    Value(String),
-    /// A condition on all columns.
-    Condition(String),
+    /// A condition that only what is searched for meets.
+    pub key: String,
 }
 
 /// What is touched for the changes of a table's rows.
@@ -170,35 +161,28 @@ impl Plan {
     }
 
     /// What to search for; `None` if the log does not have all of it.
-    fn key(&self, search: &Search, fields: &Fields<'_, '_>) -> Result<Option<Key>, DecodeError> {
+    fn key(&self, search: &Search, fields: &Fields<'_, '_>) -> Result<Option<String>, DecodeError> {
         let mut condition = String::new();
-        let is_single = search.parts.len() == 1;
         for ((at, column), name) in search.parts.iter().zip(&search.aim.columns) {
             let Some(field) = fields.get(*at).copied().flatten() else { return Ok(None) };
-            let is_null = field.bytes().is_none();
-            match (is_null, search.purpose, is_single) {
+            if !condition.is_empty() {
+                condition.push_str(" AND ");
+            }
+            condition.push_str(name);
+            if field.bytes().is_some() {
+                condition.push('=');
+                let (value, column) = (field.value()?, &self.columns[*column]);
+                if !literal::put(&mut condition, value, field.column(), self.flavour, column) {
+                    return Ok(None);
+                }
+            } else if search.purpose == Purpose::Parent {
                 // A foreign key that is NULL refers to nothing.
-                (true, Purpose::Parent, _) => return Ok(None),
-                (true, _, _) => {
-                    join(&mut condition, name);
-                    condition.push_str(" IS NULL");
-                }
-                (false, ..) => {
-                    if !is_single {
-                        join(&mut condition, name);
-                        condition.push('=');
-                    }
-                    let (value, column) = (field.value()?, &self.columns[*column]);
-                    if !literal::put(&mut condition, value, field.column(), self.flavour, column) {
-                        return Ok(None);
-                    }
-                    if is_single {
-                        return Ok(Some(Key::Value(condition)));
-                    }
-                }
+                return Ok(None);
+            } else {
+                condition.push_str(" IS NULL");
             }
         }
-        Ok(Some(Key::Condition(condition)))
+        Ok(Some(condition))
     }
 }
 
@@ -220,13 +204,6 @@ impl Purpose {
             Self::Parent => (false, has_new && is_changed),
         }
     }
-}
-
-fn join(condition: &mut String, name: &str) {
-    if !condition.is_empty() {
-        condition.push_str(" AND ");
-    }
-    condition.push_str(name);
 }
 
 fn fields<'d, 'a>(image: &Image<'d, 'a>) -> Fields<'d, 'a> {
@@ -291,7 +268,7 @@ mod tests {
     use binlog::events::RowsKind;
     use binlog::{Flavour, RowDecoder};
 
-    use super::{Buffering, Key, Plan};
+    use super::{Buffering, Plan};
     use crate::definition::{Column, Definition, Index, IndexKind, Parent};
     use crate::sample::{image, rows, table};
 
@@ -337,9 +314,8 @@ mod tests {
         let mut found = Vec::new();
         for row in decoder.rows(&event) {
             let mut take = |touch: super::Touch<'_>| {
-                let (Key::Value(key) | Key::Condition(key)) = touch.key;
                 let table = touch.aim.table.trim_start_matches("`d`.").replace('`', "");
-                found.push(format!("{table}.{}: {key}", touch.aim.index).replace('`', ""));
+                found.push(format!("{table}.{}: {}", touch.aim.index, touch.key).replace('`', ""));
             };
             plan.touches(kind, &row.unwrap(), &mut take).unwrap();
         }
@@ -349,38 +325,38 @@ mod tests {
     #[test]
     fn an_update_needs_the_row_and_the_indexes_that_change() {
         let update = RowsKind::Update;
-        check("none", update, "12345>12345", &["t.PRIMARY: 1"]);
-        check("none", update, "12345>12945", &["t.PRIMARY: 1", "t.k: c=3 AND a=1", "t.k: c=9 AND a=1"]);
+        check("none", update, "12345>12345", &["t.PRIMARY: a=1"]);
+        check("none", update, "12345>12945", &["t.PRIMARY: a=1", "t.k: c=3 AND a=1", "t.k: c=9 AND a=1"]);
         let moved = [
-            "t.PRIMARY: 1",
-            "t.PRIMARY: 9",
-            "t.u: 2",
+            "t.PRIMARY: a=1",
+            "t.PRIMARY: a=9",
+            "t.u: b=2",
             "t.k: c=3 AND a=1",
             "t.k: c=3 AND a=9",
             "t.kd: d=4 AND b=2 AND a=1",
             "t.kd: d=4 AND b=2 AND a=9",
         ];
         check("none", update, "12345>92345", &moved);
-        check("none", update, "12345>12349", &["t.PRIMARY: 1", "p.PRIMARY: 9"]);
-        check("none", update, "12345>1234n", &["t.PRIMARY: 1"]);
+        check("none", update, "12345>12349", &["t.PRIMARY: a=1", "p.PRIMARY: id=9"]);
+        check("none", update, "12345>1234n", &["t.PRIMARY: a=1"]);
     }
 
     #[test]
     fn all_indexes_take_new_and_lose_old_rows() {
-        let entries = ["t.PRIMARY: 1", "t.u: 2", "t.k: c=3 AND a=1", "t.kd: d IS NULL AND b=2 AND a=1"];
+        let entries = ["t.PRIMARY: a=1", "t.u: b=2", "t.k: c=3 AND a=1", "t.kd: d IS NULL AND b=2 AND a=1"];
         check("none", RowsKind::Delete, "123n5", &entries);
-        check("none", RowsKind::Write, "123n5", &[&entries[..], &["p.PRIMARY: 5"]].concat());
+        check("none", RowsKind::Write, "123n5", &[&entries[..], &["p.PRIMARY: id=5"]].concat());
     }
 
     #[test]
     fn what_the_change_buffer_takes_needs_no_page() {
-        let unique = ["t.PRIMARY: 1", "t.u: 2"];
+        let unique = ["t.PRIMARY: a=1", "t.u: b=2"];
         check("all", RowsKind::Delete, "12345", &unique);
         check("deletes", RowsKind::Delete, "12345", &unique);
         check("inserts", RowsKind::Write, "1234n", &unique);
-        check("changes", RowsKind::Update, "12345>12945", &["t.PRIMARY: 1"]);
-        check("inserts", RowsKind::Update, "12345>12945", &["t.PRIMARY: 1", "t.k: c=3 AND a=1"]);
-        let both = ["t.PRIMARY: 1", "t.k: c=3 AND a=1", "t.k: c=9 AND a=1"];
+        check("changes", RowsKind::Update, "12345>12945", &["t.PRIMARY: a=1"]);
+        check("inserts", RowsKind::Update, "12345>12945", &["t.PRIMARY: a=1", "t.k: c=3 AND a=1"]);
+        let both = ["t.PRIMARY: a=1", "t.k: c=3 AND a=1", "t.k: c=9 AND a=1"];
         check("purges", RowsKind::Update, "12345>12945", &both);
     }
 

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use crate::shared::TextSearch;
-use crate::touch::{Aim, Key, Touch};
+use crate::touch::{Aim, Touch};
 
 /// What was touched lately: at least the last so many, and at most twice as many.
 #[derive(Debug)]
@@ -20,6 +20,12 @@ impl Window {
     /// Of so many touches.
     pub fn new(size: usize) -> Self {
         Self { size: size.max(1), hasher: RandomState::new(), newer: HashSet::new(), older: HashSet::new() }
+    }
+
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.newer.clear();
+        self.older.clear();
     }
 
     /// Is this one new? From now on, it is not.
@@ -54,38 +60,22 @@ pub struct Batch {
     /// Where.
     pub aim: Arc<Aim>,
     /// What for.
-    pub keys: Vec<Key>,
+    pub keys: Vec<String>,
 }
 
 impl Batch {
-    /// The statement. It reads nothing but the index, and answers with one number.
+    /// The statement: a search for each key, which reads nothing but the index, and answers with a 1 if it finds it.
+    ///
+    /// Not one search for all of them (`IN (…)`): a server whose statistics take the table for a small one would go over
+    /// the whole index.
     pub fn sql(&self) -> String {
-        let Aim { table, index, columns } = &*self.aim;
-        let values: Vec<&str> = self.keys.iter().filter_map(Key::value).collect();
-        let mut conditions = Vec::new();
-        if let (Some(column), false) = (columns.first(), values.is_empty()) {
-            conditions.push(format!("{column} IN ({})", values.join(",")));
-        }
-        conditions
-            .extend(self.keys.iter().filter_map(Key::condition).map(|condition| format!("({condition})")));
-        let condition = conditions.join(" OR ");
-        format!("SELECT /* bintide warm */ COUNT(*) FROM {table} FORCE INDEX ({index}) WHERE {condition}")
-    }
-}
-
-impl Key {
-    fn value(&self) -> Option<&str> {
-        match self {
-            Self::Value(value) => Some(value),
-            Self::Condition(_) => None,
-        }
-    }
-
-    fn condition(&self) -> Option<&str> {
-        match self {
-            Self::Condition(condition) => Some(condition),
-            Self::Value(_) => None,
-        }
+        let Aim { table, index, .. } = &*self.aim;
+        let searches: Vec<String> = self
+            .keys
+            .iter()
+            .map(|key| format!("SELECT 1 FROM {table} FORCE INDEX ({index}) WHERE {key}"))
+            .collect();
+        format!("/* bintide warm */ {}", searches.join(" UNION ALL "))
     }
 }
 
@@ -125,7 +115,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{Batcher, Window};
-    use crate::touch::{Aim, Key, Touch};
+    use crate::touch::{Aim, Touch};
 
     fn aim(index: &str, columns: &[&str]) -> Arc<Aim> {
         let columns = columns.iter().map(|column| (*column).to_owned()).collect();
@@ -133,7 +123,7 @@ mod tests {
     }
 
     fn value(aim: &Arc<Aim>, value: u64) -> Touch<'_> {
-        Touch { aim, key: Key::Value(value.to_string()) }
+        Touch { aim, key: format!("`a`={value}") }
     }
 
     #[test]
@@ -157,13 +147,13 @@ mod tests {
         let (primary, other) = (aim("`PRIMARY`", &["`a`"]), aim("`k`", &["`b`", "`a`"]));
         let mut batcher = Batcher::new(2);
         assert_eq!(batcher.add(value(&primary, 1)), None);
-        let condition = Key::Condition("`b`=5 AND `a`=1".to_owned());
-        assert_eq!(batcher.add(Touch { aim: &other, key: condition }), None);
+        assert_eq!(batcher.add(Touch { aim: &other, key: "`b`=5 AND `a`=1".to_owned() }), None);
         let full = batcher.add(value(&primary, 2)).unwrap().sql();
-        let select = "SELECT /* bintide warm */ COUNT(*) FROM `d`.`t` FORCE INDEX";
-        assert_eq!(full, format!("{select} (`PRIMARY`) WHERE `a` IN (1,2)"));
+        let select = "SELECT 1 FROM `d`.`t` FORCE INDEX";
+        let [one, two] = [1, 2].map(|key| format!("{select} (`PRIMARY`) WHERE `a`={key}"));
+        assert_eq!(full, format!("/* bintide warm */ {one} UNION ALL {two}"));
         let rest: Vec<String> = batcher.flush().iter().map(super::Batch::sql).collect();
-        assert_eq!(rest, [format!("{select} (`k`) WHERE (`b`=5 AND `a`=1)")]);
+        assert_eq!(rest, [format!("/* bintide warm */ {select} (`k`) WHERE `b`=5 AND `a`=1")]);
         assert!(batcher.flush().is_empty());
     }
 }
