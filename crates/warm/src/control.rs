@@ -9,10 +9,16 @@ use crate::report::Waits;
 pub struct Controller {
     bounds: Bounds,
     distance: u64,
+    /// Nearer than this it was too far lately.
+    far: u64,
     workers: usize,
     /// A read of the applier, at its best so far.
     read_min: Option<Duration>,
     gain: Gain,
+    /// The same since it was last seen whether next to nothing is read.
+    sample: Gain,
+    /// Was it ever seen?
+    is_judged: bool,
     state: State,
 }
 
@@ -62,6 +68,8 @@ pub enum State {
     TooFar,
     /// The server or its disks have much else to do.
     BackingOff(Busy),
+    /// Next to nothing has to be read: a few searches are made, to notice when there is.
+    Sampling,
     /// Nothing is gained.
     NoGain,
 }
@@ -83,11 +91,24 @@ struct Gain {
     touches: u64,
 }
 
+/// Where next to nothing has to be read, one statement in so many is made. In a busy server without a core to spare, all
+/// of them take a tenth of the applier's time.
+const SAMPLED: u32 = 16;
+/// Fewer searches ahead of the applier are of no use,
+const DISTANCE_MIN: u64 = 32;
+/// nor are as many as it passes in this time: that is how late its place is known.
+const LEAD_MIN: Duration = Duration::from_millis(100);
+/// Reads, one after another, that a search may have to wait for: those of two statements.
+const READS_BEFORE: u32 = 32;
 /// So long it must have gone on, with so many searches, before it is said that nothing is gained.
 const PATIENCE: Duration = Duration::from_secs(15);
 const TOUCHES_TO_JUDGE: u64 = 500;
+/// With fewer searches, it is not said either that there is next to nothing to read.
+const TOUCHES_TO_SAMPLE: u64 = 100;
 /// Less of the applier's time than one part in so many is nothing.
 const GAIN_MIN: u32 = 50;
+/// More than one part in so many is something again, when a few searches are made.
+const AWAKENING: u32 = 12;
 /// An applier whose reads take so many times as long as they once did has to wait for ours.
 const SLOWER_MAX: u32 = 4;
 /// With fewer reads, their mean says little.
@@ -98,9 +119,18 @@ const MISSES_MIN: u64 = 8;
 impl Controller {
     /// As far ahead as may be, with all connections.
     pub fn new(bounds: Bounds) -> Self {
-        let gain = Gain::default();
         let (distance, workers) = (bounds.distance(), bounds.threads);
-        Self { bounds, distance, workers, read_min: None, gain, state: State::default() }
+        Self {
+            bounds,
+            distance,
+            far: u64::MAX,
+            workers,
+            read_min: None,
+            gain: Gain::default(),
+            sample: Gain::default(),
+            is_judged: false,
+            state: State::default(),
+        }
     }
 
     /// Searches that may be ahead of the applier.
@@ -113,43 +143,97 @@ impl Controller {
         self.workers
     }
 
+    /// One statement in so many is to be made.
+    pub const fn one_in(&self) -> u32 {
+        match self.state {
+            State::Sampling => SAMPLED,
+            _ => 1,
+        }
+    }
+
+    /// Is it known by now whether there is anything to read?
+    pub const fn is_judged(&self) -> bool {
+        self.is_judged
+    }
+
     /// This was measured: goes nearer or farther.
     pub fn step(&mut self, reading: &Reading) -> State {
-        let (gains_nothing, is_in_the_way) = (self.gains_nothing(reading), self.is_in_the_way(reading));
-        self.state = match (self.state, gains_nothing, is_in_the_way, is_too_far(reading)) {
-            (State::NoGain, ..) | (_, true, ..) => State::NoGain,
-            (_, _, Some(busy), _) => State::BackingOff(busy),
-            (.., true) => State::TooFar,
-            _ => State::Ahead,
-        };
+        self.state = self.next(reading);
         match self.state {
-            State::Ahead => {
+            State::Ahead | State::Sampling => {
                 self.workers = (self.workers + 1).min(self.bounds.threads);
-                let max = self.bounds.distance_with(reading);
-                self.distance = (self.distance + self.distance / 8 + 1).min(max);
+                self.go_farther(self.bounds.distance_with(reading));
             }
-            State::TooFar => self.distance = (self.distance / 2).max(self.bounds.distance_min()),
+            State::TooFar => {
+                self.far = self.distance - self.distance / 4;
+                self.distance = (self.distance / 2).max(self.bounds.distance_min(reading));
+            }
             State::BackingOff(_) => self.workers = (self.workers / 2).max(1),
             State::NoGain | State::Unmeasured | State::Fixed => {}
         }
         self.state
     }
 
+    fn next(&mut self, reading: &Reading) -> State {
+        let saved = self.saved(reading);
+        let (is_in_the_way, is_too_far) = (self.is_in_the_way(reading), self.is_too_far(reading));
+        if self.gains_nothing(reading, saved) || self.state == State::NoGain {
+            return State::NoGain;
+        }
+        if self.state == State::Sampling {
+            let is_cold = is_too_far || saved * AWAKENING > reading.elapsed;
+            return if is_cold { State::Ahead } else { State::Sampling };
+        }
+        match (is_in_the_way, is_too_far) {
+            (Some(busy), _) => State::BackingOff(busy),
+            (None, true) => State::TooFar,
+            (None, false) if self.is_little(reading, saved) => State::Sampling,
+            (None, false) => State::Ahead,
+        }
+    }
+
+    /// Quickly to where it was too far lately, and slowly beyond.
+    fn go_farther(&mut self, max: u64) {
+        let step = if self.distance < self.far { 8 } else { 64 };
+        self.distance = (self.distance + self.distance / step + 1).min(max);
+    }
+
+    /// How much of the applier's time what we read for it is worth; of all that is ahead, where a few searches are made.
+    fn saved(&self, reading: &Reading) -> Duration {
+        let each = reading.ours.each().unwrap_or_default();
+        let pages = u32::try_from(reading.ours.pages).unwrap_or(u32::MAX).saturating_mul(self.one_in());
+        each * pages / u32::try_from(self.bounds.appliers.max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// Is next to nothing read, just now? An applier that has caught up, and a few searches, do not tell.
+    fn is_little(&mut self, reading: &Reading, saved: Duration) -> bool {
+        if !reading.is_behind {
+            return false;
+        }
+        self.sample.add(reading, saved);
+        if self.sample.touches < TOUCHES_TO_SAMPLE {
+            return false;
+        }
+        self.is_judged = true;
+        std::mem::take(&mut self.sample).is_little()
+    }
+
     /// Is what we read for the applier worth next to none of its time?
-    fn gains_nothing(&mut self, reading: &Reading) -> bool {
+    fn gains_nothing(&mut self, reading: &Reading, saved: Duration) -> bool {
         if !reading.is_behind {
             return false; // There was nothing to gain.
         }
-        let each = reading.ours.each().unwrap_or_default();
-        let pages = u32::try_from(reading.ours.pages).unwrap_or(u32::MAX);
-        self.gain.time += reading.elapsed;
-        self.gain.saved += each * pages / u32::try_from(self.bounds.appliers.max(1)).unwrap_or(u32::MAX);
-        self.gain.touches += reading.touches;
+        self.gain.add(reading, saved);
         if self.gain.time < PATIENCE || self.gain.touches < TOUCHES_TO_JUDGE {
             return false;
         }
-        let gain = std::mem::take(&mut self.gain);
-        gain.saved * GAIN_MIN < gain.time
+        std::mem::take(&mut self.gain).is_little()
+    }
+
+    /// Does the applier read much of what was searched for, and would it be of use to come nearer?
+    fn is_too_far(&self, reading: &Reading) -> bool {
+        let reads_much = reading.passed >= READS_TO_JUDGE && reading.applier.pages > reading.passed / 4;
+        reads_much && self.distance > self.bounds.distance_min(reading)
     }
 
     /// Is there too much to do for the server, or do its disks keep the applier waiting?
@@ -168,10 +252,31 @@ impl Controller {
     }
 }
 
+impl Gain {
+    fn add(&mut self, reading: &Reading, saved: Duration) {
+        self.time += reading.elapsed;
+        self.saved += saved;
+        self.touches += reading.touches;
+    }
+
+    /// Is it next to none of the applier's time?
+    fn is_little(&self) -> bool {
+        self.saved * GAIN_MIN < self.time
+    }
+}
+
 impl Bounds {
     /// What the applier reads itself, and what others read, goes into the old part of the buffer pool, too.
     fn distance(&self) -> u64 {
-        (self.pages_old / 2).max(self.distance_min())
+        (self.pages_old / 2).max(DISTANCE_MIN)
+    }
+
+    /// So many that they are made before the applier is there.
+    fn distance_min(&self, reading: &Reading) -> u64 {
+        let lead = LEAD_MIN.max(reading.ours.each().unwrap_or_default() * READS_BEFORE);
+        let passed =
+            reading.passed as f64 * lead.as_secs_f64() / reading.elapsed.as_secs_f64().max(f64::EPSILON);
+        (passed as u64).clamp(DISTANCE_MIN, self.distance())
     }
 
     /// A search that finds its page in memory takes no room: then more of them may be ahead.
@@ -180,16 +285,6 @@ impl Bounds {
         let scale = (touches / pages).clamp(1, MISSES_MIN);
         self.distance() * scale
     }
-
-    const fn distance_min(&self) -> u64 {
-        // So that each connection has a statement or two to run.
-        32 * self.threads as u64
-    }
-}
-
-/// Does the applier read much of what was searched for?
-fn is_too_far(reading: &Reading) -> bool {
-    reading.passed >= READS_TO_JUDGE && reading.applier.pages > reading.passed / 4
 }
 
 #[cfg(test)]
@@ -241,10 +336,26 @@ mod tests {
         let evicted = Reading { applier: waits(900, 1000), ..useful() };
         assert_eq!(steps(&mut controller, &evicted, 2), [State::TooFar; 2]);
         assert_eq!(controller.distance(), 1000);
+        // 1800 in half a second, of which a tenth is the least.
         steps(&mut controller, &evicted, 10);
-        assert_eq!(controller.distance(), 320);
-        steps(&mut controller, &useful(), 30);
+        assert!((270..=405).contains(&controller.distance()), "{}", controller.distance());
+        steps(&mut controller, &useful(), 300);
         assert_eq!((controller.distance(), controller.workers()), (4000, 10));
+    }
+
+    #[test]
+    fn it_comes_back_slowly_to_where_it_was_too_far() {
+        let mut controller = Controller::new(BOUNDS);
+        steps(&mut controller, &Reading { applier: waits(900, 1000), ..useful() }, 1);
+        assert_eq!(controller.distance(), 2000);
+        let distances: Vec<u64> = (0..40)
+            .map(|_| {
+                controller.step(&useful());
+                controller.distance()
+            })
+            .collect();
+        let until = |wanted: u64| distances.iter().position(|distance| *distance >= wanted).unwrap();
+        assert_eq!((until(3000), until(4000)), (3, 18));
     }
 
     #[test]
@@ -259,6 +370,30 @@ mod tests {
         assert_eq!(controller.workers(), 1);
         steps(&mut controller, &useful(), 20);
         assert_eq!(controller.workers(), 10);
+    }
+
+    #[test]
+    fn where_all_is_in_memory_a_few_searches_are_made() {
+        let in_memory = Reading { ours: waits(2, 100), applier: Waits::default(), ..useful() };
+        let idle = Reading { is_behind: false, ..in_memory };
+        let few = Reading { touches: 30, ..in_memory };
+        let mut controller = Controller::new(BOUNDS);
+        // An applier that has nothing to do, and a few searches, do not tell; many few do.
+        assert_eq!(controller.step(&idle), State::Ahead);
+        assert_eq!(steps(&mut controller, &few, 3), [State::Ahead; 3]);
+        assert!(!controller.is_judged());
+        assert_eq!((controller.step(&few), controller.one_in()), (State::Sampling, 16));
+        assert!(controller.is_judged());
+        let busy = Reading { others_running: 9, ..in_memory };
+        assert_eq!(controller.step(&busy), State::Sampling);
+        // Sixteen times 2 ms, and 3 ms, of 500.
+        assert_eq!(controller.step(&Reading { ours: waits(2, 1000), ..in_memory }), State::Sampling);
+        let cold = Reading { ours: waits(3, 1000), ..in_memory };
+        assert_eq!((controller.step(&cold), controller.one_in()), (State::Ahead, 1));
+        // The applier reads what was left out.
+        steps(&mut controller, &in_memory, 1);
+        let reads_itself = Reading { applier: waits(900, 1000), ..in_memory };
+        assert_eq!(controller.step(&reads_itself), State::Ahead);
     }
 
     #[test]

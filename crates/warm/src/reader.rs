@@ -194,6 +194,8 @@ impl Reader<'_> {
         };
         let mut reader = self.open(&log)?;
         skip_to(&mut reader, begin.place.offset)?;
+        // Not all of it may have been made.
+        self.window.clear();
         let mut course = Course {
             reader: self,
             begin,

@@ -287,6 +287,7 @@ fn facts(connection: &mut Connection) -> Result<ReplicaFacts, servers::Error> {
     let server = Facts::of(connection)?;
     let page_size = number(connection, "innodb_page_size")?.max(1);
     let pages = number(connection, "innodb_buffer_pool_size")? / page_size;
+    let free = pages_free(connection, pages)?;
     let old_percent = number(connection, "innodb_old_blocks_pct")?;
     let buffering = variable(connection, "innodb_change_buffering")?;
     let workers = match server.is_mariadb {
@@ -303,10 +304,21 @@ fn facts(connection: &mut Connection) -> Result<ReplicaFacts, servers::Error> {
     Ok(ReplicaFacts {
         is_mariadb: server.is_mariadb,
         buffering: Buffering::of(buffering.as_deref().unwrap_or("none")),
-        pages_old: pages * old_percent / 100,
+        pages_old: (pages - free) * old_percent / 100,
         workers: workers.and_then(|workers| workers.parse().ok()).unwrap_or(0).max(1),
         relay_index: index.map(|index| Path::new(&datadir).join(index)),
     })
+}
+
+/// Pages of the buffer pool that the page cleaner keeps free, for what is read next: `innodb_lru_scan_depth` of each
+/// instance. Of a small pool, that is much.
+fn pages_free(connection: &mut Connection, pages: u64) -> Result<u64, servers::Error> {
+    let number =
+        |found: Option<String>, otherwise| found.and_then(|found| found.parse().ok()).unwrap_or(otherwise);
+    let each: u64 = number(variable(connection, "innodb_lru_scan_depth")?, 0);
+    // MariaDB has one, and does not say so.
+    let instances: u64 = number(variable(connection, "innodb_buffer_pool_instances")?, 1);
+    Ok(each.saturating_mul(instances).min(pages / 2))
 }
 
 /// A global variable; `None` if the server does not know it.

@@ -20,8 +20,10 @@ pub struct Counts {
     pub touches: u64,
     /// Those that were made a little while before, and not again.
     pub repeated: u64,
-    /// Statements that were made of them.
+    /// Statements that were made of them, to be run.
     pub pushed: u64,
+    /// Those that were not even queued, as next to nothing had to be read: [`State::Sampling`].
+    pub skipped: u64,
     /// Those that a connection has taken up.
     pub popped: u64,
     /// Those of them that the applier had passed by then: not run.

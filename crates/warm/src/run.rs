@@ -34,6 +34,10 @@ const LOOK: Duration = Duration::from_millis(25);
 const LOOK_AT_ROWS: Duration = Duration::from_millis(200);
 /// How often it is asked who reads.
 const MEASURE: Duration = Duration::from_millis(500);
+/// How often until it is known whether there is anything to read.
+const MEASURE_FIRST: Duration = Duration::from_millis(100);
+/// How often the applier's place is asked for while next to nothing has to be read: each answer costs the server time.
+const LOOK_SAMPLING: Duration = Duration::from_millis(200);
 /// How long to wait before a lost replica is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -121,7 +125,7 @@ impl Scene<'_> {
         let shared = Shared::new(channels, self.pace, self.threads, self.has_applier);
         let mut controller = self.controller(&facts);
         let distance = controller.as_ref().map_or(u64::MAX, Controller::distance);
-        shared.set_limits(distance, self.threads);
+        shared.set_limits(distance, self.threads, 1);
         let state = if controller.is_some() { State::Unmeasured } else { State::Fixed };
         let watched = thread::scope(|scope| {
             let _end = End(&shared);
@@ -286,7 +290,7 @@ impl Watcher<'_> {
             if observer.at(&self.status()).is_break() {
                 break;
             }
-            self.shared.rest(LOOK);
+            self.shared.rest(self.pause());
         }
         if let Some(replica) = &mut replica {
             // The last word; without it, that of a moment ago will do.
@@ -294,6 +298,24 @@ impl Watcher<'_> {
         }
         let why = if self.state == State::NoGain { Why::NoGain } else { Why::Interrupted };
         Ok(Report { status: self.status(), why })
+    }
+
+    /// Between looks at the applier's place.
+    fn pause(&self) -> Duration {
+        if self.state == State::Sampling { LOOK_SAMPLING } else { LOOK }
+    }
+
+    /// Is it time to ask who reads? Soon, while it is not known whether there is anything to read.
+    fn is_to_measure(&self) -> bool {
+        let Some(last) = &self.measured else { return true };
+        let is_dark = self.controller.as_ref().is_some_and(|controller| !controller.is_judged());
+        let pause = if is_dark && self.has_work() { MEASURE_FIRST } else { MEASURE };
+        last.at.elapsed() >= pause
+    }
+
+    /// Is there an applier with something to do?
+    fn has_work(&self) -> bool {
+        self.shared.channels().iter().any(|channel| channel.is_applying && channel.events_ahead > 0)
     }
 
     fn look(&mut self, replica: &mut Option<Replica>) -> Result<(), Error> {
@@ -322,7 +344,7 @@ impl Watcher<'_> {
         if is_due {
             self.rows_due = Instant::now() + LOOK_AT_ROWS;
         }
-        if self.measured.as_ref().is_none_or(|last| last.at.elapsed() >= MEASURE) {
+        if self.is_to_measure() {
             self.measure(replica)?;
             self.control(replica)?;
         }
@@ -340,7 +362,7 @@ impl Watcher<'_> {
 
     /// Goes nearer or farther by what was measured.
     fn control(&mut self, replica: &mut Replica) -> Result<(), Error> {
-        let channels = self.shared.channels();
+        let (channels, has_work) = (self.shared.channels(), self.has_work());
         let now = Measured {
             at: Instant::now(),
             reads: self.account.total(),
@@ -358,9 +380,9 @@ impl Watcher<'_> {
             (now.reads.ours, now.reads.applier, self.account.is_counted())
         else {
             self.state = State::Unmeasured;
+            self.shared.set_limits(controller.distance(), controller.workers(), 1);
             return Ok(());
         };
-        let has_work = channels.iter().any(|channel| channel.is_applying && channel.events_ahead > 0);
         let reading = Reading {
             elapsed,
             touches: now.touches - last.touches,
@@ -370,8 +392,11 @@ impl Watcher<'_> {
             is_behind: has_work && now.places != last.places,
             others_running: measure::others_running(replica, controller.workers(), self.scene.appliers)?,
         };
-        self.state = controller.step(&reading);
-        self.shared.set_limits(controller.distance(), controller.workers());
+        let before = std::mem::replace(&mut self.state, controller.step(&reading));
+        self.shared.set_limits(controller.distance(), controller.workers(), controller.one_in());
+        if (before, self.state) == (State::Sampling, State::Ahead) {
+            self.shared.begin_anew();
+        }
         Ok(())
     }
 

@@ -66,6 +66,8 @@ struct State {
     counts: Counts,
     distance: u64,
     workers: usize,
+    /// One statement in so many is run.
+    one_in: u32,
     /// The server's numbers for the connections that search.
     connections: Vec<u32>,
     is_over: bool,
@@ -123,7 +125,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 impl Shared {
     pub(crate) fn new(channels: Vec<Channel>, pace: Pace, threads: usize, has_applier: bool) -> Self {
         let lanes = channels.into_iter().map(Lane::new).collect();
-        let state = State { lanes, workers: threads, distance: u64::MAX, ..State::default() };
+        let state = State { lanes, workers: threads, distance: u64::MAX, one_in: 1, ..State::default() };
         Self {
             state: Mutex::new(state),
             work: Condvar::new(),
@@ -145,13 +147,21 @@ impl Shared {
         self.definitions.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// So far ahead, and with so many connections.
-    pub(crate) fn set_limits(&self, distance: u64, workers: usize) {
+    /// So far ahead, with so many connections, and one statement in so many.
+    pub(crate) fn set_limits(&self, distance: u64, workers: usize, one_in: u32) {
         let mut state = self.state();
-        (state.distance, state.workers) = (distance, workers);
+        (state.distance, state.workers, state.one_in) = (distance, workers, one_in);
         drop(state);
         self.room.notify_all();
         self.work.notify_all();
+    }
+
+    /// Has all that is ahead of the appliers searched for again: some of it was left out.
+    pub(crate) fn begin_anew(&self) {
+        for lane in &mut self.state().lanes {
+            lane.epoch += 1;
+        }
+        self.room.notify_all();
     }
 
     /// The replica says that its channels are there, and what it has executed.
@@ -301,9 +311,14 @@ impl Shared {
         count(&mut self.state().counts);
     }
 
-    /// Has something searched for.
+    /// Has something searched for, unless it is one of those that are left out.
     pub(crate) fn push(&self, job: Job) {
         let mut state = self.state();
+        let batches = state.counts.pushed + state.counts.skipped;
+        if !batches.is_multiple_of(u64::from(state.one_in)) {
+            state.counts.skipped += 1;
+            return;
+        }
         while state.queue.len() >= self.queue_max && !state.is_over {
             state = self.waited(state);
         }

@@ -41,6 +41,7 @@ pub(super) fn line(status: &Status) -> String {
         State::TooFar => parts.push("too far ahead".to_owned()),
         State::BackingOff(Busy::Server) => parts.push("backing off from a busy server".to_owned()),
         State::BackingOff(Busy::Disks) => parts.push("backing off from busy disks".to_owned()),
+        State::Sampling => parts.push("hardly anything to read: one search in 16".to_owned()),
         State::NoGain => parts.push("nothing is gained".to_owned()),
     }
     if let Some(lag) = lag_s(status) {
@@ -53,7 +54,7 @@ pub(super) fn line(status: &Status) -> String {
 }
 
 /// How it may go: what it is called for programs, and what it does then and why.
-const STATES: [(State, &str, &str); 7] = [
+const STATES: [(State, &str, &str); 8] = [
     (State::Unmeasured, "unmeasured", "nobody has counted who reads: goes on as it began"),
     (State::Fixed, "fixed", "keeps to the pace that it was given, or has no applier to stay ahead of"),
     (State::Ahead, "ahead", "goes farther ahead while that is of use"),
@@ -72,6 +73,7 @@ const STATES: [(State, &str, &str); 7] = [
         "disks busy",
         "takes fewer connections: the applier's own reads take too long",
     ),
+    (State::Sampling, "sampling", "makes one search in 16: hardly anything has to be read from disk"),
     (State::NoGain, "no gain", "stopped: the applier would hardly have waited for what was read"),
 ];
 
@@ -94,6 +96,7 @@ pub(super) fn text(report: &Report, style: Style) -> String {
         ("made a little while before", count(counts.repeated)),
     ];
     let statements = [
+        ("left out, with hardly anything to read", count(counts.skipped)),
         ("pushed", count(counts.pushed)),
         ("popped", count(counts.popped)),
         ("old", count(counts.old)),
@@ -225,6 +228,7 @@ pub(crate) fn document(report: &Report) -> Value {
         "discarded_for": left.collect::<serde_json::Map<_, Value>>(),
         "touches": counts.touches,
         "repeated": counts.repeated,
+        "skipped": counts.skipped,
         "pushed": counts.pushed,
         "popped": counts.popped,
         "old": counts.old,
@@ -275,6 +279,11 @@ pub(super) fn sheet(status: &Status) -> String {
     counter("bintide_warm_discarded_total", "Statements in the log that are left alone.", counts.discarded);
     counter("bintide_warm_touches_total", "Searches for pages.", counts.touches);
     counter("bintide_warm_repeated_total", "Searches that were made a little while before.", counts.repeated);
+    counter(
+        "bintide_warm_skipped_total",
+        "Statements left out, as next to nothing had to be read.",
+        counts.skipped,
+    );
     counter("bintide_warm_pushed_total", "Statements made of searches.", counts.pushed);
     counter("bintide_warm_popped_total", "Statements taken up by a connection.", counts.popped);
     counter("bintide_warm_old_total", "Statements not run, as the applier had passed them.", counts.old);
