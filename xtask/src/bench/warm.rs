@@ -14,7 +14,7 @@ mod report;
 mod steady;
 
 use anyhow::{Context, Result, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use self::ground::{Ground, Kind};
 use self::lap::{Conditions, Lap};
@@ -32,6 +32,18 @@ pub(crate) struct Warming {
     /// Only the first latency and one worker, once; the figures are printed, and no page is written
     #[arg(long)]
     quick: bool,
+    /// Only this; the figures are printed, and no page is written
+    #[arg(long)]
+    only: Option<Part>,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Data that does not fit into memory.
+    Cold,
+    /// Data that does.
+    Memory,
 }
 
 /// The latency that the last line speaks of, in microseconds: a volume in a cloud.
@@ -63,8 +75,9 @@ pub(crate) fn warm(options: &Warming) -> Result<()> {
         eprintln!("{}", report::line(&pair));
         Ok::<Pair, anyhow::Error>(pair)
     };
+    let is_due = |part| options.only.is_none_or(|only| only == part);
     let mut cold = Vec::new();
-    for &latency_us in latencies {
+    for &latency_us in latencies.iter().filter(|_| is_due(Part::Cold)) {
         for &workers in &workers {
             for kind in Kind::ALL {
                 cold.push(measure(kind, Conditions { latency_us, workers, is_in_memory: false })?);
@@ -72,10 +85,10 @@ pub(crate) fn warm(options: &Warming) -> Result<()> {
         }
     }
     let mut in_memory = Vec::new();
-    for &workers in &workers {
+    for &workers in workers.iter().filter(|_| is_due(Part::Memory)) {
         in_memory.push(measure(Kind::Secondary, Conditions { latency_us: 0, workers, is_in_memory: true })?);
     }
-    if !options.quick {
+    if !options.quick && options.only.is_none() {
         let steady = steady::measure(&ground, &bintide)?;
         report::write(&cold, &in_memory)?;
         page::WARM.draw("steady", &report::steady(&steady)?)?;
@@ -84,7 +97,9 @@ pub(crate) fn warm(options: &Warming) -> Result<()> {
     let least = gains.map(Pair::gain).fold(f64::INFINITY, f64::min);
     let loss =
         in_memory.iter().map(|pair| (1.0 / pair.gain() - 1.0) * 100.0).fold(f64::NEG_INFINITY, f64::max);
-    println!("catch-up: {least:.1} times faster cold, {loss:.1}% slower warm");
+    if options.only.is_none() {
+        println!("catch-up: {least:.1} times faster cold, {loss:.1}% slower warm");
+    }
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use testkit::{Dice, Launch, Server};
 use crate::workspace;
 
 /// To be raised when what is made changes.
-const REVISION: u32 = 2;
+const REVISION: u32 = 3;
 
 /// Of the server that writes the logs.
 pub(super) const SOURCE_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ab";
@@ -21,9 +21,11 @@ const REPLICA_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ac";
 /// Rows of the table, about 210 bytes each, and 85 in its secondary index.
 pub(super) const ROWS: usize = 1_200_000;
 /// Rows that each log changes, one in each transaction.
-pub(super) const CHANGES: u32 = 10_000;
+pub(super) const CHANGES: u32 = 40_000;
 /// The buffer pool of a replica whose data does not fit, in MiB.
 pub(super) const POOL_MIB: u32 = 32;
+/// Pages that its page cleaner keeps free. By default 1024, whatever the size of the pool: here that would be half of it.
+pub(super) const PAGES_FREE: u32 = 128;
 /// Reads that the disk serves at once.
 pub(super) const DEPTH: u32 = 32;
 
@@ -152,8 +154,9 @@ pub(super) fn replica(data: &Path, pool_mib: u32) -> Launch {
         "--innodb-buffer-pool-dump-at-shutdown=OFF",
         "--innodb-redo-log-capacity=1G",
     ];
-    let pool = format!("--innodb-buffer-pool-size={pool_mib}M");
-    Launch::mysql().options(options).option(pool).uuid(REPLICA_UUID).data(data)
+    let pool =
+        [format!("--innodb-buffer-pool-size={pool_mib}M"), format!("--innodb-lru-scan-depth={PAGES_FREE}")];
+    Launch::mysql().options(options).options(pool).uuid(REPLICA_UUID).data(data)
 }
 
 pub(super) fn connect(replica: &Server, source: &Server) -> Result<()> {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 
 use super::Pair;
-use super::ground::{DEPTH, POOL_MIB, ROWS};
+use super::ground::{DEPTH, PAGES_FREE, POOL_MIB, ROWS};
 use super::steady::{LATENCY_US, ROWS_AN_UPDATE, Steady, UPDATES_A_SECOND};
 use crate::bench::chart::{self, Group, Line};
 use crate::bench::page;
@@ -24,7 +24,8 @@ pub(super) fn line(pair: &Pair) -> String {
 
 pub(super) fn write(cold: &[Pair], in_memory: &[Pair]) -> Result<()> {
     let mut text = format!(
-        "A table of {ROWS} rows, ten times a buffer pool of {POOL_MIB} MiB (`O_DIRECT`); one changed row in each \
+        "A table of {ROWS} rows, ten times a buffer pool of {POOL_MIB} MiB (`O_DIRECT`; `innodb_lru_scan_depth = \
+         {PAGES_FREE}`, as the default would keep half of so small a pool empty); one changed row in each \
          transaction, at random; the relay log is filled before the applier starts. The disk is the machine's own, and \
          each read of a page waits besides, {DEPTH} at once at most: `bench/warm/slow_disk.c`, preloaded into the \
          server.\n\n{}",
