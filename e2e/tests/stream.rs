@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::command::address;
 use e2e::program::bintide;
+use e2e::received::write_keyring;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -225,6 +226,101 @@ fn each_transaction_is_in_the_files_once_whenever_it_is_killed() -> Result<()> {
     }
     println!("{kills} kills");
     ensure!(joined(&out)? == wanted, "the files are not what one run prints");
+    Ok(())
+}
+
+/// A store of what a server has, in which closed logs are compressed, and a stream of it into files.
+struct Rested {
+    folder: TempDir,
+    /// How its logs are encrypted, and with what they are read.
+    encryption: [Vec<String>; 2],
+}
+
+impl Rested {
+    fn new(encryption: [Vec<String>; 2]) -> Result<Self> {
+        Ok(Self { folder: TempDir::new()?, encryption })
+    }
+
+    fn out(&self) -> PathBuf {
+        self.folder.path().join("out")
+    }
+
+    /// Receives what there is.
+    fn receive(&self, server: &Server) -> Result<()> {
+        let mut command = Command::new(bintide()?);
+        command.env_clear().arg("receive").arg(self.folder.path().join("logs"));
+        command.args(["--compress", "3", "--stop-at-end", "-q", "--from", &address("root", server)]);
+        let ran = command.args(&self.encryption[0]).output()?;
+        ensure!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        Ok(())
+    }
+
+    /// Streams what there is.
+    fn stream(&self, more: &[&str]) -> Result<String> {
+        let index = self.folder.path().join("logs/binlog.index").display().to_string();
+        let key: Vec<&str> = self.encryption[1].iter().map(String::as_str).collect();
+        printed(&[&["--format", "maxwell", &index], &key[..], more].concat())
+    }
+
+    /// How many logs are compressed.
+    fn compressed(&self) -> Result<usize> {
+        let entries = fs::read_dir(self.folder.path().join("logs"))?;
+        let names = entries.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>>>()?;
+        Ok(names.iter().filter(|name| name.to_string_lossy().starts_with("positions.")).count())
+    }
+}
+
+/// Rows of all sizes, and a transaction that the source itself compresses.
+const CHANGES: &str = "insert into d.t (b, c) values (repeat('x', 300), '[1]'), ('two', '{}'), ('three', null);
+    begin; update d.t set b = 'four', c = json_array(a); delete from d.t where a % 3 = 0; commit;
+    set session binlog_transaction_compression = on; insert into d.t (b) values (repeat('y', 3000));
+    set session binlog_transaction_compression = off; insert into d.t (b) select repeat(b, 9) from d.t limit 20;";
+
+/// `receive --compress` compresses logs within which a stream rests: it goes on as if nothing had happened.
+#[test]
+fn it_goes_on_within_a_log_that_was_compressed_meanwhile() -> Result<()> {
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    let folder = TempDir::new()?;
+    let keyring = folder.path().join("keyring");
+    write_keyring(&keyring)?;
+    let key = ["--keyring".to_owned(), keyring.display().to_string()];
+    let encrypted = [&["--encrypt".to_owned()], &key[..]].concat();
+    let stores = [Rested::new([Vec::new(), Vec::new()])?, Rested::new([encrypted, key.to_vec()])?];
+    let rest = |store: &Rested| {
+        store.receive(&server)?;
+        store.stream(&["--out", &store.out().display().to_string()])
+    };
+    server.sql(&sample("types.sql")?)?;
+    server.sql("create database d; create table d.t (a int primary key auto_increment, b text, c json)")?;
+    for closed in 1..=3 {
+        server.sql(&CHANGES.repeat(6))?;
+        stores.iter().try_for_each(|store| rest(store).map(drop))?;
+        server.sql(&format!("{CHANGES} {CHANGES} flush binary logs"))?;
+        for store in &stores {
+            store.receive(&server)?;
+            ensure!(store.compressed()? >= closed, "{} logs are compressed", store.compressed()?);
+        }
+    }
+    let wanted =
+        printed(&["--format", "maxwell", &server.datadir().join("binlog.index").display().to_string()])?;
+    let seed = seed("BINTIDE_E2E_SEED");
+    println!("seed {seed}");
+    let mut dice = Dice::new(seed);
+    let places: Vec<_> = wanted.match_indices("\"resume\":\"").collect();
+    for store in &stores {
+        rest(store)?;
+        ensure!(
+            joined(&store.out())? == wanted,
+            "the files are not what one run prints of the source's logs"
+        );
+        // Nor does it matter where it goes on.
+        for _ in 0..8 {
+            let (start, _) = places[dice.below(places.len())];
+            let place = wanted[start + 10..].split('"').next().unwrap_or_default();
+            let behind = start + wanted[start..].find('\n').context("an end")? + 1;
+            ensure!(store.stream(&["--resume", place])? == wanted[behind..], "another rest behind {place}");
+        }
+    }
     Ok(())
 }
 

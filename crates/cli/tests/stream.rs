@@ -95,6 +95,77 @@ fn a_run_goes_on_where_the_last_one_ended() {
     assert_eq!(again, ends.len() - 3);
 }
 
+/// Records without the moment at which they were written.
+fn timeless(text: &[u8]) -> Vec<serde_json::Value> {
+    let mut records: Vec<serde_json::Value> =
+        String::from_utf8_lossy(text).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for record in records.iter_mut().filter(|record| record.get("source").is_some()) {
+        for name in ["ts_ms", "ts_us", "ts_ns"] {
+            record.as_object_mut().unwrap().remove(name);
+        }
+    }
+    records
+}
+
+/// Places are those of the source, and a run goes on there.
+#[test]
+fn a_log_that_was_compressed_in_its_place_is_the_same_log() {
+    let samples =
+        ["types-full-metadata", "types-no-checksum", "mixed-engines", "triggers", "json-partial-compressed"];
+    for (sample, form) in samples.into_iter().flat_map(|sample| [(sample, "debezium"), (sample, "maxwell")]) {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("binlog.000001");
+        fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../samples/{sample}.binlog")), &log)
+            .unwrap();
+        let args = ["--format", form, "--columns=numbered", log.to_str().unwrap()];
+        let run = |more: &[&str]| {
+            let output = bintide(&[&args[..], more].concat());
+            assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+            timeless(&output.stdout)
+        };
+        let (all, size) = (run(&[]), fs::metadata(&log).unwrap().len());
+        let mut compress = Command::new(env!("CARGO_BIN_EXE_bintide"));
+        let compress = compress.args(["compress", "-q"]).arg(&log).env_clear().output().unwrap();
+        assert!(compress.status.success(), "{}", String::from_utf8_lossy(&compress.stderr));
+        let is_plain = !sample.contains("compressed");
+        assert_eq!(fs::metadata(&log).unwrap().len() < size, is_plain, "{sample}");
+        assert_eq!(run(&[]), all, "{sample} {form}");
+        let places: Vec<&str> = all.iter().filter_map(|record| record["resume"].as_str()).collect();
+        assert!(places.len() > 5);
+        for place in places.iter().step_by(7).chain(places.last()) {
+            let rest = run(&["--resume", place]);
+            assert_eq!(rest, all[all.len() - rest.len()..], "{sample} {form} {place}");
+            let behind = all.len().checked_sub(rest.len() + 1).map(|last| &all[last]["resume"]);
+            assert_eq!(behind.and_then(|resume| resume.as_str()), Some(*place));
+        }
+        let (place, _) = places[3].split_once(',').unwrap_or((places[3], ""));
+        let (name, position) = place.rsplit_once(':').unwrap();
+        let within = format!("{name}:{}", position.parse::<u64>().unwrap() + 30);
+        refused(&[&args[..], &["--resume", &within]].concat(), 1, "no transaction ends there");
+    }
+}
+
+/// What is far in front of the place where a run goes on is not read again.
+#[test]
+fn a_run_goes_on_without_what_is_in_front_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("large.binlog");
+    let mut bytes =
+        fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/large.binlog")).unwrap();
+    fs::write(&log, &bytes).unwrap();
+    let args = ["--format", "maxwell", "--columns=numbered", log.to_str().unwrap()];
+    let all = records(&args);
+    let last = all.iter().filter_map(|record| record["resume"].as_str()).nth_back(1).unwrap();
+    let rest = records(&[&args[..], &["--resume", last]].concat());
+    assert!(!rest.is_empty() && all.ends_with(&rest));
+    // The size of an event near the start.
+    let format = u32::from_le_bytes(bytes[13..17].try_into().unwrap()) as usize;
+    bytes[format + 9..format + 13].fill(0);
+    fs::write(&log, &bytes).unwrap();
+    refused(&args, 1, "is corrupt at");
+    assert_eq!(records(&[&args[..], &["--resume", last]].concat()), rest);
+}
+
 #[test]
 fn files_end_between_transactions() {
     let folder = tempfile::tempdir().unwrap();

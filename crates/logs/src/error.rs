@@ -208,6 +208,14 @@ pub enum Error {
         /// The file.
         name: String,
     },
+    /// The list of where a rewritten log's transactions stood before cannot be believed.
+    #[error("{name} is no list of a rewritten log's positions: {reason}; remove it to go by the log's own")]
+    Positions {
+        /// The list.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Logs went before they were read.
     #[error(
         "the logs between {name} and {next} were purged before they were read: what was in them is needed to go on; keep more"

@@ -117,6 +117,12 @@ impl Input {
         Ok(())
     }
 
+    /// Goes back to the byte `offset` of a log's file, counted behind the header of an encrypted one.
+    pub(crate) fn go_to(&mut self, offset: u64) -> io::Result<()> {
+        let start = self.cipher.as_ref().map_or(0, |(_, start)| *start);
+        self.go_back(self.position - (start + offset))
+    }
+
     /// How many bytes follow. Of a stream nobody knows.
     pub(crate) fn rest_size(&self) -> io::Result<Option<u64>> {
         let size = match &self.source {

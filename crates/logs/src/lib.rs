@@ -8,6 +8,7 @@
 //! | write a source's logs down, byte for byte | [`StoreWriter`] |
 //! | know which transactions a log has | [`Contents`] |
 //! | cut a log into whole transactions | [`TransactionCutter`] |
+//! | know where a rewritten log's transactions stood before | [`Positions`] |
 //! | start in the middle of a statement | [`StatementMaps`] |
 //! | read an encrypted log | [`read_keyring`], [`LogReader::with_keyring`] |
 //! | write one | [`AtRest::Encrypted`]; with a writer of one's own, [`new_header`] |
@@ -34,6 +35,7 @@ mod large;
 mod log_file;
 mod maps;
 pub mod ordered;
+mod positions;
 mod reader;
 mod series;
 mod spool;
@@ -49,6 +51,7 @@ pub use crate::keyring::read_keyring;
 pub use crate::large::{LargeEnd, LargeEvents, LargePayload};
 pub use crate::log_file::new_header;
 pub use crate::maps::StatementMaps;
+pub use crate::positions::{Moved, Positions};
 pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};
 pub use crate::series::Series;
 pub use crate::spool::Spool;

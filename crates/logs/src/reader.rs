@@ -291,6 +291,26 @@ impl LogReader {
         Ok(())
     }
 
+    /// Puts back the end of the chunk that was given last: it comes next.
+    ///
+    /// # Panics
+    ///
+    /// When it does not end where reading goes on.
+    pub fn give_back(&mut self, rest: Chunk) {
+        assert_eq!(rest.end(), self.position(), "ours: it is the end of what was given last");
+        (self.current, self.current_index) = (Some(rest), 0);
+    }
+
+    /// The size of the file that it is read from, now: an encrypted one's with its header. `None` of a stream.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses.
+    pub fn size(&self) -> Result<Option<u64>, Error> {
+        let rest = self.input.rest_size().map_err(|cause| Error::io("look at", &self.name, cause))?;
+        Ok(rest.map(|rest| self.input.position() + rest))
+    }
+
     /// Where the next event starts, in bytes from the start of its log.
     pub fn position(&self) -> u64 {
         match &self.current {

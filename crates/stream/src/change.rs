@@ -41,6 +41,8 @@ pub(crate) struct At<'l> {
     pub(crate) log: &'l str,
     /// Where the event starts; of events in a payload, where that does.
     pub(crate) offset: u64,
+    /// The same in the source's log: another place where the log that is read was compressed since.
+    pub(crate) position: u64,
     /// In seconds since 1970.
     pub(crate) timestamp: u32,
     pub(crate) server_id: u32,

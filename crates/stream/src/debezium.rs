@@ -65,7 +65,7 @@ impl Debezium {
         }
         match &head.gtid {
             Some(gtid) => put_string(&mut self.id, gtid),
-            None => put_string(&mut self.id, &format!("file={},pos={}", at.log, at.offset)),
+            None => put_string(&mut self.id, &format!("file={},pos={}", at.log, at.position)),
         }
         out.extend_from_slice(b"{\"status\":\"BEGIN\",\"id\":");
         out.extend_from_slice(&self.id);
@@ -248,7 +248,7 @@ impl Debezium {
         out.extend_from_slice(b",\"file\":");
         put_string(out, at.log);
         out.extend_from_slice(b",\"pos\":");
-        put_integer(out, at.offset);
+        put_integer(out, at.position);
         out.extend_from_slice(b",\"row\":");
     }
 }

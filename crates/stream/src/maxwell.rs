@@ -206,7 +206,7 @@ fn put_position(out: &mut Vec<u8>, at: &At<'_>) {
     out.push(b'"');
     put_inside(out, at.log.as_bytes());
     out.push(b':');
-    put_integer(out, at.offset);
+    put_integer(out, at.position);
     out.push(b'"');
 }
 

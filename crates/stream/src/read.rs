@@ -4,9 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use binlog::events::TransactionPayload;
-use binlog::{
-    Event as Body, EventType, Format, NextPosition, Outline, PayloadOpener, RawEvent, Tracker, TransactionId,
-};
+use binlog::{Event as Body, EventType, Format, NextPosition, PayloadOpener, RawEvent};
 use logs::{Chunk, End, LargePayload, LogReader, Next, Piece};
 
 use crate::defined::Definitions;
@@ -17,10 +15,10 @@ use crate::streamer::{Event, Streamer};
 use crate::token::Token;
 
 /// Bytes read at once.
-const CHUNK_SIZE: usize = 1 << 20;
+pub(crate) const CHUNK_SIZE: usize = 1 << 20;
 
 /// A payload whose event is larger is opened while it is read. Bounds memory.
-const LARGE_SIZE: usize = 16 << 20;
+pub(crate) const LARGE_SIZE: usize = 16 << 20;
 
 /// Behind a transaction.
 #[derive(Debug)]
@@ -74,52 +72,6 @@ pub fn stream_log(
     }
 }
 
-/// Goes to where a run is to be resumed, in a log that has not been read yet.
-///
-/// # Errors
-///
-/// When the log cannot be read so far, or no transaction ends there, or another one than was said.
-pub fn seek(reader: &mut LogReader, token: &Token) -> Result<(), Error> {
-    let position = token.place.position;
-    let refused = |reader: &LogReader, reason: String| Error::Resume {
-        log: reader.name().to_owned(),
-        position,
-        reason,
-    };
-    let mut tracker = Tracker::new();
-    let mut last: Option<Outline> = None;
-    while reader.position() < position {
-        let ended = match reader.next_event()? {
-            Next::End(_) => {
-                let reason = format!("the log has {} bytes", reader.position());
-                return Err(refused(reader, reason));
-            }
-            Next::Some(event) => {
-                let (offset, raw) = (event.offset, event.raw.to_buf());
-                follow(&mut tracker, offset, &raw.as_raw(), reader)
-            }
-        };
-        last = ended.or(last);
-    }
-    let is_between = tracker.open().is_none() && reader.position() == position;
-    let found = last.map(|outline| match outline.id {
-        TransactionId::Gtid(_) | TransactionId::Mariadb(_) => outline.id.to_string(),
-        _ => String::new(),
-    });
-    match (is_between, found, &token.gtid) {
-        (false, ..) => Err(refused(reader, "no transaction ends there".to_owned())),
-        (true, Some(found), Some(wanted)) if found != *wanted => {
-            let reason =
-                format!("the transaction in front of that is {found}, not {wanted}: it is another log");
-            Err(refused(reader, reason))
-        }
-        (true, None, Some(wanted)) => {
-            Err(refused(reader, format!("no transaction is in front of that, and {wanted} should")))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Takes what a log defines, from where the reader stands up to there, or to the log's end.
 ///
 /// # Errors
@@ -144,12 +96,6 @@ pub fn define(
         }
     }
     Ok(())
-}
-
-fn follow(tracker: &mut Tracker, offset: u64, raw: &RawEvent<'_>, reader: &LogReader) -> Option<Outline> {
-    let format = reader.format()?;
-    // What is wrong here was said when the records in front of this place were made.
-    tracker.track(offset, raw, format).ok()?.ended
 }
 
 fn take_chunk(
@@ -204,24 +150,24 @@ fn take_large(
     let raw = RawEvent::new(&stand_in, format.checksum.for_events())
         .map_err(|error| corrupt(name, offset, &error))?;
     let event = Event { log: name, offset, raw, format: &format, now_ns: now_ns() };
-    let token = streamer.begin_payload(&event, end)?;
+    let large = streamer.begin_payload(&event, end, payload.fields().uncompressed_size)?;
     let inner_format = format.inside_payload();
     let (mut events, mut bytes) = (payload.open(opener)?, Vec::new());
     while events.next_chunk(CHUNK_SIZE, &mut bytes)? > 0 {
         let mut rest = bytes.as_slice();
         while let Some((raw, behind)) = RawEvent::split_first(rest, binlog::Checksum::Absent) {
             let inner = Event { raw, format: &inner_format, ..event };
-            streamer.take_inside(&inner, output)?;
+            streamer.take_inside(&inner, &large, output)?;
             rest = behind;
         }
         bytes.clear();
     }
     events.finish()?.checksum.map_err(|error| corrupt(name, offset, &error))?;
-    streamer.end_payload(&event, &token, output)?;
-    Ok(token)
+    streamer.end_payload(&event, &large, output)
 }
 
-fn stand_in(payload: &LargePayload<'_>, format: &Format) -> Result<Vec<u8>, String> {
+/// An event of the same kind, with nothing in its payload.
+pub(crate) fn stand_in(payload: &LargePayload<'_>, format: &Format) -> Result<Vec<u8>, String> {
     let (mut fields, mut bytes) = (Vec::new(), Vec::new());
     let nothing = Body::TransactionPayload(TransactionPayload::zstd(0, &[], &mut fields));
     let written = nothing.write(payload.header().origin(), NextPosition::Is(0), format, &mut bytes);

@@ -8,6 +8,7 @@ use binlog::{
     EVENT_SIZE_MAX, Event as Body, EventType, Format, Outline, PayloadOpener, RawEvent, Role, RowDecoder,
     Table, Tables, TrackError, Tracker, TransactionId,
 };
+use logs::Positions;
 
 use crate::catalogue::{Catalogue, Changed};
 use crate::change::{At, Change, Definition, Head, Place};
@@ -16,6 +17,7 @@ use crate::defined::Definitions;
 use crate::error::{Error, Refusal};
 use crate::held::{Prepared, put_resume};
 use crate::maxwell::Maxwell;
+use crate::origin::Origin;
 use crate::output::Output;
 use crate::plan::{Nameless, Plan};
 use crate::settings::{Envelope, Queries, Settings, Statements};
@@ -36,6 +38,8 @@ pub struct Streamer {
     writer: Writer,
     open: Open,
     opener: Option<PayloadOpener>,
+    /// Where events stood in the log that the one at hand was made of, if it was made of one.
+    origin: Option<Origin>,
 }
 
 /// An event, and where it stands.
@@ -51,6 +55,15 @@ pub struct Event<'e> {
     pub format: &'e Format,
     /// When records are written, in nanoseconds since 1970.
     pub now_ns: u64,
+}
+
+/// A payload that is too large to be held.
+#[derive(Clone, Copy, Debug)]
+pub struct Large {
+    /// Where its event starts in the source's log.
+    position: u64,
+    /// Where it ends in the log that is read.
+    end: u64,
 }
 
 /// The transaction under way.
@@ -117,7 +130,14 @@ impl Streamer {
             writer,
             open: Open::default(),
             opener: Some(PayloadOpener::new()),
+            origin: None,
         }
+    }
+
+    /// The next log starts, or goes on: places in it are told as they were in the log that it was made of, if there is
+    /// a list of them.
+    pub fn begin_log(&mut self, positions: Option<Positions>) {
+        self.origin = positions.map(Origin::new);
     }
 
     /// Columns that the log does not name are called what this says.
@@ -148,29 +168,35 @@ impl Streamer {
     /// When the event is corrupt or cannot stand there, when its change cannot be told, or when the output cannot be
     /// written.
     pub fn take(&mut self, event: &Event<'_>, output: &mut Output) -> Result<Option<Token>, Error> {
-        let within = Within { at: at(event), format: event.format };
-        let ended = self.follow(event).map_err(|reason| corrupt(&within.at, reason))?;
-        self.content(&event.raw, within, output)
-            .map_err(|refusal| refusal.at(within.at.log, within.at.offset))?;
+        let at = self.at(event)?;
+        let within = Within { at, format: event.format };
+        let ended = self.follow(event).map_err(|reason| corrupt(&at, reason))?;
+        self.content(&event.raw, within, output).map_err(|refusal| refusal.at(at.log, at.offset))?;
         let Some(outline) = ended else { return Ok(None) };
-        let place = Place { log: event.log.to_owned(), position: outline.end };
-        let gtid = self.open.head.gtid.clone();
-        let token = Token { place, gtid };
-        self.end(&token, &within.at, output)?;
+        let token = self.token(&at, outline.end)?;
+        self.end(&token, &at, output)?;
         Ok(Some(token))
     }
 
-    /// A payload too large to be held starts: its events come one by one, by [`Streamer::take_inside`]. `event` is one
-    /// of its kind, with any payload.
+    /// A payload too large to be held starts, which claims to have `uncompressed_size` bytes: its events come one by
+    /// one, by [`Streamer::take_inside`]. `event` is one of its kind, with any payload.
     ///
     /// # Errors
     ///
     /// As [`Streamer::take`].
-    pub fn begin_payload(&mut self, event: &Event<'_>, end: u64) -> Result<Token, Error> {
-        let at = at(event);
+    pub fn begin_payload(
+        &mut self,
+        event: &Event<'_>,
+        end: u64,
+        uncompressed_size: Option<u64>,
+    ) -> Result<Large, Error> {
+        let at = self.at(event)?;
         self.follow(event).map_err(|reason| corrupt(&at, reason))?;
-        let place = Place { log: event.log.to_owned(), position: end };
-        Ok(Token { place, gtid: self.open.head.gtid.clone() })
+        let position = match &mut self.origin {
+            Some(origin) => origin.open((event.offset, end), uncompressed_size, event.format),
+            None => at.position,
+        };
+        Ok(Large { position, end })
     }
 
     /// An event of a payload that has begun.
@@ -178,13 +204,18 @@ impl Streamer {
     /// # Errors
     ///
     /// As [`Streamer::take`].
-    pub fn take_inside(&mut self, event: &Event<'_>, output: &mut Output) -> Result<(), Error> {
-        let within = Within { at: at(event), format: event.format };
-        self.content(&event.raw, within, output)
-            .map_err(|refusal| refusal.at(within.at.log, within.at.offset))
+    pub fn take_inside(
+        &mut self,
+        event: &Event<'_>,
+        large: &Large,
+        output: &mut Output,
+    ) -> Result<(), Error> {
+        let at = self.inside(&event.raw, At { position: large.position, ..at(event) });
+        self.content(&event.raw, Within { at, format: event.format }, output)
+            .map_err(|refusal| refusal.at(at.log, at.offset))
     }
 
-    /// The payload has ended.
+    /// The payload has ended; gives where a run can be resumed.
     ///
     /// # Errors
     ///
@@ -192,10 +223,39 @@ impl Streamer {
     pub fn end_payload(
         &mut self,
         event: &Event<'_>,
-        token: &Token,
+        large: &Large,
         output: &mut Output,
-    ) -> Result<(), Error> {
-        self.end(token, &at(event), output)
+    ) -> Result<Token, Error> {
+        let at = At { position: large.position, ..at(event) };
+        let token = self.token(&at, large.end)?;
+        self.end(&token, &at, output)?;
+        Ok(token)
+    }
+
+    fn at<'e>(&mut self, event: &Event<'e>) -> Result<At<'e>, Error> {
+        let at = at(event);
+        Ok(match &mut self.origin {
+            Some(origin) => At { position: origin.event(event.offset, &event.raw)?, ..at },
+            None => at,
+        })
+    }
+
+    /// Where an event of a payload stands, which stands there itself.
+    fn inside<'e>(&mut self, raw: &RawEvent<'_>, payload: At<'e>) -> At<'e> {
+        let header = raw.header();
+        let position = self.origin.as_mut().and_then(|origin| origin.inside(raw.bytes().len()));
+        let position = position.unwrap_or(payload.position);
+        At { timestamp: header.timestamp, server_id: header.server_id, position, ..payload }
+    }
+
+    /// Where a run can be resumed behind the transaction, whose last event ends at `end`.
+    fn token(&mut self, at: &At<'_>, end: u64) -> Result<Token, Error> {
+        let position = match &mut self.origin {
+            Some(origin) => origin.end(end).map_err(|reason| corrupt(at, reason))?,
+            None => end,
+        };
+        let place = Place { log: at.log.to_owned(), position };
+        Ok(Token { place, gtid: self.open.head.gtid.clone() })
     }
 
     /// Follows the log's grammar; gives the transaction that ends.
@@ -253,7 +313,10 @@ impl Streamer {
                 self.rows(&rows, within, output)?;
             }
             Body::Query(query) => self.query(&query, &raw, within, output)?,
-            Body::TransactionPayload(payload) => self.payload(&payload, within, output)?,
+            Body::TransactionPayload(payload) => {
+                let end = within.at.offset + raw.bytes().len() as u64;
+                self.payload(&payload, end, within, output)?
+            }
             Body::Xid(xid) => self.open.xid = Some(xid.xid),
             Body::RowsQuery(RowsQuery { sql, .. }) => self.rows_query(sql),
             Body::MariadbAnnotateRows(annotate) => self.rows_query(annotate.sql),
@@ -283,9 +346,14 @@ impl Streamer {
     fn payload(
         &mut self,
         payload: &TransactionPayload<'_>,
-        within: Within<'_>,
+        end: u64,
+        mut within: Within<'_>,
         output: &mut Output,
     ) -> Result<(), Refusal> {
+        if let Some(origin) = &mut self.origin {
+            let at = (within.at.offset, end);
+            within.at.position = origin.open(at, payload.uncompressed_size, within.format);
+        }
         let format = within.format.inside_payload();
         let mut opener = self.opener.take().unwrap_or_default();
         let told = self.payload_events(payload, (within, &format), &mut opener, output);
@@ -302,8 +370,7 @@ impl Streamer {
     ) -> Result<(), Refusal> {
         let mut events = opener.open(payload)?;
         while let Some(raw) = events.next_event()? {
-            let header = raw.header();
-            let at = At { timestamp: header.timestamp, server_id: header.server_id, ..within.at };
+            let at = self.inside(&raw, within.at);
             self.content(&raw, Within { at, format }, output)?;
         }
         Ok(())
@@ -476,6 +543,7 @@ fn at<'e>(event: &Event<'e>) -> At<'e> {
     At {
         log: event.log,
         offset: event.offset,
+        position: event.offset,
         timestamp: header.timestamp,
         server_id: header.server_id,
         now_ns: event.now_ns,

@@ -47,7 +47,7 @@ fn told(sample: &str, envelope: Envelope, from: Option<&Token>) -> (String, Vec<
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
     let mut reader = LogReader::open(path).unwrap();
     if let Some(token) = from {
-        seek(&mut reader, token).unwrap();
+        seek(&mut reader, token, None).unwrap();
     }
     let (written, mut tokens) = (Written::default(), Vec::new());
     let mut output = Output::new(To::Pipe(Box::new(written.clone()), None));
@@ -161,7 +161,7 @@ fn places_that_are_none_are_refused() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types.binlog");
     let (_, tokens) = told("types.binlog", Envelope::Maxwell, None);
     let check = |token: Token, wanted: &str| {
-        let error = seek(&mut LogReader::open(&path).unwrap(), &token).unwrap_err().to_string();
+        let error = seek(&mut LogReader::open(&path).unwrap(), &token, None).unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");
     };
     let token = &tokens[3];

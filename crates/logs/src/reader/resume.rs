@@ -1,4 +1,4 @@
-//! Finds a way back into a log behind a place that cannot be read.
+//! Finds a way into a log: behind a place that cannot be read, or near one that is looked for.
 
 use std::sync::Arc;
 
@@ -10,6 +10,12 @@ use crate::input::Patience;
 
 /// What is read at once, and what of it is kept behind the place looked at.
 const PIECE_SIZE: usize = 256 << 10;
+
+/// How far in front of a place a transaction is looked for, at first, by how much further each time, and at most. To
+/// read a log from its start is faster than to search more.
+const NEAR_MIN: u64 = 64 << 10;
+const NEAR_GROWTH: u64 = 8;
+const NEAR_MAX: u64 = 32 << 20;
 
 /// Bytes of the largest event to go on at: what starts a transaction or ends a log is small, and whoever writes down
 /// large sizes everywhere must not have each of them read and checked.
@@ -51,9 +57,59 @@ impl LogReader {
             Err(Error::Beyond { .. }) => return Ok(None),
             other => other?,
         }
-        self.find(until, &|event_type| {
-            matches!(event_type, EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged)
-        })
+        self.find(until, &|event_type| event_type != EventType::MariadbGtid && starts_transaction(event_type))
+    }
+
+    /// Goes on at a GTID event that is not far in front of `position`, so that little has to be read to come there.
+    /// Gives its place; `None`, and goes on where it was, when none was found within 32 MiB, or the log is one that
+    /// cannot be searched: a stream, a relay log.
+    ///
+    /// The log's format must be known: read its first event before. An event counts as found as with
+    /// [`LogReader::seek_transaction`].
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses.
+    pub fn seek_near(&mut self, position: u64) -> Result<Option<u64>, Error> {
+        let here = self.position();
+        if self.kind == LogKind::Relay || self.sealed || self.size()?.is_none() {
+            return Ok(None);
+        }
+        let mut distance = NEAR_MIN;
+        while distance <= NEAR_MAX && position.saturating_sub(distance) > here {
+            match self.skip_to(position - distance) {
+                Err(Error::Beyond { .. }) => {}
+                skipped => {
+                    skipped?;
+                    if let Some(found) = self.find(position, &starts_transaction)? {
+                        return Ok(Some(found));
+                    }
+                }
+            }
+            self.go_back_to(here)?;
+            distance *= NEAR_GROWTH;
+        }
+        Ok(None)
+    }
+
+    /// Goes back to `offset` of the same log, where an event must start. Of a stream nobody can: see
+    /// [`LogReader::size`].
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses.
+    ///
+    /// # Panics
+    ///
+    /// When `offset` lies ahead of [`LogReader::position`].
+    pub fn go_back_to(&mut self, offset: u64) -> Result<(), Error> {
+        assert!(offset <= self.position(), "ours: {offset} lies ahead of {}", self.position());
+        self.current = None;
+        self.large_end = None;
+        self.closed = false;
+        self.tail.clear();
+        self.place.offset = offset;
+        self.input.go_to(offset).map_err(|cause| Error::io("go back in", &self.name, cause))
     }
 
     /// Does the log's format, once it is known, allow [`LogReader::seek_transaction`]?
@@ -134,4 +190,11 @@ impl LogReader {
         self.tail.drain(..count);
         self.place.offset += count as u64;
     }
+}
+
+const fn starts_transaction(event_type: EventType) -> bool {
+    matches!(
+        event_type,
+        EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged | EventType::MariadbGtid
+    )
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
-use logs::End;
+use logs::{End, LogReader, Positions};
+use rewrite::positions_path;
 use stream::{Boundary, Definitions, Output, Settings, Streamer, Token, Watch, define, seek, stream_log};
 
 use crate::commands::stream::catalogue::{Schema, remark_on};
@@ -51,8 +52,15 @@ fn defined(
         define(&mut reader, definitions, None).map_err(failed)?;
     }
     if let Place::File(_) = log {
-        let mut reader = found.open(log).map_err(|error| Failure::Failed(advised(error)))?;
-        define(&mut reader, definitions, Some(token.place.position)).map_err(failed)?;
+        let (mut reader, positions) = open(found, log)?;
+        let until = match positions {
+            Some(mut positions) => {
+                positions.find(token.place.position).map_err(|error| failed(error.into()))?;
+                positions.after(token.place.position)
+            }
+            None => token.place.position,
+        };
+        define(&mut reader, definitions, Some(until)).map_err(failed)?;
     }
     Ok(())
 }
@@ -106,10 +114,11 @@ fn each(
     let mut boundary =
         |boundary: Boundary<'_>| save_when_due(boundary.output, boundary.token.clone(), &mut saved);
     for (index, place) in places.iter().enumerate() {
-        let mut reader = found.open(place).map_err(|error| Failure::Failed(advised(error)))?;
+        let (mut reader, mut positions) = open(found, place)?;
         if let Some(token) = resume.filter(|_| index == 0) {
-            seek(&mut reader, token).map_err(failed)?;
+            seek(&mut reader, token, positions.as_mut()).map_err(failed)?;
         }
+        streamer.begin_log(positions);
         let mut watch = Watch { now_ns: &now_ns, boundary: &mut boundary };
         let mut name = name(place);
         let ended = stream_log(&mut reader, &mut name, streamer, output, &mut watch);
@@ -125,6 +134,20 @@ fn each(
         }
     }
     Ok(())
+}
+
+/// Opens a log; of one that was compressed in its place, with the list of where its transactions stood before.
+fn open(found: &Found, place: &Place) -> Result<(LogReader, Option<Positions>), Failure> {
+    let opened = || -> Result<_, logs::Error> {
+        let reader = found.open(place)?;
+        // The list is there before its log is, and tells which one it is of.
+        let positions = match (place, reader.size()?) {
+            (Place::File(path), Some(size)) => Positions::open(&positions_path(path), size)?,
+            _ => None,
+        };
+        Ok((reader, positions))
+    };
+    opened().map_err(|error| Failure::Failed(advised(error)))
 }
 
 /// Marks a transaction's end, and saves it from time to time; `Break` after Ctrl-C.
