@@ -37,6 +37,7 @@ pub mod rows_text;
 mod session;
 mod settings;
 mod spool;
+mod stores;
 pub mod table_metadata;
 mod talk;
 mod value_text;

@@ -20,6 +20,7 @@ use crate::paint::Painter;
 use crate::pipeline::{self, Ended, Inputs};
 use crate::remote::{self, Servers};
 use crate::settings::{Heeded, Settings, Show};
+use crate::stores;
 use crate::talk::Talk;
 
 /// Whose options there are.
@@ -171,17 +172,32 @@ fn run_checked(
     let form = ours::form(&values, &mut talk)?;
     let settings = Settings::new(&values, heeded, &mut talk)?;
     ours::check(form, &settings, &given, &mut talk)?;
+    let files = match dialect {
+        Dialect::Mysqlbinlog => files,
+        Dialect::Bintide => stores::logs_of(files, form, &settings, &mut talk)?,
+    };
     let (output, terminal): (&mut (dyn Write + Send), _) = match &mut file {
         Some(file) => (file, Terminal::No),
         None => (output, terminal),
     };
-    match ours::style(form, settings.color, terminal) {
-        Some(style) => print(form, &settings, &files, inputs, &mut Painter::new(style, output), talk),
-        None => print(form, &settings, &files, inputs, output, talk),
-    }
+    print(form, &settings, &files, inputs, (output, terminal), talk)
 }
 
 fn print(
+    form: Option<Form>,
+    settings: &Settings,
+    files: &[Vec<u8>],
+    inputs: Inputs<'_>,
+    (output, terminal): (&mut (dyn Write + Send), Terminal),
+    talk: Talk<'_>,
+) -> Result<(), Exit> {
+    match ours::style(form, settings.color, terminal) {
+        Some(style) => print_plain(form, settings, files, inputs, &mut Painter::new(style, output), talk),
+        None => print_plain(form, settings, files, inputs, output, talk),
+    }
+}
+
+fn print_plain(
     form: Option<Form>,
     settings: &Settings,
     files: &[Vec<u8>],

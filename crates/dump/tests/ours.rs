@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dump::mysqlbinlog::{Dialect, Preset, Streams, run, run_with};
 use dump::remote::NoServers;
@@ -19,10 +20,25 @@ fn dump(args: &str, sample: &str) -> (String, String, u8) {
 
 fn dump_to(output: &mut (dyn Write + Send), args: &str, sample: &str) -> (String, u8) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
+    dump_logs_to(output, Dialect::Bintide, args, &[path])
+}
+
+fn dump_logs(dialect: Dialect, args: &str, logs: &[PathBuf]) -> (String, String, u8) {
+    let mut output = Vec::new();
+    let (error, code) = dump_logs_to(&mut output, dialect, args, logs);
+    (String::from_utf8_lossy(&output).into_owned(), error, code)
+}
+
+fn dump_logs_to(
+    output: &mut (dyn Write + Send),
+    dialect: Dialect,
+    args: &str,
+    logs: &[PathBuf],
+) -> (String, u8) {
     let words = ["dump", "--no-defaults"].into_iter().chain(args.split_whitespace()).map(OsString::from);
     let mut error = Vec::new();
     let streams = Streams { input: &mut io::empty(), output, error: &mut error, servers: &mut NoServers };
-    let code = run(Dialect::Bintide, words.chain([path.into_os_string()]), streams);
+    let code = run(dialect, words.chain(logs.iter().map(|log| log.clone().into_os_string())), streams);
     (String::from_utf8_lossy(&error).into_owned(), code)
 }
 
@@ -107,6 +123,46 @@ fn text_keeps_to_the_tables() {
     let tables = text.lines().filter(|line| line.starts_with("### ") && line.contains("`.`"));
     assert!(tables.into_iter().all(|line| line.ends_with("`types`.`integers`")));
     assert!(!text.contains("CREATE TABLE"));
+}
+
+#[test]
+fn a_directory_or_its_index_is_its_logs() {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+    let logs: Vec<PathBuf> =
+        (1..=6).map(|number| samples.join(format!("rotation/binlog.{number:06}"))).collect();
+    for args in ["-vv", "--json", "--events", "--transactions", "-j 158 --stop-position=158"] {
+        let wanted = dump_logs(Dialect::Bintide, args, &logs);
+        assert!(wanted.0.lines().count() > 5 && wanted.2 == 0, "{args}: {wanted:?}");
+        for store in ["rotation", "rotation/", "rotation/binlog.index"] {
+            let found = dump_logs(Dialect::Bintide, args, &[samples.join(store)]);
+            assert_eq!(found, wanted, "{args} {store}");
+        }
+    }
+    // mysqlbinlog knows files only.
+    let (_, error, code) = dump_logs(Dialect::Mysqlbinlog, "", &[samples.join("rotation")]);
+    assert!(code == 1 && error.contains("Is a directory"), "{error}");
+}
+
+#[test]
+fn an_index_that_is_not_true_is_said_to_be_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = [folder.path().to_owned()];
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types.binlog");
+    fs::copy(&sample, folder.path().join("binlog.000001")).unwrap();
+    let index = folder.path().join("binlog.index");
+    fs::write(&index, "./binlog.000001\n./binlog.000002\n").unwrap();
+    for (args, wanted) in [("", 1), ("--json", 2)] {
+        let (output, error, code) = dump_logs(Dialect::Bintide, args, &store);
+        assert!(error.contains("binlog.000002 is not there, and "), "{error}");
+        assert_eq!((output.as_str(), code), ("", wanted), "{args}");
+    }
+    fs::write(&index, "./binlog.000001\n").unwrap();
+    fs::copy(&sample, folder.path().join("binlog.000002")).unwrap();
+    let wanted = dump_logs(Dialect::Bintide, "--json", &[folder.path().join("binlog.000001")]).0;
+    let (output, error, code) = dump_logs(Dialect::Bintide, "--json", &store);
+    assert!(output == wanted && code == 0, "{error}");
+    assert!(error.contains("binlog.000002 is not in the index beside it, and is not read"), "{error}");
+    assert_eq!(dump_logs(Dialect::Bintide, "--json --quiet", &store).1, "");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `--help` in the layout of MySQL's programs: options, option files, values.
 
 use super::files::{Choice, GROUPS, Surroundings, directories};
-use super::table::{Kind, Spec};
+use super::table::{Kind, Spec, Which};
 use super::{Value, Values};
 
 /// Columns in front of what an option means.
@@ -26,6 +26,11 @@ pub(crate) fn write(
     );
     out.extend_from_slice(program);
     out.extend_from_slice(b" [options] log-files\n");
+    if specs.iter().any(|spec| spec.key == Which::Json) {
+        out.extend_from_slice(
+            b"A directory, or its index, stands for the logs that the index names, in their order.\n",
+        );
+    }
     for spec in specs {
         option(out, spec);
     }

@@ -1,0 +1,75 @@
+//! Logs that are named together: by their directory, or by its index.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use logs::{Error, Store};
+
+use crate::list::Form;
+use crate::options::Exit;
+use crate::settings::Settings;
+use crate::talk::Talk;
+
+/// The names, with the logs of a directory or an index in its place, in the index's order. A server's are left alone:
+/// they name nothing that lies here.
+pub(crate) fn logs_of(
+    names: Vec<Vec<u8>>,
+    form: Option<Form>,
+    settings: &Settings,
+    talk: &mut Talk<'_>,
+) -> Result<Vec<Vec<u8>>, Exit> {
+    if settings.remote.is_some() {
+        return Ok(names);
+    }
+    let mut logs = Vec::with_capacity(names.len());
+    for name in names {
+        match listed(&name) {
+            None => logs.push(name),
+            Some(Ok(store)) => {
+                logs.extend(store.logs);
+                for unlisted in store.unlisted.iter().filter(|_| !settings.quiet) {
+                    talk.warning(&[unlisted, UNLISTED]);
+                }
+            }
+            Some(Err(error)) => {
+                talk.error(&[error.to_string().as_bytes()]);
+                return Err(if form.is_some() { Exit::NOT_BEGUN } else { Exit::FAILURE });
+            }
+        }
+    }
+    Ok(logs)
+}
+
+const UNLISTED: &[u8] =
+    b" is not in the index beside it, and is not read; give it by its name if it is meant";
+
+/// The logs of a directory.
+struct Listed {
+    logs: Vec<Vec<u8>>,
+    /// Those that its index lacks, behind its last one.
+    unlisted: Vec<Vec<u8>>,
+}
+
+/// What a directory or an index lists; `None` of any other name.
+fn listed(name: &[u8]) -> Option<Result<Listed, Error>> {
+    let path = Path::new(OsStr::from_bytes(name));
+    let is_index = path.extension() == Some(OsStr::new("index"));
+    (is_index || path.is_dir()).then(|| list(path))
+}
+
+fn list(path: &Path) -> Result<Listed, Error> {
+    let store = Store::open(path)?;
+    if let Some(missing) = store.logs().iter().find(|log| !log.exists()) {
+        let (name, index) = (missing.display().to_string(), store.path().display().to_string());
+        return Err(Error::Missing { name, index });
+    }
+    let unlisted = store.unlisted()?;
+    // Indexes say `./binlog.000001`.
+    let logs = store.logs().iter().map(|log| bytes(&log.components().collect::<PathBuf>()));
+    Ok(Listed { logs: logs.collect(), unlisted: unlisted.iter().map(|log| bytes(log)).collect() })
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}
