@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::commands::receive::reached::Reached;
 use crate::commands::receive::statistics::Statistics;
 use crate::metrics::{Kind, Sheet};
 use crate::rates::Rates;
@@ -45,6 +46,8 @@ pub(super) struct Figures {
     pub(super) ahead_s: i64,
     /// What came and what was kept, compressed and not.
     pub(super) statistics: Statistics,
+    /// The transactions that are here.
+    pub(super) reached: Reached,
     rates: Rates,
 }
 
@@ -63,27 +66,56 @@ impl Figures {
         }
     }
 
-    /// For whoever sits in front of it.
+    /// For whoever reads it later: one line.
     pub(super) fn line(&self, now_s: i64) -> String {
-        let place = format!("{} at {}", self.log, count(self.position));
-        let mut parts = vec![place, counted(self.transactions, "transaction"), bytes(self.bytes)];
-        parts.extend(self.rates.texts());
-        if self.network_bytes < self.bytes {
-            parts.push(format!("{} over the network", bytes(self.network_bytes)));
+        let last = self.reached.last().map(|last| format!("up to {last}"));
+        let parts =
+            [vec![self.place()], last.into_iter().collect(), self.came(), self.saved_by_compression()];
+        [parts.concat(), vec![self.state(now_s)]].concat().join(", ")
+    }
+
+    /// For whoever sits in front of it: some lines.
+    pub(super) fn view(&self, now_s: i64) -> String {
+        let mut gtids = self.reached.lines();
+        if let Some(first) = gtids.first_mut() {
+            *first = format!("GTIDs {first}");
         }
-        if let Some(saved) = self.saved() {
-            parts.push(format!("{} saved by compression", bytes(saved)));
-        }
-        if self.to_compress > 0 {
-            parts.push(format!("{} to compress", counted(self.to_compress, "log")));
-        }
-        parts.push(match (self.is_full, self.is_connected, self.lag_s(now_s)) {
+        let place = vec![format!("{}, {}", self.place(), self.state(now_s))];
+        let (came, saved) = (vec![self.came().join(", ")], vec![self.saved_by_compression().join(", ")]);
+        [place, gtids, came, saved].concat().join("\n  ")
+    }
+
+    fn place(&self) -> String {
+        format!("{} at {}", self.log, count(self.position))
+    }
+
+    fn came(&self) -> Vec<String> {
+        let came = vec![counted(self.transactions, "transaction"), bytes(self.bytes)];
+        came.into_iter().chain(self.rates.texts()).collect()
+    }
+
+    /// What the network has carried, and what it and the disk were spared.
+    fn saved_by_compression(&self) -> Vec<String> {
+        // What a source has compressed is as small on the disk; what a connection compresses is opened here.
+        let by_source = self.statistics.saved_by_source();
+        let network = (self.bytes + by_source).saturating_sub(self.network_bytes);
+        let disk = by_source + self.saved().unwrap_or_default();
+        let mut parts = vec![format!("{} over the network", bytes(self.network_bytes))];
+        parts.extend((network > 0).then(|| format!("{} saved there by compression", bytes(network))));
+        parts.extend((disk > 0).then(|| format!("{} saved on the disk", bytes(disk))));
+        parts.extend(
+            (self.to_compress > 0).then(|| format!("{} to compress", counted(self.to_compress, "log"))),
+        );
+        parts
+    }
+
+    fn state(&self, now_s: i64) -> String {
+        match (self.is_full, self.is_connected, self.lag_s(now_s)) {
             (true, ..) => "no room on the disk".to_owned(),
             (_, false, _) => "not connected".to_owned(),
             (_, _, Some(0) | None) => "caught up".to_owned(),
             (_, _, Some(lag)) => format!("lag {}", duration(Duration::from_secs(lag))),
-        });
-        parts.join(", ")
+        }
     }
 
     /// Bytes that compression has saved; none if no log was compressed.
@@ -186,7 +218,10 @@ impl Figures {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Duration;
+
+    use logs::{LogReader, Next};
 
     use super::Figures;
 
@@ -200,24 +235,60 @@ mod tests {
         let check =
             |figures: &Figures, now_s, wanted: &str| assert_eq!(figures.line(now_s), wanted, "{now_s}");
         let mut figures = figures();
-        check(&figures, 1055, "b.000003 at 4,711, 0 transactions, 0 B, lag 1 min 0 s");
+        let first = "b.000003 at 4,711, 0 transactions, 0 B, 0 B over the network, lag 1 min 0 s";
+        check(&figures, 1055, first);
         figures.mark(Duration::ZERO);
         (figures.transactions, figures.bytes, figures.is_caught_up) = (100, 50_000, true);
         figures.network_bytes = 51_000;
         figures.mark(Duration::from_secs(2));
         let rates = "b.000003 at 4,711, 100 transactions, 50.0 kB, 50 transactions/s, 25.0 kB/s";
-        check(&figures, 1055, &format!("{rates}, caught up"));
+        let plain = format!("{rates}, 51.0 kB over the network");
+        check(&figures, 1055, &format!("{plain}, caught up"));
         figures.network_bytes = 8_000;
+        let network = "8.0 kB over the network, 42.0 kB saved there by compression";
+        check(&figures, 1055, &format!("{rates}, {network}, caught up"));
         (figures.compressed_logs, figures.compressed_from, figures.compressed_to) = (1, 30_000, 10_000);
-        let savings = "8.0 kB over the network, 20.0 kB saved by compression";
+        let savings = format!("{network}, 20.0 kB saved on the disk");
         check(&figures, 1055, &format!("{rates}, {savings}, caught up"));
         figures.to_compress = 2;
         check(&figures, 1055, &format!("{rates}, {savings}, 2 logs to compress, caught up"));
         (figures.network_bytes, figures.compressed_logs, figures.to_compress) = (51_000, 0, 0);
         figures.is_connected = false;
-        check(&figures, 1055, &format!("{rates}, not connected"));
+        check(&figures, 1055, &format!("{plain}, not connected"));
         figures.is_full = true;
-        check(&figures, 1055, &format!("{rates}, no room on the disk"));
+        check(&figures, 1055, &format!("{plain}, no room on the disk"));
+    }
+
+    /// The events of a sample log that a server has compressed, as they come.
+    fn of_sample(log: &str) -> Figures {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(log);
+        let (mut reader, mut figures) = (LogReader::open(path).unwrap(), figures());
+        while let Next::Some(chunk) = reader.next_chunk(1 << 20).unwrap() {
+            for event in (0..chunk.len()).filter_map(|index| chunk.get(index)) {
+                figures.bytes += event.raw.bytes().len() as u64;
+                figures.statistics.event(&event.raw, chunk.format());
+                figures.reached.event(&event.raw, chunk.format());
+            }
+        }
+        figures.reached.settle();
+        figures
+    }
+
+    #[test]
+    fn a_view_has_gtids_and_what_a_source_saved() {
+        let mut figures = of_sample("gtids-compressed/binlog.000002");
+        figures.network_bytes = figures.bytes;
+        let wanted = "b.000003 at 4,711, lag 5.0 s
+  GTIDs 5ea5ca5e-0001-4000-8000-000000000001:1-7:another_tag_of_thirty_two_chars_:1:tag:1-2
+  bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb:1:3:9223372036854775806
+  cccccccc-cccc-cccc-cccc-cccccccccccc:99:by_hand:77:79
+  0 transactions, 802 B
+  802 B over the network, 51 B saved there by compression, 51 B saved on the disk";
+        assert_eq!(figures.view(1000), wanted);
+        let line = figures.line(1000);
+        let start =
+            "b.000003 at 4,711, up to 5ea5ca5e-0001-4000-8000-000000000001:7, 0 transactions, 802 B, ";
+        assert!(line.starts_with(start), "{line}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod figures;
 mod identity;
 mod joined;
 mod keep;
+mod reached;
 mod receiver;
 mod statistics;
 mod turn;

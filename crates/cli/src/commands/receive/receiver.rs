@@ -200,6 +200,7 @@ impl Receiver {
         }
     }
 
+        self.watch.opened(&self.wanted.folder, self.wanted.at_rest.keyring());
     /// The store, once it can be written to again; none if it was called off.
     fn wait_for_room(&self) -> Result<Option<StoreWriter>, Failure> {
         let mut pause = PAUSE_MIN;

@@ -52,6 +52,14 @@ impl Statistics {
         [self.kept.rows(), self.received.rows()].concat()
     }
 
+    /// Bytes that what came would have had more, had its source not compressed it.
+    pub(super) fn saved_by_source(&self) -> u64 {
+        let saved = |row: &CompressionRow| {
+            row.uncompressed_bytes_counter.saturating_sub(row.compressed_bytes_counter)
+        };
+        self.received.rows().iter().map(saved).sum()
+    }
+
     /// For a monitor.
     pub(super) fn put(&self, sheet: &mut Sheet) {
         let rows = self.rows();

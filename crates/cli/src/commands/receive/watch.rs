@@ -13,6 +13,7 @@ use rewrite::Tally;
 
 use crate::args::Global;
 use crate::commands::receive::figures::Figures;
+use crate::commands::receive::reached::Reached;
 use crate::commands::receive::statistics::Keeping;
 use crate::commands::stats;
 use crate::exit::{Outcome, Verdict};
@@ -97,6 +98,15 @@ impl Watch {
         self.board.clone()
     }
 
+    /// What is here already, for a view that shows it.
+    pub(super) fn opened(&self, folder: &Path, keyring: Option<&Path>) {
+        if let Screen::Terminal(..) = self.screen
+            && let Ok(reached) = Reached::of(folder, keyring)
+        {
+            self.board.figures().reached = reached;
+        }
+    }
+
     /// Bytes of events that have come.
     pub(super) fn bytes(&self) -> u64 {
         self.board.figures().bytes
@@ -147,6 +157,7 @@ impl Watch {
         figures.is_caught_up = false;
         if let Some(format) = format {
             figures.statistics.event(event, format);
+            figures.reached.event(event, format);
         }
         if begins_transaction(event.event_type()) {
             figures.transactions += 1;
@@ -162,7 +173,9 @@ impl Watch {
 
     /// All that the source has is here.
     pub(super) fn caught_up(&self) {
-        self.board.figures().is_caught_up = true;
+        let mut figures = self.board.figures();
+        figures.is_caught_up = true;
+        figures.reached.settle();
     }
 
     pub(super) fn synced(&self) {
@@ -185,16 +198,19 @@ impl Watch {
         if elapsed < self.due {
             return;
         }
-        let line = figures.line(now_s());
+        let text = match &self.screen {
+            Screen::Terminal(..) => figures.view(now_s()),
+            Screen::Lines | Screen::Nowhere => figures.line(now_s()),
+        };
         let is_new = self.shown_bytes != Some(figures.bytes);
         self.shown_bytes = Some(figures.bytes);
         drop(figures);
         self.due = elapsed + self.screen.period();
         match &mut self.screen {
             Screen::Nowhere => {}
-            Screen::Lines if is_new => eprintln!("bintide: {line}"),
+            Screen::Lines if is_new => eprintln!("bintide: {text}"),
             Screen::Lines => {}
-            Screen::Terminal(bar, _) => bar.get_or_insert_with(progress::line).set_message(line),
+            Screen::Terminal(bar, _) => bar.get_or_insert_with(progress::line).set_message(text),
         }
     }
 

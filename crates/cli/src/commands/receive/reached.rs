@@ -1,0 +1,178 @@
+//! Which transactions are here, by their GTIDs, as they come.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use binlog::events::MariadbGtid;
+use binlog::gtid::{Gtid, GtidSet};
+use binlog::{DecodeError, Event, EventType, Format, RawEvent};
+use logs::{Error, LogReader, Next, Store, read_keyring};
+
+/// Which transactions are here: a set of a MySQL's, the last of each domain of a MariaDB's.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reached {
+    set: GtidSet,
+    domains: BTreeMap<u32, MariadbGtid>,
+    /// The one that comes.
+    open: Option<One>,
+    /// The one that came last.
+    last: Option<One>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum One {
+    Mysql(Gtid),
+    Mariadb(MariadbGtid),
+}
+
+/// Lines of a set that are shown; a line is a server's transactions.
+const LINES_MAX: usize = 3;
+/// Of a line that is longer, what stands in front is shown, and what stands at its end.
+const LINE_MAX: usize = 100;
+const LINE_START: usize = 60;
+const LINE_END: usize = 36;
+
+impl Reached {
+    /// What the last log of a store has, and by its own account the logs in front of it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read.
+    pub(super) fn of(folder: &Path, keyring: Option<&Path>) -> Result<Self, Error> {
+        let mut reached = Self::default();
+        let store = Store::open(folder)?;
+        let Some(log) = store.logs().last() else { return Ok(reached) };
+        let mut reader = LogReader::open(log)?;
+        if let Some(keyring) = keyring {
+            reader = reader.with_keyring(read_keyring(keyring)?.into());
+        }
+        while let Next::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
+            for event in (0..chunk.len()).filter_map(|index| chunk.get(index)) {
+                reached.event(&event.raw, chunk.format());
+            }
+        }
+        reached.settle();
+        Ok(reached)
+    }
+
+    /// An event is here. One that cannot be decoded says nothing.
+    pub(super) fn event(&mut self, raw: &RawEvent<'_>, format: &Format) {
+        let _ = self.take(raw, format);
+    }
+
+    fn take(&mut self, raw: &RawEvent<'_>, format: &Format) -> Result<(), DecodeError> {
+        match raw.event_type() {
+            EventType::Gtid
+            | EventType::GtidTagged
+            | EventType::AnonymousGtid
+            | EventType::MariadbGtid
+            | EventType::PreviousGtids
+            | EventType::MariadbGtidList => {}
+            _ => return Ok(()),
+        }
+        self.settle();
+        match raw.decode(format)? {
+            Event::PreviousGtids(previous) => self.set.add_all(&GtidSet::decode(previous.set)?),
+            Event::MariadbGtidList(list) => {
+                for (domain_id, server_id, sequence_number) in list.iter() {
+                    let gtid = MariadbGtid { domain_id, server_id, sequence_number };
+                    self.domains.insert(domain_id, gtid);
+                }
+            }
+            Event::MariadbGtid(gtid) => self.open = Some(One::Mariadb(gtid.gtid(raw.header().server_id))),
+            event => self.open = event.gtid().map(One::Mysql),
+        }
+        Ok(())
+    }
+
+    /// The transaction that came is whole.
+    pub(super) fn settle(&mut self) {
+        let Some(came) = self.open.take() else { return };
+        match came {
+            One::Mysql(gtid) => {
+                self.set.add(gtid);
+            }
+            One::Mariadb(gtid) => {
+                self.domains.insert(gtid.domain_id, gtid);
+            }
+        }
+        self.last = Some(came);
+    }
+
+    /// The transaction that came last, if it has a GTID.
+    pub(super) fn last(&self) -> Option<String> {
+        self.last.map(|last| match last {
+            One::Mysql(gtid) => gtid.to_string(),
+            One::Mariadb(gtid) => gtid.to_string(),
+        })
+    }
+
+    /// For people: no more than some lines, a server's transactions a line; none without GTIDs.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let set = self.set.to_string();
+        let domains: Vec<String> = self.domains.values().map(ToString::to_string).collect();
+        let all = set.split(",\n").map(shortened).chain([shortened(&domains.join(","))]);
+        let mut lines: Vec<String> = all.filter(|line| !line.is_empty()).collect();
+        if lines.len() > LINES_MAX {
+            let more = lines.len() - LINES_MAX;
+            lines.truncate(LINES_MAX);
+            lines.push(format!("and those of {more} more"));
+        }
+        lines
+    }
+}
+
+/// Bytes read at once.
+const CHUNK_SIZE: usize = 1 << 20;
+
+/// A line of ASCII, with dots where it is too long.
+fn shortened(line: &str) -> String {
+    match line.len() > LINE_MAX {
+        true => format!("{} … {}", &line[..LINE_START], &line[line.len() - LINE_END..]),
+        false => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{GtidSet, Reached};
+
+    const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples");
+
+    #[test]
+    fn the_last_log_of_a_store_says_what_is_here() {
+        let reached = |store: &str| Reached::of(&Path::new(SAMPLES).join(store), None).unwrap();
+        let uuid = "5ea5ca5e-0001-4000-8000-000000000001";
+        for (store, wanted) in [("gtids", GTIDS), ("mariadb-gtids", DOMAINS), ("relay", RELAY)] {
+            let lines: Vec<String> =
+                reached(store).lines().iter().map(|line| line.replace(uuid, "U")).collect();
+            assert_eq!(lines, wanted, "{store}");
+        }
+    }
+
+    const GTIDS: &[&str] = &[
+        "U:1-7:another_tag_of_thirty_two_chars_:1:tag:1-2",
+        "bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb:1:3:9223372036854775806",
+        "cccccccc-cccc-cccc-cccc-cccccccccccc:99:by_hand:77:79",
+    ];
+    const DOMAINS: &[&str] = &["1-77-4,2-77-1,4294967295-77-18446744073709551000"];
+    const RELAY: &[&str] = &["U:1-7:tag:1"];
+
+    #[test]
+    fn long_sets_are_shortened() {
+        let lines = |set: &str| Reached { set: set.parse().unwrap(), ..Reached::default() }.lines();
+        let uuid = |number: usize| format!("5ea5ca5e-{number:04}-4000-8000-000000000001");
+        let gaps: String = (0..50).map(|number| format!(":{}", 1000 + 2 * number)).collect();
+        let start = format!("{}:1000:1002:1004:1006:1008", uuid(1));
+        let end = ":1086:1088:1090:1092:1094:1096:1098";
+        let found = lines(&(uuid(1) + &gaps)).remove(0);
+        assert!(found.starts_with(&start[..super::LINE_START]) && found.ends_with(end), "{found}");
+        let many: Vec<String> = (1..=5).map(|number| uuid(number) + ":1-7").collect();
+        let mut wanted = many[..3].to_vec();
+        wanted.push("and those of 2 more".to_owned());
+        assert_eq!(lines(&many.join(",")), wanted);
+        assert!(Reached { set: GtidSet::new(), ..Reached::default() }.lines().is_empty());
+    }
+}
