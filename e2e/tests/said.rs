@@ -2,18 +2,20 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use e2e::command::wait_until;
 use e2e::program::bintide;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{Launch, Server};
+use testkit::{Deaf, Launch, Server};
 
 fn command(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
@@ -102,6 +104,56 @@ fn ctrl_c_ends_the_wait_for_a_connection() -> Result<()> {
         ensure!(ran.status.code() == Some(130), "{arguments:?}: {:?} {}", ran.status, stderr(&ran));
     }
     Ok(())
+}
+
+/// Does somebody wait for an answer of this port of 127.0.0.1?
+fn is_waited_for(port: u16) -> Result<bool> {
+    // Columns of a line: number, local address, remote address, state, which is 02 as long as nobody has answered.
+    let place = format!("0100007F:{port:04X}");
+    let is_so = |line: &str| {
+        let mut words = line.split_whitespace().skip(2);
+        words.next() == Some(&place) && words.next() == Some("02")
+    };
+    Ok(fs::read_to_string("/proc/net/tcp")?.lines().any(is_so))
+}
+
+/// Nothing can be heard of a host that drops packets; its name is looked up and its answer waited for beside.
+#[test]
+fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
+    let deaf = Deaf::open()?;
+    let (folder, logs, port) = (TempDir::new()?, store()?, deaf.port().to_string());
+    let mut lines = connecting(deaf.port(), folder.path(), &logs.path().join("binlog.000001"))?;
+    let from = format!("mysql://root@127.0.0.1:{port}/");
+    let two = folder.path().join("two");
+    lines.push(["receive", text(&two)?, "--from", &from, "--from", &from].map(str::to_owned).to_vec());
+    let dump = ["dump", "--no-defaults", "-R", "-h", "127.0.0.1", "-P", &port, "-u", "root", "binlog.000001"];
+    lines.push(dump.map(str::to_owned).to_vec());
+    for arguments in lines {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        wait_until("the end of the one before", || Ok(!is_waited_for(deaf.port())?))?;
+        let mut child = command(&arguments)?.spawn()?;
+        wait_until("a connection that is waited for", || is_waited_for(deaf.port()))?;
+        kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
+        ended(&mut child).with_context(|| format!("{arguments:?}"))?;
+        let ran = child.wait_with_output()?;
+        let is_dump = arguments[0] == "dump";
+        let how = (ran.status.code(), ran.status.signal());
+        ensure!(how == if is_dump { (None, Some(2)) } else { (Some(130), None) }, "{arguments:?}: {how:?}");
+        ensure!(!stderr(&ran).contains("timed out"), "{arguments:?}: {}", stderr(&ran));
+    }
+    Ok(())
+}
+
+/// The next of some sources has its turn after seconds.
+#[test]
+fn a_source_that_drops_packets_is_passed_over() -> Result<()> {
+    let (deaf, server) = (Deaf::open()?, Launch::mysql().start()?);
+    let [deaf, server] =
+        [deaf.port(), server.port()].map(|port| format!("mysql://root@127.0.0.1:{port}/"));
+    let folder = TempDir::new()?;
+    let receive = ["receive", text(folder.path())?, "--stop-at-end", "--from", &deaf, "--from", &server];
+    let wanted = ["Connection timed out (os error 110); trying mysql://root@127.0.0.1:"];
+    says(&receive, 0, &wanted)
 }
 
 #[test]

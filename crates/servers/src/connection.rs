@@ -4,10 +4,8 @@ use std::fs::File;
 use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd as _;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
@@ -15,7 +13,7 @@ use mysql::{Conn, LocalInfileHandler, OptsBuilder, SslOpts};
 
 use crate::address::{Address, Tls};
 use crate::error::Error;
-use crate::link::Cancel;
+use crate::reach;
 use crate::silence::{Found, UnderWay, Watch};
 
 /// One SQL connection. Statements may hold several, with semicolons between: the first that fails ends the run.
@@ -112,9 +110,14 @@ impl Connection {
                 .map_err(|error| Error::Tls(format!("could not read {}: {error}", authorities.display())))?;
         }
         let (place, silence_max) = (address.place(), address.silence_max());
-        let connected = within(silence_max, &address.cancel, move || Conn::new(options));
+        let connected = reach::within(silence_max, &address.cancel, move || Conn::new(options));
+        let in_vain = || {
+            let seconds = silence_max.unwrap_or_default().as_secs();
+            Error::lost(format!("it has not let us in within {seconds} seconds")).at(&place)
+        };
         let conn = connected
             .map_err(|error| error.at(&place))?
+            .ok_or_else(in_vain)?
             .map_err(|error| Error::of_opening(error, address))?;
         let Some(silence_max) = silence_max else {
             return Ok(Self { watch: None, place, conn, file });
@@ -301,34 +304,6 @@ fn options(address: &Address) -> OptsBuilder {
         }
     }
 }
-
-/// What `connect` gives, if that does not take longer, and is not called off. Else it is left alone: whatever it waits
-/// for, we do not.
-fn within(
-    patience: Option<Duration>,
-    cancel: &Cancel,
-    connect: impl FnOnce() -> Result<Conn, mysql::Error> + Send + 'static,
-) -> Result<Result<Conn, mysql::Error>, Error> {
-    let (sender, receiver) = channel();
-    thread::spawn(move || sender.send(connect()));
-    let began = Instant::now();
-    loop {
-        match receiver.recv_timeout(GLANCE) {
-            Ok(connected) => return Ok(connected),
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::lost("the attempt to connect has failed"));
-            }
-            Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => return Err(Error::Cancelled),
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        if let Some(patience) = patience.filter(|patience| began.elapsed() >= *patience) {
-            return Err(Error::lost(format!("it has not let us in within {} seconds", patience.as_secs())));
-        }
-    }
-}
-
-/// How often somebody who waits for a connection looks whether it was called off.
-const GLANCE: Duration = Duration::from_millis(100);
 
 /// Asks a server, over a new connection, what it does for one of ours.
 fn ask(address: &Address, id: u32, patience: Duration) -> Found {

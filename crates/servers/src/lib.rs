@@ -24,6 +24,7 @@ mod facts;
 mod link;
 mod live;
 pub mod quote;
+mod reach;
 mod silence;
 mod tls;
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem;
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +17,7 @@ use wire::{
 use crate::address::{Address, Tls};
 use crate::connection::Row;
 use crate::error::Error;
+use crate::reach;
 use crate::tls;
 
 /// How often somebody who waits looks whether it was called off.
@@ -25,7 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// How a connection is made, beside what its address says.
 #[derive(Clone)]
 pub struct LinkOptions {
-    /// How long the server may take to be reached.
+    /// How long the server may take to be reached, its name's look-up included.
     pub connect_timeout: Duration,
     /// Bytes of a packet at most. A source cuts nothing: it must be more than its largest event.
     pub packet_limit: usize,
@@ -120,7 +121,7 @@ impl Link {
     }
 
     fn connect(address: &Address, options: &LinkOptions) -> Result<Self, Error> {
-        let stream = Stream::connect(address, options.connect_timeout)?;
+        let stream = Stream::connect(address, options)?;
         let mut padding = [0; 20];
         getrandom::fill(&mut padding).map_err(|error| Error::lost(error.to_string()))?;
         let transport = match stream {
@@ -384,7 +385,7 @@ fn is_not_yet(error: &io::Error) -> bool {
 }
 
 impl Stream {
-    fn connect(address: &Address, timeout: Duration) -> Result<Self, Error> {
+    fn connect(address: &Address, options: &LinkOptions) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::lost(error.to_string());
         if let Some(socket) = &address.socket {
             let stream = UnixStream::connect(socket).map_err(failed)?;
@@ -392,20 +393,11 @@ impl Stream {
             stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
             return Ok(Self::Unix(stream));
         }
-        let found = (address.host.as_str(), address.port).to_socket_addrs().map_err(failed)?;
-        let mut last = Error::lost(format!("{} has no address", address.host));
-        for place in found {
-            match TcpStream::connect_timeout(&place, timeout) {
-                Ok(stream) => {
-                    stream.set_nodelay(true).map_err(failed)?;
-                    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-                    stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
-                    return Ok(Self::Tcp(stream));
-                }
-                Err(error) => last = failed(error),
-            }
-        }
-        Err(last)
+        let stream = reach::tcp(&address.host, address.port, options.connect_timeout, &options.cancel)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+        Ok(Self::Tcp(stream))
     }
 }
 

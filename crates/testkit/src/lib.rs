@@ -15,6 +15,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`cargo()`] | cargo, run by what cargo runs |
+//! | [`deaf`] | a host that drops packets: [`Deaf`] |
 //! | [`home`] | where a server's programs are, and how to run one: [`Home`] |
 //! | [`launch`] | how to start a server: [`Launch`] |
 //! | [`proxy`] | a network in front of a server that can be cut, silenced and slowed: [`Proxy`] |
@@ -29,6 +30,7 @@ mod apt;
 mod cache;
 mod calendar;
 mod cargo;
+pub mod deaf;
 mod dice;
 pub mod home;
 pub mod launch;
@@ -39,6 +41,7 @@ mod spawner;
 pub use crate::cache::target_dir;
 pub use crate::calendar::civil_date;
 pub use crate::cargo::cargo;
+pub use crate::deaf::Deaf;
 pub use crate::dice::{Dice, seed};
 pub use crate::home::{Home, Package};
 pub use crate::launch::{Flavour, Launch, free_port};

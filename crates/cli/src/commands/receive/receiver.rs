@@ -24,6 +24,9 @@ use crate::units::{counted, duration};
 /// How often somebody who waits looks for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);
 
+/// How long a source may take to be reached that is not the only one, at most.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+
 /// What is to be received, and where to.
 pub(crate) struct Wanted {
     /// The store's directory.
@@ -76,10 +79,13 @@ impl Receiver {
     pub(crate) fn open(
         wanted: Wanted,
         addresses: Vec<Address>,
-        options: LinkOptions,
+        mut options: LinkOptions,
         watch: Watch,
         global: &Global,
     ) -> Result<(Self, StoreWriter), Failure> {
+        if addresses.len() > 1 {
+            options.connect_timeout = options.connect_timeout.min(CONNECT_MAX);
+        }
         let not_begun = |error: logs::Error| Failure::NotBegun(advised(error));
         refuse_data_directory(&wanted.folder).map_err(Failure::NotBegun)?;
         let mut store = StoreWriter::open(&wanted.folder, wanted.at_rest.clone()).map_err(not_begun)?;
@@ -194,13 +200,13 @@ impl Receiver {
     }
 
     fn opened(&self, store: &StoreWriter) {
+        self.watch.opened(&self.wanted.folder, self.wanted.at_rest.keyring());
         if store.cut() > 0 {
             let cut = counted(store.cut(), "byte");
             self.say(&format!("cut {cut} of an event that was not written whole; the source sends it again"));
         }
     }
 
-        self.watch.opened(&self.wanted.folder, self.wanted.at_rest.keyring());
     /// The store, once it can be written to again; none if it was called off.
     fn wait_for_room(&self) -> Result<Option<StoreWriter>, Failure> {
         let mut pause = PAUSE_MIN;
