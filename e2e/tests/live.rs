@@ -29,8 +29,8 @@ fn receive(source: &Server, store: &Path) -> Result<Child> {
 fn replay(store: &Path, target: &Server) -> Result<Child> {
     let mut command = Command::new(bintide()?);
     let to = format!("mysql://root@localhost/?socket={}", target.socket().display());
-    command.env_clear().args(["replay", "--follow", "-q"]).arg(store).args(["--to", &to]);
-    command.stdout(Stdio::null()).spawn().context("start to replay")
+    command.env_clear().args(["replay", "-q", "--from"]).arg(store).args(["--to", &to]);
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().context("start to replay")
 }
 
 /// Both in one command.
@@ -257,6 +257,61 @@ fn what_the_target_has_says_where_an_empty_relay_begins() -> Result<()> {
         catches_up_and_ends(&source, &target, second.path())?;
         let index = std::fs::read_to_string(second.path().join("binlog.index"))?;
         ensure!(index == "./binlog.000003\n./binlog.000004\n", "{index}");
+    }
+    Ok(())
+}
+
+/// Logs that a store keeps no longer than it is told to, whether or not they are applied: who follows it ends, and names
+/// what is missing, with what to do; so does who begins again.
+#[test]
+fn logs_that_are_purged_before_they_are_applied_are_named() -> Result<()> {
+    let (mysql, mariadb) = (Launch::mysql, Launch::mariadb);
+    let (gap, place) = ("gap: the target lacks ", "the target's progress is at binlog.000001:");
+    for (source, target, again) in [
+        (mysql(), mysql(), gap),
+        (mysql().option("--gtid-mode=OFF"), mysql().option("--gtid-mode=OFF"), place),
+        (mariadb().option("--binlog-format=row"), mariadb(), place),
+    ] {
+        let target = target.options(["--server-id=2", "--skip-log-bin"]);
+        let (source, target, folder) = (source.start()?, target.start()?, TempDir::new()?);
+        source.sql(TABLES)?;
+        let mut receiving = receive(&source, folder.path())?;
+        while !folder.path().join("binlog.index").exists() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let mut replaying = replay(folder.path(), &target)?;
+        source.sql("insert into d.rounds values (1)")?;
+        catches_up(&source, &target, &mut [&mut replaying, &mut receiving])?;
+        ends_when_told(receiving)?;
+        // While it waits, it reads nothing.
+        let replaying_id = Pid::from_raw(i32::try_from(replaying.id())?);
+        kill(replaying_id, Signal::SIGSTOP)?;
+        source.sql(
+            "insert into d.rounds values (2); flush binary logs; insert into d.rounds values (3); flush binary logs;
+             insert into d.rounds values (4); flush binary logs; create table d.w as select repeat('x', 2000)",
+        )?;
+        // It removes logs when one begins, and at its start: all but the last the second time.
+        for _ in ["what there is", "what is kept of it"] {
+            let from = format!("mysql://root@127.0.0.1:{}/", source.port());
+            let mut keep = Command::new(bintide()?);
+            keep.env_clear().arg("receive").arg(folder.path()).args(["--from", &from, "--keep", "1K"]);
+            ensure!(keep.args(["-q", "--stop-at-end"]).stdout(Stdio::null()).status()?.success(), "not kept");
+        }
+        ensure!(!folder.path().join("binlog.000003").exists(), "more than one log was kept");
+        kill(replaying_id, Signal::SIGCONT)?;
+        let ran = replaying.wait_with_output()?;
+        let said = String::from_utf8_lossy(&ran.stderr);
+        ensure!(ran.status.code() == Some(1), "{:?} {said}", ran.status);
+        for wanted in ["binlog.000001 and ", "binlog.000004 were purged before they were read", "keep more"] {
+            ensure!(said.contains(wanted), "{wanted} is not in {said}");
+        }
+        ensure!(
+            target.sql("select max(n) from d.rounds")?.trim() == "2",
+            "not all was applied that was there"
+        );
+        let ran = replay(folder.path(), &target)?.wait_with_output()?;
+        let said = String::from_utf8_lossy(&ran.stderr);
+        ensure!(!ran.status.success() && said.contains(again), "{:?} {said}", ran.status);
     }
     Ok(())
 }
