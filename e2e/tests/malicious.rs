@@ -14,10 +14,10 @@ use binlog::{Checksum, HEADER_SIZE, MAGIC, NextPosition, move_event};
 use e2e::conversation::{KEPT, replica};
 use e2e::program::bintide;
 use logs::{AtRest, StoreWriter};
-use servers::{Address, Cancel, LinkOptions, LiveSource, Tls};
+use servers::{Address, Cancel, LinkOptions, LiveSource, PublicKey, Tls};
 use tempfile::TempDir;
 use testkit::{Dice, seed};
-use wire::{Arrival, Origin, ServerKey};
+use wire::{Arrival, Origin};
 
 /// What the server said in a recorded conversation.
 fn recorded(name: &str) -> Result<Vec<u8>> {
@@ -95,10 +95,11 @@ fn receive(port: u16, folder: &Path) -> Result<usize> {
         port,
         socket: None,
         tls: Tls::Off,
+        public_key: PublicKey::OfServer,
         timeout: Duration::from_secs(5),
         cancel: Cancel::default(),
     };
-    let options = LinkOptions { server_key: ServerKey::Ask, ..LinkOptions::default() };
+    let options = LinkOptions::default();
     let mut store = StoreWriter::open(folder, AtRest::Plain { keyring: None })?;
     let mut source = LiveSource::open(&address, &options, replica())?;
     let mut count = 0;

@@ -148,8 +148,7 @@ fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
 #[test]
 fn a_source_that_drops_packets_is_passed_over() -> Result<()> {
     let (deaf, server) = (Deaf::open()?, Launch::mysql().start()?);
-    let [deaf, server] =
-        [deaf.port(), server.port()].map(|port| format!("mysql://root@127.0.0.1:{port}/"));
+    let [deaf, server] = [deaf.port(), server.port()].map(|port| format!("mysql://root@127.0.0.1:{port}/"));
     let folder = TempDir::new()?;
     let receive = ["receive", text(folder.path())?, "--stop-at-end", "--from", &deaf, "--from", &server];
     let wanted = ["Connection timed out (os error 110); trying mysql://root@127.0.0.1:"];
@@ -174,19 +173,57 @@ fn a_server_that_cannot_be_reached_is_named() -> Result<()> {
     )
 }
 
-/// The way by which an account's password is proved may want encryption: what helps is said.
+/// The way by which an account's password is proved may want encryption: what helps is said, by every command, and the
+/// server is asked for its key by none that was not told to.
 #[test]
 fn a_password_is_not_sent_in_the_open() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql(
-        "create user r@'%' identified with caching_sha2_password by 'secret'; grant replication slave on *.* to r@'%'",
+        "create user r@'%' identified with caching_sha2_password by 'secret'; grant all on *.* to r@'%'",
     )?;
-    let (folder, port) = (TempDir::new()?, server.port().to_string());
-    let open = format!("mysql://r:secret@127.0.0.1:{port}/");
-    let wanted =
-        ["caching_sha2_password proves", "?tls=required in the server's address", "--get-server-public-key"];
-    let folder = text(folder.path())?;
-    says(&["receive", folder, "--from", &open], 2, &wanted)?;
+    let (folder, logs, port) = (TempDir::new()?, store()?, server.port().to_string());
+    let (open, sqlite) = (format!("mysql://r:secret@127.0.0.1:{port}/"), folder.path().join("x.db"));
+    let [relay, out, sqlite] =
+        [folder.path().join("r"), folder.path().join("s"), sqlite].map(|path| path.display().to_string());
+    let (log, sqlite) = (logs.path().join("binlog.000001"), format!("sqlite:{sqlite}"));
+    let wanted = [
+        "caching_sha2_password proves",
+        "?tls=required in the server's address",
+        "--get-server-public-key",
+        "--server-public-key-path",
+    ];
+    let lines: [&[&str]; 7] = [
+        &["receive", &out, "--stop-at-end", "--from", &open],
+        &["advise", "--from", &open],
+        &["replay", text(&log)?, "--to", &open],
+        &["replay", "--to", &sqlite, "--relay", &relay, "--from", &open],
+        &["replay", text(&log)?, "--to", &sqlite, "--verify", &open],
+        &["stream", "--format", "maxwell", "--stop-at-end", "--from", &open],
+        &["warm", "-h", "127.0.0.1", "-P", &port, "-u", "r", "-psecret"],
+    ];
+    for line in lines {
+        // The server forgets who has proved his password.
+        server.sql("flush privileges")?;
+        let (code, wanted) = match line[0] {
+            "stream" => (1, &wanted),
+            _ => (2, &wanted),
+        };
+        says(line, code, wanted)?;
+    }
+    let key = server.datadir().join("public_key.pem").display().to_string();
+    for told in [&["--get-server-public-key"][..], &["--server-public-key-path", &key]] {
+        // The others go on for ever, or have more to say.
+        for line in [lines[0], lines[1], lines[5]] {
+            server.sql("flush privileges")?;
+            says(&[line, told].concat(), 0, &[])?;
+        }
+    }
+    let no_key = folder.path().join("no.pem").display().to_string();
+    for line in [lines[0], lines[1]] {
+        let wanted = format!("could not use the public key in {no_key}: No such file");
+        says(&[line, &["--server-public-key-path", &no_key]].concat(), 2, &[&wanted])?;
+    }
+    server.sql("flush privileges")?;
     let dump = ["dump", "-R", "-h", "127.0.0.1", "-P", &port, "-u", "r", "-psecret", "binlog.000001"];
     let asked = ["--ssl-mode=DISABLED", "--get-server-public-key"];
     let wanted = [
@@ -197,7 +234,7 @@ fn a_password_is_not_sent_in_the_open() -> Result<()> {
     says(&[&dump[..], &asked[..1]].concat(), 1, &wanted)?;
     says(&[&dump[..], &asked].concat(), 0, &[])?;
     server.sql("flush privileges")?;
-    says(&["receive", folder, "--from", &format!("{open}?tls=required"), "--stop-at-end"], 0, &[])
+    says(&["receive", &out, "--from", &format!("{open}?tls=required"), "--stop-at-end"], 0, &[])
 }
 
 /// Who asks for acknowledgements to count is told once that they do not.

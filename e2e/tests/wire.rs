@@ -10,11 +10,11 @@ use anyhow::{Context, Result, bail, ensure};
 use binlog::EventType;
 use binlog::gtid::GtidSet;
 use e2e::conversation;
-use servers::{Address, Cancel, Error, Link, LinkOptions, LiveSource, Tls};
+use servers::{Address, Cancel, Error, Link, LinkOptions, LiveSource, PublicKey, Tls};
 use testkit::{Launch, Server};
 use wire::{
     Acknowledge, Arrival, BinlogDumpGtid, Command, Compression, DumpFlags, End, Origin, ReplicaOptions,
-    SemiSync, ServerKey, Start,
+    SemiSync, Start,
 };
 
 /// `user` on this server, by TCP.
@@ -26,6 +26,7 @@ fn address(server: &Server, user: &str, password: &str, tls: Tls) -> Address {
         port: server.port(),
         socket: None,
         tls,
+        public_key: PublicKey::Unknown,
         timeout: Address::TIMEOUT,
         cancel: Cancel::default(),
     }
@@ -55,14 +56,14 @@ fn check(address: &Address, options: &LinkOptions, plugin: &str) -> Result<()> {
     }
 }
 
-fn with_key(server_key: ServerKey) -> LinkOptions {
-    LinkOptions { server_key, ..LinkOptions::default() }
+fn with_key(address: &Address, public_key: PublicKey) -> Address {
+    Address { public_key, ..address.clone() }
 }
 
 #[test]
 fn mysql_lets_in() -> Result<()> {
     let server = Launch::mysql().option("--server-id=1").start()?;
-    let key = fs::read(server.datadir().join("public_key.pem"))?;
+    let key = server.datadir().join("public_key.pem");
     server.sql("create user c@'%' identified with caching_sha2_password by 'secret'")?;
     let caching = "caching_sha2_password";
     let forget = || server.sql("flush privileges").map(drop);
@@ -71,23 +72,28 @@ fn mysql_lets_in() -> Result<()> {
     let error = Link::open(&plain, &LinkOptions::default()).map(drop);
     let Err(error @ Error::PasswordInTheOpen { .. }) = error else { bail!("{error:?}") };
     ensure!(error.to_string().contains("?tls=required"), "{error}");
-    check(&plain, &with_key(ServerKey::Ask), caching)?;
+    check(&with_key(&plain, PublicKey::OfServer), &LinkOptions::default(), caching)?;
     // Now the server remembers the password, and no key is needed.
     ensure!(log_in(&plain, &LinkOptions::default())? == caching);
     forget()?;
-    check(&plain, &with_key(ServerKey::Known(key)), caching)?;
+    check(&with_key(&plain, PublicKey::File(key)), &LinkOptions::default(), caching)?;
+    let no_key = with_key(&plain, PublicKey::File(server.datadir().join("ca.pem")));
+    let error = Link::open(&no_key, &LinkOptions::default()).map(drop);
+    ensure!(matches!(error, Err(Error::PublicKey { .. })), "{error:?}");
     forget()?;
     check(&by_socket(&server, "c", "secret"), &LinkOptions::default(), caching)?;
     forget()?;
     check(&address(&server, "c", "secret", Tls::Required), &LinkOptions::default(), caching)?;
     check(&address(&server, "c", "secret", Tls::Required), &LinkOptions::default(), caching)?;
     // No password at all.
-    check(&address(&server, "root", "", Tls::Off), &with_key(ServerKey::Ask), caching)?;
+    let root = address(&server, "root", "", Tls::Off);
+    check(&with_key(&root, PublicKey::OfServer), &LinkOptions::default(), caching)?;
     // Proved in another way than the server proposes.
     let plugin = "sha256_password";
     server.sql("create user s@'%' identified with sha256_password by 'secret'")?;
     check(&address(&server, "s", "secret", Tls::Required), &LinkOptions::default(), plugin)?;
-    check(&address(&server, "s", "secret", Tls::Off), &with_key(ServerKey::Ask), plugin)?;
+    let open = address(&server, "s", "secret", Tls::Off);
+    check(&with_key(&open, PublicKey::OfServer), &LinkOptions::default(), plugin)?;
     Ok(())
 }
 

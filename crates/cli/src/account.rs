@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use servers::{Address, Defaults};
+use servers::{Address, Defaults, PublicKey};
 
 use crate::args::Global;
 use crate::exit::Failure;
@@ -20,15 +20,40 @@ pub(crate) struct Account {
     #[arg(long)]
     password: bool,
     /// Take what the server's address does not say from the group [client] of this option file of MySQL: user,
-    /// password, host, port, socket, ssl-mode, ssl-ca.
+    /// password, host, port, socket, ssl-mode, ssl-ca, get-server-public-key, server-public-key-path.
     #[arg(long, value_name = "FILE")]
     defaults_file: Option<PathBuf>,
+    #[command(flatten)]
+    key: Key,
+}
+
+/// What a password is encrypted by where the connection is not.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Key {
+    /// Ask the server for the key that passwords are encrypted by without TLS. Whoever sits in between can send another,
+    /// and read the password.
+    #[arg(long)]
+    get_server_public_key: bool,
+    /// The file with that key, as PEM: a copy of the server's public_key.pem.
+    #[arg(long, value_name = "FILE")]
+    server_public_key_path: Option<PathBuf>,
+}
+
+impl Key {
+    /// Where the key comes from: what is said here counts, and a file more than the server's word.
+    pub(crate) fn or(&self, default: PublicKey) -> PublicKey {
+        match (&self.server_public_key_path, self.get_server_public_key) {
+            (Some(path), _) => PublicKey::File(path.clone()),
+            (None, true) => PublicKey::OfServer,
+            (None, false) => default,
+        }
+    }
 }
 
 impl Account {
-    /// Whose password is in this file, if in any.
-    pub(crate) const fn of_file(password_file: Option<PathBuf>) -> Self {
-        Self { password_file, password: false, defaults_file: None }
+    /// Whose password is in this file, if in any; the key is as this account has it.
+    pub(crate) fn of_file(&self, password_file: Option<PathBuf>) -> Self {
+        Self { password_file, password: false, defaults_file: None, key: self.key.clone() }
     }
 
     /// The server of this address, and as whom; nothing is connected yet. `option` is where the address was given.
@@ -66,7 +91,8 @@ impl Account {
         let defaults = defaults.map_err(|error| Failure::NotBegun(error.into()))?.unwrap_or_default();
         let address = Address::parse_with(text, &defaults);
         let address = address.map_err(|error| Failure::NotBegun(anyhow!("{option}: {error}")))?;
-        Ok(Address { cancel: interrupt::cancel(), ..address })
+        let public_key = self.key.or(address.public_key);
+        Ok(Address { cancel: interrupt::cancel(), public_key, ..address })
     }
 
     fn asked_for(&self) -> Result<Option<String>, anyhow::Error> {

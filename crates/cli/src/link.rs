@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dump::remote::{AskedLog, Connection, Protocol, Servers, SslMode, Waits};
-use servers::{Address, Cancel, Encryption, Error, Link, LinkOptions, Tls};
+use servers::{Address, Cancel, Encryption, Error, Link, LinkOptions, PublicKey, Tls};
 use wire::{
-    BinlogDump, BinlogDumpGtid, Command, Compression, DumpFlags, EofPacket, EventPacket, SemiSync, ServerKey,
-    WireError,
+    BinlogDump, BinlogDumpGtid, Command, Compression, DumpFlags, EofPacket, EventPacket, SemiSync, WireError,
 };
 
 /// One connection after the other.
@@ -33,7 +32,6 @@ impl Servers for ByLink {
         let address = address(connection)?;
         let options = LinkOptions {
             compressions: compressions(connection)?,
-            server_key: server_key(connection)?,
             encryption: match connection.ssl_mode {
                 None | Some(SslMode::Preferred) => Encryption::IfOffered,
                 Some(_) => Encryption::AsAddressed,
@@ -132,7 +130,9 @@ fn address(connection: &Connection) -> Result<Address, String> {
     let user = text(&connection.user).or_else(|| variable("USER")).unwrap_or_else(|| "root".to_owned());
     let password = text(&connection.password).or_else(|| env::var("MYSQL_PWD").ok());
     let tls = tls(connection)?;
-    Ok(Address { user, password, host, port, socket, tls, timeout: SILENCE_MAX, cancel: Cancel::default() })
+    let public_key = public_key(connection);
+    let cancel = Cancel::default();
+    Ok(Address { user, password, host, port, socket, tls, public_key, timeout: SILENCE_MAX, cancel })
 }
 
 fn tls(connection: &Connection) -> Result<Tls, String> {
@@ -168,13 +168,12 @@ fn compressions(connection: &Connection) -> Result<Vec<Option<Compression>>, Str
     named.collect()
 }
 
-fn server_key(connection: &Connection) -> Result<ServerKey, String> {
-    if let Some(path) = &connection.server_public_key_path {
-        let path = PathBuf::from(&*String::from_utf8_lossy(path));
-        let key = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        return Ok(ServerKey::Known(key.into_bytes()));
+fn public_key(connection: &Connection) -> PublicKey {
+    match (&connection.server_public_key_path, connection.get_server_public_key) {
+        (Some(path), _) => PublicKey::File(PathBuf::from(&*String::from_utf8_lossy(path))),
+        (None, true) => PublicKey::OfServer,
+        (None, false) => PublicKey::Unknown,
     }
-    Ok(if connection.get_server_public_key { ServerKey::Ask } else { ServerKey::Refuse })
 }
 
 /// Why a server could not be reached, as MySQL's client library says it.

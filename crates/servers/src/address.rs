@@ -1,12 +1,15 @@
 //! Which server, and as whom: `mysql://user@host:port/?name=value`.
 
 use std::fmt;
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
+use wire::ServerKey;
 
 use crate::defaults::Defaults;
+use crate::error::Error;
 use crate::link::Cancel;
 
 /// Which server, and as whom.
@@ -24,6 +27,8 @@ pub struct Address {
     pub socket: Option<PathBuf>,
     /// Whether the connection is encrypted.
     pub tls: Tls,
+    /// What a password is encrypted by where the connection is not.
+    pub public_key: PublicKey,
     /// How long the server may be silent, if it is not still at work, until it is given up.
     pub timeout: Duration,
     /// Ends the wait for a connection to be made.
@@ -39,6 +44,18 @@ pub enum Tls {
     Required,
     /// Yes, and the server's certificate is of its host name and signed by an authority of this file (PEM).
     Verified(PathBuf),
+}
+
+/// Where the key comes from that a password is encrypted by which the server wants to see itself, over TCP without TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PublicKey {
+    /// From nowhere: such a password is not sent.
+    #[default]
+    Unknown,
+    /// From the server. Whoever sits in between can send another, and read the password.
+    OfServer,
+    /// From this file (PEM).
+    File(PathBuf),
 }
 
 /// Why a text is no address.
@@ -96,6 +113,7 @@ impl Address {
             _ => host_and_port(place, port)?,
         };
         let tls = defaults.tls.clone().unwrap_or(Tls::Off);
+        let public_key = defaults.public_key.clone();
         let mut address = Self {
             user,
             password,
@@ -103,6 +121,7 @@ impl Address {
             port,
             socket,
             tls,
+            public_key,
             timeout: Self::TIMEOUT,
             cancel: Cancel::default(),
         };
@@ -115,6 +134,30 @@ impl Address {
     /// How long the server may be silent; `None` if it is on this machine, behind a socket, which is never silent.
     pub(crate) fn silence_max(&self) -> Option<Duration> {
         self.socket.is_none().then_some(self.timeout)
+    }
+
+    /// Could others read what goes over the connection?
+    fn is_open(&self) -> bool {
+        self.socket.is_none() && self.tls == Tls::Off
+    }
+
+    /// Is a password kept back that others could read?
+    pub(crate) fn keeps_password_back(&self) -> bool {
+        self.is_open() && self.public_key == PublicKey::Unknown
+    }
+
+    /// Where the key comes from that the password is encrypted by, read if it is in a file, and needed.
+    pub(crate) fn server_key(&self) -> Result<ServerKey, Error> {
+        match &self.public_key {
+            PublicKey::OfServer => Ok(ServerKey::Ask),
+            PublicKey::File(path) if self.is_open() => {
+                let unusable = |reason: String| Error::PublicKey { path: path.display().to_string(), reason };
+                let key = fs::read(path).map_err(|error| unusable(error.to_string()))?;
+                let password = self.password.as_deref().unwrap_or_default();
+                ServerKey::known(key, password.as_bytes()).map_err(|error| unusable(error.to_string()))
+            }
+            PublicKey::Unknown | PublicKey::File(_) => Ok(ServerKey::Refuse),
+        }
     }
 
     /// Where it is: its host and port, or its socket.

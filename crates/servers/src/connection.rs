@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd as _;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
 use mysql::{Conn, LocalInfileHandler, OptsBuilder, SslOpts};
 
-use crate::address::{Address, Tls};
+use crate::address::{Address, PublicKey, Tls};
 use crate::error::Error;
 use crate::reach;
 use crate::silence::{Found, UnderWay, Watch};
@@ -109,6 +110,8 @@ impl Connection {
             File::open(authorities)
                 .map_err(|error| Error::Tls(format!("could not read {}: {error}", authorities.display())))?;
         }
+        // The client panics where a key is of no use.
+        address.server_key()?;
         let (place, silence_max) = (address.place(), address.silence_max());
         let connected = reach::within(silence_max, &address.cancel, move || Conn::new(options));
         let in_vain = || {
@@ -299,9 +302,20 @@ fn options(address: &Address) -> OptsBuilder {
         .additional_capabilities(CapabilityFlags::CLIENT_FOUND_ROWS);
     match &address.socket {
         Some(socket) => options.socket(Some(socket.display().to_string())),
-        None => {
-            options.ip_or_hostname(Some(&address.host)).tcp_port(address.port).ssl_opts(tls(&address.tls))
-        }
+        None => options
+            .ip_or_hostname(Some(&address.host))
+            .tcp_port(address.port)
+            .ssl_opts(tls(&address.tls))
+            .server_key_path(key_path(&address.public_key)),
+    }
+}
+
+/// Without a file this client would ask the server for the key. One that is not there keeps it from that.
+fn key_path(key: &PublicKey) -> Option<PathBuf> {
+    match key {
+        PublicKey::Unknown => Some(PathBuf::new()),
+        PublicKey::OfServer => None,
+        PublicKey::File(path) => Some(path.clone()),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::address::Tls;
+use crate::address::{PublicKey, Tls};
 
 /// What an option file says of a connection; what it does not say is `None`.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct Defaults {
     pub socket: Option<PathBuf>,
     /// `ssl-mode` and `ssl-ca`
     pub tls: Option<Tls>,
+    /// `get-server-public-key` and `server-public-key-path`
+    pub public_key: PublicKey,
 }
 
 /// Why an option file cannot be used.
@@ -105,7 +107,22 @@ impl Defaults {
             "port" => self.port = Some(value.parse().map_err(|_| format!("{value} is no port"))?),
             "ssl-ca" => self.tls = Some(Tls::Verified(PathBuf::from(value))),
             "ssl-mode" => self.set_mode(&value)?,
+            "server-public-key-path" => self.public_key = PublicKey::File(PathBuf::from(value)),
+            "get-server-public-key" => self.ask_for_key(&value)?,
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// A file with the key is the surer way.
+    fn ask_for_key(&mut self, value: &str) -> Result<(), String> {
+        let asks = match value.to_ascii_lowercase().as_str() {
+            "" | "1" | "on" | "true" => true,
+            "0" | "off" | "false" => false,
+            _ => return Err(format!("{value} is neither on nor off")),
+        };
+        if !matches!(self.public_key, PublicKey::File(_)) {
+            self.public_key = if asks { PublicKey::OfServer } else { PublicKey::Unknown };
         }
         Ok(())
     }
@@ -126,8 +143,8 @@ impl Defaults {
 /// Without the password.
 impl std::fmt::Debug for Defaults {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { user, host, port, socket, tls, .. } = self;
-        write!(out, "Defaults {{ {user:?} {host:?} {port:?} {socket:?} {tls:?} }}")
+        let Self { user, host, port, socket, tls, public_key, .. } = self;
+        write!(out, "Defaults {{ {user:?} {host:?} {port:?} {socket:?} {tls:?} {public_key:?} }}")
     }
 }
 
@@ -205,7 +222,7 @@ fn unquoted(value: &str) -> String {
 mod tests {
     use super::{Defaults, Line};
     use crate::Address;
-    use crate::address::Tls;
+    use crate::address::{PublicKey, Tls};
 
     #[test]
     fn lines() {
@@ -252,6 +269,20 @@ mod tests {
         assert_eq!(shown("mysql://"), "mysql://f@localhost/?socket=/s");
         // Whoever names a host means that.
         assert_eq!(shown("mysql://other/"), "mysql://f@other:3306/");
+    }
+
+    #[test]
+    fn where_a_key_comes_from() {
+        let check = |options: &[(&str, &str)], wanted| {
+            assert_eq!(defaults(options).public_key, wanted, "{options:?}");
+        };
+        let file = || PublicKey::File("/key".into());
+        check(&[], PublicKey::Unknown);
+        check(&[("get-server-public-key", "")], PublicKey::OfServer);
+        check(&[("get-server-public-key", "ON"), ("get-server-public-key", "0")], PublicKey::Unknown);
+        check(&[("server-public-key-path", "/key"), ("get-server-public-key", "1")], file());
+        check(&[("get-server-public-key", "1"), ("server-public-key-path", "/key")], file());
+        assert!(Defaults::default().set("get-server-public-key", "maybe".into()).is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What can go wrong between us and a server.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::address::{Address, Tls};
@@ -40,11 +41,19 @@ pub enum Error {
     #[error(
         "{plugin} proves the account's password by sending it, and others could read it: ?tls=required in the server's \
          address encrypts the connection, and ?tls-ca=FILE verifies its certificate too; without TLS, --get-server-public-key \
-         of receive and dump has the server send the key that the password is encrypted by"
+         has the server send the key that the password is encrypted by, and --server-public-key-path FILE has that key"
     )]
     PasswordInTheOpen {
         /// The name of the way in which it is proved.
         plugin: &'static str,
+    },
+    /// The key that the password is to be encrypted by is of no use.
+    #[error("could not use the public key in {path}: {reason}")]
+    PublicKey {
+        /// Its file.
+        path: String,
+        /// What is wrong.
+        reason: String,
     },
     /// A certificate, or what it is to be checked with, is of no use.
     #[error("TLS: {0}")]
@@ -87,6 +96,14 @@ impl Error {
     }
 }
 
+/// The one way of proving a password for which the SQL client needs a key.
+const CACHING_SHA2: &str = "caching_sha2_password";
+
+/// A file that it needs is not there.
+fn is_not_found(error: &mysql::Error) -> bool {
+    matches!(error, mysql::Error::IoError(error) if error.kind() == ErrorKind::NotFound)
+}
+
 /// The server takes encrypted connections only.
 const SECURE_TRANSPORT_REQUIRED: u16 = 3159;
 
@@ -95,6 +112,9 @@ impl Error {
     pub(crate) fn of_opening(error: mysql::Error, address: &Address) -> Self {
         if let mysql::Error::DriverError(mysql::DriverError::TlsNotSupported) = error {
             return Self::Tls("the server offers no encryption, and the address wants it: ?tls=off".into());
+        }
+        if address.keeps_password_back() && is_not_found(&error) {
+            return Self::PasswordInTheOpen { plugin: CACHING_SHA2 };
         }
         let is_of_tls = matches!(error, mysql::Error::TlsError(_));
         match (Self::from(error).at(&address.place()), &address.tls) {

@@ -28,7 +28,7 @@ mod reach;
 mod silence;
 mod tls;
 
-pub use crate::address::{Address, AddressError, Tls};
+pub use crate::address::{Address, AddressError, PublicKey, Tls};
 pub use crate::connection::{Connection, NamedRow, Parameter, Row, fit};
 pub use crate::defaults::{Defaults, DefaultsError};
 pub use crate::error::Error;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustls::{ClientConnection, StreamOwned};
 use wire::{
     Cleartext, ClientHandshake, ClientOptions, Command, Compression, Next, Packets, Part, ResultReader,
-    ServerKey, Session, TlsWish, Transport,
+    Session, TlsWish, Transport,
 };
 
 use crate::address::{Address, Tls};
@@ -34,8 +34,6 @@ pub struct LinkOptions {
     pub encryption: Encryption,
     /// How packets are to be compressed (`None`: not at all), the best first.
     pub compressions: Vec<Option<Compression>>,
-    /// Where the key comes from that passwords are encrypted by without TLS.
-    pub server_key: ServerKey,
     /// Whether the server may ask for the password itself, over TLS.
     pub cleartext: Cleartext,
     /// Ends whatever waits.
@@ -91,7 +89,6 @@ impl Default for LinkOptions {
             packet_limit: (1 << 30) + (64 << 10),
             encryption: Encryption::AsAddressed,
             compressions: vec![None],
-            server_key: ServerKey::Refuse,
             cleartext: Cleartext::Refuse,
             cancel: Cancel::default(),
         }
@@ -138,7 +135,7 @@ impl Link {
                 (Tls::Required | Tls::Verified(_), Transport::Network) => TlsWish::Always,
             },
             transport,
-            server_key: options.server_key.clone(),
+            server_key: address.server_key()?,
             cleartext: options.cleartext,
             compressions: options.compressions.clone(),
             attributes: vec![

@@ -97,6 +97,18 @@ pub enum ServerKey {
     Known(Vec<u8>),
 }
 
+impl ServerKey {
+    /// A key that is known, as PEM, which this password can be encrypted by.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::ServerKey`] when it is no such key, or the password is too long for it.
+    pub fn known(key: Vec<u8>, password: &[u8]) -> Result<Self, WireError> {
+        auth::encrypted(password, &[0; PADDING_SIZE], &key, &[0; PADDING_SIZE])?;
+        Ok(Self::Known(key))
+    }
+}
+
 /// Whether a server may ask for the password itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cleartext {

@@ -23,7 +23,7 @@ use binlog::Level;
 use clap::{Args, ValueEnum};
 use logs::{AtRest, Keep};
 use servers::{Address, LinkOptions};
-use wire::{Compression, End, SemiSync, ServerKey};
+use wire::{Compression, End, SemiSync};
 
 use crate::account::Account;
 use crate::args::Global;
@@ -101,9 +101,6 @@ pub(crate) struct Receive {
     /// Compress what the network carries.
     #[arg(long, value_enum, default_value_t = Network::None, value_name = "ALGORITHM")]
     compression: Network,
-    /// Ask the server for the key that passwords are encrypted by without TLS. Whoever sits in between can send another.
-    #[arg(long)]
-    get_server_public_key: bool,
     #[command(flatten)]
     metrics: Metrics,
     /// Print the outcome as one JSON document.
@@ -129,7 +126,6 @@ pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
         command.from.iter().map(|from| command.account.address(from, "--from", global)).collect();
     let options = LinkOptions {
         compressions: vec![command.compression.into()],
-        server_key: if command.get_server_public_key { ServerKey::Ask } else { ServerKey::Refuse },
         cancel: interrupt::cancel(),
         ..LinkOptions::default()
     };

@@ -12,7 +12,6 @@ use replay::Look;
 use servers::{Address, LinkOptions};
 use wire::{End, SemiSync};
 
-use crate::account::Account;
 use crate::args::Global;
 use crate::commands::receive::{self, Begin, Receiver, Wanted, Watch, WhenFull};
 use crate::commands::replay::target::Named;
@@ -69,7 +68,7 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
         let why = "--from mysql://… needs --relay DIR: where the server's logs are kept on their way";
         return Err(Failure::NotBegun(anyhow!(why)));
     };
-    let account = Account::of_file(command.live.from_password_file.clone());
+    let account = command.to.account().of_file(command.live.from_password_file.clone());
     let addresses: Result<Vec<Address>, Failure> =
         from.iter().map(|from| account.address(from, "--from", global)).collect();
     let cancel = interrupt::cancel();

@@ -68,6 +68,10 @@ pub(super) enum Named {
 }
 
 impl To {
+    pub(super) const fn account(&self) -> &Account {
+        &self.account
+    }
+
     /// Which target, and as whom; nothing is connected yet.
     pub(super) fn named(&self, global: &Global) -> Result<Named, Failure> {
         match self.to.strip_prefix(SQLITE) {

@@ -80,6 +80,8 @@ pub(crate) struct Warm {
     /// Encrypt connections, and verify the replica's certificate with the authorities of this file.
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
+    #[command(flatten)]
+    key: account::Key,
     /// Stay ahead of this replication channel only; of all of them otherwise.
     #[arg(long, value_name = "NAME")]
     channel: Option<String>,
@@ -164,6 +166,7 @@ impl Warm {
             port: self.port.or(defaults.port).unwrap_or(3306),
             socket: self.socket.clone().or(defaults.socket),
             tls: tls.unwrap_or(Tls::Off),
+            public_key: self.key.or(defaults.public_key),
             timeout: Address::TIMEOUT,
             cancel: interrupt::cancel(),
         })
