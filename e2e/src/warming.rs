@@ -67,7 +67,7 @@ pub fn leave_behind(source: &Server, replica: &mut Server, sql: &str) -> Result<
     Ok(replica.datadir())
 }
 
-/// Waits until the replica has received all that the source has.
+/// Waits until the replica has received all that the source has, in any of its channels.
 ///
 /// # Errors
 ///
@@ -75,7 +75,7 @@ pub fn leave_behind(source: &Server, replica: &mut Server, sql: &str) -> Result<
 pub fn wait_until_received(source: &Server, replica: &Server) -> Result<()> {
     let all = source.sql("select @@gtid_executed")?;
     let received = format!(
-        "select gtid_subset('{}', concat(received_transaction_set, ',', @@global.gtid_executed))
+        "select max(gtid_subset('{}', concat(received_transaction_set, ',', @@global.gtid_executed)))
          from performance_schema.replication_connection_status",
         all.trim().replace('\n', "")
     );

@@ -76,6 +76,42 @@ fn the_targets_pages_are_in_memory_before_they_are_needed() -> Result<()> {
     ends_equal(&source, &target)
 }
 
+/// What is searched for is what the target will need: nothing that filters leave out, and all under its own names.
+#[test]
+fn filters_and_new_names_count() -> Result<()> {
+    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let (source, _copy, data) = source_and_data()?;
+    let others: String = (0..300)
+        .map(|_| format!("update d.t set n = n + 1 where id = {};", 2 + dice.below(ROWS - 1)))
+        .collect();
+    let statements: String = (0..100)
+        .map(|_| format!("update t set n = n + 1 where id = {};", 2 + dice.below(ROWS - 1)))
+        .collect();
+    source.sql(&format!(
+        "update d.t set n = 0 where id = 1; insert into d.none values (1), (2); {others}
+         use d; create table e (id int primary key); insert into e values (1);
+         set binlog_format = statement; insert into none select id + 10 from d.none; {statements}"
+    ))?;
+    let target = cold(&data, &[])?;
+    target.sql("create database x; rename table d.t to x.t")?;
+    let mut holder = Connection::open(&Address::parse(&address("root", &target))?)?;
+    holder.run("begin; select n from x.t where id = 1 for update")?;
+    let options = ["--rewrite-db", "d->x", "--ignore-table", "x.none", "--wild-ignore-table", "x.e%"];
+    let more = ["--warm", "--json", "--workers", "1"];
+    let child = begin(&[last_log(&source)?], &target, &[&options[..], &more].concat())?;
+    wait_until("the pages of the other rows", || Ok(pages_cached(&target, "x.t.PRIMARY")? > 250))?;
+    holder.run("rollback")?;
+    let report = outcome(child, 0)?;
+    let warm = &report["warm"];
+    ensure!(has_no_errors(warm) && warm["rows_left"] == 0, "{report}");
+    ensure!(warm["rows"].as_u64() >= Some(290) && warm["statements"].as_u64() >= Some(90), "{report}");
+    // Rows of two tables, a definition of one, and a statement.
+    ensure!(warm["filtered"] == 4, "{report}");
+    let rows = |table| format!("select count(*), sum(n) from {table}.t");
+    ensure!(source.sql(&rows("d"))? == target.sql(&rows("x"))?, "rows differ");
+    Ok(())
+}
+
 /// All is in memory, and logs are followed as they are written: it says so, and the replay goes on alone.
 #[test]
 fn it_leaves_a_replay_alone_where_nothing_is_gained() -> Result<()> {

@@ -153,6 +153,16 @@ impl Filter {
         !has_any || self.do_tables.is_empty() && self.wild_do_tables.is_empty()
     }
 
+    /// Is this statement meant, which has this default database on the target?
+    pub fn takes_statement(&self, kind: &Kind, default: &[u8]) -> bool {
+        match kind {
+            Kind::Database => self.takes_definition_of(default),
+            _ if !self.takes_database(default) => false,
+            Kind::DropsTemporary | Kind::DropsTrigger(_) => true,
+            Kind::Tables(tables) => self.takes_tables(tables.iter().map(|named| named.on(default))),
+        }
+    }
+
     /// Are there rules on tables?
     pub fn has_table_rules(&self) -> bool {
         !(self.do_tables.is_empty()

@@ -9,6 +9,13 @@ pub struct Named {
     pub table: Vec<u8>,
 }
 
+impl Named {
+    /// Database and table, for a statement that has this default database.
+    pub(crate) fn on<'n>(&'n self, default: &'n [u8]) -> (&'n [u8], &'n [u8]) {
+        (self.database.as_deref().unwrap_or(default), &self.table)
+    }
+}
+
 /// What a statement is to a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {

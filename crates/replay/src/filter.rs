@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use binlog::events::{RowsFlags, TableMap};
 use binlog::{EncodeError, Event, Format, NextPosition, RawEvent};
-use filter::{Filter, Kind, Named, kind};
+use filter::{Filter, Kind, kind};
 
 use crate::spooled::{SpooledRows, Spooler, end_statement};
 use crate::work::{RowEvents, Shape, Statement, Step, Work, WorkError};
@@ -69,20 +69,12 @@ impl Filtering<'_> {
 
     fn statement(self, mut statement: Box<Statement>) -> Option<Box<Statement>> {
         let default = self.0.rewritten(&statement.default_database).to_vec();
-        let is_meant = match kind(&statement.sql) {
-            _ if is_savepoint(&statement.sql) => true,
-            Kind::Database => self.0.takes_definition_of(&default),
-            _ if !self.0.takes_database(&default) => false,
-            Kind::DropsTemporary => true,
-            Kind::DropsTrigger(at) => {
-                if let Some(at) = at.filter(|_| self.0.has_table_rules()) {
-                    // It may be of a table that is left out: then it is not there.
-                    statement.sql.splice(at..at, *b" IF EXISTS");
-                }
-                true
-            }
-            Kind::Tables(tables) => self.0.takes_tables(tables.iter().map(|named| names(named, &default))),
-        };
+        let kind = kind(&statement.sql);
+        let is_meant = is_savepoint(&statement.sql) || self.0.takes_statement(&kind, &default);
+        if let (Kind::DropsTrigger(Some(at)), true) = (kind, self.0.has_table_rules()) {
+            // It may be of a table that is left out: then it is not there.
+            statement.sql.splice(at..at, *b" IF EXISTS");
+        }
         if !statement.database.is_empty() {
             statement.database = self.0.rewritten(&statement.database).to_vec();
         }
@@ -117,10 +109,6 @@ impl Filtering<'_> {
         }
         Ok(left.out)
     }
-}
-
-fn names<'n>(named: &'n Named, default: &'n [u8]) -> (&'n [u8], &'n [u8]) {
-    (named.database.as_deref().unwrap_or(default), &named.table)
 }
 
 /// No filter is on what is of the transaction itself.

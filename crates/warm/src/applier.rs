@@ -9,6 +9,7 @@ use logs::Store;
 use crate::error::Error;
 use crate::place::{Place, log_number};
 use crate::replica::Channel;
+use crate::settings::SettingsFor;
 
 /// Logs that somebody else applies than a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,14 +57,19 @@ impl Applier {
     }
 
     /// How far it is; at the logs' beginning, before it tells.
-    pub(crate) fn channel(&self, logs: &AppliedLogs) -> Result<Channel, Error> {
+    pub(crate) fn channel(&self, settings: &SettingsFor) -> Result<Channel, Error> {
+        let (place, log) = self.place(&settings.logs)?;
+        let filter = settings.filter.clone();
+        Ok(Channel { log, is_applying: true, filter, ..Channel::without_applier(place) })
+    }
+
+    fn place(&self, logs: &AppliedLogs) -> Result<(Place, String), Error> {
         let place = self.told().place.clone();
         let place = place.and_then(|(log, position)| Some((logs.place(&log, position)?, log)));
-        let (place, log) = match place {
-            Some(found) => found,
-            None => (logs.beginning()?, String::new()),
-        };
-        Ok(Channel { log, is_applying: true, ..Channel::without_applier(place) })
+        match place {
+            Some(found) => Ok(found),
+            None => Ok((logs.beginning()?, String::new())),
+        }
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
@@ -120,7 +126,7 @@ mod tests {
     fn it_is_where_it_says() {
         let logs = AppliedLogs::Files(vec!["/a/x.log".into(), "/b/y".into()]);
         let applier = Applier::default();
-        let place = || applier.channel(&logs).unwrap().place.unwrap();
+        let place = || applier.place(&logs).unwrap().0;
         assert_eq!(place(), Place::default());
         applier.is_at("y", 4711);
         assert_eq!(place(), Place { log: 1, offset: 4711 });

@@ -1,17 +1,18 @@
 //! Goes over a channel's relay logs, ahead of its applier, and has searched for what that will need.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use binlog::events::{Query, Rows, TransactionPayload};
+use binlog::events::{Query, Rows, RowsFlags, TableMap, TransactionPayload};
 use binlog::gtid::Gtid;
 use binlog::{
     Checksum, DecodeError, EVENT_SIZE_MAX, Event, EventType, Format, PayloadOpener, RawEvent, Role,
     RowDecoder, Table, Tables,
 };
+use filter::{Filter, kind};
 use logs::{After, Chunk, End, LargePayload, LogReader, Next, Piece, Store, Trail, read_keyring};
 use servers::{Address, Connection};
 
@@ -68,7 +69,12 @@ pub(crate) struct KnownColumns {
 struct Course<'r, 's> {
     reader: &'r mut Reader<'s>,
     begin: Begin,
+    /// Which changes the applier makes, and in which databases.
+    filter: Filter,
+    /// Tables under the target's names.
     tables: Tables,
+    /// Tables of the open statement that the filter leaves out, by their numbers.
+    left_out: HashSet<u64>,
     plans: HashMap<u64, Planned>,
     batcher: Batcher,
     opener: Option<PayloadOpener>,
@@ -196,10 +202,13 @@ impl Reader<'_> {
         skip_to(&mut reader, begin.place.offset)?;
         // Not all of it may have been made.
         self.window.clear();
+        let filter = self.shared.filter(self.lane);
         let mut course = Course {
             reader: self,
             begin,
+            filter,
             tables: Tables::new(),
+            left_out: HashSet::new(),
             plans: HashMap::new(),
             batcher: Batcher::new(BATCH_SIZE),
             opener: None,
@@ -364,7 +373,7 @@ impl Course<'_, '_> {
             return Ok(Turn::Go);
         }
         match raw.decode(at.format)? {
-            Event::TableMap(map) => drop(self.tables.map(&map)?),
+            Event::TableMap(map) => self.table(&map)?,
             Event::TransactionPayload(payload) => return self.payload(&payload, at),
             Event::Query(query) => return self.statement(&raw, &query, at),
             Event::ExecuteLoadQuery(load) => return self.statement(&raw, &load.query, at),
@@ -403,6 +412,26 @@ impl Course<'_, '_> {
         Ok(Turn::Go)
     }
 
+    fn table(&mut self, map: &TableMap<'_>) -> Result<(), Fault> {
+        let database = self.filter.rewritten(map.database);
+        let is_meant =
+            self.filter.takes_database(database) && self.filter.takes_tables([(database, map.table)]);
+        if is_meant {
+            self.left_out.remove(&map.table_id);
+            self.tables.map(&TableMap { database, ..*map })?;
+        } else {
+            self.left_out.insert(map.table_id);
+        }
+        Ok(())
+    }
+
+    /// The applier does not make this change.
+    fn leave_out(&self, at: At<'_>) -> Turn {
+        let mark = Mark { place: at.place, events: 1, timestamp: at.timestamp, ..Mark::default() };
+        self.reader.shared.mark(self.reader.lane, mark, |counts| counts.filtered += 1);
+        Turn::Go
+    }
+
     /// A transaction begins: the one in front of it has ended.
     fn transaction(&mut self, gtid: Option<Gtid>, raw: &RawEvent<'_>, at: At<'_>) -> Turn {
         let size = raw.bytes().len() as u64;
@@ -420,6 +449,10 @@ impl Course<'_, '_> {
         let turn = self.room(at.place);
         if turn != Turn::Go {
             return Ok(turn);
+        }
+        let query = &Query { database: self.filter.rewritten(query.database), ..*query };
+        if !self.filter.is_empty() && !self.filter.takes_statement(&kind(query.sql), query.database) {
+            return Ok(self.leave_out(at));
         }
         if !changes_rows_alone(query.sql) {
             shared.definition_changes(lane, at.place);
@@ -463,12 +496,19 @@ impl Course<'_, '_> {
 
     fn rows(&mut self, rows: &Rows<'_>, at: At<'_>) -> Result<Turn, Fault> {
         let (shared, lane) = (self.reader.shared, self.reader.lane);
+        let is_left_out = self.left_out.contains(&rows.table_id);
+        if rows.flags.contains(RowsFlags::STATEMENT_END) {
+            self.left_out.clear();
+        }
         if rows.column_count == 0 || shared.is_passed(lane, at.place) {
             return Ok(Turn::Go);
         }
         let turn = self.room(at.place);
         if turn != Turn::Go {
             return Ok(turn);
+        }
+        if is_left_out {
+            return Ok(self.leave_out(at));
         }
         let decoder = self.tables.decoder(rows)?;
         let count = decoder.count(rows)?;
@@ -482,7 +522,7 @@ impl Course<'_, '_> {
         let mut full = Vec::new();
         match &plan {
             Some(plan) => self.touch(plan, &decoder, rows, &mut found, &mut full)?,
-            None => found.left = count,
+            None => (found.rows, found.left) = (count, count),
         }
         mark.touches = found.touches;
         shared.mark(lane, mark, |counts| {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use binlog::gtid::{Gtid, GtidSet};
+use filter::{Filter, Rule};
 use servers::{Address, Connection, Facts, NamedRow, Row};
 
 use crate::error::Error;
@@ -50,6 +51,8 @@ pub(crate) struct Channel {
     pub(crate) is_applying: bool,
     /// Its lag by its own account, in seconds.
     pub(crate) lag_s: Option<u64>,
+    /// Which changes of its logs it makes, and in which databases.
+    pub(crate) filter: Filter,
     /// What it changes at the moment, beyond its place, as far as that is known; `None` if it was not asked.
     pub(crate) under_way: Option<Vec<UnderWay>>,
 }
@@ -241,7 +244,16 @@ impl Channel {
     /// Logs that no applier is at: all of them are ahead, from this place on.
     pub(crate) fn without_applier(place: Place) -> Self {
         let (name, log) = (String::new(), String::new());
-        Self { name, place: Some(place), log, is_applying: false, lag_s: None, under_way: None }
+        let (filter, under_way) = (Filter::default(), None);
+        Self { name, place: Some(place), log, is_applying: false, lag_s: None, filter, under_way }
+    }
+
+    /// What to call it.
+    pub(crate) fn title(&self) -> String {
+        match self.name.as_str() {
+            "" => "the default one, whose name is empty".to_owned(),
+            name => name.to_owned(),
+        }
     }
 }
 
@@ -347,8 +359,35 @@ fn channel(row: &NamedRow) -> Channel {
         log,
         is_applying: value(["Replica_SQL_Running", "Slave_SQL_Running"]).is_some_and(|is| is == "Yes"),
         lag_s: value(["Seconds_Behind_Source", "Seconds_Behind_Master"]).and_then(|lag| lag.parse().ok()),
+        filter: filter(&value),
         under_way: None,
     }
+}
+
+/// The replica's own rules for a channel, which it tells as lists. None, if they cannot be told from each other: then more
+/// is searched for than its applier needs.
+fn filter(value: &dyn Fn([&str; 2]) -> Option<String>) -> Filter {
+    type OfName = fn(String) -> Rule;
+    const RULES: [(&str, OfName); 6] = [
+        ("Replicate_Do_DB", Rule::DoDatabase),
+        ("Replicate_Ignore_DB", Rule::IgnoreDatabase),
+        ("Replicate_Do_Table", Rule::DoTable),
+        ("Replicate_Ignore_Table", Rule::IgnoreTable),
+        ("Replicate_Wild_Do_Table", Rule::WildDoTable),
+        ("Replicate_Wild_Ignore_Table", Rule::WildIgnoreTable),
+    ];
+    let mut rules = Vec::new();
+    for (column, rule) in RULES {
+        let names = value([column; 2]).unwrap_or_default();
+        rules.extend(names.split(',').filter(|name| !name.is_empty()).map(|name| rule(name.to_owned())));
+    }
+    // As `(from,to),(from,to)`; a MariaDB as `from->to,from->to`.
+    let rewrites = value(["Replicate_Rewrite_DB"; 2]).unwrap_or_default();
+    let names = rewrites.replace("->", ",").replace(['(', ')'], "");
+    let names: Vec<&str> = names.split(',').collect();
+    let pairs = names.chunks_exact(2).map(|pair| Rule::RewriteDatabase(pair[0].into(), pair[1].into()));
+    rules.extend(pairs);
+    Filter::new(rules).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -366,6 +405,29 @@ mod tests {
         check("", "/d/relay.index");
         check("East_1", "/d/relay-east_1.index");
         check("a-b", "/d/relay-a@002db.index");
+    }
+
+    #[test]
+    fn its_own_rules_are_a_filter() {
+        let check = |rewrites: &str| {
+            let row: Vec<_> = [
+                ("Replicate_Do_DB", "x,y"),
+                ("Replicate_Ignore_Table", ""),
+                ("Replicate_Wild_Ignore_Table", "x.old%"),
+                ("Replicate_Rewrite_DB", rewrites),
+            ]
+            .map(|(name, value)| (name.to_owned(), Some(value.as_bytes().to_vec())))
+            .into();
+            let filter = channel(&row).filter;
+            let takes = |database: &str, table: &str| {
+                let database = filter.rewritten(database.as_bytes());
+                filter.takes_database(database) && filter.takes_tables([(database, table.as_bytes())])
+            };
+            [takes("a", "t"), takes("b", "t"), takes("a", "old_t"), takes("y", "t"), takes("z", "t")]
+        };
+        assert_eq!(check("(a,x),(b,y)"), [true, true, false, true, false]);
+        assert_eq!(check("a->x,b->y"), [true, true, false, true, false]);
+        assert_eq!(check(""), [false, false, false, true, false]);
     }
 
     #[test]

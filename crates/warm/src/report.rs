@@ -16,6 +16,8 @@ pub struct Counts {
     pub rows: u64,
     /// Those of tables that cannot be searched: not there, of another engine, without a key, or not as in the log.
     pub rows_left: u64,
+    /// Events that the applier's filter leaves out: of rows, and statements.
+    pub filtered: u64,
     /// Searches for pages: what the applier will need.
     pub touches: u64,
     /// Those that were made a little while before, and not again.

@@ -78,7 +78,7 @@ pub fn warm_for(
     observer: &mut dyn Observer,
 ) -> Result<Report, Error> {
     let server = Replica::not_asked(&settings.address)?;
-    let channels = vec![applier.channel(&settings.logs)?];
+    let channels = vec![applier.channel(settings)?];
     let scene = Scene {
         address: &settings.address,
         admin: &settings.address,
@@ -87,7 +87,7 @@ pub fn warm_for(
         pace: Pace::Measured,
         appliers: settings.sessions,
         has_applier: true,
-        whose: Whose::Other(applier, &settings.logs),
+        whose: Whose::Other(applier, settings),
     };
     scene.run(server, channels, vec![settings.logs.clone()], observer)
 }
@@ -109,8 +109,8 @@ struct Scene<'a> {
 enum Whose<'a> {
     /// The server itself.
     Replica,
-    /// Somebody who tells how far he is in these logs.
-    Other(&'a Applier, &'a AppliedLogs),
+    /// Somebody who tells how far he is in the logs that he applies.
+    Other(&'a Applier, &'a SettingsFor),
 }
 
 impl Scene<'_> {
@@ -214,9 +214,12 @@ impl Drop for End<'_> {
 fn channels(settings: &Settings, replica: &mut Replica) -> Result<Vec<Channel>, Error> {
     let mut channels = replica.channels()?;
     if let Some(name) = &settings.channel {
-        channels.retain(|channel| channel.name == *name);
-        if channels.is_empty() {
-            return Err(Error::Refused(format!("the replica has no channel {name}")));
+        let all: Vec<String> = channels.iter().map(Channel::title).collect();
+        // A server takes them for the same, whatever their case.
+        channels.retain(|channel| channel.name.eq_ignore_ascii_case(name));
+        if channels.is_empty() && !all.is_empty() {
+            let all = all.join(", ");
+            return Err(Error::Refused(format!("the replica has no channel {name}: it has {all}")));
         }
     }
     if channels.is_empty() {
@@ -333,8 +336,8 @@ impl Watcher<'_> {
                 }
                 self.shared.applied(&channels, &executed);
             }
-            Whose::Other(applier, logs) => {
-                let mut channel = applier.channel(logs)?;
+            Whose::Other(applier, settings) => {
+                let mut channel = applier.channel(settings)?;
                 if is_due {
                     channel.under_way = Some(vec![replica.under_way_in(&applier.sessions())?]);
                 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use filter::Filter;
 use servers::Address;
 
 use crate::applier::AppliedLogs;
@@ -34,6 +35,8 @@ pub struct SettingsFor {
     pub address: Address,
     /// What is applied.
     pub logs: AppliedLogs,
+    /// Which of it, and to which databases.
+    pub filter: Filter,
     /// The keyring file that encrypted logs are opened with.
     pub keyring: Option<PathBuf>,
     /// Connections that search, at most.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use binlog::gtid::{Gtid, GtidSet};
+use filter::Filter;
 
 use crate::error::Error;
 use crate::lead::{Lead, Mark};
@@ -228,6 +229,11 @@ impl Shared {
             }
             state = self.waited(state);
         }
+    }
+
+    /// Which changes the applier makes, and in which databases.
+    pub(crate) fn filter(&self, lane: usize) -> Filter {
+        self.state().lanes[lane].channel.filter.clone()
     }
 
     /// Is there anything else to do than to read on?
@@ -458,6 +464,10 @@ impl Lane {
         let has_gone_back = found.place < self.reported;
         let (before, under_way) = (self.channel.place, self.channel.under_way.take());
         let has_moved = found.place != self.reported;
+        if found.filter != self.channel.filter {
+            // What was read is not what it will make of it.
+            self.epoch += 1;
+        }
         self.reported = found.place;
         self.channel.clone_from(found);
         if !has_moved && self.channel.under_way.is_none() {

@@ -19,7 +19,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("bintide-servers", &["bintide-binlog", "bintide-logs", "bintide-wire"]),
     ("bintide-replay", &["bintide-binlog", "bintide-filter", "bintide-logs", "bintide-servers"]),
     ("bintide-stream", &["bintide-binlog", "bintide-filter", "bintide-logs"]),
-    ("bintide-warm", &["bintide-binlog", "bintide-logs", "bintide-servers"]),
+    ("bintide-warm", &["bintide-binlog", "bintide-filter", "bintide-logs", "bintide-servers"]),
     ("bintide-testkit", &[]),
     (
         "bintide",

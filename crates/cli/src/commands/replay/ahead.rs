@@ -69,7 +69,8 @@ impl Ahead {
         };
         let sessions = options.workers.get() as u64;
         let keyring = command.inputs.keyring();
-        let settings = SettingsFor { address, logs, keyring, threads: THREADS, sessions };
+        let filter = options.filter.clone();
+        let settings = SettingsFor { address, logs, filter, keyring, threads: THREADS, sessions };
         Ok(Self { settings, is_quiet: global.quiet })
     }
 

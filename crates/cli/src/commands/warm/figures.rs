@@ -90,6 +90,7 @@ pub(super) fn text(report: &Report, style: Style) -> String {
     let changes = [
         ("rows ahead of the applier", count(counts.rows)),
         ("of tables that cannot be searched", count(counts.rows_left)),
+        ("events that filters leave out", count(counts.filtered)),
         ("statements searched for", count(counts.statements)),
         ("statements, discarded", count(counts.discarded)),
         ("searches for pages", count(counts.touches)),
@@ -223,6 +224,7 @@ pub(crate) fn document(report: &Report) -> Value {
         "events": counts.events,
         "rows": counts.rows,
         "rows_left": counts.rows_left,
+        "filtered": counts.filtered,
         "statements": counts.statements,
         "discarded": counts.discarded,
         "discarded_for": left.collect::<serde_json::Map<_, Value>>(),
@@ -274,6 +276,8 @@ pub(super) fn sheet(status: &Status) -> String {
     let mut counter = |name, help, value| sheet.counter(name, help, value);
     counter("bintide_warm_rows_total", "Changes of rows found ahead of the applier.", counts.rows);
     counter("bintide_warm_rows_left_total", "Those of tables that cannot be searched.", counts.rows_left);
+    let help = "Events of rows, and statements, that the applier's filters leave out.";
+    counter("bintide_warm_filtered_total", help, counts.filtered);
     let help = "Statements in the log whose rows are searched for.";
     counter("bintide_warm_statements_total", help, counts.statements);
     counter("bintide_warm_discarded_total", "Statements in the log that are left alone.", counts.discarded);

@@ -1,0 +1,187 @@
+//! What `bintide warm` is told: which channels, how far ahead, which logs, and as whom to ask.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::command::wait_until;
+use e2e::replays::ends_equal;
+use e2e::warming::{
+    REPLICA, Warming, cold, command, has_no_errors, leave_behind, pages_cached, pair, wait_until_applied,
+    wait_until_received,
+};
+use serde_json::Value;
+use testkit::{Launch, Server};
+
+/// Each search is made, though all is in memory.
+const ALL: [&str; 2] = ["--offset-events=0", "--seconds-prefetch=86400"];
+
+/// A database of this name, two tables of a hundred rows each.
+fn tables(database: &str) -> String {
+    let rows = "with recursive n as (select 1 i union all select i + 1 from n where i < 100)";
+    format!(
+        "create database {database}; use {database};
+         create table t (id int primary key, n int not null); create table u like t;
+         insert into t {rows} select i, i from n; insert into u {rows} select i, i from n;"
+    )
+}
+
+/// Has the replica follow this source in a channel of its own.
+fn follow(replica: &Server, source: &Server, channel: &str) -> Result<()> {
+    let port = source.port();
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {port}, source_user = 'root',
+           source_auto_position = 1, get_source_public_key = 1 for channel '{channel}';
+         start replica for channel '{channel}'"
+    ))?;
+    wait_until_applied(source, replica)
+}
+
+/// Searches in this table that the server has run.
+fn searches(server: &Server, table: &str) -> Result<u64> {
+    let searches = server.sql(&format!(
+        "select ifnull(sum(count_star), 0) from performance_schema.events_statements_summary_by_digest
+         where digest_text like 'SELECT ? FROM {table} FORCE%'"
+    ))?;
+    Ok(searches.trim().parse()?)
+}
+
+/// The names of the channels that it was beside.
+fn channels(report: &Value) -> Vec<&str> {
+    report["channels"].as_array().into_iter().flatten().filter_map(|channel| channel["name"].as_str()).collect()
+}
+
+/// A channel has relay logs, and filters, of its own.
+#[test]
+fn all_channels_are_warmed_or_one() -> Result<()> {
+    let (east, west) = (Launch::mysql().start()?, Launch::mysql().start()?);
+    east.sql(&tables("e"))?;
+    west.sql(&tables("w"))?;
+    let replica = Launch::mysql().options(REPLICA).start()?;
+    replica.sql("create database x")?;
+    follow(&replica, &west, "West-2")?;
+    let filter = "replicate_rewrite_db = ((e, x)), replicate_ignore_table = (x.u)";
+    replica.sql(&format!("change replication filter {filter} for channel 'east'"))?;
+    follow(&replica, &east, "east")?;
+    replica.sql("stop replica sql_thread")?;
+    east.sql("update e.t set n = n + 1; update e.u set n = n + 1")?;
+    west.sql("update w.t set n = n + 1; update w.u set n = n + 1")?;
+    wait_until_received(&east, &replica)?;
+    wait_until_received(&west, &replica)?;
+    let warming = Warming::begin(&replica, "root", &[&ALL[..], &["--channel", "east"]].concat())?;
+    warming.wait_for(100)?;
+    let report = warming.end()?;
+    ensure!(channels(&report) == ["east"] && report["rows"] == 100, "{report}");
+    ensure!(has_no_errors(&report) && report["filtered"] == 1 && report["rows_left"] == 0, "{report}");
+    let of = |table: &str| searches(&replica, table);
+    let (in_x, in_w) = (of("`x` . `t`")?, of("`w` . `t`")?);
+    ensure!(in_x > 0 && in_w == 0, "{in_x} searches in one channel's table, {in_w} in the other's");
+    let warming = Warming::begin(&replica, "root", &ALL)?;
+    warming.wait_for(300)?;
+    let (in_t, in_u) = (of("`w` . `t`")?, of("`w` . `u`")?);
+    ensure!(in_t > 0 && in_u > 0 && of("`x` . `u`")? == 0, "{in_t} and {in_u} searches in the other channel's");
+    replica.sql("start replica sql_thread")?;
+    wait_until_applied(&east, &replica)?;
+    wait_until_applied(&west, &replica)?;
+    let report = warming.end()?;
+    let mut names = channels(&report);
+    names.sort_unstable();
+    ensure!(names == ["West-2", "east"] && has_no_errors(&report), "{report}");
+    let ran = command(&replica, "root")?.args(["--channel", "north"]).output()?;
+    let said = String::from_utf8_lossy(&ran.stderr);
+    ensure!(ran.status.code() == Some(2) && said.contains("no channel north: it has"), "{said}");
+    ensure!(said.contains("east") && said.contains("West-2"), "{said}");
+    Ok(())
+}
+
+/// Rows of each second.
+const EACH: u64 = 20;
+
+/// Updates of rows in ten seconds of the source's time.
+fn ten_seconds() -> String {
+    let second = |second: u64| {
+        let rows = second * EACH + 1..=(second + 1) * EACH;
+        let updates: String = rows.map(|id| format!("update d.t set n = n + 1 where id = {id};")).collect();
+        format!("set timestamp = {};{updates}", 1_700_000_000 + second)
+    };
+    (0..10).map(second).collect()
+}
+
+const TABLE: &str = "create database d; create table d.t (id int primary key, n int not null);
+    insert into d.t with recursive n as (select 1 i union all select i + 1 from n where i < 200) select i, i from n;
+    create user warm@'%' identified by ''; grant select on d.* to warm@'%';
+    create user asks@'%' identified by 'secret'; grant replication client on *.* to asks@'%';";
+
+/// By the rules of Replication Booster, which asks as another account than the one that searches.
+#[test]
+fn a_pace_that_is_given_is_kept_to() -> Result<()> {
+    let (source, replica) = pair(&Launch::mysql(), &Launch::mysql(), TABLE)?;
+    replica.sql("stop replica sql_thread")?;
+    source.sql(&ten_seconds())?;
+    wait_until_received(&source, &replica)?;
+    let admin = ["--admin_user=asks", "--admin_password=secret"];
+    let begin = |pace: &[&str]| Warming::begin(&replica, "warm", &[pace, &admin].concat());
+    // The applier would be at the first ones sooner.
+    let warming = begin(&["-o", "30", "-s", "86400"])?;
+    warming.wait_for(10 * EACH - 30)?;
+    let report = warming.end()?;
+    ensure!(has_no_errors(&report) && report["rows"] == 10 * EACH - 30, "{report}");
+    ensure!(report["controller"]["state"] == "fixed", "{report}");
+    // It waits behind the first change that is too far ahead; whoever moves on is noticed before it looks again.
+    let warming = begin(&["-o", "0", "-s", "3", "-m", "3600000", "-t", "2"])?;
+    warming.wait_for(4 * EACH)?;
+    thread::sleep(Duration::from_millis(300));
+    let rows = warming.figure("rows_total")?;
+    ensure!(rows == 4 * EACH + 1, "{rows} rows are searched for");
+    replica.sql("start replica sql_thread")?;
+    wait_until_applied(&source, &replica)?;
+    ends_equal(&source, &replica)?;
+    let report = warming.end()?;
+    ensure!(has_no_errors(&report) && report["controller"]["connections"] == 2, "{report}");
+    Ok(())
+}
+
+/// There is no applier, so it goes over all that the logs have.
+#[test]
+fn any_servers_pages_are_read_for_logs_that_are_given() -> Result<()> {
+    let big = "create database d; create table d.t (id int primary key, n int not null, pad varchar(3000) not null);
+        set cte_max_recursion_depth = 10000;
+        insert into d.t with recursive n as (select 1 i union all select i + 1 from n where i < 3000)
+          select i, i, repeat('x', 3000) from n;";
+    let (source, mut replica) = pair(&Launch::mysql(), &Launch::mysql(), big)?;
+    source.sql("flush binary logs")?;
+    let updates: String =
+        (0..200).map(|number| format!("update d.t set n = 0 where id = {};", number * 14 + 1)).collect();
+    let data = leave_behind(&source, &mut replica, &updates)?;
+    let server = cold(&data, &[])?;
+    server.sql("reset replica all")?;
+    source.sql("flush binary logs; purge binary logs to 'binlog.000002'")?;
+    let folder = source.datadir();
+    for (logs, why) in [
+        (None, "is no replica"),
+        (Some(folder.as_path()), "--force"),
+        (Some(Path::new("/nowhere")), "/nowhere"),
+    ] {
+        let mut command = command(&server, "root")?;
+        if let Some(logs) = logs {
+            command.arg("--relay-logs").arg(logs);
+            command.args((why != "--force").then_some("--force"));
+        }
+        let ran = command.output()?;
+        let said = String::from_utf8_lossy(&ran.stderr);
+        ensure!(ran.status.code() == Some(2) && said.contains(why), "{said}");
+    }
+    let before = pages_cached(&server, "d.t.PRIMARY")?;
+    let logs = folder.to_string_lossy();
+    let warming = Warming::begin(&server, "root", &["--force", "--relay-logs", &logs])?;
+    warming.wait_for(200)?;
+    let after = pages_cached(&server, "d.t.PRIMARY")?;
+    ensure!(before < 50 && after > before + 150, "{before} pages in memory before, {after} behind it");
+    // It follows them, too.
+    source.sql("update d.t set n = 1 where id = 2999")?;
+    wait_until("what was written since", || Ok(warming.figure("rows_total")? == 201))?;
+    let report = warming.end()?;
+    ensure!(has_no_errors(&report) && report["controller"]["state"] == "fixed", "{report}");
+    Ok(())
+}
