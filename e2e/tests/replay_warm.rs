@@ -2,10 +2,11 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
-use std::process::Child;
+use std::process::{Child, ChildStderr};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use e2e::command::{address, begin, replay, wait_until};
+use e2e::metrics::{number, scraped};
 use e2e::replays::ends_equal;
 use e2e::warming::{cold, has_no_errors, pages_cached, pair, wait_until_applied};
 use nix::sys::signal::{Signal, kill};
@@ -38,6 +39,19 @@ fn last_log(source: &Server) -> Result<PathBuf> {
     source.binlogs()?.pop().context("the source has a log")
 }
 
+/// Where it says that its metrics are; and what else it says, which somebody has to listen to.
+fn address_of_metrics(child: &mut Child) -> Result<(String, BufReader<ChildStderr>)> {
+    let mut said = BufReader::new(child.stderr.take().context("its standard error is piped")?);
+    let mut line = String::new();
+    while said.read_line(&mut line)? > 0 {
+        if let Some(address) = line.trim().strip_prefix("bintide: metrics are at http://") {
+            return Ok((address.trim_end_matches("/metrics").to_owned(), said));
+        }
+        line.clear();
+    }
+    bail!("it does not say where its metrics are")
+}
+
 /// What it printed, when it has ended with this code.
 fn outcome(mut child: Child, code: i32) -> Result<Value> {
     let (mut out, mut said) = (String::new(), String::new());
@@ -64,8 +78,14 @@ fn the_targets_pages_are_in_memory_before_they_are_needed() -> Result<()> {
     // The replay comes no farther than to its first row, as somebody else has it.
     let mut holder = Connection::open(&Address::parse(&address("root", &target))?)?;
     holder.run("begin; select n from d.t where id = 1 for update")?;
-    let child = begin(&[last_log(&source)?], &target, &["--warm", "--json", "--workers", "1"])?;
+    let options = ["--warm", "--json", "--workers", "1", "--metrics", "127.0.0.1:0"];
+    let mut child = begin(&[last_log(&source)?], &target, &options)?;
+    let (metrics, _said) = address_of_metrics(&mut child)?;
     wait_until("the pages of the other rows", || Ok(pages_cached(&target, "d.t.PRIMARY")? > 250))?;
+    let sheet = scraped(&metrics)?;
+    let (searches, applied) =
+        (number(&sheet, "bintide_warm_touches_total")?, number(&sheet, "bintide_replay_transactions_total")?);
+    ensure!(searches > 250.0 && applied == 0.0, "{sheet}");
     holder.run("rollback")?;
     let report = outcome(child, 0)?;
     let warm = &report["warm"];

@@ -13,13 +13,14 @@ use crate::args::Global;
 use crate::commands::replay::Replay;
 use crate::commands::replay::target::{Named, Opened};
 use crate::commands::replay::watch::Watch;
-use crate::commands::warm::{document, sentence};
+use crate::commands::warm::{Board, document, sentence};
 use crate::exit::Failure;
 use crate::inputs::Place;
 
 /// What goes ahead of a replay.
 pub(super) struct Ahead {
     settings: SettingsFor,
+    board: Board,
     is_quiet: bool,
 }
 
@@ -71,7 +72,12 @@ impl Ahead {
         let keyring = command.inputs.keyring();
         let filter = options.filter.clone();
         let settings = SettingsFor { address, logs, filter, keyring, threads: THREADS, sessions };
-        Ok(Self { settings, is_quiet: global.quiet })
+        Ok(Self { settings, board: Board::default(), is_quiet: global.quiet })
+    }
+
+    /// How it stands, while it goes on.
+    pub(super) fn board(&self) -> Board {
+        self.board.clone()
     }
 
     /// Says why it goes no further, if it does not while the replay does.
@@ -98,7 +104,7 @@ impl Ahead {
         let applier = Applier::default();
         thread::scope(|scope| {
             let ahead = scope.spawn(|| {
-                let warmed = warm::warm_for(&applier, &self.settings, &mut Nobody);
+                let warmed = warm::warm_for(&applier, &self.settings, &mut Shown(&self.board));
                 self.remark(&warmed);
                 warmed
             });
@@ -149,11 +155,12 @@ impl Observer for Told<'_> {
     }
 }
 
-/// Nobody looks.
-struct Nobody;
+/// Whoever asks can see how it stands.
+struct Shown<'b>(&'b Board);
 
-impl warm::Observer for Nobody {
-    fn at(&mut self, _: &warm::Status) -> ControlFlow<()> {
+impl warm::Observer for Shown<'_> {
+    fn at(&mut self, status: &warm::Status) -> ControlFlow<()> {
+        self.0.put(status);
         ControlFlow::Continue(())
     }
 }

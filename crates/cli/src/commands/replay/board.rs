@@ -5,11 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use replay::{Lag, Place, Report, Status};
 
+use crate::commands::warm;
 use crate::metrics::{Kind, Sheet};
 
-/// The last numbers of a replay, for whoever asks.
+/// The last numbers of a replay, for whoever asks, and those of what goes ahead of it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Board(Arc<Mutex<Numbers>>);
+pub(super) struct Board {
+    numbers: Arc<Mutex<Numbers>>,
+    ahead: Option<warm::Board>,
+}
 
 /// How far a replay is.
 #[derive(Clone, Debug, Default)]
@@ -43,8 +47,18 @@ impl From<&Report> for Counted {
 }
 
 impl Board {
+    /// With this ahead of the replay.
+    pub(super) fn new(ahead: Option<warm::Board>) -> Self {
+        Self { numbers: Arc::default(), ahead }
+    }
+
+    /// What goes ahead, in words.
+    pub(super) fn line_of_ahead(&self) -> Option<String> {
+        self.ahead.as_ref()?.line_of_replay()
+    }
+
     fn numbers(&self) -> MutexGuard<'_, Numbers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// So far it is.
@@ -69,7 +83,8 @@ impl Board {
     pub(super) fn text(&self) -> String {
         let numbers = self.numbers().clone();
         let now_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
-        numbers.text(now_us)
+        let ahead = self.ahead.as_ref().map(warm::Board::sheet).unwrap_or_default();
+        numbers.text(now_us) + &ahead
     }
 }
 

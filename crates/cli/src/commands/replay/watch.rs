@@ -60,6 +60,8 @@ impl Watch {
 
     fn show(&mut self, status: &Status<'_>) {
         let line = self.pace.line(now_us(), self.bytes_total, status, self.lag);
+        let ahead = self.board.line_of_ahead();
+        let line = [Some(line), ahead].into_iter().flatten().collect::<Vec<_>>().join(", ");
         let bytes = status.report.bytes_read;
         let idle_at = status.is_caught_up.then_some(status.report.transactions);
         if matches!(self.screen, Screen::Lines) && idle_at.is_some() && idle_at == self.idle_at {

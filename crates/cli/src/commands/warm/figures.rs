@@ -36,14 +36,7 @@ pub(super) fn line(status: &Status) -> String {
         }
         _ => parts.push(format!("{} read by all", counted(reads.all, "page"))),
     }
-    match status.state {
-        State::Unmeasured | State::Fixed | State::Ahead => {}
-        State::TooFar => parts.push("too far ahead".to_owned()),
-        State::BackingOff(Busy::Server) => parts.push("backing off from a busy server".to_owned()),
-        State::BackingOff(Busy::Disks) => parts.push("backing off from busy disks".to_owned()),
-        State::Sampling => parts.push("hardly anything to read: one search in 16".to_owned()),
-        State::NoGain => parts.push("nothing is gained".to_owned()),
-    }
+    parts.extend(in_words(status.state).map(str::to_owned));
     if let Some(lag) = lag_s(status) {
         parts.push(match lag {
             0 => "no lag".to_owned(),
@@ -51,6 +44,32 @@ pub(super) fn line(status: &Status) -> String {
         });
     }
     parts.join(", ")
+}
+
+/// For whoever sits in front of a replay that it goes ahead of.
+pub(super) fn line_of_replay(status: &Status) -> String {
+    let Status { counts, reads, .. } = status;
+    let mut text = format!("{} ahead", counted(counts.touches, "search").replace("searchs", "searches"));
+    if let (Some(ours), Some(applier)) = (reads.ours, reads.applier) {
+        let pages = counted(ours.pages, "page");
+        text += &format!(" read {pages}, the replay {}", count(applier.pages));
+    }
+    if let Some(state) = in_words(status.state) {
+        text += &format!(" ({state})");
+    }
+    text
+}
+
+/// What there is to say of it.
+const fn in_words(state: State) -> Option<&'static str> {
+    match state {
+        State::Unmeasured | State::Fixed | State::Ahead => None,
+        State::TooFar => Some("too far ahead"),
+        State::BackingOff(Busy::Server) => Some("backing off from a busy server"),
+        State::BackingOff(Busy::Disks) => Some("backing off from busy disks"),
+        State::Sampling => Some("hardly anything to read: one search in 16"),
+        State::NoGain => Some("nothing is gained"),
+    }
 }
 
 /// How it may go: what it is called for programs, and what it does then and why.
@@ -260,8 +279,7 @@ fn controller(status: &Status) -> Value {
     json!({
         "state": state,
         "why": why,
-        // Without a controller there is no such bound.
-        "touches_ahead_max": (status.distance < u64::MAX).then_some(status.distance),
+        "touches_ahead_max": distance(status),
         "connections": status.workers,
         "touches_per_second": status.rate.touches,
         "passed_per_second": status.rate.passed,
@@ -311,7 +329,9 @@ pub(super) fn sheet(status: &Status) -> String {
     sheet.gauge("bintide_warm_events_ahead", help, ahead(|channel| channel.events_ahead));
     let help = "Searches ahead of the applier.";
     sheet.gauge("bintide_warm_touches_ahead", help, ahead(|channel| channel.touches_ahead));
-    sheet.gauge("bintide_warm_touches_ahead_max", "Searches that may be ahead.", status.distance);
+    if let Some(distance) = distance(status) {
+        sheet.gauge("bintide_warm_touches_ahead_max", "Searches that may be ahead.", distance);
+    }
     sheet.gauge("bintide_warm_connections", "Connections that search.", status.workers);
     let help = "Searches made of the changes ahead, a second.";
     sheet.gauge("bintide_warm_touches_per_second", help, status.rate.touches.round());
@@ -332,6 +352,11 @@ pub(super) fn sheet(status: &Status) -> String {
     sheet.into_text()
 }
 
+/// Without a controller there is no such bound.
+fn distance(status: &Status) -> Option<u64> {
+    (status.distance < u64::MAX).then_some(status.distance)
+}
+
 fn most_behind(status: &Status) -> Option<&ChannelStatus> {
     status.channels.iter().max_by_key(|channel| channel.lag_s)
 }
@@ -346,7 +371,7 @@ mod tests {
 
     use warm::{Busy, ChannelStatus, Counts, Place, Reads, Report, State, Status, Waits, Why};
 
-    use super::{document, line, sheet, text};
+    use super::{document, line, line_of_replay, sheet, text};
     use crate::screen::Style;
 
     fn status() -> Status {
@@ -377,6 +402,8 @@ mod tests {
         let wanted = "relay.000003 at 4,711, 1,200 events ahead, 8,000 searches made, 4,000 pages read, \
                       200 by the applier, backing off from busy disks, lag 1 min 15 s";
         assert_eq!(line(&status()), wanted);
+        let wanted = "8,000 searches ahead read 4,000 pages, the replay 200 (backing off from busy disks)";
+        assert_eq!(line_of_replay(&status()), wanted);
     }
 
     #[test]
@@ -397,6 +424,10 @@ mod tests {
             sheet(&report.status).contains("\nbintide_warm_state{state=\"disks busy\",why=\"takes fewer")
         );
         assert_eq!((&document["saved_seconds"], &document["stopped"]), (&1.0.into(), &"no gain".into()));
-        assert!(sheet(&report.status).contains("\nbintide_warm_lag_seconds 75\n"));
+        let fixed = Status { distance: u64::MAX, ..status() };
+        for (sheet, wanted) in [(sheet(&report.status), 1), (sheet(&fixed), 0)] {
+            assert!(sheet.contains("\nbintide_warm_lag_seconds 75\n"), "{sheet}");
+            assert_eq!(sheet.matches("\nbintide_warm_touches_ahead_max ").count(), wanted, "{sheet}");
+        }
     }
 }

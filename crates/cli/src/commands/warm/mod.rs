@@ -11,10 +11,11 @@ use servers::{Address, Defaults, Tls};
 use warm::{Fixed, Pace, Settings, Stranger};
 
 pub(crate) use crate::commands::warm::figures::{document, sentence};
+pub(crate) use crate::commands::warm::watch::Board;
 
 use crate::account;
 use crate::args::Global;
-use crate::commands::warm::watch::{Board, Watch};
+use crate::commands::warm::watch::Watch;
 use crate::exit::{Advice, Failure, Outcome};
 use crate::inputs;
 use crate::interrupt;

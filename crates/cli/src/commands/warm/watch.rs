@@ -17,7 +17,7 @@ use crate::screen::Style;
 
 /// The last figures, for whoever asks meanwhile.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Board(Arc<Mutex<Status>>);
+pub(crate) struct Board(Arc<Mutex<Status>>);
 
 /// Whoever sits in front of the terminal, or reads what was written down.
 pub(super) struct Watch {
@@ -44,8 +44,19 @@ const LINES_PERIODS: (Duration, Duration) = (Duration::from_secs(10), Duration::
 
 impl Board {
     /// For a monitor.
-    pub(super) fn sheet(&self) -> String {
+    pub(crate) fn sheet(&self) -> String {
         figures::sheet(&self.status())
+    }
+
+    /// For whoever sits in front of a replay that it goes ahead of; nothing before it has begun.
+    pub(crate) fn line_of_replay(&self) -> Option<String> {
+        let status = self.status();
+        (!status.elapsed.is_zero()).then(|| figures::line_of_replay(&status))
+    }
+
+    /// So it stands.
+    pub(crate) fn put(&self, status: &Status) {
+        self.status().clone_from(status);
     }
 
     fn status(&self) -> MutexGuard<'_, Status> {
@@ -111,7 +122,7 @@ impl Watch {
 impl Observer for Watch {
     fn at(&mut self, status: &Status) -> ControlFlow<()> {
         self.is_begun = true;
-        self.board.status().clone_from(status);
+        self.board.put(status);
         if status.elapsed >= self.due {
             self.show(status);
         }
