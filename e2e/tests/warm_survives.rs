@@ -104,6 +104,7 @@ fn a_replica_that_is_killed_is_waited_for() -> Result<()> {
     let mut scene = Scene::begin()?;
     scene.check("the first changes")?;
     scene.replica.kill()?;
+    wait_until("word of that", || Ok(scene.warming.figure("connected")? == 0))?;
     scene.replica.start_again(&[])?;
     scene.replica.sql("start replica")?;
     scene.check("changes behind a crash of the replica")?;

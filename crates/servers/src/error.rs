@@ -55,6 +55,15 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// The account's password is to be proved in a way that is not known here.
+    #[error(
+        "the server wants the account's password proved by {plugin}, which is not known here: it has no such account (then \
+         it names any way), or one that is to be changed to caching_sha2_password"
+    )]
+    Plugin {
+        /// The name of the way.
+        plugin: String,
+    },
     /// A certificate, or what it is to be checked with, is of no use.
     #[error("TLS: {0}")]
     Tls(String),
@@ -175,6 +184,9 @@ impl From<mysql::Error> for Error {
             // Where to is said besides.
             mysql::Error::DriverError(mysql::DriverError::CouldNotConnect(Some((_, reason, _)))) => {
                 Self::lost(reason)
+            }
+            mysql::Error::DriverError(mysql::DriverError::UnknownAuthPlugin(plugin)) => {
+                Self::Plugin { plugin }
             }
             mysql::Error::DriverError(error) => Self::lost(error.to_string()),
             mysql::Error::IoError(error) => Self::lost(error.to_string()),

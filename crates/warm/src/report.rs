@@ -83,6 +83,8 @@ pub struct Status {
     pub workers: usize,
     /// How it goes.
     pub state: State,
+    /// Is the server gone for the moment, and waited for?
+    pub is_lost: bool,
     /// How long it has gone in each way.
     pub times: BTreeMap<State, Duration>,
     /// How fast it goes.

@@ -1,12 +1,16 @@
 //! All of it: readers, workers, and whoever watches over them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::Read as _;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use binlog::gtid::GtidSet;
+use binlog::{MAGIC, MAGIC_ENCRYPTED};
+use logs::Store;
 use servers::Address;
 
 use crate::applier::{AppliedLogs, Applier, first_place};
@@ -53,6 +57,8 @@ pub fn warm(settings: &Settings, observer: &mut dyn Observer) -> Result<Report, 
     // What is changed already needs no search from the first one on.
     replica.put_under_way(&mut channels)?;
     let logs = indexes(settings, &replica.facts, &channels)?;
+    check_logs(&logs)?;
+    worker::read_only(&settings.address).map_err(Error::server("connect to the replica to search"))?;
     let has_applier = settings.stranger == Stranger::Refuse || !replica.channels()?.is_empty();
     let scene = Scene {
         address: &settings.address,
@@ -145,6 +151,7 @@ impl Scene<'_> {
                 rows_due: Instant::now(),
                 account: Account::default(),
                 state,
+                is_lost: false,
                 times: BTreeMap::new(),
                 rate: Rate::default(),
                 measured: None,
@@ -253,6 +260,30 @@ fn indexes(settings: &Settings, facts: &ReplicaFacts, channels: &[Channel]) -> R
     }
 }
 
+/// What would be waited for for ever is said at once: the logs of another machine, or of another user.
+fn check_logs(logs: &[PathBuf]) -> Result<(), Error> {
+    for path in logs {
+        if starts_as_log(path) {
+            let path = path.display();
+            return Err(Error::Refused(format!(
+                "{path} is a log, and --relay-logs takes a directory of logs or their index"
+            )));
+        }
+        match Store::open(path) {
+            // The first one comes when the replica is started.
+            Ok(_) | Err(logs::Error::NoLogs { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn starts_as_log(path: &Path) -> bool {
+    let mut first = [0; MAGIC.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    read.is_ok() && [MAGIC, MAGIC_ENCRYPTED].contains(&first)
+}
+
 /// Watches over the others, and decides how far they go.
 struct Watcher<'w> {
     shared: &'w Shared,
@@ -263,6 +294,8 @@ struct Watcher<'w> {
     rows_due: Instant,
     account: Account,
     state: State,
+    /// Is the server gone for the moment?
+    is_lost: bool,
     times: BTreeMap<State, Duration>,
     rate: Rate,
     measured: Option<Measured>,
@@ -283,9 +316,9 @@ impl Watcher<'_> {
         let mut replica = Some(replica);
         while !self.shared.is_over() && !self.scene.is_over() && self.state != State::NoGain {
             match self.look(&mut replica) {
-                Ok(()) => {}
+                Ok(()) => self.is_lost = false,
                 Err(error) if error.is_passing() => {
-                    replica = None;
+                    (replica, self.is_lost) = (None, true);
                     self.shared.rest(PAUSE);
                 }
                 Err(error) => return Err(error),
@@ -413,6 +446,7 @@ impl Watcher<'_> {
             distance,
             workers,
             state: self.state,
+            is_lost: self.is_lost,
             times: self.times.clone(),
             rate: self.rate,
             appliers: self.scene.appliers,

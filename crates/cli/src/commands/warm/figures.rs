@@ -13,6 +13,9 @@ use crate::units::{count, counted, duration, share};
 pub(super) fn line(status: &Status) -> String {
     let Status { counts, reads, .. } = status;
     let mut parts = Vec::new();
+    if status.is_lost {
+        parts.push("the replica does not answer: waiting for it".to_owned());
+    }
     if let Some(channel) = most_behind(status) {
         parts.push(match channel.applier {
             Some(place) => format!("{} at {}", channel.log, count(place.offset)),
@@ -26,6 +29,7 @@ pub(super) fn line(status: &Status) -> String {
         });
     }
     parts.push(format!("{} made", counted(counts.touches, "search").replace("searchs", "searches")));
+    parts.extend(missing_rights(status).map(str::to_owned));
     match (reads.ours, reads.applier) {
         (Some(ours), Some(applier)) => {
             parts.push(format!(
@@ -44,6 +48,13 @@ pub(super) fn line(status: &Status) -> String {
         });
     }
     parts.join(", ")
+}
+
+/// An account that may not read tables is told that they are not there.
+fn missing_rights(status: &Status) -> Option<&'static str> {
+    let counts = &status.counts;
+    (counts.rows > 0 && counts.rows_left == counts.rows)
+        .then_some("none of their tables can be searched: has the account SELECT on them?")
 }
 
 /// For whoever sits in front of a replay that it goes ahead of.
@@ -140,8 +151,11 @@ fn reads(status: &Status) -> Vec<(&'static str, String)> {
         rows.push(("by the searches", waits(ours)));
         rows.push(("of the searches, that is", share(ours.pages, status.counts.touches)));
     }
-    if let Some(applier) = reads.applier {
-        rows.push(("by the applier", waits(applier)));
+    match reads.applier {
+        Some(applier) => rows.push(("by the applier", waits(applier))),
+        None => {
+            rows.push(("by whom", "nobody counts: needs performance_schema, and SELECT on it".to_owned()))
+        }
     }
     if let Some(saved) = status.saved() {
         rows.push(("saved the applier, about", duration(saved)));
@@ -162,6 +176,9 @@ fn ends(report: &Report) -> Vec<(String, String)> {
     if report.why == Why::NoGain {
         let reason = "nothing was gained: the applier would hardly have waited for what was read";
         rows.push(("stopped".to_owned(), reason.to_owned()));
+    }
+    if let Some(missing) = missing_rights(&report.status) {
+        rows.push(("of the changes".to_owned(), missing.to_owned()));
     }
     rows
 }
@@ -340,6 +357,7 @@ pub(super) fn sheet(status: &Status) -> String {
     let (state, why) = named_state(status.state);
     let labels = [("state", state), ("why", why)];
     sheet.put("bintide_warm_state", "What the controller does, and why.", Kind::Gauge, &labels, 1);
+    sheet.gauge("bintide_warm_connected", "Whether the replica answers.", u8::from(!status.is_lost));
     let is_applying = channels.iter().all(|channel| channel.is_applying);
     sheet.gauge("bintide_warm_applying", "Whether the applier runs.", u8::from(is_applying));
     if let Some(lag) = lag_s(status) {
@@ -413,6 +431,15 @@ mod tests {
         for wanted in ["4,000, 1 ms each", "50.0 %", "about", "1.0 s", "nothing was gained"] {
             assert!(text.contains(wanted), "{wanted}: {text}");
         }
+        let counts = Counts { rows: 7, rows_left: 7, ..Counts::default() };
+        let blind = Status { counts, is_lost: true, reads: Reads::default(), ..status() };
+        let said = line(&blind);
+        assert!(
+            said.starts_with("the replica does not answer") && said.contains("the account SELECT"),
+            "{said}"
+        );
+        let text = super::text(&Report { status: blind, why: Why::Interrupted }, Style::new(false));
+        assert!(text.contains("the account SELECT") && text.contains("nobody counts"), "{text}");
         let document = document(&report);
         let controller = &document["controller"];
         assert_eq!(

@@ -3,6 +3,7 @@
 mod figures;
 mod watch;
 
+use std::io;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -32,9 +33,10 @@ Examples:
 
 It reads the replica's relay logs, so it runs on the replica's machine, as a
 user who may read them. The account needs SELECT on the tables and REPLICATION
-CLIENT; with SELECT on performance_schema it can tell who reads how much, and
-with PROCESS how far the applier is within a large transaction. Nothing is
-changed, and nothing is locked.";
+CLIENT (on a MariaDB since 10.5, SLAVE MONITOR); with SELECT on
+performance_schema it can tell who reads how much, and with PROCESS how far the
+applier is within a large transaction. Nothing is changed, and nothing is
+locked.";
 
 /// Arguments of `warm`.
 #[derive(Args, Debug)]
@@ -195,14 +197,29 @@ impl Warm {
 
 /// What went wrong, and what to do about it.
 fn advised(error: warm::Error) -> anyhow::Error {
-    match error {
-        warm::Error::Log(error) => inputs::advised(error),
-        error @ warm::Error::Server { cause: servers::Error::Refused { code: ACCESS_DENIED, .. }, .. } => {
-            anyhow::Error::new(error).context(Advice("GRANT REPLICATION CLIENT ON *.* to the account"))
+    let advice = match &error {
+        warm::Error::Log(logs::Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => Some(
+            "relay logs are read as files: run it on the replica's own machine, or say with --relay-logs where they are",
+        ),
+        warm::Error::Server { cause: servers::Error::Plugin { .. }, .. } => Some(ACCOUNT),
+        warm::Error::Server { cause, .. } => {
+            let found = REFUSALS.iter().find(|(code, _)| cause.code() == Some(*code));
+            found.map(|(_, advice)| *advice)
         }
-        error => error.into(),
+        _ => None,
+    };
+    match (advice, error) {
+        (Some(advice), error) => anyhow::Error::new(error).context(Advice(advice)),
+        (None, warm::Error::Log(error)) => inputs::advised(error),
+        (None, error) => error.into(),
     }
 }
 
-/// The account lacks a right.
-const ACCESS_DENIED: u16 = 1227;
+/// What to do where the server does not let an account in, or where that lacks a right.
+const REFUSALS: [(u16, &str); 3] = [
+    (1045, ACCOUNT),
+    (1698, ACCOUNT),
+    (1227, "GRANT REPLICATION CLIENT ON *.* to the account, on a MariaDB SLAVE MONITOR"),
+];
+const ACCOUNT: &str =
+    "give an account that it lets in by --user, with --password-file or --password, or by --defaults-file";
