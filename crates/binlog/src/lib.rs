@@ -108,6 +108,7 @@ mod raw;
 mod row;
 #[cfg(feature = "serde")]
 mod serial;
+pub mod sql_mode;
 mod table;
 mod tables;
 mod temporal;

@@ -17,6 +17,13 @@ pub struct Series<'n> {
     pub uuid: &'n str,
 }
 
+impl<'n> Series<'n> {
+    /// The series that a log's name has in the middle; `None` if there is none in it, as in a store's first series.
+    pub fn of(name: &'n str) -> Option<Self> {
+        LogName::of(Path::new(name)).and_then(|name| name.series)
+    }
+}
+
 /// A log's name: `binlog.000001`. Numbers grow beyond six digits. In a later series of a store there is the series in
 /// the middle: `binlog.2.5ea5ca5e-0001-4000-8000-000000000001.000001`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -70,6 +70,13 @@ impl Facts {
     }
 }
 
+/// The three numbers of a version, as in `8.0.20-debug`; `None` if it does not begin with three.
+pub fn version_numbers(version: &str) -> Option<[u32; 3]> {
+    let digits = |text: &str| text.split(|one: char| !one.is_ascii_digit()).next()?.parse().ok();
+    let numbers: Vec<u32> = version.split('.').map_while(digits).take(3).collect();
+    numbers.try_into().ok()
+}
+
 /// The transactions that a server has.
 fn gtid_executed(connection: &mut Connection) -> Result<GtidSet, Error> {
     let text = connection.value("SELECT @@GLOBAL.gtid_executed")?.unwrap_or_default();

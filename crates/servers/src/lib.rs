@@ -32,6 +32,6 @@ pub use crate::address::{Address, AddressError, PublicKey, Tls};
 pub use crate::connection::{Connection, NamedRow, Parameter, Row, fit};
 pub use crate::defaults::{Defaults, DefaultsError};
 pub use crate::error::Error;
-pub use crate::facts::{Facts, GtidMode};
+pub use crate::facts::{Facts, GtidMode, version_numbers};
 pub use crate::link::{Cancel, Encryption, Link, LinkOptions};
 pub use crate::live::{Live, LiveSource};

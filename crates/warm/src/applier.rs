@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use logs::Store;
 
 use crate::error::Error;
-use crate::place::{Place, log_number};
+use crate::place::{LogNumber, Place};
 use crate::replica::Channel;
 use crate::settings::SettingsFor;
 
@@ -80,13 +80,15 @@ impl Applier {
 impl AppliedLogs {
     /// The place at this position of the log of this name: logs of a store have numbers, others are numbered.
     fn place(&self, name: &str, position: u64) -> Option<Place> {
-        let number = match self {
-            Self::Store(_) => log_number(name)?,
+        let log = match self {
+            Self::Store(_) => LogNumber::of(name)?,
             Self::Files(files) => {
-                files.iter().position(|file| file.file_name().is_some_and(|file| file == name))? as u64
+                let number =
+                    files.iter().position(|file| file.file_name().is_some_and(|file| file == name))?;
+                LogNumber::from(number as u64)
             }
         };
-        Some(Place { log: number, offset: position })
+        Some(Place { log, offset: position })
     }
 
     fn beginning(&self) -> Result<Place, Error> {
@@ -129,7 +131,7 @@ mod tests {
         let place = || applier.place(&logs).unwrap().0;
         assert_eq!(place(), Place::default());
         applier.is_at("y", 4711);
-        assert_eq!(place(), Place { log: 1, offset: 4711 });
-        assert_eq!(AppliedLogs::Store("/d".into()).place("binlog.000012", 4).unwrap().log, 12);
+        assert_eq!(place(), Place { log: 1.into(), offset: 4711 });
+        assert_eq!(AppliedLogs::Store("/d".into()).place("binlog.000012", 4), Place::of("binlog.000012", 4));
     }
 }

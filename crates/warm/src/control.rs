@@ -175,20 +175,26 @@ impl Controller {
     }
 
     fn next(&mut self, reading: &Reading) -> State {
-        let saved = self.saved(reading);
-        let (is_in_the_way, is_too_far) = (self.is_in_the_way(reading), self.is_too_far(reading));
-        if self.gains_nothing(reading, saved) || self.state == State::NoGain {
+        if self.state == State::NoGain {
             return State::NoGain;
         }
-        if self.state == State::Sampling {
-            let is_cold = is_too_far || saved * AWAKENING > reading.elapsed;
-            return if is_cold { State::Ahead } else { State::Sampling };
+        let saved = self.saved(reading);
+        let (is_in_the_way, is_too_far) = (self.is_in_the_way(reading), self.is_too_far(reading));
+        let is_sampling = self.state == State::Sampling;
+        if let (Some(busy), false) = (is_in_the_way, is_sampling) {
+            // That little is gained by then proves nothing.
+            self.gain = Gain::default();
+            return State::BackingOff(busy);
         }
-        match (is_in_the_way, is_too_far) {
-            (Some(busy), _) => State::BackingOff(busy),
-            (None, true) => State::TooFar,
-            (None, false) if self.is_little(reading, saved) => State::Sampling,
-            (None, false) => State::Ahead,
+        if self.gains_nothing(reading, saved) {
+            return State::NoGain;
+        }
+        match is_sampling {
+            true if is_too_far || saved * AWAKENING > reading.elapsed => State::Ahead,
+            true => State::Sampling,
+            false if is_too_far => State::TooFar,
+            false if self.is_little(reading, saved) => State::Sampling,
+            false => State::Ahead,
         }
     }
 
@@ -241,8 +247,10 @@ impl Controller {
         let each = reading.applier.each().filter(|_| reading.applier.pages >= READS_TO_JUDGE);
         let is_slower = each.is_some_and(|each| {
             let min = self.read_min.map_or(each, |min| min.min(each));
-            self.read_min = Some(min);
-            each > min * SLOWER_MAX
+            let is_slower = each > min * SLOWER_MAX;
+            // With one connection left, it is not ours that it waits for: that is how the disk is now.
+            self.read_min = Some(if is_slower && self.workers == 1 { min + min / 4 } else { min });
+            is_slower
         });
         match (reading.others_running > 2 * self.bounds.cores, is_slower) {
             (true, _) => Some(Busy::Server),
@@ -370,6 +378,26 @@ mod tests {
         assert_eq!(controller.workers(), 1);
         steps(&mut controller, &useful(), 20);
         assert_eq!(controller.workers(), 10);
+    }
+
+    #[test]
+    fn a_disk_that_has_become_slower_is_one_whose_reads_are_worth_more() {
+        let mut controller = Controller::new(BOUNDS);
+        steps(&mut controller, &useful(), 3);
+        let slow = Reading { applier: waits(50, 9000), ours: waits(1900, 9000), ..useful() };
+        let states = steps(&mut controller, &slow, 40);
+        let back = states.iter().position(|state| *state == State::Ahead).unwrap();
+        assert!((5..12).contains(&back), "{states:?}");
+        assert_eq!((states.last(), controller.workers()), (Some(&State::Ahead), 10));
+    }
+
+    #[test]
+    fn little_is_gained_while_it_backs_off_and_that_is_no_reason_to_stop() {
+        let mut controller = Controller::new(BOUNDS);
+        let busy = Reading { others_running: 9, ours: waits(2, 100), ..useful() };
+        let states = steps(&mut controller, &busy, 100);
+        assert!(states.iter().all(|state| *state == State::BackingOff(Busy::Server)), "{states:?}");
+        assert_eq!(controller.step(&useful()), State::Ahead);
     }
 
     #[test]

@@ -133,7 +133,7 @@ mod tests {
     use crate::place::Place;
 
     fn at(offset: u64) -> Place {
-        Place { log: 1, offset }
+        Place { log: 1.into(), offset }
     }
 
     #[test]

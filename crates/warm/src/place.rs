@@ -1,32 +1,67 @@
-//! Places in a replica's relay logs.
+//! Places in a replica's relay logs, or in a store's logs.
 
 use std::fmt;
 
-/// A place in a replica's relay logs: they are numbered, and places in them are in order.
+use logs::Series;
+
+/// A place in logs: they are numbered, and places in them are in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The number at the end of the log's name.
-    pub log: u64,
+    /// Which log.
+    pub log: LogNumber,
     /// In bytes from the log's start.
     pub offset: u64,
+}
+
+/// Which log it is, of a replica's relay logs or of a store: in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogNumber {
+    /// Which server's logs, in a store that has those of several one behind the other: 0 for the first, and 2 and so on
+    /// for those whose names say so. Each begins to count anew.
+    series: u32,
+    /// The number at the end of its name.
+    number: u64,
 }
 
 impl Place {
     /// The place at this offset of the log of this name; `None` if the name has no number.
     pub fn of(name: &str, offset: u64) -> Option<Self> {
-        log_number(name).map(|log| Self { log, offset })
+        LogNumber::of(name).map(|log| Self { log, offset })
+    }
+}
+
+impl LogNumber {
+    /// From a log's name: `relay.000042`, `binlog.2.5ea5ca5e-0001-4000-8000-000000000001.000007`.
+    pub fn of(name: &str) -> Option<Self> {
+        let number = name.rsplit_once('.').and_then(|(_, number)| number.parse().ok())?;
+        Some(Self { series: Series::of(name).map_or(0, |series| series.number), number })
+    }
+
+    /// Its number alone.
+    pub(crate) const fn number(self) -> u64 {
+        self.number
+    }
+
+    /// The one behind it, as far as a number tells.
+    pub(crate) const fn next(self) -> Self {
+        Self { number: self.number + 1, ..self }
+    }
+}
+
+impl From<u64> for LogNumber {
+    /// Of logs that are all of one server.
+    fn from(number: u64) -> Self {
+        Self { series: 0, number }
     }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:06}:{}", self.log, self.offset)
+        match self.log {
+            LogNumber { series: 0, number } => write!(out, "{number:06}:{}", self.offset),
+            LogNumber { series, number } => write!(out, "{series}.{number:06}:{}", self.offset),
+        }
     }
-}
-
-/// The number at the end of a log's name: `relay.000042`.
-pub(crate) fn log_number(name: &str) -> Option<u64> {
-    name.rsplit_once('.').and_then(|(_, number)| number.parse().ok())
 }
 
 #[cfg(test)]
@@ -40,5 +75,14 @@ mod tests {
         assert!(at("a.b-relay-bin.000002", 4) < at("a.b-relay-bin.000002", 5));
         assert_eq!(Place::of("relay", 4), None);
         assert_eq!(Place::of("relay.index", 4), None);
+    }
+
+    #[test]
+    fn another_servers_logs_come_behind_the_first_ones() {
+        let later = Place::of("binlog.2.5ea5ca5e-0001-4000-8000-000000000001.000007", 4).unwrap();
+        let first = Place::of("binlog.000042", 900).unwrap();
+        assert!(first < later && Place { log: first.log.next(), offset: 0 } < later);
+        assert_ne!(Some(later), Place::of("binlog.000007", 4));
+        assert_eq!((first.to_string(), later.to_string()), ("000042:900".into(), "2.000007:4".into()));
     }
 }

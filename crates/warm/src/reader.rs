@@ -21,10 +21,10 @@ use crate::catalogue;
 use crate::definition::Definition;
 use crate::error::Error;
 use crate::lead::Mark;
-use crate::place::{Place, log_number};
+use crate::place::{LogNumber, Place};
 use crate::session::Session;
 use crate::shared::{Begin, Job, Search, Shared, TextSearch, Turn};
-use crate::statement::{self, Left};
+use crate::statement::{self, Functions, Left, without_comments};
 use crate::touch::{Buffering, Plan};
 use crate::window::{Batch, Batcher, Window};
 use crate::worker;
@@ -52,6 +52,7 @@ pub(crate) struct Reader<'s> {
     pub(crate) keyring: Option<PathBuf>,
     pub(crate) address: Address,
     pub(crate) buffering: Buffering,
+    pub(crate) functions: Functions,
     pub(crate) window: Window,
     pub(crate) connection: Option<Connection>,
     /// By database and table.
@@ -78,8 +79,8 @@ struct Course<'r, 's> {
     plans: HashMap<u64, Planned>,
     batcher: Batcher,
     opener: Option<PayloadOpener>,
-    /// Of the log at hand.
-    log: u64,
+    /// The log at hand.
+    log: LogNumber,
 }
 
 /// A table, and what is searched for its rows.
@@ -126,23 +127,23 @@ impl From<logs::Error> for Fault {
 /// The way from one log to the next.
 enum Way {
     Trail(Trail),
-    /// Those behind the log at hand, and the number of the first of them.
-    Files(VecDeque<PathBuf>, u64),
+    /// Those behind the log at hand, and which one that is.
+    Files(VecDeque<PathBuf>, LogNumber),
 }
 
 impl Way {
-    /// From the log of this number on, which comes with it; `None` if it is not there.
-    fn from(logs: &AppliedLogs, number: u64) -> Result<Option<(Self, PathBuf)>, Error> {
+    /// From this log on, which comes with it; `None` if it is not there.
+    fn from(logs: &AppliedLogs, log: LogNumber) -> Result<Option<(Self, PathBuf)>, Error> {
         match logs {
             AppliedLogs::Store(path) => {
                 let store = Store::open(path)?;
-                let log = store.logs().iter().find(|log| number_of(log) == Some(number)).cloned();
+                let log = store.logs().iter().find(|path| number_of(path) == Some(log)).cloned();
                 Ok(log.map(|log| (Self::Trail(Trail::new(store, log.clone())), log)))
             }
             AppliedLogs::Files(files) => {
-                let passed = usize::try_from(number).unwrap_or(usize::MAX);
+                let passed = usize::try_from(log.number()).unwrap_or(usize::MAX);
                 let mut rest: VecDeque<PathBuf> = files.iter().skip(passed).cloned().collect();
-                Ok(rest.pop_front().map(|log| (Self::Files(rest, number + 1), log)))
+                Ok(rest.pop_front().map(|path| (Self::Files(rest, log), path)))
             }
         }
     }
@@ -151,10 +152,10 @@ impl Way {
         match self {
             Self::Trail(trail) => Ok(trail.at_end(end, reader)?),
             // Whoever applies a torn log says what is wrong with it.
-            Self::Files(rest, number) => Ok(match rest.pop_front() {
-                Some(log) => {
-                    *number += 1;
-                    After::Next(log)
+            Self::Files(rest, log) => Ok(match rest.pop_front() {
+                Some(path) => {
+                    *log = log.next();
+                    After::Next(path)
                 }
                 None => After::Wait,
             }),
@@ -162,16 +163,16 @@ impl Way {
     }
 
     /// The number of the log that comes now.
-    fn number(&self, log: &Path) -> Option<u64> {
+    fn number(&self, path: &Path) -> Option<LogNumber> {
         match self {
-            Self::Trail(_) => number_of(log),
-            Self::Files(_, number) => Some(number - 1),
+            Self::Trail(_) => number_of(path),
+            Self::Files(_, log) => Some(*log),
         }
     }
 }
 
-fn number_of(log: &Path) -> Option<u64> {
-    log.file_name().and_then(|name| log_number(&name.to_string_lossy()))
+fn number_of(log: &Path) -> Option<LogNumber> {
+    log.file_name().and_then(|name| LogNumber::of(&name.to_string_lossy()))
 }
 
 impl Reader<'_> {
@@ -245,23 +246,26 @@ impl Reader<'_> {
             Ok(session) => session,
             Err(left) => return Ok(Err(left)),
         };
-        let extent = match statement::extent(&session.statement(query.sql)) {
+        let extent = match statement::extent(&session.statement(query.sql, self.functions)) {
             Ok(extent) => extent,
             Err(left) => return Ok(Err(left)),
         };
-        let mut known = HashMap::new();
+        let (mut known, mut tables) = (HashMap::new(), Vec::new());
         for name in &extent.all {
             let database = name.database.as_deref().unwrap_or(&session.database);
             match self.columns(database, &name.table)? {
                 Some(columns) => known.insert(name, columns),
                 None => return Ok(Err(Left::Table)),
             };
+            tables.push(format!("{database}.{}", name.table));
+        }
+        if self.shared.is_slow(&tables) {
+            return Ok(Err(Left::Slow));
         }
         let columns = extent.tables.iter().map(|table| known.get(&table.name).cloned());
-        Ok(columns
-            .collect::<Option<Vec<_>>>()
-            .ok_or(Left::Table)
-            .map(|columns| TextSearch { session: session.sql().into(), sql: extent.sql(&columns) }))
+        let sql =
+            columns.collect::<Option<Vec<_>>>().ok_or(Left::Table).and_then(|columns| extent.sql(&columns));
+        Ok(sql.map(|sql| TextSearch { session: session.sql().into(), sql, tables }))
     }
 
     /// Columns that only a table's rows have, asked for anew when definitions may have changed.
@@ -344,7 +348,7 @@ impl Course<'_, '_> {
             After::Wait => {
                 self.reader.shared.rest(GLANCE);
                 let is_overtaken = |place: Place| self.reader.shared.is_passed(self.reader.lane, place);
-                let next = Place { log: self.log + 1, offset: 0 };
+                let next = Place { log: self.log.next(), offset: 0 };
                 if is_overtaken(next) {
                     return Ok(Turn::Jump);
                 }
@@ -353,7 +357,7 @@ impl Course<'_, '_> {
             After::ReadOn => Ok(Turn::Go),
             After::Next(next) => {
                 *reader = self.reader.open(&next)?;
-                self.log = way.number(&next).unwrap_or(self.log + 1);
+                self.log = way.number(&next).unwrap_or(self.log.next());
                 Ok(Turn::Go)
             }
         }
@@ -644,7 +648,8 @@ fn is_of_interest(event_type: EventType) -> bool {
 
 /// Is it, by its first word, a statement after which all tables are defined as before?
 fn changes_rows_alone(sql: &[u8]) -> bool {
-    let word = sql.trim_ascii_start().split(|byte| !byte.is_ascii_alphabetic()).next().unwrap_or_default();
+    let sql = without_comments(sql);
+    let word = sql.split(|byte| !byte.is_ascii_alphabetic()).next().unwrap_or_default();
     ROW_STATEMENTS.iter().any(|statement| word.eq_ignore_ascii_case(statement.as_bytes()))
 }
 
@@ -694,13 +699,15 @@ mod tests {
 
     #[test]
     fn only_what_may_change_definitions_makes_them_asked_for_anew() {
-        for sql in
-            ["insert into t values (1)", " \n UPDATE t SET a = 1", "DELETE\tFROM t", "replace t values (1)"]
-        {
+        for sql in [
+            "insert into t values (1)",
+            " \n UPDATE t SET a = 1",
+            "/* x */ DELETE\tFROM t",
+            "replace t values (1)",
+        ] {
             assert!(changes_rows_alone(sql.as_bytes()), "{sql}");
         }
-        for sql in
-            ["ALTER TABLE t ADD b INT", "/* x */ insert into t values (1)", "updates", "", "(select 1)"]
+        for sql in ["ALTER TABLE t ADD b INT", "/*! insert into t values (1) */", "updates", "", "(select 1)"]
         {
             assert!(!changes_rows_alone(sql.as_bytes()), "{sql}");
         }

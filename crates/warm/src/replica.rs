@@ -9,6 +9,7 @@ use servers::{Address, Connection, Facts, NamedRow, Row};
 
 use crate::error::Error;
 use crate::place::Place;
+use crate::statement::Functions;
 use crate::touch::Buffering;
 
 /// A replica that is asked how far it is.
@@ -31,6 +32,8 @@ pub(crate) struct ReplicaFacts {
     pub(crate) is_mariadb: bool,
     /// Which changes it buffers.
     pub(crate) buffering: Buffering,
+    /// Which functions it has.
+    pub(crate) functions: Functions,
     /// Pages that the old part of its buffer pool holds.
     pub(crate) pages_old: u64,
     /// Threads that apply.
@@ -315,6 +318,7 @@ fn facts(connection: &mut Connection) -> Result<ReplicaFacts, servers::Error> {
     let index = index.or_else(|| basename.map(|name| format!("{name}.index")));
     Ok(ReplicaFacts {
         is_mariadb: server.is_mariadb,
+        functions: Functions::of(&server.version),
         buffering: Buffering::of(buffering.as_deref().unwrap_or("none")),
         pages_old: (pages - free) * old_percent / 100,
         workers: workers.and_then(|workers| workers.parse().ok()).unwrap_or(0).max(1),
@@ -443,7 +447,7 @@ mod tests {
             row(["Relay_Log_File", "Relay_Log_Pos", "Slave_SQL_Running", "Seconds_Behind_Master"]);
         let found = channel(&new);
         assert_eq!(found, channel(&old));
-        assert_eq!(found.place, Some(Place { log: 7, offset: 4711 }));
+        assert_eq!(found.place, Some(Place { log: 7.into(), offset: 4711 }));
         assert_eq!((found.is_applying, found.lag_s), (true, Some(12)));
     }
 }

@@ -202,6 +202,7 @@ impl Scene<'_> {
             keyring: self.keyring.map(Path::to_owned),
             address: self.address.clone(),
             buffering: facts.buffering,
+            functions: facts.functions,
             window: Window::new(usize::try_from(facts.pages_old).unwrap_or(usize::MAX)),
             connection: None,
             columns: HashMap::new(),

@@ -1,10 +1,10 @@
 //! The session that a statement of the log was run in, as far as what it reads depends on it.
 
 use binlog::events::{Query, StatusVar};
-use binlog::{Collation, Flavour};
+use binlog::{Collation, Flavour, sql_mode};
 use servers::quote::put_name;
 
-use crate::statement::{Left, Statement};
+use crate::statement::{Functions, Left, Statement};
 
 /// The session that a statement was run in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,10 +24,6 @@ pub(crate) struct Session {
 pub(crate) const PLAIN: &str = "SET NAMES utf8mb4; \
     SET @@session.sql_mode = '', @@session.time_zone = '+00:00', @@session.timestamp = DEFAULT";
 
-/// The bits of `sql_mode` that what a statement reads depends on: REAL_AS_FLOAT, PIPES_AS_CONCAT, ANSI_QUOTES,
-/// IGNORE_SPACE, NO_UNSIGNED_SUBTRACTION, NO_BACKSLASH_ESCAPES, HIGH_NOT_PRECEDENCE, PAD_CHAR_TO_FULL_LENGTH.
-const MODES: u64 = 1 | 2 | 4 | 8 | 64 | 1 << 20 | 1 << 29 | 1 << 31;
-
 /// How functions begin that tell the time.
 const CLOCKS: [&[u8]; 6] = [b"NOW", b"CUR", b"LOCALTIME", b"UTC_", b"UNIX_TIMESTAMP", b"SYSDATE"];
 
@@ -40,7 +36,7 @@ impl Session {
         let mut session = Self { database, sql_mode: 0, charset: None, flavour, time_zone: None, timestamp };
         for variable in query.status.iter() {
             match variable.map_err(|_| Left::Session)? {
-                StatusVar::SqlMode(mode) => session.sql_mode = mode & MODES,
+                StatusVar::SqlMode(mode) => session.sql_mode = mode & sql_mode::OF_READING,
                 StatusVar::Charset { client, connection, .. } => session.charset = Some((client, connection)),
                 StatusVar::TimeZone(name) if !name.is_empty() => session.time_zone = Some(time_zone(name)?),
                 _ => {}
@@ -50,9 +46,10 @@ impl Session {
     }
 
     /// A statement of this session.
-    pub(crate) fn statement<'a>(&self, sql: &'a [u8]) -> Statement<'a> {
+    pub(crate) fn statement<'a>(&self, sql: &'a [u8], functions: Functions) -> Statement<'a> {
         let client = self.charset.and_then(|(client, _)| Collation::new(client, self.flavour));
-        Statement { sql, sql_mode: self.sql_mode, charset: client.map(|collation| collation.charset()) }
+        let charset = client.map(|collation| collation.charset());
+        Statement { sql, sql_mode: self.sql_mode, charset, functions }
     }
 
     /// The statements that bring another one there.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use binlog::gtid::{Gtid, GtidSet};
 use filter::Filter;
@@ -14,6 +14,8 @@ use crate::place::Place;
 use crate::replica::{Channel, UnderWay};
 use crate::report::{ChannelStatus, Counts};
 use crate::settings::Pace;
+use crate::slow::Slow;
+use crate::statement::Left;
 use crate::window::Batch;
 
 /// What the threads share.
@@ -26,6 +28,7 @@ pub(crate) struct Shared {
     room: Condvar,
     /// How often definitions of tables may have changed.
     definitions: AtomicU64,
+    slow: Mutex<Slow>,
     pace: Pace,
     /// Is there one to stay ahead of?
     has_applier: bool,
@@ -58,6 +61,8 @@ pub(crate) struct TextSearch {
     pub(crate) session: Arc<str>,
     /// Not always UTF-8.
     pub(crate) sql: Vec<u8>,
+    /// The tables that it reads, by database and name.
+    pub(crate) tables: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -132,6 +137,7 @@ impl Shared {
             work: Condvar::new(),
             room: Condvar::new(),
             definitions: AtomicU64::new(0),
+            slow: Mutex::default(),
             pace,
             has_applier,
             queue_max: threads * QUEUED_EACH,
@@ -146,6 +152,16 @@ impl Shared {
     /// Definitions of tables may have changed.
     pub(crate) fn forget_definitions(&self) {
         self.definitions.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A search of these tables took too long.
+    pub(crate) fn was_slow(&self, tables: &[String]) {
+        self.slow().add(tables, Instant::now());
+    }
+
+    /// Is one of these tables left alone for a while, as its searches took too long?
+    pub(crate) fn is_slow(&self, tables: &[String]) -> bool {
+        self.slow().has(tables, Instant::now())
     }
 
     /// So far ahead, with so many connections, and one statement in so many.
@@ -199,6 +215,15 @@ impl Shared {
 
     pub(crate) fn is_over(&self) -> bool {
         self.state().is_over
+    }
+
+    /// A statement that was to be searched for is left alone after all: others of its tables took too long meanwhile.
+    pub(crate) fn leave_slow(&self) {
+        self.count(|counts| {
+            counts.statements -= 1;
+            counts.discarded += 1;
+            *counts.left.entry(Left::Slow).or_default() += 1;
+        });
     }
 
     /// Waits a little, less if it is over.
@@ -401,6 +426,10 @@ impl Shared {
         self.room.wait_timeout(state, GLANCE).unwrap_or_else(PoisonError::into_inner).0
     }
 
+    fn slow(&self) -> MutexGuard<'_, Slow> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -550,14 +579,14 @@ mod tests {
     }
 
     fn at(offset: u64) -> Channel {
-        Channel::without_applier(Place { log: 1, offset })
+        Channel::without_applier(Place { log: 1.into(), offset })
     }
 
     #[test]
     fn what_was_executed_is_passed_before_workers_tell() {
         let mut lane = Lane::new(at(100));
         for (gtid, offset) in set("1-5").gtids().zip([200, 300, 400, 500, 600]) {
-            lane.transactions.push_back((gtid, Place { log: 1, offset }));
+            lane.transactions.push_back((gtid, Place { log: 1.into(), offset }));
         }
         let mut check = |reported, executed, wanted, epoch| {
             lane.follow(&at(reported), &set(executed));
@@ -578,7 +607,7 @@ mod tests {
     fn rows_count_of_the_transaction_that_comes_next() {
         let gtids: Vec<_> = set("1-3").gtids().collect();
         let mut lane = Lane::new(at(100));
-        lane.transactions.push_back((gtids[0], Place { log: 1, offset: 200 }));
+        lane.transactions.push_back((gtids[0], Place { log: 1.into(), offset: 200 }));
         lane.gtid = Some(gtids[1]);
         let mut check = |executed, under_way: Option<usize>, wanted| {
             let gtid = under_way.map(|number| gtids[number]);
@@ -597,7 +626,7 @@ mod tests {
     fn one_that_was_skipped_does_not_stay() {
         let mut lane = Lane::new(at(100));
         for (gtid, offset) in set("1-3").gtids().zip([200, 300, 400]) {
-            lane.transactions.push_back((gtid, Place { log: 1, offset }));
+            lane.transactions.push_back((gtid, Place { log: 1.into(), offset }));
         }
         lane.follow(&at(200), &set("2"));
         assert_eq!((lane.channel.place.unwrap().offset, lane.transactions.len()), (300, 1));
@@ -605,7 +634,7 @@ mod tests {
 
     #[test]
     fn what_is_ahead_is_bounded_whatever_it_is() {
-        let place = |number: usize| Place { log: 1, offset: number as u64 };
+        let place = |number: usize| Place { log: 1.into(), offset: number as u64 };
         let gtid = set("1").gtids().next();
         let fill: [&dyn Fn(&Shared); 3] = [
             &|shared| (0..PLACES_AHEAD_MAX).for_each(|number| shared.definition_changes(0, place(number))),

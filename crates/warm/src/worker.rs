@@ -14,6 +14,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// A table or an index is not there any more: unknown database (1049), column (1054), table (1146) or index (1176).
 const GONE: [u16; 4] = [1049, 1054, 1146, 1176];
 
+/// A statement took longer than it may: MySQL's number (3024) and MariaDB's (1969).
+const TOO_LONG: [u16; 2] = [3024, 1969];
+
 /// How a session is set up. It changes nothing, locks nothing, sees what is there without looking for older versions,
 /// and waits for nobody for long: neither for a definition that is being changed (a second), nor for a search
 /// (a second, [`MYSQL`] and [`MARIADB`]).
@@ -83,11 +86,21 @@ fn ready(address: &Address, is_mariadb: bool) -> Result<Connection, Error> {
 
 /// Gives the connection back if it is still there.
 fn search(shared: &Shared, mut open: Open, job: &Job) -> Option<Open> {
+    if let Search::Text(text) = &job.search
+        && shared.is_slow(&text.tables)
+    {
+        shared.leave_slow();
+        return Some(open);
+    }
     match open.run(&job.search) {
         Ok(()) => shared.count(|counts| counts.executed += 1),
         Err(error @ Error::Refused { .. }) => {
-            if error.code().is_some_and(|code| GONE.contains(&code)) {
-                shared.forget_definitions();
+            let code = error.code().unwrap_or_default();
+            match &job.search {
+                Search::Batch(_) if GONE.contains(&code) => shared.forget_definitions(),
+                // A statement may be of definitions that the applier has not come to.
+                Search::Text(text) if TOO_LONG.contains(&code) => shared.was_slow(&text.tables),
+                _ => {}
             }
             refused(shared, &error);
         }

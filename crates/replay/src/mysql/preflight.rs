@@ -3,7 +3,7 @@
 use binlog::ColumnType;
 use binlog::gtid::GtidSet;
 use servers::quote;
-use servers::{Address, Connection, Facts, GtidMode, Row};
+use servers::{Address, Connection, Facts, GtidMode, Row, version_numbers};
 
 use crate::definition::{Definition, TableName};
 use crate::error::{Error, Failure};
@@ -405,7 +405,7 @@ fn difference(shown: &Shown, there: &[There]) -> Option<String> {
 }
 
 fn is_before_8(version: &str) -> bool {
-    version.split('.').next().and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major < 8)
+    version_numbers(version).is_some_and(|numbers| numbers < [8, 0, 0])
 }
 
 /// `user@host`, as SQL has it.

@@ -5,7 +5,9 @@
 //! ([`safe`]): only if all of it is known to do nothing but read is it made a SELECT. What the cut is taken for does not
 //! matter for that, but only for what is gained.
 
+mod comment;
 mod cut;
+mod functions;
 mod safe;
 mod text;
 
@@ -13,6 +15,8 @@ use binlog::Charset;
 use servers::quote::put_name;
 
 use crate::definition::{Definition, IndexKind, quoted};
+pub(crate) use crate::statement::comment::without_comments;
+pub use crate::statement::functions::Functions;
 use crate::statement::text::Text;
 
 /// A statement, as the log has it.
@@ -24,12 +28,9 @@ pub struct Statement<'a> {
     pub sql_mode: u64,
     /// `character_set_client`, which is what the text is in; `None` if nobody knows.
     pub charset: Option<Charset>,
+    /// What the server that is to search has.
+    pub functions: Functions,
 }
-
-/// `ANSI_QUOTES` among the bits of `sql_mode`.
-pub(crate) const ANSI_QUOTES: u64 = 4;
-/// `NO_BACKSLASH_ESCAPES` among them.
-pub(crate) const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
 
 /// Why no search is made of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +55,8 @@ pub enum Left {
     Table,
     /// A setting of its session cannot be had, as its time zone.
     Session,
+    /// Searches of its tables took too long a little while ago: no index helps them.
+    Slow,
 }
 
 impl Left {
@@ -70,6 +73,7 @@ impl Left {
             Self::Clause => "clause",
             Self::Table => "table",
             Self::Session => "session",
+            Self::Slow => "slow",
         }
     }
 }
@@ -85,6 +89,8 @@ pub struct Extent {
     rows: Vec<u8>,
     /// Does it say itself how many rows it reads?
     limit: Limit,
+    /// Is it read as UTF-8? Otherwise a name that is not all ASCII would be read as another, or as part of what follows.
+    is_utf8: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +119,8 @@ pub struct TableName {
 
 /// Statements of more bytes are not looked into. Bounds time.
 const SIZE_MAX: usize = 64 << 10;
-/// Rows that one search reads, at most. Bounds what goes out of memory for it.
+/// Rows that one search finds, at most, where the statement says no number itself. How many it goes over to find them,
+/// only the time bounds that it may take.
 const ROWS_MAX: u64 = 4096;
 
 /// What a statement reads.
@@ -128,15 +135,20 @@ pub fn extent(statement: &Statement<'_>) -> Result<Extent, Left> {
     let cut = cut::cut(&Text::of(statement)?)?;
     let rows = cut.rows(statement.sql);
     let alone = Statement { sql: &rows, ..*statement };
-    let safe::Tables { tables, all } = safe::tables(&Text::of(&alone)?)?;
+    let safe::Tables { tables, all } = safe::tables(&Text::of(&alone)?, statement.functions)?;
     let limit = if cut.has_limit() { Limit::Own } else { Limit::None };
-    Ok(Extent { tables, all, rows, limit })
+    let is_utf8 = matches!(statement.charset, Some(Charset::Utf8mb3 | Charset::Utf8mb4));
+    Ok(Extent { tables, all, rows, limit, is_utf8 })
 }
 
 impl Extent {
     /// The statement that reads the same rows, and answers with numbers alone. For each table by name, there are some
     /// columns of which an index, other than the one that holds the rows, does not have all.
-    pub fn sql(&self, columns: &[Vec<String>]) -> Vec<u8> {
+    ///
+    /// # Errors
+    ///
+    /// When a name cannot be written in the statement's character set.
+    pub fn sql(&self, columns: &[Vec<String>]) -> Result<Vec<u8>, Left> {
         let (mut counts, mut values) = (Vec::new(), Vec::new());
         for (table, columns) in self.tables.iter().zip(columns) {
             for column in columns {
@@ -145,15 +157,18 @@ impl Extent {
                 values.push(format!("{}.{} AS c{number}", table.reference(), quoted(column)));
             }
         }
-        let mut sql =
-            format!("SELECT /* bintide warm */ {} FROM (SELECT {} FROM ", counts.join(","), values.join(","))
-                .into_bytes();
+        let head =
+            format!("SELECT /* bintide warm */ {} FROM (SELECT {} FROM ", counts.join(","), values.join(","));
+        if !self.is_utf8 && !head.is_ascii() {
+            return Err(Left::Charset);
+        }
+        let mut sql = head.into_bytes();
         sql.extend_from_slice(&self.rows);
         if self.limit == Limit::None {
             sql.extend_from_slice(format!(" LIMIT {ROWS_MAX}").as_bytes());
         }
         sql.extend_from_slice(b") AS warm");
-        sql
+        Ok(sql)
     }
 }
 

@@ -9,6 +9,7 @@ use sqlparser::dialect::MySqlDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, Whitespace};
 
+use crate::statement::functions::Functions;
 use crate::statement::text::{Piece, Text};
 use crate::statement::{Left, Named, TableName};
 
@@ -27,9 +28,9 @@ const NESTED_MAX: usize = 1000;
 /// # Errors
 ///
 /// When not all of it is known to do nothing but read.
-pub(super) fn tables(rows: &Text) -> Result<Tables, Left> {
+pub(super) fn tables(rows: &Text, functions: Functions) -> Result<Tables, Left> {
     let pieces = rows.pieces()?;
-    look_at_words(&pieces)?;
+    look_at_words(&pieces, functions)?;
     let statements = Parser::new(&MySqlDialect {}).try_with_sql(&format!("SELECT 0 FROM {}", rows.text));
     let statements =
         statements.and_then(|mut parser| parser.parse_statements()).map_err(|_| Left::Unknown)?;
@@ -54,7 +55,7 @@ pub(super) fn tables(rows: &Text) -> Result<Tables, Left> {
 }
 
 /// Each word and sign is one of those that are known.
-fn look_at_words(pieces: &[Piece]) -> Result<(), Left> {
+fn look_at_words(pieces: &[Piece], functions: Functions) -> Result<(), Left> {
     let mut nested = 0;
     for (at, piece) in pieces.iter().enumerate() {
         match &piece.token {
@@ -62,11 +63,15 @@ fn look_at_words(pieces: &[Piece]) -> Result<(), Left> {
                 return Err(Left::Comment);
             }
             Token::Whitespace(_) | Token::Comma | Token::Number(..) => continue,
+            // By its mode, it may be a name.
+            Token::DoubleQuotedString(_) if next(&pieces[at + 1..]) == Some(&Token::LParen) => {
+                return Err(Left::Function);
+            }
             Token::SingleQuotedString(_) | Token::DoubleQuotedString(_) => continue,
             Token::HexStringLiteral(digits) => is_all(digits, |one| one.is_ascii_hexdigit())?,
             Token::SingleQuotedByteStringLiteral(digits) => is_all(digits, |one| matches!(one, '0' | '1'))?,
             Token::Word(word) if word.quote_style.is_none() => {
-                look_at_word(&word.value, &pieces[..at], &pieces[at + 1..])?
+                look_at_word(&word.value, &pieces[..at], &pieces[at + 1..], functions)?
             }
             // No function of the server's own is called by a name in quotes.
             Token::Word(_) if next(&pieces[at + 1..]) == Some(&Token::LParen) => return Err(Left::Function),
@@ -80,7 +85,7 @@ fn look_at_words(pieces: &[Piece]) -> Result<(), Left> {
     if nested > NESTED_MAX { Err(Left::Size) } else { Ok(()) }
 }
 
-fn look_at_word(word: &str, before: &[Piece], behind: &[Piece]) -> Result<(), Left> {
+fn look_at_word(word: &str, before: &[Piece], behind: &[Piece], functions: Functions) -> Result<(), Left> {
     let lower = word.to_ascii_lowercase();
     if lower.contains('@') {
         return Err(Left::Variable);
@@ -89,8 +94,7 @@ fn look_at_word(word: &str, before: &[Piece], behind: &[Piece]) -> Result<(), Le
     if next(behind) == Some(&Token::LParen) {
         let is_adjacent = behind.first().is_some_and(|piece| piece.token == Token::LParen);
         // A function of a database; one of the server's own, whose name with a blank behind it may be another's.
-        let is_known = FUNCTIONS.contains(&lower.as_str()) && is_adjacent
-            || BEFORE_PARENTHESES.contains(&lower.as_str());
+        let is_known = functions.have(&lower) && is_adjacent || BEFORE_PARENTHESES.contains(&lower.as_str());
         return if is_known && !is_part { Ok(()) } else { Err(Left::Function) };
     }
     match !is_part && CLAUSES.contains(&lower.as_str()) {
@@ -177,34 +181,6 @@ const BEFORE_PARENTHESES: [&str; 34] = [
     "when",
     "where",
     "xor",
-];
-
-/// Functions that do nothing but compute, the same on the replica as on its source.
-#[rustfmt::skip]
-const FUNCTIONS: [&str; 194] = [
-    "abs", "acos", "adddate", "addtime", "aes_decrypt", "aes_encrypt", "ascii", "asin", "atan", "atan2",
-    "avg", "bin", "bin_to_uuid", "bit_and", "bit_count", "bit_length", "bit_or", "bit_xor", "cast", "ceil",
-    "ceiling", "char", "char_length", "character_length", "coalesce", "compress", "concat", "concat_ws",
-    "conv", "convert", "convert_tz", "cos", "cot", "count", "crc32", "curdate", "current_date",
-    "current_time", "current_timestamp", "curtime", "date", "date_add", "date_format", "date_sub",
-    "datediff", "datetime", "day", "dayname", "dayofmonth", "dayofweek", "dayofyear", "degrees", "elt",
-    "exp", "export_set", "extract", "field", "find_in_set", "floor", "format", "from_base64", "from_days",
-    "from_unixtime", "get_format", "greatest", "group_concat", "hex", "hour", "if", "ifnull", "inet6_aton",
-    "inet6_ntoa", "inet_aton", "inet_ntoa", "insert", "instr", "is_uuid", "isnull", "json_array",
-    "json_contains", "json_contains_path", "json_depth", "json_extract", "json_keys", "json_length",
-    "json_object", "json_overlaps", "json_quote", "json_search", "json_type", "json_unquote", "json_valid",
-    "json_value", "last_day", "lcase", "least", "left", "length", "ln", "localtime", "localtimestamp",
-    "locate", "log", "log10", "log2", "lower", "lpad", "ltrim", "make_set", "makedate", "maketime", "max",
-    "md5", "microsecond", "mid", "min", "minute", "month", "monthname", "name_const", "now", "nullif", "oct",
-    "octet_length", "ord", "period_add", "period_diff", "pi", "position", "pow", "power", "quarter", "quote",
-    "radians", "regexp_instr", "regexp_like", "regexp_replace", "regexp_substr", "repeat", "replace",
-    "reverse", "right", "round", "rpad", "rtrim", "sec_to_time", "second", "sha", "sha1", "sha2", "sign",
-    "sin", "soundex", "space", "sqrt", "std", "stddev", "str_to_date", "strcmp", "subdate", "substr",
-    "substring", "substring_index", "subtime", "sum", "tan", "time", "time_format", "time_to_sec",
-    "timediff", "timestamp", "timestampadd", "timestampdiff", "to_base64", "to_days", "to_seconds", "trim",
-    "truncate", "ucase", "uncompress", "unhex", "unix_timestamp", "upper", "utc_date", "utc_time",
-    "utc_timestamp", "uuid_to_bin", "variance", "week", "weekday", "weekofyear", "weight_string", "year",
-    "yearweek",
 ];
 
 /// Names of all tables, and whether all SELECTs do nothing but read.

@@ -1,17 +1,17 @@
 use binlog::Charset;
 
-use super::{Left, Statement, columns_of_rows, extent};
+use super::{Functions, Left, Statement, columns_of_rows, extent};
 use crate::definition::{Column, Definition, Index, IndexKind};
 
 fn statement(sql: &[u8]) -> Statement<'_> {
-    Statement { sql, sql_mode: 0, charset: Some(Charset::Utf8mb4) }
+    Statement { sql, sql_mode: 0, charset: Some(Charset::Utf8mb4), functions: Functions::All }
 }
 
 /// As a SELECT of the column `c` of each table.
 fn turned(statement: &Statement<'_>) -> Result<String, Left> {
     let extent = extent(statement)?;
     let columns = vec![vec!["c".to_owned()]; extent.tables.len()];
-    Ok(String::from_utf8_lossy(&extent.sql(&columns)).into_owned())
+    Ok(String::from_utf8_lossy(&extent.sql(&columns)?).into_owned())
 }
 
 /// What is selected, and from where.
@@ -179,8 +179,8 @@ fn what_reads_no_rows_is_left() {
 #[test]
 fn texts_are_read_in_their_character_set_and_mode() {
     let check = |sql: &[u8], charset, sql_mode, wanted: Result<&[u8], Left>| {
-        let found = extent(&Statement { sql, sql_mode, charset });
-        let found = found.map(|extent| extent.sql(&[vec!["c".to_owned()]]));
+        let found = extent(&Statement { sql, sql_mode, charset, functions: Functions::All });
+        let found = found.and_then(|extent| extent.sql(&[vec!["c".to_owned()]]));
         let wanted = wanted.map(|rows| {
             [
                 b"SELECT /* bintide warm */ COUNT(warm.c0) FROM (SELECT `t`.`c` AS c0 FROM ",
@@ -205,12 +205,30 @@ fn texts_are_read_in_their_character_set_and_mode() {
     );
     check(b"update t set a=1 where a = 'x'", Some(Charset::Sjis), 0, Ok(b"t where a = 'x'"));
     check(b"update t set a=1 where a = 'x'", None, 0, Err(Left::Charset));
+    check(b"update t as \xe4 set a=1 where a = 1", latin1, 0, Err(Left::Charset));
+    check(b"update t set a=1 where a = d.\"f\"(1)", utf8, 4, Err(Left::Function));
     check(b"update t set a=1 where a = max\xe4(1)", latin1, 0, Err(Left::Function));
     check(b"update t set a=1 where a = '\\'", utf8, 1 << 20, Err(Left::Unknown));
     check(b"update t set a=1 where a = \"\\\"\"", utf8, 0, Err(Left::Unknown));
     check(b"update t set a=1 where \"a\" = 1", utf8, 4, Ok(b"t where \"a\" = 1"));
     check("update t set a=1 where a\u{a0}= 1".as_bytes(), utf8, 0, Err(Left::Charset));
     check(b"update t set a=1 where a --\x01\n = 1", utf8, 0, Err(Left::Charset));
+}
+
+#[test]
+fn names_are_read_as_they_are_or_not_at_all() {
+    // Of the last byte of this name and the quote behind it, GBK makes one character: the rest would be a statement.
+    let columns = [vec!["\u{4e2d}`;SET SESSION transaction_read_only=0;".to_owned()]];
+    let check = |charset, is_told| {
+        let statement = Statement { charset: Some(charset), ..statement(b"delete from t where id = 1") };
+        let found = extent(&statement).unwrap().sql(&columns);
+        assert_eq!(found.is_ok(), is_told, "{charset:?}");
+        assert!(is_told || found == Err(Left::Charset));
+    };
+    check(Charset::Utf8mb4, true);
+    for charset in [Charset::Gbk, Charset::Sjis, Charset::Big5, Charset::Gb18030, Charset::Latin1] {
+        check(charset, false);
+    }
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use binlog::Charset;
+use binlog::sql_mode::{ANSI_QUOTES, NO_BACKSLASH_ESCAPES};
 use sqlparser::dialect::MySqlDialect;
 use sqlparser::tokenizer::{Location, Token, Tokenizer};
 
-use crate::statement::{ANSI_QUOTES, Left, NO_BACKSLASH_ESCAPES, Statement};
+use crate::statement::{Left, Statement};
 
 /// A statement's text, such that each of its characters is of known bytes.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl Text {
     ///
     /// When it cannot be told by the bytes where characters, quotes or words end.
     pub(super) fn of(statement: &Statement<'_>) -> Result<Self, Left> {
-        let Statement { sql, sql_mode, charset } = *statement;
+        let Statement { sql, sql_mode, charset, .. } = *statement;
         let units = match charset {
             Some(Charset::Utf8mb3 | Charset::Utf8mb4) => Units::Utf8,
             Some(charset) if sql.is_ascii() && charset != Charset::Swe7 => Units::Utf8,

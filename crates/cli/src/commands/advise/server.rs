@@ -1,7 +1,7 @@
 //! What only a running server knows of its binary log: settings, statistics, times, and who reads it.
 
 use serde::Serialize;
-use servers::{Connection, Row};
+use servers::{Connection, Row, version_numbers};
 
 use crate::screen::{Style, lines, visible};
 use crate::units::{bytes, count, counted, share};
@@ -218,16 +218,12 @@ fn reader(row: &Row) -> Reader {
 
 /// MySQL's own from 8.0.20 on, and bintide.
 fn reads_compressed(program: &str, version: &str) -> Reads {
-    let first = |text: &str| {
-        text.split(|character: char| !character.is_ascii_digit()).next().and_then(|n| n.parse().ok())
-    };
-    let numbers: Vec<u32> = version.split('.').map_while(first).take(3).collect();
-    match program {
-        "bintide" => Reads::Yes,
-        "mysqld" | "mysqlbinlog" if numbers.len() == 3 && !version.contains("MariaDB") => {
-            if numbers >= vec![8, 0, 20] { Reads::Yes } else { Reads::No }
+    match (program, version_numbers(version)) {
+        ("bintide", _) => Reads::Yes,
+        ("mysqld" | "mysqlbinlog", Some(numbers)) if !version.contains("MariaDB") => {
+            if numbers >= [8, 0, 20] { Reads::Yes } else { Reads::No }
         }
-        "mariadbd" | "mariadb-binlog" => Reads::No,
+        ("mariadbd" | "mariadb-binlog", _) => Reads::No,
         _ => Reads::Unknown,
     }
 }

@@ -396,7 +396,7 @@ mod tests {
         let waits = |pages, millis| Some(Waits { pages, time: Duration::from_millis(millis) });
         let channel = ChannelStatus {
             log: "relay.000003".to_owned(),
-            applier: Some(Place { log: 3, offset: 4711 }),
+            applier: Some(Place { log: 3.into(), offset: 4711 }),
             is_applying: true,
             events_ahead: 1200,
             lag_s: Some(75),

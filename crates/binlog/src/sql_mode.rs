@@ -1,0 +1,23 @@
+//! Bits of `sql_mode`, as the log has them with a statement (`enum enum_sql_mode`, which a server never renumbers).
+
+/// `"x"` is a name.
+pub const ANSI_QUOTES: u64 = 4;
+/// A backslash is a character like others.
+pub const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
+
+/// Those that what a statement reads depends on.
+pub const OF_READING: u64 = REAL_AS_FLOAT
+    | PIPES_AS_CONCAT
+    | ANSI_QUOTES
+    | IGNORE_SPACE
+    | NO_UNSIGNED_SUBTRACTION
+    | NO_BACKSLASH_ESCAPES
+    | HIGH_NOT_PRECEDENCE
+    | PAD_CHAR_TO_FULL_LENGTH;
+
+const REAL_AS_FLOAT: u64 = 1;
+const PIPES_AS_CONCAT: u64 = 2;
+const IGNORE_SPACE: u64 = 8;
+const NO_UNSIGNED_SUBTRACTION: u64 = 64;
+const HIGH_NOT_PRECEDENCE: u64 = 1 << 29;
+const PAD_CHAR_TO_FULL_LENGTH: u64 = 1 << 31;

@@ -1,0 +1,49 @@
+//! Tables whose searches took too long: what no index helps goes over all of a table, and keeps others waiting.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// So long such a table is left alone.
+const PAUSE: Duration = Duration::from_secs(60);
+/// Tables that are kept in mind, at most. Bounds memory.
+const TABLES_MAX: usize = 4096;
+
+/// Tables whose searches took too long, and since when they are left alone.
+#[derive(Debug, Default)]
+pub(crate) struct Slow(HashMap<String, Instant>);
+
+impl Slow {
+    /// A search of these took too long.
+    pub(crate) fn add(&mut self, tables: &[String], now: Instant) {
+        self.0.retain(|_, since| now.duration_since(*since) < PAUSE);
+        if self.0.len() < TABLES_MAX {
+            self.0.extend(tables.iter().map(|table| (table.clone(), now)));
+        }
+    }
+
+    /// Is one of these to be left alone?
+    pub(crate) fn has(&self, tables: &[String], now: Instant) -> bool {
+        let is_slow = |table| self.0.get(table).is_some_and(|since| now.duration_since(*since) < PAUSE);
+        tables.iter().any(is_slow)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{PAUSE, Slow};
+
+    #[test]
+    fn a_table_is_left_alone_for_a_while() {
+        let (one, other) = (["d.t".to_owned(), "d.u".to_owned()], ["d.v".to_owned()]);
+        let now = Instant::now();
+        let mut slow = Slow::default();
+        slow.add(&one, now);
+        assert!(slow.has(&one[1..], now) && !slow.has(&other, now));
+        let later = now + PAUSE;
+        assert!(slow.has(&one, later - Duration::from_millis(1)) && !slow.has(&one, later));
+        slow.add(&other, later);
+        assert_eq!(slow.0.len(), 1);
+    }
+}

@@ -1,0 +1,86 @@
+//! Functions that do nothing but compute, the same on a replica as on its source.
+
+use servers::version_numbers;
+
+/// Which functions a server has: another of the same name may be anybody's, and do anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Functions {
+    /// Those of MySQL 8.0.21 and later.
+    All,
+    /// Those that older ones and MariaDB have, too.
+    Common,
+}
+
+impl Functions {
+    /// Of a server of this version.
+    pub fn of(version: &str) -> Self {
+        let is_mariadb = version.contains("MariaDB");
+        match version_numbers(version) {
+            Some(numbers) if !is_mariadb && numbers >= [8, 0, 21] => Self::All,
+            _ => Self::Common,
+        }
+    }
+
+    /// Is it one of them, and does it do nothing but compute?
+    pub(super) fn have(self, lower: &str) -> bool {
+        COMMON.contains(&lower) || self == Self::All && LATER.contains(&lower)
+    }
+}
+
+#[rustfmt::skip]
+const COMMON: [&str; 185] = [
+    "abs", "acos", "adddate", "addtime", "aes_decrypt", "aes_encrypt", "ascii", "asin", "atan", "atan2",
+    "avg", "bin", "bit_and", "bit_count", "bit_length", "bit_or", "bit_xor", "cast", "ceil", "ceiling",
+    "char", "char_length", "character_length", "coalesce", "compress", "concat", "concat_ws", "conv",
+    "convert", "convert_tz", "cos", "cot", "count", "crc32", "curdate", "current_date", "current_time",
+    "current_timestamp", "curtime", "date", "date_add", "date_format", "date_sub", "datediff", "datetime",
+    "day", "dayname", "dayofmonth", "dayofweek", "dayofyear", "degrees", "elt", "exp", "export_set",
+    "extract", "field", "find_in_set", "floor", "format", "from_base64", "from_days", "from_unixtime",
+    "get_format", "greatest", "group_concat", "hex", "hour", "if", "ifnull", "inet6_aton", "inet6_ntoa",
+    "inet_aton", "inet_ntoa", "insert", "instr", "isnull", "json_array", "json_contains",
+    "json_contains_path", "json_depth", "json_extract", "json_keys", "json_length", "json_object",
+    "json_quote", "json_search", "json_type", "json_unquote", "json_valid", "last_day", "lcase", "least",
+    "left", "length", "ln", "localtime", "localtimestamp", "locate", "log", "log10", "log2", "lower", "lpad",
+    "ltrim", "make_set", "makedate", "maketime", "max", "md5", "microsecond", "mid", "min", "minute", "month",
+    "monthname", "name_const", "now", "nullif", "oct", "octet_length", "ord", "period_add", "period_diff",
+    "pi", "position", "pow", "power", "quarter", "quote", "radians", "repeat", "replace", "reverse", "right",
+    "round", "rpad", "rtrim", "sec_to_time", "second", "sha", "sha1", "sha2", "sign", "sin", "soundex",
+    "space", "sqrt", "std", "stddev", "str_to_date", "strcmp", "subdate", "substr", "substring",
+    "substring_index", "subtime", "sum", "tan", "time", "time_format", "time_to_sec", "timediff", "timestamp",
+    "timestampadd", "timestampdiff", "to_base64", "to_days", "to_seconds", "trim", "truncate", "ucase",
+    "uncompress", "unhex", "unix_timestamp", "upper", "utc_date", "utc_time", "utc_timestamp", "variance",
+    "week", "weekday", "weekofyear", "weight_string", "year", "yearweek",
+];
+
+/// Those that came with MySQL 8.0, and that a MariaDB does not have, or has by other rules.
+const LATER: [&str; 9] = [
+    "bin_to_uuid",
+    "is_uuid",
+    "json_overlaps",
+    "json_value",
+    "regexp_instr",
+    "regexp_like",
+    "regexp_replace",
+    "regexp_substr",
+    "uuid_to_bin",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::Functions;
+
+    #[test]
+    fn others_may_have_given_their_names_to_their_own() {
+        let check =
+            |version, name, wanted| assert_eq!(Functions::of(version).have(name), wanted, "{version} {name}");
+        for version in ["5.7.44-log", "8.0.36", "9.7.4", "10.11.6-MariaDB-0+deb12u1", "?"] {
+            check(version, "md5", true);
+            check(version, "sleep", false);
+        }
+        check("9.7.4", "uuid_to_bin", true);
+        check("8.0.21", "json_value", true);
+        for version in ["8.0.20-debug", "5.7.44-log", "10.11.6-MariaDB-0+deb12u1", "?"] {
+            check(version, "uuid_to_bin", false);
+        }
+    }
+}
