@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::report::Waits;
+use crate::settings::Threads;
 
 /// Decides how far ahead to stay, and with how many connections.
 #[derive(Clone, Debug)]
@@ -27,8 +28,8 @@ pub struct Controller {
 pub struct Bounds {
     /// Pages that the old part of the buffer pool holds.
     pub pages_old: u64,
-    /// Connections, at most.
-    pub threads: usize,
+    /// Connections.
+    pub threads: Threads,
     /// Threads of others that the machine can run at once.
     pub cores: u64,
     /// Threads of the replica that apply.
@@ -98,6 +99,8 @@ const SAMPLED: u32 = 16;
 const DISTANCE_MIN: u64 = 32;
 /// nor are as many as it passes in this time: that is how late its place is known.
 const LEAD_MIN: Duration = Duration::from_millis(100);
+/// Reads in a second that there are connections for: more are a server's to make room for, and few disks give more.
+const READS_PER_SECOND: u32 = 6400;
 /// Reads, one after another, that a search may have to wait for: those of two statements.
 const READS_BEFORE: u32 = 32;
 /// So long it must have gone on, with so many searches, before it is said that nothing is gained.
@@ -117,9 +120,9 @@ const READS_TO_JUDGE: u64 = 20;
 const MISSES_MIN: u64 = 8;
 
 impl Controller {
-    /// As far ahead as may be, with all connections.
+    /// As far ahead as may be, with the usual connections.
     pub fn new(bounds: Bounds) -> Self {
-        let (distance, workers) = (bounds.distance(), bounds.threads);
+        let (distance, workers) = (bounds.distance(), bounds.threads.usual);
         Self {
             bounds,
             distance,
@@ -161,7 +164,7 @@ impl Controller {
         self.state = self.next(reading);
         match self.state {
             State::Ahead | State::Sampling => {
-                self.workers = (self.workers + 1).min(self.bounds.threads);
+                self.workers = self.bounds.threads(reading, self.workers);
                 self.go_farther(self.bounds.distance_with(reading));
             }
             State::TooFar => {
@@ -279,6 +282,18 @@ impl Bounds {
         (self.pages_old / 2).max(DISTANCE_MIN)
     }
 
+    /// Back to the usual ones, one at a time; then as many as read [`READS_PER_SECOND`] pages, each one at a time.
+    fn threads(&self, reading: &Reading, now: usize) -> usize {
+        let Threads { usual, max } = self.threads;
+        if now < usual {
+            return now + 1;
+        }
+        match reading.ours.each().filter(|_| reading.ours.pages >= READS_TO_JUDGE) {
+            Some(each) => ((each * READS_PER_SECOND).as_secs_f64().ceil() as usize).clamp(usual, max),
+            None => now,
+        }
+    }
+
     /// So many that they are made before the applier is there.
     fn distance_min(&self, reading: &Reading) -> u64 {
         let lead = LEAD_MIN.max(reading.ours.each().unwrap_or_default() * READS_BEFORE);
@@ -301,8 +316,9 @@ mod tests {
 
     use super::{Bounds, Busy, Controller, Reading, State};
     use crate::report::Waits;
+    use crate::settings::Threads;
 
-    const BOUNDS: Bounds = Bounds { pages_old: 8000, threads: 10, cores: 4, appliers: 1 };
+    const BOUNDS: Bounds = Bounds { pages_old: 8000, threads: Threads::MEASURED, cores: 4, appliers: 1 };
 
     fn waits(pages: u64, each_us: u64) -> Waits {
         Waits { pages, time: Duration::from_micros(pages * each_us) }
@@ -352,6 +368,19 @@ mod tests {
     }
 
     #[test]
+    fn there_are_connections_for_as_many_pages_as_are_wanted() {
+        let check = |threads, each_us, wanted| {
+            let mut controller = Controller::new(Bounds { threads, ..BOUNDS });
+            steps(&mut controller, &Reading { ours: waits(1900, each_us), ..useful() }, 3);
+            assert_eq!(controller.workers(), wanted, "{each_us}");
+        };
+        for (each_us, wanted) in [(200, 10), (1000, 10), (3000, 20), (5000, 32), (50_000, 32)] {
+            check(Threads::MEASURED, each_us, wanted);
+            check(Threads::fixed(4), each_us, 4);
+        }
+    }
+
+    #[test]
     fn it_comes_back_slowly_to_where_it_was_too_far() {
         let mut controller = Controller::new(BOUNDS);
         steps(&mut controller, &Reading { applier: waits(900, 1000), ..useful() }, 1);
@@ -388,7 +417,7 @@ mod tests {
         let states = steps(&mut controller, &slow, 40);
         let back = states.iter().position(|state| *state == State::Ahead).unwrap();
         assert!((5..12).contains(&back), "{states:?}");
-        assert_eq!((states.last(), controller.workers()), (Some(&State::Ahead), 10));
+        assert_eq!((states.last(), controller.workers()), (Some(&State::Ahead), 32));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub use crate::lead::{Lead, Mark};
 pub use crate::place::{LogNumber, Place};
 pub use crate::report::{ChannelStatus, Counts, Rate, Reads, Report, Status, Waits, Why};
 pub use crate::run::{Observer, warm, warm_for};
-pub use crate::settings::{Fixed, Pace, Settings, SettingsFor, Stranger};
+pub use crate::settings::{Fixed, Pace, Settings, SettingsFor, Stranger, Threads};
 pub use crate::statement::{Extent, Functions, Left, Named, Statement, TableName, columns_of_rows, extent};
 pub use crate::touch::{Aim, Buffering, Plan, Touch};
 pub use crate::window::{Batch, Batcher, Window};

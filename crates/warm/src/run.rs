@@ -21,7 +21,7 @@ use crate::place::Place;
 use crate::reader::Reader;
 use crate::replica::{Channel, Replica, ReplicaFacts};
 use crate::report::{Rate, Reads, Report, Status, Why};
-use crate::settings::{Pace, Settings, SettingsFor, Stranger};
+use crate::settings::{Pace, Settings, SettingsFor, Stranger, Threads};
 use crate::shared::Shared;
 use crate::window::Window;
 use crate::worker;
@@ -103,7 +103,7 @@ struct Scene<'a> {
     address: &'a Address,
     admin: &'a Address,
     keyring: Option<&'a Path>,
-    threads: usize,
+    threads: Threads,
     pace: Pace,
     appliers: u64,
     has_applier: bool,
@@ -128,10 +128,10 @@ impl Scene<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Report, Error> {
         let facts = replica.facts.clone();
-        let shared = Shared::new(channels, self.pace, self.threads, self.has_applier);
+        let shared = Shared::new(channels, self.pace, self.threads.max, self.has_applier);
         let mut controller = self.controller(&facts);
         let distance = controller.as_ref().map_or(u64::MAX, Controller::distance);
-        shared.set_limits(distance, self.threads, 1);
+        shared.set_limits(distance, self.threads.usual, 1);
         let state = if controller.is_some() { State::Unmeasured } else { State::Fixed };
         let watched = thread::scope(|scope| {
             let _end = End(&shared);
@@ -139,7 +139,7 @@ impl Scene<'_> {
                 let mut reader = self.reader(&shared, lane, logs, &facts);
                 scope.spawn(move || reader.run());
             }
-            for number in 0..self.threads {
+            for number in 0..self.threads.max {
                 let (shared, is_mariadb, address) = (&shared, facts.is_mariadb, self.address);
                 scope.spawn(move || worker::work(shared, number, address, is_mariadb));
             }

@@ -20,8 +20,8 @@ pub struct Settings {
     pub relay_logs: Option<PathBuf>,
     /// The keyring file that encrypted logs are opened with.
     pub keyring: Option<PathBuf>,
-    /// Connections that search, at most.
-    pub threads: usize,
+    /// Connections that search.
+    pub threads: Threads,
     /// How far ahead to stay.
     pub pace: Pace,
     /// What to do with a server that is no replica.
@@ -39,10 +39,29 @@ pub struct SettingsFor {
     pub filter: Filter,
     /// The keyring file that encrypted logs are opened with.
     pub keyring: Option<PathBuf>,
-    /// Connections that search, at most.
-    pub threads: usize,
+    /// Connections that search.
+    pub threads: Threads,
     /// Sessions that apply.
     pub sessions: u64,
+}
+
+/// Connections that search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threads {
+    /// So many.
+    pub usual: usize,
+    /// Where reads take long, up to so many: each waits for one page at a time.
+    pub max: usize,
+}
+
+impl Threads {
+    /// As many as whoever measures finds of use.
+    pub const MEASURED: Self = Self { usual: 10, max: 32 };
+
+    /// So many, whatever is measured.
+    pub const fn fixed(count: usize) -> Self {
+        Self { usual: count, max: count }
+    }
 }
 
 /// How far ahead of the applier to stay.

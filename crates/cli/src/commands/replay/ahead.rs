@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use logs::Store;
 use replay::{Observer, Options, Report, Source, Status};
 use serde_json::Value;
-use warm::{AppliedLogs, Applier, SettingsFor, Why};
+use warm::{AppliedLogs, Applier, SettingsFor, Threads, Why};
 
 use crate::args::Global;
 use crate::commands::replay::Replay;
@@ -26,9 +26,6 @@ pub(super) struct Ahead {
 
 /// What that came to.
 pub(super) struct Warmed(Result<warm::Report, warm::Error>);
-
-/// Connections that search, at most: as many as `bintide warm` has.
-const THREADS: usize = 10;
 
 /// Replays, with something ahead of it if that is wanted.
 pub(super) fn run(
@@ -71,7 +68,7 @@ impl Ahead {
         let sessions = options.workers.get() as u64;
         let keyring = command.inputs.keyring();
         let filter = options.filter.clone();
-        let settings = SettingsFor { address, logs, filter, keyring, threads: THREADS, sessions };
+        let settings = SettingsFor { address, logs, filter, keyring, threads: Threads::MEASURED, sessions };
         Ok(Self { settings, board: Board::default(), is_quiet: global.quiet })
     }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{ArgAction, Args};
 use servers::{Address, Defaults, Tls};
-use warm::{Fixed, Pace, Settings, Stranger};
+use warm::{Fixed, Pace, Settings, Stranger, Threads};
 
 pub(crate) use crate::commands::warm::figures::{document, sentence};
 pub(crate) use crate::commands::warm::watch::Board;
@@ -41,9 +41,9 @@ locked.";
 /// Arguments of `warm`.
 #[derive(Args, Debug)]
 pub(crate) struct Warm {
-    /// Connections that search, at most.
-    #[arg(short, long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    threads: u16,
+    /// Connections that search; 10 otherwise, and up to 32 where a page takes long to read.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    threads: Option<u16>,
     /// Pass over so many events in front of the applier, as Replication Booster does (500).
     #[arg(short, long, value_name = "EVENTS")]
     offset_events: Option<u64>,
@@ -140,10 +140,18 @@ impl Warm {
             channel: self.channel.clone(),
             relay_logs: self.relay_logs.clone(),
             keyring: self.keyring.clone(),
-            threads: self.threads.into(),
+            threads: self.threads(),
             pace: self.pace(),
             stranger: if self.force { Stranger::Allow } else { Stranger::Refuse },
         })
+    }
+
+    fn threads(&self) -> Threads {
+        match (self.threads, self.pace()) {
+            (Some(threads), _) => Threads::fixed(threads.into()),
+            (None, Pace::Measured) => Threads::MEASURED,
+            (None, Pace::Fixed(_)) => Threads::fixed(Threads::MEASURED.usual),
+        }
     }
 
     /// Any of the original's rules stands for all of them.
