@@ -57,7 +57,8 @@ enum Chore {
     Chaos(chaos::Chaos),
     /// Have a target follow a working source for an hour, or as long as asked for, while everything is stopped at random
     Soak(soak::Soak),
-    /// Hold the records of `bintide stream` to those of Debezium, fetched with Maven and run on the same server
+    /// Hold the records of `bintide stream` to those of Debezium and of Maxwell, fetched with Maven and run on the same
+    /// server
     Judge,
     /// Check what neither the compiler nor clippy checks
     Tidy,

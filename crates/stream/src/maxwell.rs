@@ -64,10 +64,7 @@ impl Maxwell {
         put_integer(front, at.timestamp);
         middle.clear();
         put_position(middle, at);
-        if let Some(gtid) = &head.gtid {
-            middle.extend_from_slice(b",\"gtid\":");
-            put_string(middle, gtid);
-        }
+        put_gtid(middle, head);
         middle.extend_from_slice(b",\"server_id\":");
         put_integer(middle, at.server_id);
         if let Some(thread) = head.thread {
@@ -105,7 +102,11 @@ impl Maxwell {
     }
 
     /// A statement that defines a table or a database.
-    pub(crate) fn definition(&mut self, definition: &Definition<'_>, at: &At<'_>) -> Result<(), Error> {
+    pub(crate) fn definition(
+        &mut self,
+        definition: &Definition<'_>,
+        (head, at): (&Head, &At<'_>),
+    ) -> Result<(), Error> {
         let (verb, thing) = match (definition.verb, definition.table) {
             (Verb::Truncate, _) => return Ok(()),
             (Verb::Create, Some(_)) => ("create", "table"),
@@ -123,6 +124,7 @@ impl Maxwell {
         out.extend_from_slice(b",\"sql\":");
         put_string(out, definition.sql);
         put_position(out, at);
+        put_gtid(out, head);
         out.extend_from_slice(b"}\n");
         Ok(self.held.push_record(&record)?)
     }
@@ -208,6 +210,13 @@ fn put_position(out: &mut Vec<u8>, at: &At<'_>) {
     out.push(b':');
     put_integer(out, at.position);
     out.push(b'"');
+}
+
+fn put_gtid(out: &mut Vec<u8>, head: &Head) {
+    if let Some(gtid) = &head.gtid {
+        out.extend_from_slice(b",\"gtid\":");
+        put_string(out, gtid);
+    }
 }
 
 fn put_image(

@@ -417,7 +417,8 @@ impl Streamer {
                         debezium.definition(&mut output.bytes, &definition, &self.open.head, &within.at);
                     }
                     Writer::Maxwell(maxwell) => {
-                        maxwell.definition(&definition, &within.at).map_err(Refusal::Error)?;
+                        let told = maxwell.definition(&definition, (&self.open.head, &within.at));
+                        told.map_err(Refusal::Error)?;
                     }
                 }
                 Ok(())

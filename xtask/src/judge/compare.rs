@@ -1,0 +1,71 @@
+//! Compares the records of two programs, field by field.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail, ensure};
+use serde_json::Value;
+
+/// Who the other one is, and what it is known to write otherwise.
+pub(super) struct Judge {
+    pub(super) name: &'static str,
+    /// Why two values may differ, by the names on the way there.
+    pub(super) excuse: fn(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str>,
+    /// Which record it is, for whoever reads of a difference.
+    pub(super) place: fn(record: &Value) -> String,
+}
+
+/// Compares record by record; what is known to differ is counted, and all else is an error.
+pub(super) fn compare(judge: &Judge, theirs: &[Value], ours: &[Value]) -> Result<()> {
+    let name = judge.name;
+    let (mut known, mut unknown) = (BTreeMap::<&str, usize>::new(), Vec::new());
+    for (their, our) in theirs.iter().zip(ours) {
+        let mut differences = Vec::new();
+        differ(their, our, String::new(), &mut differences);
+        for (path, theirs_is, ours_is) in differences {
+            match (judge.excuse)(&path, &theirs_is, &ours_is) {
+                Some(reason) => *known.entry(reason).or_default() += 1,
+                None => unknown
+                    .push(format!("{path} in {}: {name} {theirs_is}, bintide {ours_is}", (judge.place)(our))),
+            }
+        }
+    }
+    println!("{name}: {} records are the same, but for:", theirs.len());
+    for (reason, count) in known {
+        println!("{count:6}  {reason}");
+    }
+    if !unknown.is_empty() {
+        bail!("{} differences that nobody knew of:\n{}", unknown.len(), unknown.join("\n"));
+    }
+    ensure!(theirs.len() == ours.len(), "{name} has {} records, bintide {}", theirs.len(), ours.len());
+    Ok(())
+}
+
+/// Where two values differ, by the names on the way there.
+fn differ(theirs: &Value, ours: &Value, path: String, found: &mut Vec<(String, Value, Value)>) {
+    match (theirs, ours) {
+        (Value::Object(their), Value::Object(our)) => {
+            let mut names: Vec<&String> = their.keys().chain(our.keys()).collect();
+            names.sort();
+            names.dedup();
+            for name in names {
+                let absent = Value::String("(absent)".to_owned());
+                let [their, our] = [their, our].map(|object| object.get(name).unwrap_or(&absent));
+                differ(their, our, format!("{path}.{name}"), found);
+            }
+        }
+        _ if theirs == ours => {}
+        _ => found.push((path, theirs.clone(), ours.clone())),
+    }
+}
+
+pub(super) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Are they the same FLOAT?
+pub(super) fn same_float(theirs: &Value, ours: &Value) -> bool {
+    match (theirs.as_f64(), ours.as_f64()) {
+        (Some(their), Some(our)) => (theirs.is_f64() || ours.is_f64()) && their as f32 == our as f32,
+        _ => false,
+    }
+}

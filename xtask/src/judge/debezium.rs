@@ -1,0 +1,120 @@
+//! Debezium's embedded engine: how it is run, and what it is known to write otherwise.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use testkit::{Launch, Server};
+
+use super::compare::{Judge, compare, same_float, text};
+use super::{Engine, LAST, bintide, class_path, fetch, lines, samples, wait_for};
+
+/// Sorts of changes that the samples do not have.
+const MORE: &str = "
+    CREATE DATABASE judged; USE judged;
+    CREATE TABLE t (id INT PRIMARY KEY, b VARCHAR(10)); CREATE TABLE without_key (a INT);
+    BEGIN; INSERT INTO t VALUES (1, 'a'), (2, 'b'); UPDATE t SET id = 3 WHERE id = 2; INSERT INTO without_key VALUES (1);
+    DELETE FROM t; COMMIT;
+    SET SESSION binlog_transaction_compression = ON;
+    BEGIN; INSERT INTO t VALUES (1, 'a'), (2, 'b'); UPDATE t SET b = 'c'; DELETE FROM t WHERE id = 1; COMMIT;
+    ALTER TABLE t ADD COLUMN more DECIMAL(10, 2) UNSIGNED NOT NULL DEFAULT 7.5;
+    INSERT INTO t VALUES (9, 'z', 1.25);";
+
+/// Runs both, compares, and says what differs.
+pub(super) fn judge(folder: &Path) -> Result<()> {
+    fetch(folder, "debezium", &["Judge.java"])?;
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    server.sql("CREATE USER judge@'%' IDENTIFIED BY 'judge'; GRANT ALL ON *.* TO judge@'%'")?;
+    let theirs = records(folder, &server)?;
+    let ours = bintide(&server, &["--format", "debezium"])?;
+    let first = transaction(theirs.first().context("Debezium has no records")?);
+    let start =
+        ours.iter().position(|record| transaction(record) == first).context("bintide has none of them")?;
+    // What is behind the last row may not have come.
+    let [theirs, ours] = [&theirs, &ours[start..]].map(up_to_last);
+    compare(&Judge { name: "Debezium", excuse, place: transaction }, theirs, ours)
+}
+
+/// Debezium's records of what the samples do.
+fn records(folder: &Path, server: &Server) -> Result<Vec<Value>> {
+    let (properties, records, log) = (folder.join("properties"), folder.join("records"), folder.join("log"));
+    fs::write(&properties, settings(server.port()))?;
+    let mut java = Command::new("java");
+    java.arg("-cp").arg(class_path(folder)).arg("Judge").args([&properties, &records]).arg(LAST);
+    java.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
+    let mut engine = Engine(java.spawn().context("could not run java")?);
+    wait_for(&log, "Connected to 127.0.0.1")?;
+    for script in samples()?.iter().map(String::as_str).chain([MORE]) {
+        server.sql(script)?;
+    }
+    server.sql(&format!("CREATE TABLE judged.last (a INT); INSERT INTO judged.last VALUES ({LAST})"))?;
+    let status = engine.0.wait()?;
+    ensure!(status.success(), "Debezium has not come to the end: see {}", log.display());
+    let read = fs::read_to_string(&records)?;
+    ensure!(read.contains(LAST), "Debezium stopped before the end: see {}", log.display());
+    Ok(lines(&read)?
+        .into_iter()
+        .filter(|record| record["source"]["snapshot"].as_str().unwrap_or("false") == "false")
+        .collect())
+}
+
+fn settings(port: u16) -> String {
+    let lines = [
+        "name=judge",
+        "connector.class=io.debezium.connector.mysql.MySqlConnector",
+        "offset.storage=org.apache.kafka.connect.storage.MemoryOffsetBackingStore",
+        "schema.history.internal=io.debezium.relational.history.MemorySchemaHistory",
+        "database.hostname=127.0.0.1",
+        &format!("database.port={port}"),
+        "database.user=judge",
+        "database.password=judge",
+        "database.server.id=9988",
+        "topic.prefix=bintide",
+        "snapshot.mode=no_data",
+        "provide.transaction.metadata=true",
+        "key.converter.schemas.enable=false",
+        "value.converter.schemas.enable=false",
+        "tombstones.on.delete=false",
+    ];
+    lines.join("\n")
+}
+
+/// The records up to the last row.
+fn up_to_last(records: &[Value]) -> &[Value] {
+    let is_last = |record: &Value| record["after"].to_string().contains(LAST);
+    records.iter().position(is_last).map_or(records, |last| &records[..=last])
+}
+
+/// Which transaction a record is of.
+fn transaction(record: &Value) -> String {
+    let id = record.get("id").unwrap_or(&record["source"]["gtid"]);
+    id.as_str().unwrap_or_default().to_owned()
+}
+
+/// Why two values may differ.
+fn excuse(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
+    let column = path.rsplit('.').next().unwrap_or_default();
+    let documents =
+        || [theirs, ours].map(|text| serde_json::from_str::<Value>(text.as_str().unwrap_or("?")).ok());
+    Some(match path {
+        ".ts_ms" | ".ts_us" | ".ts_ns" => "when records were written",
+        ".resume" => "resume, which is ours",
+        ".source.version" => "the program's version",
+        ".source.row" | ".tableChanges" | ".ddl" => {
+            "definitions: tables as objects, rewritten statements, numbers of rows before"
+        }
+        _ if theirs.is_boolean() && column == "truth" => "BOOL, which the log does not tell from TINYINT",
+        _ if same_float(theirs, ours) => "FLOAT: digits of the same number, or widened",
+        _ if column == "y" && *theirs == 1900 && *ours == 0 => "YEAR 0000",
+        _ if matches!(documents(), [Some(their), Some(our)] if their == our) => {
+            "digits of numbers in documents"
+        }
+        _ if matches!([theirs, ours].map(|one| text(one).parse::<f64>()), [Ok(their), Ok(our)] if their == our) => {
+            "digits of numbers in documents"
+        }
+        _ if text(theirs).contains(":0-") && text(ours).starts_with("\"-") => "negative times in documents",
+        _ => return None,
+    })
+}

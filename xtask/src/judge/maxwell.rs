@@ -1,0 +1,161 @@
+//! Maxwell: how it is run, and what it is known to write otherwise.
+//!
+//! The last version that its makers gave to the registry is of 2019, and knows neither what a server of today calls a
+//! statement that it needs nor how one asks for a password: `bench/maxwell` has these two. What it makes of a log is its
+//! own.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use testkit::{Launch, Server};
+
+use super::compare::{Judge, compare, same_float, text};
+use super::{Engine, LAST, bintide, class_path, fetch, lines, samples, wait_for, wait_for_end};
+
+/// Sorts of changes that the samples do not have. Not compressed: it passes over such without a word.
+const MORE: &str = "
+    CREATE DATABASE judged; USE judged;
+    CREATE TABLE t (id INT PRIMARY KEY, b VARCHAR(10)); CREATE TABLE without_key (a INT);
+    BEGIN; INSERT INTO t VALUES (1, 'a'), (2, 'b'); UPDATE t SET id = 3 WHERE id = 2; INSERT INTO without_key VALUES (1);
+    DELETE FROM t; COMMIT;
+    BEGIN; INSERT INTO t VALUES (1, 'a'), (2, 'b'); UPDATE t SET b = 'c'; DELETE FROM t WHERE id = 1; COMMIT;
+    ALTER TABLE t ADD COLUMN more DECIMAL(10, 2) UNSIGNED NOT NULL DEFAULT 7.5;
+    INSERT INTO t VALUES (9, 'z', 1.25);";
+
+/// Runs both, compares, and says what differs.
+pub(super) fn judge(folder: &Path) -> Result<()> {
+    fetch(folder, "maxwell", &["Renamed.java", "AuthenticateCommand.java", "ScriptObjectMirror.java"])?;
+    let server = Launch::mysql().start()?;
+    server.sql("CREATE USER judge@'%' IDENTIFIED BY ''; GRANT ALL ON *.* TO judge@'%'")?;
+    let theirs = records(folder, &server)?;
+    let ours = bintide(&server, &["--format", "maxwell", "--schema", "ddl", "--ignore-db", "maxwell"])?;
+    let first = place(theirs.first().context("Maxwell has no records")?);
+    let start = ours.iter().position(|record| place(record) == first).context("bintide has none of them")?;
+    compare(&Judge { name: "Maxwell", excuse, place }, &theirs, &ours[start..])
+}
+
+/// Maxwell's records of what the samples do.
+fn records(folder: &Path, server: &Server) -> Result<Vec<Value>> {
+    let (records, log) = (folder.join("records"), folder.join("log"));
+    fs::write(&records, "")?;
+    let mut java = Command::new("java");
+    java.arg("-cp").arg(class_path(folder)).arg("com.zendesk.maxwell.Maxwell").args(arguments(server.port()));
+    java.arg("--output_file").arg(&records).stdout(Stdio::null()).stderr(fs::File::create(&log)?);
+    let mut engine = Engine(java.spawn().context("could not run java")?);
+    wait_for(&log, "Binlog connected")?;
+    for script in scripts()? {
+        server.sql(&script)?;
+    }
+    server.sql(&format!("CREATE TABLE judged.last (a INT); INSERT INTO judged.last VALUES ({LAST})"))?;
+    wait_for_end(&mut engine, &records, &log)?;
+    lines(&readable(&fs::read_to_string(&records)?))
+}
+
+/// Numbers of hundreds of digits, as Maxwell writes those in documents, as texts: they are read as out of range.
+fn readable(records: &str) -> String {
+    /// Digits, and what else is in a number, of the longest that is left.
+    const SIZE_MAX: usize = 100;
+    let (mut text, mut number) = (String::with_capacity(records.len()), String::new());
+    let (mut is_inside, mut is_escaped) = (false, false);
+    for sign in records.chars() {
+        if !is_inside && matches!(sign, '0'..='9' | '-' | '+' | '.' | 'e' | 'E') {
+            number.push(sign);
+            continue;
+        }
+        let quote = if number.len() > SIZE_MAX { "\"" } else { "" };
+        text.extend([quote, &number, quote]);
+        number.clear();
+        is_inside ^= sign == '"' && !is_escaped;
+        is_escaped = is_inside && sign == '\\' && !is_escaped;
+        text.push(sign);
+    }
+    text
+}
+
+/// What is done, without what ends it: invisible columns, and documents that have gaps since something was removed from
+/// them.
+fn scripts() -> Result<[String; 3]> {
+    let [types, json] = samples()?;
+    let (types, more) = (types.replace(" INVISIBLE", ""), MORE.to_owned());
+    let gaps =
+        json.find("UPDATE changes SET doc = JSON_REMOVE").context("json.sql removes parts of documents")?;
+    Ok([types, json[..gaps].to_owned(), more])
+}
+
+fn arguments(port: u16) -> Vec<String> {
+    let port = format!("--port={port}");
+    let arguments = [
+        "--host=127.0.0.1",
+        &port,
+        "--user=judge",
+        "--jdbc_options=queryInterceptors=Renamed&allowPublicKeyRetrieval=true",
+        "--replica_server_id=9988",
+        "--gtid_mode=true",
+        "--filter=exclude: maxwell.*",
+        "--producer=file",
+        "--output_binlog_position=true",
+        "--output_gtid_position=true",
+        "--output_commit_info=true",
+        "--output_xoffset=true",
+        "--output_server_id=true",
+        "--output_thread_id=true",
+        "--output_ddl=true",
+    ];
+    arguments.map(str::to_owned).to_vec()
+}
+
+/// Which record it is.
+fn place(record: &Value) -> String {
+    format!("{} {}", text(&record["type"]), text(&record["position"]))
+}
+
+/// Why two values may differ.
+fn excuse(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
+    let column = path.rsplit('.').next().unwrap_or_default();
+    let [their, our] = [theirs, ours].map(text);
+    let number = |value: &Value| value.as_f64().or_else(|| text(value).parse().ok());
+    Some(match path {
+        ".resume" => "resume, which is ours",
+        ".def" | ".old" | ".charset" if *ours == "(absent)" => {
+            "definitions: tables as objects, character sets of databases"
+        }
+        _ if same_float(theirs, ours) => "FLOAT: digits of the same number, or widened",
+        _ if column == "doc" && number(theirs).is_some() && number(theirs) == number(ours) => {
+            "numbers of hundreds of digits in documents"
+        }
+        _ if column == "doc" && their.contains(":0-") && our.starts_with('-') => {
+            "negative times in documents"
+        }
+        _ if column == "y" && *theirs == 1900 && *ours == 0 => "YEAR 0000",
+        _ if is_time(column) && !fits_a_day(our) => "times of day: it knows no others",
+        _ if their.starts_with("0000-00-00") && has_zeros(our) => "days that no calendar has",
+        _ if column.starts_with('b') && ours.as_u64() > Some(i32::MAX as u64) && theirs.is_i64() => {
+            "BIT of more than 31 bits"
+        }
+        _ if our.ends_with(['A', '=']) && our.starts_with(their.trim_end_matches('=')) => {
+            "BINARY: zeros at the end"
+        }
+        _ if column == "e" && (our.replace('\'', "\'\'") == their || our.is_empty() && theirs.is_null()) => {
+            "ENUM: texts with quotes, or empty"
+        }
+        _ => return None,
+    })
+}
+
+/// Is it one of the columns of type TIME?
+fn is_time(column: &str) -> bool {
+    column.strip_prefix('t').is_some_and(|digits| digits.is_empty() || digits.parse::<u8>().is_ok())
+}
+
+fn fits_a_day(time: &str) -> bool {
+    time.split(':').next().and_then(|hours| hours.parse::<u8>().ok()).is_some_and(|hours| hours < 24)
+}
+
+/// Is the year, the month or the day 0?
+fn has_zeros(date: &str) -> bool {
+    let day = date.split(' ').next().unwrap_or_default();
+    day.split('-').any(|part| part.parse() == Ok(0))
+}
