@@ -44,7 +44,8 @@ pub(crate) struct Warm {
     /// Connections that search; 10 otherwise, and up to 32 where a page takes long to read.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     threads: Option<u16>,
-    /// Pass over so many events in front of the applier, as Replication Booster does (500).
+    /// Pass over so many events in front of the applier, as Replication Booster does (500). With any of -o, -s and -m,
+    /// the rules of all three hold.
     #[arg(short, long, value_name = "EVENTS")]
     offset_events: Option<u64>,
     /// Be so many seconds of the source's time ahead at most, as Replication Booster does (3).
@@ -88,7 +89,7 @@ pub(crate) struct Warm {
     /// Stay ahead of this replication channel only; of all of them otherwise.
     #[arg(long, value_name = "NAME")]
     channel: Option<String>,
-    /// The relay logs, or their index, if they are not where the replica says.
+    /// The directory of the relay logs, or their index, if they are not where the replica says.
     #[arg(long, value_name = "PATH")]
     relay_logs: Option<PathBuf>,
     /// The keyring file that encrypted relay logs are opened with.
