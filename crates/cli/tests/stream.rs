@@ -229,6 +229,24 @@ fn definitions_in_the_log_name_its_columns() {
 }
 
 /// What was defined in front of a place is known behind it: from where it was saved, or from the logs.
+/// As the real Debezium writes it (`cargo xtask judge`).
+#[test]
+fn definitions_say_what_they_make_of_tables() {
+    let args = ["--format", "debezium", "--schema", "ddl", "--do-table=types.no_key", "types.binlog"];
+    let column = serde_json::json!({
+        "name": "a", "jdbcType": 4, "nativeType": null, "typeName": "INT", "typeExpression": "INT",
+        "charsetName": null, "length": null, "scale": null, "position": 1, "optional": true,
+        "autoIncremented": false, "generated": false, "comment": null, "defaultValueExpression": null,
+        "enumValues": null,
+    });
+    let wanted = serde_json::json!([{"type": "CREATE", "id": "\"types\".\"no_key\"", "table": {
+        "defaultCharsetName": "utf8mb4", "primaryKeyColumnNames": [], "columns": [column], "comment": null,
+    }}]);
+    let told = records(&args);
+    let changes: Vec<_> = told.iter().filter_map(|record| record.get("tableChanges")).collect();
+    assert_eq!(changes, [&serde_json::json!([]), &wanted]);
+}
+
 #[test]
 fn definitions_are_known_where_a_run_goes_on() {
     let folder = tempfile::tempdir().unwrap();

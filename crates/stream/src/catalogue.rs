@@ -46,6 +46,8 @@ pub struct TableFacts {
     pub columns: Vec<ColumnFacts>,
     /// The names of the columns of its primary key.
     pub primary_key: Vec<String>,
+    /// The character set of columns that name none, if a definition in the log says it.
+    pub charset: Option<String>,
 }
 
 /// A column as the catalogue has it.
@@ -61,6 +63,21 @@ pub struct ColumnFacts {
     pub collation: Option<u16>,
     /// Can it be NULL?
     pub nullable: bool,
+    /// As a definition in the log has it; a server is not asked for that.
+    pub written: Written,
+}
+
+/// What a column's definition says that rows are not read by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Its type as it was called, in capitals: `BOOL`, `INT UNSIGNED`. Empty if that is not known.
+    pub type_name: String,
+    /// What stands in parentheses behind that: numbers, and texts as SQL has them.
+    pub arguments: Vec<String>,
+    /// What it is where nothing is said; of the time at hand, the first of all times.
+    pub default: Option<String>,
+    /// Is it counted up?
+    pub is_auto_increment: bool,
 }
 
 impl Catalogue {

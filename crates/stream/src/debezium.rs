@@ -7,6 +7,7 @@ use binlog::events::RowsKind;
 use binlog::{Image, Row};
 
 use crate::change::{At, Change, Definition, Head};
+use crate::defined::put_changes;
 use crate::error::Fault;
 use crate::plan::Plan;
 use crate::text::{put_integer, put_string, put_token};
@@ -219,7 +220,19 @@ impl Debezium {
         put_string(out, definition.database);
         out.extend_from_slice(b",\"schemaName\":null,\"ddl\":");
         put_string(out, definition.sql);
-        out.extend_from_slice(b",\"tableChanges\":[]}\n");
+        out.extend_from_slice(b",\"tableChanges\":");
+        match definition.known {
+            Some([before, after]) => {
+                // An ALTER TABLE is told whatever it changes, a CREATE INDEX is not.
+                let is_alter = definition.sql.trim_start().get(..5);
+                let is_alter = is_alter.is_some_and(|word| word.eq_ignore_ascii_case("ALTER"));
+                let named = definition.table.filter(|_| is_alter);
+                let named = named.map(|table| [definition.database, table]);
+                put_changes(out, before, after, named);
+            }
+            None => out.extend_from_slice(b"[]"),
+        }
+        out.extend_from_slice(b"}\n");
     }
 
     /// Up to the number of the row.

@@ -5,7 +5,7 @@ use binlog::{Charset, Collation, Flavour, Format};
 use filter::{Filter, Kind, Named, kind};
 
 use crate::change::Verb;
-use crate::defined::Definitions;
+use crate::defined::{Ambient, Definitions};
 
 /// What a statement in the log is to those who want changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,12 +106,20 @@ pub(crate) fn define(definitions: &mut Definitions, query: &Query<'_>, format: &
     if !["CREATE", "ALTER", "DROP", "RENAME"].contains(&first_word(query.sql).as_str()) {
         return false;
     }
-    let sql_mode = query.status.iter().flatten().find_map(|var| match var {
-        StatusVar::SqlMode(bits) => Some(bits),
-        _ => None,
-    });
+    let (mut sql_mode, mut server) = (0, None);
+    for var in query.status.iter().flatten() {
+        match var {
+            StatusVar::SqlMode(bits) => sql_mode = bits,
+            StatusVar::Charset { server: collation, .. } => {
+                server = Collation::new(collation, format.flavour);
+            }
+            _ => {}
+        }
+    }
     let database = String::from_utf8_lossy(query.database);
-    definitions.take(&text(query, format.flavour), &database, sql_mode.unwrap_or(0))
+    let charset = server.map(|collation| collation.charset().name());
+    let ambient = Ambient { database: &database, sql_mode, charset };
+    definitions.take(&text(query, format.flavour), ambient)
 }
 
 /// The statement as text: in the character set that its client said it in.

@@ -11,7 +11,7 @@ use binlog::{
 use logs::Positions;
 
 use crate::catalogue::{Catalogue, Changed};
-use crate::change::{At, Change, Definition, Head, Place};
+use crate::change::{At, Change, Definition, Head, Place, Verb};
 use crate::debezium::{Debezium, Ended};
 use crate::defined::Definitions;
 use crate::error::{Error, Refusal};
@@ -392,17 +392,23 @@ impl Streamer {
             Role::Statement => {}
             _ => return Ok(()),
         }
-        if let Some(definitions) = self.catalogue.as_mut().and_then(Catalogue::definitions_mut)
-            && define(definitions, query, within.format)
-        {
-            output.define(definitions.clone());
+        let mut known = None;
+        if let Some(definitions) = self.catalogue.as_mut().and_then(Catalogue::definitions_mut) {
+            let before = definitions.clone();
+            if define(definitions, query, within.format) {
+                output.define(definitions.clone());
+            }
+            known = Some([before, definitions.clone()]);
         }
         match Statement::of(query, &self.settings.filter) {
             Statement::Other => Ok(()),
             Statement::Rows => self.statement_rows(query.sql, &within),
             Statement::Definition { verb, database, table } => {
                 let sql = text(query, within.format.flavour);
-                let definition = Definition { verb, database: &database, table: table.as_deref(), sql: &sql };
+                let known = known.as_ref().filter(|_| verb != Verb::Truncate);
+                let known = known.map(|[before, after]| [before, after]);
+                let definition =
+                    Definition { verb, database: &database, table: table.as_deref(), sql: &sql, known };
                 self.open.is_definition = self.open.head.rows == 0;
                 if let (Some(catalogue), Some(table)) = (&mut self.catalogue, &table) {
                     let (table, log) = (format!("{database}.{table}"), within.at.log.to_owned());

@@ -53,6 +53,11 @@ fn differ(theirs: &Value, ours: &Value, path: String, found: &mut Vec<(String, V
                 differ(their, our, format!("{path}.{name}"), found);
             }
         }
+        (Value::Array(their), Value::Array(our)) if their.len() == our.len() => {
+            for (index, (their, our)) in their.iter().zip(our).enumerate() {
+                differ(their, our, format!("{path}[{index}]"), found);
+            }
+        }
         _ if theirs == ours => {}
         _ => found.push((path, theirs.clone(), ours.clone())),
     }

@@ -1,8 +1,10 @@
 //! A column's definition, and where it stands.
 
+use std::fmt::Write as _;
+
 use filter::{Word, Words};
 
-use crate::catalogue::{ColumnFacts, TableFacts};
+use crate::catalogue::{ColumnFacts, TableFacts, Written};
 use crate::defined::quoted;
 
 /// Character sets and the numbers of their default collations, which say in what texts are stored.
@@ -127,17 +129,23 @@ impl Place {
 /// A column's definition, and whether it is the primary key by itself. What says where it is to be is left.
 pub(super) fn column(words: &mut Words, table_charset: Option<&str>) -> Option<(ColumnFacts, bool)> {
     let name = words.name()?;
-    let (mut data_type, mut column_type, mut nullable) = kind(words)?;
+    let Type { mut data_type, mut column_type, mut nullable, mut written } = kind(words)?;
     let (mut charset, mut is_key) = (table_charset.map(str::to_owned), false);
     while !words.is_over() && !words.is("FIRST") && !words.is("AFTER") {
-        if words.take_any(&["NOT NULL", "SERIAL DEFAULT VALUE"]) {
+        if words.take("NOT NULL") {
             nullable = false;
-        } else if words.take_any(&["COMMENT", "DEFAULT"]) {
+        } else if words.take("SERIAL DEFAULT VALUE") {
+            (nullable, written.is_auto_increment) = (false, true);
+        } else if words.take("AUTO_INCREMENT") {
+            written.is_auto_increment = true;
+        } else if words.take("COMMENT") {
             words.skip();
+        } else if words.take("DEFAULT") {
+            written.default = default(words);
         } else if words.take_any(&["CHARACTER SET", "CHARSET"]) {
             charset = words.name();
         } else if words.take("COLLATE") {
-            charset = words.name().map(|name| name.split('_').next().unwrap_or_default().to_owned());
+            charset = words.name().map(|name| charset_of(&name));
         } else if words.take("UNIQUE") {
             words.take("KEY");
         } else if words.take_any(&["PRIMARY KEY", "PRIMARY", "KEY"]) {
@@ -152,10 +160,70 @@ pub(super) fn column(words: &mut Words, table_charset: Option<&str>) -> Option<(
     {
         column_type = column_type.replacen(text, bytes, 1);
         data_type = (*bytes).to_owned();
+        written.type_name = data_type.to_ascii_uppercase();
     }
-    let is_text = ["enum", "set"].contains(&&*data_type) || BYTES.iter().any(|(text, _)| *text == data_type);
-    let collation = charset.filter(|_| is_text).and_then(|name| number(&name));
-    Some((ColumnFacts { name, data_type, column_type, collation, nullable }, is_key))
+    let collation = charset.filter(|_| has_charset(&data_type)).and_then(|name| number(&name));
+    Some((ColumnFacts { name, data_type, column_type, collation, nullable, written }, is_key))
+}
+
+/// Is it a type of texts?
+pub(super) fn has_charset(data_type: &str) -> bool {
+    ["enum", "set"].contains(&data_type) || BYTES.iter().any(|(text, _)| *text == data_type)
+}
+
+/// What a type's text, as a server has it, says.
+pub(super) fn written(column_type: &str) -> Option<Written> {
+    Some(kind(&mut Words::of(column_type, 0)?)?.written)
+}
+
+/// All texts of a table are in this character set from now on.
+pub(super) fn recode(facts: &mut TableFacts, charset: &str) {
+    for column in facts.columns.iter_mut().filter(|column| has_charset(&column.data_type)) {
+        column.collation = number(charset);
+    }
+    facts.charset = Some(charset.to_owned());
+}
+
+/// `a SET DEFAULT 7`, `a DROP DEFAULT`, and what is no column's.
+pub(super) fn set_default(words: &mut Words, facts: &mut TableFacts) -> Option<()> {
+    let name = words.name()?;
+    let value = if words.take("SET DEFAULT") {
+        default(words)
+    } else if words.take("DROP DEFAULT") {
+        None
+    } else {
+        return Some(());
+    };
+    let column = facts.columns.iter_mut().find(|column| column.name.eq_ignore_ascii_case(&name))?;
+    column.written.default = value;
+    Some(())
+}
+
+/// The character set of a collation, which begins with its name.
+pub(super) fn charset_of(collation: &str) -> String {
+    collation.split('_').next().unwrap_or_default().to_ascii_lowercase()
+}
+
+/// The text of a default value; none if it is NULL, or computed.
+fn default(words: &mut Words) -> Option<String> {
+    let is_negative = words.take_sign("-");
+    words.take_sign("+");
+    if words.take_any(&["CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"]) {
+        words.group();
+        return Some("1970-01-01 00:00:00".to_owned());
+    }
+    if words.group().is_some() {
+        return None;
+    }
+    match words.take_next()? {
+        Word::Text(text) => Some(text),
+        Word::Number(number) if is_negative => Some(format!("-{number}")),
+        Word::Number(number) => Some(number),
+        Word::Plain(word) if ["TRUE", "FALSE"].contains(&&*word.to_ascii_uppercase()) => {
+            Some(word.to_ascii_uppercase())
+        }
+        _ => None,
+    }
 }
 
 fn number(charset: &str) -> Option<u16> {
@@ -163,45 +231,47 @@ fn number(charset: &str) -> Option<u16> {
     CHARSETS.iter().find(|(name, _)| *name == charset).map(|(_, number)| *number)
 }
 
-/// A type: its name, all of it, and whether it can be NULL if nothing is said.
-fn kind(words: &mut Words) -> Option<(String, String, bool)> {
-    words.take("NATIONAL");
-    let Word::Plain(name) = words.take_next()? else { return None };
-    let mut name = name.to_ascii_lowercase();
-    if words.take("VARYING") {
-        name.push_str(" varying");
-    } else if name == "long" && words.take("VARBINARY") {
-        name.push_str(" varbinary");
-    } else {
-        words.take_any(&["PRECISION", "VARCHAR", "VARCHARACTER"]);
-    }
+/// A column's type.
+struct Type {
+    /// What it is called.
+    data_type: String,
+    /// All of it.
+    column_type: String,
+    /// Can it be NULL if nothing is said?
+    nullable: bool,
+    written: Written,
+}
+
+fn kind(words: &mut Words) -> Option<Type> {
+    let name = type_name(words)?;
     if name == "serial" {
-        return Some(("bigint".to_owned(), "bigint unsigned".to_owned(), false));
+        let type_name = "BIGINT UNSIGNED".to_owned();
+        let written = Written { type_name, is_auto_increment: true, ..Written::default() };
+        let [data_type, column_type] = ["bigint", "bigint unsigned"].map(str::to_owned);
+        return Some(Type { data_type, column_type, nullable: false, written });
     }
+    let mut type_name = name.to_ascii_uppercase();
+    let name = name.trim_end_matches(" precision");
     let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
-    let mut data_type = alias.map_or(name, |(_, name)| (*name).to_owned());
-    let mut arguments = Vec::new();
-    for mut part in words.group().into_iter().flat_map(|mut group| group.parts()) {
-        match part.take_next()? {
-            Word::Number(number) => arguments.push(number),
-            // Spaces at the end of a text are cut.
-            Word::Text(text) => arguments.push(literal(text.trim_end_matches(' '))),
-            _ => return None,
-        }
-    }
+    let mut data_type = alias.map_or(name, |(_, name)| *name).to_owned();
+    let mut arguments = arguments(words)?;
+    let written_arguments = arguments.clone();
     if let ("float", [digits]) = (&*data_type, &*arguments)
         && digits.parse::<u8>().is_ok_and(|digits| digits > 24)
     {
         data_type = "double".to_owned();
         arguments.clear();
     }
-    let mut is_unsigned = false;
+    let (mut is_unsigned, mut is_filled) = (false, false);
     loop {
-        if words.take_any(&["UNSIGNED", "ZEROFILL"]) {
+        if words.take("UNSIGNED") {
             is_unsigned = true;
+        } else if words.take("ZEROFILL") {
+            (is_unsigned, is_filled) = (true, true);
         } else if words.take("BYTE") {
             let bytes = BYTES.iter().find(|(text, _)| *text == data_type);
             data_type = bytes.map_or(data_type, |(_, bytes)| (*bytes).to_owned());
+            type_name = data_type.to_ascii_uppercase();
         } else if !words.take("SIGNED") {
             break;
         }
@@ -210,10 +280,38 @@ fn kind(words: &mut Words) -> Option<(String, String, bool)> {
     if !arguments.is_empty() {
         column_type = format!("{column_type}({})", arguments.join(","));
     }
-    if is_unsigned {
-        column_type.push_str(" unsigned");
+    for (is_so, word) in [(is_unsigned, " UNSIGNED"), (is_filled, " ZEROFILL")] {
+        type_name.push_str(if is_so { word } else { "" });
     }
-    Some((data_type, column_type, true))
+    column_type.push_str(if is_unsigned { " unsigned" } else { "" });
+    let written = Written { type_name, arguments: written_arguments, ..Written::default() };
+    Some(Type { data_type, column_type, nullable: true, written })
+}
+
+/// What a type is called, in small letters.
+fn type_name(words: &mut Words) -> Option<String> {
+    words.take("NATIONAL");
+    let Word::Plain(name) = words.take_next()? else { return None };
+    let mut name = name.to_ascii_lowercase();
+    for more in ["VARYING", "VARBINARY", "PRECISION"] {
+        if (more != "VARBINARY" || name == "long") && words.take(more) {
+            name = format!("{name} {}", more.to_ascii_lowercase());
+        }
+    }
+    words.take_any(&["VARCHAR", "VARCHARACTER"]);
+    Some(name)
+}
+
+/// What stands in parentheses behind a type.
+fn arguments(words: &mut Words) -> Option<Vec<String>> {
+    let parts = words.group().into_iter().flat_map(|mut group| group.parts());
+    let argument = |mut part: Words| match part.take_next()? {
+        Word::Number(number) => Some(number),
+        // Spaces at the end of a text are cut.
+        Word::Text(text) => Some(literal(text.trim_end_matches(' '))),
+        _ => None,
+    };
+    parts.map(argument).collect()
 }
 
 /// A text as SQL has it.
@@ -241,13 +339,32 @@ pub(super) fn rename(facts: &mut TableFacts, old: &str, new: &str) -> Option<()>
 pub(super) fn put_column(out: &mut String, column: &ColumnFacts) {
     out.push_str(&quoted(&column.name));
     out.push(' ');
-    out.push_str(&column.column_type);
-    let charset = CHARSETS.iter().find(|(_, number)| Some(*number) == column.collation);
-    if let Some((charset, _)) = charset {
+    let Written { type_name, arguments, default, is_auto_increment } = &column.written;
+    let type_name = type_name.to_ascii_lowercase();
+    let name = type_name.trim_end_matches(" zerofill").trim_end_matches(" unsigned");
+    out.push_str(if name.is_empty() { &column.column_type } else { name });
+    if !arguments.is_empty() {
+        let _ = write!(out, "({})", arguments.join(","));
+    }
+    out.push_str(&type_name[name.len()..]);
+    if let Some(charset) = charset(column) {
         out.push_str(" CHARACTER SET ");
         out.push_str(charset);
     }
     if !column.nullable {
         out.push_str(" NOT NULL");
     }
+    if *is_auto_increment {
+        out.push_str(" AUTO_INCREMENT");
+    }
+    if let Some(default) = default {
+        out.push_str(" DEFAULT ");
+        out.push_str(&literal(default));
+    }
+}
+
+/// The character set that a column's definition names.
+pub(crate) fn charset(column: &ColumnFacts) -> Option<&'static str> {
+    let charset = CHARSETS.iter().find(|(_, number)| Some(*number) == column.collation);
+    charset.map(|(charset, _)| *charset)
 }

@@ -3,6 +3,7 @@
 //! A definition that is not understood stops nothing: the tables that it names are not known from there on.
 
 mod column;
+mod told;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -11,13 +12,30 @@ use std::sync::Arc;
 use filter::Words;
 
 use crate::catalogue::TableFacts;
-use crate::defined::column::{Place, column, key, put_column, rename};
+use crate::defined::column::{
+    Place, charset_of, column, key, put_column, recode, rename, set_default, written,
+};
+
+pub(crate) use crate::defined::told::put_changes;
 
 /// Tables as definitions make them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Definitions {
     /// By database and name. Shared with whoever saves them.
     tables: Arc<BTreeMap<Name, TableFacts>>,
+    /// The character sets of databases, where definitions say them.
+    charsets: Arc<BTreeMap<String, String>>,
+}
+
+/// What a statement goes by that it does not say itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ambient<'a> {
+    /// The default database.
+    pub(crate) database: &'a str,
+    /// `sql_mode`'s bits.
+    pub(crate) sql_mode: u64,
+    /// The server's character set.
+    pub(crate) charset: Option<&'a str>,
 }
 
 /// A table's database and name.
@@ -31,18 +49,18 @@ const ELEMENTS: [&str; 10] =
 const OTHERS: [&str; 8] = ["PARTITION", "INDEX", "KEY", "FOREIGN", "CHECK", "CONSTRAINT", "SYSTEM", "PERIOD"];
 
 impl Definitions {
-    /// Takes a statement, as far as it defines tables: its text, its default database, and `sql_mode`'s bits. Gives
-    /// whether anything has changed.
-    pub fn take(&mut self, sql: &str, database: &str, sql_mode: u64) -> bool {
-        let Some(mut words) = Words::of(sql, sql_mode) else { return false };
-        let before = Arc::clone(&self.tables);
-        let naming = Naming { database };
-        let mut tables = Tables(Arc::make_mut(&mut self.tables));
+    /// Takes a statement, as far as it defines tables. Gives whether anything has changed.
+    pub(crate) fn take(&mut self, sql: &str, ambient: Ambient<'_>) -> bool {
+        let Some(mut words) = Words::of(sql, ambient.sql_mode) else { return false };
+        let before = self.clone();
+        let naming = Naming { database: ambient.database };
+        let charsets = Charsets { of: Arc::make_mut(&mut self.charsets), server: ambient.charset };
+        let mut tables = Tables { all: Arc::make_mut(&mut self.tables), charsets };
         tables.read(&mut words, &naming);
-        let is_changed = before != self.tables;
+        let is_changed = before != *self;
         if !is_changed {
             // Whoever shares them goes on doing so.
-            self.tables = before;
+            *self = before;
         }
         is_changed
     }
@@ -53,7 +71,10 @@ impl Definitions {
     }
 
     /// A table is known from elsewhere.
-    pub fn put(&mut self, names: [&str; 2], facts: TableFacts) {
+    pub fn put(&mut self, names: [&str; 2], mut facts: TableFacts) {
+        for column in facts.columns.iter_mut().filter(|column| column.written.type_name.is_empty()) {
+            column.written = written(&column.column_type).unwrap_or_default();
+        }
         Arc::make_mut(&mut self.tables).insert(names.map(str::to_owned), facts);
     }
 
@@ -61,7 +82,7 @@ impl Definitions {
     pub fn parse(text: &str) -> Self {
         let mut definitions = Self::default();
         for statement in text.split(END) {
-            definitions.take(statement, "", 0);
+            definitions.take(statement, Ambient::default());
         }
         definitions
     }
@@ -73,6 +94,9 @@ const END: &str = ";\n";
 /// As statements that make the tables, one a line.
 impl fmt::Display for Definitions {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (database, charset) in self.charsets.iter() {
+            write!(out, "CREATE DATABASE {} CHARACTER SET {charset}{END}", quoted(database))?;
+        }
         for ([database, table], facts) in self.tables.iter() {
             write!(out, "CREATE TABLE {}.{} (", quoted(database), quoted(table))?;
             for (index, column) in facts.columns.iter().enumerate() {
@@ -85,6 +109,9 @@ impl fmt::Display for Definitions {
                 write!(out, ", PRIMARY KEY ({})", names.join(", "))?;
             }
             out.write_char(')')?;
+            if let Some(charset) = &facts.charset {
+                write!(out, " DEFAULT CHARACTER SET {charset}")?;
+            }
             out.write_str(END)?;
         }
         Ok(())
@@ -117,7 +144,17 @@ fn find<'t>(tables: &'t BTreeMap<Name, TableFacts>, name: [&str; 2]) -> Option<(
     })
 }
 
-struct Tables<'t>(&'t mut BTreeMap<Name, TableFacts>);
+struct Tables<'t> {
+    all: &'t mut BTreeMap<Name, TableFacts>,
+    charsets: Charsets<'t>,
+}
+
+/// Character sets, for what names none.
+struct Charsets<'t> {
+    /// Of databases that were made.
+    of: &'t mut BTreeMap<String, String>,
+    server: Option<&'t str>,
+}
 
 impl Tables<'_> {
     fn read(&mut self, words: &mut Words, naming: &Naming<'_>) {
@@ -125,17 +162,33 @@ impl Tables<'_> {
             words.take("OR REPLACE");
             if words.take("TABLE") {
                 self.create(words, naming);
+            } else if words.take_any(&["DATABASE", "SCHEMA"]) {
+                // One that may have been there before has whatever character set it had.
+                if !words.take("IF NOT EXISTS") {
+                    self.database(words, naming, self.charsets.server);
+                }
             }
         } else if words.take("ALTER") {
             words.take_any(&["ONLINE", "IGNORE"]);
             if words.take("TABLE") {
                 words.take("IF EXISTS");
                 self.alter(words, naming);
+            } else if words.take_any(&["DATABASE", "SCHEMA"]) {
+                self.database(words, naming, None);
             }
         } else if words.take("DROP") {
             self.drop(words, naming);
         } else if words.take_any(&["RENAME TABLE", "RENAME TABLES"]) {
             self.rename_all(words, naming);
+        }
+    }
+
+    /// A database gets a character set, or as it is made, the server's.
+    fn database(&mut self, words: &mut Words, naming: &Naming<'_>, server: Option<&str>) {
+        let is_named = !["CHARACTER", "CHARSET", "COLLATE", "DEFAULT"].iter().any(|word| words.is(word));
+        let name = if is_named { words.name() } else { Some(naming.database.to_owned()) };
+        if let (Some(name), Some(charset)) = (name, charset(words).or(server.map(str::to_owned))) {
+            self.charsets.of.insert(name, charset);
         }
     }
 
@@ -148,7 +201,10 @@ impl Tables<'_> {
         let mut inner = words.clone().group().unwrap_or_else(|| words.clone());
         let facts = match inner.take("LIKE") {
             true => naming.table(&mut inner).and_then(|model| self.find(&model).cloned()),
-            false => words.group().and_then(|group| created(group, words)),
+            false => {
+                let charset = self.charsets.of.get(&name[0]).cloned();
+                words.group().and_then(|group| created(group, words, charset))
+            }
         };
         self.put(name, facts);
     }
@@ -157,24 +213,25 @@ impl Tables<'_> {
     fn put(&mut self, name: Name, facts: Option<TableFacts>) {
         self.remove(&name);
         if let Some(facts) = facts {
-            self.0.insert(name, facts);
+            self.all.insert(name, facts);
         }
     }
 
     fn find(&self, [database, table]: &Name) -> Option<&TableFacts> {
-        find(self.0, [database, table]).map(|(_, facts)| facts)
+        find(self.all, [database, table]).map(|(_, facts)| facts)
     }
 
     fn remove(&mut self, [database, table]: &Name) -> Option<(Name, TableFacts)> {
-        let name = find(self.0, [database, table])?.0.clone();
-        self.0.remove_entry(&name)
+        let name = find(self.all, [database, table])?.0.clone();
+        self.all.remove_entry(&name)
     }
 
     fn drop(&mut self, words: &mut Words, naming: &Naming<'_>) {
         if words.take_any(&["DATABASE", "SCHEMA"]) {
             words.take("IF EXISTS");
             if let Some(name) = words.name() {
-                self.0.retain(|[database, _], _| !database.eq_ignore_ascii_case(&name));
+                self.all.retain(|[database, _], _| !database.eq_ignore_ascii_case(&name));
+                self.charsets.of.remove(&name);
             }
         } else if words.take_any(&["TABLE", "TABLES"]) {
             words.take("IF EXISTS");
@@ -219,21 +276,13 @@ impl Tables<'_> {
 }
 
 /// What stands in the parentheses of CREATE TABLE, and its options behind them.
-fn created(mut group: Words, options: &mut Words) -> Option<TableFacts> {
+fn created(mut group: Words, options: &mut Words, database_charset: Option<String>) -> Option<TableFacts> {
     let mut facts = TableFacts::default();
     // Columns of a table that is made from a query come behind those that are named.
     if options.holds(&["SELECT", "AS", "WITH", "VALUES", "TABLE"]) {
         return None;
     }
-    let mut charset = None;
-    while !options.is_over() {
-        if options.take_any(&["CHARSET", "CHARACTER SET"]) {
-            options.take_sign("=");
-            charset = options.name();
-        } else {
-            options.skip();
-        }
-    }
+    let charset = charset(options).or(database_charset);
     for mut part in group.parts() {
         if !element(&mut part, &mut facts)? {
             let (column, is_key) = column(&mut part, charset.as_deref())?;
@@ -243,7 +292,25 @@ fn created(mut group: Words, options: &mut Words) -> Option<TableFacts> {
             facts.columns.push(column);
         }
     }
+    facts.charset = charset;
     Some(facts)
+}
+
+/// The character set among a table's or a database's options.
+fn charset(options: &mut Words) -> Option<String> {
+    let mut charset = None;
+    while !options.is_over() {
+        if options.take_any(&["CHARSET", "CHARACTER SET"]) {
+            options.take_sign("=");
+            charset = options.name().map(|name| name.to_ascii_lowercase());
+        } else if options.take("COLLATE") {
+            options.take_sign("=");
+            charset = charset.or(options.name().map(|name| charset_of(&name)));
+        } else {
+            options.skip();
+        }
+    }
+    charset
 }
 
 /// Is this a key or a check? A primary key is taken; the others say nothing of columns.
@@ -301,7 +368,16 @@ fn change(words: &mut Words, facts: &mut TableFacts) -> Option<()> {
         words.take("TO").then_some(())?;
         return rename(facts, &old, &words.name()?);
     }
-    // Defaults, options, partitions: what columns are called stays.
+    if words.take("ALTER") {
+        words.take("COLUMN");
+        return set_default(words, facts);
+    }
+    if words.take("CONVERT TO") {
+        recode(facts, &charset(words)?);
+    } else if ["DEFAULT", "CHARACTER", "CHARSET", "COLLATE"].iter().any(|word| words.is(word)) {
+        facts.charset = charset(words).or(facts.charset.take());
+    }
+    // Other options, partitions: what columns are called stays.
     Some(())
 }
 
@@ -312,7 +388,7 @@ fn add(words: &mut Words, facts: &mut TableFacts) -> Option<()> {
     words.take("COLUMN");
     let has = words.take("IF NOT EXISTS");
     let mut added = |words: &mut Words| {
-        let (column, is_key) = column(words, None)?;
+        let (column, is_key) = column(words, facts.charset.as_deref())?;
         if has && facts.columns.iter().any(|other| other.name.eq_ignore_ascii_case(&column.name)) {
             return Some(());
         }
@@ -356,7 +432,7 @@ fn dropped(words: &mut Words, facts: &mut TableFacts) -> Option<()> {
 
 /// A column becomes another.
 fn replace(words: &mut Words, facts: &mut TableFacts, old: &str) -> Option<()> {
-    let (column, is_key) = column(words, None)?;
+    let (column, is_key) = column(words, facts.charset.as_deref())?;
     rename(facts, old, &column.name)?;
     if is_key {
         facts.primary_key = vec![column.name.clone()];
@@ -370,13 +446,13 @@ fn replace(words: &mut Words, facts: &mut TableFacts, old: &str) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::Definitions;
+    use super::{Ambient, Definitions};
 
     /// What statements in a row make, and that it survives being saved.
     fn check(statements: &[&str], wanted: &str) {
         let mut definitions = Definitions::default();
         for statement in statements {
-            definitions.take(statement, "d", 0);
+            definitions.take(statement, Ambient { database: "d", ..Ambient::default() });
         }
         assert_eq!(definitions.to_string().trim_end(), wanted, "{statements:?}");
         assert_eq!(Definitions::parse(&definitions.to_string()), definitions);
@@ -386,7 +462,7 @@ mod tests {
     fn tables_are_made() {
         check(
             &["create table t (a int primary key, b varchar(9) not null default 'x' comment 'a, (b')"],
-            "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` varchar(9) NOT NULL, PRIMARY KEY (`a`));",
+            "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` varchar(9) NOT NULL DEFAULT 'x', PRIMARY KEY (`a`));",
         );
         check(
             &[
@@ -395,13 +471,14 @@ mod tests {
                PRIMARY KEY USING BTREE (a, c), UNIQUE KEY k (d), CONSTRAINT f FOREIGN KEY (a) REFERENCES x (y), \
                CHECK (a > 0)) ENGINE=InnoDB PARTITION BY HASH(a) PARTITIONS 3",
             ],
-            "CREATE TABLE `e`.`t``u` (`a` bigint unsigned, `key` enum('it''s','x\\\\y') CHARACTER SET latin1, \
-             `c` decimal(5,2) unsigned, `d` double, `j` int, PRIMARY KEY (`a`, `c`));",
+            "CREATE TABLE `e`.`t``u` (`a` bigint unsigned AUTO_INCREMENT, `key` enum('it''s','x\\\\y') \
+             CHARACTER SET latin1, `c` decimal(5,2) unsigned zerofill, `d` double precision, `j` int, \
+             PRIMARY KEY (`a`, `c`));",
         );
         check(
             &["create table t (a serial, b char(3) byte, c national varchar(4), d long varbinary, e bool)"],
-            "CREATE TABLE `d`.`t` (`a` bigint unsigned NOT NULL, `b` binary(3), `c` varchar(4), `d` mediumblob, \
-             `e` tinyint);",
+            "CREATE TABLE `d`.`t` (`a` bigint unsigned NOT NULL AUTO_INCREMENT, `b` binary(3), `c` varchar(4), \
+             `d` long varbinary, `e` bool);",
         );
         check(
             &["create table t (a int)", "create table u like t"],
@@ -412,6 +489,24 @@ mod tests {
         check(
             &["create temporary table t (a int)", "create view v as select 1", "grant select on t to u"],
             "",
+        );
+    }
+
+    #[test]
+    fn character_sets_come_from_what_is_around() {
+        check(
+            &[
+                "create database e character set = koi8r",
+                "create table e.t (a char(3), b text character set latin1, c int default -1)",
+                "create table e.u (a char(3)) collate utf8mb4_bin",
+                "alter table e.u add b text, convert to charset latin2",
+                "alter table e.t add d tinytext, alter column c drop default",
+            ],
+            "CREATE DATABASE `e` CHARACTER SET koi8r;\n\
+             CREATE TABLE `e`.`t` (`a` char(3) CHARACTER SET koi8r, `b` text CHARACTER SET latin1, `c` int, \
+             `d` tinytext CHARACTER SET koi8r) DEFAULT CHARACTER SET koi8r;\n\
+             CREATE TABLE `e`.`u` (`a` char(3) CHARACTER SET latin2, `b` text CHARACTER SET latin2) \
+             DEFAULT CHARACTER SET latin2;",
         );
     }
 
@@ -438,7 +533,7 @@ mod tests {
                 "rename table t to x, x to e.y",
                 "alter table e.y alter column b set default 7, drop key k, order by a, b",
             ],
-            "CREATE TABLE `e`.`y` (`a` int NOT NULL, `b` int, `c` text, PRIMARY KEY (`a`));",
+            "CREATE TABLE `e`.`y` (`a` int NOT NULL, `b` int DEFAULT '7', `c` text, PRIMARY KEY (`a`));",
         );
         check_all(&["drop table if exists q, t /* generated by server */"], "");
         check_all(&["drop database d"], "");

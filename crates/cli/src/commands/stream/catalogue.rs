@@ -62,6 +62,7 @@ pub(super) fn facts(
             column_type: word(row.get(2)),
             collation: word(row.get(3)).parse().ok(),
             nullable: word(row.get(4)) == "YES",
+            ..ColumnFacts::default()
         })
         .collect();
     if columns.is_empty() {
@@ -72,7 +73,7 @@ pub(super) fn facts(
          WHERE {is_it} AND index_name = 'PRIMARY' ORDER BY seq_in_index"
     ))?;
     let primary_key = key.iter().map(|row| word(row.first())).collect();
-    Ok(Some(TableFacts { asked_s: clock.parse().unwrap_or(0), columns, primary_key }))
+    Ok(Some(TableFacts { asked_s: clock.parse().unwrap_or(0), columns, primary_key, charset: None }))
 }
 
 /// A text in SQL.

@@ -1,0 +1,214 @@
+//! What definitions make of tables, as Debezium tells it.
+
+use crate::catalogue::{ColumnFacts, TableFacts};
+use crate::defined::column::{charset, has_charset};
+use crate::defined::{Definitions, Name};
+use crate::text::{put_integer, put_string};
+
+/// What became of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Created,
+    Altered,
+    Dropped,
+}
+
+/// The numbers of java.sql.Types that Debezium has for types, by how those begin.
+const JDBC_TYPES: [(&str, i32); 42] = [
+    ("CHAR", 1),
+    ("CHARACTER", 1),
+    ("ENUM", 1),
+    ("SET", 1),
+    ("NUMERIC", 2),
+    ("DECIMAL", 3),
+    ("DEC", 3),
+    ("FIXED", 3),
+    ("INT", 4),
+    ("INTEGER", 4),
+    ("INT3", 4),
+    ("INT4", 4),
+    ("MEDIUMINT", 4),
+    ("MIDDLEINT", 4),
+    ("YEAR", 4),
+    ("TINYINT", 5),
+    ("SMALLINT", 5),
+    ("INT1", 5),
+    ("INT2", 5),
+    ("FLOAT", 6),
+    ("FLOAT4", 6),
+    ("REAL", 7),
+    ("DOUBLE", 8),
+    ("FLOAT8", 8),
+    ("VARCHAR", 12),
+    ("TINYTEXT", 12),
+    ("TEXT", 12),
+    ("MEDIUMTEXT", 12),
+    ("LONGTEXT", 12),
+    ("LONG", 12),
+    ("BOOL", 16),
+    ("BOOLEAN", 16),
+    ("DATE", 91),
+    ("TIME", 92),
+    ("DATETIME", 93),
+    ("TIMESTAMP", 2014),
+    ("BIGINT", -5),
+    ("INT8", -5),
+    ("BINARY", -2),
+    ("VARBINARY", -3),
+    ("BIT", -7),
+    ("NVARCHAR", -9),
+];
+
+/// Those that end in this are BLOBs.
+const BLOB: i32 = 2004;
+
+/// What is none of them.
+const OTHER: i32 = 1111;
+
+/// Appends what a statement has changed, as an array: what was known before it and behind it, and the table that it
+/// names first, if it is on tables.
+pub(crate) fn put_changes(
+    out: &mut Vec<u8>,
+    before: &Definitions,
+    after: &Definitions,
+    named: Option<[&str; 2]>,
+) {
+    out.push(b'[');
+    for (index, (name, fate)) in fates(before, after, named).into_iter().enumerate() {
+        out.extend_from_slice(if index > 0 { b"," } else { b"" });
+        put_change(out, name, fate, after);
+    }
+    out.push(b']');
+}
+
+fn fates<'d>(
+    before: &'d Definitions,
+    after: &'d Definitions,
+    named: Option<[&str; 2]>,
+) -> Vec<(&'d Name, Fate)> {
+    let mut fates = Vec::new();
+    for name in before.tables.keys().filter(|name| !after.tables.contains_key(*name)) {
+        fates.push((name, Fate::Dropped));
+    }
+    for (name, facts) in after.tables.iter() {
+        match before.tables.get(name) {
+            None => fates.push((name, Fate::Created)),
+            Some(was) if was != facts || named.is_some_and(|named| *name == named) => {
+                fates.push((name, Fate::Altered));
+            }
+            Some(_) => {}
+        }
+    }
+    fates
+}
+
+fn put_change(out: &mut Vec<u8>, [database, table]: &Name, fate: Fate, after: &Definitions) {
+    out.extend_from_slice(match fate {
+        Fate::Created => b"{\"type\":\"CREATE\",\"id\":",
+        Fate::Altered => b"{\"type\":\"ALTER\",\"id\":",
+        Fate::Dropped => b"{\"type\":\"DROP\",\"id\":",
+    });
+    put_string(out, &format!("\"{database}\".\"{table}\""));
+    out.extend_from_slice(b",\"table\":");
+    match after.table(database, table) {
+        Some(facts) => put_table(out, facts),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.push(b'}');
+}
+
+fn put_table(out: &mut Vec<u8>, facts: &TableFacts) {
+    out.extend_from_slice(b"{\"defaultCharsetName\":");
+    put_optional(out, facts.charset.as_deref());
+    out.extend_from_slice(b",\"primaryKeyColumnNames\":[");
+    put_strings(out, &facts.primary_key);
+    out.extend_from_slice(b"],\"columns\":[");
+    for (column, index) in facts.columns.iter().zip(1_u64..) {
+        out.extend_from_slice(if index > 1 { b"," } else { b"" });
+        put_column(out, column, facts, index);
+    }
+    out.extend_from_slice(b"],\"comment\":null}");
+}
+
+fn put_column(out: &mut Vec<u8>, column: &ColumnFacts, table: &TableFacts, position: u64) {
+    let is_key = table.primary_key.iter().any(|name| name.eq_ignore_ascii_case(&column.name));
+    let written = &column.written;
+    out.extend_from_slice(b"{\"name\":");
+    put_string(out, &column.name);
+    out.extend_from_slice(b",\"jdbcType\":");
+    put_integer(out, jdbc_type(&written.type_name));
+    out.extend_from_slice(b",\"nativeType\":null,\"typeName\":");
+    put_string(out, &written.type_name);
+    out.extend_from_slice(b",\"typeExpression\":");
+    put_string(out, &written.type_name);
+    out.extend_from_slice(b",\"charsetName\":");
+    put_optional(
+        out,
+        has_charset(&column.data_type).then(|| charset(column).or(table.charset.as_deref())).flatten(),
+    );
+    let [length, scale] = sizes(column);
+    for (label, number) in [(&b",\"length\":"[..], length), (b",\"scale\":", scale)] {
+        out.extend_from_slice(label);
+        match number {
+            Some(number) => put_integer(out, number),
+            None => out.extend_from_slice(b"null"),
+        }
+    }
+    out.extend_from_slice(b",\"position\":");
+    put_integer(out, position);
+    let flags: [(&[u8], bool); 3] = [
+        (b",\"optional\":", column.nullable && !is_key),
+        (b",\"autoIncremented\":", written.is_auto_increment),
+        (b",\"generated\":", written.is_auto_increment),
+    ];
+    for (label, is_so) in flags {
+        out.extend_from_slice(label);
+        out.extend_from_slice(if is_so { b"true" } else { b"false" });
+    }
+    out.extend_from_slice(b",\"comment\":null,\"defaultValueExpression\":");
+    put_optional(out, written.default.as_deref());
+    out.extend_from_slice(b",\"enumValues\":");
+    match &*column.data_type {
+        "enum" | "set" => {
+            out.push(b'[');
+            put_strings(out, &written.arguments);
+            out.push(b']');
+        }
+        _ => out.extend_from_slice(b"null"),
+    }
+    out.push(b'}');
+}
+
+fn jdbc_type(type_name: &str) -> i32 {
+    let word = type_name.split(' ').next().unwrap_or_default();
+    let found = JDBC_TYPES.iter().find(|(name, _)| *name == word);
+    found.map_or(if word.ends_with("BLOB") { BLOB } else { OTHER }, |(_, number)| *number)
+}
+
+/// Length and scale, where Debezium has them.
+fn sizes(column: &ColumnFacts) -> [Option<u64>; 2] {
+    let arguments = &column.written.arguments;
+    let number = |index: usize| arguments.get(index).and_then(|text| text.parse().ok());
+    match &*column.data_type {
+        "enum" => [Some(1), None],
+        // Every text, a letter long, and commas between them.
+        "set" => [Some((arguments.len() as u64 * 2).saturating_sub(1)), None],
+        "decimal" => [number(0).or(Some(10)), number(1).or(Some(0))],
+        "bit" => [number(0).or(Some(1)), None],
+        _ => [number(0), number(1)],
+    }
+}
+
+fn put_optional(out: &mut Vec<u8>, text: Option<&str>) {
+    match text {
+        Some(text) => put_string(out, text),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+fn put_strings(out: &mut Vec<u8>, texts: &[String]) {
+    for (index, text) in texts.iter().enumerate() {
+        out.extend_from_slice(if index > 0 { b"," } else { b"" });
+        put_string(out, text);
+    }
+}
