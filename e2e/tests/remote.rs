@@ -142,11 +142,51 @@ fn connections_are_the_same() -> Result<()> {
             "-u s -psecret --ssl-mode=DISABLED --get-server-public-key binlog.000002",
             "-u s -pwrong binlog.000002",
             "-P 1 binlog.000002",
+            "--bind-address=127.0.0.2 binlog.000002",
+            "--bind-address=192.0.2.1 binlog.000002",
             "-h localhost -S /no/such.sock binlog.000002",
             "binlog.000099",
             "--start-position=99999999 binlog.000001",
         ],
     )
+}
+
+/// With the certificates that a server makes for itself.
+#[test]
+fn encrypted_connections_are_the_same() -> Result<()> {
+    let server = server()?;
+    // Who is to have a cipher is to show a certificate, too.
+    server.sql(
+        "create user x@'%' require x509; create user c@'%' require cipher 'ECDHE-RSA-AES128-GCM-SHA256';
+         create user t@'%' require cipher 'TLS_CHACHA20_POLY1305_SHA256';
+         grant replication slave on *.* to x@'%', c@'%', t@'%'",
+    )?;
+    let (identity, verified) =
+        ("--ssl-cert=DATA/client-cert.pem --ssl-key=DATA/client-key.pem", "--ssl-mode=VERIFY_CA");
+    let runs = [
+        format!("{verified} --ssl-ca=DATA/ca.pem binlog.000002"),
+        format!("{verified} binlog.000002"),
+        "--ssl-ca=DATA/ca.pem binlog.000002".to_owned(),
+        "--ssl-mode=REQUIRED --ssl-ca=DATA/ca.pem binlog.000002".to_owned(),
+        format!("-u x {identity} binlog.000002"),
+        format!("-u x {identity} {verified} --ssl-ca=DATA/ca.pem --tls-version=TLSv1.2 binlog.000002"),
+        "-u x binlog.000002".to_owned(),
+        format!(
+            "-u c {identity} --tls-version=TLSv1.2 --ssl-cipher=ECDHE-RSA-AES128-GCM-SHA256 binlog.000002"
+        ),
+        format!(
+            "-u c {identity} --tls-version=TLSv1.2 --ssl-cipher=ECDHE-RSA-AES256-GCM-SHA384 binlog.000002"
+        ),
+        format!(
+            "-u t {identity} --tls-version=TLSv1.3 --tls-ciphersuites=TLS_CHACHA20_POLY1305_SHA256 binlog.000002"
+        ),
+        "-u t --tls-version=TLSv1.2,TLSv1.3 --tls-ciphersuites=TLS_AES_128_GCM_SHA256 binlog.000002"
+            .to_owned(),
+        "--ssl-mode=REQUIRED --tls-sni-servername=db.example binlog.000002".to_owned(),
+    ];
+    let data = server.datadir().display().to_string();
+    let runs = runs.map(|words| words.replace("DATA", &data));
+    check(&server, "remote-tls", &runs.each_ref().map(String::as_str))
 }
 
 /// mysqlbinlog 9.7 does not get as far: it has lost the plugin that lets it in.

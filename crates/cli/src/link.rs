@@ -1,11 +1,15 @@
 //! The servers that `bintide dump` reads from, reached as MySQL's client library would, with its words for what fails.
 
 use std::env;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dump::remote::{AskedLog, Connection, Protocol, Servers, SslMode, Waits};
-use servers::{Address, Cancel, Encryption, Error, Link, LinkOptions, PublicKey, Tls};
+use dump::remote::{AskedLog, Connection, Protocol, Servers, SslMode, TlsTexts, Waits};
+use servers::{
+    Address, Cancel, Encryption, Error, Link, LinkOptions, Names, PublicKey, Tls, TlsOptions, TlsVersion,
+};
 use wire::{
     BinlogDump, BinlogDumpGtid, Command, Compression, DumpFlags, EofPacket, EventPacket, SemiSync, WireError,
 };
@@ -31,6 +35,8 @@ impl Servers for ByLink {
         self.link = None;
         let address = address(connection)?;
         let options = LinkOptions {
+            tls: tls_options(connection)?,
+            bind: connection.bind_address.as_ref().map(|text| String::from_utf8_lossy(text).into_owned()),
             compressions: compressions(connection)?,
             encryption: match connection.ssl_mode {
                 None | Some(SslMode::Preferred) => Encryption::IfOffered,
@@ -136,20 +142,55 @@ fn address(connection: &Connection) -> Result<Address, String> {
 }
 
 fn tls(connection: &Connection) -> Result<Tls, String> {
-    let authorities = connection.ssl_ca.as_ref().map(|path| PathBuf::from(&*String::from_utf8_lossy(path)));
-    match (connection.ssl_mode, authorities) {
+    let TlsTexts { ca, capath, .. } = &connection.tls;
+    match (connection.ssl_mode, ca.as_ref().or(capath.as_ref())) {
         (None | Some(SslMode::Disabled | SslMode::Preferred), _) => Ok(Tls::Off),
         (Some(SslMode::Required), _) => Ok(Tls::Required),
-        (Some(SslMode::VerifyIdentity), Some(path)) => Ok(Tls::Verified(path)),
-        (Some(SslMode::VerifyCa), Some(_)) => Err(
-            "--ssl-mode=VERIFY_CA is not supported: use VERIFY_IDENTITY, which looks at the host's name too"
-                .to_owned(),
-        ),
+        (Some(SslMode::VerifyCa | SslMode::VerifyIdentity), Some(path)) => Ok(Tls::Verified(as_path(path))),
         (Some(SslMode::VerifyCa | SslMode::VerifyIdentity), None) => Err(
             "SSL connection error: CA certificate is required if ssl-mode is VERIFY_CA or VERIFY_IDENTITY"
                 .to_owned(),
         ),
     }
+}
+
+fn tls_options(connection: &Connection) -> Result<TlsOptions, String> {
+    let TlsTexts { ca, capath, cert, key, crl, crlpath, cipher, ciphersuites, version, server_name } =
+        &connection.tls;
+    let names = |text: &Option<Vec<u8>>| {
+        let text = String::from_utf8_lossy(text.as_deref()?).into_owned();
+        Some(text.split(':').map(|name| name.trim().to_owned()).collect())
+    };
+    let certificate = cert.as_ref().or(key.as_ref()).zip(key.as_ref().or(cert.as_ref()));
+    Ok(TlsOptions {
+        // Without a file, the folder is the authority itself.
+        authorities: ca.as_ref().and(capath.as_deref()).map(as_path),
+        names: match connection.ssl_mode {
+            Some(SslMode::VerifyCa) => Names::Any,
+            _ => Names::Verified,
+        },
+        certificate: certificate.map(|(certificate, key)| (as_path(certificate), as_path(key))),
+        revoked: [crl, crlpath].into_iter().flatten().map(|path| as_path(path)).collect(),
+        versions: versions(version.as_deref())?,
+        ciphers: names(cipher),
+        suites: names(ciphersuites),
+        server_name: server_name.as_ref().map(|name| String::from_utf8_lossy(name).into_owned()),
+    })
+}
+
+fn versions(text: Option<&[u8]>) -> Result<Vec<TlsVersion>, String> {
+    let Some(text) = text else { return Ok(Vec::new()) };
+    let text = String::from_utf8_lossy(text).into_owned();
+    let version = |name: &str| match name.trim().to_ascii_lowercase().as_str() {
+        "tlsv1.2" => Ok(TlsVersion::Tls12),
+        "tlsv1.3" => Ok(TlsVersion::Tls13),
+        _ => Err("SSL connection error: TLS version is invalid".to_owned()),
+    };
+    text.split(',').map(version).collect()
+}
+
+fn as_path(text: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(text))
 }
 
 /// The best first; what is not named is not taken.
@@ -170,7 +211,7 @@ fn compressions(connection: &Connection) -> Result<Vec<Option<Compression>>, Str
 
 fn public_key(connection: &Connection) -> PublicKey {
     match (&connection.server_public_key_path, connection.get_server_public_key) {
-        (Some(path), _) => PublicKey::File(PathBuf::from(&*String::from_utf8_lossy(path))),
+        (Some(path), _) => PublicKey::File(as_path(path)),
         (None, true) => PublicKey::OfServer,
         (None, false) => PublicKey::Unknown,
     }

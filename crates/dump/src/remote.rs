@@ -110,8 +110,10 @@ pub struct Connection {
     pub password: Option<Vec<u8>>,
     /// Whether the connection is encrypted.
     pub ssl_mode: Option<SslMode>,
-    /// The file of trusted authorities.
-    pub ssl_ca: Option<Vec<u8>>,
+    /// How it is encrypted.
+    pub tls: TlsTexts,
+    /// The address of this machine to connect from.
+    pub bind_address: Option<Vec<u8>>,
     /// May the server be asked for the key that passwords are encrypted by without TLS?
     pub get_server_public_key: bool,
     /// The file with that key.
@@ -122,6 +124,39 @@ pub struct Connection {
     pub compression_algorithms: Option<Vec<u8>>,
     /// The level of zstd.
     pub zstd_level: u32,
+}
+
+impl Connection {
+    /// Is an authority given with a mode, named, that does not verify anything?
+    pub(crate) const fn has_idle_authority(&self) -> bool {
+        matches!(self.ssl_mode, Some(SslMode::Disabled | SslMode::Preferred | SslMode::Required))
+            && (self.tls.ca.is_some() || self.tls.capath.is_some())
+    }
+}
+
+/// How a connection is encrypted, beside what is checked. Texts are as they were given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsTexts {
+    /// The file of trusted authorities.
+    pub ca: Option<Vec<u8>>,
+    /// A folder of them.
+    pub capath: Option<Vec<u8>>,
+    /// The file of the certificate to show.
+    pub cert: Option<Vec<u8>>,
+    /// The file of its key.
+    pub key: Option<Vec<u8>>,
+    /// The file of revoked certificates.
+    pub crl: Option<Vec<u8>>,
+    /// A folder of them.
+    pub crlpath: Option<Vec<u8>>,
+    /// The ciphers to offer before TLS 1.3: names with colons between.
+    pub cipher: Option<Vec<u8>>,
+    /// Those of TLS 1.3.
+    pub ciphersuites: Option<Vec<u8>>,
+    /// The versions to offer: names with commas between.
+    pub version: Option<Vec<u8>>,
+    /// The name to ask the server for.
+    pub server_name: Option<Vec<u8>>,
 }
 
 /// What is asked of a server.
@@ -136,20 +171,8 @@ pub(crate) struct RemoteSettings {
 }
 
 /// What there is an option for, and nothing else.
-const UNSUPPORTED: [(Which, &str); 12] = [
-    (Which::BindAddress, "bind-address"),
-    (Which::DefaultAuth, "default_auth"),
-    (Which::SslCapath, "ssl-capath"),
-    (Which::SslCert, "ssl-cert"),
-    (Which::SslCipher, "ssl-cipher"),
-    (Which::SslKey, "ssl-key"),
-    (Which::SslCrl, "ssl-crl"),
-    (Which::SslCrlpath, "ssl-crlpath"),
-    (Which::TlsVersion, "tls-version"),
-    (Which::TlsCiphersuites, "tls-ciphersuites"),
-    (Which::SslSessionData, "ssl-session-data"),
-    (Which::TlsSniServername, "tls-sni-servername"),
-];
+const UNSUPPORTED: [(Which, &str); 2] =
+    [(Which::DefaultAuth, "default_auth"), (Which::SslSessionData, "ssl-session-data")];
 
 impl RemoteSettings {
     /// What options say of a server, if one is to be read from.
@@ -178,7 +201,19 @@ impl RemoteSettings {
                 user: text(Which::User),
                 password: heeded.password.clone(),
                 ssl_mode: heeded.ssl_mode,
-                ssl_ca: text(Which::SslCa),
+                tls: TlsTexts {
+                    ca: text(Which::SslCa),
+                    capath: text(Which::SslCapath),
+                    cert: text(Which::SslCert),
+                    key: text(Which::SslKey),
+                    crl: text(Which::SslCrl),
+                    crlpath: text(Which::SslCrlpath),
+                    cipher: text(Which::SslCipher),
+                    ciphersuites: text(Which::TlsCiphersuites),
+                    version: text(Which::TlsVersion),
+                    server_name: text(Which::TlsSniServername),
+                },
+                bind_address: text(Which::BindAddress),
                 get_server_public_key: values.switch(Which::GetServerPublicKey),
                 server_public_key_path: text(Which::ServerPublicKeyPath),
                 compress: values.switch(Which::Compress),

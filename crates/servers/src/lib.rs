@@ -35,3 +35,4 @@ pub use crate::error::Error;
 pub use crate::facts::{Facts, GtidMode, version_numbers};
 pub use crate::link::{Cancel, Encryption, Link, LinkOptions};
 pub use crate::live::{Live, LiveSource};
+pub use crate::tls::{Names, TlsOptions, TlsVersion};

@@ -18,7 +18,7 @@ use crate::address::{Address, Tls};
 use crate::connection::Row;
 use crate::error::Error;
 use crate::reach;
-use crate::tls;
+use crate::tls::{self, TlsOptions};
 
 /// How often somebody who waits looks whether it was called off.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -32,6 +32,10 @@ pub struct LinkOptions {
     pub packet_limit: usize,
     /// Whether a connection that its address does not encrypt is encrypted if the server can.
     pub encryption: Encryption,
+    /// How it is encrypted, beside what its address says.
+    pub tls: TlsOptions,
+    /// The address of this machine to connect from, if not any.
+    pub bind: Option<String>,
     /// How packets are to be compressed (`None`: not at all), the best first.
     pub compressions: Vec<Option<Compression>>,
     /// Whether the server may ask for the password itself, over TLS.
@@ -88,6 +92,8 @@ impl Default for LinkOptions {
             // Events of 1 GiB, and what stands in front of them.
             packet_limit: (1 << 30) + (64 << 10),
             encryption: Encryption::AsAddressed,
+            tls: TlsOptions::default(),
+            bind: None,
             compressions: vec![None],
             cleartext: Cleartext::Refuse,
             cancel: Cancel::default(),
@@ -153,7 +159,7 @@ impl Link {
             heard: Instant::now(),
             cancel: options.cancel.clone(),
         };
-        let session = pipe.log_in(ClientHandshake::new(wishes), address)?;
+        let session = pipe.log_in(ClientHandshake::new(wishes), address, &options.tls)?;
         Ok(Self { pipe, session })
     }
 
@@ -214,7 +220,12 @@ impl Link {
 }
 
 impl Pipe {
-    fn log_in(&mut self, mut handshake: ClientHandshake, address: &Address) -> Result<Session, Error> {
+    fn log_in(
+        &mut self,
+        mut handshake: ClientHandshake,
+        address: &Address,
+        options: &TlsOptions,
+    ) -> Result<Session, Error> {
         let mut next = Next::Wait;
         loop {
             next = match next {
@@ -227,7 +238,7 @@ impl Pipe {
                 Next::StartTls(request) => {
                     self.packets.send(&request);
                     self.flush()?;
-                    self.start_tls(address)?;
+                    self.start_tls(address, options)?;
                     handshake.encrypted()?
                 }
                 Next::Done(session) => {
@@ -240,16 +251,12 @@ impl Pipe {
         }
     }
 
-    fn start_tls(&mut self, address: &Address) -> Result<(), Error> {
+    fn start_tls(&mut self, address: &Address, options: &TlsOptions) -> Result<(), Error> {
         if self.packets.has_unread() {
             let reason = "the server spoke where TLS was to begin: somebody sits in between";
             return Err(Error::Tls(reason.to_owned()));
         }
-        let authority = match &address.tls {
-            Tls::Verified(path) => Some(path.as_path()),
-            Tls::Required | Tls::Off => None,
-        };
-        let mut tls = tls::connect(&address.host, authority)?;
+        let mut tls = tls::connect(address, options)?;
         let Stream::Tcp(mut tcp) = mem::replace(&mut self.stream, Stream::Closed) else {
             return Err(Error::Tls("only connections over TCP can be encrypted".to_owned()));
         };
@@ -390,7 +397,7 @@ impl Stream {
             stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
             return Ok(Self::Unix(stream));
         }
-        let stream = reach::tcp(&address.host, address.port, options.connect_timeout, &options.cancel)?;
+        let stream = reach::tcp(address, options)?;
         stream.set_nodelay(true).map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;

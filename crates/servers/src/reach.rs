@@ -8,21 +8,25 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use socket2::{Domain, Socket, Type};
 
+use crate::address::Address;
 use crate::error::Error;
-use crate::link::Cancel;
+use crate::link::{Cancel, LinkOptions};
 
 /// How often somebody who waits for a connection looks whether it was called off.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// A TCP connection to the first of a host's addresses that answers, within this time for all of them.
+/// A TCP connection to the first of a host's addresses that answers, within one time for all of them.
 ///
 /// # Errors
 ///
 /// When there is none by then, or it was called off.
-pub(crate) fn tcp(host: &str, port: u16, patience: Duration, cancel: &Cancel) -> Result<TcpStream, Error> {
-    let host = host.to_owned();
-    let connected = within(Some(patience), cancel, move || connect(&host, port, patience));
+pub(crate) fn tcp(address: &Address, options: &LinkOptions) -> Result<TcpStream, Error> {
+    let (host, port, bind) = (address.host.clone(), address.port, options.bind.clone());
+    let patience = options.connect_timeout;
+    let connect = move || connect(&host, port, bind.as_deref(), patience);
+    let connected = within(Some(patience), &options.cancel, connect);
     let timed_out = || Error::lost(io::Error::from(Errno::ETIMEDOUT).to_string());
     match connected? {
         None => Err(timed_out()),
@@ -31,7 +35,7 @@ pub(crate) fn tcp(host: &str, port: u16, patience: Duration, cancel: &Cancel) ->
     }
 }
 
-fn connect(host: &str, port: u16, patience: Duration) -> io::Result<TcpStream> {
+fn connect(host: &str, port: u16, bind: Option<&str>, patience: Duration) -> io::Result<TcpStream> {
     let end = Instant::now() + patience;
     let places: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
     let mut last = io::Error::other(format!("{host} has no address"));
@@ -39,12 +43,23 @@ fn connect(host: &str, port: u16, patience: Duration) -> io::Result<TcpStream> {
         // One that answers nothing leaves the others their time.
         let left = u32::try_from(places.len() - number).unwrap_or(u32::MAX);
         let share = end.saturating_duration_since(Instant::now()) / left;
-        match TcpStream::connect_timeout(place, share.max(Duration::from_millis(1))) {
+        match connect_to(place, bind, share.max(Duration::from_millis(1))) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+fn connect_to(place: &SocketAddr, bind: Option<&str>, patience: Duration) -> io::Result<TcpStream> {
+    let Some(bind) = bind else { return TcpStream::connect_timeout(place, patience) };
+    let is_same_kind = |from: &SocketAddr| from.is_ipv4() == place.is_ipv4();
+    let from = (bind, 0).to_socket_addrs()?.find(is_same_kind);
+    let from = from.ok_or_else(|| io::Error::from(Errno::EADDRNOTAVAIL))?;
+    let socket = Socket::new(Domain::for_address(*place), Type::STREAM, None)?;
+    socket.bind(&from.into())?;
+    socket.connect_timeout(&(*place).into(), patience)?;
+    Ok(socket.into())
 }
 
 /// What `connect` gives; none if that takes longer than this.

@@ -1,52 +1,255 @@
 //! TLS to a server, verified as an address asks for it.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::version::{TLS12, TLS13};
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error as RustlsError, RootCertStore,
-    SignatureScheme,
+    CertificateError, CipherSuite, ClientConfig, ClientConnection, DigitallySignedStruct,
+    Error as RustlsError, RootCertStore, SignatureScheme, SupportedProtocolVersion,
 };
 
+use crate::address::{Address, Tls};
 use crate::error::Error;
 
-/// A new connection to `host`. With an authority's file its certificate must be of that name, and signed by one of
-/// those in the file; without, any will do.
-pub(crate) fn connect(host: &str, authority: Option<&Path>) -> Result<ClientConnection, Error> {
+/// How connections are encrypted, beside what an address says: what MySQL's programs have options for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// More authorities: a folder that `openssl rehash` has made.
+    pub authorities: Option<PathBuf>,
+    /// Whether a certificate that is verified must be of the host's name.
+    pub names: Names,
+    /// The certificate to show, and its key; PEM.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Files with lists of revoked certificates, and folders with such lists that `openssl rehash` has made. Where there
+    /// is one, each certificate's authority must have one.
+    pub revoked: Vec<PathBuf>,
+    /// The versions to offer; all that are safe if none is named.
+    pub versions: Vec<TlsVersion>,
+    /// The ciphers to offer, by their names in OpenSSL and in TLS 1.3; all that are safe if there is no list.
+    pub ciphers: Option<Vec<String>>,
+    /// Those of TLS 1.3, in the same way.
+    pub suites: Option<Vec<String>>,
+    /// The name that the server is asked for, in place of its host's.
+    pub server_name: Option<String>,
+}
+
+/// Whether a certificate that is verified must be of the host's name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Names {
+    /// It must.
+    #[default]
+    Verified,
+    /// It may be of any.
+    Any,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// 1.2
+    Tls12,
+    /// 1.3
+    Tls13,
+}
+
+impl TlsVersion {
+    fn supported(self) -> &'static SupportedProtocolVersion {
+        match self {
+            Self::Tls12 => &TLS12,
+            Self::Tls13 => &TLS13,
+        }
+    }
+}
+
+/// The ciphers that there are before TLS 1.3, by OpenSSL's names.
+const CIPHERS: [(&str, CipherSuite); 6] = [
+    ("ECDHE-ECDSA-AES256-GCM-SHA384", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384),
+    ("ECDHE-ECDSA-AES128-GCM-SHA256", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256),
+    ("ECDHE-ECDSA-CHACHA20-POLY1305", CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
+    ("ECDHE-RSA-AES256-GCM-SHA384", CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
+    ("ECDHE-RSA-AES128-GCM-SHA256", CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
+    ("ECDHE-RSA-CHACHA20-POLY1305", CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
+];
+/// Those of TLS 1.3.
+const SUITES: [(&str, CipherSuite); 3] = [
+    ("TLS_AES_256_GCM_SHA384", CipherSuite::TLS13_AES_256_GCM_SHA384),
+    ("TLS_AES_128_GCM_SHA256", CipherSuite::TLS13_AES_128_GCM_SHA256),
+    ("TLS_CHACHA20_POLY1305_SHA256", CipherSuite::TLS13_CHACHA20_POLY1305_SHA256),
+];
+
+/// A new connection to the server of this address. Where the address names an authority, its certificate must be signed
+/// by one of those there, and be of the host's name; else any will do.
+pub(crate) fn connect(address: &Address, options: &TlsOptions) -> Result<ClientConnection, Error> {
     let failed = |error: RustlsError| Error::Tls(error.to_string());
-    let provider = Arc::new(ring::default_provider());
-    let verifier: Arc<dyn ServerCertVerifier> = match authority {
-        Some(path) => verified(path, &provider)?,
-        None => Arc::new(AnyServer { provider: Arc::clone(&provider) }),
+    let provider = Arc::new(provider(options)?);
+    let named = |name: &str| {
+        ServerName::try_from(name.to_owned())
+            .map_err(|_| Error::Tls(format!("{name} is no name that a certificate can be of")))
+    };
+    let host = named(&address.host)?;
+    let verifier: Arc<dyn ServerCertVerifier> = match &address.tls {
+        Tls::Verified(path) => Arc::new(Verified {
+            verifier: verifier(path, options, &provider)?,
+            host: host.clone(),
+            names: options.names,
+        }),
+        Tls::Required | Tls::Off => Arc::new(AnyServer { provider: Arc::clone(&provider) }),
+    };
+    let versions: Vec<_> = match options.versions.as_slice() {
+        [] => rustls::DEFAULT_VERSIONS.to_vec(),
+        versions => versions.iter().map(|version| version.supported()).collect(),
     };
     let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(&versions)
         .map_err(failed)?
         .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
-    let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| Error::Tls(format!("{host} is no name that a certificate can be of")))?;
+        .with_custom_certificate_verifier(verifier);
+    let config = match &options.certificate {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let chain = of_file(certificate)?;
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, error))?;
+            config.with_client_auth_cert(chain, key).map_err(failed)?
+        }
+    };
+    let name = options.server_name.as_deref().map_or(Ok(host), named)?;
     ClientConnection::new(Arc::new(config), name).map_err(failed)
 }
 
-fn verified(path: &Path, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, Error> {
-    let of_file = |error: String| Error::Tls(format!("could not use {}: {error}", path.display()));
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| of_file(error.to_string()))? {
-        let certificate = certificate.map_err(|error| of_file(error.to_string()))?;
-        roots.add(certificate).map_err(|error| of_file(error.to_string()))?;
+/// Those ciphers that are to be offered.
+fn provider(options: &TlsOptions) -> Result<CryptoProvider, Error> {
+    let mut provider = ring::default_provider();
+    for (names, known) in [(&options.ciphers, &CIPHERS[..]), (&options.suites, &SUITES[..])] {
+        let Some(names) = names else { continue };
+        let is_named = |suite: CipherSuite| {
+            let found = known.iter().find(|(_, known)| *known == suite);
+            // What the list is not about stays.
+            found.is_none_or(|(name, _)| names.iter().any(|wanted| wanted.eq_ignore_ascii_case(name)))
+        };
+        provider.cipher_suites.retain(|suite| is_named(suite.suite()));
+        let is_known = |suite: CipherSuite| known.iter().any(|(_, known)| *known == suite);
+        if !provider.cipher_suites.iter().any(|suite| is_known(suite.suite())) {
+            let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+            let (names, known) = (names.join(":"), known.join(", "));
+            return Err(Error::Tls(format!("none of the ciphers {names} is supported; there are {known}")));
+        }
     }
-    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-        .build()
-        .map_err(|error| of_file(error.to_string()))
+    Ok(provider)
 }
 
+fn verifier(
+    authorities: &Path,
+    options: &TlsOptions,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, Error> {
+    let mut roots = RootCertStore::empty();
+    for path in [Some(authorities), options.authorities.as_deref()].into_iter().flatten() {
+        for file in files(path, "")? {
+            for certificate in of_file::<CertificateDer<'static>>(&file)? {
+                roots.add(certificate).map_err(|error| unusable(&file, error))?;
+            }
+        }
+    }
+    let mut revoked: Vec<CertificateRevocationListDer<'static>> = Vec::new();
+    for path in &options.revoked {
+        for file in files(path, "r")? {
+            revoked.extend(of_file(&file)?);
+        }
+    }
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+        .with_crls(revoked)
+        .build()
+        .map_err(|error| unusable(authorities, error))
+}
+
+/// A file, or those of a folder whose names `openssl rehash` has made: eight digits, a dot, a letter that says what they
+/// hold, a number.
+fn files(path: &Path, letter: &str) -> Result<Vec<PathBuf>, Error> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let is_digits = |text: &str, radix| !text.is_empty() && text.chars().all(|one| one.is_digit(radix));
+    let is_named = |file: &PathBuf| {
+        let name = file.file_name().and_then(|name| name.to_str()).and_then(|name| name.split_once('.'));
+        let Some((hash, number)) = name else { return false };
+        let number = number.strip_prefix(letter).unwrap_or_default();
+        hash.len() == 8 && is_digits(hash, 16) && is_digits(number, 10)
+    };
+    let listed = fs::read_dir(path).map_err(|error| unusable(path, error))?;
+    let mut files: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).filter(is_named).collect();
+    files.sort();
+    Ok(files)
+}
+
+/// All of this kind that a file of PEM has.
+fn of_file<T: PemObject>(path: &Path) -> Result<Vec<T>, Error> {
+    let found = T::pem_file_iter(path).map_err(|error| unusable(path, error))?;
+    found.collect::<Result<Vec<T>, PemError>>().map_err(|error| unusable(path, error))
+}
+
+fn unusable(path: &Path, error: impl ToString) -> Error {
+    Error::Tls(format!("could not use {}: {}", path.display(), error.to_string()))
+}
+
+/// Takes certificates of an authority that is trusted.
+#[derive(Debug)]
+struct Verified {
+    verifier: Arc<WebPkiServerVerifier>,
+    /// Whoever was asked for, this is the server that is meant.
+    host: ServerName<'static>,
+    names: Names,
+}
+
+impl ServerCertVerifier for Verified {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        stapled: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, RustlsError> {
+        match (self.verifier.verify_server_cert(certificate, chain, &self.host, stapled, now), self.names) {
+            // All else has been verified by then.
+            (
+                Err(RustlsError::InvalidCertificate(
+                    CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+                )),
+                Names::Any,
+            ) => Ok(ServerCertVerified::assertion()),
+            (verified, _) => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, RustlsError> {
+        self.verifier.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, RustlsError> {
+        self.verifier.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
+}
 /// Takes any certificate: what is sent is kept from others, but nobody knows who the server is.
 #[derive(Debug)]
 struct AnyServer {

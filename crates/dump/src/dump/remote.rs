@@ -199,6 +199,9 @@ impl Dump<'_, '_> {
         servers: &mut dyn Servers,
     ) -> Result<(), Halt> {
         let talk = &mut self.talk;
+        if remote.connection.has_idle_authority() {
+            talk.plain(&[IDLE_AUTHORITY]);
+        }
         let mut failed = |what: &str, why: &str| {
             talk.error(&[what.as_bytes(), why.as_bytes()]);
             Halt::Failed
@@ -227,6 +230,10 @@ impl Dump<'_, '_> {
         servers.ask(&log).map_err(|why| failed("Open binlog error: ", &why))
     }
 }
+
+/// What mysqlbinlog says where an authority is given and not heeded.
+const IDLE_AUTHORITY: &[u8] =
+    b"WARNING: no verification of server certificate will be done. Use --ssl-mode=VERIFY_CA or VERIFY_IDENTITY.";
 
 /// Does anything follow?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
