@@ -210,6 +210,36 @@ fn refused(progress: &str, replica: &Server) -> Result<()> {
     check(replica, "its logs were reset")
 }
 
+/// Without GTIDs nobody can tell what another server has of what came: it is refused, and not told from its start.
+#[test]
+fn without_gtids_no_other_server_is_gone_on_with() -> Result<()> {
+    let named = "--binlog-row-metadata=FULL";
+    let source =
+        Launch::mysql().options([named, "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"]).start()?;
+    let other = Launch::mysql().option(named).start()?;
+    for (server, text) in [(&source, "one"), (&other, "other")] {
+        server.sql(&format!("{TABLE}; insert into d.t (b) values ('{text}')"))?;
+    }
+    for (more, rows) in [(&[][..], 1), (&["--snapshot"], 2)] {
+        let folder = TempDir::new()?;
+        let out = folder.path().join("out").display().to_string();
+        let run = |server: &Server, more: &[&str]| -> Result<Output> {
+            let from = from(server.port());
+            Ok(stream(&[&["--from", &from, "--out", &out, "--stop-at-end"], more].concat())?.output()?)
+        };
+        let ran = run(&source, more)?;
+        ensure!(ran.status.success(), "{}", said(&ran));
+        let ran = run(&other, &[])?;
+        ensure!(ran.status.code() == Some(2) && said(&ran).contains("for want of GTIDs"), "{ran:?}");
+        source.sql("insert into d.t (b) values ('two')")?;
+        let ran = run(&source, &[])?;
+        ensure!(ran.status.success(), "{}", said(&ran));
+        let found = records(Path::new(&out))?;
+        ensure!(found.matches(r#""b":""#).count() == rows + 1 && !found.contains("other"), "{found}");
+    }
+    Ok(())
+}
+
 /// A server whose log does not name columns, and an account that may see no table: the definitions in the log name
 /// them, and a run that goes on knows them.
 #[test]

@@ -52,20 +52,18 @@ impl Had {
         }
     }
 
-    /// This transaction has come; its GTID as text.
-    pub fn add(&mut self, gtid: &str) {
-        match &mut self.gtids {
-            Some(HadGtids::Set(set)) => {
-                if let Ok(gtid) = gtid.parse::<Gtid>() {
-                    set.add(gtid);
-                }
+    /// This transaction has come; its GTID as text, if it has one. Behind one without, GTIDs do not say what came, up to
+    /// the head of a log that does.
+    pub fn add(&mut self, gtid: Option<&str>) {
+        let is_added = match (&mut self.gtids, gtid) {
+            (Some(HadGtids::Set(set)), Some(gtid)) => gtid.parse::<Gtid>().map(|gtid| set.add(gtid)).is_ok(),
+            (Some(HadGtids::Last(last)), Some(gtid)) => {
+                mariadb(gtid).map(|gtid| last.insert(gtid.domain_id, gtid)).is_some()
             }
-            Some(HadGtids::Last(last)) => {
-                if let Some(gtid) = mariadb(gtid) {
-                    last.insert(gtid.domain_id, gtid);
-                }
-            }
-            None => {}
+            (_, None) | (None, _) => false,
+        };
+        if !is_added {
+            self.gtids = None;
         }
     }
 
@@ -81,6 +79,14 @@ impl Had {
 }
 
 impl HadGtids {
+    /// Are there none? Then nothing is known of what came: transactions without GTIDs may have.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Set(set) => set.is_empty(),
+            Self::Last(last) => last.is_empty(),
+        }
+    }
+
     /// From their text; none if it is none. One without any is of a MySQL.
     pub fn parse(text: &str) -> Option<Self> {
         if text.is_empty() || text.contains(':') {
@@ -144,7 +150,7 @@ mod tests {
     #[test]
     fn sets_grow_from_the_head_of_a_log_on() {
         let mut had = Had::new(A.to_owned());
-        had.add(&format!("{A}:7"));
+        had.add(Some(&format!("{A}:7")));
         check(&had, &format!("server {A}\n"));
         let begin = |had: &mut Had, set: &str| {
             let (set, mut bytes) = (set.parse::<GtidSet>().unwrap(), Vec::new());
@@ -153,10 +159,16 @@ mod tests {
         };
         begin(&mut had, "");
         check(&had, &format!("server {A}\ngtids \n"));
-        had.add(&format!("{A}:7"));
-        had.add(&format!("{A}:tag:1"));
+        had.add(Some(&format!("{A}:7")));
+        had.add(Some(&format!("{A}:tag:1")));
         begin(&mut had, &format!("{A}:1-6,5ea5ca5e-0001-4000-8000-000000000002:3"));
         check(&had, &format!("server {A}\ngtids {A}:1-7:tag:1,5ea5ca5e-0001-4000-8000-000000000002:3\n"));
+        // Without a GTID: what came is known again behind the head of the next log.
+        had.add(None);
+        had.add(Some(&format!("{A}:8")));
+        check(&had, &format!("server {A}\n"));
+        begin(&mut had, &format!("{A}:1-8"));
+        check(&had, &format!("server {A}\ngtids {A}:1-8\n"));
     }
 
     #[test]
@@ -167,7 +179,7 @@ mod tests {
         };
         let entries = [entry(0, 2, 5), entry(0, 1, 9), entry(3, 1, 2)].concat();
         had.begin_log(&Body::MariadbGtidList(MariadbGtidList { count_and_flags: 3, entries: &entries }));
-        had.add("3-2-4");
+        had.add(Some("3-2-4"));
         check(&had, "server 1\ngtids 0-1-9,3-2-4\n");
         assert_eq!(Had::parse("server 1\ngtids x\n"), None);
         assert_eq!(Had::parse(""), None);

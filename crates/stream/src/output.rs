@@ -142,9 +142,16 @@ impl Output {
     /// A transaction ends here: what is saved next is saved up to here.
     pub fn mark(&mut self, token: Token) {
         if let Some(had) = &mut self.had {
+            had.add(token.gtid.as_deref());
+        }
+        self.mark_place(token);
+    }
+
+    /// The same, where it is no transaction that ends.
+    pub(crate) fn mark_place(&mut self, token: Token) {
+        if let Some(had) = &mut self.had {
             // Up to here, the place was one in the log of the server before.
             had.server.clone_from(&self.server);
-            had.add(token.gtid.as_deref().unwrap_or_default());
         }
         self.marked = Some(Mark { token, size: self.written + self.bytes.len() as u64 });
         self.is_newer = true;

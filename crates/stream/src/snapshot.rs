@@ -150,7 +150,7 @@ impl Snapshot {
         if !output.bytes.is_empty() {
             put_resume(&mut output.bytes, &self.token);
         }
-        output.mark(self.token);
+        output.mark_place(self.token);
         Ok(output.save()?)
     }
 

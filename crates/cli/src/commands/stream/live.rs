@@ -257,9 +257,10 @@ fn behind(had: &Had, facts: &Facts, server: &str) -> Result<Start, anyhow::Error
     let other =
         format!("records were written of the log of server {}, and this is server {server}", had.server);
     let anew = Advice(BEGIN_ANEW);
-    match &had.gtids {
-        Some(HadGtids::Last(last)) if facts.is_mariadb && !last.is_empty() => {
-            Ok(Start::MariadbGtids { state: had.gtids.as_ref().map(HadGtids::to_string).unwrap_or_default() })
+    // Behind nothing, it would send its whole history.
+    match had.gtids.as_ref().filter(|gtids| !gtids.is_empty()) {
+        Some(last @ HadGtids::Last(_)) if facts.is_mariadb => {
+            Ok(Start::MariadbGtids { state: last.to_string() })
         }
         Some(HadGtids::Set(set)) if facts.gtid_mode == GtidMode::On => {
             let missing = set.difference(&facts.gtid_executed);

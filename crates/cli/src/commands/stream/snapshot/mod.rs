@@ -5,7 +5,7 @@ mod point;
 use std::ops::ControlFlow;
 
 use anyhow::{Context, anyhow};
-use servers::{Address, Connection, Facts};
+use servers::{Address, Connection, Facts, GtidMode};
 use stream::{Had, HadGtids, Output, Place, Settings, Snapshot, TableFacts, Token};
 
 use crate::commands::stream::catalogue::{Schema, facts, word};
@@ -71,8 +71,9 @@ fn begin(
         return Err(anyhow!(what).context(Advice("commit them or roll them back: see XA RECOVER")));
     }
     let tables = tables(connection, settings)?;
-    // What came by then, should another server take the source's place.
-    let gtids = HadGtids::parse(&point.gtids).filter(|_| !facts.is_mariadb || !point.gtids.is_empty());
+    // What came by then, should another server take the source's place; of transactions without GTIDs they say nothing.
+    let has_gtids = facts.is_mariadb || facts.gtid_mode == GtidMode::On;
+    let gtids = HadGtids::parse(&point.gtids).filter(|gtids| has_gtids && !gtids.is_empty());
     Ok((Had { server, gtids }, point, tables))
 }
 
