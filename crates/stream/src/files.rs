@@ -105,6 +105,11 @@ impl Files {
         self.kept.read()
     }
 
+    /// What comes is read without these.
+    pub(crate) const fn forget_definitions(&mut self) {
+        self.kept.forget();
+    }
+
     /// Cuts off so many bytes at the end of what was written.
     pub(crate) fn cut(&mut self, torn: u64) -> io::Result<()> {
         self.size = self.size.saturating_sub(torn);
@@ -130,12 +135,12 @@ impl Files {
     ) -> io::Result<()> {
         self.file.sync_data()?;
         self.whole = self.size.saturating_sub(torn);
-        let written = defined.map(|definitions| self.kept.write(&definitions)).transpose()?;
+        let written = self.kept.write(defined.as_ref())?;
         let (number, size, kept) = (self.number, self.whole, self.kept.number());
         let (token, envelope, had) = (token.clone(), Some(self.envelope), had.cloned());
         let saved = Saved { token, number, size, envelope, kept, had };
         write_atomically(&self.folder.join(PROGRESS), &saved.text())?;
-        written.unwrap_or_default().forget_old();
+        written.forget_old();
         self.saved = Some((saved.token, saved.had));
         if torn == 0 && self.size >= self.size_max { self.finish_file() } else { Ok(()) }
     }
@@ -277,6 +282,7 @@ mod tests {
     use std::path::Path;
 
     use super::{Files, LOCK};
+    use crate::defined::Definitions;
     use crate::had::Had;
     use crate::settings::Envelope;
     use crate::token::Token;
@@ -344,6 +350,26 @@ mod tests {
         fs::rename(path.join("changes.000002.json"), path.join("changes.000002.json.part")).unwrap();
         Files::open(&path, 8, FORM).unwrap().finish().unwrap();
         assert!(names(&path).contains("changes.000002.json=3|"));
+    }
+
+    #[test]
+    fn definitions_that_nobody_follows_are_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new");
+        let save = |files: &mut Files, position, defined| {
+            files.save((&token(position), None, defined), 0).unwrap();
+            names(&path)
+        };
+        let mut files = Files::open(&path, 8, FORM).unwrap();
+        let begun = save(&mut files, 10, Some(Definitions::default()));
+        assert!(begun.contains("progress=binlog.000001:10|1 0 maxwell|schema 1| progress.schema.1="), "{begun}");
+        drop(files);
+        // Nothing has come without them: they fit.
+        let mut files = Files::open(&path, 8, FORM).unwrap();
+        files.forget_definitions();
+        assert_eq!(names(&path), begun);
+        let ended = save(&mut files, 20, None);
+        assert!(ended.ends_with("progress=binlog.000001:20|1 0 maxwell|"), "{ended}");
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub(crate) struct Kept {
     /// Without the number.
     path: PathBuf,
     number: Option<u64>,
+    /// The file that the progress will no longer name.
+    old: Option<u64>,
 }
 
 impl Kept {
@@ -20,7 +22,12 @@ impl Kept {
     pub(crate) fn beside(progress: &Path, number: Option<u64>) -> Self {
         let mut name = progress.file_name().unwrap_or_default().to_owned();
         name.push(".schema");
-        Self { path: progress.with_file_name(name), number }
+        Self { path: progress.with_file_name(name), number, old: None }
+    }
+
+    /// What comes is read without them: they fit no place of it.
+    pub(crate) const fn forget(&mut self) {
+        self.old = self.number.take();
     }
 
     /// What was kept; none if nothing was.
@@ -32,12 +39,14 @@ impl Kept {
         Ok(Some(Definitions::parse(&text)))
     }
 
-    /// Keeps these, once the progress names them.
-    pub(crate) fn write(&mut self, definitions: &Definitions) -> io::Result<Written> {
-        let (old, number) = (self.number, self.number.unwrap_or(0) + 1);
-        write_atomically(&self.file(number), &definitions.to_string())?;
-        self.number = Some(number);
-        Ok(Written { old: old.map(|old| self.file(old)) })
+    /// Keeps these, if they are new, once the progress names them.
+    pub(crate) fn write(&mut self, definitions: Option<&Definitions>) -> io::Result<Written> {
+        if let Some(definitions) = definitions {
+            let number = self.number.unwrap_or(0) + 1;
+            write_atomically(&self.file(number), &definitions.to_string())?;
+            self.old = self.number.replace(number);
+        }
+        Ok(Written { old: self.old.take().map(|old| self.file(old)) })
     }
 
     pub(crate) const fn number(&self) -> Option<u64> {
@@ -51,15 +60,15 @@ impl Kept {
     }
 }
 
-/// New definitions are there; the old ones are needed until the progress names the new ones.
+/// What there is to keep is there; the old definitions are needed until the progress no longer names them.
 #[must_use]
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Written {
     old: Option<PathBuf>,
 }
 
 impl Written {
-    /// The progress names the new ones.
+    /// The progress no longer names the old ones.
     pub(crate) fn forget_old(self) {
         // One that stays is not in the way.
         if let Some(path) = self.old {

@@ -92,6 +92,15 @@ impl Output {
         }
     }
 
+    /// Columns are not called by the definitions that were saved. What comes may define tables anew: once any of it is
+    /// saved, they are not kept any more.
+    pub fn forget_definitions(&mut self) {
+        match &mut self.to {
+            To::Files(files) => files.forget_definitions(),
+            To::Pipe(..) => self.kept.iter_mut().for_each(Kept::forget),
+        }
+    }
+
     /// The transaction that ends next has defined tables: as they are then.
     pub fn define(&mut self, definitions: Definitions) {
         self.defined = Some(definitions);
@@ -177,11 +186,10 @@ impl Output {
                 to.flush()?;
                 if let (Some(mark), Some(path), true) = (&self.marked, progress, self.is_newer) {
                     let kept = self.kept.get_or_insert_with(|| Kept::beside(path, None));
-                    let written =
-                        self.defined.take().map(|definitions| kept.write(&definitions)).transpose()?;
+                    let written = kept.write(self.defined.take().as_ref())?;
                     let had = self.had.as_ref().map(Had::to_string).unwrap_or_default();
                     write_atomically(path, &format!("{}\n{}{had}", mark.token, line(kept.number())))?;
-                    written.unwrap_or_default().forget_old();
+                    written.forget_old();
                 }
             }
             To::Files(files) => {

@@ -147,8 +147,8 @@ pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
     let Some(from) = &command.server.from else {
         let found = command.inputs.find()?;
         found.remark_on_twice(global, "read");
-        let (output, resume) = command.goes_on.to(settings.envelope)?;
-        let schema = with_kept(schema, &output)?;
+        let (mut output, resume) = command.goes_on.to(settings.envelope)?;
+        let schema = with_kept(schema, &mut output)?;
         return tell::tell(&found, (settings, schema), (output, resume.token));
     };
     let mut live = Live {
@@ -160,16 +160,19 @@ pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
         snapshot: command.server.snapshot,
         is_piped: command.goes_on.out.is_none(),
     };
-    let (output, resume) = command.goes_on.to(settings.envelope)?;
-    live.schema = with_kept(live.schema, &output)?;
+    let (mut output, resume) = command.goes_on.to(settings.envelope)?;
+    live.schema = with_kept(live.schema, &mut output)?;
     live::follow(&mut live, &settings, (output, resume))
 }
 
-/// With the definitions that were saved, if columns are called by these.
-fn with_kept(schema: Schema, output: &Output) -> Result<Schema, Failure> {
+/// With the definitions that were saved, if columns are called by these. Else nobody follows what becomes of them.
+fn with_kept(schema: Schema, output: &mut Output) -> Result<Schema, Failure> {
     match schema {
         Schema::Log(_) => Ok(Schema::Log(tell::kept(output)?.unwrap_or_default())),
-        schema => Ok(schema),
+        schema => {
+            output.forget_definitions();
+            Ok(schema)
+        }
     }
 }
 
