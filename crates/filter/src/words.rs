@@ -72,9 +72,9 @@ impl Words {
         word
     }
 
-    /// Is the next word this keyword?
-    pub fn is(&self, keyword: &str) -> bool {
-        self.is_at(0, keyword)
+    /// Do these keywords come next?
+    pub fn is(&self, keywords: &str) -> bool {
+        keywords.split(' ').enumerate().all(|(ahead, keyword)| self.is_at(ahead, keyword))
     }
 
     fn is_at(&self, ahead: usize, keyword: &str) -> bool {
@@ -83,10 +83,9 @@ impl Words {
 
     /// Takes these keywords, if they come next.
     pub fn take(&mut self, keywords: &str) -> bool {
-        let count = keywords.split(' ').count();
-        let found = keywords.split(' ').enumerate().all(|(ahead, keyword)| self.is_at(ahead, keyword));
+        let found = self.is(keywords);
         if found {
-            self.at += count;
+            self.at += keywords.split(' ').count();
         }
         found
     }

@@ -41,12 +41,23 @@ pub(crate) struct Ambient<'a> {
 /// A table's database and name.
 type Name = [String; 2];
 
-/// Words that begin a key or a check, and no column.
-const ELEMENTS: [&str; 10] =
-    ["CONSTRAINT", "PRIMARY", "UNIQUE", "INDEX", "KEY", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK", "PERIOD"];
+/// Words that begin a key or a check, and no column. Those that are not reserved are columns' names without the next.
+const ELEMENTS: [&str; 10] = [
+    "CONSTRAINT",
+    "PRIMARY",
+    "UNIQUE",
+    "INDEX",
+    "KEY",
+    "FULLTEXT",
+    "SPATIAL",
+    "FOREIGN",
+    "CHECK",
+    "PERIOD FOR",
+];
 
 /// What ALTER TABLE drops and alters that is no column.
-const OTHERS: [&str; 8] = ["PARTITION", "INDEX", "KEY", "FOREIGN", "CHECK", "CONSTRAINT", "SYSTEM", "PERIOD"];
+const OTHERS: [&str; 8] =
+    ["PARTITION", "INDEX", "KEY", "FOREIGN", "CHECK", "CONSTRAINT", "SYSTEM VERSIONING", "PERIOD FOR"];
 
 impl Definitions {
     /// Takes a statement, as far as it defines tables. Gives whether anything has changed.
@@ -382,7 +393,7 @@ fn change(words: &mut Words, facts: &mut TableFacts) -> Option<()> {
 }
 
 fn add(words: &mut Words, facts: &mut TableFacts) -> Option<()> {
-    if words.is("PARTITION") || words.is("SYSTEM") || element(words, facts)? {
+    if words.is("PARTITION") || words.is("SYSTEM VERSIONING") || element(words, facts)? {
         return Some(());
     }
     words.take("COLUMN");
@@ -483,6 +494,23 @@ mod tests {
         check(
             &["create table t (a int)", "create table u like t"],
             "CREATE TABLE `d`.`t` (`a` int);\nCREATE TABLE `d`.`u` (`a` int);",
+        );
+        // Of MariaDB: what begins as the name of a column.
+        check(
+            &[
+                "create table t (id int, period date, system int, period for p (period, q), q date)",
+                "alter table t add period for system_time (a, b), add system versioning, drop period for p",
+                "alter table t drop system versioning, drop system, add (system text, period for z (q, period))",
+            ],
+            "CREATE TABLE `d`.`t` (`id` int, `period` date, `q` date, `system` text);",
+        );
+        check(
+            &[
+                "create table t (id int)",
+                "alter table t add period date",
+                "alter table t drop period, add period time",
+            ],
+            "CREATE TABLE `d`.`t` (`id` int, `period` time);",
         );
         check(&["create table t (a int) as select 1 b"], "");
         check(&["create table t (a int) start transaction"], "CREATE TABLE `d`.`t` (`a` int);");
