@@ -1,11 +1,14 @@
 //! `bintide replay` as a program of its own.
 
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use testkit::Server;
 
 use crate::program::bintide;
@@ -61,6 +64,64 @@ pub fn command(logs: &[PathBuf], target: &Server, more: &[&str]) -> Result<Comma
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").args(logs).args(["--to", &address("root", target)]).args(more);
     Ok(command)
+}
+
+/// A program that runs, and does not outlive a test that fails.
+#[derive(Debug)]
+pub struct Running(Option<Child>);
+
+impl Running {
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn start(command: &mut Command) -> Result<Self> {
+        Ok(Self(Some(command.spawn()?)))
+    }
+
+    /// Asks it to end, as Ctrl-C does.
+    ///
+    /// # Errors
+    ///
+    /// When it is gone.
+    pub fn interrupt(&self) -> Result<()> {
+        Ok(kill(Pid::from_raw(i32::try_from(self.id())?), Signal::SIGINT)?)
+    }
+
+    /// Waits for its end; gives what it left in the pipes that it was given.
+    ///
+    /// # Errors
+    ///
+    /// When a pipe cannot be read.
+    pub fn output(mut self) -> Result<Output> {
+        let child = self.0.take().context("nothing runs")?;
+        Ok(child.wait_with_output()?)
+    }
+}
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        self.0.as_ref().expect("ours: there until it is waited for")
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        self.0.as_mut().expect("ours: there until it is waited for")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }
 
 /// Waits until something is so; a minute is more than enough.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use e2e::command::{address, wait_until};
+use e2e::command::{Running, address, wait_until};
 use e2e::program::bintide;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -363,4 +364,77 @@ fn what_has_no_snapshot_is_refused_by_name() -> Result<()> {
     server.sql("xa start 'x'; insert into d.t values (1); xa end 'x'; xa prepare 'x'")?;
     check("root", &[], 2, "commit them or roll them back: see XA RECOVER")?;
     Ok(())
+}
+
+/// A table of which a pipe does not hold all rows.
+const MANY: &str = "create database d; create table d.t (id int primary key, b text);
+    set cte_max_recursion_depth = 1000000;
+    insert into d.t with recursive r as (select 1 i union all select i + 1 from r where i < 60000)
+      select i, repeat('x', 100) from r";
+
+/// Ctrl-C while rows come: the server is told to send no more, however long it takes to reach it.
+#[test]
+fn rows_that_nobody_wants_any_more_are_not_sent() -> Result<()> {
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    server.sql(MANY)?;
+    // To connect takes longer than whoever waits for it glances at what was called off.
+    server.sql(
+        "create user slow; grant replication slave, replication client, xa_recover_admin, select on *.* to slow;
+         set global init_connect = 'do sleep(0.5)'",
+    )?;
+    let from = address("slow", &server);
+    let mut command = stream(&["--format", "maxwell", "--from", &from, "--snapshot"])?;
+    let mut child = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()))?;
+    let mut reader = BufReader::new(child.stdout.take().context("its output")?);
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    // It waits for its reader: there is much more.
+    child.interrupt()?;
+    std::io::copy(&mut reader, &mut std::io::sink())?;
+    let code = child.wait()?.code();
+    ensure!(code == Some(130), "{code:?}");
+    let killed = server.sql("select variable_value from performance_schema.global_status where variable_name = 'Com_kill'")?;
+    ensure!(killed.trim() == "1", "{killed}");
+    Ok(())
+}
+
+/// Ctrl-C is heeded while somebody holds a table, and while no moment is found at which nobody commits.
+#[test]
+fn whoever_waits_for_others_can_be_stopped() -> Result<()> {
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    server.sql(
+        "create database d; create table d.t (id int primary key); insert into d.t values (1);
+         create user few; grant replication slave, replication client, xa_recover_admin, select on *.* to few",
+    )?;
+    let run = || -> Result<Running> {
+        let from = address("few", &server);
+        let mut command = stream(&["--format", "maxwell", "--from", &from, "--snapshot"])?;
+        Running::start(command.stdout(Stdio::null()).stderr(Stdio::piped()))
+    };
+    let wait_for = |what: &str, sql: &str| wait_until(what, || Ok(server.sql(sql)?.trim() != "0"));
+    let stopped = |mut child: Running, wanted: &str| -> Result<()> {
+        child.interrupt()?;
+        wait_until("its end", || Ok(child.try_wait()?.is_some()))?;
+        let ran = child.output()?;
+        let said = said(&ran);
+        ensure!(ran.status.code() == Some(130) && said.lines().count() == wanted.lines().count(), "{ran:?}");
+        ensure!(said.contains(wanted), "{said}");
+        Ok(())
+    };
+    let mut holder = connect("root", &server)?;
+    holder.run("lock tables d.t write")?;
+    let child = run()?;
+    wait_for(
+        "somebody who waits",
+        "select count(*) from performance_schema.processlist where state = 'Waiting for table metadata lock'",
+    )?;
+    stopped(child, "the rows of 1 tables as they are at")?;
+    holder.run("unlock tables; set gtid_next = '5ea5ca5e-0001-4000-8000-000000000001:1'; begin")?;
+    let child = run()?;
+    // It has tried to hold writers, which it may not.
+    wait_for(
+        "an attempt to lock",
+        "select variable_value from performance_schema.global_status where variable_name = 'Com_flush'",
+    )?;
+    stopped(child, "")
 }

@@ -5,12 +5,12 @@ mod point;
 use std::ops::ControlFlow;
 
 use anyhow::{Context, anyhow};
-use servers::{Address, Connection, Facts, GtidMode};
+use servers::{Address, Cancel, Connection, Facts, GtidMode};
 use stream::{Had, HadGtids, Output, Place, Settings, Snapshot, TableFacts, Token};
 
 use crate::commands::stream::catalogue::{Schema, facts, word};
 use crate::commands::stream::live::{self, Resume};
-use crate::commands::stream::snapshot::point::{Held, Point, Prepared};
+use crate::commands::stream::snapshot::point::{Held, LOCK_WAIT_TIMEOUT, Point, Prepared};
 use crate::commands::stream::tell::{failed, now_ns};
 use crate::exit::{Advice, Failure};
 use crate::interrupt;
@@ -23,6 +23,11 @@ struct Table {
 
 /// The table was defined anew since the transaction began.
 const DEFINED_ANEW: u16 = 1412;
+
+/// Somebody who defines a table anew can hold it for long: now and then it is looked for Ctrl-C.
+const GLANCING: &str = "SET SESSION lock_wait_timeout = 1";
+
+const NOT_WHOLE: &str = "the snapshot is not whole: the next run starts over";
 
 const AGAIN: &str = "run again: a snapshot starts over";
 
@@ -125,12 +130,15 @@ fn each(
     snapshot: &mut Snapshot,
     output: &mut Output,
 ) -> Result<ControlFlow<()>, Failure> {
+    connection.run(GLANCING).map_err(|error| anyhow::Error::from(error).context(NOT_WHOLE))?;
     for table in tables {
         let names = table.names.each_ref().map(String::as_str);
         snapshot.begin_table(names, &table.facts, output).map_err(failed)?;
         // Behind each table, others may define it anew.
         connection.run("SAVEPOINT bintide").map_err(|error| refused(error, table))?;
-        open(connection, table)?;
+        if open(connection, table)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
         if rows((address, connection), table, snapshot, output)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
@@ -141,17 +149,23 @@ fn each(
 }
 
 /// From here on nobody can define the table anew. Has nobody done so?
-fn open(connection: &mut Connection, table: &Table) -> Result<(), Failure> {
+fn open(connection: &mut Connection, table: &Table) -> Result<ControlFlow<()>, Failure> {
     let names = table.names.each_ref().map(String::as_str);
-    connection
-        .run(&format!("SELECT 1 FROM {} LIMIT 0", quoted(names)))
-        .map_err(|error| refused(error, table))?;
+    let sql = format!("SELECT 1 FROM {} LIMIT 0", quoted(names));
+    while let Err(error) = connection.run(&sql) {
+        if error.code() != Some(LOCK_WAIT_TIMEOUT) {
+            return Err(refused(error, table));
+        }
+        if interrupt::requested() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
     let found = facts(connection, names).map_err(|error| refused(error, table))?;
     let is_same = found.is_some_and(|found| {
         (&found.columns, &found.primary_key) == (&table.facts.columns, &table.facts.primary_key)
     });
     match is_same {
-        true => Ok(()),
+        true => Ok(ControlFlow::Continue(())),
         false => Err(anew(anyhow!("{} was defined anew", table.names.join("."))).into()),
     }
 }
@@ -167,6 +181,8 @@ fn rows(
     let names = table.names.each_ref().map(String::as_str);
     let columns: Vec<String> = table.facts.columns.iter().map(|column| column.selected()).collect();
     let sql = format!("SELECT {} FROM {}", columns.join(", "), quoted(names));
+    // What stops the query is needed just when all else was called off.
+    let stopping = Address { cancel: Cancel::default(), ..address.clone() };
     let (id, mut told, mut is_cut) = (connection.id(), Ok(()), false);
     let (mut number, mut clock_ns) = (0, 0);
     let mut take = |row: servers::Row| {
@@ -180,7 +196,7 @@ fn rows(
             return ControlFlow::Continue(());
         }
         // Else the server would send all that is left.
-        let stop = Connection::open(address);
+        let stop = Connection::open(&stopping);
         let _ = stop.and_then(|mut stop| stop.run(&format!("KILL QUERY {id}")));
         ControlFlow::Break(())
     };
@@ -205,7 +221,7 @@ fn refused(error: servers::Error, table: &Table) -> Failure {
     Failure::Failed(if is_anew {
         anew(error)
     } else {
-        error.context("the snapshot is not whole: the next run starts over")
+        error.context(NOT_WHOLE)
     })
 }
 

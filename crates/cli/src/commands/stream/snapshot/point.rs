@@ -62,7 +62,7 @@ const LOCK_PAUSE: Duration = Duration::from_secs(2);
 
 /// The account may not do that.
 const ACCESS_DENIED: u16 = 1227;
-const LOCK_WAIT_TIMEOUT: u16 = 1205;
+pub(super) const LOCK_WAIT_TIMEOUT: u16 = 1205;
 const SYNTAX_ERROR: u16 = 1064;
 
 /// Texts are UTF-8 and times are UTC's, and however long rows are waited for, they are sent.
@@ -124,7 +124,8 @@ fn unlocked(connection: &mut Connection, patience: Duration) -> Result<Option<Po
         }
         thread::sleep(Duration::from_millis(1));
     }
-    Ok(None)
+    // Whoever has had enough is not to hold writers, either.
+    if interrupt::requested() { Err(Error::Cancelled.into()) } else { Ok(None) }
 }
 
 /// While nobody can commit.
@@ -135,7 +136,10 @@ fn locked(connection: &mut Connection) -> Result<Point, anyhow::Error> {
         if error.code() != Some(LOCK_WAIT_TIMEOUT) {
             return Err(error.into());
         }
-        if tries == LOCK_TRIES || interrupt::requested() {
+        if interrupt::requested() {
+            return Err(Error::Cancelled.into());
+        }
+        if tries == LOCK_TRIES {
             let waited = "statements that run for long do not let writers be held for a moment";
             return Err(anyhow::Error::from(error)
                 .context(waited)
