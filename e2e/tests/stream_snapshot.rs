@@ -398,6 +398,35 @@ fn rows_that_nobody_wants_any_more_are_not_sent() -> Result<()> {
     Ok(())
 }
 
+/// A table takes another's name while rows of a third are waited for: it has other rows, and is not told in its place.
+#[test]
+fn a_table_that_got_the_name_of_another_is_noticed() -> Result<()> {
+    let servers = [Launch::mysql().option("--binlog-row-metadata=FULL").start()?, Launch::mariadb().start()?];
+    for server in servers {
+        // Not made within the same second.
+        server.sql(
+            "create database d; create table d.a (id int primary key); create table d.t (id int primary key);
+             insert into d.t values (1), (2); do sleep(1.1); create table d.new like d.t; insert into d.new values (1)",
+        )?;
+        let from = address("root", &server);
+        let mut command = stream(&["--format", "maxwell", "--from", &from, "--snapshot", "--stop-at-end"])?;
+        let mut holder = connect("root", &server)?;
+        holder.run("lock tables d.a write")?;
+        let child = Running::start(command.stdout(Stdio::null()).stderr(Stdio::piped()))?;
+        wait_until("somebody who waits", || {
+            let waiting = "select count(*) from information_schema.processlist where state like 'Waiting for table metadata%'
+                and info like 'SELECT 1 %'";
+            Ok(server.sql(waiting)?.trim() != "0")
+        })?;
+        server.sql("rename table d.t to d.old, d.new to d.t")?;
+        holder.run("unlock tables")?;
+        let ran = child.output()?;
+        ensure!(ran.status.code() == Some(1), "{ran:?}");
+        ensure!(said(&ran).contains("d.") && said_ends(&ran, "was defined anew; run again: a snapshot starts over"));
+    }
+    Ok(())
+}
+
 /// Ctrl-C is heeded while somebody holds a table, and while no moment is found at which nobody commits.
 #[test]
 fn whoever_waits_for_others_can_be_stopped() -> Result<()> {
@@ -429,12 +458,17 @@ fn whoever_waits_for_others_can_be_stopped() -> Result<()> {
         "select count(*) from performance_schema.processlist where state = 'Waiting for table metadata lock'",
     )?;
     stopped(child, "the rows of 1 tables as they are at")?;
+    let flushed = server
+        .sql("select variable_value from performance_schema.global_status where variable_name = 'Com_flush'")?;
     holder.run("unlock tables; set gtid_next = '5ea5ca5e-0001-4000-8000-000000000001:1'; begin")?;
     let child = run()?;
-    // It has tried to hold writers, which it may not.
+    // It tries to hold writers, which it may not, and goes on to wait.
     wait_for(
         "an attempt to lock",
-        "select variable_value from performance_schema.global_status where variable_name = 'Com_flush'",
+        &format!(
+            "select variable_value > {} from performance_schema.global_status where variable_name = 'Com_flush'",
+            flushed.trim()
+        ),
     )?;
     stopped(child, "")
 }

@@ -5,7 +5,7 @@ mod point;
 use std::ops::ControlFlow;
 
 use anyhow::{Context, anyhow};
-use servers::{Address, Cancel, Connection, Facts, GtidMode};
+use servers::{Address, Cancel, Connection, Facts, GtidMode, quote};
 use stream::{Had, HadGtids, Output, Place, Settings, Snapshot, TableFacts, Token};
 
 use crate::commands::stream::catalogue::{Schema, facts, word};
@@ -17,9 +17,30 @@ use crate::interrupt;
 
 /// A table that is meant.
 struct Table {
-    names: [String; 2],
+    listed: Listed,
     facts: TableFacts,
 }
+
+/// Which table it is: one of another time may have got its name (RENAME TABLE).
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Listed {
+    names: [String; 2],
+    /// When it was made: in seconds since 1970.
+    created: String,
+}
+
+impl Table {
+    fn names(&self) -> [&str; 2] {
+        self.listed.names.each_ref().map(String::as_str)
+    }
+
+    fn name(&self) -> String {
+        self.listed.names.join(".")
+    }
+}
+
+/// How often it is begun anew where tables are defined just then.
+const BEGIN_TRIES: u32 = 10;
 
 /// The table was defined anew since the transaction began.
 const DEFINED_ANEW: u16 = 1412;
@@ -54,8 +75,8 @@ pub(super) fn take(
         return Ok(None);
     }
     if let Schema::Log(definitions) = schema {
-        for Table { names, facts } in tables {
-            definitions.put(names.each_ref().map(String::as_str), facts);
+        for table in tables {
+            definitions.put(table.names(), table.facts.clone());
         }
         output.define(definitions.clone());
     }
@@ -70,16 +91,34 @@ fn begin(
 ) -> Result<(Had, Point, Vec<Table>), anyhow::Error> {
     let facts = Facts::of(connection)?;
     let server = live::server(connection, &facts)?;
-    let point = point::begin(connection, &facts)?;
+    let (point, tables) = settled(connection, settings, &facts)?;
     if point.prepared == Prepared::Yes {
         let what = "the source has transactions that are prepared (XA), whose rows are in its log and not in its tables yet";
         return Err(anyhow!(what).context(Advice("commit them or roll them back: see XA RECOVER")));
     }
-    let tables = tables(connection, settings)?;
     // What came by then, should another server take the source's place; of transactions without GTIDs they say nothing.
     let has_gtids = facts.is_mariadb || facts.gtid_mode == GtidMode::On;
     let gtids = HadGtids::parse(&point.gtids).filter(|gtids| has_gtids && !gtids.is_empty());
     Ok((Had { server, gtids }, point, tables))
+}
+
+/// A moment at which tables and log agree, and the tables that are meant: no other has got the name of one of them since
+/// before that.
+fn settled(
+    connection: &mut Connection,
+    settings: &Settings,
+    facts: &Facts,
+) -> Result<(Point, Vec<Table>), anyhow::Error> {
+    for _ in 0..BEGIN_TRIES {
+        let before = listed(connection, settings)?;
+        let point = point::begin(connection, facts)?;
+        if listed(connection, settings)? == before {
+            return Ok((point, tables(connection, before)?));
+        }
+        connection.run("ROLLBACK")?;
+    }
+    Err(anyhow!("tables are made and renamed without a pause")
+        .context(Advice("run again when that has ended")))
 }
 
 fn say(point: &Point, tables: &[Table]) {
@@ -98,9 +137,10 @@ fn say(point: &Point, tables: &[Table]) {
 }
 
 /// The tables that are meant and can be seen.
-fn tables(connection: &mut Connection, settings: &Settings) -> Result<Vec<Table>, anyhow::Error> {
+fn listed(connection: &mut Connection, settings: &Settings) -> Result<Vec<Listed>, anyhow::Error> {
     let rows = connection.rows(
-        "SELECT table_schema, table_name, engine FROM information_schema.tables WHERE table_type = 'BASE TABLE'
+        "SELECT table_schema, table_name, engine, UNIX_TIMESTAMP(create_time) FROM information_schema.tables
+         WHERE table_type = 'BASE TABLE'
            AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema') ORDER BY 1, 2",
     )?;
     let mut tables = Vec::new();
@@ -110,16 +150,26 @@ fn tables(connection: &mut Connection, settings: &Settings) -> Result<Vec<Table>
         if !settings.filter.takes_database(database) || !settings.filter.takes_tables([(database, table)]) {
             continue;
         }
-        let (name, engine) = (names.join("."), word(row.get(2)));
+        let engine = word(row.get(2));
         if !engine.eq_ignore_ascii_case("InnoDB") {
-            let what = format!("{name} is of {engine}, whose rows cannot be read as they were at one moment");
+            let what = format!(
+                "{} is of {engine}, whose rows cannot be read as they were at one moment",
+                names.join(".")
+            );
             let advice = Advice("leave it out (--ignore-table), or make it one of InnoDB");
             return Err(anyhow!(what).context(advice));
         }
-        let [database, table] = names.each_ref().map(String::as_str);
-        let facts = facts(connection, [database, table])?;
-        let facts = facts.with_context(|| format!("{name} is gone")).context(Advice(AGAIN))?;
-        tables.push(Table { names, facts });
+        tables.push(Listed { names, created: word(row.get(3)) });
+    }
+    Ok(tables)
+}
+
+fn tables(connection: &mut Connection, listed: Vec<Listed>) -> Result<Vec<Table>, anyhow::Error> {
+    let mut tables = Vec::new();
+    for listed in listed {
+        let facts = facts(connection, listed.names.each_ref().map(String::as_str))?;
+        let facts = facts.with_context(|| format!("{} is gone", listed.names.join(".")));
+        tables.push(Table { facts: facts.context(Advice(AGAIN))?, listed });
     }
     Ok(tables)
 }
@@ -132,14 +182,13 @@ fn each(
 ) -> Result<ControlFlow<()>, Failure> {
     connection.run(GLANCING).map_err(|error| anyhow::Error::from(error).context(NOT_WHOLE))?;
     for table in tables {
-        let names = table.names.each_ref().map(String::as_str);
-        snapshot.begin_table(names, &table.facts, output).map_err(failed)?;
+        snapshot.begin_table(table.names(), &table.facts, output).map_err(failed)?;
         // Behind each table, others may define it anew.
         connection.run("SAVEPOINT bintide").map_err(|error| refused(error, table))?;
-        if open(connection, table)?.is_break() {
+        if open((address, &mut *connection), table)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        if rows((address, connection), table, snapshot, output)?.is_break() {
+        if rows((address, &mut *connection), table, snapshot, output)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
         connection.run("ROLLBACK TO SAVEPOINT bintide").map_err(|error| refused(error, table))?;
@@ -148,10 +197,12 @@ fn each(
     Ok(ControlFlow::Continue(()))
 }
 
-/// From here on nobody can define the table anew. Has nobody done so?
-fn open(connection: &mut Connection, table: &Table) -> Result<ControlFlow<()>, Failure> {
-    let names = table.names.each_ref().map(String::as_str);
-    let sql = format!("SELECT 1 FROM {} LIMIT 0", quoted(names));
+/// From here on nobody can define the table anew, or give another its name. Has nobody done so?
+fn open(
+    (address, connection): (&Address, &mut Connection),
+    table: &Table,
+) -> Result<ControlFlow<()>, Failure> {
+    let sql = format!("SELECT 1 FROM {} LIMIT 0", quoted(table.names()));
     while let Err(error) = connection.run(&sql) {
         if error.code() != Some(LOCK_WAIT_TIMEOUT) {
             return Err(refused(error, table));
@@ -160,14 +211,24 @@ fn open(connection: &mut Connection, table: &Table) -> Result<ControlFlow<()>, F
             return Ok(ControlFlow::Break(()));
         }
     }
-    let found = facts(connection, names).map_err(|error| refused(error, table))?;
-    let is_same = found.is_some_and(|found| {
-        (&found.columns, &found.primary_key) == (&table.facts.columns, &table.facts.primary_key)
-    });
-    match is_same {
+    match is_same(address, table).map_err(|error| refused(error, table))? {
         true => Ok(ControlFlow::Continue(())),
-        false => Err(anew(anyhow!("{} was defined anew", table.names.join("."))).into()),
+        false => Err(anew(anyhow!("{} was defined anew", table.name())).into()),
     }
+}
+
+/// Is the table that is there now the one that was listed? The transaction itself sees a MySQL's catalogue as it was.
+fn is_same(address: &Address, table: &Table) -> Result<bool, servers::Error> {
+    let mut connection = Connection::open(address)?;
+    let [database, name] = table.names().map(str::as_bytes);
+    let is_it = quote::is_of(database, name);
+    let created = connection
+        .value(&format!("SELECT UNIX_TIMESTAMP(create_time) FROM information_schema.tables WHERE {is_it}"))?;
+    let found = facts(&mut connection, table.names())?;
+    Ok(found.is_some_and(|found| {
+        (&found.columns, &found.primary_key) == (&table.facts.columns, &table.facts.primary_key)
+            && created.unwrap_or_default() == table.listed.created
+    }))
 }
 
 fn rows(
@@ -178,9 +239,8 @@ fn rows(
 ) -> Result<ControlFlow<()>, Failure> {
     /// Rows that are written at the same time, as far as their records say it.
     const CLOCK_EVERY: u64 = 256;
-    let names = table.names.each_ref().map(String::as_str);
     let columns: Vec<String> = table.facts.columns.iter().map(|column| column.selected()).collect();
-    let sql = format!("SELECT {} FROM {}", columns.join(", "), quoted(names));
+    let sql = format!("SELECT {} FROM {}", columns.join(", "), quoted(table.names()));
     // What stops the query is needed just when all else was called off.
     let stopping = Address { cancel: Cancel::default(), ..address.clone() };
     let (id, mut told, mut is_cut) = (connection.id(), Ok(()), false);
@@ -215,14 +275,10 @@ fn quoted(names: [&str; 2]) -> String {
 
 /// The rows of a table cannot be read.
 fn refused(error: servers::Error, table: &Table) -> Failure {
-    let name = table.names.join(".");
+    let name = table.name();
     let is_anew = error.code() == Some(DEFINED_ANEW);
     let error = anyhow::Error::from(error).context(format!("could not read the rows of {name}"));
-    Failure::Failed(if is_anew {
-        anew(error)
-    } else {
-        error.context(NOT_WHOLE)
-    })
+    Failure::Failed(if is_anew { anew(error) } else { error.context(NOT_WHOLE) })
 }
 
 fn anew(error: anyhow::Error) -> anyhow::Error {
