@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use servers::{Address, Connection};
 use tempfile::TempDir;
-use testkit::{Dice, Launch, Server, seed};
+use testkit::{Dice, Launch, Proxy, Server, seed};
 
 fn stream(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
@@ -238,6 +238,36 @@ fn a_mariadb_says_itself_where_its_snapshot_is() -> Result<()> {
     fill(&server)?;
     let said = beside_writers(&server, "root", "maxwell", (6, Duration::ZERO))?;
     ensure!(said.contains("(nobody was held)"), "{said}");
+    Ok(())
+}
+
+/// A transaction is prepared (XA) behind the first look at those that are, and committed in front of the second: the
+/// snapshot in between does not see its rows, and they are told all the same, once.
+#[test]
+fn a_transaction_that_is_prepared_and_committed_meanwhile_is_not_lost() -> Result<()> {
+    let server = Launch::mariadb().options(["--binlog-row-metadata=FULL", "--binlog-format=ROW"]).start()?;
+    server.sql("create database d; create table d.t (id int primary key); insert into d.t values (1)")?;
+    let proxy = Proxy::to(server.port())?;
+    let mut other = connect("root", &server)?;
+    let mut steps = vec![
+        ("XA RECOVER", "xa commit 'x'"),
+        ("START TRANSACTION WITH", "xa start 'x'; insert into d.t values (2); xa end 'x'; xa prepare 'x'"),
+    ];
+    proxy.overhear(move |said| {
+        if let Some((words, sql)) = steps.last()
+            && said.windows(words.len()).any(|found| found == words.as_bytes())
+        {
+            other.run(sql).expect("another session goes on");
+            steps.pop();
+        }
+    });
+    let from = format!("mysql://root@127.0.0.1:{}/", proxy.port());
+    let ran = stream(&["--format", "maxwell", "--from", &from, "--snapshot", "--stop-at-end"])?.output()?;
+    ensure!(ran.status.success(), "{}", said(&ran));
+    let lines = String::from_utf8(ran.stdout)?;
+    let records: Vec<Value> = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let found = applied(&records)?;
+    ensure!(found["d.t"].keys().eq(["1", "2"]), "{lines}");
     Ok(())
 }
 

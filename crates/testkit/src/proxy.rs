@@ -5,6 +5,7 @@
 //!        ◀──       ◀──
 //! ```
 
+use std::fmt;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,10 +35,15 @@ pub struct Proxy {
     accepting: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Line {
     state: Mutex<State>,
+    /// Who hears what clients say, before the server does.
+    hears: Mutex<Option<Box<Hear>>>,
 }
+
+/// Hears a piece of what a client says.
+type Hear = dyn FnMut(&[u8]) + Send;
 
 #[derive(Debug, Default)]
 struct State {
@@ -105,6 +111,11 @@ impl Proxy {
         self.line.state().delay = delay;
     }
 
+    /// Has each piece of what clients say heard before the server gets it, which waits until this is done.
+    pub fn overhear(&self, hear: impl FnMut(&[u8]) + Send + 'static) {
+        *self.line.hears.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hear));
+    }
+
     /// Bytes that have passed, in both directions of all connections together.
     pub fn passed(&self) -> u64 {
         self.line.state().passed
@@ -124,6 +135,12 @@ impl Drop for Proxy {
 impl Line {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Line").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
@@ -202,11 +219,18 @@ fn connect<'s>(
         stream.set_write_timeout(Some(PAUSE))?;
     }
     let (client, server) = (Arc::new(client), Arc::new(server));
-    for (from, to) in [(&client, &server), (&server, &client)] {
+    for (from, to, side) in [(&client, &server, Side::Client), (&server, &client, Side::Server)] {
         let (from, to, line) = (Arc::clone(from), Arc::clone(to), Arc::clone(line));
-        scope.spawn(move || Pump { from, to, line, born }.run());
+        scope.spawn(move || Pump { from, to, line, born, side }.run());
     }
     Ok(())
+}
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Client,
+    Server,
 }
 
 /// One direction of a connection.
@@ -215,6 +239,7 @@ struct Pump {
     to: Arc<TcpStream>,
     line: Arc<Line>,
     born: usize,
+    side: Side,
 }
 
 impl Pump {
@@ -245,6 +270,11 @@ impl Pump {
                 Err(error) if is_to_be_repeated(&error) => continue,
                 Err(error) => return Err(error),
             };
+            if self.side == Side::Client
+                && let Some(hear) = &mut *self.line.hears.lock().unwrap_or_else(PoisonError::into_inner)
+            {
+                hear(&buffer[..size]);
+            }
             let delay = self.line.state().delay;
             thread::sleep(delay);
             let passes = self.line.state().pass(self.born, size);

@@ -159,9 +159,44 @@ fn locked(connection: &mut Connection) -> Result<Point, anyhow::Error> {
 /// A MariaDB says itself at which place of its log a transaction began.
 fn of_mariadb(connection: &mut Connection) -> Result<Point, anyhow::Error> {
     connection.run("SET SESSION max_statement_time = 0")?;
+    let began = Instant::now();
+    while began.elapsed() < UNLOCKED_ONLY && !interrupt::requested() {
+        if let Some(point) = begun_of_mariadb(connection)? {
+            return Ok(point);
+        }
+        connection.run("ROLLBACK")?;
+    }
+    if interrupt::requested() {
+        return Err(Error::Cancelled.into());
+    }
+    let what = "the source commits transactions that were prepared (XA) without a pause, and their rows may be in its \
+        log and not in its tables yet";
+    Err(anyhow!(what).context(Advice("run again when there are fewer: see XA RECOVER")))
+}
+
+/// None where a transaction may have been prepared behind the first look at those that are, and committed in front of
+/// the second: the rows of one that neither has seen are in the log, and if it was committed behind the start of ours,
+/// not in the tables that it sees.
+fn begun_of_mariadb(connection: &mut Connection) -> Result<Option<Point>, anyhow::Error> {
+    let committed = commits_of_prepared(connection)?;
     let before = prepared(connection)?;
     connection.run(BEGIN)?;
+    let status = status_of_mariadb(connection)?;
     let after = prepared(connection)?;
+    let prepared = if before == Prepared::No { after } else { before };
+    if prepared == Prepared::No && commits_of_prepared(connection)? != committed {
+        return Ok(None);
+    }
+    Ok(Some(point(connection, status, (Held::Nothing, prepared))?))
+}
+
+/// How often somebody has begun to commit a transaction that was prepared, since the server started.
+fn commits_of_prepared(connection: &mut Connection) -> Result<String, Error> {
+    let rows = connection.rows("SHOW GLOBAL STATUS LIKE 'Com_xa_commit'")?;
+    Ok(rows.first().map(|row| word(row.get(1))).unwrap_or_default())
+}
+
+fn status_of_mariadb(connection: &mut Connection) -> Result<Status, anyhow::Error> {
     let rows = connection.rows("SHOW STATUS LIKE 'binlog_snapshot_%'")?;
     let said = |name: &str| {
         let row = rows.iter().find(|row| word(row.first()).eq_ignore_ascii_case(name));
@@ -172,9 +207,7 @@ fn of_mariadb(connection: &mut Connection) -> Result<Point, anyhow::Error> {
     let position = position.parse().ok().filter(|_| !log.is_empty());
     let position = position.with_context(|| format!("the source writes no log: it says {rows:?}"))?;
     let gtids = connection.value(&format!("SELECT BINLOG_GTID_POS('{log}', {position})"))?;
-    let status = Status { log, position, gtids: gtids.unwrap_or_default() };
-    let prepared = if before == Prepared::No { after } else { before };
-    Ok(point(connection, status, (Held::Nothing, prepared))?)
+    Ok(Status { log, position, gtids: gtids.unwrap_or_default() })
 }
 
 fn point(
