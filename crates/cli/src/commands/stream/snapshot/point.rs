@@ -65,6 +65,8 @@ const ACCESS_DENIED: u16 = 1227;
 pub(super) const LOCK_WAIT_TIMEOUT: u16 = 1205;
 const SYNTAX_ERROR: u16 = 1064;
 
+const RELOAD: Advice = Advice("grant the account RELOAD");
+
 /// Texts are UTF-8 and times are UTC's, and however long rows are waited for, they are sent.
 const SESSION: &str = "SET NAMES utf8mb4; SET SESSION time_zone = '+00:00', sql_mode = '',
     net_write_timeout = 31536000; SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
@@ -81,20 +83,17 @@ pub(super) fn begin(connection: &mut Connection, facts: &Facts) -> Result<Point,
     if has_gtids && let Some(point) = unlocked(connection, UNLOCKED)? {
         return Ok(point);
     }
-    match locked(connection) {
+    match lock(connection) {
         Err(error) if code(&error) == Some(ACCESS_DENIED) && has_gtids => {
             let point = unlocked(connection, UNLOCKED_ONLY)?;
             point.ok_or_else(|| {
                 anyhow!(
                     "the source commits without a pause, and the account may not hold writers for a moment"
                 )
-                .context(Advice("grant it RELOAD"))
+                .context(RELOAD)
             })
         }
-        Err(error) if code(&error) == Some(ACCESS_DENIED) => {
-            Err(error.context(Advice("grant the account RELOAD")))
-        }
-        result => result,
+        result => result.and_then(|()| locked(connection)),
     }
 }
 
@@ -128,13 +127,15 @@ fn unlocked(connection: &mut Connection, patience: Duration) -> Result<Option<Po
     if interrupt::requested() { Err(Error::Cancelled.into()) } else { Ok(None) }
 }
 
-/// While nobody can commit.
-fn locked(connection: &mut Connection) -> Result<Point, anyhow::Error> {
+/// From here on nobody can commit.
+fn lock(connection: &mut Connection) -> Result<(), anyhow::Error> {
     connection.run(&format!("SET SESSION lock_wait_timeout = {LOCK_WAIT_S}"))?;
     let mut tries = 1;
     while let Err(error) = connection.run("FLUSH TABLES WITH READ LOCK") {
-        if error.code() != Some(LOCK_WAIT_TIMEOUT) {
-            return Err(error.into());
+        match error.code() {
+            Some(LOCK_WAIT_TIMEOUT) => {}
+            Some(ACCESS_DENIED) => return Err(anyhow::Error::from(error).context(RELOAD)),
+            _ => return Err(error.into()),
         }
         if interrupt::requested() {
             return Err(Error::Cancelled.into());
@@ -148,6 +149,11 @@ fn locked(connection: &mut Connection) -> Result<Point, anyhow::Error> {
         tries += 1;
         thread::sleep(LOCK_PAUSE);
     }
+    Ok(())
+}
+
+/// While nobody can commit; from then on they can.
+fn locked(connection: &mut Connection) -> Result<Point, anyhow::Error> {
     connection.run(BEGIN)?;
     let status = status(connection)?;
     let prepared = prepared(connection)?;
