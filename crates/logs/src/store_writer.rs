@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -128,7 +129,7 @@ impl StoreWriter {
         let name = folder.display().to_string();
         fs::create_dir_all(folder).map_err(|cause| Error::io("make", &name, cause))?;
         let lock = folder.join(LOCK);
-        let file = File::create(&lock).map_err(io("make", &lock))?;
+        let file = private().write(true).truncate(true).open(&lock).map_err(io("make", &lock))?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
             .map_err(|(_, _)| Error::Locked { name: name.clone() })?;
         let mut store = Self { folder: folder.to_owned(), at_rest, log: None, cut: 0, _lock: lock };
@@ -361,7 +362,7 @@ impl StoreWriter {
     /// Whoever reads the file finds the old text or the new one.
     fn replace(&self, path: &Path, text: &str) -> Result<(), Error> {
         let new = path.with_extension("new");
-        let written = File::create(&new).and_then(|mut file| {
+        let written = private().write(true).truncate(true).open(&new).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             file.sync_all()
         });
@@ -450,8 +451,7 @@ impl StoreWriter {
         let key = self.at_rest.key()?;
         let file = LogFile::make(&path, key.as_ref()).map_err(io("make", &path))?;
         let index = self.index()?.unwrap_or_else(|| self.folder.join(base).with_extension("index"));
-        let mut lines =
-            OpenOptions::new().append(true).create(true).open(&index).map_err(io("open", &index))?;
+        let mut lines = private().append(true).open(&index).map_err(io("open", &index))?;
         let line = format!("{INDEX_PREFIX}{name}\n");
         let written = lines.write_all(line.as_bytes()).and_then(|()| lines.sync_all());
         written.map_err(io("write to", &index))?;
@@ -573,6 +573,13 @@ fn is_sound(raw: &RawEvent<'_>) -> bool {
         _ => true,
     };
     !is_verified || raw.verify().is_ok()
+}
+
+/// Makes files for their owner and group, as a server does: they say what is in tables.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).mode(0o640);
+    options
 }
 
 fn io(verb: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Error {

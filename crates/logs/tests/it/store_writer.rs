@@ -1,6 +1,7 @@
 //! A store that is written to, cut off anywhere, and written on.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -38,6 +39,11 @@ fn logs_are_written_as_a_server_has_them() {
     assert_eq!(read("b.000002"), log(&events[..2]));
     assert_eq!(read("b.index"), b"./b.000001\n./b.000002\n");
     assert_eq!(Store::open(folder.path()).unwrap().logs().len(), 2);
+    // Files are nobody else's. What the umask takes away besides is its business.
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o137, 0, "{entry:?}");
+    }
 }
 
 /// Wherever the last log stops, the store goes on behind the last whole event.

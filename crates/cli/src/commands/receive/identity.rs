@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
@@ -55,7 +56,9 @@ impl Identity {
         let text = format!("[replica]\nserver-id={}\nserver-uuid={}\n{source}", self.server_id, self.uuid);
         let new = self.path.with_extension("new");
         let write = || {
-            let mut file = File::create(&new)?;
+            let mut opened = File::options();
+            opened.write(true).create(true).truncate(true).mode(0o640);
+            let mut file = opened.open(&new)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&new, &self.path)?;
@@ -98,6 +101,8 @@ impl Identity {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::Identity;
 
     #[test]
@@ -107,7 +112,8 @@ mod tests {
         let again = Identity::of(folder.path()).unwrap();
         assert_eq!((first.server_id, &first.uuid), (again.server_id, &again.uuid));
         assert!(first.server_id >= 1 << 31);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap).collect();
+        assert_eq!((files.len(), files[0].metadata().unwrap().permissions().mode() & 0o137), (1, 0));
     }
 
     #[test]
