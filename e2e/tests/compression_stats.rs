@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use e2e::program::bintide;
@@ -87,15 +87,17 @@ fn what_is_received_counts_as_a_replica_counts_it() -> Result<()> {
     let all = source.sql("select replace(@@global.gtid_executed, '\\n', '')")?;
     let late = replica.sql(&format!("select wait_for_executed_gtid_set('{}', 120)", all.trim()))?;
     ensure!(late.trim() == "0", "the replica did not apply all");
-    thread::sleep(Duration::from_millis(500));
     let wanted = |server: &Server, log_type: &str| -> Result<Vec<String>> {
         let rows = told(server)?;
         Ok(rows.lines().filter(|row| row.starts_with(log_type)).map(without_times).collect())
     };
     let folder = TempDir::new()?;
     let received = receive(&source, folder.path(), &[])?;
-    ensure!(of_type(&received, "RELAY")? == wanted(&replica, "RELAY")?, "{received} {}", told(&replica)?);
-    ensure!(of_type(&received, "BINARY")? == wanted(&source, "BINARY")?, "{received} {}", told(&source)?);
+    in_time(|| {
+        ensure!(of_type(&received, "RELAY")? == wanted(&replica, "RELAY")?, "{received} {}", told(&replica)?);
+        ensure!(of_type(&received, "BINARY")? == wanted(&source, "BINARY")?, "{received} {}", told(&source)?);
+        Ok(())
+    })?;
     // Kept compressed, they are as in the logs: all but the last, which is still open.
     let folder = TempDir::new()?;
     let compressed = receive(&source, folder.path(), &["--compress", "3"])?;
@@ -167,15 +169,24 @@ fn check_both(source: &Server, replica: &Server, begin: (usize, usize)) -> Resul
     let all = source.sql("select replace(@@global.gtid_executed, '\\n', '')")?;
     let late = replica.sql(&format!("select wait_for_executed_gtid_set('{}', 120)", all.trim()))?;
     ensure!(late.trim() == "0", "the replica did not apply all");
-    // The table learns of a transaction a moment after everyone else does.
-    thread::sleep(Duration::from_millis(500));
-    let of_source = check(source, &source.binlogs()?[begin.0..])?;
+    let of_source = in_time(|| check(source, &source.binlogs()?[begin.0..]))?;
     let mut logs = replica.binlogs()?.split_off(begin.1);
     let relay_logs = replica.indexed("relay.index")?;
     // A relay log that ends at the reset is full, and none is before the first.
     let relay_begin = if begin.1 == 0 { 0 } else { relay_logs.len() - 1 };
     logs.extend_from_slice(&relay_logs[relay_begin..]);
-    Ok((of_source, check(replica, &logs)?))
+    Ok((of_source, in_time(|| check(replica, &logs))?))
+}
+
+/// The table learns of a transaction a moment after everyone else does.
+fn in_time<T>(mut check: impl FnMut() -> Result<T>) -> Result<T> {
+    let begin = Instant::now();
+    loop {
+        match check() {
+            Err(_) if begin.elapsed() < Duration::from_secs(60) => thread::sleep(Duration::from_millis(50)),
+            checked => return checked,
+        }
+    }
 }
 
 /// Compares a server's table with what its logs say; gives the number of its rows.

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use e2e::command::Running;
 use e2e::metrics::{number, scraped};
 use e2e::program::bintide;
 use e2e::received::{same_logs, same_logs_encrypted, write_keyring};
@@ -287,7 +288,7 @@ fn a_log_that_could_not_be_compressed_is_tried_again() -> Result<()> {
     let log = folder.path().join("binlog.000001");
     let before = fs::metadata(&log)?.len();
     let more = [&key[..], &["--compress", "3", "--metrics", "127.0.0.1:0"]].concat();
-    let mut child = receive(server.port(), folder.path(), &more)?.spawn()?;
+    let mut child = Running::start(&mut receive(server.port(), folder.path(), &more)?)?;
     let mut lines = BufReader::new(child.stderr.take().context("standard error")?).lines();
     let line = lines.next().context("it ended")??;
     let metrics = line.split("http://").nth(1).and_then(|rest| rest.strip_suffix("/metrics"));
@@ -309,8 +310,6 @@ fn a_log_that_could_not_be_compressed_is_tried_again() -> Result<()> {
         Ok(())
     })?;
     ensure!(fs::metadata(&log)?.len() * 10 < before, "it is not compressed");
-    child.kill()?;
-    child.wait()?;
     Ok(())
 }
 

@@ -9,10 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use e2e::command::wait_until;
+use e2e::command::{Running, wait_until};
 use e2e::program::bintide;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{Deaf, Launch, Server};
@@ -95,12 +93,12 @@ fn ctrl_c_ends_the_wait_for_a_connection() -> Result<()> {
         connecting(mute.local_addr()?.port(), TempDir::new()?.path(), &store.path().join("binlog.000001"))?
     {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let mut child = command(&arguments)?.spawn()?;
+        let mut child = Running::start(&mut command(&arguments)?)?;
         let reached = mute.accept()?;
-        kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
+        child.interrupt()?;
         ended(&mut child).with_context(|| format!("{arguments:?}"))?;
         drop(reached);
-        let ran = child.wait_with_output()?;
+        let ran = child.output()?;
         ensure!(ran.status.code() == Some(130), "{arguments:?}: {:?} {}", ran.status, stderr(&ran));
     }
     Ok(())
@@ -131,11 +129,11 @@ fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
     for arguments in lines {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         wait_until("the end of the one before", || Ok(!is_waited_for(deaf.port())?))?;
-        let mut child = command(&arguments)?.spawn()?;
+        let mut child = Running::start(&mut command(&arguments)?)?;
         wait_until("a connection that is waited for", || is_waited_for(deaf.port()))?;
-        kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
+        child.interrupt()?;
         ended(&mut child).with_context(|| format!("{arguments:?}"))?;
-        let ran = child.wait_with_output()?;
+        let ran = child.output()?;
         let is_dump = arguments[0] == "dump";
         let how = (ran.status.code(), ran.status.signal());
         ensure!(how == if is_dump { (None, Some(2)) } else { (Some(130), None) }, "{arguments:?}: {how:?}");
@@ -349,7 +347,7 @@ fn logs_that_were_reset_are_named() -> Result<()> {
     // While it is followed.
     let folder = TempDir::new()?;
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
-    let mut child = command(&["receive", text(folder.path())?, "--from", &from])?.spawn()?;
+    let mut child = Running::start(&mut command(&["receive", text(folder.path())?, "--from", &from])?)?;
     let started = Instant::now();
     while !fs::read_to_string(folder.path().join("binlog.index"))
         .is_ok_and(|index| index.contains("binlog.000002"))
@@ -359,7 +357,7 @@ fn logs_that_were_reset_are_named() -> Result<()> {
     }
     server.sql("reset binary logs and gtids; create database five")?;
     let done = ended(&mut child);
-    let ran = child.wait_with_output()?;
+    let ran = child.output()?;
     done.with_context(|| stderr(&ran))?;
     ensure!(ran.status.code() == Some(1), "{:?} {}", ran.status, stderr(&ran));
     for wanted in reset {

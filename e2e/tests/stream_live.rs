@@ -269,8 +269,20 @@ fn definitions_in_the_log_are_kept_for_the_next_run() -> Result<()> {
     let last = found.lines().last().context("a record")?;
     ensure!(last.contains(r#""data":{"b":"four","k":4}"#), "{last}");
     // A run that does not follow them passes over a definition: what was kept in front of it is not believed behind it.
-    server.sql("alter table d.t rename column k to b, rename column b to k; insert into d.t values ('five', 5)")?;
-    printed(&["--from", &from, "--out", &out, "--columns", "numbered", "--do-table", "d.t", "--stop-at-end"])?;
+    server.sql(
+        "alter table d.t rename column k to b, rename column b to k; insert into d.t values ('five', 5)",
+    )?;
+    printed(&[
+        "--from",
+        &from,
+        "--out",
+        &out,
+        "--columns",
+        "numbered",
+        "--do-table",
+        "d.t",
+        "--stop-at-end",
+    ])?;
     server.sql("insert into d.t values ('six', 6)")?;
     let ran = stream(&["--from", &from, "--out", &out, "--schema", "ddl", "--stop-at-end"])?.output()?;
     ensure!(ran.status.code() == Some(1) && said(&ran).contains("--schema"), "{ran:?}");
