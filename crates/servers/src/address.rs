@@ -160,6 +160,15 @@ impl Address {
         }
     }
 
+    /// How long a server that sends its log, and has nothing to send, may take to give a sign of life: some may be missed
+    /// before it is taken for lost.
+    pub fn heartbeat(&self) -> Duration {
+        const MAX: Duration = Duration::from_secs(15);
+        /// How many may be missed.
+        const MISSED: u32 = 4;
+        (self.timeout / MISSED).min(MAX)
+    }
+
     /// Where it is: its host and port, or its socket.
     pub fn place(&self) -> String {
         match &self.socket {

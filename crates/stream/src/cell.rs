@@ -5,6 +5,7 @@ use std::str::FromStr;
 use binlog::{Bit, Bytes, Charset, Date, DateTime, Geometry, Text, Time, Timestamp, Value, Vector};
 
 use crate::catalogue::ColumnFacts;
+use crate::defined::quoted;
 use crate::moment::epoch_micros;
 use crate::plan::ColumnPlan;
 use crate::settings::Envelope;
@@ -44,7 +45,7 @@ enum Sort {
 impl ColumnFacts {
     /// What to select for a snapshot: in a session whose texts are UTF-8 and whose time zone is UTC.
     pub fn selected(&self) -> String {
-        let name = format!("`{}`", self.name.replace('`', "``"));
+        let name = quoted(&self.name);
         match Sort::of(self) {
             // A FLOAT as text has six digits; a DOUBLE has all that tell it apart.
             Sort::Float | Sort::Double => format!("CAST({name} AS DOUBLE)"),

@@ -129,7 +129,8 @@ impl fmt::Display for Definitions {
     }
 }
 
-fn quoted(name: &str) -> String {
+/// A name in SQL.
+pub(crate) fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 

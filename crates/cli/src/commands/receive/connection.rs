@@ -1,6 +1,6 @@
 //! One connection to a source: what it sends, on the disk.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
 use binlog::{Flavour, Format, MAGIC};
@@ -14,15 +14,11 @@ use crate::commands::receive::joined::Joined;
 use crate::commands::receive::receiver::Receiver;
 use crate::exit::Advice;
 
-/// How long a source that sends nothing may take to give a sign of life, at most; less if less silence is allowed.
-const HEARTBEAT_MAX: Duration = Duration::from_secs(15);
-/// Signs of life that may be missed before a source is taken for lost.
-const HEARTBEATS_MISSED: u32 = 4;
 /// Bytes that a source may wait for to be acknowledged while more of them come.
 const UNACKNOWLEDGED_MAX: u64 = 1 << 20;
 
 /// The source cannot send what is asked for.
-pub(super) const CANNOT_SEND: u16 = 1236;
+pub(crate) const CANNOT_SEND: u16 = 1236;
 /// What it says then, and what that means.
 const CANNOT_SEND_BECAUSE: [(&str, &str); 4] = [
     (
@@ -334,7 +330,7 @@ impl Receiver {
             uuid: self.identity.uuid.clone(),
             report_host: String::new(),
             report_port: 0,
-            heartbeat: (self.address().timeout / HEARTBEATS_MISSED).min(HEARTBEAT_MAX),
+            heartbeat: self.address().heartbeat(),
             semi_sync: self.wanted.semi_sync,
             start,
             end: self.wanted.end,

@@ -29,6 +29,7 @@ use crate::account::Account;
 use crate::args::Global;
 pub(crate) use crate::commands::receive::begin::Begin;
 use crate::commands::receive::begin::Had;
+pub(crate) use crate::commands::receive::connection::CANNOT_SEND;
 pub(crate) use crate::commands::receive::ended::passes;
 pub(crate) use crate::commands::receive::keep::parse as parse_keep;
 pub(crate) use crate::commands::receive::receiver::{Done, Receiver, Wanted, WhenFull};

@@ -11,7 +11,7 @@ use servers::{Address, Connection, Error, Facts, GtidMode, LinkOptions, LiveSour
 use stream::{Event, Had, HadGtids, Output, Settings, Streamer, Token};
 use wire::{Arrival, End, ReplicaOptions, SemiSync, Start};
 
-use crate::commands::receive::passes;
+use crate::commands::receive::{CANNOT_SEND, passes};
 use crate::commands::stream::catalogue::{Schema, remark_on};
 use crate::commands::stream::tell::{failed, finished, now_ns, save_when_due};
 use crate::commands::stream::{reader, snapshot};
@@ -19,17 +19,11 @@ use crate::exit::{Advice, Failure, Outcome};
 use crate::interrupt;
 use crate::units::duration;
 
-/// How long a source that has nothing to send may take to give a sign of life, at most.
-const HEARTBEAT_MAX: Duration = Duration::from_secs(15);
-/// Signs of life that may be missed before a source is taken for lost.
-const HEARTBEATS_MISSED: u32 = 4;
 /// How long to wait before a lost source is tried again, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How often somebody who waits looks for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);
-/// The source cannot send what is asked for.
-const CANNOT_SEND: u16 = 1236;
 
 /// What to do where a run cannot go on.
 const BEGIN_ANEW: &str = "begin anew, with another --progress or --out";
@@ -293,7 +287,7 @@ fn wishes(live: &Live, start: Start) -> ReplicaOptions {
         uuid: String::new(),
         report_host: String::new(),
         report_port: 0,
-        heartbeat: (live.address.timeout / HEARTBEATS_MISSED).min(HEARTBEAT_MAX),
+        heartbeat: live.address.heartbeat(),
         semi_sync: SemiSync::Off,
         start,
         end: live.end,

@@ -270,7 +270,10 @@ fn rows(
 }
 
 fn quoted(names: [&str; 2]) -> String {
-    names.map(|name| format!("`{}`", name.replace('`', "``"))).join(".")
+    let [database, table] = names.map(str::as_bytes);
+    let mut out = Vec::new();
+    quote::put_table(&mut out, database, table);
+    String::from_utf8(out).expect("ours: of two texts")
 }
 
 /// The rows of a table cannot be read.
