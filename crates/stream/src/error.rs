@@ -24,8 +24,8 @@ pub enum Error {
     /// Rows of a table whose columns have no names.
     #[error(
         "{log} at {offset}: the log does not say what the columns of {table} are called: set \
-         binlog_row_metadata=FULL on the source for what it writes from now on, or give --columns=numbered to have them \
-         called @1, @2 and so on"
+         binlog_row_metadata=FULL on the source for what it writes from now on, or have them called as the definitions \
+         in the logs do (--schema=ddl) or a server does (--schema=mysql://…), or @1, @2 and so on (--columns=numbered)"
     )]
     Nameless {
         /// The log.
@@ -38,8 +38,9 @@ pub enum Error {
     /// Rows of a table whose columns have no names in the log, and that the catalogue does not have.
     #[error(
         "{log} at {offset}: the log does not say what the columns of {table} are called, and the server has no such \
-         table, or one with other columns, or the account may not see it (SELECT): set binlog_row_metadata=FULL on the \
-         source for what it writes from now on, or give --columns=numbered to have them called @1, @2 and so on"
+         table, or one with other columns, or the account may not see it (SELECT): if it was altered since, have them \
+         called as the definitions in the logs do (--schema=ddl), or @1, @2 and so on (--columns=numbered); set \
+         binlog_row_metadata=FULL on the source for what it writes from now on"
     )]
     Unfit {
         /// The log.

@@ -32,7 +32,7 @@ Examples:
       bintide stream --format maxwell --do-db shop /var/lib/mysql
   From a compressed backup, into a program:
       zstd -dc binlog.000012.zst | bintide stream --format maxwell - | jq .data
-  Into a program, and after a crash of either go on where it ended (what came
+  Into a program, and after a crash go on where it ended (what came
   last may come again):
       bintide stream --format debezium --progress state /var/lib/mysql | consumer
   Into files, each transaction exactly once however often it is killed:
@@ -94,10 +94,10 @@ struct Server {
     #[arg(long, value_name = "NUMBER", requires = "from", value_parser = clap::value_parser!(u32).range(1..))]
     server_id: Option<u32>,
     /// At first, the rows that the tables have, and then changes from there on: where nothing was written before.
-    #[arg(long, requires = "from", conflicts_with = "resume")]
+    #[arg(long, requires = "from", conflicts_with_all = ["logs", "resume"])]
     snapshot: bool,
     /// Stop at the end of what the server has, instead of waiting for more.
-    #[arg(long, requires = "from")]
+    #[arg(long, requires = "from", conflicts_with = "logs")]
     stop_at_end: bool,
     #[command(flatten)]
     account: Account,
