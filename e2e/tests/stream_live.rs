@@ -290,19 +290,29 @@ fn definitions_in_the_log_are_kept_for_the_next_run() -> Result<()> {
     Ok(())
 }
 
-/// `… | head -1` ends although nothing more comes.
+/// What was taken is kept although nothing more comes, and `… | head -1` ends.
 #[test]
 fn a_reader_that_has_gone_is_noticed_while_nothing_comes() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql(&format!("{TABLE}; insert into d.t (b) values ('one')"))?;
-    let mut child =
-        stream(&["--from", &from(server.port())])?.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let folder = TempDir::new()?;
+    let progress = folder.path().join("progress");
+    let mut command =
+        stream(&["--from", &from(server.port()), "--progress", &progress.display().to_string()])?;
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut line = String::new();
     let mut reader = BufReader::new(child.stdout.take().context("its output")?);
     while !line.contains("\"one\"") {
         line.clear();
         ensure!(reader.read_line(&mut line)? > 0, "it has ended");
     }
+    let record: serde_json::Value = serde_json::from_str(&line)?;
+    let place = record["resume"].as_str().context("a place")?;
+    wait_for(|| {
+        let kept = fs::read_to_string(&progress)?;
+        ensure!(kept.lines().next() == Some(place), "{kept}, not {place}");
+        Ok(())
+    })?;
     drop(reader);
     wait_for(|| child.try_wait()?.map(drop).context("it waits for more"))?;
     let ran = child.wait_with_output()?;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -199,6 +200,38 @@ fn a_reader_that_had_enough_is_no_failure() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert_eq!(output.status.code(), Some(0));
+}
+
+/// Ends as soon as its reader has taken so many bytes and gone; gives these.
+fn taken(args: &[&str], bytes: u64) -> Vec<u8> {
+    let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut taken = Vec::new();
+    child.stdout.take().expect("a pipe").take(bytes).read_to_end(&mut taken).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    taken
+}
+
+/// What a pipe still holds when its reader goes was not taken by anybody.
+#[test]
+fn what_a_reader_did_not_take_comes_again() {
+    let few = &["rotation"][..];
+    let many = &["types.binlog", "types-no-checksum.binlog", "types-small-events.binlog"];
+    for (logs, bytes) in [(few, 1), (few, 9_000), (many, 1), (many, 9_000), (many, 70_000), (many, 300_000)] {
+        let folder = tempfile::tempdir().unwrap();
+        let progress = folder.path().join("progress").display().to_string();
+        let args = [&["--format", "debezium", "--columns=numbered"], logs].concat();
+        let all = timeless(&bintide(&args).stdout);
+        let args = [&args[..], &["--progress", &progress]].concat();
+        let first = taken(&args, bytes);
+        let whole = first.iter().filter(|byte| **byte == b'\n').count();
+        let rest = timeless(&bintide(&args).stdout);
+        let passed = all.len() - rest.len();
+        assert_eq!(rest, all[passed..], "{logs:?} {bytes}");
+        assert!(passed <= whole, "{passed} of {whole} records that were taken, {logs:?} {bytes}");
+        assert!(passed > 0 || bytes < 100_000, "nothing was kept, {logs:?} {bytes}");
+        assert_eq!(records(&args), Vec::<serde_json::Value>::new());
+    }
 }
 
 /// Definitions say what the metadata of the same log says.

@@ -1,15 +1,14 @@
 //! Records on their way out, and how far they are known to have come.
 
-use std::fmt;
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io::{self, Write as _};
 
 use binlog::Event as Body;
 
 use crate::defined::Definitions;
-use crate::files::{Files, write_atomically};
+use crate::files::Files;
 use crate::had::Had;
-use crate::kept::{Kept, line, split};
+use crate::kept::split;
+use crate::pipe::{self, Pipe};
 use crate::token::{Token, TokenError};
 
 /// Bytes written at once, about.
@@ -29,16 +28,15 @@ pub struct Output {
     server: String,
     /// Tables as the definitions up to the mark make them, if they are newer than what was saved.
     defined: Option<Definitions>,
-    /// Where they are kept, if records go to a pipe.
-    kept: Option<Kept>,
     /// Is the mark newer than what was saved?
     is_newer: bool,
 }
 
 /// Where records go.
+#[derive(Debug)]
 pub enum To {
-    /// To whoever reads them; how far they were written is kept in this file.
-    Pipe(Box<dyn Write>, Option<PathBuf>),
+    /// To whoever reads them.
+    Pipe(Box<Pipe>),
     /// To files, each transaction once.
     Files(Box<Files>),
 }
@@ -62,7 +60,6 @@ impl Output {
             had: None,
             server: String::new(),
             defined: None,
-            kept: None,
             is_newer: false,
         }
     }
@@ -73,13 +70,6 @@ impl Output {
         self.had = Some(had.unwrap_or_else(|| Had::new(self.server.clone())));
     }
 
-    /// The progress that was saved names this file of definitions.
-    pub fn keep(&mut self, number: Option<u64>) {
-        if let To::Pipe(_, Some(progress)) = &self.to {
-            self.kept = Some(Kept::beside(progress, number));
-        }
-    }
-
     /// The definitions that were saved; none if there are none.
     ///
     /// # Errors
@@ -88,7 +78,7 @@ impl Output {
     pub fn kept(&self) -> io::Result<Option<Definitions>> {
         match &self.to {
             To::Files(files) => files.kept(),
-            To::Pipe(..) => self.kept.as_ref().map_or(Ok(None), Kept::read),
+            To::Pipe(pipe) => pipe.kept(),
         }
     }
 
@@ -97,7 +87,7 @@ impl Output {
     pub fn forget_definitions(&mut self) {
         match &mut self.to {
             To::Files(files) => files.forget_definitions(),
-            To::Pipe(..) => self.kept.iter_mut().for_each(Kept::forget),
+            To::Pipe(pipe) => pipe.forget_definitions(),
         }
     }
 
@@ -162,8 +152,31 @@ impl Output {
             // Up to here, the place was one in the log of the server before.
             had.server.clone_from(&self.server);
         }
-        self.marked = Some(Mark { token, size: self.written + self.bytes.len() as u64 });
+        let size = self.written + self.bytes.len() as u64;
+        self.marked = Some(Mark { token, size });
         self.is_newer = true;
+        if matches!(&self.to, To::Pipe(pipe) if pipe.is_mark_due(size)) {
+            self.mark_pipe();
+        }
+    }
+
+    /// The place may be saved once all that is in front of it was taken.
+    fn mark_pipe(&mut self) {
+        if let (To::Pipe(pipe), Some(Mark { token, size }), true) =
+            (&mut self.to, &self.marked, self.is_newer)
+        {
+            let (token, size, had) = (token.clone(), *size, self.had.clone());
+            pipe.mark(pipe::Mark { token, size, had, defined: self.defined.take() });
+            self.is_newer = false;
+        }
+    }
+
+    /// Has whoever reads not taken all yet that could be saved?
+    pub fn is_behind(&self) -> bool {
+        match &self.to {
+            To::Pipe(pipe) => pipe.is_behind(),
+            To::Files(_) => false,
+        }
     }
 
     /// Is there so much in the file that it should end here?
@@ -174,25 +187,20 @@ impl Output {
         }
     }
 
-    /// Writes what has gathered, and saves how far whole transactions were written.
+    /// Writes what has gathered, and saves how far whole transactions were written; into a pipe, how far they were
+    /// taken.
     ///
     /// # Errors
     ///
     /// When it cannot be written.
     pub fn save(&mut self) -> io::Result<()> {
-        self.drain()?;
+        self.mark_pipe();
+        let drained = self.drain();
         match &mut self.to {
-            To::Pipe(to, progress) => {
-                to.flush()?;
-                if let (Some(mark), Some(path), true) = (&self.marked, progress, self.is_newer) {
-                    let kept = self.kept.get_or_insert_with(|| Kept::beside(path, None));
-                    let written = kept.write(self.defined.take().as_ref())?;
-                    let had = self.had.as_ref().map(Had::to_string).unwrap_or_default();
-                    write_atomically(path, &format!("{}\n{}{had}", mark.token, line(kept.number())))?;
-                    written.forget_old();
-                }
-            }
+            // What was taken is taken, also where no more is.
+            To::Pipe(pipe) => drained.and(pipe.save())?,
             To::Files(files) => {
+                drained?;
                 if let (Some(mark), true) = (&self.marked, self.is_newer) {
                     let saved = (&mark.token, self.had.as_ref(), self.defined.take());
                     files.save(saved, self.written - mark.size)?;
@@ -226,7 +234,7 @@ impl Output {
 
     fn drain(&mut self) -> io::Result<()> {
         let written = match &mut self.to {
-            To::Pipe(to, _) => to.write_all(&self.bytes),
+            To::Pipe(pipe) => pipe.write_all(&self.bytes),
             To::Files(files) => files.write_all(&self.bytes),
         };
         self.written += self.bytes.len() as u64;
@@ -266,21 +274,13 @@ pub fn saved(text: &str) -> Result<Saved, TokenError> {
     Ok(Saved { token, had, kept })
 }
 
-impl fmt::Debug for To {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pipe(_, progress) => out.debug_tuple("Pipe").field(progress).finish_non_exhaustive(),
-            Self::Files(files) => out.debug_tuple("Files").field(files).finish(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::io::{self, Write};
 
     use super::{Output, To};
+    use crate::pipe::Pipe;
 
     /// Takes so many bytes, and no more.
     struct Full(usize);
@@ -303,13 +303,15 @@ mod tests {
     fn what_could_not_be_written_is_never_saved_as_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("progress");
-        let mut output = Output::new(To::Pipe(Box::new(Full(10)), Some(path.clone())));
+        let pipe = Pipe::new(Box::new(Full(10))).with_progress(path.clone(), None, || 0);
+        let mut output = Output::new(To::Pipe(Box::new(pipe)));
         output.bytes.extend(b"one\n");
         output.mark("binlog.000001:100".parse().unwrap());
         output.save().unwrap();
         output.bytes.extend(b"two, and more\n");
         output.mark("binlog.000001:200".parse().unwrap());
         assert!(output.save().is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "binlog.000001:100\n");
         // As whoever ends in order does, whatever happened.
         output.save().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "binlog.000001:100\n");

@@ -13,7 +13,8 @@ use std::{env, fs};
 use filter::Filter;
 use logs::LogReader;
 use stream::{
-    Envelope, Nameless, Output, Queries, Settings, Statements, Streamer, To, Token, Watch, seek, stream_log,
+    Envelope, Nameless, Output, Pipe, Queries, Settings, Statements, Streamer, To, Token, Watch, seek,
+    stream_log,
 };
 
 #[derive(Clone, Default)]
@@ -50,7 +51,7 @@ fn told(sample: &str, envelope: Envelope, from: Option<&Token>) -> (String, Vec<
         seek(&mut reader, token, None).unwrap();
     }
     let (written, mut tokens) = (Written::default(), Vec::new());
-    let mut output = Output::new(To::Pipe(Box::new(written.clone()), None));
+    let mut output = Output::new(To::Pipe(Box::new(Pipe::new(Box::new(written.clone())))));
     let mut streamer = Streamer::new(settings(envelope));
     let mut boundary = |boundary: stream::Boundary<'_>| {
         tokens.push(boundary.token.clone());

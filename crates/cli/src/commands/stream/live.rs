@@ -1,5 +1,6 @@
 //! Follows a running server's log and writes records, through lost connections, up to the first Ctrl-C.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -146,9 +147,8 @@ fn each(
 ) -> Result<(), Ended> {
     let (mut log, mut format, mut saved) = (String::new(), None::<Arc<Format>>, Instant::now());
     loop {
-        // Nobody waits for what has come.
-        if !source.has_more()? {
-            output.save().map_err(|error| Ended::Failed(failed(error.into())))?;
+        if save_meanwhile(source, output)?.is_break() {
+            return Ok(());
         }
         let arrival = match source.next() {
             Ok(Some(next)) => next.arrival,
@@ -185,6 +185,22 @@ fn each(
             return Ok(());
         }
     }
+}
+
+/// While nothing comes: nobody waits for what has come. `Break` after Ctrl-C.
+fn save_meanwhile(source: &mut LiveSource, output: &mut Output) -> Result<ControlFlow<()>, Ended> {
+    while !source.has_more()? {
+        output.save().map_err(|error| Ended::Failed(failed(error.into())))?;
+        if !output.is_behind() {
+            break;
+        }
+        // Whoever reads takes it later than that.
+        match source.wait() {
+            Err(Error::Cancelled) => return Ok(ControlFlow::Break(())),
+            has_come => drop(has_come?),
+        }
+    }
+    Ok(ControlFlow::Continue(()))
 }
 
 fn take(

@@ -32,7 +32,7 @@ Examples:
       bintide stream --format maxwell --do-db shop /var/lib/mysql
   From a compressed backup, into a program:
       zstd -dc binlog.000012.zst | bintide stream --format maxwell - | jq .data
-  Into a program, and after a crash go on where it ended (what came
+  Into a program, and after a crash of either go on where it ended (what came
   last may come again):
       bintide stream --format debezium --progress state /var/lib/mysql | consumer
   Into files, each transaction exactly once however often it is killed:
@@ -110,8 +110,8 @@ struct GoesOn {
     /// Go on behind the transaction whose end had this in its field `resume`.
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["progress", "out"])]
     resume: Option<Token>,
-    /// Keep in this file how far records were written, and go on from there: what came last before a crash may come
-    /// again.
+    /// Keep in this file how far records were written, and from a pipe taken, and go on from there: what came last
+    /// before a crash may come again.
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     progress: Option<PathBuf>,
     /// Write records to files in this directory, each transaction once: files that are finished change no more.
@@ -259,8 +259,8 @@ impl GoesOn {
             let can = can_save(path).context("could not keep how far records were written");
             can.map_err(Failure::NotBegun)?;
         }
-        let mut output = Output::new(To::Pipe(Box::new(io::stdout().lock()), self.progress.clone()));
-        output.keep(kept);
-        Ok((output, resume))
+        let pipe = reader::stdout(self.progress.clone().map(|path| (path, kept)));
+        let pipe = pipe.context("could not write to standard output").map_err(Failure::NotBegun)?;
+        Ok((Output::new(To::Pipe(Box::new(pipe))), resume))
     }
 }

@@ -1,17 +1,63 @@
-//! Whoever reads the records: a closed pipe is noticed while nothing is written, too.
+//! Whoever reads the records: a closed pipe is noticed while nothing is written, too, and so is what was taken from it.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::io::ioctl_fionread;
 use servers::Cancel;
+use stream::{Output, Pipe};
 
 use crate::interrupt;
 
 /// How often it is looked whether the reader is still there.
 const GLANCE: Duration = Duration::from_millis(100);
+/// How long the end waits for the reader to take what is left. What it has not taken by then comes again.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked whether it has.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Records to whoever reads standard output; how far they were taken is kept in this file, which may name a file of
+/// definitions. What else than a pipe takes bytes has them at once.
+///
+/// # Errors
+///
+/// When there is no standard output.
+pub(super) fn stdout(progress: Option<(PathBuf, Option<u64>)>) -> io::Result<Pipe> {
+    // Not by the standard library's own buffer: what is in there was not written.
+    let stdout = Arc::new(File::from(io::stdout().as_fd().try_clone_to_owned()?));
+    let is_pipe = stdout.metadata()?.file_type().is_fifo();
+    let pipe = Pipe::new(Box::new(stdout.clone()));
+    Ok(match progress {
+        None => pipe,
+        Some((path, definitions)) if is_pipe => {
+            let waiting = move || ioctl_fionread(&stdout).unwrap_or(u64::MAX);
+            pipe.with_progress(path, definitions, waiting)
+        }
+        Some((path, definitions)) => pipe.with_progress(path, definitions, || 0),
+    })
+}
+
+/// Nothing more is written: gives the reader a while to take what is left, so that it need not come again.
+///
+/// # Errors
+///
+/// When it cannot be written, or the progress cannot be saved.
+pub(super) fn settle(output: &mut Output) -> io::Result<()> {
+    output.save()?;
+    let begun = Instant::now();
+    while output.is_behind() && begun.elapsed() < PATIENCE && !is_gone() {
+        thread::sleep(PAUSE);
+        output.save()?;
+    }
+    Ok(())
+}
 
 /// Has the reader of standard output closed its end? Of files and terminals nobody can.
 pub(super) fn is_gone() -> bool {

@@ -11,6 +11,7 @@ use rewrite::positions_path;
 use stream::{Boundary, Definitions, Output, Settings, Streamer, Token, Watch, define, seek, stream_log};
 
 use crate::commands::stream::catalogue::{Schema, remark_on};
+use crate::commands::stream::reader;
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::inputs::{Found, Place, advised};
 use crate::interrupt;
@@ -67,9 +68,10 @@ fn defined(
 
 /// Whatever happened, what was told is told.
 pub(super) fn finished(told: Result<(), Failure>, mut output: Output) -> Outcome {
+    let settled = reader::settle(&mut output);
     let finished = match told {
-        Ok(()) => output.finish(),
-        Err(_) => output.save(),
+        Ok(()) => settled.and_then(|()| output.finish()),
+        Err(_) => settled,
     };
     match (told, finished) {
         (Err(failure), _) => Err(failure),
