@@ -64,9 +64,10 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
+/// Commands' own reads and writes of files have names in their errors; what is left is their output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self::Failed(error.into())
+        Self::Failed(anyhow::Error::new(error).context("could not write to standard output"))
     }
 }
 

@@ -15,9 +15,13 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// A number of things: `1 transaction`, `2,696 transactions`.
+/// A number of things: `1 transaction`, `2,696 transactions`, `2 searches`.
 pub(crate) fn counted(number: u64, thing: &str) -> String {
-    let ending = if number == 1 { "" } else { "s" };
+    let ending = match number {
+        1 => "",
+        _ if thing.ends_with("ch") => "es",
+        _ => "s",
+    };
     format!("{} {thing}{ending}", count(number))
 }
 

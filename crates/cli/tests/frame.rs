@@ -56,6 +56,12 @@ fn wrong_usage_is_exit_code_2() {
     }
     let message = format!("bintide: there is no command `x`; there are {}\n", commands().join(", "));
     fails(&["man", "x"], &[], 2, &message);
+    fails(
+        &["replay", &sample("json.binlog"), "--to", "mysql:x"],
+        &[],
+        2,
+        "bintide: --to mysql:x: a target is a server, as mysql://USER@HOST:PORT/, or a SQLite database, as sqlite:FILE\n",
+    );
 }
 
 #[test]
@@ -292,6 +298,20 @@ fn a_closed_pipe_is_success() {
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("its end");
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn output_that_cannot_be_written_is_called_that() {
+    let log = sample("json.binlog");
+    for args in [&["stats", &log][..], &["verify", &log], &["advise", "--json", &log], &["man"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("open /dev/full");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
+        let output = command.args(args).env_clear().stdout(full).output().expect("run bintide");
+        let wanted = "bintide: could not write to standard output: No space left on device (os error 28)\n";
+        assert_eq!(text(&output.stderr), wanted, "{args:?}");
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+    }
 }
 
 #[test]

@@ -81,6 +81,8 @@ fn what_cannot_be_told_is_said() {
     let resume = ["--format", "maxwell", "rotation", "--resume", "binlog.999999:4"];
     refused(&resume, 2, "binlog.999999, which is not among the logs given");
     refused(&["--format", "maxwell", "rotation", "--resume", "here"], 2, "is no place to resume at");
+    let empty = ["--format", "maxwell", "rotation", "--out", "nowhere", "--file-size", "0"];
+    refused(&empty, 2, "a file has a byte at least");
 }
 
 #[test]

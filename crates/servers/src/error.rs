@@ -39,9 +39,10 @@ pub enum Error {
     Protocol(wire::WireError),
     /// The password would have to be sent so that others could read it.
     #[error(
-        "{plugin} proves the account's password by sending it, and others could read it: ?tls=required in the server's \
-         address encrypts the connection, and ?tls-ca=FILE verifies its certificate too; without TLS, --get-server-public-key \
-         has the server send the key that the password is encrypted by, and --server-public-key-path FILE has that key"
+        "{plugin} proves the account's password by sending it, as the server does not remember having let it in (a wrong \
+         one it never does), and others could read it: ?tls=required in the server's address encrypts the connection, and \
+         ?tls-ca=FILE verifies its certificate too; without TLS, --get-server-public-key has the server send the key that \
+         the password is encrypted by, and --server-public-key-path FILE has that key"
     )]
     PasswordInTheOpen {
         /// The name of the way in which it is proved.

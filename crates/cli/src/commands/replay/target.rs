@@ -49,6 +49,8 @@ impl From<As> for ApplyAs {
     }
 }
 
+/// How a target that is a server begins.
+const MYSQL: &str = "mysql://";
 /// How a target that is a SQLite database begins.
 const SQLITE: &str = "sqlite:";
 
@@ -79,6 +81,10 @@ impl To {
                 Err(Failure::NotBegun(anyhow!("--to: sqlite: has a file behind it, as sqlite:copy.db")))
             }
             Some(path) => Ok(Named::Sqlite(path.into())),
+            None if !self.to.starts_with(MYSQL) => Err(Failure::NotBegun(anyhow!(
+                "--to {}: a target is a server, as mysql://USER@HOST:PORT/, or a SQLite database, as sqlite:FILE",
+                self.to
+            ))),
             None => self
                 .account
                 .address(&self.to, "--to", global)

@@ -18,6 +18,7 @@ use wire::End;
 
 use crate::account::Account;
 use crate::args::Global;
+use crate::commands::rewrite;
 use crate::commands::stream::catalogue::Schema;
 use crate::commands::stream::live::{Live, Resume};
 use crate::commands::tables::Tables;
@@ -117,9 +118,16 @@ struct GoesOn {
     /// Write records to files in this directory, each transaction once: files that are finished change no more.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Bytes from which on a file of --out is finished, at a transaction's end.
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, requires = "out")]
+    /// Bytes (K, M, G) from which on a file of --out is finished, at a transaction's end.
+    #[arg(long, value_name = "BYTES", default_value = "64M", requires = "out", value_parser = file_size)]
     file_size: u64,
+}
+
+fn file_size(text: &str) -> Result<u64, String> {
+    match rewrite::size(text)? {
+        0 => Err("a file has a byte at least: 64M is usual".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 /// Whose form.

@@ -28,7 +28,7 @@ pub(super) fn line(status: &Status) -> String {
             }
         });
     }
-    parts.push(format!("{} made", counted(counts.touches, "search").replace("searchs", "searches")));
+    parts.push(format!("{} made", counted(counts.touches, "search")));
     parts.extend(missing_rights(status).map(str::to_owned));
     match (reads.ours, reads.applier) {
         (Some(ours), Some(applier)) => {
@@ -60,7 +60,7 @@ fn missing_rights(status: &Status) -> Option<&'static str> {
 /// For whoever sits in front of a replay that it goes ahead of.
 pub(super) fn line_of_replay(status: &Status) -> String {
     let Status { counts, reads, .. } = status;
-    let mut text = format!("{} ahead", counted(counts.touches, "search").replace("searchs", "searches"));
+    let mut text = format!("{} ahead", counted(counts.touches, "search"));
     if let (Some(ours), Some(applier)) = (reads.ours, reads.applier) {
         let pages = counted(ours.pages, "page");
         text += &format!(" read {pages}, the replay {}", count(applier.pages));
@@ -166,7 +166,7 @@ fn reads(status: &Status) -> Vec<(&'static str, String)> {
 fn ends(report: &Report) -> Vec<(String, String)> {
     let mut rows = Vec::new();
     for channel in &report.status.channels {
-        rows.push((named(channel, "lag now"), seconds(channel.lag_s.map(|lag| lag as f64))));
+        rows.push((named(channel, "lag now"), whole_seconds(channel.lag_s)));
         rows.push((named(channel, "lag on average"), seconds(channel.lag_average_s)));
     }
     rows.push(("lasted".to_owned(), duration(report.status.elapsed)));
@@ -206,6 +206,14 @@ fn named(channel: &ChannelStatus, what: &str) -> String {
     }
 }
 
+/// As the server tells it: what is below a second is none to it.
+fn whole_seconds(value: Option<u64>) -> String {
+    match value {
+        Some(0) => "below a second".to_owned(),
+        value => seconds(value.map(|value| value as f64)),
+    }
+}
+
 fn seconds(value: Option<f64>) -> String {
     value.map_or("not told".to_owned(), |value| duration(Duration::from_secs_f64(value)))
 }
@@ -224,7 +232,7 @@ pub(crate) fn sentence(report: &Report) -> String {
         Some(ours) => counted(ours.pages, "page"),
         None => "nobody counted how many pages".to_owned(),
     };
-    let made = counted(status.counts.touches, "search").replace("searchs", "searches");
+    let made = counted(status.counts.touches, "search");
     let end = match why {
         Why::Interrupted => "",
         Why::NoGain => "; stopped, as nothing was gained",

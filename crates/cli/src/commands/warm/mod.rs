@@ -6,7 +6,7 @@ mod watch;
 use std::io;
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::{ArgAction, Args};
 use servers::{Address, Defaults, Tls};
 use warm::{Fixed, Pace, Settings, Stranger, Threads};
@@ -206,6 +206,14 @@ impl Warm {
 
 /// What went wrong, and what to do about it.
 fn advised(error: warm::Error) -> anyhow::Error {
+    if let warm::Error::Server { doing, cause: servers::Error::PasswordInTheOpen { plugin } } = &error {
+        return anyhow!(
+            "could not {doing}: {plugin} proves the account's password by sending it, as the server does not remember \
+             having let it in (a wrong one it never does), and others could read it: --tls-ca FILE encrypts the \
+             connection, and --socket leaves the network out; else --get-server-public-key has the server send the key \
+             that the password is encrypted by, and --server-public-key-path FILE has that key"
+        );
+    }
     let advice = match &error {
         warm::Error::Log(logs::Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => Some(
             "relay logs are read as files: run it on the replica's own machine, or say with --relay-logs where they are",

@@ -14,6 +14,7 @@ use crate::commands::stream::snapshot::point::{Held, LOCK_WAIT_TIMEOUT, Point, P
 use crate::commands::stream::tell::{failed, now_ns};
 use crate::exit::{Advice, Failure};
 use crate::interrupt;
+use crate::units::counted;
 
 /// A table that is meant.
 struct Table {
@@ -127,7 +128,8 @@ fn say(point: &Point, tables: &[Table]) {
         Held::Nothing => "nobody was held",
         Held::ReadLock => "writers were held for a moment",
     };
-    eprintln!("bintide: the rows of {} tables as they are at {log}:{position} ({held})", tables.len());
+    let tables = counted(tables.len() as u64, "table");
+    eprintln!("bintide: the rows of {tables} as they are at {log}:{position} ({held})");
     if point.prepared == Prepared::Unknown {
         eprintln!(
             "bintide: warning: the account may not see whether transactions are prepared (XA), whose rows would be \
