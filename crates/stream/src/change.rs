@@ -6,7 +6,7 @@ use std::sync::Arc;
 use binlog::Row;
 use binlog::events::RowsKind;
 
-use crate::defined::Definitions;
+use crate::defined::{Changes, Definitions};
 use crate::plan::Plan;
 
 /// A transaction under way.
@@ -69,8 +69,8 @@ pub(crate) struct Definition<'d> {
     /// The first table that it names; `None` if it is on a database.
     pub(crate) table: Option<&'d str>,
     pub(crate) sql: &'d str,
-    /// What tables were before it and are behind it, where definitions are followed.
-    pub(crate) known: Option<[&'d Definitions; 2]>,
+    /// What it has made of tables, and all of them behind it, where definitions are followed.
+    pub(crate) known: Option<(&'d Changes, &'d Definitions)>,
 }
 
 /// What a definition does.

@@ -222,13 +222,13 @@ impl Debezium {
         put_string(out, definition.sql);
         out.extend_from_slice(b",\"tableChanges\":");
         match definition.known {
-            Some([before, after]) => {
+            Some((changes, after)) => {
                 // An ALTER TABLE is told whatever it changes, a CREATE INDEX is not.
                 let is_alter = definition.sql.trim_start().get(..5);
                 let is_alter = is_alter.is_some_and(|word| word.eq_ignore_ascii_case("ALTER"));
                 let named = definition.table.filter(|_| is_alter);
                 let named = named.map(|table| [definition.database, table]);
-                put_changes(out, before, after, named);
+                put_changes(out, changes, after, named);
             }
             None => out.extend_from_slice(b"[]"),
         }

@@ -96,6 +96,11 @@ impl Output {
         self.defined = Some(definitions);
     }
 
+    /// Gives back the definitions that are not on their way to be saved yet.
+    pub(crate) const fn take_defined(&mut self) -> Option<Definitions> {
+        self.defined.take()
+    }
+
     /// What has come from a server, up to the last mark.
     pub const fn had(&self) -> Option<&Had> {
         self.had.as_ref()

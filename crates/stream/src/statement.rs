@@ -5,7 +5,7 @@ use binlog::{Charset, Collation, Flavour, Format};
 use filter::{Filter, Kind, Named, kind};
 
 use crate::change::Verb;
-use crate::defined::{Ambient, Definitions};
+use crate::defined::{Ambient, Changes, Definitions};
 
 /// What a statement in the log is to those who want changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,9 +102,9 @@ fn first_word(sql: &[u8]) -> String {
 }
 
 /// Takes what this statement defines; gives whether anything has changed.
-pub(crate) fn define(definitions: &mut Definitions, query: &Query<'_>, format: &Format) -> bool {
+pub(crate) fn define(definitions: &mut Definitions, query: &Query<'_>, format: &Format) -> Changes {
     if !["CREATE", "ALTER", "DROP", "RENAME"].contains(&first_word(query.sql).as_str()) {
-        return false;
+        return Changes::default();
     }
     let (mut sql_mode, mut server) = (0, None);
     for var in query.status.iter().flatten() {

@@ -394,11 +394,13 @@ impl Streamer {
         }
         let mut known = None;
         if let Some(definitions) = self.catalogue.as_mut().and_then(Catalogue::definitions_mut) {
-            let before = definitions.clone();
-            if define(definitions, query, within.format) {
+            // What is not saved yet would be left alone, and a copy be changed.
+            let is_unsaved = output.take_defined().is_some();
+            let changes = define(definitions, query, within.format);
+            if is_unsaved || !changes.is_empty() {
                 output.define(definitions.clone());
             }
-            known = Some([before, definitions.clone()]);
+            known = Some((changes, definitions.clone()));
         }
         match Statement::of(query, &self.settings.filter) {
             Statement::Other => Ok(()),
@@ -406,7 +408,7 @@ impl Streamer {
             Statement::Definition { verb, database, table } => {
                 let sql = text(query, within.format.flavour);
                 let known = known.as_ref().filter(|_| verb != Verb::Truncate);
-                let known = known.map(|[before, after]| [before, after]);
+                let known = known.map(|(changes, after)| (changes, after));
                 let definition =
                     Definition { verb, database: &database, table: table.as_deref(), sql: &sql, known };
                 self.open.is_definition = self.open.head.rows == 0;

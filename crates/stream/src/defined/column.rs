@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use binlog::{Collation, Flavour};
 use filter::{Word, Words};
 
 use crate::catalogue::{ColumnFacts, TableFacts, Written};
@@ -93,6 +94,9 @@ const BYTES: [(&str, &str); 6] = [
     ("longtext", "longblob"),
 ];
 
+/// What stands in front of a character set.
+pub(super) const CHARACTER_SET: [&str; 3] = ["CHARACTER SET", "CHAR SET", "CHARSET"];
+
 /// Where a column is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -129,7 +133,7 @@ impl Place {
 /// A column's definition, and whether it is the primary key by itself. What says where it is to be is left.
 pub(super) fn column(words: &mut Words, table_charset: Option<&str>) -> Option<(ColumnFacts, bool)> {
     let name = words.name()?;
-    let Type { mut data_type, mut column_type, mut nullable, mut written } = kind(words)?;
+    let Type { data_type, column_type, mut nullable, mut written } = kind(words)?;
     let (mut charset, mut is_key) = (table_charset.map(str::to_owned), false);
     while !words.is_over() && !words.is("FIRST") && !words.is("AFTER") {
         if words.take("NOT NULL") {
@@ -142,10 +146,14 @@ pub(super) fn column(words: &mut Words, table_charset: Option<&str>) -> Option<(
             words.skip();
         } else if words.take("DEFAULT") {
             written.default = default(words);
-        } else if words.take_any(&["CHARACTER SET", "CHARSET"]) {
-            charset = words.name();
+        } else if words.take_any(&CHARACTER_SET) {
+            charset = charset_name(words);
         } else if words.take("COLLATE") {
-            charset = words.name().map(|name| charset_of(&name));
+            charset = charset_name(words).map(|name| charset_of(&name));
+        } else if words.take("ASCII") {
+            charset = Some("latin1".to_owned());
+        } else if words.take("UNICODE") {
+            charset = Some("ucs2".to_owned());
         } else if words.take("UNIQUE") {
             words.take("KEY");
         } else if words.take_any(&["PRIMARY KEY", "PRIMARY", "KEY"]) {
@@ -155,15 +163,21 @@ pub(super) fn column(words: &mut Words, table_charset: Option<&str>) -> Option<(
         }
     }
     let charset = charset.map(|name| name.to_ascii_lowercase());
-    if charset.as_deref() == Some("binary")
-        && let Some((text, bytes)) = BYTES.iter().find(|(text, _)| *text == data_type)
+    let mut column = ColumnFacts { name, data_type, column_type, collation: None, nullable, written };
+    encode(&mut column, charset.as_deref());
+    Some((column, is_key))
+}
+
+/// A column's texts are in this character set; `None` if that is not known. Of bytes, it is another type.
+fn encode(column: &mut ColumnFacts, charset: Option<&str>) {
+    if charset == Some("binary")
+        && let Some((text, bytes)) = BYTES.iter().find(|(text, _)| *text == column.data_type)
     {
-        column_type = column_type.replacen(text, bytes, 1);
-        data_type = (*bytes).to_owned();
-        written.type_name = data_type.to_ascii_uppercase();
+        column.column_type = column.column_type.replacen(text, bytes, 1);
+        column.data_type = (*bytes).to_owned();
+        column.written.type_name = bytes.to_ascii_uppercase();
     }
-    let collation = charset.filter(|_| has_charset(&data_type)).and_then(|name| number(&name));
-    Some((ColumnFacts { name, data_type, column_type, collation, nullable, written }, is_key))
+    column.collation = charset.filter(|_| has_charset(&column.data_type)).and_then(number);
 }
 
 /// Is it a type of texts?
@@ -176,12 +190,12 @@ pub(super) fn written(column_type: &str) -> Option<Written> {
     Some(kind(&mut Words::of(column_type, 0)?)?.written)
 }
 
-/// All texts of a table are in this character set from now on.
-pub(super) fn recode(facts: &mut TableFacts, charset: &str) {
+/// All texts of a table are in this character set from now on; `None` if it is not known.
+pub(super) fn recode(facts: &mut TableFacts, charset: Option<&str>) {
     for column in facts.columns.iter_mut().filter(|column| has_charset(&column.data_type)) {
-        column.collation = number(charset);
+        encode(column, charset);
     }
-    facts.charset = Some(charset.to_owned());
+    facts.charset = charset.map(str::to_owned);
 }
 
 /// `a SET DEFAULT 7`, `a DROP DEFAULT`, and what is no column's.
@@ -197,6 +211,17 @@ pub(super) fn set_default(words: &mut Words, facts: &mut TableFacts) -> Option<(
     let column = facts.columns.iter_mut().find(|column| column.name.eq_ignore_ascii_case(&name))?;
     column.written.default = value;
     Some(())
+}
+
+/// What a character set or a collation is called, which may stand there as a text.
+pub(super) fn charset_name(words: &mut Words) -> Option<String> {
+    match words.peek()? {
+        Word::Text(_) => match words.take_next()? {
+            Word::Text(name) => Some(name),
+            _ => None,
+        },
+        _ => words.name(),
+    }
 }
 
 /// The character set of a collation, which begins with its name.
@@ -224,6 +249,13 @@ fn default(words: &mut Words) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The number of the default collation of a server's collation's character set.
+pub(super) fn of_charset(collation: u16) -> u16 {
+    // MySQL's collations are among those that are known of MariaDB.
+    let found = Collation::new(collation, Flavour::MariaDb);
+    found.and_then(|found| number(found.charset().name())).unwrap_or(collation)
 }
 
 fn number(charset: &str) -> Option<u16> {

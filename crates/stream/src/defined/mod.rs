@@ -13,7 +13,8 @@ use filter::Words;
 
 use crate::catalogue::TableFacts;
 use crate::defined::column::{
-    Place, charset_of, column, key, put_column, recode, rename, set_default, written,
+    CHARACTER_SET, Place, charset_name, charset_of, column, key, of_charset, put_column, recode, rename,
+    set_default, written,
 };
 
 pub(crate) use crate::defined::told::put_changes;
@@ -38,6 +39,15 @@ pub(crate) struct Ambient<'a> {
     pub(crate) charset: Option<&'a str>,
 }
 
+/// What a statement has made of tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// Tables that are others now, as they were before; `None` if they were not there.
+    were: BTreeMap<Name, Option<TableFacts>>,
+    /// Has a database another character set?
+    has_charsets: bool,
+}
+
 /// A table's database and name.
 type Name = [String; 2];
 
@@ -60,20 +70,16 @@ const OTHERS: [&str; 8] =
     ["PARTITION", "INDEX", "KEY", "FOREIGN", "CHECK", "CONSTRAINT", "SYSTEM VERSIONING", "PERIOD FOR"];
 
 impl Definitions {
-    /// Takes a statement, as far as it defines tables. Gives whether anything has changed.
-    pub(crate) fn take(&mut self, sql: &str, ambient: Ambient<'_>) -> bool {
-        let Some(mut words) = Words::of(sql, ambient.sql_mode) else { return false };
-        let before = self.clone();
+    /// Takes a statement, as far as it defines tables. Gives what it has changed.
+    pub(crate) fn take(&mut self, sql: &str, ambient: Ambient<'_>) -> Changes {
+        let Some(mut words) = Words::of(sql, ambient.sql_mode) else { return Changes::default() };
         let naming = Naming { database: ambient.database };
-        let charsets = Charsets { of: Arc::make_mut(&mut self.charsets), server: ambient.charset };
-        let mut tables = Tables { all: Arc::make_mut(&mut self.tables), charsets };
+        let charsets = Charsets { of: &mut self.charsets, server: ambient.charset };
+        let mut tables = Tables { all: &mut self.tables, charsets, changes: Changes::default() };
         tables.read(&mut words, &naming);
-        let is_changed = before != *self;
-        if !is_changed {
-            // Whoever shares them goes on doing so.
-            *self = before;
-        }
-        is_changed
+        let mut changes = tables.changes;
+        changes.were.retain(|name, was| self.tables.get(name) != was.as_ref());
+        changes
     }
 
     /// A table; `None` if no definition of it was understood.
@@ -83,19 +89,41 @@ impl Definitions {
 
     /// A table is known from elsewhere.
     pub fn put(&mut self, names: [&str; 2], mut facts: TableFacts) {
-        for column in facts.columns.iter_mut().filter(|column| column.written.type_name.is_empty()) {
-            column.written = written(&column.column_type).unwrap_or_default();
+        for column in &mut facts.columns {
+            if column.written.type_name.is_empty() {
+                column.written = written(&column.column_type).unwrap_or_default();
+            }
+            // Definitions are kept with the names of character sets.
+            column.collation = column.collation.map(of_charset);
         }
         Arc::make_mut(&mut self.tables).insert(names.map(str::to_owned), facts);
     }
 
     /// From its text.
     pub fn parse(text: &str) -> Self {
-        let mut definitions = Self::default();
-        for statement in text.split(END) {
-            definitions.take(statement, Ambient::default());
+        let (mut tables, mut charsets) = (BTreeMap::new(), BTreeMap::new());
+        for mut words in text.split(END).filter_map(|statement| Words::of(statement, 0)) {
+            if words.take("CREATE DATABASE") {
+                charsets.extend(words.name().zip(charset(&mut words)));
+            } else if words.take("CREATE TABLE") {
+                tables.extend(saved(&mut words));
+            }
         }
-        definitions
+        Self { tables: Arc::new(tables), charsets: Arc::new(charsets) }
+    }
+}
+
+/// A table that was saved: what it does not say, its database does not say for it.
+fn saved(words: &mut Words) -> Option<(Name, TableFacts)> {
+    let (database, table) = words.table()?;
+    let facts = created(words.group()?, words, None)?;
+    Some(([database?, table], facts))
+}
+
+impl Changes {
+    /// Has nothing changed?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.were.is_empty() && !self.has_charsets
     }
 }
 
@@ -157,14 +185,16 @@ fn find<'t>(tables: &'t BTreeMap<Name, TableFacts>, name: [&str; 2]) -> Option<(
 }
 
 struct Tables<'t> {
-    all: &'t mut BTreeMap<Name, TableFacts>,
+    /// Copied once one of them changes, if somebody else has them.
+    all: &'t mut Arc<BTreeMap<Name, TableFacts>>,
     charsets: Charsets<'t>,
+    changes: Changes,
 }
 
 /// Character sets, for what names none.
 struct Charsets<'t> {
     /// Of databases that were made.
-    of: &'t mut BTreeMap<String, String>,
+    of: &'t mut Arc<BTreeMap<String, String>>,
     server: Option<&'t str>,
 }
 
@@ -197,10 +227,12 @@ impl Tables<'_> {
 
     /// A database gets a character set, or as it is made, the server's.
     fn database(&mut self, words: &mut Words, naming: &Naming<'_>, server: Option<&str>) {
-        let is_named = !["CHARACTER", "CHARSET", "COLLATE", "DEFAULT"].iter().any(|word| words.is(word));
+        let is_named =
+            !["CHARACTER", "CHAR", "CHARSET", "COLLATE", "DEFAULT"].iter().any(|word| words.is(word));
         let name = if is_named { words.name() } else { Some(naming.database.to_owned()) };
         if let (Some(name), Some(charset)) = (name, charset(words).or(server.map(str::to_owned))) {
-            self.charsets.of.insert(name, charset);
+            let was = Arc::make_mut(self.charsets.of).insert(name, charset.clone());
+            self.changes.has_charsets |= was.is_none_or(|was| was != charset);
         }
     }
 
@@ -212,7 +244,7 @@ impl Tables<'_> {
         }
         let mut inner = words.clone().group().unwrap_or_else(|| words.clone());
         let facts = match inner.take("LIKE") {
-            true => naming.table(&mut inner).and_then(|model| self.find(&model).cloned()),
+            true => naming.table(&mut inner).and_then(|model| Some(self.find(&model)?.1.clone())),
             false => {
                 let charset = self.charsets.of.get(&name[0]).cloned();
                 words.group().and_then(|group| created(group, words, charset))
@@ -224,26 +256,40 @@ impl Tables<'_> {
     /// What a table has become; `None` if that was not understood.
     fn put(&mut self, name: Name, facts: Option<TableFacts>) {
         self.remove(&name);
-        if let Some(facts) = facts {
-            self.all.insert(name, facts);
+        if facts.is_some() {
+            self.set(name, facts);
         }
     }
 
-    fn find(&self, [database, table]: &Name) -> Option<&TableFacts> {
-        find(self.all, [database, table]).map(|(_, facts)| facts)
+    /// A table is another from here on, or not there: the only place that changes them.
+    fn set(&mut self, name: Name, facts: Option<TableFacts>) {
+        let all = Arc::make_mut(self.all);
+        let was = match facts {
+            Some(facts) => all.insert(name.clone(), facts),
+            None => all.remove(&name),
+        };
+        self.changes.were.entry(name).or_insert(was);
     }
 
-    fn remove(&mut self, [database, table]: &Name) -> Option<(Name, TableFacts)> {
-        let name = find(self.all, [database, table])?.0.clone();
-        self.all.remove_entry(&name)
+    fn find(&self, [database, table]: &Name) -> Option<(&Name, &TableFacts)> {
+        find(self.all, [database, table])
+    }
+
+    fn remove(&mut self, name: &Name) -> Option<TableFacts> {
+        let (name, facts) = self.find(name)?;
+        let (name, facts) = (name.clone(), facts.clone());
+        self.set(name, None);
+        Some(facts)
     }
 
     fn drop(&mut self, words: &mut Words, naming: &Naming<'_>) {
         if words.take_any(&["DATABASE", "SCHEMA"]) {
             words.take("IF EXISTS");
             if let Some(name) = words.name() {
-                self.all.retain(|[database, _], _| !database.eq_ignore_ascii_case(&name));
-                self.charsets.of.remove(&name);
+                let is_in = |[database, _]: &&Name| database.eq_ignore_ascii_case(&name);
+                let names: Vec<Name> = self.all.keys().filter(is_in).cloned().collect();
+                names.into_iter().for_each(|table| self.set(table, None));
+                self.changes.has_charsets |= Arc::make_mut(self.charsets.of).remove(&name).is_some();
             }
         } else if words.take_any(&["TABLE", "TABLES"]) {
             words.take("IF EXISTS");
@@ -259,7 +305,7 @@ impl Tables<'_> {
         while let Some(old) = naming.table(words) {
             words.take("TO");
             let Some(new) = naming.table(words) else { return };
-            let facts = self.remove(&old).map(|(_, facts)| facts);
+            let facts = self.remove(&old);
             self.put(new, facts);
             words.take_sign(",");
         }
@@ -267,7 +313,9 @@ impl Tables<'_> {
 
     fn alter(&mut self, words: &mut Words, naming: &Naming<'_>) {
         let Some(name) = naming.table(words) else { return };
-        let Some((name, mut facts)) = self.remove(&name) else { return };
+        let Some((name, facts)) = self.find(&name) else { return };
+        let (name, mut facts) = (name.clone(), facts.clone());
+        let database_charset = self.charsets.of.get(&name[0]).cloned();
         let mut new_name = None;
         let mut is_understood = true;
         for mut part in words.parts() {
@@ -279,7 +327,10 @@ impl Tables<'_> {
                 new_name = Some(new);
                 continue;
             }
-            is_understood &= change(&mut part, &mut facts).is_some();
+            is_understood &= change(&mut part, &mut facts, database_charset.as_deref()).is_some();
+        }
+        if !is_understood || new_name.is_some() {
+            self.remove(&name);
         }
         if is_understood {
             self.put(new_name.unwrap_or(name), Some(facts));
@@ -312,12 +363,12 @@ fn created(mut group: Words, options: &mut Words, database_charset: Option<Strin
 fn charset(options: &mut Words) -> Option<String> {
     let mut charset = None;
     while !options.is_over() {
-        if options.take_any(&["CHARSET", "CHARACTER SET"]) {
+        if options.take_any(&CHARACTER_SET) {
             options.take_sign("=");
-            charset = options.name().map(|name| name.to_ascii_lowercase());
+            charset = charset_name(options).map(|name| name.to_ascii_lowercase());
         } else if options.take("COLLATE") {
             options.take_sign("=");
-            charset = charset.or(options.name().map(|name| charset_of(&name)));
+            charset = charset.or(charset_name(options).map(|name| charset_of(&name)));
         } else {
             options.skip();
         }
@@ -355,7 +406,7 @@ fn renamed(words: &Words, naming: &Naming<'_>) -> Option<Name> {
 }
 
 /// One change of ALTER TABLE; `None` if it is not understood.
-fn change(words: &mut Words, facts: &mut TableFacts) -> Option<()> {
+fn change(words: &mut Words, facts: &mut TableFacts, database_charset: Option<&str>) -> Option<()> {
     if words.take("ADD") {
         return add(words, facts);
     }
@@ -385,11 +436,12 @@ fn change(words: &mut Words, facts: &mut TableFacts) -> Option<()> {
         return set_default(words, facts);
     }
     if words.take("CONVERT TO") {
-        recode(facts, &charset(words)?);
-    } else if ["DEFAULT", "CHARACTER", "CHARSET", "COLLATE"].iter().any(|word| words.is(word)) {
-        facts.charset = charset(words).or(facts.charset.take());
+        let charset = charset(words)?;
+        recode(facts, if charset == "default" { database_charset } else { Some(&charset) });
+        return Some(());
     }
-    // Other options, partitions: what columns are called stays.
+    // Options, of which some may be of texts, and partitions: what columns are called stays.
+    facts.charset = charset(words).or(facts.charset.take());
     Some(())
 }
 
@@ -458,7 +510,11 @@ fn replace(words: &mut Words, facts: &mut TableFacts, old: &str) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+    use std::sync::Arc;
+
     use super::{Ambient, Definitions};
+    use crate::catalogue::{ColumnFacts, TableFacts};
 
     /// What statements in a row make, and that it survives being saved.
     fn check(statements: &[&str], wanted: &str) {
@@ -537,6 +593,107 @@ mod tests {
              CREATE TABLE `e`.`u` (`a` char(3) CHARACTER SET latin2, `b` text CHARACTER SET latin2) \
              DEFAULT CHARACTER SET latin2;",
         );
+        // As the real server has it (9.7.4).
+        check(
+            &[
+                "create table t (a varchar(9) char set latin1, b text, c enum('a') charset 'latin1', d char(3) ascii)",
+                "alter table t convert to charset binary",
+            ],
+            "CREATE TABLE `d`.`t` (`a` varbinary(9), `b` blob, `c` enum('a') CHARACTER SET binary, \
+             `d` binary(3)) DEFAULT CHARACTER SET binary;",
+        );
+        check(
+            &[
+                "create table t (a varchar(9), b text, c char(3) char set utf8mb4, d char unicode) char set = latin1",
+                "alter table t engine=innodb default char set = 'koi8r'",
+                "alter table t add e text",
+            ],
+            "CREATE TABLE `d`.`t` (`a` varchar(9) CHARACTER SET latin1, `b` text CHARACTER SET latin1, \
+             `c` char(3) CHARACTER SET utf8mb4, `d` char CHARACTER SET ucs2, `e` text CHARACTER SET koi8r) \
+             DEFAULT CHARACTER SET koi8r;",
+        );
+        check(
+            &[
+                "create database e char set koi8r",
+                "create table e.t (a char(3)) char set latin1",
+                "alter table e.t convert to character set default",
+            ],
+            "CREATE DATABASE `e` CHARACTER SET koi8r;\n\
+             CREATE TABLE `e`.`t` (`a` char(3) CHARACTER SET koi8r) DEFAULT CHARACTER SET koi8r;",
+        );
+        // A database says nothing for tables that were there before.
+        check(
+            &["create table e.t (a char(3))", "alter database e char set koi8r"],
+            "CREATE DATABASE `e` CHARACTER SET koi8r;\nCREATE TABLE `e`.`t` (`a` char(3));",
+        );
+    }
+
+    #[test]
+    fn tables_from_elsewhere_are_kept_with_their_character_sets() {
+        let column = |name: &str, collation| ColumnFacts {
+            name: name.to_owned(),
+            data_type: "varchar".to_owned(),
+            column_type: "varchar(9)".to_owned(),
+            collation,
+            nullable: true,
+            ..ColumnFacts::default()
+        };
+        // latin1_bin, utf8mb4_0900_ai_ci, MariaDB's utf8mb4_uca1400_ai_ci
+        let columns = [Some(47), Some(255), Some(2304)].map(|collation| column("a", collation)).to_vec();
+        let mut definitions = Definitions::default();
+        definitions.put(["d", "t"], TableFacts { columns, ..TableFacts::default() });
+        let wanted =
+            ["latin1", "utf8mb4", "utf8mb4"].map(|set| format!("`a` varchar(9) CHARACTER SET {set}"));
+        assert_eq!(definitions.to_string(), format!("CREATE TABLE `d`.`t` ({});\n", wanted.join(", ")));
+        assert_eq!(Definitions::parse(&definitions.to_string()), definitions);
+    }
+
+    #[test]
+    fn tables_are_copied_only_if_somebody_else_has_them() {
+        let mut definitions = Definitions::default();
+        let mut check = |statement: &str, is_changed: bool| {
+            let before = Arc::as_ptr(&definitions.tables);
+            let changes = definitions.take(statement, Ambient { database: "d", ..Ambient::default() });
+            assert_eq!(changes.is_empty(), !is_changed, "{statement}");
+            assert_eq!(Arc::as_ptr(&definitions.tables), before, "{statement}");
+        };
+        check("create table t (a int)", true);
+        check("create table u (a int)", true);
+        check("create table if not exists t (b int)", false);
+        check("create or replace table t (a int)", false);
+        check("alter table t engine = innodb", false);
+        check("alter table t modify a bigint", true);
+        check("rename table t to x, u to t", true);
+        check("rename table q to r", false);
+        check("drop table if exists q", false);
+        check("drop table t", true);
+        check("create database e character set latin1", true);
+        check("alter database e character set latin1", false);
+        check("drop database e", true);
+        check("drop database e", false);
+        check("drop database d", true);
+        let kept = definitions.clone();
+        let changes = definitions.take("create table d.t (a int)", Ambient::default());
+        assert!(!changes.is_empty());
+        assert_eq!((kept.to_string(), definitions.tables.len()), (String::new(), 1));
+    }
+
+    /// With a copy of all tables for each, this would take minutes.
+    #[test]
+    fn many_tables() {
+        const TABLES: usize = 20_000;
+        let mut text = String::new();
+        for number in 0..TABLES {
+            let _ = writeln!(text, "CREATE TABLE `d`.`t{number:05}` (`a` int NOT NULL, `b` text);");
+        }
+        let mut definitions = Definitions::parse(&text);
+        assert_eq!(definitions.tables.len(), TABLES);
+        assert!(definitions.to_string() == text);
+        for number in 0..TABLES {
+            let statement = format!("alter table d.t{number:05} add c int");
+            assert!(!definitions.take(&statement, Ambient::default()).is_empty());
+        }
+        assert_eq!(definitions.to_string().matches("`c` int").count(), TABLES);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::catalogue::{ColumnFacts, TableFacts};
 use crate::defined::column::{charset, has_charset};
-use crate::defined::{Definitions, Name};
+use crate::defined::{Changes, Definitions, Name};
 use crate::text::{put_integer, put_string};
 
 /// What became of a table.
@@ -65,40 +65,39 @@ const BLOB: i32 = 2004;
 /// What is none of them.
 const OTHER: i32 = 1111;
 
-/// Appends what a statement has changed, as an array: what was known before it and behind it, and the table that it
-/// names first, if it is on tables.
+/// Appends what a statement has changed, as an array: of what is known behind it, and of the table that it names first,
+/// if it is to be there whatever has become of it.
 pub(crate) fn put_changes(
     out: &mut Vec<u8>,
-    before: &Definitions,
+    changes: &Changes,
     after: &Definitions,
     named: Option<[&str; 2]>,
 ) {
     out.push(b'[');
-    for (index, (name, fate)) in fates(before, after, named).into_iter().enumerate() {
+    for (index, (name, fate)) in fates(changes, after, named).into_iter().enumerate() {
         out.extend_from_slice(if index > 0 { b"," } else { b"" });
         put_change(out, name, fate, after);
     }
     out.push(b']');
 }
 
+/// Those that are gone in front.
 fn fates<'d>(
-    before: &'d Definitions,
+    changes: &'d Changes,
     after: &'d Definitions,
     named: Option<[&str; 2]>,
 ) -> Vec<(&'d Name, Fate)> {
-    let mut fates = Vec::new();
-    for name in before.tables.keys().filter(|name| !after.tables.contains_key(*name)) {
-        fates.push((name, Fate::Dropped));
-    }
-    for (name, facts) in after.tables.iter() {
-        match before.tables.get(name) {
-            None => fates.push((name, Fate::Created)),
-            Some(was) if was != facts || named.is_some_and(|named| *name == named) => {
-                fates.push((name, Fate::Altered));
-            }
-            Some(_) => {}
-        }
-    }
+    let fate = |(name, was): (&'d Name, &Option<TableFacts>)| match was {
+        Some(_) if !after.tables.contains_key(name) => (name, Fate::Dropped),
+        Some(_) => (name, Fate::Altered),
+        None => (name, Fate::Created),
+    };
+    let mut fates: Vec<_> = changes.were.iter().map(fate).collect();
+    let named = named.and_then(|named| after.tables.get_key_value(&named.map(str::to_owned)));
+    fates.extend(
+        named.filter(|(name, _)| !changes.were.contains_key(*name)).map(|(name, _)| (name, Fate::Altered)),
+    );
+    fates.sort_by_key(|(name, fate)| (*fate != Fate::Dropped, *name));
     fates
 }
 
