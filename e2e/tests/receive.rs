@@ -10,10 +10,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use binlog::EventType;
 use e2e::command::Running;
 use e2e::metrics::{number, scraped};
 use e2e::program::bintide;
 use e2e::received::{same_logs, same_logs_encrypted, write_keyring};
+use logs::{LogReader, Next};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -290,11 +292,12 @@ fn a_log_that_could_not_be_compressed_is_tried_again() -> Result<()> {
     let more = [&key[..], &["--compress", "3", "--metrics", "127.0.0.1:0"]].concat();
     let mut child = Running::start(&mut receive(server.port(), folder.path(), &more)?)?;
     let mut lines = BufReader::new(child.stderr.take().context("standard error")?).lines();
-    let line = lines.next().context("it ended")??;
-    let metrics = line.split("http://").nth(1).and_then(|rest| rest.strip_suffix("/metrics"));
-    let metrics = metrics.with_context(|| line.clone())?;
+    let metrics = &metrics_of(&lines.next().context("it ended")??)?;
     let failed = lines.next().context("it ended")??;
-    ensure!(failed.contains("is not in the keyring") && failed.ends_with("tried again in 1.0 s"), "{failed}");
+    ensure!(
+        failed.contains("is not in the keyring") && failed.contains("tried again in 1.0 s, then"),
+        "{failed}"
+    );
     let told = scraped(metrics)?;
     ensure!(number(&told, "bintide_receive_logs_to_compress")? >= 1.0, "{told}");
     wait_for(|| {
@@ -575,30 +578,118 @@ fn what_a_backup_has_says_where_to_begin() -> Result<()> {
     Ok(())
 }
 
-/// No file may become larger than 1 MB; that is told as a disk without room is. Then it may.
+/// No file may become larger than this, which is told as a disk without room is; then it may. Meanwhile what is there
+/// counts and nothing else, nothing is acknowledged, and it is tried again more and more rarely: what comes again is little.
+const FILE_MAX: u64 = 2000 * 512;
+
 #[test]
 fn a_full_disk_is_waited_for() -> Result<()> {
-    let server = Launch::mysql().start()?;
+    let server = Launch::mysql().option("--plugin-load-add=semisync_source.so").start()?;
     server.sql(TABLE)?;
     server.sql(&"insert into d.t (b) values (repeat('x', 100000)); ".repeat(20))?;
+    server.sql(
+        "set global rpl_semi_sync_source_timeout = 60000, global rpl_semi_sync_source_enabled = 1,
+             global rpl_semi_sync_source_wait_no_replica = 1",
+    )?;
+    thread::scope(|scope| -> Result<()> {
+        let mut client = None;
+        let plain = || {
+            let client =
+                client.get_or_insert_with(|| scope.spawn(|| server.sql("insert into d.t values ()")));
+            ensure!(!client.is_finished(), "it is acknowledged");
+            Ok(())
+        };
+        waits_for_room(&server, &["--semi-sync"], plain, same_logs)?;
+        let client = client.context("nobody waits")?;
+        client.join().map_err(|_| anyhow!("the client broke"))?.map(drop)
+    })?;
+    server.sql("set global rpl_semi_sync_source_enabled = 0; flush binary logs")?;
+    let keys = TempDir::new()?;
+    let keyring = keys.path().join("keyring");
+    write_keyring(&keyring)?;
+    let encrypt = ["--encrypt", "--keyring", text(&keyring)?];
+    let nothing = || Ok(());
+    waits_for_room(&server, &encrypt, nothing, |server, folder| {
+        same_logs_encrypted(server, folder, &keyring)
+    })?;
+    waits_for_room(&server, &["--compress", "3"], nothing, |server, folder| {
+        let logs = server.binlogs()?;
+        let name = logs[0].file_name().context("a log has a name")?;
+        let (found, there) = (fs::metadata(folder.join(name))?.len(), fs::metadata(&logs[0])?.len());
+        ensure!(found * 10 < there, "{found} of {there} bytes are left");
+        Ok(())
+    })
+}
+
+fn waits_for_room(
+    server: &Server,
+    more: &[&str],
+    mut meanwhile: impl FnMut() -> Result<()>,
+    mut in_the_end: impl FnMut(&Server, &Path) -> Result<()>,
+) -> Result<()> {
     let folder = TempDir::new()?;
     let mut limited = Command::new("/bin/sh");
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
     limited.env_clear().args(["-c", "ulimit -S -f 2000 && trap '' XFSZ && exec \"$0\" \"$@\""]);
-    limited.arg(bintide()?).arg("receive").arg(folder.path()).args(["--from", &from]);
-    let mut child = limited.stderr(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    limited.arg(bintide()?).arg("receive").arg(folder.path()).args(["--from", &from]).args(more);
+    limited.args(["--metrics", "127.0.0.1:0"]).stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut child = Running::start(&mut limited)?;
     let mut lines = BufReader::new(child.stderr.take().context("standard error")?).lines();
-    let first = lines.next().context("it ended")??;
-    ensure!(first.contains("waiting until there is room"), "{first}");
+    let metrics = metrics_of(&lines.next().context("it ended")??)?;
+    let mut told = String::new();
+    wait_for(|| {
+        told = scraped(&metrics)?;
+        let number = |name: &str| number(&told, &format!("bintide_receive_{name}"));
+        ensure!(number("disk_full")? == 1.0, "there is room: {told}");
+        meanwhile()?;
+        // Between two tries.
+        ensure!(number("connections_total")? >= 3.0 && number("connected")? == 0.0, "{told}");
+        Ok(())
+    })?;
+    let header = if more.contains(&"--encrypt") { 512 } else { 0 };
+    let (transactions, end) = fitting(&server.binlogs()?[0], FILE_MAX - header)?;
+    let number = |name: &str| number(&told, &format!("bintide_receive_{name}"));
+    ensure!(number("transactions_total")? == f64::from(transactions), "not {transactions}: {told}");
+    ensure!(number("position_bytes")? == end as f64, "not {end}: {told}");
+    ensure!(number("acknowledgements_total")? == 0.0, "{told}");
+    let again = number("network_bytes_total")? - end as f64;
+    ensure!(again < 3.0 * f64::from(1 << 20), "{again} bytes came again: {told}");
     let pid = child.id().to_string();
     let raised = Command::new("prlimit").args(["--fsize=unlimited", "--pid", &pid]).status()?;
     ensure!(raised.success(), "the limit stays");
-    wait_for(|| same_logs(&server, folder.path()))?;
-    let said: Vec<String> = lines.by_ref().take(2).collect::<Result<_, _>>()?;
-    ensure!(said.iter().any(|line| line.contains("there is room again")), "{said:?}");
+    wait_for(|| in_the_end(server, folder.path()))?;
+    wait_for(|| {
+        let told = scraped(&metrics)?;
+        ensure!(e2e::metrics::number(&told, "bintide_receive_disk_full")? == 0.0, "{told}");
+        Ok(())
+    })?;
     child.kill()?;
     child.wait()?;
+    let said: Vec<String> = lines.collect::<Result<_, _>>()?;
+    let count = |part: &str| said.iter().filter(|line| line.contains(part)).count();
+    ensure!(count("nothing more is received until there is room") == 1, "{said:?}");
+    ensure!(count("there is room on the disk again") == 1, "{said:?}");
+    ensure!(count("trying again") == 0, "{said:?}");
     Ok(())
+}
+/// How many transactions begin in so much of a log, and where the last event ends that is whole in it.
+fn fitting(log: &Path, size: u64) -> Result<(u32, u64)> {
+    let mut reader = LogReader::open(log)?;
+    let (mut transactions, mut end) = (0, 0);
+    while let Next::Some(event) = reader.next_event()? {
+        if event.end() > size {
+            return Ok((transactions, end));
+        }
+        transactions += u32::from(event.raw.event_type() == EventType::Gtid);
+        end = event.end();
+    }
+    Err(anyhow!("all of it fits"))
+}
+
+/// Where a run that has just begun says that a monitor can ask.
+fn metrics_of(line: &str) -> Result<String> {
+    let address = line.split("http://").nth(1).and_then(|rest| rest.strip_suffix("/metrics"));
+    Ok(address.with_context(|| line.to_owned())?.to_owned())
 }
 
 /// A source that waits for an acknowledgement gets it, once what it waits for is in the file.
@@ -640,9 +731,7 @@ fn a_monitor_can_ask() -> Result<()> {
     let folder = TempDir::new()?;
     let mut child = receive(server.port(), folder.path(), &["--metrics", "127.0.0.1:0"])?.spawn()?;
     let mut lines = BufReader::new(child.stderr.take().context("standard error")?).lines();
-    let line = lines.next().context("it ended")??;
-    let address = line.split("http://").nth(1).and_then(|rest| rest.strip_suffix("/metrics"));
-    let address = address.with_context(|| line.clone())?.to_owned();
+    let address = metrics_of(&lines.next().context("it ended")??)?;
     wait_for(|| same_logs(&server, folder.path()))?;
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;

@@ -114,6 +114,11 @@ impl LogFile {
         self.file.get_ref().sync_data()
     }
 
+    /// Bytes that still wait to be written.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.file.buffer().len() as u64
+    }
+
     /// The log's size.
     pub(crate) fn size(&mut self) -> io::Result<u64> {
         self.file.flush()?;

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
+use std::mem;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -37,6 +38,8 @@ pub struct StoreWriter {
     log: Option<OpenLog>,
     /// Bytes that were cut off when it was opened.
     cut: u64,
+    /// Bytes that are just being written: more than none where the system has refused that.
+    tried: u64,
     _lock: Flock<File>,
 }
 
@@ -132,11 +135,33 @@ impl StoreWriter {
         let file = private().write(true).truncate(true).open(&lock).map_err(io("make", &lock))?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
             .map_err(|(_, _)| Error::Locked { name: name.clone() })?;
-        let mut store = Self { folder: folder.to_owned(), at_rest, log: None, cut: 0, _lock: lock };
-        if let Some(last) = store.last_indexed()? {
-            store.log = Some(store.recover(last)?);
-        }
+        let mut store = Self { folder: folder.to_owned(), at_rest, log: None, cut: 0, tried: 0, _lock: lock };
+        store.recover_last()?;
         Ok(store)
+    }
+
+    /// Opens the last log again, where the system has refused to write, as is done behind a crash: what is not there is to
+    /// be asked for again. Says how many bytes those are, as far as they had been appended or were to be.
+    ///
+    /// # Errors
+    ///
+    /// As [`StoreWriter::open`]; it can be tried again, and nothing else can be done until it has worked.
+    pub fn reopen(&mut self) -> Result<u64, Error> {
+        // What still waits is written now, or never.
+        let before = self.log.take().map(|log| (log.name, log.position));
+        self.recover_last()?;
+        let missing = match (before, &self.log) {
+            (Some((name, end)), Some(log)) if name == log.name => end.saturating_sub(log.position),
+            _ => 0,
+        };
+        Ok(missing + mem::take(&mut self.tried))
+    }
+
+    fn recover_last(&mut self) -> Result<(), Error> {
+        if let Some(last) = self.last_indexed()? {
+            self.log = Some(self.recover(last)?);
+        }
+        Ok(())
     }
 
     /// Where it ends; none in an empty store. A source that is asked for the last event on, and not only for what
@@ -148,6 +173,11 @@ impl StoreWriter {
             last: log.last,
             next: log.position,
         })
+    }
+
+    /// Where that ends in the last log which its file has: what is behind it waits in memory to be written.
+    pub fn written(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.position.saturating_sub(log.file.waiting()))
     }
 
     /// Bytes that were cut off the last log when the store was opened: an event that was not written whole, or is
@@ -263,9 +293,10 @@ impl StoreWriter {
     fn cut_rest(&mut self) -> Result<(), Error> {
         self.sync()?;
         let Some(log) = &mut self.log else { return Ok(()) };
-        let size = log.file.size().map_err(|cause| Error::io("look at", &log.name, cause))?;
+        let path = self.folder.join(&log.name);
+        let size = log.file.size().map_err(io("look at", &path))?;
         if size > log.position {
-            log.file.cut(log.position).map_err(|cause| Error::io("cut", &log.name, cause))?;
+            log.file.cut(log.position).map_err(io("cut", &path))?;
         }
         Ok(())
     }
@@ -318,7 +349,9 @@ impl StoreWriter {
         }
         self.check(position)?;
         let Some(log) = &mut self.log else { return Ok(Appended::Again) };
-        log.file.write_all(event).map_err(|cause| Error::io("write to", &log.name, cause))?;
+        self.tried = event.len() as u64;
+        log.file.write_all(event).map_err(io("write to", &self.folder.join(&log.name)))?;
+        self.tried = 0;
         log.last = log.position;
         log.position += event.len() as u64;
         Ok(Appended::New)
@@ -429,7 +462,7 @@ impl StoreWriter {
     /// When the system refuses.
     pub fn sync(&mut self) -> Result<(), Error> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        log.file.sync().map_err(|cause| Error::io("sync", &log.name, cause))
+        log.file.sync().map_err(io("sync", &self.folder.join(&log.name)))
     }
 
     fn check(&self, found: u64) -> Result<(), Error> {
@@ -449,6 +482,7 @@ impl StoreWriter {
     fn create(&mut self, name: &str, name_at_source: &str, base: &str) -> Result<(), Error> {
         let path = self.folder.join(name);
         let key = self.at_rest.key()?;
+        self.tried = MAGIC.len() as u64;
         let file = LogFile::make(&path, key.as_ref()).map_err(io("make", &path))?;
         let index = self.index()?.unwrap_or_else(|| self.folder.join(base).with_extension("index"));
         let mut lines = private().append(true).open(&index).map_err(io("open", &index))?;
@@ -456,6 +490,7 @@ impl StoreWriter {
         let written = lines.write_all(line.as_bytes()).and_then(|()| lines.sync_all());
         written.map_err(io("write to", &index))?;
         self.sync_folder()?;
+        self.tried = 0;
         let start = MAGIC.len() as u64;
         let (name, name_at_source) = (name.to_owned(), name_at_source.to_owned());
         self.log = Some(OpenLog { name, name_at_source, file, last: start, position: start });

@@ -73,6 +73,30 @@ fn a_torn_tail_is_cut_off() {
     }
 }
 
+/// What the system refused to write is not there, as far as was not written behind that; the rest is gone on with.
+#[test]
+fn a_store_that_could_not_be_written_to_is_opened_again() {
+    let folder = TempDir::new().unwrap();
+    let events = [format(0), event(QUERY, 0, b"one"), event(QUERY, 0, b"another")];
+    let path = folder.path().join("b.000001");
+    let mut store = open(&folder);
+    assert_eq!((store.written(), store.reopen().unwrap()), (0, 0));
+    store.begin("b.000001", 4).unwrap();
+    append(&mut store, &events[..1]);
+    // It waits in memory.
+    assert_eq!((store.written(), store.place().unwrap().next), (4, 4 + events[0].len() as u64));
+    append(&mut store, &events[1..]);
+    store.sync().unwrap();
+    let whole = log(&events);
+    assert_eq!(store.written(), whole.len() as u64);
+    fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    assert_eq!(store.reopen().unwrap(), events[2].len() as u64);
+    assert_eq!(store.place().unwrap().next, (whole.len() - events[2].len()) as u64);
+    append(&mut store, &events[2..]);
+    assert_eq!(store.reopen().unwrap(), 0);
+    assert_eq!(fs::read(&path).unwrap(), whole);
+}
+
 const KEY_ID: &str = "MySQLReplicationKey_5ea5ca5e-0001-4000-8000-000000000001_3";
 
 /// The keyring file of a folder, with one key.

@@ -1,5 +1,6 @@
 //! Compresses the transactions of logs that are closed, beside what is received.
 
+use std::collections::HashSet;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -17,6 +18,7 @@ use rewrite::{
     Trial, positions_path, rewrite_file,
 };
 
+use crate::commands::receive::room::Room;
 use crate::commands::receive::waiting::{Next, Waiting};
 use crate::commands::receive::watch::Board;
 use crate::interrupt;
@@ -130,26 +132,43 @@ struct Work {
 impl Work {
     fn run(&self) {
         let mut waiting = Waiting::default();
+        // Each reason is said once, until one has been compressed.
+        let mut said = HashSet::new();
         while let Some(log) = self.next(&mut waiting) {
-            if is_done(&log) {
+            let Some(why) = self.why_not(&log) else {
                 waiting.done(&log);
+                said.clear();
+                continue;
+            };
+            if self.is_over() {
                 continue;
             }
-            match self.compress(&log) {
-                Ok(()) => waiting.done(&log),
-                Err(Error::Interrupted { .. }) => {}
-                // It was purged meanwhile.
-                Err(_) if !log.exists() => waiting.done(&log),
-                Err(error) => {
-                    let pause = duration(waiting.failed(&log, self.began.elapsed()));
-                    self.board.compression_failed();
-                    (self.say)(&format!(
-                        "{error}; {} stays as it is, and is tried again in {pause}",
-                        log.display()
-                    ));
-                }
+            let pause = duration(waiting.failed(&log, self.began.elapsed()));
+            self.board.compression_failed();
+            if !said.contains(&why) {
+                let name = log.display();
+                (self.say)(&format!(
+                    "{why}; {name} stays as it is, and is tried again in {pause}, then more and more rarely"
+                ));
+                said.insert(why);
             }
         }
+    }
+
+    /// Compresses a log, if that is still to be done and it is still there. Why not, if it could not be.
+    fn why_not(&self, log: &Path) -> Option<String> {
+        if is_done(log) {
+            return None;
+        }
+        let size = fs::metadata(log).map_or(0, |found| found.len());
+        // What comes is to find room before what is there already, in a smaller form.
+        if let Some(room) = Room::of(&self.folder)
+            && room.free < room.wanted(size)
+        {
+            return Some("there is no room on the disk for a compressed log beside the log".to_owned());
+        }
+        // Should it be gone, it was purged meanwhile.
+        self.compress(log, size).err().filter(|_| log.exists()).map(|error| error.to_string())
     }
 
     /// Waits for the next log that is to be compressed; none at the end.
@@ -178,7 +197,7 @@ impl Work {
         self.desk.orders().end == Some(AtEnd::Left) || interrupt::requested()
     }
 
-    fn compress(&self, log: &Path) -> Result<(), Error> {
+    fn compress(&self, log: &Path, size: u64) -> Result<(), Error> {
         let action = Action::Compress(Compression {
             level: self.level,
             keep: Keep::GainBelow(0),
@@ -186,7 +205,6 @@ impl Work {
             event_size_max: EVENT_SIZE_MAX,
             old_format: OldFormat::Refuse,
         });
-        let size = fs::metadata(log).map_or(0, |found| found.len());
         let keyring = self.keyring.as_ref().map(read_keyring).transpose()?.map(Arc::new);
         let job = FileJob {
             source: log,

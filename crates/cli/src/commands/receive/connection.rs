@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
-use binlog::{Flavour, Format, MAGIC};
+use binlog::{Flavour, Format, MAGIC, RawEvent};
 use logs::{Appended, StoreWriter};
 use servers::{Error, LiveSource};
 use wire::{Acknowledge, Arrival, End, Origin, ReplicaOptions, SemiSync, SourceFacts, Start};
@@ -172,6 +172,7 @@ impl Receiver {
             Arrival::File { file, position } => {
                 let name = name_of(file)?;
                 let is_new = store.place().is_none_or(|place| place.log != name);
+                self.sync(store)?;
                 store.begin(name, *position)?;
                 self.watch.place(store.place());
                 return Ok(is_new);
@@ -181,7 +182,7 @@ impl Receiver {
             Arrival::Format { .. } | Arrival::Heartbeat { .. } | Arrival::Artificial(_) => return Ok(false),
         };
         if store.append(position, event.bytes())? == Appended::New {
-            self.watch.event(event, position, format);
+            self.appended(event, position, format, store);
         }
         Ok(false)
     }
@@ -197,6 +198,7 @@ impl Receiver {
     ) -> Result<bool, Ended> {
         match arrival {
             Arrival::File { file, .. } => {
+                self.sync(store)?;
                 let is_new = store.go_on_in(name_of(file)?, next.take().as_deref())?;
                 if is_new {
                     joined.begin_log();
@@ -206,7 +208,7 @@ impl Receiver {
             }
             Arrival::Format { event, origin: Origin::File } if joined.wants_format() => {
                 store.append_next(event.bytes())?;
-                self.watch.event(event, MAGIC.len() as u64, format);
+                self.appended(event, MAGIC.len() as u64, format, store);
             }
             Arrival::Event { event, position } => {
                 let none =
@@ -215,7 +217,7 @@ impl Receiver {
                 let taken = joined.take(event, format.ok_or_else(none)?, place).map_err(Ended::Failed)?;
                 if let Some(bytes) = taken {
                     store.append_next(bytes)?;
-                    self.watch.event(event, *position, format);
+                    self.appended(event, *position, format, store);
                 }
             }
             Arrival::Format { .. } | Arrival::Heartbeat { .. } | Arrival::Artificial(_) => {}
@@ -223,9 +225,23 @@ impl Receiver {
         Ok(false)
     }
 
-    pub(super) fn sync(&self, store: &mut StoreWriter) -> Result<(), logs::Error> {
+    fn appended(
+        &mut self,
+        event: &RawEvent<'_>,
+        position: u64,
+        format: Option<&Format>,
+        store: &StoreWriter,
+    ) {
+        if self.watch.event(event, position, format, store) {
+            self.has_room();
+        }
+    }
+
+    pub(super) fn sync(&mut self, store: &mut StoreWriter) -> Result<(), logs::Error> {
         store.sync()?;
-        self.watch.synced();
+        if self.watch.synced(store) {
+            self.has_room();
+        }
         Ok(())
     }
 
@@ -233,6 +249,12 @@ impl Receiver {
         if let Some(compressor) = &mut self.compressor {
             compressor.look();
         }
+    }
+
+    /// The same where it is not known whether the log that is written to has what is in front of it: until then, the one
+    /// before it stays.
+    pub(super) fn purge_behind_head(&self, store: &mut StoreWriter) -> Result<(), Ended> {
+        if store.has_head()? { self.purge(store) } else { Ok(()) }
     }
 
     fn purge(&self, store: &mut StoreWriter) -> Result<(), Ended> {

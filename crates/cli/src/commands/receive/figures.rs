@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use binlog::{EventType, Format, RawEvent};
 use serde_json::{Value, json};
 
 use crate::commands::receive::reached::Reached;
@@ -55,6 +56,21 @@ impl Figures {
     /// So far it is, so long after it began.
     pub(super) fn mark(&mut self, at: Duration) {
         self.rates.mark(at, self.bytes, self.transactions);
+    }
+
+    /// An event is in the store that starts there in the source's log.
+    pub(super) fn event(&mut self, event: &RawEvent<'_>, position: u64, format: Option<&Format>) {
+        let size = event.bytes().len() as u64;
+        self.events += 1;
+        self.bytes += size;
+        self.position = position + size;
+        self.last_s = Some(event.header().timestamp);
+        self.is_caught_up = false;
+        if let Some(format) = format {
+            self.statistics.event(event, format);
+            self.reached.event(event, format);
+        }
+        self.transactions += u64::from(begins_transaction(event.event_type()));
     }
 
     /// How old the last event is, by the source's clock; nothing while all that the source has is here.
@@ -200,7 +216,11 @@ impl Figures {
         gauge("bintide_receive_connected", "Whether there is a connection to the source.", self.is_connected);
         let semi_sync = self.semi_sync.unwrap_or_default();
         gauge("bintide_receive_semi_sync", "Whether the source waits for acknowledgements.", semi_sync);
-        gauge("bintide_receive_disk_full", "Whether it waits for room on the disk.", self.is_full);
+        gauge(
+            "bintide_receive_disk_full",
+            "Whether there was no room on the disk, and nothing was kept since.",
+            self.is_full,
+        );
         let help = "Closed logs that are still to be compressed.";
         sheet.gauge("bintide_receive_logs_to_compress", help, self.to_compress);
         if let Some(lag) = self.lag_s(now_s) {
@@ -214,6 +234,14 @@ impl Figures {
         }
         sheet.into_text()
     }
+}
+
+/// Servers since MySQL 5.6.5 and MariaDB 10.0.2 begin each transaction with such an event, GTIDs or not.
+fn begins_transaction(event_type: EventType) -> bool {
+    matches!(
+        event_type,
+        EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged | EventType::MariadbGtid
+    )
 }
 
 #[cfg(test)]

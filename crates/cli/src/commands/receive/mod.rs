@@ -11,8 +11,10 @@ mod joined;
 mod keep;
 mod reached;
 mod receiver;
+mod room;
 mod statistics;
 mod turn;
+mod unwritten;
 mod waiting;
 mod watch;
 
@@ -32,10 +34,10 @@ use crate::commands::receive::begin::Had;
 pub(crate) use crate::commands::receive::connection::CANNOT_SEND;
 pub(crate) use crate::commands::receive::ended::passes;
 pub(crate) use crate::commands::receive::keep::parse as parse_keep;
-pub(crate) use crate::commands::receive::receiver::{Done, Receiver, Wanted, WhenFull};
+pub(crate) use crate::commands::receive::receiver::{Receiver, Wanted, WhenFull};
 pub(crate) use crate::commands::receive::watch::Watch;
 use crate::commands::rewrite::level;
-use crate::exit::{Failure, Outcome, Verdict};
+use crate::exit::{Failure, Outcome};
 use crate::interrupt;
 use crate::metrics::Metrics;
 
@@ -143,10 +145,8 @@ pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
     let (mut receiver, store) = Receiver::open(wanted, addresses?, options, Watch::new(global), global)?;
     let board = receiver.board();
     let _served = command.metrics.serve(global, move || board.sheet())?;
-    match receiver.run(store)? {
-        Done::Synced => receiver.print(&command.folder, command.json),
-        Done::WithoutRoom => Ok(Verdict::Fine),
-    }
+    receiver.run(store)?;
+    receiver.print(&command.folder, command.json)
 }
 
 impl Receive {

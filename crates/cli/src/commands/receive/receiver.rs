@@ -15,11 +15,12 @@ use crate::commands::receive::begin::Begin;
 use crate::commands::receive::compress::{AtEnd, Compressor};
 use crate::commands::receive::ended::Ended;
 use crate::commands::receive::identity::Identity;
-use crate::commands::receive::turn::{PAUSE_MAX, PAUSE_MIN, Trouble, Turn};
+use crate::commands::receive::room::{NoRoom, Room};
+use crate::commands::receive::turn::{PAUSE_MIN, Trouble, Turn};
 use crate::commands::receive::watch::{Board, Watch};
 use crate::exit::{Failure, Outcome};
 use crate::inputs::advised;
-use crate::units::{counted, duration};
+use crate::units::{bytes, counted, duration};
 
 /// How often somebody who waits looks for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -63,15 +64,8 @@ pub(crate) struct Receiver {
     pub(super) watch: Watch,
     pub(super) turn: Turn,
     pub(super) compressor: Option<Compressor>,
-}
-
-/// How it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Done {
-    /// What came is on the disk.
-    Synced,
-    /// It was called off while it waited for room on the disk.
-    WithoutRoom,
+    /// There was no room on the disk, and nothing was kept since.
+    no_room: Option<NoRoom>,
 }
 
 impl Receiver {
@@ -102,13 +96,14 @@ impl Receiver {
             let say: fn(&str) = if quiet { |_| {} } else { say };
             Compressor::start(&wanted.folder, wanted.at_rest.keyring(), level, watch.board(), say)
         });
-        let receiver = Self { wanted, quiet, addresses, options, identity, watch, turn, compressor };
+        let receiver =
+            Self { wanted, quiet, addresses, options, identity, watch, turn, compressor, no_room: None };
         receiver.opened(&store);
         Ok((receiver, store))
     }
 
     /// One connection after the other, until it is called off.
-    pub(crate) fn run(&mut self, mut store: StoreWriter) -> Result<Done, Failure> {
+    pub(crate) fn run(&mut self, mut store: StoreWriter) -> Result<(), Failure> {
         loop {
             let before = end_of(&store);
             let ended = self.connection(&mut store);
@@ -124,16 +119,7 @@ impl Receiver {
                 Ended::Full(error) if self.wanted.when_full == WhenFull::Fail => {
                     return Err(Failure::Failed(error.into()));
                 }
-                Ended::Full(error) => {
-                    self.say(&format!("{error}; waiting until there is room"));
-                    self.watch.set_full(true);
-                    drop(store);
-                    let Some(opened) = self.wait_for_room()? else { return Ok(Done::WithoutRoom) };
-                    store = opened;
-                    self.opened(&store);
-                    self.watch.set_full(false);
-                    self.say("there is room again");
-                }
+                Ended::Full(error) => self.wait_for_room(&mut store, &error)?,
             }
             if self.options.cancel.is_cancelled() {
                 break;
@@ -146,7 +132,7 @@ impl Receiver {
                 End::Never => AtEnd::Left,
             });
         }
-        Ok(Done::Synced)
+        Ok(())
     }
 
     /// The source whose turn it is.
@@ -207,19 +193,62 @@ impl Receiver {
         }
     }
 
-    /// The store, once it can be written to again; none if it was called off.
-    fn wait_for_room(&self) -> Result<Option<StoreWriter>, Failure> {
-        let mut pause = PAUSE_MIN;
+    /// Something was kept, again if there was no room.
+    pub(super) fn has_room(&mut self) {
+        if self.no_room.take().is_some() {
+            self.watch.set_full(false);
+            self.say("there is room on the disk again: it goes on");
+        }
+    }
+
+    /// Waits until the store can be written to again, or it is called off.
+    fn wait_for_room(&mut self, store: &mut StoreWriter, error: &logs::Error) -> Result<(), Failure> {
+        self.watch.set_full(true);
+        let mut lacking = self.reopened(store)?;
+        let is_new = self.no_room.is_none();
+        let mut no_room = self.no_room.take().unwrap_or_default();
+        no_room.found(lacking.unwrap_or_default(), self.watch.elapsed());
+        if is_new {
+            let until = match no_room.wanted(Room::of(&self.wanted.folder)) {
+                Some(wanted) => format!("{} are free", bytes(wanted)),
+                None => "there is room".to_owned(),
+            };
+            self.say(&format!("{error}; nothing more is received until {until}"));
+        }
         while !self.options.cancel.is_cancelled() {
-            self.rest(pause);
-            pause = (pause * 2).min(PAUSE_MAX);
-            match StoreWriter::open(&self.wanted.folder, self.wanted.at_rest.clone()) {
-                Ok(store) => return Ok(Some(store)),
-                Err(error) if error.is_full() => {}
-                Err(error) => return Err(Failure::Failed(error.into())),
+            self.rest(PAUSE_MIN);
+            self.watch.tick();
+            if !no_room.is_over(Room::of(&self.wanted.folder), self.watch.elapsed()) {
+                continue;
+            }
+            if lacking.is_none() {
+                lacking = self.reopened(store)?;
+            }
+            // What is beyond what is to be kept may be what takes the room.
+            match lacking.map(|_| self.purge_behind_head(store)) {
+                None | Some(Err(Ended::Full(_))) => no_room.found(0, self.watch.elapsed()),
+                Some(Err(Ended::Failed(error))) => return Err(Failure::Failed(error)),
+                _ => break,
             }
         }
-        Ok(None)
+        let lacks_events = no_room.lacks_events();
+        self.no_room = Some(no_room);
+        if !lacks_events && !self.options.cancel.is_cancelled() {
+            self.has_room();
+        }
+        Ok(())
+    }
+
+    /// Opens the store again, and says how many bytes were not written; none without room for that, either.
+    fn reopened(&mut self, store: &mut StoreWriter) -> Result<Option<u64>, Failure> {
+        match store.reopen() {
+            Ok(lacking) => {
+                self.watch.reopened(store);
+                Ok(Some(lacking))
+            }
+            Err(error) if error.is_full() => Ok(None),
+            Err(error) => Err(Failure::Failed(error.into())),
+        }
     }
 }
 

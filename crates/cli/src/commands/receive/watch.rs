@@ -5,16 +5,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use binlog::{EventType, Format, RawEvent};
+use binlog::{Format, RawEvent};
 use inspect::stats::CompressionCounter;
 use jiff::Timestamp;
-use logs::StorePlace;
+use logs::{StorePlace, StoreWriter};
 use rewrite::Tally;
 
 use crate::args::Global;
 use crate::commands::receive::figures::Figures;
 use crate::commands::receive::reached::Reached;
 use crate::commands::receive::statistics::Keeping;
+use crate::commands::receive::unwritten::Unwritten;
 use crate::commands::stats;
 use crate::exit::{Outcome, Verdict};
 use crate::progress::{self, Screen};
@@ -38,6 +39,8 @@ pub(crate) struct Watch {
     due: Duration,
     /// What had come when a line was last written down.
     shown_bytes: Option<u64>,
+    /// What is to count once it is in the store's files.
+    unwritten: Unwritten,
 }
 
 impl Board {
@@ -91,7 +94,13 @@ impl Watch {
 
     fn on(screen: Screen, style: Style) -> Self {
         let due = screen.patience();
-        Self { began: Instant::now(), board: Board::default(), screen, style, due, shown_bytes: None }
+        let (board, unwritten) = (Board::default(), Unwritten::default());
+        Self { began: Instant::now(), board, screen, style, due, shown_bytes: None, unwritten }
+    }
+
+    /// Since it began.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
     }
 
     pub(super) fn board(&self) -> Board {
@@ -146,24 +155,51 @@ impl Watch {
         figures.position = place.next;
     }
 
-    /// An event was written down that starts there in the source's log, whose format is this, if it is known yet.
-    pub(super) fn event(&mut self, event: &RawEvent<'_>, position: u64, format: Option<&Format>) {
-        let size = event.bytes().len() as u64;
-        let mut figures = self.board.figures();
-        figures.events += 1;
-        figures.bytes += size;
-        figures.position = position + size;
-        figures.last_s = Some(event.header().timestamp);
-        figures.is_caught_up = false;
-        if let Some(format) = format {
-            figures.statistics.event(event, format);
-            figures.reached.event(event, format);
+    /// An event was appended to the store, which starts there in the source's log, whose format is this, if it is known
+    /// yet. It counts once it is in the file. Is anything there that was not before?
+    pub(super) fn event(
+        &mut self,
+        event: &RawEvent<'_>,
+        position: u64,
+        format: Option<&Format>,
+        store: &StoreWriter,
+    ) -> bool {
+        let end = store.place().map_or(0, |place| place.next);
+        let is_some_written = self.written(store.written());
+        // What fills the store's buffer goes straight through it.
+        let is_written = end <= store.written();
+        match is_written {
+            true => self.board.figures().event(event, position, format),
+            false => self.unwritten.push(event, position, format, end),
         }
-        if begins_transaction(event.event_type()) {
-            figures.transactions += 1;
-        }
-        drop(figures);
         self.tick();
+        is_written || is_some_written
+    }
+
+    /// The last log's file has all up to there.
+    fn written(&mut self, end: u64) -> bool {
+        if self.unwritten.is_empty() {
+            return false;
+        }
+        let mut figures = self.board.figures();
+        self.unwritten.take_until(end, |event, position, format| figures.event(event, position, format))
+    }
+
+    /// All that was appended is on the disk. Is anything that was not in the file before?
+    pub(super) fn synced(&mut self, store: &StoreWriter) -> bool {
+        self.board.figures().syncs += 1;
+        self.written(store.written())
+    }
+
+    /// Of what was appended, no more is there than the store has now.
+    pub(super) fn reopened(&mut self, store: &StoreWriter) {
+        let Some(place) = store.place() else { return };
+        self.written(place.next);
+        self.unwritten.forget();
+        // Where another server's logs go on, positions are the source's own.
+        if place.series.is_none() {
+            self.place(Some(place));
+        }
     }
 
     /// The network has carried so many more bytes.
@@ -176,10 +212,6 @@ impl Watch {
         let mut figures = self.board.figures();
         figures.is_caught_up = true;
         figures.reached.settle();
-    }
-
-    pub(super) fn synced(&self) {
-        self.board.figures().syncs += 1;
     }
 
     pub(super) fn acknowledged(&self) {
@@ -229,14 +261,6 @@ impl Watch {
         }
         Ok(Verdict::Fine)
     }
-}
-
-/// Servers since MySQL 5.6.5 and MariaDB 10.0.2 begin each transaction with such an event, GTIDs or not.
-fn begins_transaction(event_type: EventType) -> bool {
-    matches!(
-        event_type,
-        EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged | EventType::MariadbGtid
-    )
 }
 
 fn now_s() -> i64 {

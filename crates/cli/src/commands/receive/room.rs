@@ -1,0 +1,115 @@
+//! When a store that found no room on its disk is written to again. Time is handed in.
+
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::statvfs::statvfs;
+use nix::unistd::geteuid;
+
+use crate::commands::receive::turn::{PAUSE_MAX, PAUSE_MIN};
+
+/// How much more must be free than what found no room: a share of the disk, in bytes at least and at most. With less, the
+/// same would come again and again for the sake of some events.
+const MARGIN_SHARE: u64 = 100;
+const MARGIN_MIN: u64 = 1 << 20;
+const MARGIN_MAX: u64 = 64 << 20;
+
+/// A disk, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    pub(super) free: u64,
+    size: u64,
+}
+
+impl Room {
+    /// Of the disk that a folder is on; none if the system does not tell. Of quotas it never does.
+    pub(super) fn of(folder: &Path) -> Option<Self> {
+        let found = statvfs(folder).ok()?;
+        // What is kept back is for the system's own user.
+        let free = if geteuid().is_root() { found.blocks_free() } else { found.blocks_available() };
+        let size = found.fragment_size();
+        Some(Self { free: free.saturating_mul(size), size: found.blocks().saturating_mul(size) })
+    }
+
+    /// What must be free for so many bytes.
+    pub(super) fn wanted(&self, bytes: u64) -> u64 {
+        bytes.saturating_add((self.size / MARGIN_SHARE).clamp(MARGIN_MIN, MARGIN_MAX))
+    }
+}
+
+/// A store that found no room.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct NoRoom {
+    /// Bytes that found none.
+    lacking: u64,
+    pause: Option<Duration>,
+    /// When it is tried again at the earliest.
+    due: Duration,
+}
+
+impl NoRoom {
+    /// So many bytes found no room, now, for the first time or once more.
+    pub(super) fn found(&mut self, lacking: u64, now: Duration) {
+        let pause = self.pause.map_or(PAUSE_MIN, |pause| (pause * 2).min(PAUSE_MAX));
+        (self.lacking, self.pause, self.due) = (lacking, Some(pause), now + pause);
+    }
+
+    /// Is it time, and is there room? A limit that the disk does not tell, as a quota, shows only when it is tried.
+    pub(super) fn is_over(&self, room: Option<Room>, now: Duration) -> bool {
+        self.due <= now && room.is_none_or(|room| room.free >= room.wanted(self.lacking))
+    }
+
+    /// Is anything to come again? Else there is as soon as there is room.
+    pub(super) fn lacks_events(&self) -> bool {
+        self.lacking > 0
+    }
+
+    /// How much must be free; none where it is not that.
+    pub(super) fn wanted(&self, room: Option<Room>) -> Option<u64> {
+        let room = room?;
+        Some(room.wanted(self.lacking)).filter(|wanted| *wanted > room.free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{MARGIN_MAX, MARGIN_MIN, NoRoom, Room};
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn it_is_tried_again_with_more_room_only_and_more_and_more_rarely() {
+        let disk = |free| Some(Room { free, size: 8 << 20 });
+        let (mut no_room, mut now) = (NoRoom::default(), ms(0));
+        for pause in [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000] {
+            no_room.found(300_000, now);
+            let enough = 300_000 + MARGIN_MIN;
+            assert!(!no_room.is_over(disk(enough), now + ms(pause - 1)), "{pause}");
+            assert!(!no_room.is_over(disk(enough - 1), now + ms(pause)), "{pause}");
+            assert!(no_room.is_over(disk(enough), now + ms(pause)), "{pause}");
+            assert!(no_room.is_over(None, now + ms(pause)), "{pause}");
+            assert_eq!(no_room.wanted(disk(enough - 1)), Some(enough));
+            assert_eq!((no_room.wanted(disk(enough)), no_room.wanted(None)), (None, None));
+            now += ms(pause);
+        }
+    }
+
+    #[test]
+    fn what_must_be_free_goes_by_the_disk() {
+        let wanted = |size| Room { free: 0, size }.wanted(7);
+        assert_eq!(wanted(0), 7 + MARGIN_MIN);
+        assert_eq!(wanted(1 << 30), 7 + (1 << 30) / 100);
+        assert_eq!(wanted(1 << 50), 7 + MARGIN_MAX);
+    }
+
+    #[test]
+    fn the_disk_of_a_folder_is_known() {
+        let room = Room::of(&std::env::temp_dir()).unwrap();
+        assert!(room.size > 0 && room.free <= room.size, "{room:?}");
+        assert_eq!(Room::of("/nowhere/at/all".as_ref()), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! Events that were handed to the store and are not in its file yet: they count once they are.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use binlog::{Checksum, Format, RawEvent};
+
+/// Events that wait to be written, in the order in which they came: as many as the store holds back at most.
+#[derive(Debug, Default)]
+pub(super) struct Unwritten {
+    events: VecDeque<One>,
+    /// Of the last one.
+    format: Option<Arc<Format>>,
+}
+
+#[derive(Debug)]
+struct One {
+    bytes: Vec<u8>,
+    checksum: Checksum,
+    format: Option<Arc<Format>>,
+    position: u64,
+    /// Where it ends in the store's log.
+    end: u64,
+}
+
+impl Unwritten {
+    /// One more, which starts at `position` in the source's log, and ends at `end` in the store's.
+    pub(super) fn push(&mut self, event: &RawEvent<'_>, position: u64, format: Option<&Format>, end: u64) {
+        if self.format.as_deref() != format {
+            self.format = format.cloned().map(Arc::new);
+        }
+        let (bytes, format) = (event.bytes().to_vec(), self.format.clone());
+        self.events.push_back(One { bytes, checksum: event.checksum(), format, position, end });
+    }
+
+    /// Gives those to `count` that end there in the store's log or before it. Are there any?
+    pub(super) fn take_until(
+        &mut self,
+        written: u64,
+        mut count: impl FnMut(&RawEvent<'_>, u64, Option<&Format>),
+    ) -> bool {
+        let before = self.events.len();
+        while let Some(first) = self.events.front().filter(|first| first.end <= written) {
+            let event =
+                RawEvent::new(&first.bytes, first.checksum).expect("ours: it was an event when it came");
+            count(&event, first.position, first.format.as_deref());
+            self.events.pop_front();
+        }
+        self.events.len() < before
+    }
+
+    /// The others come again.
+    pub(super) fn forget(&mut self) {
+        self.events.clear();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use logs::{LogReader, Next};
+
+    use super::Unwritten;
+
+    #[test]
+    fn events_count_once_they_are_written_and_not_before() {
+        let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/gtids/binlog.000001");
+        let mut reader = LogReader::open(log).unwrap();
+        let Next::Some(chunk) = reader.next_chunk(1 << 20).unwrap() else { panic!("a log has events") };
+        let mut unwritten = Unwritten::default();
+        let mut ends = Vec::new();
+        for event in chunk.iter() {
+            let end = event.offset + event.raw.bytes().len() as u64;
+            unwritten.push(&event.raw, event.offset, Some(chunk.format()), end);
+            ends.push(end);
+        }
+        let mut check = |written, wanted: &[u64]| {
+            let mut counted = Vec::new();
+            let some = unwritten.take_until(written, |event, position, format| {
+                assert_eq!(format, Some(&**chunk.format()));
+                counted.push(position + event.bytes().len() as u64);
+            });
+            assert_eq!((counted.as_slice(), some), (wanted, !wanted.is_empty()), "{written}");
+        };
+        check(ends[0] - 1, &[]);
+        check(ends[1] + 1, &ends[..2]);
+        check(ends[1] + 1, &[]);
+        check(ends[4], &ends[2..5]);
+        unwritten.forget();
+        let none = unwritten.take_until(u64::MAX, |_, _, _| panic!("those come again"));
+        assert!(!none && unwritten.is_empty());
+    }
+}
