@@ -436,6 +436,103 @@ fn what_stands_in_the_way_is_named() -> Result<()> {
     same_logs(&server, fresh.path())
 }
 
+/// What was made for a directory that nothing came into goes again; what was there stays.
+#[test]
+fn a_start_that_fails_leaves_nothing_behind() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql("flush binary logs; purge binary logs to 'binlog.000002'; flush binary logs")?;
+    server.sql("create user r@'%' identified by 's'; grant replication slave on *.* to r@'%'")?;
+    let port = server.port();
+    let (root, r) =
+        (format!("mysql://root@127.0.0.1:{port}/"), format!("mysql://r:s@127.0.0.1:{port}/?tls=required"));
+    let there = TempDir::new()?;
+    let (folder, file) = (there.path().join("of/this"), there.path().join("file"));
+    fs::write(&file, "mine")?;
+    let check = |folder: &Path, from: &str, more: &[&str], wanted: &[&str]| -> Result<()> {
+        let mut command = Command::new(bintide()?);
+        command.env_clear().arg("receive").arg(folder).args(["--from", from, "--stop-at-end"]).args(more);
+        let ran = command.output()?;
+        let said = stderr(&ran);
+        ensure!(ran.status.code() == Some(2), "{more:?}: {:?} {said}", ran.status.code());
+        for wanted in wanted {
+            ensure!(said.contains(wanted), "{wanted} is not in {said}");
+        }
+        let left: Vec<_> =
+            fs::read_dir(there.path())?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+        ensure!(left == ["file"] && fs::read(&file)? == b"mine", "{more:?} leaves {left:?}");
+        Ok(())
+    };
+    let known = ["binlog.000009", "the oldest that it has is binlog.000002, the newest binlog.000003"];
+    check(&folder, &root, &["--start-log", "binlog.000009"], &known)?;
+    let unknown =
+        ["the source has no log nonsense", "SHOW BINARY LOGS", "REPLICATION CLIENT", "--start-log out"];
+    check(&folder, &r, &["--start-log", "nonsense"], &unknown)?;
+    let behind = "5ea5ca5e-0001-4000-8000-000000000001:1";
+    let purged = ["1236", "behind the GTIDs of --start-after-gtid", "a newer backup"];
+    server.sql("create database gone; flush binary logs; purge binary logs to 'binlog.000004'")?;
+    check(&folder, &root, &["--start-after-gtid", behind], &purged)?;
+    check(&folder, &r.replace(":s@", ":wrong@"), &[], &["Access denied for user 'r'"])?;
+    check(&folder, "mysql://r@127.0.0.1:1/", &[], &["no connection to the server"])?;
+    check(&folder, "mysql://r@nowhere.invalid/", &[], &["nowhere.invalid"])?;
+    check(&folder, &root, &["--metrics", &format!("127.0.0.1:{port}")], &["could not serve metrics"])?;
+    // Nor is a directory made in a file, or in one that is the system's own.
+    let wanted = format!("{} is a file, and a directory is wanted", file.display());
+    check(&file, &root, &[], &[&wanted])?;
+    check(&file.join("below"), &root, &[], &[&wanted])?;
+    check(Path::new("/proc/below"), &root, &[], &["could not make /proc/below: "])?;
+    // One that is there stays, with what is in it.
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("note"), "mine")?;
+    let ran = receive(port, &folder, &["--start-log", "binlog.000009"])?.output()?;
+    ensure!(ran.status.code() == Some(2), "{ran:?}");
+    let left: Vec<_> = fs::read_dir(&folder)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+    ensure!(left == ["note"], "{left:?}");
+    // Where to begin is for an empty one.
+    receive_all(&server, &folder, &[])?;
+    let ran = receive(port, &folder, &["--start-log", "binlog.000009", "--stop-at-end"])?.output()?;
+    ensure!(ran.status.success(), "{ran:?}");
+    let said = stderr(&ran);
+    ensure!(said.contains("--start-log binlog.000009 is not heeded"), "{said}");
+    ensure!(said.contains("goes on in binlog.00000"), "{said}");
+    same_logs(&server, &folder)
+}
+
+/// A keyring that is being written when a log begins is waited for; one that stays so ends it.
+#[test]
+fn a_keyring_that_is_half_written_is_waited_for() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql(TABLE)?;
+    let (folder, keys) = (TempDir::new()?, TempDir::new()?);
+    let keyring = keys.path().join("keyring");
+    write_keyring(&keyring)?;
+    let whole = fs::read(&keyring)?;
+    let more = ["--encrypt", "--keyring", text(&keyring)?];
+    let mut child = Running::start(&mut receive(server.port(), folder.path(), &more)?)?;
+    let mut lines = BufReader::new(child.stderr.take().context("standard error")?).lines();
+    wait_for(|| same_logs_encrypted(&server, folder.path(), &keyring))?;
+    let mut half_written = || -> Result<()> {
+        fs::write(&keyring, &whole[..whole.len() / 2])?;
+        server.sql("flush binary logs; insert into d.t (b) values ('more')")?;
+        let line = lines.next().context("it ended")??;
+        ensure!(
+            line.contains("keyring") && line.ends_with("waiting 10.0 s for the keyring to be whole"),
+            "{line}"
+        );
+        Ok(())
+    };
+    half_written()?;
+    fs::write(&keyring, &whole)?;
+    wait_for(|| same_logs_encrypted(&server, folder.path(), &keyring))?;
+    half_written()?;
+    let line = lines.next().context("it ended")??;
+    ensure!(line.ends_with("rename it over the old one, and start this again"), "{line}");
+    let ran = child.output()?;
+    ensure!(ran.status.code() == Some(2), "{ran:?}");
+    fs::write(&keyring, &whole)?;
+    receive_all(&server, folder.path(), &more)?;
+    same_logs_encrypted(&server, folder.path(), &keyring)
+}
+
 /// Logs that were reset have their old names again, and other events.
 #[test]
 fn another_log_of_the_same_name_is_not_gone_on_with() -> Result<()> {

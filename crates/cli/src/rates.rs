@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::units::{bytes, count};
+use crate::units::{bytes, counted};
 
 /// How far back rates look. Long enough to be steady, short enough to follow what the logs hold now.
 const WINDOW: Duration = Duration::from_secs(15);
@@ -42,7 +42,7 @@ impl Rates {
     pub(crate) fn texts(&self) -> impl Iterator<Item = String> {
         self.a_second().into_iter().flat_map(|(transactions, bytes_a_second)| {
             [
-                format!("{} transactions/s", count(transactions as u64)),
+                format!("{}/s", counted(transactions as u64, "transaction")),
                 format!("{}/s", bytes(bytes_a_second as u64)),
             ]
         })

@@ -34,6 +34,12 @@ pub enum Error {
         /// The index.
         index: String,
     },
+    /// A directory is wanted to keep logs in.
+    #[error("{name} is a file, and a directory is wanted: give the name of one, or of none yet")]
+    NotAFolder {
+        /// The file.
+        name: String,
+    },
     /// Somebody else writes to the store.
     #[error("{name} is being written to by another bintide")]
     Locked {
@@ -265,6 +271,17 @@ impl Error {
         let is_full = |cause: &io::Error| matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge);
         matches!(self, Self::Io { cause, .. } if is_full(cause))
     }
+
+    /// Is it a keyring file that cannot be read, is none, or has no key for a log? It may be so only while somebody writes
+    /// it.
+    pub fn is_of_keyring(&self) -> bool {
+        matches!(
+            self,
+            Self::Keyring { .. } | Self::NoLogKey { .. } | Self::Io { verb: Self::READ_KEYRING, .. }
+        )
+    }
+
+    pub(crate) const READ_KEYRING: &str = "read the keyring";
 
     pub(crate) fn several(folder: &Path, what: &'static str, found: &[PathBuf]) -> Self {
         let names = found.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()));

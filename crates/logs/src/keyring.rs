@@ -23,7 +23,7 @@ pub fn read_keyring(path: impl AsRef<Path>) -> Result<Keyring, Error> {
     let name = path.display().to_string();
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(KEYRING_SIZE_MAX).read_to_end(&mut bytes));
-    read.map_err(|cause| Error::io("read the keyring", &name, cause))?;
+    read.map_err(|cause| Error::io(Error::READ_KEYRING, &name, cause))?;
     Keyring::parse(&bytes).map_err(|error| Error::Keyring { name, error })
 }
 

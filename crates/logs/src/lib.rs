@@ -33,6 +33,7 @@ mod input;
 mod keyring;
 mod large;
 mod log_file;
+mod made;
 mod maps;
 pub mod ordered;
 mod positions;

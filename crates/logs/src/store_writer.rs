@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::mem;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -17,6 +17,7 @@ use crate::contents::Contents;
 use crate::error::Error;
 use crate::keyring::{open_log, read_keyring};
 use crate::log_file::LogFile;
+use crate::made::Made;
 use crate::reader::Next;
 use crate::series::{LogName, Series};
 
@@ -40,6 +41,8 @@ pub struct StoreWriter {
     cut: u64,
     /// Bytes that are just being written: more than none where the system has refused that.
     tried: u64,
+    // In front of the lock, which is given back last.
+    made: Made,
     _lock: Flock<File>,
 }
 
@@ -78,6 +81,16 @@ impl AtRest {
             Self::Plain { keyring } => keyring.as_deref(),
             Self::Encrypted { keyring } => Some(keyring),
         }
+    }
+
+    /// Can the keyring file be read, if there is one, and has it what a new log needs?
+    ///
+    /// # Errors
+    ///
+    /// When it cannot, is no keyring, or lacks a key.
+    pub fn check(&self) -> Result<(), Error> {
+        self.keyring().map(read_keyring).transpose()?;
+        self.key().map(drop)
     }
 
     /// The key of a new log; none if it is in the open.
@@ -130,12 +143,17 @@ impl StoreWriter {
     pub fn open(folder: &Path, at_rest: AtRest) -> Result<Self, Error> {
         at_rest.key()?;
         let name = folder.display().to_string();
-        fs::create_dir_all(folder).map_err(|cause| Error::io("make", &name, cause))?;
-        let lock = folder.join(LOCK);
-        let file = private().write(true).truncate(true).open(&lock).map_err(io("make", &lock))?;
-        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
-            .map_err(|(_, _)| Error::Locked { name: name.clone() })?;
-        let mut store = Self { folder: folder.to_owned(), at_rest, log: None, cut: 0, tried: 0, _lock: lock };
+        let mut made = Made::folders(folder)?;
+        let path = folder.join(LOCK);
+        made.if_new(&path);
+        let file = private().write(true).truncate(true).open(&path).map_err(io("make", &path))?;
+        let locked = Flock::lock(file, FlockArg::LockExclusiveNonblock);
+        let Some(lock) = locked.ok().filter(|lock| is_at(lock, &path)) else {
+            made.keep();
+            return Err(Error::Locked { name });
+        };
+        let folder = folder.to_owned();
+        let mut store = Self { folder, at_rest, log: None, cut: 0, tried: 0, made, _lock: lock };
         store.recover_last()?;
         Ok(store)
     }
@@ -157,8 +175,17 @@ impl StoreWriter {
         Ok(missing + mem::take(&mut self.tried))
     }
 
+    /// A file of somebody else's, beside the logs: if it is not there yet, it goes when this does without a log having
+    /// begun, as does all that was made for the store.
+    pub fn goes_with(&mut self, path: &Path) {
+        if self.log.is_none() {
+            self.made.if_new(path);
+        }
+    }
+
     fn recover_last(&mut self) -> Result<(), Error> {
         if let Some(last) = self.last_indexed()? {
+            self.made.keep();
             self.log = Some(self.recover(last)?);
         }
         Ok(())
@@ -491,6 +518,7 @@ impl StoreWriter {
         written.map_err(io("write to", &index))?;
         self.sync_folder()?;
         self.tried = 0;
+        self.made.keep();
         let start = MAGIC.len() as u64;
         let (name, name_at_source) = (name.to_owned(), name_at_source.to_owned());
         self.log = Some(OpenLog { name, name_at_source, file, last: start, position: start });
@@ -562,6 +590,14 @@ impl OpenLog {
             false => Err(Error::NotSame { name: self.name.clone(), offset: self.last }),
         }
     }
+}
+
+/// Is a file still the one at this path? Whoever had it locked before may have removed it.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (opened, there) = (file.metadata(), fs::metadata(path));
+    opened.is_ok_and(|opened| {
+        there.is_ok_and(|there| (opened.dev(), opened.ino()) == (there.dev(), there.ino()))
+    })
 }
 
 /// The name of a source's log, which names no series.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use binlog::gtid::GtidSet;
 use wire::{Start, WireError};
 
-use crate::commands::receive::connection::CANNOT_SEND;
+use crate::commands::receive::refused::CANNOT_SEND;
 
 /// Where a store begins that has nothing yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +77,15 @@ impl Begin {
             Self::Oldest | Self::After(_) => "",
             Self::Log(log) => log,
             Self::For { log, .. } => log.as_deref().unwrap_or_default(),
+        }
+    }
+
+    /// The option that says so, and its value, if somebody gave it.
+    pub(super) fn option(&self) -> Option<String> {
+        match self {
+            Self::Log(log) => Some(format!("--start-log {log}")),
+            Self::After(_) => Some("--start-after-gtid".to_owned()),
+            Self::Oldest | Self::For { .. } => None,
         }
     }
 

@@ -9,34 +9,12 @@ use servers::{Error, LiveSource};
 use wire::{Acknowledge, Arrival, End, Origin, ReplicaOptions, SemiSync, SourceFacts, Start};
 
 use crate::commands::receive::candidate::{Candidate, ONE_MARIADB};
-use crate::commands::receive::ended::{ANOTHER_DIRECTORY, Ended};
+use crate::commands::receive::ended::Ended;
 use crate::commands::receive::joined::Joined;
 use crate::commands::receive::receiver::Receiver;
-use crate::exit::Advice;
 
 /// Bytes that a source may wait for to be acknowledged while more of them come.
 const UNACKNOWLEDGED_MAX: u64 = 1 << 20;
-
-/// The source cannot send what is asked for.
-pub(crate) const CANNOT_SEND: u16 = 1236;
-/// What it says then, and what that means.
-const CANNOT_SEND_BECAUSE: [(&str, &str); 4] = [
-    (
-        "Could not find first log",
-        "it has no log of this name any more: it has purged it, or its logs were reset",
-    ),
-    ("position > file size", SHORTER),
-    // As a MariaDB says it.
-    ("impossible position", SHORTER),
-    (
-        "exceeded max_allowed_packet",
-        "an event is larger than the source's max_allowed_packet, or none starts there: its logs were reset",
-    ),
-];
-const SHORTER: &str =
-    "its log of this name is shorter: its logs were reset, or it lost what it had sent in a crash";
-/// What a source says to a replica of whom there is a second one.
-const SAME_REPLICA: &str = "with the same server_uuid/server_id";
 
 /// A source that does not wait.
 const NO_SEMI_SYNC: &str = "the source waits for no acknowledgement, so none is sent: it needs the plugin \
@@ -332,7 +310,8 @@ impl Receiver {
         let Some(start) = begin.question() else { return Ok(begin.log().to_owned()) };
         match self.named_log(start) {
             Err(error) if begin.passes(&error) => Ok(begin.log().to_owned()),
-            named => Ok(named?),
+            Err(error) => Err(self.cannot_begin(error)),
+            Ok(named) => Ok(named),
         }
     }
 
@@ -358,41 +337,6 @@ impl Receiver {
             end: self.wanted.end,
         }
     }
-
-    /// What the source lacks that is here, if it can be asked and does.
-    fn lacks(&self, store: &StoreWriter) -> Option<String> {
-        let executed = Candidate::ask(self.address(), &self.options).ok()?.executed;
-        let lacking = store.contents().ok()?.gtids.difference(&executed);
-        let lacking = (!lacking.is_empty()).then(|| lacking.to_string().replace('\n', ""))?;
-        Some(format!(
-            "it lacks transactions that are here, {lacking}: its logs were reset, or it was restored from a backup"
-        ))
-    }
-
-    /// With what was asked for, where the source refuses that.
-    fn explained(&self, error: Error, store: &StoreWriter) -> Ended {
-        let is_replaced = error.to_string().contains(SAME_REPLICA);
-        match (error.code(), store.place()) {
-            (Some(CANNOT_SEND), _) if is_replaced => {
-                let advice = Advice("somebody else receives with a copy of this directory's replica.cnf");
-                Ended::Failed(anyhow::Error::from(error).context(advice))
-            }
-            (Some(CANNOT_SEND), Some(place)) => {
-                let mut asked = format!("the source cannot go on behind {} at {}", place.log, place.next);
-                if let Some(why) = self.lacks(store).or_else(|| cannot_send_because(&error)) {
-                    asked = format!("{asked}: {why}");
-                }
-                Ended::Failed(anyhow::Error::from(error).context(asked).context(ANOTHER_DIRECTORY))
-            }
-            _ => error.into(),
-        }
-    }
-}
-
-fn cannot_send_because(error: &Error) -> Option<String> {
-    let said = error.to_string();
-    let (_, why) = CANNOT_SEND_BECAUSE.iter().find(|(part, _)| said.contains(part))?;
-    Some((*why).to_owned())
 }
 
 fn name_of(file: &[u8]) -> Result<&str, Ended> {

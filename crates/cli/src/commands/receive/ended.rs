@@ -15,6 +15,10 @@ pub(super) enum Ended {
     Unfit(String),
     /// There is no room on the disk.
     Full(logs::Error),
+    /// The keyring cannot be read, or lacks a key: it may just be written anew.
+    Keyring(logs::Error),
+    /// What was asked for is not to be had.
+    Wrong(Failure),
     /// Nothing that passes.
     Failed(Failure),
 }
@@ -51,6 +55,7 @@ impl From<logs::Error> for Ended {
     fn from(error: logs::Error) -> Self {
         match error {
             error if error.is_full() => Self::Full(error),
+            error if error.is_of_keyring() => Self::Keyring(error),
             error @ (logs::Error::NotSame { .. } | logs::Error::NotNext { .. }) => {
                 Self::Failed(Failure::from(error).context(ANOTHER_DIRECTORY))
             }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use binlog::gtid::Uuid;
+use logs::StoreWriter;
 use wire::SourceFacts;
 
 /// Where a store keeps it.
@@ -22,9 +23,16 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// As the store has it; drawn anew for a new one.
-    pub(super) fn of(folder: &Path) -> Result<Self, anyhow::Error> {
+    /// As the store has it; drawn anew for a new one, with which it goes if nothing is received.
+    pub(super) fn of(folder: &Path, store: &mut StoreWriter) -> Result<Self, anyhow::Error> {
         let path = folder.join(FILE);
+        if !path.exists() {
+            store.goes_with(&path);
+        }
+        Self::at(path)
+    }
+
+    fn at(path: PathBuf) -> Result<Self, anyhow::Error> {
         if path.exists() {
             let text =
                 fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
@@ -66,6 +74,10 @@ impl Identity {
             File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
         };
         let written: io::Result<()> = write();
+        if written.is_err() {
+            // There may not even be one.
+            let _ = fs::remove_file(&new);
+        }
         written.with_context(|| format!("could not write {}", self.path.display()))
     }
 
@@ -103,13 +115,13 @@ impl Identity {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::Identity;
+    use super::{FILE, Identity};
 
     #[test]
     fn who_a_store_is_stays_the_same() {
         let folder = tempfile::tempdir().unwrap();
-        let first = Identity::of(folder.path()).unwrap();
-        let again = Identity::of(folder.path()).unwrap();
+        let first = Identity::at(folder.path().join(FILE)).unwrap();
+        let again = Identity::at(folder.path().join(FILE)).unwrap();
         assert_eq!((first.server_id, &first.uuid), (again.server_id, &again.uuid));
         assert!(first.server_id >= 1 << 31);
         let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap).collect();
@@ -120,7 +132,7 @@ mod tests {
     fn a_file_without_it_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("replica.cnf"), "[replica]\nserver-id=7\n").unwrap();
-        let error = Identity::of(folder.path()).err().unwrap().to_string();
+        let error = Identity::at(folder.path().join(FILE)).err().unwrap().to_string();
         assert!(error.ends_with("has no server-id and server-uuid: remove it"), "{error}");
     }
 }

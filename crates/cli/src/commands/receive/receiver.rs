@@ -1,5 +1,7 @@
 //! One connection after the other, to whichever source can go on.
 
+use std::collections::HashSet;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -18,7 +20,7 @@ use crate::commands::receive::identity::Identity;
 use crate::commands::receive::room::{NoRoom, Room};
 use crate::commands::receive::turn::{PAUSE_MIN, Trouble, Turn};
 use crate::commands::receive::watch::{Board, Watch};
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Advice, Failure, Outcome};
 use crate::inputs::advised;
 use crate::units::{bytes, counted, duration};
 
@@ -27,6 +29,16 @@ const GLANCE: Duration = Duration::from_millis(100);
 
 /// How long a source may take to be reached that is not the only one, at most.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
+
+/// How long a keyring file may be no keyring when a log begins: it is being written.
+const KEYRING_PATIENCE: Duration = Duration::from_secs(10);
+const WHOLE_KEYRING: Advice =
+    Advice("write a whole keyring to a new file, rename it over the old one, and start this again");
+
+const OUR_FOLDER: Advice = Advice(
+    "wanted is a directory that this user may write to, or one that can be made: give another one, or run this as \
+     its owner",
+);
 
 /// What is to be received, and where to.
 pub(crate) struct Wanted {
@@ -66,6 +78,8 @@ pub(crate) struct Receiver {
     pub(super) compressor: Option<Compressor>,
     /// There was no room on the disk, and nothing was kept since.
     no_room: Option<NoRoom>,
+    /// What was said since something came.
+    said: HashSet<String>,
 }
 
 impl Receiver {
@@ -80,10 +94,15 @@ impl Receiver {
         if addresses.len() > 1 {
             options.connect_timeout = options.connect_timeout.min(CONNECT_MAX);
         }
-        let not_begun = |error: logs::Error| Failure::NotBegun(advised(error));
+        let not_begun = |error: logs::Error| {
+            Failure::NotBegun(match is_not_ours(&error) {
+                true => anyhow::Error::from(error).context(OUR_FOLDER),
+                false => advised(error),
+            })
+        };
         refuse_data_directory(&wanted.folder).map_err(Failure::NotBegun)?;
         let mut store = StoreWriter::open(&wanted.folder, wanted.at_rest.clone()).map_err(not_begun)?;
-        let identity = Identity::of(&wanted.folder).map_err(Failure::NotBegun)?;
+        let identity = Identity::of(&wanted.folder, &mut store).map_err(Failure::NotBegun)?;
         // A log that has just begun may have to go again: the one in front of it stays until then.
         if let Some(keep) = wanted.keep
             && store.has_head().map_err(not_begun)?
@@ -96,8 +115,18 @@ impl Receiver {
             let say: fn(&str) = if quiet { |_| {} } else { say };
             Compressor::start(&wanted.folder, wanted.at_rest.keyring(), level, watch.board(), say)
         });
-        let receiver =
-            Self { wanted, quiet, addresses, options, identity, watch, turn, compressor, no_room: None };
+        let receiver = Self {
+            wanted,
+            quiet,
+            addresses,
+            options,
+            identity,
+            watch,
+            turn,
+            compressor,
+            no_room: None,
+            said: HashSet::new(),
+        };
         receiver.opened(&store);
         Ok((receiver, store))
     }
@@ -110,12 +139,20 @@ impl Receiver {
             self.watch.disconnected();
             if before != end_of(&store) {
                 self.turn.got_further();
+                self.said.clear();
             }
             match ended {
                 Ended::Done => break,
                 Ended::Lost(error) => self.try_again(error.into(), Trouble::Lost)?,
                 Ended::Unfit(reason) => self.try_again(anyhow!(reason), Trouble::Unfit)?,
                 Ended::Failed(error) => self.try_again(error, Trouble::Hopeless)?,
+                Ended::Wrong(error) => return Err(Failure::NotBegun(error)),
+                Ended::Keyring(error) => {
+                    if !self.turn.has_begun() || !self.wait_for_keyring(&error) {
+                        let error = anyhow::Error::from(error).context(WHOLE_KEYRING);
+                        self.try_again(error, Trouble::Hopeless)?;
+                    }
+                }
                 Ended::Full(error) if self.wanted.when_full == WhenFull::Fail => {
                     return Err(Failure::Failed(error.into()));
                 }
@@ -164,7 +201,12 @@ impl Receiver {
             true => "trying again".to_owned(),
             false => format!("trying {}", self.address()),
         };
-        self.say(&format!("{error:#}; {what} in {}", duration(pause)));
+        let line = format!("{error:#}; {what} in {}", duration(pause));
+        // A source that stays away is not told of for ever: once the pauses do not grow any more, nothing is new.
+        if !self.said.contains(&line) {
+            self.say(&line);
+            self.said.insert(line);
+        }
         self.rest(pause);
         Ok(())
     }
@@ -190,6 +232,14 @@ impl Receiver {
         if store.cut() > 0 {
             let cut = counted(store.cut(), "byte");
             self.say(&format!("cut {cut} of an event that was not written whole; the source sends it again"));
+        }
+        if let (Some(option), Some(place)) = (self.wanted.begin.option(), store.place()) {
+            self.say(&format!(
+                "{option} is not heeded, as it is for an empty directory: {} has logs, and goes on in {} at {}",
+                self.wanted.folder.display(),
+                place.log,
+                place.next
+            ));
         }
     }
 
@@ -239,6 +289,18 @@ impl Receiver {
         Ok(())
     }
 
+    /// Waits some seconds for a keyring that is being written to be whole, or for the end; false if it stays as it is.
+    fn wait_for_keyring(&self, error: &logs::Error) -> bool {
+        self.say(&format!("{error}; waiting {} for the keyring to be whole", duration(KEYRING_PATIENCE)));
+        for _ in 0..KEYRING_PATIENCE.as_millis() / PAUSE_MIN.as_millis() {
+            self.rest(PAUSE_MIN);
+            if self.options.cancel.is_cancelled() || self.wanted.at_rest.check().is_ok() {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Opens the store again, and says how many bytes were not written; none without room for that, either.
     fn reopened(&mut self, store: &mut StoreWriter) -> Result<Option<u64>, Failure> {
         match store.reopen() {
@@ -250,6 +312,14 @@ impl Receiver {
             Err(error) => Err(Failure::Failed(error.into())),
         }
     }
+}
+
+/// May this user not write there, or nobody?
+fn is_not_ours(error: &logs::Error) -> bool {
+    let is_so = |cause: &io::Error| {
+        matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+    };
+    !error.is_of_keyring() && matches!(error, logs::Error::Io { cause, .. } if is_so(cause))
 }
 
 fn say(text: &str) {

@@ -1,0 +1,87 @@
+//! What is made for a store, and goes again if nothing is ever kept in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// What was not there before, in the order in which it was made. It goes again, unless it is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Made(Vec<PathBuf>);
+
+impl Made {
+    /// Makes a folder, and those that it is in.
+    pub(crate) fn folders(folder: &Path) -> Result<Self, Error> {
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let mut missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
+        let there = folder.ancestors().nth(missing.len()).filter(|there| !there.as_os_str().is_empty());
+        if let Some(file) = there.filter(|there| !there.is_dir()) {
+            return Err(Error::NotAFolder { name: file.display().to_string() });
+        }
+        missing.reverse();
+        let mut made = Self::default();
+        for path in missing {
+            match fs::create_dir(path) {
+                Ok(()) => made.0.push(path.to_owned()),
+                // Somebody else was faster.
+                Err(_) if path.is_dir() => {}
+                Err(cause) => return Err(Error::io("make", &path.display().to_string(), cause)),
+            }
+        }
+        Ok(made)
+    }
+
+    /// A file that is about to be made, if it is not there.
+    pub(crate) fn if_new(&mut self, path: &Path) {
+        if !path.exists() {
+            self.0.push(path.to_owned());
+        }
+    }
+
+    pub(crate) fn keep(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for path in self.0.iter().rev() {
+            // What somebody else has put into a folder keeps it there.
+            let _ = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::Made;
+
+    #[test]
+    fn what_was_made_goes_unless_it_is_kept_or_used() {
+        let there = tempfile::tempdir().unwrap();
+        let before = there.path().join("before");
+        fs::write(&before, "").unwrap();
+        let (outer, inner) = (there.path().join("outer"), there.path().join("outer/inner"));
+        let make = || {
+            let mut made = Made::folders(&inner).unwrap();
+            made.if_new(&inner.join("file"));
+            made.if_new(&before);
+            fs::write(inner.join("file"), "").unwrap();
+            made
+        };
+        drop(make());
+        assert!(!outer.exists() && before.exists());
+        let made = make();
+        fs::write(inner.join("another's"), "").unwrap();
+        drop(made);
+        assert!(inner.join("another's").exists() && !inner.join("file").exists());
+        fs::remove_dir_all(&outer).unwrap();
+        make().keep();
+        assert!(inner.join("file").exists());
+        let error = Made::folders(&before.join("in it")).unwrap_err().to_string();
+        let wanted = "before is a file, and a directory is wanted: give the name of one, or of none yet";
+        assert!(error.ends_with(wanted), "{error}");
+    }
+}
