@@ -82,6 +82,8 @@ pub struct Soak {
 const CALM_MAX: Duration = Duration::from_millis(1500);
 /// How long the target may take for the rest.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The exit code of what could not be begun.
+const NOT_BEGUN: i32 = 2;
 /// Between two looks.
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -183,6 +185,9 @@ impl Soak {
     }
 
     fn strike(&mut self, blow: Blow) -> Result<()> {
+        if self.child()?.try_wait()?.is_some_and(|status| status.code() == Some(NOT_BEGUN)) {
+            self.follow()?;
+        }
         match blow {
             Blow::Bintide => self.child()?.kill()?,
             Blow::Interrupt => self.interrupt()?,
@@ -211,6 +216,8 @@ impl Soak {
         }
         match self.child()?.try_wait()? {
             None => Ok(()),
+            // The blow came before it was connected, and what cannot be begun ends.
+            Some(status) if status.code() == Some(NOT_BEGUN) => self.follow(),
             Some(_) if matches!(blow, Blow::Source | Blow::SourceRestart | Blow::SourceNetwork) => {
                 self.ended()
             }
