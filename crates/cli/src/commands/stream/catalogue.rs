@@ -33,7 +33,8 @@ pub(super) fn remark_on(changed: &[Changed]) {
     for Changed { table, log, offset } in changed {
         eprintln!(
             "bintide: warning: {table} is defined at {offset} of {log}, before the server was asked about it: rows in \
-             front of that have the columns' names of later"
+             front of that have the columns' names of later; have them called as the definitions in the logs do \
+             (--schema=ddl)"
         );
     }
 }
