@@ -204,7 +204,6 @@ fn a_password_is_not_sent_in_the_open() -> Result<()> {
         // The server forgets who has proved his password.
         server.sql("flush privileges")?;
         let (code, wanted) = match line[0] {
-            "stream" => (1, &wanted[..]),
             "warm" => (2, &of_warm[..]),
             _ => (2, &wanted[..]),
         };

@@ -97,6 +97,9 @@ pub(super) fn follow(
                 rest(live, pause);
             }
             Err(Ended::Lost(error)) => return finished(Err(Failure::NotBegun(error.into())), output),
+            Err(Ended::Failed(Failure::Failed(error))) if !is_begun => {
+                return finished(Err(Failure::NotBegun(error)), output);
+            }
             Err(Ended::Failed(failure)) => return finished(Err(failure), output),
             Ok(()) => return finished(Ok(()), output),
         }
