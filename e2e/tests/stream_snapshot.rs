@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use e2e::command::{Running, address, wait_until};
 use e2e::program::bintide;
-use serde_json::Value;
+use serde_json::{Value, json};
 use servers::{Address, Connection};
 use tempfile::TempDir;
 use testkit::{Dice, Launch, Proxy, Server, seed};
@@ -407,6 +407,46 @@ const MANY: &str = "create database d; create table d.t (id int primary key, b t
       select i, repeat('x', 100) from r";
 
 /// Ctrl-C while rows come: the server is told to send no more, however long it takes to reach it.
+/// What is known of tables from the source is kept for runs that may not ask it, through definitions in the log.
+#[test]
+fn definitions_are_followed_from_a_snapshot_on() -> Result<()> {
+    let mariadb = Launch::mariadb().option("--binlog-format=ROW");
+    for launch in [Launch::mysql(), mariadb] {
+        let server = launch.start()?;
+        let folder = TempDir::new()?;
+        let out = folder.path().join("out");
+        let insert = |id: u8| format!("set names utf8mb4; insert into d.t values ({id}, 'é', 'ä', 1 << 63);");
+        server.sql(&format!(
+            "create user first; grant select, replication slave, replication client on *.* to first;
+             create user second; grant replication slave on *.* to second; create database d;
+             create table d.t (id int primary key, a varchar(9) collate latin1_bin,
+                 b enum('x', 'ä') character set latin1, c bigint unsigned); {}",
+            insert(1)
+        ))?;
+        let run = |user: &str, more: &[&str]| {
+            let (from, path) = (address(user, &server), out.display().to_string());
+            let place = ["--format", "maxwell", "--from", &from, "--out", &path];
+            let ran =
+                stream(&[&place[..], &["--schema", "ddl", "--stop-at-end"], more].concat())?.output()?;
+            ensure!(ran.status.success(), "{}", said(&ran));
+            let told: Vec<Value> = records(&out)?.iter().map(|record| record["data"].clone()).collect();
+            let is_row = |data: &Value| data.get("id").is_some();
+            Ok::<_, anyhow::Error>(told.into_iter().filter(is_row).collect::<Vec<_>>())
+        };
+        let row = |id: u8| json!({"id": id, "a": "é", "b": "ä", "c": 1_u64 << 63});
+        let told = run("first", &["--snapshot"])?;
+        ensure!(told == [row(1)], "{told:?}");
+        server.sql(&insert(2))?;
+        let told = run("second", &[])?;
+        ensure!(told == [row(1), row(2)], "{told:?}");
+        server.sql("alter table d.t rename column a to k, add column e int first, drop c")?;
+        server.sql("set names utf8mb4; insert into d.t values (7, 3, 'é', 'ä')")?;
+        let told = run("second", &[])?;
+        ensure!(told[2..] == [json!({"e": 7, "id": 3, "k": "é", "b": "ä"})], "{told:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn rows_that_nobody_wants_any_more_are_not_sent() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
