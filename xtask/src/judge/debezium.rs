@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::{Launch, Server};
 
 use super::compare::{Judge, compare, same_float, text};
@@ -23,6 +23,9 @@ const MORE: &str = "
         k BOOLEAN NOT NULL DEFAULT TRUE, l INT DEFAULT -1, m VARCHAR(9) COLLATE latin1_bin DEFAULT 'it''s',
         n TIMESTAMP DEFAULT CURRENT_TIMESTAMP, o TEXT, p BINARY, q INT1, r DECIMAL(4,1) UNSIGNED) CHARACTER SET latin2;
     ALTER TABLE kinds MODIFY l BIGINT FIRST, DROP q, RENAME COLUMN p TO pp, ALTER COLUMN k SET DEFAULT 0;
+    CREATE TABLE recoded (a VARCHAR(9) CHARACTER SET latin1, b TEXT, c CHAR(3)) CHARACTER SET latin2;
+    ALTER TABLE recoded DEFAULT CHARACTER SET koi8r; ALTER TABLE recoded CONVERT TO CHARACTER SET utf8mb4;
+    ALTER TABLE recoded CONVERT TO CHARACTER SET binary; ALTER TABLE recoded ADD d VARCHAR(3);
     CREATE TABLE alike LIKE t; CREATE INDEX i ON t (b);
     ALTER TABLE t ADD COLUMN more DECIMAL(10, 2) UNSIGNED NOT NULL DEFAULT 7.5;
     INSERT INTO t VALUES (9, 'z', 1.25);";
@@ -115,6 +118,12 @@ fn excuse(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
         _ if column == "defaultValueExpression" && text(theirs) == text(ours).replace('\'', "\'\'") => {
             "default values: doubled quotes"
         }
+        _ if column == "defaultCharsetName" && *theirs == "latin2" && *ours == "koi8r" => {
+            "ALTER TABLE … DEFAULT CHARACTER SET, which it passes over"
+        }
+        _ if path.starts_with(".tableChanges") && became_bytes(theirs, ours) => {
+            "texts that were converted to binary: the server's types of them"
+        }
         _ if theirs.is_boolean() && column == "truth" => "BOOL, which the log does not tell from TINYINT",
         _ if same_float(theirs, ours) => "FLOAT: digits of the same number, or widened",
         _ if column == "y" && *theirs == 1900 && *ours == 0 => "YEAR 0000",
@@ -127,4 +136,18 @@ fn excuse(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
         _ if text(theirs).contains(":0-") && text(ours).starts_with("\"-") => "negative times in documents",
         _ => return None,
     })
+}
+
+/// What CONVERT TO CHARACTER SET binary makes of texts: names of types, their numbers, and the character set.
+fn became_bytes(theirs: &Value, ours: &Value) -> bool {
+    let pairs = [
+        (json!("VARCHAR"), json!("VARBINARY")),
+        (json!("TEXT"), json!("BLOB")),
+        (json!("CHAR"), json!("BINARY")),
+        (json!(12), json!(-3)),
+        (json!(12), json!(2004)),
+        (json!(1), json!(-2)),
+        (json!("binary"), Value::Null),
+    ];
+    pairs.iter().any(|(text, bytes)| (text, bytes) == (theirs, ours))
 }
