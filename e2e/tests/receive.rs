@@ -475,6 +475,12 @@ fn a_start_that_fails_leaves_nothing_behind() -> Result<()> {
     check(&folder, "mysql://r@127.0.0.1:1/", &[], &["no connection to the server"])?;
     check(&folder, "mysql://r@nowhere.invalid/", &[], &["nowhere.invalid"])?;
     check(&folder, &root, &["--metrics", &format!("127.0.0.1:{port}")], &["could not serve metrics"])?;
+    check(
+        &folder,
+        &root,
+        &["--keyring", "/nowhere/keyring"],
+        &["could not read the keyring /nowhere/keyring"],
+    )?;
     // Nor is a directory made in a file, or in one that is the system's own.
     let wanted = format!("{} is a file, and a directory is wanted", file.display());
     check(&file, &root, &[], &[&wanted])?;

@@ -141,7 +141,7 @@ impl StoreWriter {
     /// When the system refuses, somebody else writes to the store, what is there is no store, or the keyring file is none,
     /// or lacks what is needed.
     pub fn open(folder: &Path, at_rest: AtRest) -> Result<Self, Error> {
-        at_rest.key()?;
+        at_rest.check()?;
         let name = folder.display().to_string();
         let mut made = Made::folders(folder)?;
         let path = folder.join(LOCK);

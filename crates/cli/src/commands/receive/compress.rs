@@ -18,7 +18,6 @@ use rewrite::{
     Trial, positions_path, rewrite_file,
 };
 
-use crate::commands::receive::room::Room;
 use crate::commands::receive::waiting::{Next, Waiting};
 use crate::commands::receive::watch::Board;
 use crate::interrupt;
@@ -97,7 +96,8 @@ impl Compressor {
     pub(super) fn look(&mut self) {
         let Ok(store) = Store::open(&self.folder) else { return };
         let Some((_, closed)) = store.logs().split_last() else { return };
-        self.desk.orders().closed = closed.to_vec();
+        // Without the ./ that stands in an index.
+        self.desk.orders().closed = closed.iter().map(|log| log.components().collect()).collect();
         self.desk.changed.notify_all();
     }
 
@@ -132,7 +132,7 @@ struct Work {
 impl Work {
     fn run(&self) {
         let mut waiting = Waiting::default();
-        // Each reason is said once, until one has been compressed.
+        // Each reason is said once, of whichever log, until one has been compressed.
         let mut said = HashSet::new();
         while let Some(log) = self.next(&mut waiting) {
             let Some(why) = self.why_not(&log) else {
@@ -145,12 +145,11 @@ impl Work {
             }
             let pause = duration(waiting.failed(&log, self.began.elapsed()));
             self.board.compression_failed();
-            if !said.contains(&why) {
-                let name = log.display();
+            let name = log.display().to_string();
+            if said.insert(why.replace(&name, "")) {
                 (self.say)(&format!(
                     "{why}; {name} stays as it is, and is tried again in {pause}, then more and more rarely"
                 ));
-                said.insert(why);
             }
         }
     }
@@ -160,15 +159,8 @@ impl Work {
         if is_done(log) {
             return None;
         }
-        let size = fs::metadata(log).map_or(0, |found| found.len());
-        // What comes is to find room before what is there already, in a smaller form.
-        if let Some(room) = Room::of(&self.folder)
-            && room.free < room.wanted(size)
-        {
-            return Some("there is no room on the disk for a compressed log beside the log".to_owned());
-        }
         // Should it be gone, it was purged meanwhile.
-        self.compress(log, size).err().filter(|_| log.exists()).map(|error| error.to_string())
+        self.compress(log).err().filter(|_| log.exists()).map(|error| error.to_string())
     }
 
     /// Waits for the next log that is to be compressed; none at the end.
@@ -197,7 +189,7 @@ impl Work {
         self.desk.orders().end == Some(AtEnd::Left) || interrupt::requested()
     }
 
-    fn compress(&self, log: &Path, size: u64) -> Result<(), Error> {
+    fn compress(&self, log: &Path) -> Result<(), Error> {
         let action = Action::Compress(Compression {
             level: self.level,
             keep: Keep::GainBelow(0),
@@ -205,6 +197,7 @@ impl Work {
             event_size_max: EVENT_SIZE_MAX,
             old_format: OldFormat::Refuse,
         });
+        let size = fs::metadata(log).map_or(0, |found| found.len());
         let keyring = self.keyring.as_ref().map(read_keyring).transpose()?.map(Arc::new);
         let job = FileJob {
             source: log,

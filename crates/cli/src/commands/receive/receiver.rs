@@ -201,7 +201,8 @@ impl Receiver {
             true => "trying again".to_owned(),
             false => format!("trying {}", self.address()),
         };
-        let line = format!("{error:#}; {what} in {}", duration(pause));
+        let when = if pause.is_zero() { "now".to_owned() } else { format!("in {}", duration(pause)) };
+        let line = format!("{error:#}; {what} {when}");
         // A source that stays away is not told of for ever: once the pauses do not grow any more, nothing is new.
         if !self.said.contains(&line) {
             self.say(&line);
