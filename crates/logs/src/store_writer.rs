@@ -202,6 +202,11 @@ impl StoreWriter {
         })
     }
 
+    /// Where in the last log the next event starts: 0 in an empty store.
+    pub fn end(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.position)
+    }
+
     /// Where that ends in the last log which its file has: what is behind it waits in memory to be written.
     pub fn written(&self) -> u64 {
         self.log.as_ref().map_or(0, |log| log.position.saturating_sub(log.file.waiting()))
@@ -377,7 +382,7 @@ impl StoreWriter {
         self.check(position)?;
         let Some(log) = &mut self.log else { return Ok(Appended::Again) };
         self.tried = event.len() as u64;
-        log.file.write_all(event).map_err(io("write to", &self.folder.join(&log.name)))?;
+        log.file.write_all(event).map_err(|cause| io("write to", &self.folder.join(&log.name))(cause))?;
         self.tried = 0;
         log.last = log.position;
         log.position += event.len() as u64;

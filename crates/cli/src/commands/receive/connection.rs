@@ -60,7 +60,7 @@ impl Receiver {
             self.compress_closed();
         }
         self.watch.connected(source.facts().clock_s);
-        let (mut unacknowledged, mut counted) = (None, 0);
+        let (mut unacknowledged, mut counted, mut format) = (None, 0, None);
         loop {
             // A source that always has more leaves no moment in which waiting would notice it.
             if self.options.cancel.is_cancelled() {
@@ -81,7 +81,9 @@ impl Receiver {
             if !is_next_there {
                 self.wait(&mut source, store)?;
             }
-            let format = source.reader().format().cloned();
+            if source.reader().format() != format.as_ref() {
+                format = source.reader().format().cloned();
+            }
             let next = source.next().map_err(|error| self.explained(error, store))?;
             let Some(live) = next else { return self.ended() };
             if live.acknowledge == Acknowledge::Wanted {
@@ -191,7 +193,7 @@ impl Receiver {
             Arrival::Event { event, position } => {
                 let none =
                     || Ended::Failed(anyhow!("the source sends an event in front of the first format"));
-                let place = store.place().map_or(0, |place| place.next);
+                let place = store.end();
                 let taken = joined.take(event, format.ok_or_else(none)?, place).map_err(Ended::Failed)?;
                 if let Some(bytes) = taken {
                     store.append_next(bytes)?;

@@ -9,13 +9,15 @@ use binlog::{Checksum, Format, RawEvent};
 #[derive(Debug, Default)]
 pub(super) struct Unwritten {
     events: VecDeque<One>,
+    /// Theirs.
+    bytes: Vec<u8>,
     /// Of the last one.
     format: Option<Arc<Format>>,
 }
 
 #[derive(Debug)]
 struct One {
-    bytes: Vec<u8>,
+    size: usize,
     checksum: Checksum,
     format: Option<Arc<Format>>,
     position: u64,
@@ -29,8 +31,9 @@ impl Unwritten {
         if self.format.as_deref() != format {
             self.format = format.cloned().map(Arc::new);
         }
-        let (bytes, format) = (event.bytes().to_vec(), self.format.clone());
-        self.events.push_back(One { bytes, checksum: event.checksum(), format, position, end });
+        self.bytes.extend_from_slice(event.bytes());
+        let (size, format) = (event.bytes().len(), self.format.clone());
+        self.events.push_back(One { size, checksum: event.checksum(), format, position, end });
     }
 
     /// Gives those to `count` that end there in the store's log or before it. Are there any?
@@ -39,23 +42,28 @@ impl Unwritten {
         written: u64,
         mut count: impl FnMut(&RawEvent<'_>, u64, Option<&Format>),
     ) -> bool {
-        let before = self.events.len();
-        while let Some(first) = self.events.front().filter(|first| first.end <= written) {
-            let event =
-                RawEvent::new(&first.bytes, first.checksum).expect("ours: it was an event when it came");
+        let mut counted = 0;
+        while self.ends_at(written)
+            && let Some(first) = self.events.pop_front()
+        {
+            let bytes = &self.bytes[counted..][..first.size];
+            let event = RawEvent::new(bytes, first.checksum).expect("ours: it was an event when it came");
             count(&event, first.position, first.format.as_deref());
-            self.events.pop_front();
+            counted += first.size;
         }
-        self.events.len() < before
+        self.bytes.drain(..counted);
+        counted > 0
+    }
+
+    /// Does the first of them end there or before it?
+    pub(super) fn ends_at(&self, written: u64) -> bool {
+        self.events.front().is_some_and(|first| first.end <= written)
     }
 
     /// The others come again.
     pub(super) fn forget(&mut self) {
         self.events.clear();
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.events.is_empty()
+        self.bytes.clear();
     }
 }
 
@@ -93,6 +101,6 @@ mod tests {
         check(ends[4], &ends[2..5]);
         unwritten.forget();
         let none = unwritten.take_until(u64::MAX, |_, _, _| panic!("those come again"));
-        assert!(!none && unwritten.is_empty());
+        assert!(!none && !unwritten.ends_at(u64::MAX));
     }
 }

@@ -164,7 +164,7 @@ impl Watch {
         format: Option<&Format>,
         store: &StoreWriter,
     ) -> bool {
-        let end = store.place().map_or(0, |place| place.next);
+        let end = store.end();
         let is_some_written = self.written(store.written());
         // What fills the store's buffer goes straight through it.
         let is_written = end <= store.written();
@@ -178,7 +178,7 @@ impl Watch {
 
     /// The last log's file has all up to there.
     fn written(&mut self, end: u64) -> bool {
-        if self.unwritten.is_empty() {
+        if !self.unwritten.ends_at(end) {
             return false;
         }
         let mut figures = self.board.figures();
