@@ -59,7 +59,7 @@ impl Receiver {
         if has_head {
             self.compress_closed();
         }
-        self.watch.connected(source.facts().clock_s);
+        self.connected(source.facts().clock_s);
         let (mut unacknowledged, mut counted, mut format) = (None, 0, None);
         loop {
             // A source that always has more leaves no moment in which waiting would notice it.

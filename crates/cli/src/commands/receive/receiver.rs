@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -80,6 +81,8 @@ pub(crate) struct Receiver {
     no_room: Option<NoRoom>,
     /// What was said since something came.
     said: HashSet<String>,
+    /// There is no connection, and that was said.
+    is_lost: bool,
 }
 
 impl Receiver {
@@ -126,6 +129,7 @@ impl Receiver {
             compressor,
             no_room: None,
             said: HashSet::new(),
+            is_lost: false,
         };
         receiver.opened(&store);
         Ok((receiver, store))
@@ -203,13 +207,26 @@ impl Receiver {
         };
         let when = if pause.is_zero() { "now".to_owned() } else { format!("in {}", duration(pause)) };
         let line = format!("{error:#}; {what} {when}");
-        // A source that stays away is not told of for ever: once the pauses do not grow any more, nothing is new.
+        self.say_once(line);
+        self.is_lost = true;
+        self.rest(pause);
+        Ok(())
+    }
+
+    /// There is a connection, again if there was none.
+    pub(super) fn connected(&mut self, clock_s: Option<u64>) {
+        self.watch.connected(clock_s);
+        if mem::take(&mut self.is_lost) {
+            self.say_once(format!("connected to the server at {}", self.address().place()));
+        }
+    }
+
+    /// Of a source that stays away, or comes and goes, nothing is new once the pauses do not grow any more.
+    fn say_once(&mut self, line: String) {
         if !self.said.contains(&line) {
             self.say(&line);
             self.said.insert(line);
         }
-        self.rest(pause);
-        Ok(())
     }
 
     pub(super) fn say(&self, text: &str) {

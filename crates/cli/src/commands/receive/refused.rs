@@ -29,8 +29,9 @@ const SHORTER: &str =
 /// What a source says to a replica of whom there is a second one.
 const SAME_REPLICA: &str = "with the same server_uuid/server_id";
 
-const NEWER_BACKUP: Advice =
-    Advice("give those of a newer backup of this source, or leave it out to begin with its oldest log");
+const NEWER_BACKUP: Advice = Advice(
+    "give those of a backup of this source that is as new as its logs, or leave it out to begin with the oldest",
+);
 
 /// The logs that a source has.
 #[derive(Clone, Debug, PartialEq, Eq)]
