@@ -324,6 +324,48 @@ fn it_goes_on_within_a_log_that_was_compressed_meanwhile() -> Result<()> {
     Ok(())
 }
 
+/// Some 40 MiB that become some 21 when they are compressed: a payload that is not held.
+const LARGE: &str = "set session cte_max_recursion_depth = 20000;
+    insert into d.t (b) with recursive n (i) as (select 1 union all select i + 1 from n where i < 20000)
+        select hex(random_bytes(1024)) from n;";
+
+/// The same with transactions whose payload is too large to be held, one that `receive` makes and one of the source.
+#[test]
+fn it_goes_on_around_a_large_payload_that_was_made_meanwhile() -> Result<()> {
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    server.sql(
+        "create database d; create table d.t (a int primary key auto_increment, b mediumtext, c json)",
+    )?;
+    let store = Rested::new([Vec::new(), Vec::new()])?;
+    let out = store.out().display().to_string();
+    for (log, compression) in [("binlog.000001", "off"), ("binlog.000002", "on")] {
+        // The stream rests in the log as the source has it, in front of the large transaction.
+        server.sql("insert into d.t (b) values ('first')")?;
+        store.receive(&server)?;
+        store.stream(&["--out", &out])?;
+        server.sql(&format!("set session binlog_transaction_compression = {compression}; {LARGE}"))?;
+        server.sql("insert into d.t (b) values ('last'); flush binary logs")?;
+        store.receive(&server)?;
+        let size = fs::metadata(store.folder.path().join("logs").join(log))?.len();
+        ensure!((18 << 20..30 << 20).contains(&size), "{log} has {size} bytes");
+    }
+    ensure!(store.compressed()? > 0, "no log is compressed");
+    store.stream(&["--out", &out])?;
+    let wanted =
+        printed(&["--format", "maxwell", &server.datadir().join("binlog.index").display().to_string()])?;
+    ensure!(joined(&store.out())? == wanted, "the files are not what one run prints of the source's logs");
+    let places: Vec<usize> = wanted.match_indices("\"resume\":\"").map(|(start, _)| start).collect();
+    let large = places.windows(2).filter(|ends| ends[1] - ends[0] > 16 << 20);
+    let around: Vec<usize> = large.flatten().copied().collect();
+    ensure!(around.len() == 4, "{around:?}");
+    for start in around {
+        let place = wanted[start + 10..].split('"').next().unwrap_or_default();
+        let behind = start + wanted[start..].find('\n').context("an end")? + 1;
+        ensure!(store.stream(&["--resume", place])? == wanted[behind..], "another rest behind {place}");
+    }
+    Ok(())
+}
+
 /// All finished files of a folder.
 fn joined(folder: &Path) -> Result<String> {
     let mut paths: Vec<PathBuf> =
