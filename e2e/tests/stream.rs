@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::address;
+use e2e::command::{Running, address};
 use e2e::program::bintide;
 use e2e::received::write_keyring;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::Value;
 use servers::{Address, Connection};
 use tempfile::TempDir;
@@ -209,7 +207,7 @@ fn each_transaction_is_in_the_files_once_whenever_it_is_killed() -> Result<()> {
     let mut dice = Dice::new(seed);
     let mut kills = 0;
     loop {
-        let mut child = command(&arguments)?.spawn()?;
+        let mut child = Running::start(&mut command(&arguments)?)?;
         thread::sleep(Duration::from_micros(dice.below(40_000) as u64));
         let ended = child.try_wait()?;
         child.kill()?;
@@ -391,7 +389,7 @@ fn a_running_server_is_followed_and_gone_on_with() -> Result<()> {
         let folder = TempDir::new()?;
         let progress = folder.path().join("progress").display().to_string();
         let kept = [&live[..], &["--progress", &progress]].concat();
-        let mut child = command(&kept)?.stdout(Stdio::piped()).spawn()?;
+        let mut child = Running::start(command(&kept)?.stdout(Stdio::piped()))?;
         let mut lines = BufReader::new(child.stdout.take().context("a pipe")?).lines();
         for wanted in there.lines() {
             ensure!(lines.next().context("a record")?? == wanted);
@@ -399,7 +397,7 @@ fn a_running_server_is_followed_and_gone_on_with() -> Result<()> {
         server.sql("insert into d.t values (3, 'drei')")?;
         let record: Value = serde_json::from_str(&lines.next().context("a record")??)?;
         ensure!(record["data"]["b"] == "drei", "{record}");
-        stop(&mut child)?;
+        stop(child)?;
         ensure!(fs::read_to_string(&progress)?.lines().next() == record["resume"].as_str());
         server.sql("delete from d.t where a = 1")?;
         let more = printed(&[&kept[..], &["--stop-at-end"]].concat())?;
@@ -409,9 +407,9 @@ fn a_running_server_is_followed_and_gone_on_with() -> Result<()> {
 }
 
 /// Ctrl-C, and how it ends then.
-fn stop(child: &mut Child) -> Result<()> {
-    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
-    let status = child.wait()?;
+fn stop(child: Running) -> Result<()> {
+    child.interrupt()?;
+    let status = child.output()?.status;
     ensure!(status.code() == Some(130), "{status}");
     Ok(())
 }

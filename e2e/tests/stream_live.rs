@@ -4,14 +4,13 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use e2e::command::Running;
 use e2e::program::bintide;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use tempfile::TempDir;
 use testkit::{Cut, Dice, Launch, Proxy, Server, seed};
 
@@ -58,9 +57,9 @@ fn wait_for(mut what: impl FnMut() -> Result<()>) -> Result<()> {
 }
 
 /// Ends a run by Ctrl-C; gives what it said.
-fn interrupted(child: Child) -> Result<String> {
-    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
-    let ran = child.wait_with_output()?;
+fn interrupted(child: Running) -> Result<String> {
+    child.interrupt()?;
+    let ran = child.output()?;
     ensure!(ran.status.code() == Some(130), "{}: {}", ran.status, said(&ran));
     Ok(said(&ran))
 }
@@ -91,7 +90,7 @@ fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
     // Logging in takes some thousand bytes: the first connection has to be made.
     proxy.cut_after(30_000 + dice.below(300_000) as u64, cuts[0]);
     let arguments = ["--from", &from(proxy.port()), "--out", &out, "--file-size", "100000"];
-    let child = stream(&arguments)?.stderr(Stdio::piped()).spawn()?;
+    let child = Running::start(stream(&arguments)?.stderr(Stdio::piped()))?;
     for next in cuts.iter().skip(1).map(Some).chain([None]) {
         wait_for(|| proxy.is_cut().then_some(()).context("the network is whole"))?;
         proxy.mend();
@@ -299,7 +298,7 @@ fn a_reader_that_has_gone_is_noticed_while_nothing_comes() -> Result<()> {
     let progress = folder.path().join("progress");
     let mut command =
         stream(&["--from", &from(server.port()), "--progress", &progress.display().to_string()])?;
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut child = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
     let mut line = String::new();
     let mut reader = BufReader::new(child.stdout.take().context("its output")?);
     while !line.contains("\"one\"") {
@@ -315,7 +314,7 @@ fn a_reader_that_has_gone_is_noticed_while_nothing_comes() -> Result<()> {
     })?;
     drop(reader);
     wait_for(|| child.try_wait()?.map(drop).context("it waits for more"))?;
-    let ran = child.wait_with_output()?;
+    let ran = child.output()?;
     ensure!(ran.status.success() && said(&ran).is_empty(), "{ran:?}");
     Ok(())
 }

@@ -11,7 +11,7 @@ pub struct Named {
 
 impl Named {
     /// Database and table, for a statement that has this default database.
-    pub(crate) fn on<'n>(&'n self, default: &'n [u8]) -> (&'n [u8], &'n [u8]) {
+    pub fn on<'n>(&'n self, default: &'n [u8]) -> (&'n [u8], &'n [u8]) {
         (self.database.as_deref().unwrap_or(default), &self.table)
     }
 }

@@ -2,7 +2,7 @@
 
 use binlog::{DateTime, DecodeError, Json, JsonContainer, JsonQuotes, JsonValue, Time};
 
-use crate::text::{put_base64, put_float, put_inside, put_integer};
+use crate::text::{put_base64, put_float, put_inside, put_integer, put_quoted};
 
 /// Appends a document as JSON text.
 ///
@@ -33,9 +33,9 @@ fn put_value(out: &mut Vec<u8>, value: &JsonValue<'_>) -> Result<(), DecodeError
         JsonValue::String(text) => put_text(out, text),
         JsonValue::Array(array) => return put_container(out, array, [b'[', b']']),
         JsonValue::Object(object) => return put_container(out, object, [b'{', b'}']),
-        JsonValue::Date(date) => quoted(out, |out| date.write(out)),
-        JsonValue::Time(time) => quoted(out, |out| shown_time(*time).write(out)),
-        JsonValue::DateTime(moment) => quoted(out, |out| shown(*moment).write(out)),
+        JsonValue::Date(date) => put_quoted(out, |out| date.write(out)),
+        JsonValue::Time(time) => put_quoted(out, |out| shown_time(*time).write(out)),
+        JsonValue::DateTime(moment) => put_quoted(out, |out| shown(*moment).write(out)),
         JsonValue::Opaque { bytes, .. } => put_base64(out, bytes),
         // A kind of value that this crate does not know is none that a server stores.
         _ => out.extend_from_slice(b"null"),
@@ -79,10 +79,4 @@ fn shown(moment: DateTime) -> DateTime {
 fn shown_time(time: Time) -> Time {
     let fraction = if time.micros == 0 { 0 } else { 6 };
     Time { fraction, ..time }
-}
-
-fn quoted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
-    out.push(b'"');
-    put(out);
-    out.push(b'"');
 }

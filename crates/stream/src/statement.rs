@@ -2,7 +2,7 @@
 
 use binlog::events::{Query, StatusVar};
 use binlog::{Charset, Collation, Flavour, Format};
-use filter::{Filter, Kind, Named, kind};
+use filter::{Filter, Kind, kind};
 
 use crate::change::Verb;
 use crate::defined::{Ambient, Changes, Definitions};
@@ -27,13 +27,7 @@ impl Statement {
         let default = query.database;
         let first = first_word(query.sql);
         let kind = kind(query.sql);
-        let is_meant = match &kind {
-            Kind::Database => filter.takes_definition_of(default),
-            _ if !filter.takes_database(default) => false,
-            Kind::Tables(tables) => filter.takes_tables(tables.iter().map(|named| names(named, default))),
-            Kind::DropsTemporary | Kind::DropsTrigger(_) => false,
-        };
-        if !is_meant {
+        if !filter.takes_statement(&kind, default) {
             return Self::Other;
         }
         if ROW_VERBS.contains(&first.as_str()) {
@@ -43,7 +37,7 @@ impl Statement {
             (Some(verb), Kind::Database) => Self::of_database(verb, query),
             (Some(verb), Kind::Tables(tables)) => match tables.first() {
                 Some(named) => {
-                    let (database, table) = names(named, default);
+                    let (database, table) = named.on(default);
                     let [database, table] =
                         [database, table].map(|name| String::from_utf8_lossy(name).into_owned());
                     Self::Definition { verb, database, table: Some(table) }
@@ -58,10 +52,6 @@ impl Statement {
         let database = String::from_utf8_lossy(query.database).into_owned();
         Self::Definition { verb, database, table: None }
     }
-}
-
-fn names<'n>(named: &'n Named, default: &'n [u8]) -> (&'n [u8], &'n [u8]) {
-    (named.database.as_deref().unwrap_or(default), &named.table)
 }
 
 /// What a statement does that starts with this word; of tables and databases, and of what is not the like (views,

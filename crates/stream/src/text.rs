@@ -4,6 +4,13 @@ use base64_simd::{Out, STANDARD};
 
 use crate::token::Token;
 
+/// Appends what this does, in quotes.
+pub(crate) fn put_quoted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    out.push(b'"');
+    put(out);
+    out.push(b'"');
+}
+
 /// Appends a string in quotes.
 pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
     out.reserve(text.len() + 2);

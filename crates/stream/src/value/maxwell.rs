@@ -6,7 +6,7 @@ use crate::document::put_document;
 use crate::error::Fault;
 use crate::geometry::put_wkt;
 use crate::plan::ColumnPlan;
-use crate::text::{put_base64, put_float, put_integer};
+use crate::text::{put_base64, put_float, put_integer, put_quoted};
 use crate::value::{Room, put_bytes, put_compressed, put_enum, put_text, set_texts};
 
 /// Appends a value.
@@ -37,8 +37,8 @@ pub(crate) fn put(
 
 fn put_rare(out: &mut Vec<u8>, column: &ColumnPlan, value: &Value<'_>, room: &mut Room) -> Result<(), Fault> {
     match value {
-        Value::Date(date) => quoted(out, |out| date.write(out)),
-        Value::Time(time) => quoted(out, |out| time.write(out)),
+        Value::Date(date) => put_quoted(out, |out| date.write(out)),
+        Value::Time(time) => put_quoted(out, |out| time.write(out)),
         Value::DateTime(moment) => put_moment(out, moment),
         Value::Timestamp(moment) => put_moment(out, &moment.to_utc()),
         Value::Year(year) => put_integer(out, *year),
@@ -52,13 +52,7 @@ fn put_rare(out: &mut Vec<u8>, column: &ColumnPlan, value: &Value<'_>, room: &mu
 }
 
 fn put_moment(out: &mut Vec<u8>, moment: &DateTime) {
-    quoted(out, |out| moment.write(out));
-}
-
-fn quoted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
-    out.push(b'"');
-    put(out);
-    out.push(b'"');
+    put_quoted(out, |out| moment.write(out));
 }
 
 fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), Fault> {

@@ -1,6 +1,6 @@
 //! Who knows what columns are called that a log does not name: a server, or the log's own definitions.
 
-use servers::{Address, Connection, Error};
+use servers::{Address, Connection, Error, quote};
 use stream::{Catalogue, Changed, ColumnFacts, Definitions, Streamer, TableFacts};
 
 /// Who knows tables whose columns the log does not name.
@@ -48,7 +48,7 @@ pub(super) fn facts(
     connection: &mut Connection,
     [database, table]: [&str; 2],
 ) -> Result<Option<TableFacts>, Error> {
-    let is_it = format!("table_schema = {} AND table_name = {}", text(database), text(table));
+    let is_it = quote::is_of(database.as_bytes(), table.as_bytes());
     let clock = connection.value("SELECT UNIX_TIMESTAMP()")?.unwrap_or_default();
     let rows = connection.rows(&format!(
         "SELECT column_name, data_type, column_type,
@@ -75,11 +75,6 @@ pub(super) fn facts(
     ))?;
     let primary_key = key.iter().map(|row| word(row.first())).collect();
     Ok(Some(TableFacts { asked_s: clock.parse().unwrap_or(0), columns, primary_key, charset: None }))
-}
-
-/// A text in SQL.
-fn text(text: &str) -> String {
-    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
 /// What a cell says; nothing for NULL.
