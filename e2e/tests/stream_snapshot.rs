@@ -447,6 +447,42 @@ fn definitions_are_followed_from_a_snapshot_on() -> Result<()> {
     Ok(())
 }
 
+/// What definitions make of tables is told behind a snapshot as from the log's start on.
+#[test]
+fn definitions_behind_a_snapshot_say_what_they_make_of_tables() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql(
+        "create database d character set latin2; use d;
+         create table t (id int unsigned auto_increment primary key, a varchar(9) not null default 'x', b decimal(5,2),
+             c timestamp default current_timestamp, e enum('p','q'), f text character set latin1, g bit(3), h char(2),
+             i double default -1.5, j datetime(3), k set('r') not null, l bigint default 7) charset koi8r;
+         create table u (id int primary key, a varchar(3))",
+    )?;
+    let run = |more: &[&str]| {
+        let from = address("root", &server);
+        let place = ["--format", "debezium", "--from", &from, "--schema", "ddl", "--stop-at-end"];
+        let ran = stream(&[&place[..], more].concat())?.output()?;
+        ensure!(ran.status.success(), "{}", said(&ran));
+        let lines = String::from_utf8(ran.stdout)?;
+        let told = lines.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>()?;
+        let changes = told.iter().filter_map(|record| record.get("tableChanges").cloned());
+        Ok::<_, anyhow::Error>(changes.collect::<Vec<_>>())
+    };
+    let folder = TempDir::new()?;
+    let progress = folder.path().join("progress").display().to_string();
+    ensure!(run(&["--snapshot", "--progress", &progress])?.is_empty());
+    server.sql(
+        "alter table d.t add m tinytext, drop b; alter table d.u modify a varchar(4);
+         create table d.v (a char(3)); drop table d.u",
+    )?;
+    let (behind, all) = (run(&["--progress", &progress])?, run(&[])?);
+    ensure!(behind.len() == 4 && behind.iter().all(|changes| changes[0]["type"].is_string()), "{behind:?}");
+    for (behind, all) in behind.iter().zip(&all[all.len() - behind.len()..]) {
+        ensure!(behind == all, "{behind}\n{all}");
+    }
+    Ok(())
+}
+
 #[test]
 fn rows_that_nobody_wants_any_more_are_not_sent() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;

@@ -87,8 +87,20 @@ impl Definitions {
         find(&self.tables, [database, table]).map(|(_, facts)| facts)
     }
 
-    /// A table is known from elsewhere.
-    pub fn put(&mut self, names: [&str; 2], mut facts: TableFacts) {
+    /// A table is known from elsewhere, and perhaps the statement that makes it (SHOW CREATE TABLE), which says more.
+    pub fn put(&mut self, names: [&str; 2], mut facts: TableFacts, statement: Option<&str>) {
+        if let Some(made) = statement.and_then(made)
+            && made
+                .columns
+                .iter()
+                .map(|column| &column.name)
+                .eq(facts.columns.iter().map(|column| &column.name))
+        {
+            facts.charset = made.charset;
+            for (column, made) in facts.columns.iter_mut().zip(made.columns) {
+                column.written = made.written;
+            }
+        }
         for column in &mut facts.columns {
             if column.written.type_name.is_empty() {
                 column.written = written(&column.column_type).unwrap_or_default();
@@ -97,6 +109,11 @@ impl Definitions {
             column.collation = column.collation.map(of_charset);
         }
         Arc::make_mut(&mut self.tables).insert(names.map(str::to_owned), facts);
+    }
+
+    /// A database's character set is known from elsewhere.
+    pub fn put_database(&mut self, name: &str, charset: &str) {
+        Arc::make_mut(&mut self.charsets).insert(name.to_owned(), charset.to_ascii_lowercase());
     }
 
     /// From its text.
@@ -111,6 +128,14 @@ impl Definitions {
         }
         Self { tables: Arc::new(tables), charsets: Arc::new(charsets) }
     }
+}
+
+/// A table as a server says that it would be made.
+fn made(statement: &str) -> Option<TableFacts> {
+    let mut words = Words::of(statement, 0)?;
+    words.take("CREATE TABLE").then_some(())?;
+    words.table()?;
+    created(words.group()?, &mut words, None)
 }
 
 /// A table that was saved: what it does not say, its database does not say for it.
@@ -641,7 +666,7 @@ mod tests {
         // latin1_bin, utf8mb4_0900_ai_ci, MariaDB's utf8mb4_uca1400_ai_ci
         let columns = [Some(47), Some(255), Some(2304)].map(|collation| column("a", collation)).to_vec();
         let mut definitions = Definitions::default();
-        definitions.put(["d", "t"], TableFacts { columns, ..TableFacts::default() });
+        definitions.put(["d", "t"], TableFacts { columns, ..TableFacts::default() }, None);
         let wanted =
             ["latin1", "utf8mb4", "utf8mb4"].map(|set| format!("`a` varchar(9) CHARACTER SET {set}"));
         assert_eq!(definitions.to_string(), format!("CREATE TABLE `d`.`t` ({});\n", wanted.join(", ")));

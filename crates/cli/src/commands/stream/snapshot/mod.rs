@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use anyhow::{Context, anyhow};
 use servers::{Address, Cancel, Connection, Facts, GtidMode, quote};
-use stream::{Had, HadGtids, Output, Place, Settings, Snapshot, TableFacts, Token};
+use stream::{Definitions, Had, HadGtids, Output, Place, Settings, Snapshot, TableFacts, Token};
 
 use crate::commands::stream::catalogue::{Schema, facts, word};
 use crate::commands::stream::live::{self, Resume};
@@ -76,14 +76,36 @@ pub(super) fn take(
         return Ok(None);
     }
     if let Schema::Log(definitions) = schema {
-        for table in tables {
-            definitions.put(table.names(), table.facts.clone());
-        }
+        define(&mut connection, tables, definitions).map_err(|error| Failure::Failed(error.into()))?;
         output.define(definitions.clone());
     }
     output.follow(&had.server, Some(had.clone()));
     snapshot.finish(output).map_err(failed)?;
     Ok(Some(Resume { token: Some(token), had: Some(had) }))
+}
+
+/// What comes is told by the tables as they are, and by what the log makes of them from there on.
+fn define(
+    connection: &mut Connection,
+    tables: Vec<Table>,
+    definitions: &mut Definitions,
+) -> Result<(), servers::Error> {
+    for database in connection.rows(
+        "SELECT schema_name, default_character_set_name FROM information_schema.schemata
+         WHERE schema_name NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')",
+    )? {
+        definitions.put_database(&word(database.first()), &word(database.get(1)));
+    }
+    for table in tables {
+        let shown = match connection.rows(&format!("SHOW CREATE TABLE {}", quoted(table.names()))) {
+            Ok(rows) => rows.first().map(|row| word(row.get(1))),
+            // It may be gone by now: the log says so.
+            Err(error) if error.code().is_some() => None,
+            Err(error) => return Err(error),
+        };
+        definitions.put(table.names(), table.facts.clone(), shown.as_deref());
+    }
+    Ok(())
 }
 
 fn begin(
