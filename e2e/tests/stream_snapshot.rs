@@ -390,7 +390,7 @@ fn what_has_no_snapshot_is_refused_by_name() -> Result<()> {
         Ok(())
     };
     check("root", &[], 2, "d.old is of MyISAM")?;
-    check("root", &["--ignore-table", "d.old"], 0, "the rows of 1 tables")?;
+    check("root", &["--ignore-table", "d.old"], 0, "the rows of 1 table as they")?;
     server.sql("drop table d.old; create user few; grant replication slave, select on *.* to few")?;
     check("few", &[], 2, "grant the account REPLICATION CLIENT")?;
     server.sql("grant replication client on *.* to few")?;
@@ -565,7 +565,7 @@ fn whoever_waits_for_others_can_be_stopped() -> Result<()> {
     let waiting =
         "select count(*) from performance_schema.processlist where state = 'Waiting for table metadata lock'";
     wait_until("somebody who waits", || Ok(server.sql(waiting)?.trim() != "0"))?;
-    stopped(child, "the rows of 1 tables as they are at")?;
+    stopped(child, "the rows of 1 table as they are at")?;
     let flushes = || server.sql("show global status like 'Com_flush'");
     let before = flushes()?;
     holder.run("unlock tables; set gtid_next = '5ea5ca5e-0001-4000-8000-000000000001:1'; begin")?;
