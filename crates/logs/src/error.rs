@@ -298,3 +298,27 @@ fn hex(bytes: &[u8]) -> String {
     let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     digits.join(" ")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::Error;
+
+    #[test]
+    fn a_disk_or_quota_without_room_is_told_from_other_trouble() {
+        let check = |errno: i32, wanted| {
+            let error = Error::io("write to", "b.000001", io::Error::from_raw_os_error(errno));
+            assert_eq!((error.is_full(), error.is_of_keyring()), (wanted, false), "{error}");
+        };
+        let [no_space, quota, too_large, input_output, permission] = [28, 122, 27, 5, 13];
+        for errno in [no_space, quota, too_large] {
+            check(errno, true);
+        }
+        for errno in [input_output, permission] {
+            check(errno, false);
+        }
+        let keyring = Error::io(Error::READ_KEYRING, "keyring", io::Error::from_raw_os_error(permission));
+        assert!(keyring.is_of_keyring());
+    }
+}
