@@ -1,6 +1,9 @@
 //! Runs the workspace's tests, with all that they need at hand.
 
+use std::env;
+use std::num::NonZeroUsize;
 use std::process::Command;
+use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use testkit::{Home, Package};
@@ -19,8 +22,19 @@ pub(crate) fn test(filters: &[String]) -> Result<()> {
         arguments.push("--");
         arguments.extend(filters.iter().map(String::as_str));
     }
-    run(command(&arguments).env("BINTIDE_BIN", testkit::target_dir().join("debug/bintide")), &arguments)
+    let mut tests = command(&arguments);
+    tests.env("BINTIDE_BIN", testkit::target_dir().join("debug/bintide"));
+    if env::var_os(TEST_THREADS).is_none() {
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        tests.env(TEST_THREADS, (cores * TESTS_A_CORE).to_string());
+    }
+    run(&mut tests, &arguments)
 }
+
+/// Where the test harness looks for how many tests run at once.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+/// Most tests wait for servers half of their time.
+const TESTS_A_CORE: usize = 2;
 
 /// What the format crate can leave out.
 const FEATURES: [&str; 5] = ["zstd", "zlib", "ciphers", "charsets", "serde"];
