@@ -47,8 +47,11 @@ pub(crate) struct Mark {
 /// Marks that are still to be taken. Bounds memory; where there are more, what is between the last two comes again
 /// together.
 const MARKS_MAX: usize = 256;
-/// Bytes between marks, where none is asked for.
+/// Bytes between marks, at most, where none is asked for.
 const MARKED_EVERY: u64 = 16 << 10;
+/// Nearer to the start, this part of what is in front of a mark: a reader that takes little each time would get the same
+/// again and again, and never further.
+const MARKED_PART: u64 = 8;
 
 impl Pipe {
     /// Writes to this, and keeps nothing of how far.
@@ -84,7 +87,7 @@ impl Pipe {
     pub(crate) fn is_mark_due(&self, size: u64) -> bool {
         let Some(progress) = &self.progress else { return false };
         let last = progress.marks.back().or(progress.taken.as_ref()).map_or(0, |mark| mark.size);
-        size >= last + MARKED_EVERY
+        size >= last + (size / MARKED_PART).min(MARKED_EVERY)
     }
 
     /// A place that may be saved once all that is in front of it was taken.
@@ -218,6 +221,28 @@ mod tests {
         assert!(given.pipe.is_behind());
         given.check(0, "log:10|");
         assert!(!given.pipe.is_behind());
+    }
+
+    #[test]
+    fn a_reader_that_takes_little_gets_further() {
+        let mut given = Given::new();
+        for size in 1..1_000_000_u64 {
+            given.pipe.written = size;
+            if given.pipe.is_mark_due(size) {
+                given.pipe.mark(Mark {
+                    token: format!("log:{size}").parse().unwrap(),
+                    size,
+                    had: None,
+                    defined: None,
+                });
+            }
+        }
+        let sizes: Vec<u64> =
+            given.pipe.progress.iter().flat_map(|progress| &progress.marks).map(|mark| mark.size).collect();
+        assert_eq!(sizes[..3], [1, 2, 3]);
+        let parts = sizes.windows(2).map(|pair| (pair[1] - pair[0], pair[1]));
+        assert!(parts.clone().all(|(part, size)| part <= 1 + size / 8 && part <= 16 << 10), "{sizes:?}");
+        assert!(sizes.len() < MARKS_MAX, "{}", sizes.len());
     }
 
     #[test]
