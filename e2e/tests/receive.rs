@@ -469,6 +469,7 @@ fn a_start_that_fails_leaves_nothing_behind() -> Result<()> {
     let unknown =
         ["the source has no log nonsense", "SHOW BINARY LOGS", "REPLICATION CLIENT", "--start-log out"];
     check(&folder, &r, &["--start-log", "nonsense"], &unknown)?;
+    check(&folder, &root, &["--start-log", ""], &["--start-log", "none was supplied"])?;
     let behind = "5ea5ca5e-0001-4000-8000-000000000001:1";
     let purged = [
         "1236",

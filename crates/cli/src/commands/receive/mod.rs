@@ -23,6 +23,7 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use binlog::Level;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use logs::{AtRest, Keep};
 use servers::{Address, LinkOptions};
@@ -73,7 +74,7 @@ pub(crate) struct Receive {
     #[command(flatten)]
     account: Account,
     /// Begin an empty directory with this log of the source, as binlog.000042, instead of the oldest that it has.
-    #[arg(long, value_name = "LOG")]
+    #[arg(long, value_name = "LOG", value_parser = NonEmptyStringValueParser::new())]
     start_log: Option<String>,
     /// Begin an empty directory with the log that has the source's first transaction which is none of these: what a
     /// backup has, as 5ea5ca5e-0001-4000-8000-000000000001:1-4711, or 0-1-270 of a MariaDB.
