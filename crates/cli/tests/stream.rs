@@ -43,6 +43,29 @@ fn filters_are_on_rows_and_definitions() {
 }
 
 #[test]
+fn a_full_disk_is_named_and_gone_on_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let told = ["--format", "maxwell", "types-full-metadata.binlog"];
+    let args = [&told[..], &["--out", out.to_str().unwrap()]].concat();
+    let mut limited = Command::new("/bin/sh");
+    limited.env_clear().current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples"));
+    limited.args(["-c", "ulimit -f 8 && trap '' XFSZ && exec \"$0\" stream \"$@\""]);
+    let output = limited.arg(env!("CARGO_BIN_EXE_bintide")).args(&args).output().expect("run bintide");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let wanted = [
+        "could not write records: ",
+        "out/changes.000001.json.part: File too large (os error 27); make room and run it again",
+    ];
+    assert!(wanted.iter().all(|wanted| stderr.contains(wanted)), "{stderr}");
+
+    assert_eq!(bintide(&args).status.code(), Some(0));
+    let whole = bintide(&told);
+    assert!(fs::read(out.join("changes.000001.json")).unwrap() == whole.stdout);
+}
+
+#[test]
 fn stores_and_encrypted_logs() {
     let gtids = |store: &str, keyring: &[&str]| -> Vec<String> {
         let args = [&["--format", "debezium", "--columns", "numbered", store], keyring].concat();

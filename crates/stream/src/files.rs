@@ -167,7 +167,10 @@ impl Files {
 
 impl Write for Files {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
+        let written = self.file.write(bytes).map_err(|error| {
+            let path = growing(&self.folder, self.number);
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        })?;
         self.size += written as u64;
         Ok(written)
     }

@@ -1,6 +1,6 @@
 //! Reads the logs and writes records, up to the end or the first Ctrl-C.
 
-use std::io;
+use std::io::ErrorKind::{BrokenPipe, FileTooLarge, QuotaExceeded, StorageFull};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -175,7 +175,14 @@ pub(super) fn now_ns() -> u64 {
 pub(super) fn failed(error: stream::Error) -> Failure {
     Failure::Failed(match error {
         stream::Error::Log(error) => advised(error),
-        stream::Error::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => error.into(),
+        stream::Error::Write(error) if error.kind() == BrokenPipe => error.into(),
+        stream::Error::Write(ref full)
+            if matches!(full.kind(), StorageFull | QuotaExceeded | FileTooLarge) =>
+        {
+            anyhow!(
+                "{error}; make room and run it again: with --out or --progress, it goes on from what was saved"
+            )
+        }
         error => error.into(),
     })
 }
