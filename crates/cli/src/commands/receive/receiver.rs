@@ -286,18 +286,18 @@ impl Receiver {
         while !self.options.cancel.is_cancelled() {
             self.rest(PAUSE_MIN);
             self.watch.tick();
+            // What is beyond what is to be kept may be what takes the room: it goes while there is none.
+            let is_purged = lacking.is_some() && self.is_purged(store)?;
             if !no_room.is_over(Room::of(&self.wanted.folder), self.watch.elapsed()) {
                 continue;
+            }
+            if is_purged {
+                break;
             }
             if lacking.is_none() {
                 lacking = self.reopened(store)?;
             }
-            // What is beyond what is to be kept may be what takes the room.
-            match lacking.map(|_| self.purge_behind_head(store)) {
-                None | Some(Err(Ended::Full(_))) => no_room.found(0, self.watch.elapsed()),
-                Some(Err(Ended::Failed(error))) => return Err(Failure::Failed(error)),
-                _ => break,
-            }
+            no_room.found(lacking.unwrap_or_default(), self.watch.elapsed());
         }
         let lacks_events = no_room.lacks_events();
         self.no_room = Some(no_room);
@@ -305,6 +305,16 @@ impl Receiver {
             self.has_room();
         }
         Ok(())
+    }
+
+    /// Removes what is beyond what is to be kept; false if there is no room even to note that down.
+    fn is_purged(&self, store: &mut StoreWriter) -> Result<bool, Failure> {
+        match self.purge_behind_head(store) {
+            Err(Ended::Full(_)) => Ok(false),
+            Err(Ended::Failed(error)) => Err(Failure::Failed(error)),
+            // Another trouble comes again with the next connection, which tells it.
+            _ => Ok(true),
+        }
     }
 
     /// Waits some seconds for a keyring that is being written to be whole, or for the end; false if it stays as it is.
@@ -357,5 +367,62 @@ fn refuse_data_directory(folder: &Path) -> Result<(), anyhow::Error> {
             "{} is the data directory of a server, as it has {name}: give a directory of its own",
             folder.display()
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::Path;
+    use std::thread;
+
+    use logs::{AtRest, Keep, LogReader, Next};
+    use servers::{Address, LinkOptions};
+    use wire::{End, SemiSync};
+
+    use super::{GLANCE, Receiver, Wanted, WhenFull};
+    use crate::args::Global;
+    use crate::commands::receive::begin::Begin;
+    use crate::commands::receive::watch::Watch;
+    use crate::screen::When;
+
+    #[test]
+    fn what_is_beyond_what_is_kept_goes_while_there_is_no_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let wanted = Wanted {
+            folder: folder.path().to_owned(),
+            begin: Begin::Oldest,
+            end: End::Never,
+            at_rest: AtRest::Plain { keyring: None },
+            keep: Some(Keep::Size(1)),
+            compress: None,
+            semi_sync: SemiSync::Off,
+            when_full: WhenFull::Wait,
+        };
+        let global = Global { color: When::Never, config: None, quiet: true };
+        let (addresses, options) =
+            (vec![Address::parse("mysql://root@localhost/").unwrap()], LinkOptions::default());
+        let opened = Receiver::open(wanted, addresses, options, Watch::silent(), &global);
+        let Ok((mut receiver, mut store)) = opened else { panic!("an empty directory is opened") };
+        for name in ["b.000001", "b.000002"] {
+            store.begin(name, 4).unwrap();
+            let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/gtids/binlog.000001");
+            let mut reader = LogReader::open(sample).unwrap();
+            while let Next::Some(event) = reader.next_event().unwrap() {
+                store.append_next(event.raw.bytes()).unwrap();
+            }
+        }
+        // A disk on which nothing ever is free.
+        receiver.wanted.folder = "/proc".into();
+        let (cancel, first) = (receiver.options.cancel.clone(), folder.path().join("b.000001"));
+        let watcher = thread::spawn(move || {
+            (0..300).take_while(|_| first.exists()).for_each(|_| thread::sleep(GLANCE));
+            cancel.cancel();
+        });
+        let cause = io::Error::from_raw_os_error(28);
+        let error = logs::Error::Io { verb: "write to", name: "b.000002".to_owned(), cause };
+        assert!(receiver.wait_for_room(&mut store, &error).is_ok());
+        watcher.join().unwrap();
+        assert!(!folder.path().join("b.000001").exists() && folder.path().join("b.000002").exists());
     }
 }
