@@ -289,6 +289,24 @@ fn definitions_in_the_log_are_kept_for_the_next_run() -> Result<()> {
     Ok(())
 }
 
+/// IF NOT EXISTS stands in the log whether or not there was one: its columns are not those of a table from before.
+#[test]
+fn a_definition_that_made_nothing_says_nothing_of_columns() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql(
+        "create database d; create table d.before (a int, b int); flush binary logs;
+         create table if not exists d.made (k int, l int); insert into d.made values (1, 2);
+         create table if not exists d.before (x int, y int); insert into d.before values (3, 4)",
+    )?;
+    let log = server.binlogs()?.pop().context("a log")?.display().to_string();
+    let told = printed(&["--schema", "ddl", "--do-table", "d.made", &log])?;
+    ensure!(told.contains(r#""data":{"k":1,"l":2}"#), "{told}");
+    let ran = stream(&["--schema", "ddl", &log])?.output()?;
+    ensure!(ran.status.code() == Some(1) && said(&ran).contains("d.before"), "{ran:?}");
+    ensure!(!String::from_utf8_lossy(&ran.stdout).contains(r#""x":3"#), "{ran:?}");
+    Ok(())
+}
+
 /// What was taken is kept although nothing more comes, and `… | head -1` ends.
 #[test]
 fn a_reader_that_has_gone_is_noticed_while_nothing_comes() -> Result<()> {

@@ -96,10 +96,11 @@ pub(crate) fn define(definitions: &mut Definitions, query: &Query<'_>, format: &
     if !["CREATE", "ALTER", "DROP", "RENAME"].contains(&first_word(query.sql).as_str()) {
         return Changes::default();
     }
-    let (mut sql_mode, mut server) = (0, None);
+    let (mut sql_mode, mut server, mut has_xid) = (0, None, false);
     for var in query.status.iter().flatten() {
         match var {
             StatusVar::SqlMode(bits) => sql_mode = bits,
+            StatusVar::DdlXid(_) => has_xid = true,
             StatusVar::Charset { server: collation, .. } => {
                 server = Collation::new(collation, format.flavour);
             }
@@ -108,8 +109,16 @@ pub(crate) fn define(definitions: &mut Definitions, query: &Query<'_>, format: &
     }
     let database = String::from_utf8_lossy(query.database);
     let charset = server.map(|collation| collation.charset().name());
-    let ambient = Ambient { database: &database, sql_mode, charset };
+    let may_be_idle = !has_xid && numbers_definitions(format);
+    let ambient = Ambient { database: &database, sql_mode, charset, may_be_idle };
     definitions.take(&text(query, format.flavour), ambient)
+}
+
+/// Does the server give a definition a number (DDL xid) that has made something? MySQL does from 8.0 on, in InnoDB.
+fn numbers_definitions(format: &Format) -> bool {
+    let digits = format.server_version.iter().take_while(|byte| byte.is_ascii_digit());
+    let major = digits.fold(0_u32, |major, digit| major.saturating_mul(10) + u32::from(digit - b'0'));
+    format.flavour == Flavour::MySql && major >= 8
 }
 
 /// The statement as text: in the character set that its client said it in.

@@ -37,6 +37,8 @@ pub(crate) struct Ambient<'a> {
     pub(crate) sql_mode: u64,
     /// The server's character set.
     pub(crate) charset: Option<&'a str>,
+    /// Does the log leave open whether it has made anything? A server logs `IF NOT EXISTS` also where there was one.
+    pub(crate) may_be_idle: bool,
 }
 
 /// What a statement has made of tables.
@@ -75,7 +77,8 @@ impl Definitions {
         let Some(mut words) = Words::of(sql, ambient.sql_mode) else { return Changes::default() };
         let naming = Naming { database: ambient.database };
         let charsets = Charsets { of: &mut self.charsets, server: ambient.charset };
-        let mut tables = Tables { all: &mut self.tables, charsets, changes: Changes::default() };
+        let (may_be_idle, changes) = (ambient.may_be_idle, Changes::default());
+        let mut tables = Tables { all: &mut self.tables, charsets, may_be_idle, changes };
         tables.read(&mut words, &naming);
         let mut changes = tables.changes;
         changes.were.retain(|name, was| self.tables.get(name) != was.as_ref());
@@ -213,6 +216,7 @@ struct Tables<'t> {
     /// Copied once one of them changes, if somebody else has them.
     all: &'t mut Arc<BTreeMap<Name, TableFacts>>,
     charsets: Charsets<'t>,
+    may_be_idle: bool,
     changes: Changes,
 }
 
@@ -264,7 +268,8 @@ impl Tables<'_> {
     fn create(&mut self, words: &mut Words, naming: &Naming<'_>) {
         let is_kept = words.take("IF NOT EXISTS");
         let Some(name) = naming.table(words) else { return };
-        if is_kept && self.find(&name).is_some() {
+        // One that was there before has other columns, perhaps.
+        if is_kept && (self.may_be_idle || self.find(&name).is_some()) {
             return;
         }
         let mut inner = words.clone().group().unwrap_or_else(|| words.clone());
@@ -671,6 +676,21 @@ mod tests {
             ["latin1", "utf8mb4", "utf8mb4"].map(|set| format!("`a` varchar(9) CHARACTER SET {set}"));
         assert_eq!(definitions.to_string(), format!("CREATE TABLE `d`.`t` ({});\n", wanted.join(", ")));
         assert_eq!(Definitions::parse(&definitions.to_string()), definitions);
+    }
+
+    #[test]
+    fn a_table_that_may_have_been_there_is_not_the_one_that_is_made() {
+        let mut definitions = Definitions::default();
+        let mut check = |statement: &str, may_be_idle: bool, wanted: Option<&str>| {
+            definitions.take(statement, Ambient { database: "d", may_be_idle, ..Ambient::default() });
+            let column = definitions.table("d", "t").map(|facts| facts.columns[0].name.as_str());
+            assert_eq!(column, wanted, "{statement}");
+        };
+        check("create table if not exists t (a int)", true, None);
+        check("create table if not exists t (b int)", false, Some("b"));
+        check("create table if not exists t (c int)", true, Some("b"));
+        check("drop table t", true, None);
+        check("create table t (d int)", true, Some("d"));
     }
 
     #[test]
