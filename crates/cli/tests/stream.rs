@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 /// Runs `bintide stream` among the samples.
 fn bintide(args: &[&str]) -> Output {
@@ -257,6 +259,25 @@ fn what_a_reader_did_not_take_comes_again() {
         assert!(passed > 0 || bytes < 100_000, "nothing was kept, {logs:?} {bytes}");
         assert_eq!(records(&args), Vec::<serde_json::Value>::new());
     }
+}
+
+/// As some programs make the pipes of those that they start.
+#[test]
+fn a_pipe_that_does_not_wait_is_waited_for() {
+    let args = ["--format", "debezium", "--columns", "numbered", "types.binlog"];
+    let wanted = bintide(&args).stdout;
+    assert!(wanted.len() > 1 << 17, "it fits into a pipe");
+    let (mut reader, writer) = io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    let mut child = command(&args).stdout(writer).spawn().unwrap();
+    while child.try_wait().unwrap().is_none() && rustix::io::ioctl_fionread(&reader).unwrap() < 1 << 16 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    // Time enough for it to try once more.
+    thread::sleep(Duration::from_millis(100));
+    let mut told = Vec::new();
+    reader.read_to_end(&mut told).unwrap();
+    assert!(child.wait().unwrap().success() && timeless(&told) == timeless(&wanted));
 }
 
 /// Definitions say what the metadata of the same log says.

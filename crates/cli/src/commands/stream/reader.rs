@@ -1,7 +1,7 @@
 //! Whoever reads the records: a closed pipe is noticed while nothing is written, too, and so is what was taken from it.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub(super) fn stdout(progress: Option<(PathBuf, Option<u64>)>) -> io::Result<Pip
     // Not by the standard library's own buffer: what is in there was not written.
     let stdout = Arc::new(File::from(io::stdout().as_fd().try_clone_to_owned()?));
     let is_pipe = stdout.metadata()?.file_type().is_fifo();
-    let pipe = Pipe::new(Box::new(stdout.clone()));
+    let pipe = Pipe::new(Box::new(Patient(stdout.clone())));
     Ok(match progress {
         None => pipe,
         Some((path, definitions)) if is_pipe => {
@@ -42,6 +42,27 @@ pub(super) fn stdout(progress: Option<(PathBuf, Option<u64>)>) -> io::Result<Pip
         }
         Some((path, definitions)) => pipe.with_progress(path, definitions, || 0),
     })
+}
+
+/// Waits where others would be told to come again: whoever has started this may have made its pipe so.
+struct Patient(Arc<File>);
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let mut polled = [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)];
+                    poll(&mut polled, PollTimeout::NONE)?;
+                }
+                written => return written,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Nothing more is written: gives the reader a while to take what is left, so that it need not come again.
