@@ -306,6 +306,21 @@ fn files_that_cannot_be_written_are_found_first() -> Result<()> {
     says(&["advise", "--from", nobody, "--fetch", "0"], 2, &["of nothing, nothing can be told"])
 }
 
+/// Rows would be there twice.
+#[test]
+fn a_server_does_not_apply_its_own_changes_again() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql("create database d; create table d.t (a int)")?;
+    let folder = TempDir::new()?;
+    let [one, other] =
+        ["127.0.0.1", "localhost"].map(|host| format!("mysql://root@{host}:{}/", server.port()));
+    let relay = folder.path().join("relay");
+    let replay = ["replay", "--from", &one, "--relay", text(&relay)?, "--to", &other];
+    says(&replay, 2, &["are one server", "give another target"])?;
+    ensure!(!relay.exists(), "something was received");
+    Ok(())
+}
+
 /// Another server can take a MariaDB's place nowhere.
 #[test]
 fn a_mariadb_is_no_source_among_several() -> Result<()> {

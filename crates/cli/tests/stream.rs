@@ -93,7 +93,7 @@ fn what_cannot_be_told_is_said() {
         "types.integers are called: set binlog_row_metadata=FULL",
     );
     refused(&["--format", "maxwell", "statements.binlog"], 1, "set binlog_format=ROW on the source");
-    for of_servers in ["--snapshot", "--stop-at-end"] {
+    for of_servers in ["--snapshot", "--stop-at-end", "--server-id=5"] {
         refused(&["--format", "maxwell", "types.binlog", of_servers], 2, "cannot be used with");
     }
     refused(&["--format", "maxwell", "types.binlog"], 1, "--schema=ddl");

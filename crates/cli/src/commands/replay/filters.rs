@@ -19,6 +19,11 @@ pub(super) struct Filters {
 }
 
 impl Filters {
+    /// Is a database called otherwise on the target?
+    pub(super) const fn renames(&self) -> bool {
+        !self.rewrite_db.is_empty()
+    }
+
     pub(super) fn filter(&self) -> Result<Filter, Failure> {
         let rewrites = self.rewrite_db.iter().cloned();
         self.tables.filter_with(rewrites.map(|(from, to)| Rule::RewriteDatabase(from, to)).collect())

@@ -9,7 +9,7 @@ use binlog::MAGIC;
 use clap::Args;
 use logs::{AtRest, Keep, Store};
 use replay::Look;
-use servers::{Address, LinkOptions};
+use servers::{Address, Link, LinkOptions};
 use wire::{End, SemiSync};
 
 use crate::args::Global;
@@ -71,8 +71,10 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
     let account = command.to.account().of_file(command.live.from_password_file.clone());
     let addresses: Result<Vec<Address>, Failure> =
         from.iter().map(|from| account.address(from, "--from", global)).collect();
+    let addresses = addresses?;
     let cancel = interrupt::cancel();
     let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };
+    refuse_itself(command, &addresses, &options, global)?;
     let wanted = Wanted {
         folder: folder.clone(),
         begin: begin(command, &folder, global)?,
@@ -83,7 +85,7 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
         semi_sync: SemiSync::Off,
         when_full: WhenFull::Wait,
     };
-    let (mut receiver, store) = Receiver::open(wanted, addresses?, options, Watch::silent(), global)?;
+    let (mut receiver, store) = Receiver::open(wanted, addresses, options, Watch::silent(), global)?;
     thread::scope(|scope| {
         let receiving = scope.spawn(move || {
             let ended = receiver.run(store);
@@ -107,6 +109,32 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
+}
+
+/// A server that had its own changes applied again would have rows twice. Whoever cannot be asked is told so later.
+fn refuse_itself(
+    command: &Replay,
+    sources: &[Address],
+    options: &LinkOptions,
+    global: &Global,
+) -> Result<(), Failure> {
+    let Named::Mysql(target, _) = command.to.named(global)? else { return Ok(()) };
+    if command.filters.renames() {
+        return Ok(());
+    }
+    let uuid = |address: &Address| {
+        let rows =
+            Link::open(address, options).and_then(|mut link| link.query("SELECT @@GLOBAL.server_uuid"));
+        rows.ok()?.pop()?.into_iter().next().flatten()
+    };
+    let Some(own) = uuid(&target) else { return Ok(()) };
+    match sources.iter().find(|source| uuid(source).as_ref() == Some(&own)) {
+        Some(source) => Err(Failure::NotBegun(anyhow!(
+            "--from {source} and --to {target} are one server, as both have its server_uuid: its own changes would be \
+             made a second time; give another target"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Where an empty relay begins: with what the target lacks.

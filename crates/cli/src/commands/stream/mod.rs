@@ -92,7 +92,8 @@ struct Server {
     #[arg(long, value_name = "SOURCE", conflicts_with_all = ["logs", "keyring"])]
     from: Option<String>,
     /// The `server_id` to come as: that of no other replica of the server. A large one is drawn otherwise.
-    #[arg(long, value_name = "NUMBER", requires = "from", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(requires = "from", conflicts_with = "logs")]
     server_id: Option<u32>,
     /// At first, the rows that the tables have, and then changes from there on: where nothing was written before.
     #[arg(long, requires = "from", conflicts_with_all = ["logs", "resume"])]
