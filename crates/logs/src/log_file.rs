@@ -108,9 +108,13 @@ impl LogFile {
         Ok(())
     }
 
-    /// Has all that was written on the disk.
+    /// Has all that was written in the file.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+
+    /// Has all that is in the file on the disk.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
-        self.file.flush()?;
         self.file.get_ref().sync_data()
     }
 

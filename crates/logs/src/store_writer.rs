@@ -41,6 +41,9 @@ pub struct StoreWriter {
     cut: u64,
     /// Bytes that are just being written: more than none where the system has refused that.
     tried: u64,
+    /// A log that the system could not bring to the disk, and up to where it is there. What is behind that may be gone
+    /// from the disk although it can be read, and another try says nothing of it.
+    doubtful: Option<(String, u64)>,
     // In front of the lock, which is given back last.
     made: Made,
     _lock: Flock<File>,
@@ -56,6 +59,8 @@ struct OpenLog {
     last: u64,
     /// Where the next event starts.
     position: u64,
+    /// Up to there it is on the disk.
+    synced: u64,
 }
 
 /// How a store's logs lie on the disk. A log that is there stays as it is, and is written on so.
@@ -153,13 +158,15 @@ impl StoreWriter {
             return Err(Error::Locked { name });
         };
         let folder = folder.to_owned();
-        let mut store = Self { folder, at_rest, log: None, cut: 0, tried: 0, made, _lock: lock };
+        let mut store =
+            Self { folder, at_rest, log: None, cut: 0, tried: 0, doubtful: None, made, _lock: lock };
         store.recover_last()?;
         Ok(store)
     }
 
     /// Opens the last log again, where the system has refused to write, as is done behind a crash: what is not there is to
-    /// be asked for again. Says how many bytes those are, as far as they had been appended or were to be.
+    /// be asked for again, and so is what could not be brought to the disk. Says how many bytes those are, as far as they
+    /// had been appended or were to be.
     ///
     /// # Errors
     ///
@@ -167,12 +174,23 @@ impl StoreWriter {
     pub fn reopen(&mut self) -> Result<u64, Error> {
         // What still waits is written now, or never.
         let before = self.log.take().map(|log| (log.name, log.position));
+        self.cut_doubtful()?;
         self.recover_last()?;
         let missing = match (before, &self.log) {
             (Some((name, end)), Some(log)) if name == log.name => end.saturating_sub(log.position),
             _ => 0,
         };
         Ok(missing + mem::take(&mut self.tried))
+    }
+
+    fn cut_doubtful(&mut self) -> Result<(), Error> {
+        let Some((name, synced)) = &self.doubtful else { return Ok(()) };
+        let path = self.folder.join(name);
+        if let Some(mut file) = LogFile::open(&path, self.at_rest.keyring())? {
+            file.cut(*synced).map_err(io("cut", &path))?;
+        }
+        self.doubtful = None;
+        Ok(())
     }
 
     /// A file of somebody else's, beside the logs: if it is not there yet, it goes when this does without a log having
@@ -266,7 +284,7 @@ impl StoreWriter {
         let path = self.folder.join(&log.name);
         let contents = Contents::of(&path, self.at_rest.keyring())?;
         log.file.seek(contents.whole).map_err(io("write to", &path))?;
-        (log.last, log.position) = (contents.whole, contents.whole);
+        (log.last, log.position, log.synced) = (contents.whole, contents.whole, contents.whole);
         Ok(contents)
     }
 
@@ -494,7 +512,14 @@ impl StoreWriter {
     /// When the system refuses.
     pub fn sync(&mut self) -> Result<(), Error> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        log.file.sync().map_err(io("sync", &self.folder.join(&log.name)))
+        let path = self.folder.join(&log.name);
+        log.file.flush().map_err(io("write to", &path))?;
+        if let Err(cause) = log.file.sync() {
+            self.doubtful.get_or_insert_with(|| (log.name.clone(), log.synced));
+            return Err(io("sync", &path)(cause));
+        }
+        log.synced = log.position;
+        Ok(())
     }
 
     fn check(&self, found: u64) -> Result<(), Error> {
@@ -526,7 +551,7 @@ impl StoreWriter {
         self.made.keep();
         let start = MAGIC.len() as u64;
         let (name, name_at_source) = (name.to_owned(), name_at_source.to_owned());
-        self.log = Some(OpenLog { name, name_at_source, file, last: start, position: start });
+        self.log = Some(OpenLog { name, name_at_source, file, last: start, position: start, synced: start });
         Ok(())
     }
 
@@ -580,7 +605,7 @@ impl StoreWriter {
         file.seek(position).map_err(io("open", &path))?;
         let name_at_source =
             LogName::of(Path::new(&name)).map_or_else(|| name.clone(), |log| log.at_source());
-        Ok(OpenLog { name, name_at_source, file, last, position })
+        Ok(OpenLog { name, name_at_source, file, last, position, synced: position })
     }
 }
 
@@ -660,4 +685,43 @@ fn private() -> OpenOptions {
 
 fn io(verb: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Error {
     move |cause| Error::io(verb, &path.display().to_string(), cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::{AtRest, StoreWriter};
+    use crate::reader::Next;
+
+    fn samples() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples")
+    }
+
+    /// What a failed sync leaves can be read, and need not be on the disk.
+    #[test]
+    fn what_could_not_be_brought_to_the_disk_is_asked_for_again() {
+        let keyring = samples().join("encrypted/keyring");
+        for at_rest in [AtRest::Plain { keyring: None }, AtRest::Encrypted { keyring }] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut store = StoreWriter::open(folder.path(), at_rest).unwrap();
+            store.begin("binlog.000001", 4).unwrap();
+            let mut reader = crate::LogReader::open(samples().join("gtids/binlog.000001")).unwrap();
+            let mut events = Vec::new();
+            while let Next::Some(event) = reader.next_event().unwrap() {
+                events.push(event.raw.bytes().to_vec());
+            }
+            let (synced, rest) = events.split_at(3);
+            synced.iter().for_each(|event| store.append_next(event).unwrap());
+            store.sync().unwrap();
+            let end = store.end();
+            rest.iter().for_each(|event| store.append_next(event).unwrap());
+            let lost = store.end() - end;
+            store.doubtful = Some(("binlog.000001".to_owned(), end));
+            assert_eq!((store.reopen().unwrap(), store.end()), (lost, end));
+            rest.iter().for_each(|event| store.append_next(event).unwrap());
+            store.sync().unwrap();
+            assert_eq!((store.reopen().unwrap(), store.end()), (0, end + lost));
+        }
+    }
 }

@@ -15,6 +15,8 @@ pub(super) enum Ended {
     Unfit(String),
     /// There is no room on the disk.
     Full(logs::Error),
+    /// The disk refuses for another reason: what is in the directory is not known any more.
+    Disk(logs::Error),
     /// The keyring cannot be read, or lacks a key: it may just be written anew.
     Keyring(logs::Error),
     /// What was asked for is not to be had.
@@ -59,7 +61,26 @@ impl From<logs::Error> for Ended {
             error @ (logs::Error::NotSame { .. } | logs::Error::NotNext { .. }) => {
                 Self::Failed(Failure::from(error).context(ANOTHER_DIRECTORY))
             }
+            error @ logs::Error::Io { .. } => Self::Disk(error),
             error => Self::Failed(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::Ended;
+
+    #[test]
+    fn another_source_does_not_help_against_a_broken_disk() {
+        let of = |code| {
+            let (name, cause) = ("binlog.000001".to_owned(), io::Error::from_raw_os_error(code));
+            Ended::from(logs::Error::Io { verb: "sync", name, cause })
+        };
+        let [no_space, input_output] = [28, 5];
+        assert!(matches!(of(no_space), Ended::Full(_)));
+        assert!(matches!(of(input_output), Ended::Disk(_)));
     }
 }

@@ -151,6 +151,7 @@ impl Receiver {
                 Ended::Unfit(reason) => self.try_again(anyhow!(reason), Trouble::Unfit)?,
                 Ended::Failed(error) => self.try_again(error, Trouble::Hopeless)?,
                 Ended::Wrong(error) => return Err(Failure::NotBegun(error)),
+                Ended::Disk(error) => return Err(self.broken(&mut store, error)),
                 Ended::Keyring(error) => {
                     if !self.turn.has_begun() || !self.wait_for_keyring(&error) {
                         let error = anyhow::Error::from(error).context(WHOLE_KEYRING);
@@ -312,6 +313,7 @@ impl Receiver {
         match self.purge_behind_head(store) {
             Err(Ended::Full(_)) => Ok(false),
             Err(Ended::Failed(error)) => Err(Failure::Failed(error)),
+            Err(Ended::Disk(error)) => Err(Failure::Failed(error.into())),
             // Another trouble comes again with the next connection, which tells it.
             _ => Ok(true),
         }
@@ -327,6 +329,15 @@ impl Receiver {
             }
         }
         false
+    }
+
+    /// No source helps. What may not be on the disk is not to be taken for it by the next run.
+    fn broken(&self, store: &mut StoreWriter, error: logs::Error) -> Failure {
+        let error = match store.reopen() {
+            Ok(_) => anyhow::Error::from(error),
+            Err(again) => anyhow::Error::from(error).context(again),
+        };
+        if self.turn.has_begun() { Failure::Failed(error) } else { Failure::NotBegun(error) }
     }
 
     /// Opens the store again, and says how many bytes were not written; none without room for that, either.
