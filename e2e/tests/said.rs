@@ -318,6 +318,9 @@ fn a_server_does_not_apply_its_own_changes_again() -> Result<()> {
     let replay = ["replay", "--from", &one, "--relay", text(&relay)?, "--to", &other];
     says(&replay, 2, &["are one server", "give another target"])?;
     ensure!(!relay.exists(), "something was received");
+    let datadir = server.datadir();
+    let follow = ["replay", "--follow", text(&datadir)?, "--to", &other];
+    says(&follow, 2, &["is the directory of --to", "give another target"])?;
     Ok(())
 }
 

@@ -122,19 +122,39 @@ fn refuse_itself(
     if command.filters.renames() {
         return Ok(());
     }
-    let uuid = |address: &Address| {
-        let rows =
-            Link::open(address, options).and_then(|mut link| link.query("SELECT @@GLOBAL.server_uuid"));
-        rows.ok()?.pop()?.into_iter().next().flatten()
-    };
-    let Some(own) = uuid(&target) else { return Ok(()) };
-    match sources.iter().find(|source| uuid(source).as_ref() == Some(&own)) {
+    let Some(own) = server_uuid(&target, options) else { return Ok(()) };
+    match sources.iter().find(|source| server_uuid(source, options).as_ref() == Some(&own)) {
         Some(source) => Err(Failure::NotBegun(anyhow!(
             "--from {source} and --to {target} are one server, as both have its server_uuid: its own changes would be \
              made a second time; give another target"
         ))),
         None => Ok(()),
     }
+}
+
+/// The same where the logs of a server's own directory are followed: what is applied comes back in them.
+pub(super) fn refuse_own_directory(followed: &Store, target: &Named) -> Result<(), Failure> {
+    let (Named::Mysql(target, _), Some(folder)) =
+        (target, followed.logs().first().and_then(|log| log.parent()))
+    else {
+        return Ok(());
+    };
+    let Ok(text) = std::fs::read_to_string(folder.join("auto.cnf")) else { return Ok(()) };
+    let of_folder = text.lines().find_map(|line| line.strip_prefix("server-uuid=")).map(str::trim);
+    let options = LinkOptions { cancel: interrupt::cancel(), ..LinkOptions::default() };
+    match of_folder.filter(|uuid| server_uuid(target, &options).as_deref() == Some(uuid.as_bytes())) {
+        Some(uuid) => Err(Failure::NotBegun(anyhow!(
+            "{} is the directory of --to {target} itself, as auto.cnf there has its server_uuid, {uuid}: its own changes \
+             would be made a second time; give another target",
+            folder.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn server_uuid(server: &Address, options: &LinkOptions) -> Option<Vec<u8>> {
+    let rows = Link::open(server, options).and_then(|mut link| link.query("SELECT @@GLOBAL.server_uuid"));
+    rows.ok()?.pop()?.into_iter().next().flatten()
 }
 
 /// Where an empty relay begins: with what the target lacks.

@@ -147,6 +147,9 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
         found.check_indexes(global)?;
     }
     let named = command.to.named(global)?;
+    if let (Some(store), false) = (&followed, command.filters.renames()) {
+        live::refuse_own_directory(store, &named)?;
+    }
     let logs: Vec<Log> = found.places.iter().map(log).collect();
     let source = |logs| Source::new(logs, found.keyring.clone(), command.how.held_max());
     let (selection, filter) = (command.meant.selection(), command.filters.filter()?);
