@@ -136,7 +136,8 @@ fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
         let ran = child.output()?;
         let is_dump = arguments[0] == "dump";
         let how = (ran.status.code(), ran.status.signal());
-        ensure!(how == if is_dump { (None, Some(2)) } else { (Some(130), None) }, "{arguments:?}: {how:?}");
+        let wanted = if is_dump { (None, Some(2)) } else { (Some(130), None) };
+        ensure!(how == wanted, "{arguments:?}: {how:?} {}", stderr(&ran));
         ensure!(!stderr(&ran).contains("timed out"), "{arguments:?}: {}", stderr(&ran));
     }
     Ok(())

@@ -24,17 +24,16 @@ pub(crate) fn test(filters: &[String]) -> Result<()> {
     }
     let mut tests = command(&arguments);
     tests.env("BINTIDE_BIN", testkit::target_dir().join("debug/bintide"));
+    // Most tests wait for servers some of their time.
     if env::var_os(TEST_THREADS).is_none() {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        tests.env(TEST_THREADS, (cores * TESTS_A_CORE).to_string());
+        tests.env(TEST_THREADS, (cores + cores.div_ceil(2)).to_string());
     }
     run(&mut tests, &arguments)
 }
 
 /// Where the test harness looks for how many tests run at once.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
-/// Most tests wait for servers half of their time.
-const TESTS_A_CORE: usize = 2;
 
 /// What the format crate can leave out.
 const FEATURES: [&str; 5] = ["zstd", "zlib", "ciphers", "charsets", "serde"];
