@@ -21,6 +21,14 @@ fn command(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
+/// The same, as from a terminal: what a shell starts in the background ignores SIGINT, and so does all below it.
+fn interruptible(arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new("/usr/bin/env");
+    command.env_clear().arg("--default-signal=INT").arg(bintide()?).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(command)
+}
+
 fn run(arguments: &[&str]) -> Result<Output> {
     Ok(command(arguments)?.output()?)
 }
@@ -93,7 +101,7 @@ fn ctrl_c_ends_the_wait_for_a_connection() -> Result<()> {
         connecting(mute.local_addr()?.port(), TempDir::new()?.path(), &store.path().join("binlog.000001"))?
     {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let mut child = Running::start(&mut command(&arguments)?)?;
+        let mut child = Running::start(&mut interruptible(&arguments)?)?;
         let reached = mute.accept()?;
         child.interrupt()?;
         ended(&mut child).with_context(|| format!("{arguments:?}"))?;
@@ -129,7 +137,7 @@ fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
     for arguments in lines {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         wait_until("the end of the one before", || Ok(!is_waited_for(deaf.port())?))?;
-        let mut child = Running::start(&mut command(&arguments)?)?;
+        let mut child = Running::start(&mut interruptible(&arguments)?)?;
         wait_until("a connection that is waited for", || is_waited_for(deaf.port()))?;
         child.interrupt()?;
         ended(&mut child).with_context(|| format!("{arguments:?}"))?;
