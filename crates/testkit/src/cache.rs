@@ -1,4 +1,4 @@
-//! The folder that everything fetched or made is kept in, and how two processes share it.
+//! The folders of fetched programs and of running servers, and how processes share them.
 
 use std::env;
 use std::fs::{self, File};
@@ -26,15 +26,26 @@ fn workspace_dir() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()
 }
 
-/// The folder of all server files: programs, templates, running servers.
-pub(crate) fn servers_dir() -> PathBuf {
-    target_dir().join("servers")
+/// The folder that holds what is fetched, and what is made of it once: server programs and data directory templates.
+/// It belongs to the user and lies outside the clone, so that another clone does not fetch them again: `$BINTIDE_CACHE`,
+/// else `$XDG_CACHE_HOME/bintide`, else `$HOME/.cache/bintide`, else `servers` in the target directory.
+pub fn cache_dir() -> PathBuf {
+    let named = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    named("BINTIDE_CACHE")
+        .or_else(|| named("XDG_CACHE_HOME").map(|folder| folder.join("bintide")))
+        .or_else(|| named("HOME").map(|folder| folder.join(".cache/bintide")))
+        .unwrap_or_else(|| target_dir().join("servers"))
+}
+
+/// The folder of the data directories of running servers.
+pub(crate) fn running_dir() -> PathBuf {
+    target_dir().join("servers/running")
 }
 
 /// Gives the folder `name` under the cache, making it first if it is not there: `make` fills a temporary
 /// folder, which takes its name only when whole. Processes that want the same folder wait for one another.
 pub(crate) fn folder(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
-    let parent = servers_dir();
+    let parent = cache_dir();
     let whole = parent.join(name);
     if whole.exists() {
         return Ok(whole);

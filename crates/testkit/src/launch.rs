@@ -151,7 +151,7 @@ impl Launch {
             ensure!(!folder.exists(), "{} exists already", folder.display());
             return Ok(folder.clone());
         }
-        let running = cache::servers_dir().join("running");
+        let running = cache::running_dir();
         sweep(&running);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         Ok(running.join(format!("{}-{count}", process::id())))

@@ -1,4 +1,4 @@
-//! Real servers for tests and benches: fetched once, cached under the target directory, started in about a
+//! Real servers for tests and benches: fetched once into the user's cache, started in about a
 //! second, and gone when the test is.
 //!
 //! ```no_run
@@ -38,7 +38,7 @@ pub mod proxy;
 pub mod server;
 mod spawner;
 
-pub use crate::cache::target_dir;
+pub use crate::cache::{cache_dir, target_dir};
 pub use crate::calendar::civil_date;
 pub use crate::cargo::cargo;
 pub use crate::deaf::Deaf;
