@@ -14,7 +14,7 @@ use binlog::{Checksum, HEADER_SIZE, MAGIC, NextPosition, move_event};
 use e2e::conversation::{KEPT, replica};
 use e2e::program::bintide;
 use logs::{AtRest, StoreWriter};
-use servers::{Address, Cancel, LinkOptions, LiveSource, PublicKey, Tls};
+use servers::{Address, Cancel, LinkOptions, LiveSource, PublicKey, SslMode, TlsPolicy};
 use tempfile::TempDir;
 use testkit::{Dice, seed};
 use wire::{Arrival, Origin};
@@ -94,7 +94,7 @@ fn receive(port: u16, folder: &Path) -> Result<usize> {
         host: "127.0.0.1".to_owned(),
         port,
         socket: None,
-        tls: Tls::Off,
+        tls: TlsPolicy::with_mode(SslMode::Disabled),
         public_key: PublicKey::OfServer,
         timeout: Duration::from_secs(5),
         cancel: Cancel::default(),

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use binlog::EventType;
 use binlog::gtid::GtidSet;
 use e2e::conversation;
-use servers::{Address, Cancel, Error, Link, LinkOptions, LiveSource, PublicKey, Tls};
+use servers::{Address, Cancel, Error, Link, LinkOptions, LiveSource, PublicKey, SslMode, TlsPolicy};
 use testkit::{Launch, Server};
 use wire::{
     Acknowledge, Arrival, BinlogDumpGtid, Command, Compression, DumpFlags, End, Origin, ReplicaOptions,
@@ -18,14 +18,14 @@ use wire::{
 };
 
 /// `user` on this server, by TCP.
-fn address(server: &Server, user: &str, password: &str, tls: Tls) -> Address {
+fn address(server: &Server, user: &str, password: &str, mode: SslMode) -> Address {
     Address {
         user: user.to_owned(),
         password: Some(password.to_owned()),
         host: "127.0.0.1".to_owned(),
         port: server.port(),
         socket: None,
-        tls,
+        tls: TlsPolicy::with_mode(mode),
         public_key: PublicKey::Unknown,
         timeout: Address::TIMEOUT,
         cancel: Cancel::default(),
@@ -33,7 +33,10 @@ fn address(server: &Server, user: &str, password: &str, tls: Tls) -> Address {
 }
 
 fn by_socket(server: &Server, user: &str, password: &str) -> Address {
-    Address { socket: Some(server.socket().to_path_buf()), ..address(server, user, password, Tls::Off) }
+    Address {
+        socket: Some(server.socket().to_path_buf()),
+        ..address(server, user, password, SslMode::Disabled)
+    }
 }
 
 /// Logs in and runs something: how the password was proved.
@@ -68,7 +71,7 @@ fn mysql_lets_in() -> Result<()> {
     let caching = "caching_sha2_password";
     let forget = || server.sql("flush privileges").map(drop);
 
-    let plain = address(&server, "c", "secret", Tls::Off);
+    let plain = address(&server, "c", "secret", SslMode::Disabled);
     let error = Link::open(&plain, &LinkOptions::default()).map(drop);
     let Err(error @ Error::PasswordInTheOpen { .. }) = error else { bail!("{error:?}") };
     ensure!(error.to_string().contains("?tls=required"), "{error}");
@@ -83,16 +86,16 @@ fn mysql_lets_in() -> Result<()> {
     forget()?;
     check(&by_socket(&server, "c", "secret"), &LinkOptions::default(), caching)?;
     forget()?;
-    check(&address(&server, "c", "secret", Tls::Required), &LinkOptions::default(), caching)?;
-    check(&address(&server, "c", "secret", Tls::Required), &LinkOptions::default(), caching)?;
+    check(&address(&server, "c", "secret", SslMode::Required), &LinkOptions::default(), caching)?;
+    check(&address(&server, "c", "secret", SslMode::Required), &LinkOptions::default(), caching)?;
     // No password at all.
-    let root = address(&server, "root", "", Tls::Off);
+    let root = address(&server, "root", "", SslMode::Disabled);
     check(&with_key(&root, PublicKey::OfServer), &LinkOptions::default(), caching)?;
     // Proved in another way than the server proposes.
     let plugin = "sha256_password";
     server.sql("create user s@'%' identified with sha256_password by 'secret'")?;
-    check(&address(&server, "s", "secret", Tls::Required), &LinkOptions::default(), plugin)?;
-    let open = address(&server, "s", "secret", Tls::Off);
+    check(&address(&server, "s", "secret", SslMode::Required), &LinkOptions::default(), plugin)?;
+    let open = address(&server, "s", "secret", SslMode::Disabled);
     check(&with_key(&open, PublicKey::OfServer), &LinkOptions::default(), plugin)?;
     Ok(())
 }
@@ -106,10 +109,14 @@ fn mariadb_lets_in() -> Result<()> {
     let server = Launch::mariadb().options(certificate).start()?;
     server.sql("create user n@'%' identified by 'secret'; grant all on *.* to n@'%'")?;
     let native = "mysql_native_password";
-    check(&address(&server, "n", "secret", Tls::Off), &LinkOptions::default(), native)?;
-    check(&address(&server, "n", "secret", Tls::Required), &LinkOptions::default(), native)?;
+    check(&address(&server, "n", "secret", SslMode::Disabled), &LinkOptions::default(), native)?;
+    check(&address(&server, "n", "secret", SslMode::Required), &LinkOptions::default(), native)?;
     check(&by_socket(&server, "n", "secret"), &LinkOptions::default(), native)?;
-    check(&address(&server, "n", "secret", Tls::Off), &compressed(Compression::Zlib { level: 6 }), native)?;
+    check(
+        &address(&server, "n", "secret", SslMode::Disabled),
+        &compressed(Compression::Zlib { level: 6 }),
+        native,
+    )?;
     Ok(())
 }
 
@@ -213,14 +220,14 @@ fn mysql_sends_its_log() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql("set session binlog_transaction_compression = on; create database e; drop database e")?;
     write(&server)?;
-    let plain = address(&server, "root", "", Tls::Off);
-    for (tls, options) in [
-        (Tls::Off, LinkOptions::default()),
-        (Tls::Required, LinkOptions::default()),
-        (Tls::Off, compressed(Compression::Zlib { level: 6 })),
-        (Tls::Required, compressed(Compression::Zstd { level: 3 })),
+    let plain = address(&server, "root", "", SslMode::Disabled);
+    for (mode, options) in [
+        (SslMode::Disabled, LinkOptions::default()),
+        (SslMode::Required, LinkOptions::default()),
+        (SslMode::Disabled, compressed(Compression::Zlib { level: 6 })),
+        (SslMode::Required, compressed(Compression::Zstd { level: 3 })),
     ] {
-        let address = Address { tls, ..plain.clone() };
+        let address = Address { tls: TlsPolicy::with_mode(mode), ..plain.clone() };
         compare_whole(&server, &receive(&address, &options, first_file())?)?;
     }
 
@@ -304,7 +311,7 @@ fn refusals(server: &Server, plain: &Address) -> Result<()> {
 fn mariadb_sends_its_log() -> Result<()> {
     let server = Launch::mariadb().start()?;
     write(&server)?;
-    let plain = address(&server, "root", "", Tls::Off);
+    let plain = address(&server, "root", "", SslMode::Disabled);
     for options in [LinkOptions::default(), compressed(Compression::Zlib { level: 6 })] {
         compare_whole(&server, &receive(&plain, &options, first_file())?)?;
     }
@@ -324,7 +331,7 @@ fn heartbeats_and_calling_off() -> Result<()> {
         let server = launch.start()?;
         let cancel = Cancel::default();
         let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };
-        let plain = address(&server, "root", "", Tls::Off);
+        let plain = address(&server, "root", "", SslMode::Disabled);
         let mut source = LiveSource::open(&plain, &options, replica(first_file(), End::Never))?;
         let mut count = 0;
         while count < 3 {
@@ -366,7 +373,7 @@ fn semi_sync(server: &Server, options: &LinkOptions, on: &str, status: &str) -> 
     const COMMITS: usize = 5;
     server.sql(on)?;
     let wishes = ReplicaOptions { semi_sync: SemiSync::On, ..replica(first_file(), End::Never) };
-    let mut source = LiveSource::open(&address(server, "root", "", Tls::Off), options, wishes)?;
+    let mut source = LiveSource::open(&address(server, "root", "", SslMode::Disabled), options, wishes)?;
     ensure!(source.facts().semi_sync == SemiSync::On);
     let before = acknowledged(server, status)?;
     let inserts = "insert into d.s values (1);".repeat(COMMITS);

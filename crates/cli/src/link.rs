@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dump::remote::{AskedLog, Connection, Protocol, Servers, SslMode, TlsTexts, Waits};
 use servers::{
-    Address, Cancel, Encryption, Error, Link, LinkOptions, Names, PublicKey, Tls, TlsOptions, TlsVersion,
+    Address, Cancel, Error, Link, LinkOptions, PublicKey, SslMode as TlsMode, TlsPolicy, TlsVersion,
 };
 use wire::{
     BinlogDump, BinlogDumpGtid, Command, Compression, DumpFlags, EofPacket, EventPacket, SemiSync, WireError,
@@ -35,13 +35,8 @@ impl Servers for ByLink {
         self.link = None;
         let address = address(connection)?;
         let options = LinkOptions {
-            tls: tls_options(connection)?,
             bind: connection.bind_address.as_ref().map(|text| String::from_utf8_lossy(text).into_owned()),
             compressions: compressions(connection)?,
-            encryption: match connection.ssl_mode {
-                None | Some(SslMode::Preferred) => Encryption::IfOffered,
-                Some(_) => Encryption::AsAddressed,
-            },
             ..LinkOptions::default()
         };
         self.link = Some(Link::open(&address, &options).map_err(|error| not_reached(&error, &address))?);
@@ -141,41 +136,40 @@ fn address(connection: &Connection) -> Result<Address, String> {
     Ok(Address { user, password, host, port, socket, tls, public_key, timeout: SILENCE_MAX, cancel })
 }
 
-fn tls(connection: &Connection) -> Result<Tls, String> {
-    let TlsTexts { ca, capath, .. } = &connection.tls;
-    match (connection.ssl_mode, ca.as_ref().or(capath.as_ref())) {
-        (None | Some(SslMode::Disabled | SslMode::Preferred), _) => Ok(Tls::Off),
-        (Some(SslMode::Required), _) => Ok(Tls::Required),
-        (Some(SslMode::VerifyCa | SslMode::VerifyIdentity), Some(path)) => Ok(Tls::Verified(as_path(path))),
-        (Some(SslMode::VerifyCa | SslMode::VerifyIdentity), None) => Err(
-            "SSL connection error: CA certificate is required if ssl-mode is VERIFY_CA or VERIFY_IDENTITY"
-                .to_owned(),
-        ),
-    }
-}
-
-fn tls_options(connection: &Connection) -> Result<TlsOptions, String> {
+fn tls(connection: &Connection) -> Result<TlsPolicy, String> {
     let TlsTexts { ca, capath, cert, key, crl, crlpath, cipher, ciphersuites, version, server_name } =
         &connection.tls;
     let names = |text: &Option<Vec<u8>>| {
         let text = String::from_utf8_lossy(text.as_deref()?).into_owned();
         Some(text.split(':').map(|name| name.trim().to_owned()).collect())
     };
-    let certificate = cert.as_ref().or(key.as_ref()).zip(key.as_ref().or(cert.as_ref()));
-    Ok(TlsOptions {
-        // Without a file, the folder is the authority itself.
-        authorities: ca.as_ref().and(capath.as_deref()).map(as_path),
-        names: match connection.ssl_mode {
-            Some(SslMode::VerifyCa) => Names::Any,
-            _ => Names::Verified,
+    let path = |text: &Option<Vec<u8>>| text.as_deref().map(as_path);
+    let policy = TlsPolicy {
+        mode: match connection.ssl_mode {
+            Some(SslMode::Disabled) => TlsMode::Disabled,
+            None | Some(SslMode::Preferred) => TlsMode::Preferred,
+            Some(SslMode::Required) => TlsMode::Required,
+            Some(SslMode::VerifyCa) => TlsMode::VerifyCa,
+            Some(SslMode::VerifyIdentity) => TlsMode::VerifyIdentity,
         },
-        certificate: certificate.map(|(certificate, key)| (as_path(certificate), as_path(key))),
-        revoked: [crl, crlpath].into_iter().flatten().map(|path| as_path(path)).collect(),
+        authorities: path(ca),
+        authority_folder: path(capath),
+        revocations: path(crl),
+        revocation_folder: path(crlpath),
+        certificate: path(cert),
+        key: path(key),
         versions: versions(version.as_deref())?,
         ciphers: names(cipher),
         suites: names(ciphersuites),
         server_name: server_name.as_ref().map(|name| String::from_utf8_lossy(name).into_owned()),
-    })
+    };
+    match policy.check() {
+        Ok(()) => Ok(policy),
+        Err(_) => Err(
+            "SSL connection error: CA certificate is required if ssl-mode is VERIFY_CA or VERIFY_IDENTITY"
+                .to_owned(),
+        ),
+    }
 }
 
 fn versions(text: Option<&[u8]>) -> Result<Vec<TlsVersion>, String> {

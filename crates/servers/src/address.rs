@@ -11,6 +11,7 @@ use wire::ServerKey;
 use crate::defaults::Defaults;
 use crate::error::Error;
 use crate::link::Cancel;
+use crate::tls_policy::{SslMode, TlsPolicy};
 
 /// Which server, and as whom.
 #[derive(Clone)]
@@ -25,25 +26,14 @@ pub struct Address {
     pub port: u16,
     /// The socket to use in place of host and port.
     pub socket: Option<PathBuf>,
-    /// Whether the connection is encrypted.
-    pub tls: Tls,
+    /// How the connection is encrypted.
+    pub tls: TlsPolicy,
     /// What a password is encrypted by where the connection is not.
     pub public_key: PublicKey,
     /// How long the server may be silent, if it is not still at work, until it is given up.
     pub timeout: Duration,
     /// Ends the wait for a connection to be made.
     pub cancel: Cancel,
-}
-
-/// Whether a connection over TCP is encrypted. Sockets never are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tls {
-    /// No.
-    Off,
-    /// Yes, whoever the server is.
-    Required,
-    /// Yes, and the server's certificate is of its host name and signed by an authority of this file (PEM).
-    Verified(PathBuf),
 }
 
 /// Where the key comes from that a password is encrypted by which the server wants to see itself, over TCP without TLS.
@@ -112,7 +102,7 @@ impl Address {
             (true, None) if is_placed => ("localhost".to_owned(), port),
             _ => host_and_port(place, port)?,
         };
-        let tls = defaults.tls.clone().unwrap_or(Tls::Off);
+        let tls = defaults.tls.clone();
         let public_key = defaults.public_key.clone();
         let mut address = Self {
             user,
@@ -125,8 +115,15 @@ impl Address {
             timeout: Self::TIMEOUT,
             cancel: Cancel::default(),
         };
+        let mut said = None;
         for option in options.split('&').filter(|option| !option.is_empty()) {
-            address.set(option)?;
+            address.set(option, &mut said)?;
+        }
+        match said {
+            // The address counts for more than a file, but what it asks for itself it gets.
+            Some(SslMode::Disabled) => address.tls.mode = SslMode::Disabled,
+            Some(mode) => address.tls.require(mode),
+            None => {}
         }
         Ok(address)
     }
@@ -138,7 +135,7 @@ impl Address {
 
     /// Could others read what goes over the connection?
     fn is_open(&self) -> bool {
-        self.socket.is_none() && self.tls == Tls::Off
+        self.socket.is_none() && self.tls.mode <= SslMode::Preferred
     }
 
     /// Is a password kept back that others could read?
@@ -178,14 +175,18 @@ impl Address {
         }
     }
 
-    fn set(&mut self, option: &str) -> Result<(), AddressError> {
+    /// Takes one option. `said` is the strongest mode that those before asked for.
+    fn set(&mut self, option: &str, said: &mut Option<SslMode>) -> Result<(), AddressError> {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let value = decode(value)?;
         match (name, value.as_str()) {
             ("socket", _) => self.socket = Some(PathBuf::from(value)),
-            ("tls", "off") => self.tls = Tls::Off,
-            ("tls", "required") => self.tls = Tls::Required,
-            ("tls-ca", _) => self.tls = Tls::Verified(PathBuf::from(value)),
+            ("tls", "off") => *said = (*said).max(Some(SslMode::Disabled)),
+            ("tls", "required") => *said = (*said).max(Some(SslMode::Required)),
+            ("tls-ca", _) => {
+                self.tls.authorities = Some(PathBuf::from(value));
+                *said = Some(SslMode::VerifyIdentity);
+            }
             ("tls", _) => return Err(fail(format!("tls is {value}, and can be off or required"))),
             ("timeout", seconds) => match seconds.parse() {
                 Ok(seconds) if seconds > 0 => self.timeout = Duration::from_secs(seconds),
@@ -244,6 +245,32 @@ fn fail(reason: impl Into<String>) -> AddressError {
 #[cfg(test)]
 mod tests {
     use super::Address;
+    use crate::defaults::Defaults;
+    use crate::tls_policy::{SslMode, TlsPolicy};
+
+    #[test]
+    fn the_strongest_wish_for_encryption_holds() {
+        let check = |options: &str, file: TlsPolicy, wanted: SslMode, authorities: Option<&str>| {
+            let defaults = Defaults { tls: file, ..Defaults::default() };
+            let address = Address::parse_with(&format!("mysql://r@h/?{options}"), &defaults).unwrap();
+            let found = (address.tls.mode, address.tls.authorities);
+            assert_eq!(found, (wanted, authorities.map(Into::into)), "{options}");
+        };
+        let none = TlsPolicy::default;
+        let verify_ca = || TlsPolicy { mode: SslMode::VerifyCa, ..TlsPolicy::verify_identity("/ca") };
+        check("", none(), SslMode::Preferred, None);
+        check("tls=off", none(), SslMode::Disabled, None);
+        check("tls=required", none(), SslMode::Required, None);
+        for options in
+            ["tls-ca=/own", "tls-ca=/own&tls=required", "tls=required&tls-ca=/own", "tls-ca=/own&tls=off"]
+        {
+            check(options, none(), SslMode::VerifyIdentity, Some("/own"));
+        }
+        check("", verify_ca(), SslMode::VerifyCa, Some("/ca"));
+        check("tls=required", verify_ca(), SslMode::VerifyCa, Some("/ca"));
+        check("tls-ca=/own", verify_ca(), SslMode::VerifyIdentity, Some("/own"));
+        check("tls=off", verify_ca(), SslMode::Disabled, Some("/ca"));
+    }
 
     #[test]
     fn addresses() {

@@ -12,10 +12,11 @@ use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
 use mysql::{Conn, LocalInfileHandler, OptsBuilder, SslOpts};
 
-use crate::address::{Address, PublicKey, Tls};
+use crate::address::{Address, PublicKey};
 use crate::error::Error;
 use crate::reach;
 use crate::silence::{Found, UnderWay, Watch};
+use crate::tls_policy::{SslMode, TlsPolicy};
 
 /// One SQL connection. Statements may hold several, with semicolons between: the first that fails ends the run.
 ///
@@ -106,7 +107,8 @@ impl Connection {
             Err(_) => Err(std::io::Error::other("the file to send is lost")),
         });
         let options = options(address).local_infile_handler(Some(handler));
-        if let Tls::Verified(authorities) = &address.tls {
+        address.tls.check()?;
+        if let Some(authorities) = &address.tls.authorities {
             File::open(authorities)
                 .map_err(|error| Error::Tls(format!("could not read {}: {error}", authorities.display())))?;
         }
@@ -356,14 +358,17 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-fn tls(tls: &Tls) -> Option<SslOpts> {
+fn tls(policy: &TlsPolicy) -> Option<SslOpts> {
     let options = SslOpts::default();
-    match tls {
-        Tls::Off => None,
-        Tls::Required => {
+    match policy.mode {
+        SslMode::Disabled | SslMode::Preferred => None,
+        SslMode::Required => {
             Some(options.with_danger_accept_invalid_certs(true).with_danger_skip_domain_validation(true))
         }
-        Tls::Verified(authorities) => Some(options.with_root_cert_path(Some(authorities.clone()))),
+        SslMode::VerifyCa => Some(
+            options.with_root_cert_path(policy.authorities.clone()).with_danger_skip_domain_validation(true),
+        ),
+        SslMode::VerifyIdentity => Some(options.with_root_cert_path(policy.authorities.clone())),
     }
 }
 

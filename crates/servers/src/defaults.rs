@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::address::{PublicKey, Tls};
+use crate::address::PublicKey;
+use crate::tls_policy::{SslMode, TlsPolicy};
 
 /// What an option file says of a connection; what it does not say is `None`.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -19,9 +20,11 @@ pub struct Defaults {
     /// `socket`
     pub socket: Option<PathBuf>,
     /// `ssl-mode` and `ssl-ca`
-    pub tls: Option<Tls>,
+    pub tls: TlsPolicy,
     /// `get-server-public-key` and `server-public-key-path`
     pub public_key: PublicKey,
+    /// The mode that was named last.
+    pub(crate) mode: Option<SslMode>,
 }
 
 /// Why an option file cannot be used.
@@ -61,6 +64,7 @@ impl Defaults {
     pub fn read(path: &Path) -> Result<Self, DefaultsError> {
         let mut defaults = Self::default();
         defaults.read_file(path, 0)?;
+        defaults.settle_mode();
         Ok(defaults)
     }
 
@@ -105,7 +109,7 @@ impl Defaults {
             "host" => self.host = Some(value),
             "socket" => self.socket = Some(PathBuf::from(value)),
             "port" => self.port = Some(value.parse().map_err(|_| format!("{value} is no port"))?),
-            "ssl-ca" => self.tls = Some(Tls::Verified(PathBuf::from(value))),
+            "ssl-ca" => self.tls.authorities = Some(PathBuf::from(value)),
             "ssl-mode" => self.set_mode(&value)?,
             "server-public-key-path" => self.public_key = PublicKey::File(PathBuf::from(value)),
             "get-server-public-key" => self.ask_for_key(&value)?,
@@ -127,16 +131,18 @@ impl Defaults {
         Ok(())
     }
 
-    /// An authority that was named before is kept, and verifies more than some modes ask for.
     fn set_mode(&mut self, mode: &str) -> Result<(), String> {
-        let verifies = matches!(self.tls, Some(Tls::Verified(_)));
-        match mode.to_ascii_uppercase().as_str() {
-            "DISABLED" | "PREFERRED" => self.tls = Some(Tls::Off),
-            "REQUIRED" if !verifies => self.tls = Some(Tls::Required),
-            "REQUIRED" | "VERIFY_CA" | "VERIFY_IDENTITY" => {}
-            _ => return Err(format!("{mode} is no ssl-mode")),
-        }
+        self.mode = Some(SslMode::from_name(mode).ok_or_else(|| format!("{mode} is no ssl-mode"))?);
         Ok(())
+    }
+
+    /// Takes the mode that was named, and the one that an authority stands for, as for `mysql`; the stronger one holds.
+    fn settle_mode(&mut self) {
+        match (self.mode, &self.tls.authorities) {
+            (Some(SslMode::Disabled), _) => self.tls.mode = SslMode::Disabled,
+            (mode, Some(_)) => self.tls.mode = mode.unwrap_or_default().max(SslMode::VerifyCa),
+            (mode, None) => self.tls.mode = mode.unwrap_or_default(),
+        }
     }
 }
 
@@ -222,7 +228,8 @@ fn unquoted(value: &str) -> String {
 mod tests {
     use super::{Defaults, Line};
     use crate::Address;
-    use crate::address::{PublicKey, Tls};
+    use crate::address::PublicKey;
+    use crate::tls_policy::SslMode;
 
     #[test]
     fn lines() {
@@ -244,6 +251,7 @@ mod tests {
         for (name, value) in options {
             defaults.set(name, (*value).to_owned()).unwrap();
         }
+        defaults.settle_mode();
         defaults
     }
 
@@ -287,13 +295,17 @@ mod tests {
 
     #[test]
     fn what_encrypts() {
-        let check =
-            |options: &[(&str, &str)], wanted| assert_eq!(defaults(options).tls, wanted, "{options:?}");
-        let verified = || Some(Tls::Verified("/ca".into()));
-        check(&[], None);
-        check(&[("ssl-mode", "required")], Some(Tls::Required));
-        check(&[("ssl-ca", "/ca"), ("ssl-mode", "VERIFY_IDENTITY")], verified());
-        check(&[("ssl-mode", "REQUIRED"), ("ssl-ca", "/ca")], verified());
-        check(&[("ssl-ca", "/ca"), ("ssl-mode", "DISABLED")], Some(Tls::Off));
+        let check = |options: &[(&str, &str)], mode, authorities: Option<&str>| {
+            let found = defaults(options).tls;
+            assert_eq!((found.mode, found.authorities), (mode, authorities.map(Into::into)), "{options:?}");
+        };
+        check(&[], SslMode::Preferred, None);
+        check(&[("ssl-mode", "required")], SslMode::Required, None);
+        check(&[("ssl-mode", "VERIFY_CA")], SslMode::VerifyCa, None);
+        // As with mysql, an authority is there to verify certificates by.
+        check(&[("ssl-ca", "/ca")], SslMode::VerifyCa, Some("/ca"));
+        check(&[("ssl-ca", "/ca"), ("ssl-mode", "VERIFY_IDENTITY")], SslMode::VerifyIdentity, Some("/ca"));
+        check(&[("ssl-mode", "REQUIRED"), ("ssl-ca", "/ca")], SslMode::VerifyCa, Some("/ca"));
+        check(&[("ssl-ca", "/ca"), ("ssl-mode", "DISABLED")], SslMode::Disabled, Some("/ca"));
     }
 }

@@ -1,9 +1,9 @@
 //! What can go wrong between us and a server.
 
 use std::io::ErrorKind;
-use std::path::Path;
 
-use crate::address::{Address, Tls};
+use crate::address::Address;
+use crate::tls_policy::{SslMode, TlsPolicy};
 
 /// What can go wrong between us and a server.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +65,12 @@ pub enum Error {
         /// The name of the way.
         plugin: String,
     },
+    /// Certificates are to be verified, and no authority is trusted.
+    #[error(
+        "a CA certificate is required if ssl-mode is VERIFY_CA or VERIFY_IDENTITY: name the authority that signed the \
+         server's certificate"
+    )]
+    NoAuthority,
     /// A certificate, or what it is to be checked with, is of no use.
     #[error("TLS: {0}")]
     Tls(String),
@@ -127,16 +133,16 @@ impl Error {
             return Self::PasswordInTheOpen { plugin: CACHING_SHA2 };
         }
         let is_of_tls = matches!(error, mysql::Error::TlsError(_));
-        match (Self::from(error).at(&address.place()), &address.tls) {
-            (Self::Refused { code: SECURE_TRANSPORT_REQUIRED, .. }, Tls::Off) => Self::Tls(
+        match (Self::from(error).at(&address.place()), address.tls.mode) {
+            (Self::Refused { code: SECURE_TRANSPORT_REQUIRED, .. }, SslMode::Disabled | SslMode::Preferred) => Self::Tls(
                 "the server takes encrypted connections only: ?tls=required in its address, or ?tls-ca=FILE to verify \
                  its certificate too"
                     .into(),
             ),
-            (Self::Lost { place, reason }, Tls::Verified(authorities)) => {
-                match of_certificate(&reason, address, authorities) {
+            (Self::Lost { place, reason }, mode) if mode.verifies() => {
+                match of_certificate(&reason, address) {
                     Some(why) => Self::Tls(why),
-                    None if is_of_tls => Self::Tls(format!("{}: {reason}", authorities.display())),
+                    None if is_of_tls => Self::Tls(format!("{}: {reason}", authorities(&address.tls))),
                     None => Self::Lost { place, reason },
                 }
             }
@@ -148,23 +154,25 @@ impl Error {
 impl Error {
     /// Why encryption could not be begun.
     pub(crate) fn of_tls(message: String, address: &Address) -> Self {
-        let why = match &address.tls {
-            Tls::Verified(authorities) => of_certificate(&message, address, authorities),
-            Tls::Off | Tls::Required => None,
-        };
-        Self::Tls(why.unwrap_or(message))
+        Self::Tls(of_certificate(&message, address).unwrap_or(message))
     }
 }
 
 /// What is wrong with a certificate, if that is what the message is about.
-fn of_certificate(message: &str, address: &Address, authorities: &Path) -> Option<String> {
+fn of_certificate(message: &str, address: &Address) -> Option<String> {
     let (_, why) = message.split_once("invalid peer certificate: ")?;
-    Some(of_certificate_text(why, address, authorities))
+    Some(of_certificate_text(why, address))
+}
+
+/// Returns the names of the file and the folder of trusted authorities.
+fn authorities(policy: &TlsPolicy) -> String {
+    let paths: Vec<String> = policy.authority_paths().map(|path| path.display().to_string()).collect();
+    paths.join(" and ")
 }
 
 /// What is wrong with a certificate, in words for whoever has to mend it.
-fn of_certificate_text(why: &str, address: &Address, authorities: &Path) -> String {
-    let authorities = authorities.display();
+fn of_certificate_text(why: &str, address: &Address) -> String {
+    let authorities = authorities(&address.tls);
     if why.contains("UnknownIssuer") || why.contains("BadSignature") {
         return format!("the server's certificate is signed, but not by an authority of {authorities}");
     }

@@ -5,6 +5,7 @@
 //! | say which server, and as whom | [`Address`]: `mysql://user@host:port/`, `mysql://user@localhost/?socket=PATH` |
 //! | know what MySQL's option files say of it | [`Defaults`]: the group `[client]` |
 //! | run SQL on it | [`Connection`] |
+//! | say how a connection is encrypted | [`TlsPolicy`]: MySQL's `ssl-mode`, authorities, a certificate of one's own |
 //! | know what it is and how it is set | [`Facts`] |
 //! | speak the protocol itself with it | [`Link`] |
 //! | receive its log | [`LiveSource`] |
@@ -27,12 +28,13 @@ pub mod quote;
 mod reach;
 mod silence;
 mod tls;
+mod tls_policy;
 
-pub use crate::address::{Address, AddressError, PublicKey, Tls};
+pub use crate::address::{Address, AddressError, PublicKey};
 pub use crate::connection::{Connection, NamedRow, Parameter, Row, fit};
 pub use crate::defaults::{Defaults, DefaultsError};
 pub use crate::error::Error;
 pub use crate::facts::{Facts, GtidMode, version_numbers};
-pub use crate::link::{Cancel, Encryption, Link, LinkOptions};
+pub use crate::link::{Cancel, Link, LinkOptions};
 pub use crate::live::{Live, LiveSource};
-pub use crate::tls::{Names, TlsOptions, TlsVersion};
+pub use crate::tls_policy::{SslMode, TlsPolicy, TlsVersion};

@@ -14,11 +14,12 @@ use wire::{
     Session, TlsWish, Transport,
 };
 
-use crate::address::{Address, Tls};
+use crate::address::Address;
 use crate::connection::Row;
 use crate::error::Error;
 use crate::reach;
-use crate::tls::{self, TlsOptions};
+use crate::tls;
+use crate::tls_policy::SslMode;
 
 /// How often somebody who waits looks whether it was called off.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -30,10 +31,6 @@ pub struct LinkOptions {
     pub connect_timeout: Duration,
     /// Bytes of a packet at most. A source cuts nothing: it must be more than its largest event.
     pub packet_limit: usize,
-    /// Whether a connection that its address does not encrypt is encrypted if the server can.
-    pub encryption: Encryption,
-    /// How it is encrypted, beside what its address says.
-    pub tls: TlsOptions,
     /// The address of this machine to connect from, if not any.
     pub bind: Option<String>,
     /// How packets are to be compressed (`None`: not at all), the best first.
@@ -42,15 +39,6 @@ pub struct LinkOptions {
     pub cleartext: Cleartext,
     /// Ends whatever waits.
     pub cancel: Cancel,
-}
-
-/// Whether a connection that its address does not encrypt is encrypted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encryption {
-    /// It is not.
-    AsAddressed,
-    /// If the server can. Whoever sits in between can keep it from that.
-    IfOffered,
 }
 
 /// Calls off what waits on a connection, from any thread.
@@ -91,8 +79,6 @@ impl Default for LinkOptions {
             connect_timeout: Duration::from_secs(10),
             // Events of 1 GiB, and what stands in front of them.
             packet_limit: (1 << 30) + (64 << 10),
-            encryption: Encryption::AsAddressed,
-            tls: TlsOptions::default(),
             bind: None,
             compressions: vec![None],
             cleartext: Cleartext::Refuse,
@@ -124,6 +110,7 @@ impl Link {
     }
 
     fn connect(address: &Address, options: &LinkOptions) -> Result<Self, Error> {
+        address.tls.check()?;
         let stream = Stream::connect(address, options)?;
         let mut padding = [0; 20];
         getrandom::fill(&mut padding).map_err(|error| Error::lost(error.to_string()))?;
@@ -134,11 +121,10 @@ impl Link {
         let wishes = ClientOptions {
             user: address.user.clone().into_bytes(),
             password: address.password.clone().unwrap_or_default().into_bytes(),
-            tls: match (&address.tls, transport) {
-                (_, Transport::Local) => TlsWish::Never,
-                (Tls::Off, _) if options.encryption == Encryption::IfOffered => TlsWish::IfOffered,
-                (Tls::Off, _) => TlsWish::Never,
-                (Tls::Required | Tls::Verified(_), Transport::Network) => TlsWish::Always,
+            tls: match (address.tls.mode, transport) {
+                (_, Transport::Local) | (SslMode::Disabled, _) => TlsWish::Never,
+                (SslMode::Preferred, _) => TlsWish::IfOffered,
+                (SslMode::Required | SslMode::VerifyCa | SslMode::VerifyIdentity, _) => TlsWish::Always,
             },
             transport,
             server_key: address.server_key()?,
@@ -159,7 +145,7 @@ impl Link {
             heard: Instant::now(),
             cancel: options.cancel.clone(),
         };
-        let session = pipe.log_in(ClientHandshake::new(wishes), address, &options.tls)?;
+        let session = pipe.log_in(ClientHandshake::new(wishes), address)?;
         Ok(Self { pipe, session })
     }
 
@@ -220,12 +206,7 @@ impl Link {
 }
 
 impl Pipe {
-    fn log_in(
-        &mut self,
-        mut handshake: ClientHandshake,
-        address: &Address,
-        options: &TlsOptions,
-    ) -> Result<Session, Error> {
+    fn log_in(&mut self, mut handshake: ClientHandshake, address: &Address) -> Result<Session, Error> {
         let mut next = Next::Wait;
         loop {
             next = match next {
@@ -238,7 +219,7 @@ impl Pipe {
                 Next::StartTls(request) => {
                     self.packets.send(&request);
                     self.flush()?;
-                    self.start_tls(address, options)?;
+                    self.start_tls(address)?;
                     handshake.encrypted()?
                 }
                 Next::Done(session) => {
@@ -251,12 +232,12 @@ impl Pipe {
         }
     }
 
-    fn start_tls(&mut self, address: &Address, options: &TlsOptions) -> Result<(), Error> {
+    fn start_tls(&mut self, address: &Address) -> Result<(), Error> {
         if self.packets.has_unread() {
             let reason = "the server spoke where TLS was to begin: somebody sits in between";
             return Err(Error::Tls(reason.to_owned()));
         }
-        let mut tls = tls::connect(address, options)?;
+        let mut tls = tls::connect(address)?;
         let Stream::Tcp(mut tcp) = mem::replace(&mut self.stream, Stream::Closed) else {
             return Err(Error::Tls("only connections over TCP can be encrypted".to_owned()));
         };

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{VerifierBuilderError, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
@@ -15,49 +15,9 @@ use rustls::{
     Error as RustlsError, RootCertStore, SignatureScheme, SupportedProtocolVersion,
 };
 
-use crate::address::{Address, Tls};
+use crate::address::Address;
 use crate::error::Error;
-
-/// How connections are encrypted, beside what an address says: what MySQL's programs have options for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsOptions {
-    /// More authorities: a folder that `openssl rehash` has made.
-    pub authorities: Option<PathBuf>,
-    /// Whether a certificate that is verified must be of the host's name.
-    pub names: Names,
-    /// The certificate to show, and its key; PEM.
-    pub certificate: Option<(PathBuf, PathBuf)>,
-    /// Files with lists of revoked certificates, and folders with such lists that `openssl rehash` has made. Where there
-    /// is one, each certificate's authority must have one.
-    pub revoked: Vec<PathBuf>,
-    /// The versions to offer; all that are safe if none is named.
-    pub versions: Vec<TlsVersion>,
-    /// The ciphers to offer, by their names in OpenSSL and in TLS 1.3; all that are safe if there is no list.
-    pub ciphers: Option<Vec<String>>,
-    /// Those of TLS 1.3, in the same way.
-    pub suites: Option<Vec<String>>,
-    /// The name that the server is asked for, in place of its host's.
-    pub server_name: Option<String>,
-}
-
-/// Whether a certificate that is verified must be of the host's name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Names {
-    /// It must.
-    #[default]
-    Verified,
-    /// It may be of any.
-    Any,
-}
-
-/// A version of TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsVersion {
-    /// 1.2
-    Tls12,
-    /// 1.3
-    Tls13,
-}
+use crate::tls_policy::{SslMode, TlsPolicy, TlsVersion};
 
 impl TlsVersion {
     fn supported(self) -> &'static SupportedProtocolVersion {
@@ -84,25 +44,25 @@ const SUITES: [(&str, CipherSuite); 3] = [
     ("TLS_CHACHA20_POLY1305_SHA256", CipherSuite::TLS13_CHACHA20_POLY1305_SHA256),
 ];
 
-/// A new connection to the server of this address. Where the address names an authority, its certificate must be signed
-/// by one of those there, and be of the host's name; else any will do.
-pub(crate) fn connect(address: &Address, options: &TlsOptions) -> Result<ClientConnection, Error> {
+/// Returns a new connection to the server of this address, which verifies what the address's policy asks for.
+pub(crate) fn connect(address: &Address) -> Result<ClientConnection, Error> {
+    let policy = &address.tls;
+    policy.check()?;
     let failed = |error: RustlsError| Error::Tls(error.to_string());
-    let provider = Arc::new(provider(options)?);
+    let provider = Arc::new(provider(policy)?);
     let named = |name: &str| {
         ServerName::try_from(name.to_owned())
             .map_err(|_| Error::Tls(format!("{name} is no name that a certificate can be of")))
     };
     let host = named(&address.host)?;
-    let verifier: Arc<dyn ServerCertVerifier> = match &address.tls {
-        Tls::Verified(path) => Arc::new(Verified {
-            verifier: verifier(path, options, &provider)?,
-            host: host.clone(),
-            names: options.names,
-        }),
-        Tls::Required | Tls::Off => Arc::new(AnyServer { provider: Arc::clone(&provider) }),
+    let verifier: Arc<dyn ServerCertVerifier> = match policy.mode.verifies() {
+        true => {
+            let verifier = verifier(policy, &provider)?;
+            Arc::new(Verified { verifier, host: host.clone(), mode: policy.mode })
+        }
+        false => Arc::new(AnyServer { provider: Arc::clone(&provider) }),
     };
-    let versions: Vec<_> = match options.versions.as_slice() {
+    let versions: Vec<_> = match policy.versions.as_slice() {
         [] => rustls::DEFAULT_VERSIONS.to_vec(),
         versions => versions.iter().map(|version| version.supported()).collect(),
     };
@@ -111,7 +71,8 @@ pub(crate) fn connect(address: &Address, options: &TlsOptions) -> Result<ClientC
         .map_err(failed)?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
-    let config = match &options.certificate {
+    let certificate = policy.certificate.as_ref().or(policy.key.as_ref());
+    let config = match certificate.zip(policy.key.as_ref().or(certificate)) {
         None => config.with_no_client_auth(),
         Some((certificate, key)) => {
             let chain = of_file(certificate)?;
@@ -119,14 +80,14 @@ pub(crate) fn connect(address: &Address, options: &TlsOptions) -> Result<ClientC
             config.with_client_auth_cert(chain, key).map_err(failed)?
         }
     };
-    let name = options.server_name.as_deref().map_or(Ok(host), named)?;
+    let name = policy.server_name.as_deref().map_or(Ok(host), named)?;
     ClientConnection::new(Arc::new(config), name).map_err(failed)
 }
 
 /// Those ciphers that are to be offered.
-fn provider(options: &TlsOptions) -> Result<CryptoProvider, Error> {
+fn provider(policy: &TlsPolicy) -> Result<CryptoProvider, Error> {
     let mut provider = ring::default_provider();
-    for (names, known) in [(&options.ciphers, &CIPHERS[..]), (&options.suites, &SUITES[..])] {
+    for (names, known) in [(&policy.ciphers, &CIPHERS[..]), (&policy.suites, &SUITES[..])] {
         let Some(names) = names else { continue };
         let is_named = |suite: CipherSuite| {
             let found = known.iter().find(|(_, known)| *known == suite);
@@ -144,13 +105,9 @@ fn provider(options: &TlsOptions) -> Result<CryptoProvider, Error> {
     Ok(provider)
 }
 
-fn verifier(
-    authorities: &Path,
-    options: &TlsOptions,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<WebPkiServerVerifier>, Error> {
+fn verifier(policy: &TlsPolicy, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, Error> {
     let mut roots = RootCertStore::empty();
-    for path in [Some(authorities), options.authorities.as_deref()].into_iter().flatten() {
+    for path in policy.authority_paths() {
         for file in files(path, "")? {
             for certificate in of_file::<CertificateDer<'static>>(&file)? {
                 roots.add(certificate).map_err(|error| unusable(&file, error))?;
@@ -158,15 +115,19 @@ fn verifier(
         }
     }
     let mut revoked: Vec<CertificateRevocationListDer<'static>> = Vec::new();
-    for path in &options.revoked {
+    for path in policy.revocation_paths() {
         for file in files(path, "r")? {
             revoked.extend(of_file(&file)?);
         }
     }
+    let unusable = |error: VerifierBuilderError| {
+        let paths: Vec<String> = policy.authority_paths().map(|path| path.display().to_string()).collect();
+        Error::Tls(format!("could not use {}: {error}", paths.join(" and ")))
+    };
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .with_crls(revoked)
         .build()
-        .map_err(|error| unusable(authorities, error))
+        .map_err(unusable)
 }
 
 /// A file, or those of a folder whose names `openssl rehash` has made: eight digits, a dot, a letter that says what they
@@ -204,7 +165,7 @@ struct Verified {
     verifier: Arc<WebPkiServerVerifier>,
     /// Whoever was asked for, this is the server that is meant.
     host: ServerName<'static>,
-    names: Names,
+    mode: SslMode,
 }
 
 impl ServerCertVerifier for Verified {
@@ -216,13 +177,13 @@ impl ServerCertVerifier for Verified {
         stapled: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, RustlsError> {
-        match (self.verifier.verify_server_cert(certificate, chain, &self.host, stapled, now), self.names) {
+        match (self.verifier.verify_server_cert(certificate, chain, &self.host, stapled, now), self.mode) {
             // All else has been verified by then.
             (
                 Err(RustlsError::InvalidCertificate(
                     CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
                 )),
-                Names::Any,
+                SslMode::VerifyCa,
             ) => Ok(ServerCertVerified::assertion()),
             (verified, _) => verified,
         }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use clap::{ArgAction, Args};
-use servers::{Address, Defaults, Tls};
+use servers::{Address, Defaults, SslMode};
 use warm::{Fixed, Pace, Settings, Stranger, Threads};
 
 pub(crate) use crate::commands::warm::figures::{document, sentence};
@@ -170,14 +170,18 @@ impl Warm {
     fn address(&self, global: &Global) -> Result<Address, Failure> {
         let defaults = self.defaults_file.as_deref().map(Defaults::read).transpose();
         let defaults = defaults.map_err(|error| Failure::NotBegun(error.into()))?.unwrap_or_default();
-        let tls = self.tls_ca.clone().map(Tls::Verified).or(defaults.tls);
+        let mut tls = defaults.tls;
+        if let Some(path) = &self.tls_ca {
+            tls.authorities = Some(path.clone());
+            tls.require(SslMode::VerifyIdentity);
+        }
         Ok(Address {
             user: self.user.clone().or(defaults.user).unwrap_or_else(|| "root".to_owned()),
             password: self.password(global)?.or(defaults.password),
             host: self.host.clone().or(defaults.host).unwrap_or_else(|| "127.0.0.1".to_owned()),
             port: self.port.or(defaults.port).unwrap_or(3306),
             socket: self.socket.clone().or(defaults.socket),
-            tls: tls.unwrap_or(Tls::Off),
+            tls,
             public_key: self.key.or(defaults.public_key),
             timeout: Address::TIMEOUT,
             cancel: interrupt::cancel(),
