@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use testkit::{Launch, Server};
 use wire::{
-    Cleartext, ClientHandshake, ClientOptions, End, Next, Packets, ReplicaConversation, ReplicaOptions,
-    SemiSync, ServerKey, Start, Step, TlsWish, Transport,
+    Capabilities, Cleartext, ClientHandshake, ClientOptions, End, Next, Packets, ReplicaConversation,
+    ReplicaOptions, SemiSync, ServerKey, Start, Step, TlsWish, Transport,
 };
 
 /// Bytes on a line.
@@ -27,6 +27,7 @@ pub fn client() -> ClientOptions {
     ClientOptions {
         user: b"repl".to_vec(),
         password: b"secret".to_vec(),
+        capabilities: Capabilities::default(),
         tls: TlsWish::Never,
         transport: Transport::Network,
         server_key: ServerKey::Ask,

@@ -14,8 +14,27 @@ pub enum Command<'a> {
         /// The statement.
         sql: &'a [u8],
     },
-    /// `COM_PING`: is anybody there?
+    /// `COM_PING`: a sign of life.
     Ping,
+    /// `COM_STMT_PREPARE`: prepare this statement, with `?` for each parameter.
+    Prepare {
+        /// The statement.
+        sql: &'a [u8],
+    },
+    /// `COM_STMT_SEND_LONG_DATA`: a piece of a parameter's value. The server does not answer.
+    SendLongData {
+        /// The statement's number.
+        statement: u32,
+        /// The parameter's number, from 0.
+        parameter: u16,
+        /// Bytes to append to the value.
+        data: &'a [u8],
+    },
+    /// `COM_STMT_CLOSE`: forget a prepared statement. The server does not answer.
+    CloseStatement {
+        /// The statement's number.
+        statement: u32,
+    },
     /// `COM_REGISTER_REPLICA`
     RegisterReplica(RegisterReplica<'a>),
     /// `COM_BINLOG_DUMP`
@@ -97,6 +116,9 @@ const QUERY: u8 = 0x03;
 const PING: u8 = 0x0e;
 const BINLOG_DUMP: u8 = 0x12;
 const REGISTER_REPLICA: u8 = 0x15;
+const PREPARE: u8 = 0x16;
+const SEND_LONG_DATA: u8 = 0x18;
+const CLOSE_STATEMENT: u8 = 0x19;
 const BINLOG_DUMP_GTID: u8 = 0x1e;
 
 impl<'a> Command<'a> {
@@ -114,6 +136,9 @@ impl<'a> Command<'a> {
             QUIT => Ok(Self::Quit),
             QUERY => Ok(Self::Query { sql: cursor.take_rest() }),
             PING => Ok(Self::Ping),
+            PREPARE => Ok(Self::Prepare { sql: cursor.take_rest() }),
+            SEND_LONG_DATA => Self::decode_long_data(&mut cursor),
+            CLOSE_STATEMENT => cursor.u32().map(|statement| Self::CloseStatement { statement }),
             REGISTER_REPLICA => RegisterReplica::decode(&mut cursor).map(Self::RegisterReplica),
             BINLOG_DUMP => BinlogDump::decode(&mut cursor).map(Self::BinlogDump),
             BINLOG_DUMP_GTID => BinlogDumpGtid::decode(&mut cursor).map(Self::BinlogDumpGtid),
@@ -136,6 +161,20 @@ impl<'a> Command<'a> {
                 out.extend_from_slice(sql);
             }
             Self::Ping => out.push(PING),
+            Self::Prepare { sql } => {
+                out.push(PREPARE);
+                out.extend_from_slice(sql);
+            }
+            Self::SendLongData { statement, parameter, data } => {
+                out.push(SEND_LONG_DATA);
+                out.extend_from_slice(&statement.to_le_bytes());
+                out.extend_from_slice(&parameter.to_le_bytes());
+                out.extend_from_slice(data);
+            }
+            Self::CloseStatement { statement } => {
+                out.push(CLOSE_STATEMENT);
+                out.extend_from_slice(&statement.to_le_bytes());
+            }
             Self::RegisterReplica(register) => return register.encode(out),
             Self::BinlogDump(dump) => dump.encode(out),
             Self::BinlogDumpGtid(dump) => return dump.encode(out),
@@ -145,6 +184,18 @@ impl<'a> Command<'a> {
             }
         }
         Ok(())
+    }
+
+    // size  field
+    //    4  statement
+    //    2  parameter
+    //    *  data: to the end
+    fn decode_long_data(cursor: &mut Cursor<'a>) -> Result<Self, DecodeError> {
+        Ok(Self::SendLongData {
+            statement: cursor.u32()?,
+            parameter: cursor.u16()?,
+            data: cursor.take_rest(),
+        })
     }
 }
 

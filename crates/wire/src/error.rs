@@ -59,8 +59,8 @@ pub enum WireError {
         /// What it says it is.
         version: String,
     },
-    /// TLS was asked for.
-    #[error("the server offers no TLS: set up its certificate, or connect without TLS")]
+    /// TLS is required.
+    #[error("the server does not offer TLS, or a man in the middle has removed its offer")]
     NoTls,
     /// No way to compress is left.
     #[error(

@@ -1,4 +1,4 @@
-//! MySQL's client/server protocol as replication speaks it: bytes in, bytes out.
+//! MySQL's client/server protocol, as replication and SQL clients speak it: bytes in, bytes out.
 //!
 //! Whoever has a socket hands in what came and sends what stands ready; nothing here waits for anything. Each packet
 //! is read and written, so that a client and a server are made of the same parts.
@@ -15,6 +15,7 @@
 //! | [`Capabilities`] | what both sides can do |
 //! | [`OkPacket`], [`ErrPacket`], [`EofPacket`] | the three answers |
 //! | [`ResultReader`], [`ResultWriter`] | results of queries as text: columns, rows, end |
+//! | [`PrepareReader`], [`Execution`] | prepared statements: the answer to preparing one, and running it with values |
 //!
 //! All sizes are in bytes. What a server refuses is a [`ServerError`]; every other error says what is wrong with the
 //! bytes, and where.
@@ -34,6 +35,7 @@ mod handshake;
 mod packets;
 mod replica;
 mod result_set;
+mod statement;
 mod stream;
 
 pub use crate::answer::{Answer, EofPacket, ErrPacket, OkPacket, Status};
@@ -49,4 +51,5 @@ pub use crate::handshake::{
 pub use crate::packets::{PACKET_LIMIT_MIN, PIECE_SIZE_MAX, Packets};
 pub use crate::replica::{End, ReplicaConversation, ReplicaOptions, SourceFacts, Start, Step};
 pub use crate::result_set::{ColumnDefinition, Part, ResultReader, ResultWriter, TextRow};
+pub use crate::statement::{Execution, ParameterValue, PrepareReader, PreparedStatement};
 pub use crate::stream::{Arrival, Gaps, Origin, StreamReader};

@@ -38,7 +38,12 @@ pub struct Packets {
     incoming: Incoming,
     frames: Option<Frames>,
     output: Vec<u8>,
+    /// Bytes at the front of `output` that have been sent.
+    sent: usize,
 }
+
+/// A larger output buffer is given back as soon as all of it has been sent.
+const KEPT_OUTPUT_MAX: usize = 4 << 20;
 
 /// Whether the numbers of packets that come are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +85,7 @@ impl Packets {
             incoming: Incoming::default(),
             frames: None,
             output: Vec::new(),
+            sent: 0,
         }
     }
 
@@ -204,7 +210,7 @@ impl Packets {
 
     /// What stands ready to be sent.
     pub fn output(&self) -> &[u8] {
-        &self.output
+        &self.output[self.sent..]
     }
 
     /// So many bytes of it have been sent.
@@ -213,7 +219,16 @@ impl Packets {
     ///
     /// When it is more than stood ready.
     pub fn sent(&mut self, count: usize) {
-        self.output.drain(..count);
+        assert!(count <= self.output().len(), "ours: no more is sent than stood ready");
+        self.sent += count;
+        if self.sent < self.output.len() {
+            return;
+        }
+        self.sent = 0;
+        match self.output.capacity() > KEPT_OUTPUT_MAX {
+            true => self.output = Vec::new(),
+            false => self.output.clear(),
+        }
     }
 }
 

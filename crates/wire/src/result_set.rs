@@ -53,6 +53,9 @@ pub struct TextRow<'a> {
 pub enum Part<'a> {
     /// There are no columns and rows: the statement is done.
     Ok(OkPacket<'a>),
+    /// The server asks for a file of the client's, of this name, as for `LOAD DATA LOCAL`. Send its content in
+    /// packets, and an empty one at its end; the result follows.
+    FileRequest(&'a [u8]),
     /// So many columns follow.
     Columns(usize),
     /// One of them.
@@ -135,9 +138,14 @@ impl ResultReader {
     }
 
     fn start<'a>(&mut self, payload: &'a [u8]) -> Result<Part<'a>, WireError> {
-        // A server could ask for any file of the client's so.
-        if payload.first() == Some(&NULL) {
-            return Err(WireError::unexpected(payload, "a result, and not a wish for a file"));
+        match payload.split_first() {
+            Some((&NULL, name)) if self.capabilities.contains(Capabilities::LOCAL_FILES) => {
+                return Ok(Part::FileRequest(name));
+            }
+            Some((&NULL, _)) => {
+                return Err(WireError::unexpected(payload, "a result, and not a request for a file"));
+            }
+            _ => {}
         }
         let count = column_count(payload).map_err(WireError::packet("number of columns"))?;
         self.phase = Phase::Columns { left: count, count: count as usize };

@@ -109,6 +109,7 @@ fn read(packets: &mut Packets, capabilities: Capabilities) -> Result<Vec<String>
             }
             Part::Column(column) => String::from_utf8_lossy(column.name).into_owned(),
             Part::Ok(_) => "ok".into(),
+            Part::FileRequest(name) => format!("file {}", String::from_utf8_lossy(name)),
             Part::Columns(count) => format!("{count} columns"),
             Part::ColumnsEnd => "columns end".into(),
             Part::End(_) => "end".into(),
@@ -158,6 +159,16 @@ fn an_error_amid_the_rows_ends_the_result() {
     assert_eq!(error.code(), Some(1317));
 }
 
+#[test]
+fn a_request_for_a_file() {
+    let capabilities = Capabilities(NEW.0 | Capabilities::LOCAL_FILES.0);
+    let mut reader = ResultReader::new(capabilities);
+    assert!(matches!(reader.read(b"\xfb/tmp/rows").unwrap(), Part::FileRequest(b"/tmp/rows")));
+    assert!(!reader.is_done());
+    assert!(matches!(reader.read(b"\0\x02\0\x02\0\0\0").unwrap(), Part::Ok(ok) if ok.affected_rows == 2));
+    assert!(reader.is_done());
+}
+
 fn no_result(payloads: &[&[u8]], wanted: &str) {
     let mut reader = ResultReader::new(NEW);
     let (last, before) = payloads.split_last().unwrap();
@@ -173,7 +184,7 @@ fn what_is_no_result() {
     ColumnDefinition::default().encode(&mut column);
     no_result(
         &[b"\xfb/etc/passwd"],
-        "a packet that starts with 0xfb came where a result, and not a wish for a file was wanted",
+        "a packet that starts with 0xfb came where a result, and not a request for a file was wanted",
     );
     no_result(&[b""], "number of columns: byte 0: wanted 1 more bytes, found 0");
     no_result(

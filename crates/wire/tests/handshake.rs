@@ -54,6 +54,7 @@ fn options() -> ClientOptions {
     ClientOptions {
         user: b"repl".to_vec(),
         password: b"secret".to_vec(),
+        capabilities: Capabilities::default(),
         tls: TlsWish::Never,
         transport: Transport::Network,
         server_key: ServerKey::Refuse,
@@ -261,7 +262,7 @@ fn what_both_can_do() {
     check(
         ClientOptions { tls: TlsWish::Always, ..options() },
         &[without(Capabilities::SSL)],
-        &["error: the server offers no TLS: set up its certificate, or connect without TLS"],
+        &["error: the server does not offer TLS, or a man in the middle has removed its offer"],
     );
     check(
         ClientOptions { tls: TlsWish::IfOffered, ..options() },

@@ -15,6 +15,7 @@ fn client() -> ClientOptions {
     ClientOptions {
         user: b"repl".to_vec(),
         password: b"secret".to_vec(),
+        capabilities: Capabilities::default(),
         tls: TlsWish::Never,
         transport: Transport::Network,
         server_key: ServerKey::Ask,

@@ -59,6 +59,7 @@ pub(super) fn check(bytes: &[u8]) {
     let options = ClientOptions {
         user: b"user".to_vec(),
         password: b"secret".to_vec(),
+        capabilities: Capabilities::default(),
         tls: if has(1) { TlsWish::IfOffered } else { TlsWish::Never },
         transport: if has(2) { Transport::Local } else { Transport::Network },
         server_key: if has(4) { ServerKey::Refuse } else { ServerKey::Ask },

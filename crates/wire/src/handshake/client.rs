@@ -49,6 +49,8 @@ pub struct ClientOptions {
     pub user: Vec<u8>,
     /// Its password; empty for none. Never shown.
     pub password: Vec<u8>,
+    /// What to ask for, beside what every client asks for, if the server has it.
+    pub capabilities: Capabilities,
     /// Whether the connection goes over to TLS.
     pub tls: TlsWish,
     /// What carries the bytes.
@@ -252,7 +254,7 @@ impl ClientHandshake {
         if !offered.contains(NEEDED) {
             return Err(WireError::TooOld { version: lossy(greeting.server_version) });
         }
-        let mut capabilities = offered.both(WANTED);
+        let mut capabilities = offered.both(WANTED | self.options.capabilities);
         match (self.options.tls, offered.contains(Capabilities::SSL)) {
             (TlsWish::Always, false) => return Err(WireError::NoTls),
             (TlsWish::Always | TlsWish::IfOffered, true) => capabilities = capabilities | Capabilities::SSL,

@@ -1,0 +1,271 @@
+//! Prepared statements: what a server answers when it has prepared one, and what a client sends to run it.
+
+use binlog::{Cursor, DecodeError, Reason};
+
+use crate::answer::{EofPacket, ErrPacket, put_lenenc_bytes};
+use crate::capability::Capabilities;
+use crate::error::WireError;
+use crate::result_set::ColumnDefinition;
+
+/// First byte of the command that runs a prepared statement, `COM_STMT_EXECUTE`.
+const EXECUTE: u8 = 0x17;
+/// First byte of the answer to `COM_STMT_PREPARE`.
+const PREPARED: u8 = 0x00;
+/// `CURSOR_TYPE_NO_CURSOR`: all rows are sent at once.
+const NO_CURSOR: u8 = 0;
+/// Number of times that a statement is run: the only one that servers accept.
+const ITERATIONS: u32 = 1;
+/// Says that the parameters' types follow.
+const TYPES_FOLLOW: u8 = 1;
+/// In a parameter's type: the integer has no sign.
+const UNSIGNED: u8 = 0x80;
+
+/// `MYSQL_TYPE_FLOAT`
+const TYPE_FLOAT: u8 = 4;
+/// `MYSQL_TYPE_DOUBLE`
+const TYPE_DOUBLE: u8 = 5;
+/// `MYSQL_TYPE_NULL`
+const TYPE_NULL: u8 = 6;
+/// `MYSQL_TYPE_LONGLONG`
+const TYPE_LONGLONG: u8 = 8;
+/// `MYSQL_TYPE_BLOB`
+const TYPE_BLOB: u8 = 0xfc;
+/// `MYSQL_TYPE_VAR_STRING`
+const TYPE_VAR_STRING: u8 = 0xfd;
+
+/// A value of a prepared statement's parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ParameterValue<'a> {
+    /// NULL
+    Null,
+    /// A signed integer.
+    Int(i64),
+    /// An unsigned integer.
+    UInt(u64),
+    /// A number of four bytes.
+    Float(f32),
+    /// A number of eight bytes.
+    Double(f64),
+    /// Text in the session's `character_set_client`, or bytes.
+    Bytes(&'a [u8]),
+    /// Bytes that were sent ahead, by [`Command::SendLongData`](crate::Command::SendLongData).
+    SentAhead,
+}
+
+/// `COM_STMT_EXECUTE`: run a prepared statement with these values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Execution<'a> {
+    /// The statement's number.
+    pub statement: u32,
+    /// A value for each parameter.
+    pub parameters: Vec<ParameterValue<'a>>,
+}
+
+/// First packet of the answer to `COM_STMT_PREPARE`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PreparedStatement {
+    /// The number that the server has given to the statement.
+    pub statement: u32,
+    /// Columns of its result: 0 if it has none.
+    pub columns: u16,
+    /// Its parameters.
+    pub parameters: u16,
+    /// Warnings that preparing it gave.
+    pub warnings: u16,
+}
+
+impl PreparedStatement {
+    /// Decodes one.
+    ///
+    /// # Errors
+    ///
+    /// When the payload is none.
+    pub fn decode(payload: &[u8]) -> Result<Self, WireError> {
+        Self::decode_fields(payload).map_err(WireError::packet("answer to COM_STMT_PREPARE"))
+    }
+
+    // size  field
+    //    1  0
+    //    4  statement
+    //    2  columns
+    //    2  parameters
+    //    1  0
+    //    2  warnings
+    fn decode_fields(payload: &[u8]) -> Result<Self, DecodeError> {
+        let mut cursor = Cursor::new(payload);
+        expect(&mut cursor, "first byte", PREPARED)?;
+        let (statement, columns, parameters) = (cursor.u32()?, cursor.u16()?, cursor.u16()?);
+        cursor.u8()?;
+        let warnings = cursor.u16()?;
+        cursor.finish()?;
+        Ok(Self { statement, columns, parameters, warnings })
+    }
+
+    /// Encodes one.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(PREPARED);
+        out.extend_from_slice(&self.statement.to_le_bytes());
+        out.extend_from_slice(&self.columns.to_le_bytes());
+        out.extend_from_slice(&self.parameters.to_le_bytes());
+        out.push(0);
+        out.extend_from_slice(&self.warnings.to_le_bytes());
+    }
+}
+
+/// Reads the packets that answer `COM_STMT_PREPARE`: the statement's number, its parameters, its columns.
+#[derive(Clone, Debug)]
+pub struct PrepareReader {
+    capabilities: Capabilities,
+    prepared: Option<PreparedStatement>,
+    /// What is still to come, in this order.
+    parameters: u16,
+    columns: u16,
+    /// Whether the definitions that came last still want their EOF packet.
+    wants_eof: bool,
+}
+
+impl PrepareReader {
+    /// Creates a reader for the moment after the command was sent.
+    pub const fn new(capabilities: Capabilities) -> Self {
+        Self { capabilities, prepared: None, parameters: 0, columns: 0, wants_eof: false }
+    }
+
+    /// Reads the next packet. Returns the statement once all of the answer has been read.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::Refused`] when the server refuses; otherwise when the packet is not what must come now.
+    pub fn read(&mut self, payload: &[u8]) -> Result<Option<PreparedStatement>, WireError> {
+        if ErrPacket::is(payload) {
+            return Err(ErrPacket::decode(payload)?.to_error().into());
+        }
+        if self.wants_eof {
+            EofPacket::decode(payload, self.capabilities)?;
+            self.wants_eof = false;
+        } else if self.prepared.is_none() {
+            let prepared = PreparedStatement::decode(payload)?;
+            (self.parameters, self.columns) = (prepared.parameters, prepared.columns);
+            self.prepared = Some(prepared);
+        } else {
+            let left = if self.parameters > 0 { &mut self.parameters } else { &mut self.columns };
+            let Some(fewer) = left.checked_sub(1) else {
+                return Err(WireError::unexpected(payload, "nothing"));
+            };
+            ColumnDefinition::decode(payload)?;
+            *left = fewer;
+            self.wants_eof = fewer == 0 && !self.capabilities.contains(Capabilities::DEPRECATE_EOF);
+        }
+        let is_done = self.parameters == 0 && self.columns == 0 && !self.wants_eof;
+        Ok(self.prepared.filter(|_| is_done))
+    }
+}
+
+impl<'a> Execution<'a> {
+    /// Decodes one of a statement with this many parameters. Values of a BLOB's type count as [sent
+    /// ahead](ParameterValue::SentAhead): [`Execution::encode`] gives that type to no others.
+    ///
+    /// # Errors
+    ///
+    /// When the payload is none, or has a type that [`Execution::encode`] does not use.
+    pub fn decode(payload: &'a [u8], parameters: u16) -> Result<Self, WireError> {
+        let execution = Self::decode_fields(payload, parameters.into());
+        execution.map_err(WireError::packet("COM_STMT_EXECUTE"))
+    }
+
+    // size  field
+    //    1  0x17
+    //    4  statement
+    //    1  0: no cursor
+    //    4  1: iterations
+    //  for a statement with parameters
+    //    *  a bit for each parameter that is NULL, in as many bytes as they fill
+    //    1  1: types follow
+    //    *  types: one byte for the type, one for its sign, for each parameter
+    //    *  values of those that are neither NULL nor sent ahead
+    fn decode_fields(payload: &'a [u8], count: usize) -> Result<Self, DecodeError> {
+        let mut cursor = Cursor::new(payload);
+        expect(&mut cursor, "first byte", EXECUTE)?;
+        let statement = cursor.u32()?;
+        expect(&mut cursor, "cursor type", NO_CURSOR)?;
+        cursor.u32()?;
+        let mut parameters = Vec::new();
+        if count > 0 {
+            let nulls = cursor.bytes(count.div_ceil(8))?;
+            expect(&mut cursor, "flag of the types", TYPES_FOLLOW)?;
+            let types = cursor.bytes(2 * count)?;
+            for (number, kind) in types.chunks_exact(2).enumerate() {
+                let is_null = nulls[number / 8] & (1 << (number % 8)) != 0;
+                parameters.push(if is_null { ParameterValue::Null } else { value(&mut cursor, kind)? });
+            }
+        }
+        cursor.finish()?;
+        Ok(Self { statement, parameters })
+    }
+
+    /// Encodes one.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(EXECUTE);
+        out.extend_from_slice(&self.statement.to_le_bytes());
+        out.push(NO_CURSOR);
+        out.extend_from_slice(&ITERATIONS.to_le_bytes());
+        if self.parameters.is_empty() {
+            return;
+        }
+        let nulls = out.len();
+        out.resize(nulls + self.parameters.len().div_ceil(8), 0);
+        out.push(TYPES_FOLLOW);
+        for (number, parameter) in self.parameters.iter().enumerate() {
+            let (kind, sign) = match parameter {
+                ParameterValue::Null => (TYPE_NULL, 0),
+                ParameterValue::Int(_) => (TYPE_LONGLONG, 0),
+                ParameterValue::UInt(_) => (TYPE_LONGLONG, UNSIGNED),
+                ParameterValue::Float(_) => (TYPE_FLOAT, 0),
+                ParameterValue::Double(_) => (TYPE_DOUBLE, 0),
+                ParameterValue::Bytes(_) => (TYPE_VAR_STRING, 0),
+                ParameterValue::SentAhead => (TYPE_BLOB, 0),
+            };
+            if *parameter == ParameterValue::Null {
+                out[nulls + number / 8] |= 1 << (number % 8);
+            }
+            out.extend_from_slice(&[kind, sign]);
+        }
+        for parameter in &self.parameters {
+            match parameter {
+                ParameterValue::Null | ParameterValue::SentAhead => {}
+                ParameterValue::Int(number) => out.extend_from_slice(&number.to_le_bytes()),
+                ParameterValue::UInt(number) => out.extend_from_slice(&number.to_le_bytes()),
+                ParameterValue::Float(number) => out.extend_from_slice(&number.to_le_bytes()),
+                ParameterValue::Double(number) => out.extend_from_slice(&number.to_le_bytes()),
+                ParameterValue::Bytes(bytes) => put_lenenc_bytes(out, bytes),
+            }
+        }
+    }
+}
+
+fn value<'a>(cursor: &mut Cursor<'a>, kind: &[u8]) -> Result<ParameterValue<'a>, DecodeError> {
+    Ok(match *kind {
+        [TYPE_LONGLONG, UNSIGNED] => ParameterValue::UInt(cursor.u64()?),
+        [TYPE_LONGLONG, _] => ParameterValue::Int(cursor.i64()?),
+        [TYPE_FLOAT, _] => ParameterValue::Float(f32::from_le_bytes(cursor.array()?)),
+        [TYPE_DOUBLE, _] => ParameterValue::Double(f64::from_le_bytes(cursor.array()?)),
+        [TYPE_VAR_STRING, _] => ParameterValue::Bytes(cursor.lenenc_bytes()?),
+        [TYPE_BLOB, _] => ParameterValue::SentAhead,
+        _ => {
+            let found = kind.first().copied().unwrap_or_default().into();
+            let wanted = "an integer, a float, a double, a string or a BLOB";
+            return Err(cursor.error(Reason::Unexpected { field: "type of a parameter", found, wanted }));
+        }
+    })
+}
+
+fn expect(cursor: &mut Cursor<'_>, field: &'static str, wanted: u8) -> Result<(), DecodeError> {
+    let start = cursor.offset();
+    let found = cursor.u8()?;
+    match found == wanted {
+        true => Ok(()),
+        false => {
+            let reason = Reason::Differs { field, found: found.into(), wanted: wanted.into() };
+            Err(DecodeError::new(start, reason))
+        }
+    }
+}
