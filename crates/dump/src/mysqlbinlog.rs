@@ -9,10 +9,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use option_files::{Environment, FileChoice};
+
 use crate::errno::os_error;
 use crate::list::Form;
 use crate::local_time::local_zone;
-use crate::options::files::{Choice, Loaded, Surroundings};
+use crate::options::files::Loaded;
 use crate::options::table::{Kind, MYSQLBINLOG, OURS, Spec, Which};
 use crate::options::{self, Exit, Origin, Parser, Values, Word, files, help};
 use crate::ours::{self, Terminal};
@@ -123,9 +125,9 @@ fn run_checked(
         Dialect::Mysqlbinlog => MYSQLBINLOG.iter().collect(),
         Dialect::Bintide => MYSQLBINLOG.iter().chain(OURS).collect(),
     };
-    let surroundings = Surroundings::of_process();
-    let (mut choice, rest) = Choice::take(words, &surroundings);
-    let mut words = match files::load(&mut choice, rest, &surroundings, &mut talk)? {
+    let environment = Environment::of_process();
+    let (mut choice, rest) = FileChoice::take(words, &environment);
+    let mut words = match files::load(&mut choice, rest, &environment, &mut talk)? {
         Loaded::Words(words) => words,
         Loaded::Print(text) => {
             let _ = output.write_all(&text);
@@ -153,7 +155,7 @@ fn run_checked(
     if let Some(show) = show {
         let mut text = Vec::new();
         match show {
-            Show::Help => help::write(&mut text, talk.program(), &specs, &values, &choice, &surroundings),
+            Show::Help => help::write(&mut text, talk.program(), &specs, &values, &choice, &environment),
             Show::Version => help::version(&mut text, talk.program()),
         }
         let _ = output.write_all(&text);

@@ -8,15 +8,16 @@ use serde::Deserialize;
 use super::Finding;
 
 /// What each crate may use of the others, as ARCHITECTURE.md has it. Crates not named here may use all.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
     ("bintide-filter", &[]),
-    ("bintide-dump", &["bintide-binlog", "bintide-logs"]),
+    ("bintide-option-files", &[]),
+    ("bintide-dump", &["bintide-binlog", "bintide-logs", "bintide-option-files"]),
     ("bintide-inspect", &["bintide-binlog", "bintide-logs"]),
     ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),
-    ("bintide-servers", &["bintide-binlog", "bintide-logs", "bintide-wire"]),
+    ("bintide-servers", &["bintide-binlog", "bintide-logs", "bintide-option-files", "bintide-wire"]),
     ("bintide-replay", &["bintide-binlog", "bintide-filter", "bintide-logs", "bintide-servers"]),
     ("bintide-stream", &["bintide-binlog", "bintide-filter", "bintide-logs"]),
     ("bintide-warm", &["bintide-binlog", "bintide-filter", "bintide-logs", "bintide-servers"]),
@@ -26,6 +27,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
         &[
             "bintide-binlog",
             "bintide-logs",
+            "bintide-option-files",
             "bintide-dump",
             "bintide-inspect",
             "bintide-rewrite",

@@ -1,6 +1,8 @@
 //! `--help` in the layout of MySQL's programs: options, option files, values.
 
-use super::files::{Choice, GROUPS, Surroundings, directories};
+use option_files::{Environment, FileChoice, directories};
+
+use super::files::GROUPS;
 use super::table::{Kind, Spec, Which};
 use super::{Value, Values};
 
@@ -16,8 +18,8 @@ pub(crate) fn write(
     program: &[u8],
     specs: &[&Spec],
     values: &Values,
-    choice: &Choice,
-    surroundings: &Surroundings,
+    choice: &FileChoice,
+    environment: &Environment,
 ) {
     version(out, program);
     out.extend_from_slice(
@@ -34,7 +36,7 @@ pub(crate) fn write(
     for spec in specs {
         option(out, spec);
     }
-    option_files(out, choice, surroundings);
+    option_files(out, choice, environment);
     variables(out, specs, values);
 }
 
@@ -87,9 +89,9 @@ fn option(out: &mut Vec<u8>, spec: &Spec) {
     }
 }
 
-fn option_files(out: &mut Vec<u8>, choice: &Choice, surroundings: &Surroundings) {
+fn option_files(out: &mut Vec<u8>, choice: &FileChoice, environment: &Environment) {
     out.extend_from_slice(b"\nDefault options are read from the following files in the given order:\n");
-    for directory in directories(surroundings) {
+    for directory in directories(environment) {
         match (directory.as_slice(), &choice.extra) {
             (b"", None) => {}
             (b"", Some(extra)) => out.extend_from_slice(&[extra, b" ".as_slice()].concat()),

@@ -8,7 +8,7 @@
 //! | [`choice`] | words of which a beginning is enough |
 //! | [`datetime`] | dates and times |
 //! | [`gtids`] | GTID sets |
-//! | [`files`] | option files, and which of them are read |
+//! | [`files`] | option files |
 //! | [`help`] | `--help` |
 
 pub(crate) mod choice;
@@ -16,7 +16,6 @@ pub(crate) mod datetime;
 pub(crate) mod files;
 pub(crate) mod gtids;
 pub(crate) mod help;
-pub(crate) mod login_path;
 pub(crate) mod number;
 pub(crate) mod table;
 

@@ -1,0 +1,97 @@
+//! The options that choose option files, and the environment that they depend on.
+
+use std::env;
+use std::os::unix::ffi::OsStringExt;
+
+/// Environment variables that option files depend on.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// `HOME`: the user's home directory.
+    pub home: Option<Vec<u8>>,
+    /// `MYSQL_HOME`: one more directory with an option file.
+    pub mysql_home: Option<Vec<u8>>,
+    /// `MYSQL_GROUP_SUFFIX`: the suffix of groups that are read too.
+    pub group_suffix: Option<Vec<u8>>,
+    /// `MYSQL_TEST_LOGIN_FILE`: the login file, if not the usual one.
+    pub login_file: Option<Vec<u8>>,
+}
+
+impl Environment {
+    /// Returns the environment of this process.
+    pub fn of_process() -> Self {
+        let get = |name: &str| env::var_os(name).map(OsStringExt::into_vec);
+        Self {
+            home: get("HOME"),
+            mysql_home: get("MYSQL_HOME"),
+            group_suffix: get("MYSQL_GROUP_SUFFIX"),
+            login_file: get("MYSQL_TEST_LOGIN_FILE"),
+        }
+    }
+}
+
+/// The options that choose option files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileChoice {
+    /// `--no-defaults`: only the login file is read.
+    pub none: bool,
+    /// `--defaults-file`: this file is read in place of the usual ones.
+    pub only: Option<Vec<u8>>,
+    /// `--defaults-extra-file`: this file is read after the global ones.
+    pub extra: Option<Vec<u8>>,
+    /// `--defaults-group-suffix`: groups with this suffix are read too.
+    pub group_suffix: Option<Vec<u8>>,
+    /// `--login-path`: this group of the login file is read too.
+    pub login_path: Option<Vec<u8>>,
+    /// `--no-login-paths`: the login file is not read.
+    pub login_none: bool,
+    /// `--print-defaults`: the options are printed, and nothing else is done.
+    pub print: bool,
+}
+
+impl FileChoice {
+    /// Takes the options off the front of a command line, and returns the rest of it.
+    pub fn take<'w>(words: &'w [Vec<u8>], environment: &Environment) -> (Self, &'w [Vec<u8>]) {
+        let mut choice =
+            Self { none: words.first().is_some_and(|word| word == b"--no-defaults"), ..Self::default() };
+        let mut rest = words;
+        while let Some((word, behind)) = rest.split_first() {
+            let first = rest.len() == words.len();
+            if !choice.take_one(word, first) {
+                break;
+            }
+            rest = behind;
+        }
+        if let Some((word, behind)) = rest.split_first()
+            && word == b"--print-defaults"
+        {
+            choice.print = !choice.none;
+            rest = behind;
+        }
+        if choice.group_suffix.is_none() {
+            choice.group_suffix.clone_from(&environment.group_suffix);
+        }
+        (choice, rest)
+    }
+
+    fn take_one(&mut self, word: &[u8], first: bool) -> bool {
+        if first && word.starts_with(b"--no-defaults") {
+            return true;
+        }
+        if word.starts_with(b"--no-login-paths") && !self.login_none {
+            self.login_none = true;
+            return true;
+        }
+        let one = |place: &mut Option<Vec<u8>>, prefix: &str| match word.strip_prefix(prefix.as_bytes()) {
+            Some(value) if place.is_none() => {
+                *place = Some(value.to_vec());
+                true
+            }
+            _ => false,
+        };
+        let files = !self.none
+            && (one(&mut self.only, "--defaults-file=") || one(&mut self.extra, "--defaults-extra-file="));
+        files
+            || one(&mut self.group_suffix, "--defaults-group-suffix=")
+            || one(&mut self.login_path, "--login-path=")
+    }
+}

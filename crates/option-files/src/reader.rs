@@ -1,0 +1,484 @@
+//! The files themselves: search order, directives, groups and lines.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::choice::{Environment, FileChoice};
+use crate::login_path;
+
+/// How deep files may include files.
+const DEPTH_MAX: u32 = 10;
+
+/// Bytes of a line that are read at once; what is longer is taken for several lines.
+const LINE_MAX: usize = 4094;
+
+/// An option of a file, and the place where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileOption {
+    /// The option as a command line would have it: `--name=value`, or `--name`.
+    pub text: Vec<u8>,
+    /// The group that it stands in.
+    pub group: Vec<u8>,
+    /// The file.
+    pub file: Vec<u8>,
+    /// The line, from 1.
+    pub line: usize,
+}
+
+/// Receives the warnings and errors about option files.
+pub trait Diagnostics {
+    /// Takes a warning: something is ignored.
+    fn warning(&mut self, text: &[&[u8]]);
+
+    /// Takes an error: most of them end the reading.
+    fn error(&mut self, text: &[&[u8]]);
+
+    /// Takes an error of the operating system.
+    fn system_error(&mut self, text: &[&[u8]], cause: &io::Error);
+}
+
+/// An option file cannot be used; [`Diagnostics`] received the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadFailed;
+
+/// Reads these groups of the option files that `choice` asks for. The order is that of rising precedence.
+///
+/// The paths in `choice` become absolute.
+///
+/// # Errors
+///
+/// When a required file is missing, or a file is not as it must be.
+pub fn read(
+    choice: &mut FileChoice,
+    groups: &[&str],
+    environment: &Environment,
+    diagnostics: &mut dyn Diagnostics,
+) -> Result<Vec<FileOption>, ReadFailed> {
+    for path in [&mut choice.only, &mut choice.extra].into_iter().flatten() {
+        *path = absolute(path, environment);
+    }
+    let groups = with_suffix(groups, choice.group_suffix.as_deref());
+    let mut reader = Reader { groups, options: Vec::new(), environment, diagnostics };
+    reader.read_all(choice)?;
+    Ok(reader.options)
+}
+
+/// Returns the directories whose option file is read, in the order of rising precedence. An empty one stands for the
+/// extra file.
+pub fn directories(environment: &Environment) -> Vec<Vec<u8>> {
+    let mut directories = vec![b"/etc/".to_vec(), b"/etc/mysql/".to_vec()];
+    if let Some(home) = environment.mysql_home.as_ref().filter(|home| !home.is_empty()) {
+        let mut home = home.clone();
+        if !home.ends_with(b"/") {
+            home.push(b'/');
+        }
+        directories.retain(|directory| *directory != home);
+        directories.push(home);
+    }
+    directories.push(Vec::new());
+    directories.push(b"~/".to_vec());
+    directories
+}
+
+fn with_suffix(groups: &[&str], suffix: Option<&[u8]>) -> Vec<Vec<u8>> {
+    let mut all: Vec<Vec<u8>> = groups.iter().map(|group| group.as_bytes().to_vec()).collect();
+    if let Some(suffix) = suffix {
+        all.extend(groups.iter().map(|group| [group.as_bytes(), suffix].concat()));
+    }
+    all
+}
+
+fn absolute(path: &[u8], environment: &Environment) -> Vec<u8> {
+    let path = unpack_home(path, environment);
+    if path.starts_with(b"/") {
+        return path;
+    }
+    let mut whole = env::current_dir().unwrap_or_default().into_os_string().into_vec();
+    whole.push(b'/');
+    whole.extend_from_slice(&path);
+    whole
+}
+
+fn unpack_home(path: &[u8], environment: &Environment) -> Vec<u8> {
+    match (path, &environment.home) {
+        ([b'~', b'/', rest @ ..], Some(home)) => {
+            let home = home.strip_suffix(b"/").unwrap_or(home);
+            [home, b"/", rest].concat()
+        }
+        _ => path.to_vec(),
+    }
+}
+
+fn as_path(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(path))
+}
+
+/// The outcome of one file.
+enum Outcome {
+    Read,
+    Missing,
+    /// Diagnostics have the reason.
+    Failed,
+}
+
+struct Reader<'r> {
+    groups: Vec<Vec<u8>>,
+    options: Vec<FileOption>,
+    environment: &'r Environment,
+    diagnostics: &'r mut dyn Diagnostics,
+}
+
+impl Reader<'_> {
+    fn read_all(&mut self, choice: &FileChoice) -> Result<(), ReadFailed> {
+        if let Some(only) = &choice.only {
+            self.read_required(only)?;
+        } else if !choice.none {
+            for directory in directories(self.environment) {
+                if !directory.is_empty() {
+                    let dot = if directory == b"~/" { b".".as_slice() } else { b"" };
+                    let name = [&directory, dot, b"my.cnf"].concat();
+                    if let Outcome::Failed = self.read(&name, 0) {
+                        return Err(ReadFailed);
+                    }
+                } else if let Some(extra) = &choice.extra {
+                    self.read_required(extra)?;
+                }
+            }
+        }
+        match choice.login_none {
+            true => Ok(()),
+            false => self.read_login(choice),
+        }
+    }
+
+    fn read_required(&mut self, name: &[u8]) -> Result<(), ReadFailed> {
+        match self.read(name, 0) {
+            Outcome::Read => Ok(()),
+            Outcome::Missing => {
+                self.diagnostics.error(&[b"Failed to open required defaults file: ", name]);
+                Err(ReadFailed)
+            }
+            Outcome::Failed => Err(ReadFailed),
+        }
+    }
+
+    fn read_login(&mut self, choice: &FileChoice) -> Result<(), ReadFailed> {
+        let name = match (&self.environment.login_file, &self.environment.home) {
+            (Some(file), _) => file.clone(),
+            (None, Some(home)) => [home, b"/.mylogin.cnf".as_slice()].concat(),
+            (None, None) => return Ok(()),
+        };
+        if let Some(path) = &choice.login_path {
+            self.groups.push(path.clone());
+            if let Some(suffix) = &choice.group_suffix {
+                self.groups.push([path.as_slice(), suffix].concat());
+            }
+        }
+        let Ok(metadata) = fs::metadata(as_path(&name)) else { return Ok(()) };
+        if metadata.is_file() && metadata.permissions().mode() & 0o177 != 0 {
+            self.diagnostics.warning(&[&name, b" should be readable/writable only by current user."]);
+            return Ok(());
+        }
+        let Ok(bytes) = fs::read(as_path(&name)) else { return Ok(()) };
+        let lines = login_path::lines(&bytes);
+        match self.lines(&name, lines.iter().map(Vec::as_slice), 0) {
+            Ok(()) => Ok(()),
+            Err(ReadFailed) => Err(ReadFailed),
+        }
+    }
+
+    fn read(&mut self, given: &[u8], depth: u32) -> Outcome {
+        let name = unpack_home(given, self.environment);
+        let path = as_path(&name);
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                if depth > 0 {
+                    self.diagnostics.system_error(&[b"Can't get stat of '", &name, b"'"], &error);
+                }
+                return Outcome::Missing;
+            }
+        };
+        if is_writable_by_all(&metadata) {
+            self.diagnostics.warning(&[b"World-writable config file '", &name, b"' is ignored."]);
+            return Outcome::Read;
+        }
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => Vec::new(),
+            Err(_) => return Outcome::Missing,
+        };
+        match self.lines(&name, split_lines(&bytes), depth) {
+            Ok(()) => Outcome::Read,
+            Err(ReadFailed) => Outcome::Failed,
+        }
+    }
+
+    fn lines<'l>(
+        &mut self,
+        name: &[u8],
+        lines: impl Iterator<Item = &'l [u8]>,
+        depth: u32,
+    ) -> Result<(), ReadFailed> {
+        let mut group: Option<Vec<u8>> = None;
+        for (index, line) in lines.enumerate() {
+            let number = (index + 1).to_string();
+            let text = trim_start(line);
+            match text.first() {
+                None | Some(b'#' | b';') => {}
+                Some(b'!') => self.directive(&text[1..], text, name, &number, depth)?,
+                Some(b'[') => group = Some(self.group(&text[1..], name, &number)?),
+                Some(_) => {
+                    let Some(group) = &group else {
+                        self.at_line(b"Found option without preceding group in config file ", name, &number);
+                        return Err(ReadFailed);
+                    };
+                    if self.groups.iter().any(|wanted| wanted.eq_ignore_ascii_case(group)) {
+                        self.options.push(FileOption {
+                            text: option(text),
+                            group: group.clone(),
+                            file: name.to_vec(),
+                            line: index + 1,
+                        });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn group(&mut self, text: &[u8], name: &[u8], number: &str) -> Result<Vec<u8>, ReadFailed> {
+        match text.iter().position(|byte| *byte == b']') {
+            Some(end) => Ok(trim_end(&text[..end]).to_vec()),
+            None => {
+                self.at_line(b"Wrong group definition in config file ", name, number);
+                Err(ReadFailed)
+            }
+        }
+    }
+
+    fn directive(
+        &mut self,
+        text: &[u8],
+        whole: &[u8],
+        name: &[u8],
+        number: &str,
+        depth: u32,
+    ) -> Result<(), ReadFailed> {
+        if depth >= DEPTH_MAX {
+            let text = [
+                b"Skipping '",
+                argument(whole),
+                b"' directive as maximum include recursion level was reached in file ",
+                name,
+                b" at line ",
+                number.as_bytes(),
+                b".",
+            ];
+            self.diagnostics.warning(&text);
+            return Ok(());
+        }
+        let text = trim_start(text);
+        for keyword in ["includedir", "include"] {
+            let Some(rest) = text.strip_prefix(keyword.as_bytes()) else { continue };
+            if !rest.first().is_some_and(|byte| is_space(*byte)) {
+                continue;
+            }
+            let target = argument(trim_start(rest)).to_vec();
+            if target.is_empty() {
+                let start = [b"Wrong '!", keyword.as_bytes(), b"' directive in config file "].concat();
+                self.at_line(&start, name, number);
+                return Err(ReadFailed);
+            }
+            return match keyword {
+                "includedir" => self.include_directory(&target, name, number, depth),
+                _ => {
+                    self.include(&target, keyword, name, number, depth);
+                    Ok(())
+                }
+            };
+        }
+        Ok(())
+    }
+
+    fn include(&mut self, target: &[u8], keyword: &str, name: &[u8], number: &str, depth: u32) {
+        match self.read(target, depth + 1) {
+            Outcome::Read => {}
+            Outcome::Missing | Outcome::Failed => self.stopped(keyword, name, number),
+        }
+    }
+
+    fn include_directory(
+        &mut self,
+        target: &[u8],
+        name: &[u8],
+        number: &str,
+        depth: u32,
+    ) -> Result<(), ReadFailed> {
+        let entries = match fs::read_dir(as_path(target)) {
+            Ok(entries) => entries,
+            Err(error) => {
+                self.diagnostics.system_error(&[b"Can't read dir of '", target, b"'"], &error);
+                self.stopped("includedir", name, number);
+                return Err(ReadFailed);
+            }
+        };
+        let mut names: Vec<Vec<u8>> = entries
+            .flatten()
+            .map(|entry| entry.file_name().into_vec())
+            .filter(|name| is_option_file(name))
+            .collect();
+        names.sort_unstable();
+        for file in names {
+            let separator = if target.ends_with(b"/") { b"".as_slice() } else { b"/" };
+            let path = [target, separator, &file].concat();
+            self.include(&path, "includedir", name, number, depth);
+        }
+        Ok(())
+    }
+
+    fn stopped(&mut self, keyword: &str, name: &[u8], number: &str) {
+        let start = [b"Stopped processing the '", keyword.as_bytes(), b"' directive in file "].concat();
+        self.at_line(&start, name, number);
+    }
+
+    fn at_line(&mut self, start: &[u8], name: &[u8], number: &str) {
+        self.diagnostics.error(&[start, name, b" at line ", number.as_bytes(), b"."]);
+    }
+}
+
+fn is_writable_by_all(metadata: &Metadata) -> bool {
+    metadata.is_file() && metadata.permissions().mode() & 0o002 != 0
+}
+
+fn is_option_file(name: &[u8]) -> bool {
+    name.len() > 4 && name.ends_with(b".cnf")
+}
+
+/// Lines with their line ends, long ones in pieces; each ends at a zero byte if it has one.
+fn split_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split_inclusive(|byte| *byte == b'\n').flat_map(|line| line.chunks(LINE_MAX)).map(|line| {
+        let end = line.iter().position(|byte| *byte == 0).unwrap_or(line.len());
+        &line[..end]
+    })
+}
+
+/// What stands behind a directive's keyword. Its last byte is taken for the line end, whatever it is.
+fn argument(text: &[u8]) -> &[u8] {
+    let Some((_, most)) = text.split_last() else { return text };
+    trim_end(most)
+}
+
+/// `name = value # comment` as `--name=value`.
+fn option(text: &[u8]) -> Vec<u8> {
+    let text = without_comment(text);
+    let Some(equals) = text.iter().position(|byte| *byte == b'=') else {
+        return [b"--", trim_end(text)].concat();
+    };
+    let mut option = [b"--", trim_end(&text[..equals]), b"="].concat();
+    let mut value = trim_end(trim_start(&text[equals + 1..]));
+    if let [first @ (b'"' | b'\''), inside @ .., last] = value
+        && first == last
+    {
+        value = inside;
+    }
+    unescape(value, &mut option);
+    option
+}
+
+fn without_comment(text: &[u8]) -> &[u8] {
+    let mut quote = None;
+    let mut escaped = false;
+    for (index, byte) in text.iter().enumerate() {
+        if matches!(byte, b'\'' | b'"') && !escaped {
+            quote = match quote {
+                None => Some(*byte),
+                Some(open) if open == *byte => None,
+                open => open,
+            };
+        }
+        if quote.is_none() && *byte == b'#' {
+            return &text[..index];
+        }
+        escaped = quote.is_some() && *byte == b'\\' && !escaped;
+    }
+    text
+}
+
+fn unescape(value: &[u8], out: &mut Vec<u8>) {
+    let mut rest = value;
+    while let Some((byte, behind)) = rest.split_first() {
+        rest = behind;
+        let (b'\\', Some((escaped, behind))) = (byte, rest.split_first()) else {
+            out.push(*byte);
+            continue;
+        };
+        rest = behind;
+        match escaped {
+            b'n' => out.push(b'\n'),
+            b't' => out.push(b'\t'),
+            b'r' => out.push(b'\r'),
+            b'b' => out.push(8),
+            b's' => out.push(b' '),
+            b'"' | b'\'' | b'\\' => out.push(*escaped),
+            other => out.extend_from_slice(&[b'\\', *other]),
+        }
+    }
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+fn trim_start(text: &[u8]) -> &[u8] {
+    let count = text.iter().take_while(|byte| is_space(**byte)).count();
+    &text[count..]
+}
+
+fn trim_end(text: &[u8]) -> &[u8] {
+    let count = text.iter().rev().take_while(|byte| is_space(**byte)).count();
+    &text[..text.len() - count]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{argument, option, split_lines};
+
+    #[test]
+    fn options_in_files() {
+        let check = |line: &str, wanted: &str| {
+            assert_eq!(String::from_utf8_lossy(&option(line.as_bytes())), wanted, "{line}");
+        };
+        check("verbose\n", "--verbose");
+        check("database = db1   # first\n", "--database=db1");
+        check("user='x#y'\n", "--user=x#y");
+        check("host = \"a b\" # comment\n", "--host=a b");
+        check("socket=a\\sb\\n\\t\\q\\\\z\n", "--socket=a b\n\t\\q\\z");
+        check("set-charset=\n", "--set-charset=");
+        check("x='a\n", "--x='a");
+        check("x=\\\n", "--x=\\");
+    }
+
+    #[test]
+    fn the_last_byte_of_a_directive_is_its_line_end() {
+        let check =
+            |text: &str, wanted: &str| assert_eq!(argument(text.as_bytes()), wanted.as_bytes(), "{text}");
+        check("a.cnf\n", "a.cnf");
+        check("a.cnf \r\n", "a.cnf");
+        check("a.cnf", "a.cn");
+        check("\n", "");
+        check("", "");
+    }
+
+    #[test]
+    fn long_lines_are_several() {
+        let bytes = [vec![b'x'; 5000], b"\ny\0z\n".to_vec()].concat();
+        let sizes: Vec<usize> = split_lines(&bytes).map(<[u8]>::len).collect();
+        assert_eq!(sizes, [4094, 907, 1]);
+    }
+}
