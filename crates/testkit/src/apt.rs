@@ -8,9 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::cache::remove_dir;
+use crate::fetch::run;
 
 /// Where apt keeps the machine's sources.
 const SOURCES: &str = "/etc/apt";
@@ -90,16 +91,6 @@ impl Apt {
         }
         run(command.args(arguments))
     }
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| format!("could not run {program}"))?;
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr);
-        bail!("{program} failed: {}", text.trim());
-    }
-    Ok(())
 }
 
 /// All the text of `sources.list` and of the files in `sources.list.d`.

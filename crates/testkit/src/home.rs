@@ -10,54 +10,10 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::apt;
 use crate::cache;
-
-/// Programs that the tests and benches use and that are not built here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Package {
-    /// The newest MySQL: `mysqld`, `mysql`, `mysqlbinlog` and the plugins.
-    Mysql,
-    /// MariaDB 10.11.
-    MariaDb,
-    /// The load generator `sysbench`.
-    Sysbench,
-}
-
-impl Package {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Mysql, Self::MariaDb, Self::Sysbench];
-
-    /// The name of its folder in the cache.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mysql => "mysql",
-            Self::MariaDb => "mariadb",
-            Self::Sysbench => "sysbench",
-        }
-    }
-
-    /// The environment variable that names an installed one (a prefix such as `/usr` or `/usr/local/mysql`).
-    pub fn variable(self) -> &'static str {
-        match self {
-            Self::Mysql => "BINTIDE_MYSQL_HOME",
-            Self::MariaDb => "BINTIDE_MARIADB_HOME",
-            Self::Sysbench => "BINTIDE_SYSBENCH_HOME",
-        }
-    }
-
-    /// Debian suite, packages wanted with all they need, packages wanted alone.
-    fn debian(self) -> (&'static str, &'static [&'static str], &'static [&'static str]) {
-        match self {
-            // Time zones come along, since a small machine has none and both sides of a comparison need the same.
-            Self::Mysql => ("sid", &["mysql-server-core", "mysql-client-core"], &["tzdata"]),
-            Self::MariaDb => {
-                ("bookworm", &["mariadb-server-core", "mariadb-client-core"], &["mariadb-client"])
-            }
-            Self::Sysbench => ("bookworm", &["sysbench"], &[]),
-        }
-    }
-}
+use crate::fetch;
+use crate::launch::Flavour;
+use crate::package::{Origin, Package};
 
 /// To be raised when what is fetched changes.
 const FETCH_REVISION: u32 = 2;
@@ -83,16 +39,25 @@ impl Home {
             return Ok(Self { package, prefix: PathBuf::from(prefix), libraries: None });
         }
         let name = format!("{}-{FETCH_REVISION}", package.name());
-        let root = cache::folder(&name, |folder| fetch(package, folder)).with_context(|| {
+        let root = cache::folder(&name, |folder| fetch::fetch(package, folder)).with_context(|| {
             format!(
-                "could not fetch {} from Debian; install it and set {} to its prefix, for example /usr",
+                "could not fetch {} with {}; install that program, or the package itself and set {} to its prefix, for example /usr",
                 package.name(),
+                package.client(),
                 package.variable()
             )
         })?;
-        let prefix = root.join("usr");
-        let libraries = Some(libraries(&prefix)?);
-        Ok(Self { package, prefix, libraries })
+        let (prefix, libraries) = match package.recipe().origin {
+            Origin::Debian { .. } => (root.join("usr"), libraries(&root.join("usr"))?),
+            _ => {
+                let (loader, machine) = libraries(&fetch::machine_libraries()?.join("usr"))?;
+                let own = ["lib/private", "lib", "libs"].map(|name| root.join(name));
+                let paths = own.into_iter().chain(env::split_paths(&machine));
+                let paths = env::join_paths(paths).context("a path of the cache holds a colon")?;
+                (root, (loader, paths.into()))
+            }
+        };
+        Ok(Self { package, prefix, libraries: Some(libraries) })
     }
 
     /// Which package this is.
@@ -108,6 +73,11 @@ impl Home {
     /// The folder of the time zones, for `TZDIR`.
     pub fn time_zones(&self) -> PathBuf {
         self.prefix.join("share/zoneinfo")
+    }
+
+    /// Tells whether the home has a program of this name: some old servers came alone.
+    pub fn has(&self, name: &str) -> bool {
+        self.program(name).is_ok()
     }
 
     /// The path of a program.
@@ -158,7 +128,8 @@ impl Home {
     /// # Errors
     /// When it cannot be started; that it fails is in the output's status.
     pub fn mysqlbinlog<A: AsRef<OsStr>>(&self, arguments: &[A], input: &[u8]) -> Result<Output> {
-        let name = if self.package == Package::MariaDb { "mariadb-binlog" } else { "mysqlbinlog" };
+        let name =
+            if self.package.flavour() == Some(Flavour::MariaDb) { "mariadb-binlog" } else { "mysqlbinlog" };
         self.run(name, arguments, input)
     }
 
@@ -167,11 +138,7 @@ impl Home {
     /// # Errors
     /// When it cannot be run.
     pub fn version(&self) -> Result<String> {
-        let name = match self.package {
-            Package::Mysql => "mysqld",
-            Package::MariaDb => "mariadbd",
-            Package::Sysbench => "sysbench",
-        };
+        let name = self.package.flavour().map_or("sysbench", Flavour::server_program);
         let output = self.run(name, &["--version"], b"")?;
         let text = String::from_utf8_lossy(&output.stdout);
         match text.split_once("Ver ") {
@@ -182,8 +149,11 @@ impl Home {
 
     /// The folder of server messages and character sets.
     pub(crate) fn share(&self) -> PathBuf {
-        let debian = self.prefix.join("share/mysql");
-        if debian.is_dir() { debian } else { self.prefix.join("share") }
+        let debian = ["share/mysql", "share/mariadb"].map(|name| self.prefix.join(name));
+        debian
+            .into_iter()
+            .find(|path| path.join("charsets").is_dir())
+            .unwrap_or_else(|| self.prefix.join("share"))
     }
 
     /// The folder of plugins and components.
@@ -191,18 +161,6 @@ impl Home {
         let debian = self.prefix.join("lib/mysql/plugin");
         if debian.is_dir() { debian } else { self.prefix.join("lib/plugin") }
     }
-}
-
-fn fetch(package: Package, folder: &Path) -> Result<()> {
-    let (suite, packages, extra) = package.debian();
-    apt::unpack(suite, packages, extra, folder)?;
-    if package == Package::Mysql {
-        // Lets each data directory say which components to load, and where its keyring is.
-        fs::write(folder.join("usr/sbin/mysqld.my"), "{\"read_local_manifest\": true}\n")?;
-        let keyring = folder.join("usr/lib/mysql/plugin/component_keyring_file.cnf");
-        fs::write(keyring, "{\"read_local_config\": true}\n")?;
-    }
-    Ok(())
 }
 
 /// The dynamic loader and the folder of libraries of a fetched package.

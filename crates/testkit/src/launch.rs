@@ -12,8 +12,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::cache;
-use crate::home::{Home, Package, run_with_input};
+use crate::home::Home;
+use crate::package::Package;
 use crate::server::{Client, Program, Server};
+use crate::template;
 
 /// Whose server it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +30,7 @@ pub enum Flavour {
 /// (MySQL), UTC, and settings that favour speed over durability. Options given here come after those and win.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    flavour: Flavour,
+    package: Package,
     options: Vec<String>,
     variables: Vec<(String, String)>,
     init_options: Vec<String>,
@@ -40,21 +42,28 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// A MySQL server.
+    /// The newest MySQL server.
     pub fn mysql() -> Self {
-        Self::new(Flavour::Mysql)
+        Self::of(Package::Mysql)
     }
 
-    /// A MariaDB server.
+    /// A MariaDB 10.11 server.
     pub fn mariadb() -> Self {
-        Self::new(Flavour::MariaDb)
+        Self::of(Package::MariaDb)
     }
 
-    /// A server of the given flavour.
+    /// A server of the given flavour: [`Launch::mysql`] or [`Launch::mariadb`].
     pub fn new(flavour: Flavour) -> Self {
+        Self::of(flavour.package())
+    }
+
+    /// A server of this package, such as [`Package::Mysql5_7`]. The settings are those of [`Launch`], as far as the
+    /// version knows them: 5.5 has no GTIDs, and row format is the default of all MySQL servers here. Up to 5.7, the
+    /// default character set is `utf8mb4`, too.
+    pub fn of(package: Package) -> Self {
         let (options, variables, init_options) = (Vec::new(), Vec::new(), Vec::new());
         let (uuid, keyring, port, data, lasting) = (None, false, None, None, None);
-        Self { flavour, options, variables, init_options, uuid, keyring, port, data, lasting }
+        Self { package, options, variables, init_options, uuid, keyring, port, data, lasting }
     }
 
     /// Adds a server option, as on the command line: `--binlog-format=STATEMENT`.
@@ -127,8 +136,10 @@ impl Launch {
     /// # Errors
     /// When the programs cannot be had, or the server does not come up; the end of its error log is told.
     pub fn start(&self) -> Result<Server> {
-        let home = Home::find(self.flavour.package())?;
-        let template = self.data.clone().map_or_else(|| self.template(&home), Ok)?;
+        let flavour = self.package.flavour();
+        let flavour = flavour.with_context(|| format!("{} is no server", self.package.name()))?;
+        let home = Home::find(self.package)?;
+        let template = self.data.clone().map_or_else(|| template::folder(&home, &self.init_options), Ok)?;
         let port = self.port.map_or_else(free_port, Ok)?;
         let folder = self.folder()?;
         let datadir = folder.join("data");
@@ -141,7 +152,7 @@ impl Launch {
         }
         let client = Client::new(home, socket_path(&folder));
         let options = self.server_options(&client, &folder, port);
-        let program = Program { flavour: self.flavour, options, variables: self.variables.clone() };
+        let program = Program { flavour, options, variables: self.variables.clone() };
         Server::start(program, client, folder, port, self.lasting.is_some())
     }
 
@@ -157,83 +168,12 @@ impl Launch {
         Ok(running.join(format!("{}-{count}", process::id())))
     }
 
-    /// A data directory of this flavour, version and initial options, made once and copied for each server.
-    fn template(&self, home: &Home) -> Result<PathBuf> {
-        let mut hasher = DefaultHasher::new();
-        (self.flavour, &self.init_options, home.version()?, TEMPLATE_REVISION).hash(&mut hasher);
-        let name = format!("template-{}-{:016x}", home.package().name(), hasher.finish());
-        cache::folder(&name, |folder| match self.flavour {
-            Flavour::Mysql => self.initialise_mysql(home, folder),
-            Flavour::MariaDb => self.initialise_mariadb(home, folder),
-        })
-    }
-
-    fn initialise_mysql(&self, home: &Home, folder: &Path) -> Result<()> {
-        // mysqld wants to create the data directory itself, or to find it empty.
-        let datadir = folder.join("data");
-        let script = folder.join("init.sql");
-        fs::write(&script, INIT_MYSQL)?;
-        let mut command = home.server_command("mysqld")?;
-        command.args(["--no-defaults", "--initialize-insecure", "--innodb-use-native-aio=OFF"]);
-        command.arg("--innodb-redo-log-capacity=16M").args(run_as_root()).args(self.base_options(home));
-        command
-            .arg(format!("--datadir={}", datadir.display()))
-            .arg(format!("--init-file={}", script.display()));
-        let output = run_with_input(command.args(&self.init_options), b"")?;
-        let text = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "mysqld --initialize-insecure failed: {}", last_lines(&text));
-        fs::remove_file(&script)?;
-        for entry in fs::read_dir(&datadir)? {
-            let entry = entry?;
-            fs::rename(entry.path(), folder.join(entry.file_name()))?;
-        }
-        fs::remove_dir(&datadir)?;
-        cache::remove_file(&folder.join("auto.cnf"))
-    }
-
-    fn initialise_mariadb(&self, home: &Home, folder: &Path) -> Result<()> {
-        fs::create_dir(folder.join("mysql"))?;
-        let mut sql = b"use mysql;\nset @auth_root_socket=null;\nset @skip_auth_anonymous=1;\n".to_vec();
-        for name in
-            ["mysql_system_tables.sql", "mysql_system_tables_data.sql", "maria_add_gis_sp_bootstrap.sql"]
-        {
-            let text = fs::read_to_string(home.share().join(name)).with_context(|| format!("no {name}"))?;
-            let lines = text.lines().filter(|line| !line.contains("@current_hostname"));
-            lines.for_each(|line| sql.extend([line.as_bytes(), b"\n"].concat()));
-        }
-        sql.extend(INIT_MARIADB.as_bytes());
-        let mut command = home.server_command("mariadbd")?;
-        command.args([
-            "--no-defaults",
-            "--bootstrap",
-            "--enforce-storage-engine=",
-            "--innodb-log-file-size=16M",
-        ]);
-        command
-            .args(run_as_root())
-            .args(self.base_options(home))
-            .arg(format!("--datadir={}", folder.display()));
-        let output = run_with_input(command.args(&self.init_options), &sql)?;
-        let text = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "mariadbd --bootstrap failed: {}", last_lines(&text));
-        Ok(())
-    }
-
-    fn base_options(&self, home: &Home) -> Vec<String> {
-        let share = home.share().display().to_string();
-        let basedir = format!("--basedir={}", home.prefix().display());
-        vec![basedir, format!("--lc-messages-dir={share}"), format!("--character-sets-dir={share}/charsets")]
-    }
-
     fn server_options(&self, client: &Client, folder: &Path, port: u16) -> Vec<String> {
         let common = include_str!("options/common.txt");
-        let own = match self.flavour {
-            Flavour::Mysql => include_str!("options/mysql.txt"),
-            Flavour::MariaDb => include_str!("options/mariadb.txt"),
-        };
+        let own = self.package.options();
         let mut options = vec!["--no-defaults".to_owned()];
         options.extend(run_as_root().map(str::to_owned));
-        options.extend(self.base_options(client.home()));
+        options.extend(base_options(client.home()));
         options.extend([
             format!("--plugin-dir={}", client.home().plugins().display()),
             format!("--datadir={}", folder.join("data").display()),
@@ -242,7 +182,7 @@ impl Launch {
             format!("--log-error={}", folder.join("error.log").display()),
             format!("--port={port}"),
         ]);
-        if self.flavour == Flavour::MariaDb {
+        if client.home().package().flavour() == Some(Flavour::MariaDb) {
             // At its start it removes the temporary tables of others that have the same folder for them.
             options.push(format!("--tmpdir={}", folder.display()));
         }
@@ -253,24 +193,31 @@ impl Launch {
 }
 
 impl Flavour {
-    pub(crate) fn package(self) -> Package {
+    fn package(self) -> Package {
         match self {
             Self::Mysql => Package::Mysql,
             Self::MariaDb => Package::MariaDb,
         }
     }
+
+    /// The name of the server's program.
+    pub(crate) fn server_program(self) -> &'static str {
+        match self {
+            Self::Mysql => "mysqld",
+            Self::MariaDb => "mariadbd",
+        }
+    }
 }
 
-/// To be raised when what goes into a template changes.
-const TEMPLATE_REVISION: u32 = 1;
-
-/// Lets replicas and tests in by TCP.
-const INIT_MYSQL: &str =
-    "create user root@'%' identified by '';\ngrant all on *.* to root@'%' with grant option;\n";
-const INIT_MARIADB: &str = "\ninsert into global_priv values ('%', 'root', json_object('access', ~0));\n";
+/// Options by which a server finds its own files.
+pub(crate) fn base_options(home: &Home) -> Vec<String> {
+    let share = home.share().display().to_string();
+    let basedir = format!("--basedir={}", home.prefix().display());
+    vec![basedir, format!("--lc-messages-dir={share}"), format!("--character-sets-dir={share}/charsets")]
+}
 
 /// A server refuses to run as root unless told that it is meant.
-fn run_as_root() -> Option<&'static str> {
+pub(crate) fn run_as_root() -> Option<&'static str> {
     nix::unistd::Uid::effective().is_root().then_some("--user=root")
 }
 

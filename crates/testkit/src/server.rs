@@ -12,8 +12,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::cache;
-use crate::home::{Home, Package, run_with_input};
+use crate::home::{Home, run_with_input};
 use crate::launch::{Flavour, last_lines};
+use crate::package::Package;
 use crate::spawner;
 
 /// How long a server may take to come up or to go down. A crowded machine takes a while.
@@ -21,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How long between two looks at whether it has.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The way to talk to a server: its own command line client over its socket, as `root`.
+/// The way to talk to a server: a command line client over its socket, as `root`. It is the server's own, and the
+/// newest MySQL's for an old MySQL, whose own is missing or lacks options.
 #[derive(Clone, Debug)]
 pub struct Client {
     home: Home,
@@ -71,9 +73,19 @@ impl Client {
     /// # Errors
     /// When there is no such program.
     pub fn command(&self) -> Result<Command> {
-        let name = if self.home.package() == Package::MariaDb { "mariadb" } else { "mysql" };
-        let mut command = self.home.command(name)?;
+        let package = self.home.package();
+        let mut command = if package.flavour() == Some(Flavour::MariaDb) {
+            self.home.command("mariadb")?
+        } else if package.version() >= (8, 0) && self.home.has("mysql") {
+            self.home.command("mysql")?
+        } else {
+            Home::find(Package::Mysql)?.command("mysql")?
+        };
         command.args(["--no-defaults", "--user=root", "--max-allowed-packet=1G"]);
+        if package.version() < (8, 4) && package.flavour() == Some(Flavour::Mysql) {
+            // Old accounts log in as the newest client does by a plugin only.
+            command.arg(format!("--plugin-dir={}", Home::find(Package::Mysql)?.plugins().display()));
+        }
         command.arg("--default-character-set=utf8mb4").arg(format!("--socket={}", self.socket.display()));
         Ok(command)
     }
@@ -122,10 +134,7 @@ impl Server {
     /// When it does not come up; the end of its error log is told.
     pub fn start_again(&mut self, more: &[&str]) -> Result<()> {
         ensure!(self.child.is_none(), "the server runs already");
-        let name = match self.program.flavour {
-            Flavour::Mysql => "mysqld",
-            Flavour::MariaDb => "mariadbd",
-        };
+        let name = self.program.flavour.server_program();
         let mut command = self.client.home.server_command(name)?;
         command.args(&self.program.options).args(more);
         command.envs(self.program.variables.iter().map(|(name, value)| (name, value)));

@@ -1,6 +1,6 @@
 //! The servers start, answer, write binary logs, die and come back.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use testkit::{Home, Launch, Package};
 
 #[test]
@@ -52,5 +52,46 @@ fn mariadb_writes_a_log() -> Result<()> {
 #[test]
 fn sysbench_runs() -> Result<()> {
     assert!(Home::find(Package::Sysbench)?.version()?.contains("sysbench"));
+    Ok(())
+}
+
+/// Each of them, with the version that it says.
+const OLD_SERVERS: [(Package, &str); 11] = [
+    (Package::Mysql8_0, "8.0.33"),
+    (Package::Mysql8_0_15, "8.0.15"),
+    (Package::Mysql8_0_12, "8.0.12"),
+    (Package::Mysql5_7, "5.7.22"),
+    (Package::Mysql5_6, "5.6.24"),
+    (Package::Mysql5_6_14, "5.6.14"),
+    (Package::Mysql5_5, "5.5.34"),
+    (Package::Mysql5_5_9, "5.5.9"),
+    (Package::MariaDb11_8, "11.8"),
+    (Package::MariaDb11_4, "11.4.5"),
+    (Package::MariaDb10_5, "10.5"),
+];
+
+#[test]
+fn old_servers_write_logs() -> Result<()> {
+    let failures = OLD_SERVERS.into_iter().filter_map(|(package, version)| {
+        let error = check_old_server(package, version).err()?;
+        Some(format!("{}: {error:#}", package.name()))
+    });
+    let failures: Vec<String> = failures.collect();
+    ensure!(failures.is_empty(), "{}", failures.join("\n"));
+    Ok(())
+}
+
+fn check_old_server(package: Package, version: &str) -> Result<()> {
+    let server = Launch::of(package).start()?;
+    let answer = server.sql("select version(), @@character_set_client, 'é'")?;
+    ensure!(answer.starts_with(version) && answer.ends_with("\tutf8mb4\té\n"), "{answer}");
+    server.sql("create database d; create table d.t (a int primary key) engine = innodb")?;
+    server.sql("insert into d.t values (1), (2)")?;
+    let mut by_tcp = server.client().command()?;
+    by_tcp.args(["--protocol=tcp", "--host=127.0.0.1", "--execute=select current_user()"]);
+    let output = by_tcp.arg(format!("--port={}", server.port())).output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    ensure!(said.contains("root@"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    ensure!(std::fs::metadata(&server.binlogs()?[0])?.len() > 300, "no log");
     Ok(())
 }

