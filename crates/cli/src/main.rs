@@ -12,6 +12,7 @@ mod metrics;
 mod page;
 mod progress;
 mod rates;
+mod running;
 mod screen;
 mod settings;
 mod units;

@@ -46,6 +46,30 @@ pub enum Error {
         /// The store's folder.
         name: String,
     },
+    /// A folder has logs, and was not begun as a store.
+    #[error(
+        "{name} has {found}, which bintide receive did not write: give an empty directory, or one that does not exist. \
+         If {name} is a store of bintide receive whose file bintide.lock was deleted, create an empty file of that name"
+    )]
+    ForeignLogs {
+        /// The folder.
+        name: String,
+        /// A log or an index in it.
+        found: String,
+    },
+    /// A line of a store's index is not the plain name of a log beside it.
+    #[error(
+        "{index}: line {number} is {line:?}, which is not the name of a log beside the index: bintide receive writes \
+         only to logs in its own directory. Give another directory"
+    )]
+    IndexLine {
+        /// The index.
+        index: String,
+        /// The line's number, from 1 on.
+        number: usize,
+        /// The line.
+        line: String,
+    },
     /// A source's log has a name that no server gives one.
     #[error("{name:?} is no name of a binary log: those are a name, a point and six digits or more")]
     LogName {

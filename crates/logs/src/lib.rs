@@ -5,7 +5,8 @@
 //! | read one log, event by event or in chunks for other threads | [`LogReader`] |
 //! | find the logs of a directory or an index | [`Store`] |
 //! | follow a store that is being written to | [`Follower`]; with a reader of one's own, [`Trail`] |
-//! | write a source's logs down, byte for byte | [`StoreWriter`] |
+//! | write a source's logs down, byte for byte | [`StoreWriter`]; to look at the folder before, [`StoreFolder`] |
+//! | check a name that a server, an index or a log gives | [`is_file_name`] |
 //! | know which transactions a log has | [`Contents`] |
 //! | cut a log into whole transactions | [`TransactionCutter`] |
 //! | know where a rewritten log's transactions stood before | [`Positions`] |
@@ -28,6 +29,7 @@
 mod chunk;
 mod contents;
 mod error;
+mod file_name;
 mod follow;
 mod input;
 mod keyring;
@@ -38,15 +40,18 @@ mod maps;
 pub mod ordered;
 mod positions;
 mod reader;
+mod regular_file;
 mod series;
 mod spool;
 mod store;
+mod store_folder;
 mod store_writer;
 mod transactions;
 
 pub use crate::chunk::{Chunk, LogEvent};
 pub use crate::contents::Contents;
 pub use crate::error::Error;
+pub use crate::file_name::is_file_name;
 pub use crate::follow::{After, Follower, Trail};
 pub use crate::keyring::read_keyring;
 pub use crate::large::{LargeEnd, LargeEvents, LargePayload};
@@ -54,8 +59,10 @@ pub use crate::log_file::new_header;
 pub use crate::maps::StatementMaps;
 pub use crate::positions::{Moved, Positions};
 pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};
+pub use crate::regular_file::open_regular;
 pub use crate::series::Series;
 pub use crate::spool::Spool;
 pub use crate::store::Store;
+pub use crate::store_folder::StoreFolder;
 pub use crate::store_writer::{Appended, AtRest, Keep, StorePlace, StoreWriter};
 pub use crate::transactions::{Content, CutError, Segment, TransactionCutter, Whole, each_event_within};

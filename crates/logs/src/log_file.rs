@@ -1,8 +1,8 @@
 //! The file of a log that is written to, in the open or encrypted.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, FilePassword, KeyringKey, LogCipher};
@@ -10,6 +10,8 @@ use binlog::{MAGIC, MAGIC_ENCRYPTED};
 
 use crate::error::Error;
 use crate::keyring::{open_header, read_keyring};
+use crate::regular_file::open_regular;
+use crate::store_folder::private;
 
 /// Bytes that wait to be written at once.
 const BUFFER_SIZE: usize = 256 << 10;
@@ -41,7 +43,7 @@ impl LogFile {
 
     /// The same, over whatever is there.
     pub(crate) fn begin(path: &Path, key: Option<&KeyringKey>) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(path)?;
+        let file = private().write(true).truncate(true).open(path)?;
         let mut log = Self::of(file, None);
         if let Some(key) = key {
             let (header, password) = new_header(key)?;
@@ -58,7 +60,7 @@ impl LogFile {
     /// or no magic. An encrypted one needs the keyring file.
     pub(crate) fn open(path: &Path, keyring: Option<&Path>) -> Result<Option<Self>, Error> {
         let name = path.display().to_string();
-        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = private().create(false).read(true).write(true).open(path);
         let file = file.map_err(|cause| Error::io("open", &name, cause))?;
         let head = head_of(&file).map_err(|cause| Error::io("read", &name, cause))?;
         if !head.starts_with(&MAGIC_ENCRYPTED) {
@@ -167,8 +169,8 @@ pub fn new_header(key: &KeyringKey) -> io::Result<(EncryptedHeader, FilePassword
 }
 
 /// Is nothing there that a log has behind its first bytes?
-fn has_at_most_a_beginning(path: &Path) -> io::Result<bool> {
-    let file = match File::open(path) {
+pub(crate) fn has_at_most_a_beginning(path: &Path) -> io::Result<bool> {
+    let file = match open_regular(path) {
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(true),
         opened => opened?,
     };

@@ -1,32 +1,26 @@
 //! A store that is written to: the logs of a source, byte for byte.
 
-use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
 use std::mem;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use binlog::encryption::KeyringKey;
 use binlog::gtid::Uuid;
 use binlog::{ChecksumAlgorithm, EventType, Framer, MAGIC, RawEvent};
-use nix::fcntl::{Flock, FlockArg};
 
 use crate::contents::Contents;
 use crate::error::Error;
 use crate::keyring::{open_log, read_keyring};
 use crate::log_file::LogFile;
-use crate::made::Made;
 use crate::reader::Next;
+use crate::regular_file::read_regular_text;
 use crate::series::{LogName, Series};
+use crate::store_folder::{INDEX_PREFIX, StoreFolder, is_log_name, log_names, private};
 
-/// Keeps a second writer out.
-const LOCK: &str = "bintide.lock";
 /// The names of logs that are about to go, one a line, until they are gone.
 const PURGED: &str = "bintide.purged";
-/// What stands in front of a log's name in an index, as servers write it.
-const INDEX_PREFIX: &str = "./";
 
 /// A store that is written to: the logs of a source, byte for byte, and an index of them.
 ///
@@ -34,7 +28,6 @@ const INDEX_PREFIX: &str = "./";
 /// again after a crash, the last log is cut behind its last whole event, and the source is to be asked for what follows.
 #[derive(Debug)]
 pub struct StoreWriter {
-    folder: PathBuf,
     at_rest: AtRest,
     log: Option<OpenLog>,
     /// Bytes that were cut off when it was opened.
@@ -44,9 +37,8 @@ pub struct StoreWriter {
     /// A log that the system could not bring to the disk, and up to where it is there. What is behind that may be gone
     /// from the disk although it can be read, and another try says nothing of it.
     doubtful: Option<(String, u64)>,
-    // In front of the lock, which is given back last.
-    made: Made,
-    _lock: Flock<File>,
+    // Last: it is locked as long as a file of it is open.
+    folder: StoreFolder,
 }
 
 #[derive(Debug)]
@@ -143,23 +135,15 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// When the system refuses, somebody else writes to the store, what is there is no store, or the keyring file is none,
-    /// or lacks what is needed.
+    /// When the system refuses, another process writes to the store, the folder has logs and is no store, or the keyring
+    /// file is none, or lacks a key.
     pub fn open(folder: &Path, at_rest: AtRest) -> Result<Self, Error> {
-        at_rest.check()?;
-        let name = folder.display().to_string();
-        let mut made = Made::folders(folder)?;
-        let path = folder.join(LOCK);
-        made.if_new(&path);
-        let file = private().write(true).truncate(true).open(&path).map_err(io("make", &path))?;
-        let locked = Flock::lock(file, FlockArg::LockExclusiveNonblock);
-        let Some(lock) = locked.ok().filter(|lock| is_at(lock, &path)) else {
-            made.keep();
-            return Err(Error::Locked { name });
-        };
-        let folder = folder.to_owned();
-        let mut store =
-            Self { folder, at_rest, log: None, cut: 0, tried: 0, doubtful: None, made, _lock: lock };
+        at_rest.check()?; // In front of all that is made for the store.
+        StoreFolder::lock(folder)?.open(at_rest)
+    }
+
+    fn in_folder(folder: StoreFolder, at_rest: AtRest) -> Result<Self, Error> {
+        let mut store = Self { at_rest, log: None, cut: 0, tried: 0, doubtful: None, folder };
         store.recover_last()?;
         Ok(store)
     }
@@ -185,7 +169,7 @@ impl StoreWriter {
 
     fn cut_doubtful(&mut self) -> Result<(), Error> {
         let Some((name, synced)) = &self.doubtful else { return Ok(()) };
-        let path = self.folder.join(name);
+        let path = self.folder.path.join(name);
         if let Some(mut file) = LogFile::open(&path, self.at_rest.keyring())? {
             file.cut(*synced).map_err(io("cut", &path))?;
         }
@@ -197,13 +181,13 @@ impl StoreWriter {
     /// begun, as does all that was made for the store.
     pub fn goes_with(&mut self, path: &Path) {
         if self.log.is_none() {
-            self.made.if_new(path);
+            self.folder.made.if_new(path);
         }
     }
 
     fn recover_last(&mut self) -> Result<(), Error> {
         if let Some(last) = self.last_indexed()? {
-            self.made.keep();
+            self.folder.made.keep();
             self.log = Some(self.recover(last)?);
         }
         Ok(())
@@ -279,9 +263,9 @@ impl StoreWriter {
     pub fn rewind(&mut self) -> Result<Contents, Error> {
         self.sync()?;
         let Some(log) = &mut self.log else {
-            return Err(Error::NoLogs { name: self.folder.display().to_string() });
+            return Err(Error::NoLogs { name: self.folder.path.display().to_string() });
         };
-        let path = self.folder.join(&log.name);
+        let path = self.folder.path.join(&log.name);
         let contents = Contents::of(&path, self.at_rest.keyring())?;
         log.file.seek(contents.whole).map_err(io("write to", &path))?;
         (log.last, log.position, log.synced) = (contents.whole, contents.whole, contents.whole);
@@ -295,8 +279,8 @@ impl StoreWriter {
     /// As [`StoreWriter::rewind`].
     pub fn contents(&self) -> Result<Contents, Error> {
         match &self.log {
-            Some(log) => Contents::of(&self.folder.join(&log.name), self.at_rest.keyring()),
-            None => Err(Error::NoLogs { name: self.folder.display().to_string() }),
+            Some(log) => Contents::of(&self.folder.path.join(&log.name), self.at_rest.keyring()),
+            None => Err(Error::NoLogs { name: self.folder.path.display().to_string() }),
         }
     }
 
@@ -309,7 +293,7 @@ impl StoreWriter {
     pub fn has_head(&mut self) -> Result<bool, Error> {
         self.sync()?;
         let Some(log) = &self.log else { return Ok(true) };
-        let mut reader = open_log(&self.folder.join(&log.name), self.at_rest.keyring())?;
+        let mut reader = open_log(&self.folder.path.join(&log.name), self.at_rest.keyring())?;
         for _ in ["the format description", "what is behind it"] {
             if !matches!(reader.next_event()?, Next::Some(_)) {
                 return Ok(false);
@@ -328,9 +312,9 @@ impl StoreWriter {
         if self.has_head()? {
             return Ok(());
         }
-        let Some(index) = self.index()? else { return Ok(()) };
-        let text = fs::read_to_string(&index).map_err(io("read", &index))?;
-        let names: Vec<&str> = text.lines().map(plain_name).collect();
+        let Some(index) = self.folder.index()? else { return Ok(()) };
+        let text = read_regular_text(&index).map_err(io("read", &index))?;
+        let names = log_names(&text, &index)?;
         let [kept @ .., last] = &names[..] else { return Ok(()) };
         let Some(before) = kept.last() else { return Ok(()) };
         let lines: String = text.lines().take(kept.len()).map(|line| format!("{line}\n")).collect();
@@ -343,7 +327,7 @@ impl StoreWriter {
     fn cut_rest(&mut self) -> Result<(), Error> {
         self.sync()?;
         let Some(log) = &mut self.log else { return Ok(()) };
-        let path = self.folder.join(&log.name);
+        let path = self.folder.path.join(&log.name);
         let size = log.file.size().map_err(io("look at", &path))?;
         if size > log.position {
             log.file.cut(log.position).map_err(io("cut", &path))?;
@@ -394,13 +378,15 @@ impl StoreWriter {
             return Err(Error::Place { name: self.last_name(), found: position, wanted: 0 });
         };
         if position == log.last && position < log.position {
-            log.compare_last(&self.folder, event)?;
+            log.compare_last(&self.folder.path, event)?;
             return Ok(Appended::Again);
         }
         self.check(position)?;
         let Some(log) = &mut self.log else { return Ok(Appended::Again) };
         self.tried = event.len() as u64;
-        log.file.write_all(event).map_err(|cause| io("write to", &self.folder.join(&log.name))(cause))?;
+        log.file
+            .write_all(event)
+            .map_err(|cause| io("write to", &self.folder.path.join(&log.name))(cause))?;
         self.tried = 0;
         log.last = log.position;
         log.position += event.len() as u64;
@@ -425,16 +411,16 @@ impl StoreWriter {
     ///
     /// When the system refuses.
     pub fn purge(&mut self, keep: Keep, now: SystemTime) -> Result<usize, Error> {
-        let Some(index) = self.index()? else { return Ok(0) };
-        let text = fs::read_to_string(&index).map_err(io("read", &index))?;
-        let names: Vec<&str> = text.lines().map(plain_name).collect();
+        let Some(index) = self.folder.index()? else { return Ok(0) };
+        let text = read_regular_text(&index).map_err(io("read", &index))?;
+        let names = log_names(&text, &index)?;
         let count = self.count_beyond(&names, keep, now)?;
         if count == 0 {
             return Ok(0);
         }
         let line = |name: &str| format!("{name}\n");
         self.replace(
-            &self.folder.join(PURGED),
+            &self.folder.path.join(PURGED),
             &names[..count].iter().copied().map(line).collect::<String>(),
         )?;
         self.replace(&index, &text.lines().skip(count).map(line).collect::<String>())?;
@@ -457,12 +443,12 @@ impl StoreWriter {
     /// Removes what a purge has named, as far as it is not in the index: nothing else in the folder is the store's to
     /// remove.
     fn remove_purged(&self, kept: &[&str]) -> Result<(), Error> {
-        let list = self.folder.join(PURGED);
-        let text = match fs::read_to_string(&list) {
+        let list = self.folder.path.join(PURGED);
+        let text = match read_regular_text(&list) {
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
             read => read.map_err(io("read", &list))?,
         };
-        for name in text.lines().filter(|name| is_log(name) && !kept.contains(name)) {
+        for name in text.lines().filter(|name| is_log_name(name) && !kept.contains(name)) {
             self.remove(name)?;
             // What was compressed has a list of its positions beside it.
             self.remove(&format!("positions.{name}"))?;
@@ -475,7 +461,7 @@ impl StoreWriter {
         let mut kept_size = 0;
         // The last one is being written to.
         for (number, name) in names.iter().enumerate().rev() {
-            let path = self.folder.join(name);
+            let path = self.folder.path.join(name);
             let found = fs::metadata(&path).map_err(io("look at", &path))?;
             kept_size += found.len();
             let is_beyond = match keep {
@@ -493,7 +479,7 @@ impl StoreWriter {
     }
 
     fn remove(&self, name: &str) -> Result<(), Error> {
-        let path = self.folder.join(name);
+        let path = self.folder.path.join(name);
         match fs::remove_file(&path) {
             Err(cause) if cause.kind() != ErrorKind::NotFound => Err(io("remove", &path)(cause)),
             _ => Ok(()),
@@ -501,8 +487,8 @@ impl StoreWriter {
     }
 
     fn sync_folder(&self) -> Result<(), Error> {
-        let folder = File::open(&self.folder).map_err(io("open", &self.folder))?;
-        folder.sync_all().map_err(io("sync", &self.folder))
+        let folder = File::open(&self.folder.path).map_err(io("open", &self.folder.path))?;
+        folder.sync_all().map_err(io("sync", &self.folder.path))
     }
 
     /// Has all that was appended on the disk.
@@ -512,7 +498,7 @@ impl StoreWriter {
     /// When the system refuses.
     pub fn sync(&mut self) -> Result<(), Error> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        let path = self.folder.join(&log.name);
+        let path = self.folder.path.join(&log.name);
         log.file.flush().map_err(io("write to", &path))?;
         if let Err(cause) = log.file.sync() {
             self.doubtful.get_or_insert_with(|| (log.name.clone(), log.synced));
@@ -532,59 +518,49 @@ impl StoreWriter {
     }
 
     fn last_name(&self) -> String {
-        self.log.as_ref().map_or_else(|| self.folder.display().to_string(), |log| log.name.clone())
+        self.log.as_ref().map_or_else(|| self.folder.path.display().to_string(), |log| log.name.clone())
     }
 
     /// The log first, then its line in the index: a log that is not in the index was not begun.
     fn create(&mut self, name: &str, name_at_source: &str, base: &str) -> Result<(), Error> {
-        let path = self.folder.join(name);
+        let path = self.folder.path.join(name);
         let key = self.at_rest.key()?;
         self.tried = MAGIC.len() as u64;
         let file = LogFile::make(&path, key.as_ref()).map_err(io("make", &path))?;
-        let index = self.index()?.unwrap_or_else(|| self.folder.join(base).with_extension("index"));
+        let index =
+            self.folder.index()?.unwrap_or_else(|| self.folder.path.join(base).with_extension("index"));
         let mut lines = private().append(true).open(&index).map_err(io("open", &index))?;
         let line = format!("{INDEX_PREFIX}{name}\n");
         let written = lines.write_all(line.as_bytes()).and_then(|()| lines.sync_all());
         written.map_err(io("write to", &index))?;
         self.sync_folder()?;
         self.tried = 0;
-        self.made.keep();
+        self.folder.made.keep();
         let start = MAGIC.len() as u64;
         let (name, name_at_source) = (name.to_owned(), name_at_source.to_owned());
         self.log = Some(OpenLog { name, name_at_source, file, last: start, position: start, synced: start });
         Ok(())
     }
 
-    fn index(&self) -> Result<Option<PathBuf>, Error> {
-        let entries = fs::read_dir(&self.folder).map_err(io("list", &self.folder))?;
-        let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
-        let mut indexes: Vec<PathBuf> =
-            paths.filter(|path| path.extension() == Some(OsStr::new("index"))).collect();
-        match indexes.len() {
-            0 | 1 => Ok(indexes.pop()),
-            _ => Err(Error::several(&self.folder, "indexes", &indexes)),
-        }
-    }
-
     /// The last log in the index, whose last line is cut off if it was not written whole. What a purge that was
     /// stopped has left goes.
     fn last_indexed(&self) -> Result<Option<String>, Error> {
-        let Some(index) = self.index()? else { return Ok(None) };
-        let text = fs::read_to_string(&index).map_err(io("read", &index))?;
+        let Some(index) = self.folder.index()? else { return Ok(None) };
+        let text = read_regular_text(&index).map_err(io("read", &index))?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         if whole < text.len() {
-            let file = OpenOptions::new().write(true).open(&index).map_err(io("open", &index))?;
+            let file = private().write(true).open(&index).map_err(io("open", &index))?;
             file.set_len(whole as u64).and_then(|()| file.sync_all()).map_err(io("cut", &index))?;
         }
-        let names: Vec<&str> = text[..whole].lines().map(plain_name).collect();
+        let names = log_names(&text[..whole], &index)?;
         self.remove_purged(&names)?;
         Ok(names.last().map(|name| (*name).to_owned()))
     }
 
     /// Opens a log, cut behind its last whole event.
     fn recover(&mut self, name: String) -> Result<OpenLog, Error> {
-        let path = self.folder.join(&name);
-        if let (false, Some(index)) = (path.exists(), self.index()?) {
+        let path = self.folder.path.join(&name);
+        if let (false, Some(index)) = (path.exists(), self.folder.index()?) {
             let (name, index) = (path.display().to_string(), index.display().to_string());
             return Err(Error::Missing { name, index });
         }
@@ -609,6 +585,18 @@ impl StoreWriter {
     }
 }
 
+impl StoreFolder {
+    /// Opens the store in it.
+    ///
+    /// # Errors
+    ///
+    /// As [`StoreWriter::open`].
+    pub fn open(self, at_rest: AtRest) -> Result<StoreWriter, Error> {
+        at_rest.check()?;
+        StoreWriter::in_folder(self, at_rest)
+    }
+}
+
 impl OpenLog {
     /// The last event has come again: is it the one that is there?
     fn compare_last(&mut self, folder: &Path, event: &[u8]) -> Result<(), Error> {
@@ -622,31 +610,10 @@ impl OpenLog {
     }
 }
 
-/// Is a file still the one at this path? Whoever had it locked before may have removed it.
-fn is_at(file: &File, path: &Path) -> bool {
-    let (opened, there) = (file.metadata(), fs::metadata(path));
-    opened.is_ok_and(|opened| {
-        there.is_ok_and(|there| (opened.dev(), opened.ino()) == (there.dev(), there.ino()))
-    })
-}
-
 /// The name of a source's log, which names no series.
 fn at_source(name: &str) -> Result<LogName<'_>, Error> {
-    let found = LogName::of(Path::new(name)).filter(|found| is_log(name) && found.series.is_none());
+    let found = LogName::of(Path::new(name)).filter(|found| is_log_name(name) && found.series.is_none());
     found.ok_or_else(|| Error::LogName { name: name.to_owned() })
-}
-
-/// Is it a log's name, and no path to one, nor several lines?
-fn is_log(name: &str) -> bool {
-    let path = Path::new(name);
-    !name.contains(char::is_control)
-        && path.file_name() == Some(OsStr::new(name))
-        && LogName::of(path).is_some()
-}
-
-/// A line of the index as the log's name.
-fn plain_name(line: &str) -> &str {
-    line.strip_prefix(INDEX_PREFIX).unwrap_or(line)
 }
 
 /// Where the last whole event starts and ends whose checksum, and those of all before it, are right.
@@ -674,13 +641,6 @@ fn is_sound(raw: &RawEvent<'_>) -> bool {
         _ => true,
     };
     !is_verified || raw.verify().is_ok()
-}
-
-/// Makes files for their owner and group, as a server does: they say what is in tables.
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.create(true).mode(0o640);
-    options
 }
 
 fn io(verb: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Error {

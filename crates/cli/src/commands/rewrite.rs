@@ -1,6 +1,5 @@
 //! `bintide compress` and `bintide decompress`: logs in, logs out.
 
-mod live;
 mod text;
 
 use std::collections::{BTreeMap, HashSet};
@@ -22,6 +21,7 @@ use crate::exit::{Advice, Failure, Outcome, Verdict};
 use crate::inputs::{Found, Inputs, Place};
 use crate::interrupt;
 use crate::progress::Progress;
+use crate::running;
 use crate::screen::Style;
 use crate::units;
 
@@ -239,7 +239,7 @@ fn refuse_running(files: &[(&Place, &PathBuf)], targets: &[PathBuf], common: &Co
 
 fn refuse_running_beside(path: &Path) -> Result<(), Failure> {
     let Some(directory) = directory_of(path) else { return Ok(()) };
-    match live::in_directory(directory) {
+    match running::in_directory(directory) {
         Some(running) => Err(Failure::NotBegun(anyhow!(
             "a server runs in {}: {running}; stop it, write elsewhere with --output, or say --live to change \
              the logs that it has closed",
@@ -331,7 +331,7 @@ impl Job<'_> {
             sealing: if common.plain { Sealing::Plain } else { Sealing::AsBefore },
             check: if common.verify { Check::Meaning } else { Check::Nothing },
             trial: if common.dry_run { Trial::DryRun } else { Trial::No },
-            may_replace: |path| live::sight(path) != live::Sight::Open,
+            may_replace: |path| running::sight(path) != running::Sight::Open,
         };
         let done = match rewrite_file(&job, progress) {
             Err(rewrite::Error::InUse { .. }) => return Ok(Finish::InUse),
@@ -381,8 +381,8 @@ impl Job<'_> {
     /// format description says so, though perhaps only a crash has left it that way: then the operator may know better,
     /// but only where no process has it open for sure.
     fn in_use(&self, place: &Place, path: &Path) -> Result<Option<Finish>, Failure> {
-        let sight = live::sight(path);
-        if sight == live::Sight::Open {
+        let sight = running::sight(path);
+        if sight == running::Sight::Open {
             return Ok(Some(Finish::InUse));
         }
         let mut reader = self.found.open(place).map_err(anyhow::Error::from)?;
@@ -390,7 +390,7 @@ impl Job<'_> {
         Ok(match (reader.in_use(), sight) {
             (false, _) => None,
             (true, _) if !self.common.live => Some(Finish::InUse),
-            (true, live::Sight::Unknown) => Some(Finish::PerhapsInUse),
+            (true, running::Sight::Unknown) => Some(Finish::PerhapsInUse),
             (true, _) => None,
         })
     }

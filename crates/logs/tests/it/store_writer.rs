@@ -15,6 +15,11 @@ fn open(folder: &TempDir) -> StoreWriter {
     StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap()
 }
 
+/// Marks a folder as a store that was begun before.
+fn mark(folder: &TempDir) {
+    fs::write(folder.path().join("bintide.lock"), b"").unwrap();
+}
+
 /// Appends them behind what is there.
 fn append(store: &mut StoreWriter, events: &[Vec<u8>]) {
     for event in events {
@@ -58,6 +63,7 @@ fn a_torn_tail_is_cut_off() {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("b.000001"), &whole[..size]).unwrap();
         fs::write(folder.path().join("b.index"), b"./b.000001\n./b.0000").unwrap();
+        mark(&folder);
         let mut store = open(&folder);
         let end = ends.iter().rev().find(|end| **end <= size).copied().unwrap_or(4);
         let last = ends.iter().rev().find(|start| **start < end).copied().unwrap_or(4) as u64;
@@ -150,6 +156,7 @@ fn a_torn_tail_of_an_encrypted_log_is_cut_off() {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("b.000001"), &whole[..size]).unwrap();
         fs::write(folder.path().join("b.index"), b"./b.000001\n").unwrap();
+        mark(&folder);
         let mut store = open_encrypted(&folder);
         let done = ends.iter().rposition(|end| *end <= size).unwrap_or(0);
         let next = (ends[done] - 512) as u64;
@@ -452,4 +459,80 @@ fn logs_that_no_index_names_are_not_written_over() {
     append(&mut store, &[format(0)]);
     store.sync().unwrap();
     assert_eq!(fs::read(&path).unwrap(), log(&[format(0)]));
+}
+
+/// An index can name any file of the machine; a store's writer changes none but those beside it.
+#[test]
+fn a_line_of_the_index_that_is_no_plain_name_is_refused() {
+    let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let live = other.path().join("b.000002");
+    let torn = [log(&[format(0)]), b"the beginning of an event".to_vec()].concat();
+    let absolute = live.display().to_string();
+    for line in [absolute.as_str(), "../live/b.000002", "./../b.000002", "..", "", "./notes"] {
+        fs::write(&live, &torn).unwrap();
+        fs::write(folder.path().join("b.000001"), log(&[format(0)])).unwrap();
+        let index = format!("./b.000001\n{line}\n");
+        fs::write(folder.path().join("b.index"), &index).unwrap();
+        mark(&folder);
+        let error =
+            StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap_err().to_string();
+        let wanted = format!("b.index: line 2 is {line:?}, which is not the name of a log beside the index");
+        assert!(error.contains(&wanted), "{error}");
+        assert_eq!(fs::read(&live).unwrap(), torn);
+        assert_eq!(fs::read_to_string(folder.path().join("b.index")).unwrap(), index);
+    }
+}
+
+#[test]
+fn a_symbolic_link_in_the_place_of_a_log_or_an_index_is_not_followed() {
+    let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let torn = [log(&[format(0)]), b"the beginning of an event".to_vec()].concat();
+    for name in ["b.000001", "b.index", "bintide.lock"] {
+        let _ = fs::remove_file(folder.path().join(name));
+        fs::write(folder.path().join("b.000001"), &torn).unwrap();
+        fs::write(folder.path().join("b.index"), b"./b.000001\n./b.0000").unwrap();
+        mark(&folder);
+        let target = other.path().join(name);
+        fs::rename(folder.path().join(name), &target).unwrap();
+        let text = fs::read(&target).unwrap();
+        std::os::unix::fs::symlink(&target, folder.path().join(name)).unwrap();
+        let error =
+            StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap_err().to_string();
+        assert!(error.contains(name) || error.contains("did not write"), "{error}");
+        assert_eq!(fs::read(&target).unwrap(), text, "{name}");
+        fs::remove_file(folder.path().join(name)).unwrap();
+    }
+}
+
+/// A server's logs, or a copy of them, are no store, whatever they are called.
+#[test]
+fn a_folder_with_logs_that_was_not_begun_as_a_store_is_refused() {
+    let torn = [log(&[format(0)]), b"the beginning of an event".to_vec()].concat();
+    for index in [None, Some("./b.000001\n")] {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("b.000001"), &torn).unwrap();
+        if let Some(index) = index {
+            fs::write(folder.path().join("b.index"), index).unwrap();
+        }
+        let error =
+            StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap_err().to_string();
+        assert!(error.contains("which bintide receive did not write"), "{error}");
+        assert_eq!(fs::read(folder.path().join("b.000001")).unwrap(), torn);
+        assert!(!folder.path().join("bintide.lock").exists());
+    }
+    // Other people's files are nothing to a store.
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("base.20260101"), b"a backup").unwrap();
+    open(&folder).begin("b.000001", 4).unwrap();
+}
+
+/// The lock is on the folder, too: a file in it can be removed.
+#[test]
+fn a_store_stays_locked_when_its_mark_is_removed() {
+    let folder = TempDir::new().unwrap();
+    let mut store = open(&folder);
+    store.begin("b.000001", 4).unwrap();
+    fs::remove_file(folder.path().join("bintide.lock")).unwrap();
+    let error = StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap_err().to_string();
+    assert!(error.ends_with("is being written to by another bintide"), "{error}");
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
 use binlog::Level;
-use logs::{AtRest, Keep, StoreWriter};
+use logs::{AtRest, Keep, StoreFolder, StoreWriter};
 use servers::{Address, LinkOptions};
 use wire::{End, SemiSync};
 
@@ -23,6 +23,7 @@ use crate::commands::receive::turn::{PAUSE_MIN, Trouble, Turn};
 use crate::commands::receive::watch::{Board, Watch};
 use crate::exit::{Advice, Failure, Outcome};
 use crate::inputs::advised;
+use crate::running;
 use crate::units::{bytes, counted, duration};
 
 /// How often somebody who waits looks for Ctrl-C.
@@ -104,7 +105,10 @@ impl Receiver {
             })
         };
         refuse_data_directory(&wanted.folder).map_err(Failure::NotBegun)?;
-        let mut store = StoreWriter::open(&wanted.folder, wanted.at_rest.clone()).map_err(not_begun)?;
+        wanted.at_rest.check().map_err(not_begun)?;
+        let store = StoreFolder::lock(&wanted.folder).map_err(not_begun)?;
+        refuse_open_logs(&store).map_err(Failure::NotBegun)?;
+        let mut store = store.open(wanted.at_rest.clone()).map_err(not_begun)?;
         let identity = Identity::of(&wanted.folder, &mut store).map_err(Failure::NotBegun)?;
         // A log that has just begun may have to go again: the one in front of it stays until then.
         if let Some(keep) = wanted.keep
@@ -377,6 +381,17 @@ fn refuse_data_directory(folder: &Path) -> Result<(), anyhow::Error> {
         Some(name) => Err(anyhow!(
             "{} is the data directory of a server, as it has {name}: give a directory of its own",
             folder.display()
+        )),
+    }
+}
+
+/// Refuses logs that another process writes: they are a server's, whatever directory they are in.
+fn refuse_open_logs(folder: &StoreFolder) -> Result<(), anyhow::Error> {
+    match running::in_directory(folder.path()) {
+        None => Ok(()),
+        Some(running) => Err(anyhow!(
+            "{} is in use: {running}; give a directory that only bintide receive writes to",
+            folder.path().display()
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a server is at work on a log, or in its directory: as far as the system tells this user.
+//! Finds processes that have logs open to write, as far as the system shows them to this user.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,10 +7,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use binlog::{MAGIC, MAGIC_ENCRYPTED};
+use logs::open_regular;
 
 /// What tells that a server runs in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Running {
+pub(crate) struct Running {
     /// The process's number.
     process: String,
     /// What it holds in the directory.
@@ -26,7 +27,7 @@ impl fmt::Display for Running {
 
 /// Does another process have a file open to write?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sight {
+pub(crate) enum Sight {
     /// Yes.
     Open,
     /// No.
@@ -36,7 +37,7 @@ pub(super) enum Sight {
 }
 
 /// Does a server run in this directory? One keeps its index and a log open to write, and in a data directory much more.
-pub(super) fn in_directory(directory: &Path) -> Option<Running> {
+pub(crate) fn in_directory(directory: &Path) -> Option<Running> {
     let files = entries(directory).map(|entry| entry.path());
     let files = files.filter(|file| is_of_a_server(file) || is_log(file));
     let known: HashMap<Identity, PathBuf> = files.filter_map(|file| Some((identity(&file)?, file))).collect();
@@ -45,7 +46,7 @@ pub(super) fn in_directory(directory: &Path) -> Option<Running> {
 }
 
 /// Does another process have it open to write?
-pub(super) fn sight(path: &Path) -> Sight {
+pub(crate) fn sight(path: &Path) -> Sight {
     let Some(wanted) = identity(path) else { return Sight::Unknown };
     let seen = look();
     if seen.open.iter().any(|open| open.file == wanted) {
@@ -132,7 +133,7 @@ fn is_of_a_server(file: &Path) -> bool {
 
 fn is_log(file: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
-    let is_read = fs::File::open(file).and_then(|mut file| file.read_exact(&mut magic)).is_ok();
+    let is_read = open_regular(file).and_then(|mut file| file.read_exact(&mut magic)).is_ok();
     is_read && (magic == MAGIC || magic == MAGIC_ENCRYPTED)
 }
 

@@ -1,0 +1,25 @@
+//! Names of files that come from elsewhere: from a server, an index or a log.
+
+/// Returns whether `name` names a file in one folder: it is no path, neither `.` nor `..`, and has no NUL.
+///
+/// Every name that a server, an index or a log gives is checked by this before a file of that name is made, changed or
+/// removed. It is mysqlbinlog's rule, too.
+pub fn is_file_name(name: &[u8]) -> bool {
+    let is_forbidden = |byte: &u8| matches!(byte, 0 | b'/') || (cfg!(windows) && *byte == b'\\');
+    !matches!(name, b"" | b"." | b"..") && !name.iter().any(is_forbidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_file_name;
+
+    #[test]
+    fn paths_are_no_file_names() {
+        for name in ["binlog.000001", "my binlog.1", "..a", "a..", "\u{e9}.000001"] {
+            assert!(is_file_name(name.as_bytes()), "{name}");
+        }
+        for name in ["", ".", "..", "/binlog.000001", "../binlog.000001", "a/b", "a/", "a\0b"] {
+            assert!(!is_file_name(name.as_bytes()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Files that are read because an index or a folder names them.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+/// Opens a regular file to read. A pipe or a device of that name, which could be waited for in vain, is refused at once.
+///
+/// # Errors
+///
+/// When the system refuses, or it is no regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let file = without_waiting().open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+    }
+}
+
+/// Reads a regular file's text.
+///
+/// # Errors
+///
+/// As [`open_regular`], and when it is not UTF-8.
+pub(crate) fn read_regular_text(path: &Path) -> io::Result<String> {
+    io::read_to_string(open_regular(path)?)
+}
+
+#[cfg(unix)]
+fn without_waiting() -> OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits());
+    options
+}
+
+#[cfg(not(unix))]
+fn without_waiting() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::open_regular;
+
+    #[test]
+    fn pipes_and_devices_are_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        for path in [pipe.as_path(), Path::new("/dev/zero"), folder.path()] {
+            let error = open_regular(path).unwrap_err().to_string();
+            assert_eq!(error, "it is not a regular file", "{}", path.display());
+        }
+        assert!(open_regular(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).is_ok());
+    }
+}

@@ -1,0 +1,199 @@
+//! The folder of a store that is written to: locked for one writer, and known to be a store of ours.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use binlog::{MAGIC, MAGIC_ENCRYPTED};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag};
+
+use crate::error::Error;
+use crate::file_name::is_file_name;
+use crate::log_file::has_at_most_a_beginning;
+use crate::made::Made;
+use crate::regular_file::{open_regular, read_regular_text};
+use crate::series::LogName;
+
+/// The file that marks a folder as a store of `bintide receive`; it is locked, too.
+const MARK: &str = "bintide.lock";
+/// The prefix of a log's name in an index, as servers write it.
+pub(crate) const INDEX_PREFIX: &str = "./";
+
+/// The folder of a store, locked for one writer, before anything in it is read or changed.
+///
+/// A folder with logs counts as a store only if a store was begun in it: a server's folder, or a copy of it, is refused.
+#[derive(Debug)]
+pub struct StoreFolder {
+    pub(crate) path: PathBuf,
+    // In front of the locks, which are released last.
+    pub(crate) made: Made,
+    _locks: Locks,
+}
+
+#[derive(Debug)]
+struct Locks {
+    _mark: Flock<File>,
+    /// The folder itself, which stays locked when somebody removes the mark; none on a file system that cannot lock folders.
+    _folder: Option<Flock<File>>,
+}
+
+impl StoreFolder {
+    /// Locks a folder, and makes it if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses, another process writes to the store, or the folder has logs and is no store.
+    pub fn lock(path: &Path) -> Result<Self, Error> {
+        let mut made = Made::folders(path)?;
+        let locked = || Error::Locked { name: path.display().to_string() };
+        let folder = match lock_folder(path)? {
+            FolderLock::Held => {
+                made.keep();
+                return Err(locked());
+            }
+            FolderLock::Taken(folder) => Some(folder),
+            FolderLock::Unsupported => None,
+        };
+        let mark = path.join(MARK);
+        if !is_regular(&mark) {
+            refuse_foreign(path)?;
+        }
+        made.if_new(&mark);
+        let file = private().write(true).open(&mark).map_err(io("open", &mark))?;
+        let taken = Flock::lock(file, FlockArg::LockExclusiveNonblock);
+        let Some(file) = taken.ok().filter(|file| is_at(file, &mark)) else {
+            made.keep();
+            return Err(locked());
+        };
+        let locks = Locks { _mark: file, _folder: folder };
+        let path = path.to_owned();
+        let folder = Self { path, made, _locks: locks };
+        folder.check_index()?;
+        Ok(folder)
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Finds the index; none in an empty store.
+    pub(crate) fn index(&self) -> Result<Option<PathBuf>, Error> {
+        let mut indexes = indexes(&self.path)?;
+        match indexes.len() {
+            0 | 1 => Ok(indexes.pop()),
+            _ => Err(Error::several(&self.path, "indexes", &indexes)),
+        }
+    }
+
+    /// Every log that the index names lies beside it. A last line that was not written whole does not count.
+    fn check_index(&self) -> Result<(), Error> {
+        let Some(index) = self.index()? else { return Ok(()) };
+        let text = read_regular_text(&index).map_err(io("read", &index))?;
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        log_names(whole, &index).map(drop)
+    }
+}
+
+/// Returns the names of the logs that an index's text lists.
+///
+/// # Errors
+///
+/// When a line is not the plain name of a log.
+pub(crate) fn log_names<'t>(text: &'t str, index: &Path) -> Result<Vec<&'t str>, Error> {
+    let names = text.lines().zip(1..).map(|(line, number)| {
+        let name = line.strip_prefix(INDEX_PREFIX).unwrap_or(line);
+        let outside =
+            || Error::IndexLine { index: index.display().to_string(), number, line: line.to_owned() };
+        is_log_name(name).then_some(name).ok_or_else(outside)
+    });
+    names.collect()
+}
+
+/// Is it a log's name, and no path to one?
+pub(crate) fn is_log_name(name: &str) -> bool {
+    is_file_name(name.as_bytes())
+        && !name.contains(char::is_control)
+        && LogName::of(Path::new(name)).is_some()
+}
+
+/// Returns options that open and make files for their owner and group, as a server does: they hold what is in tables.
+/// A symbolic link is not followed, as it could point at anything, and a pipe is not waited for.
+pub(crate) fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).mode(0o640).custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
+    options
+}
+
+enum FolderLock {
+    Taken(Flock<File>),
+    /// Another process has it.
+    Held,
+    Unsupported,
+}
+
+fn lock_folder(path: &Path) -> Result<FolderLock, Error> {
+    let folder = File::open(path).map_err(io("open", path))?;
+    Ok(match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => FolderLock::Taken(lock),
+        Err((_, Errno::EWOULDBLOCK)) => FolderLock::Held,
+        // NFS locks only files that are open to write: the lock on the mark has to do.
+        Err(_) => FolderLock::Unsupported,
+    })
+}
+
+/// Refuses a folder that has an index or logs: it has no mark, so that they are somebody else's.
+fn refuse_foreign(folder: &Path) -> Result<(), Error> {
+    let found = entries(folder)?.into_iter().find(|path| is_index(path) || is_log(path));
+    match found {
+        Some(found) => Err(Error::ForeignLogs {
+            name: folder.display().to_string(),
+            found: found.file_name().unwrap_or_default().display().to_string(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Is it a log with more than what a crash may leave of one that was about to begin?
+fn is_log(path: &Path) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    let mut read = || open_regular(path)?.read_exact(&mut magic);
+    LogName::of(path).is_some()
+        && read().is_ok()
+        && (magic == MAGIC || magic == MAGIC_ENCRYPTED)
+        && !has_at_most_a_beginning(path).is_ok_and(|is_so| is_so)
+}
+
+fn is_index(path: &Path) -> bool {
+    path.extension() == Some(OsStr::new("index"))
+}
+
+fn indexes(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut paths = entries(folder)?;
+    paths.retain(|path| is_index(path));
+    Ok(paths)
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let entries = fs::read_dir(folder).map_err(io("list", folder))?;
+    Ok(entries.filter_map(Result::ok).map(|entry| entry.path()).collect())
+}
+
+fn is_regular(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
+}
+
+/// Is a file still the one at this path? Whoever had it locked before may have removed it.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (opened, there) = (file.metadata(), fs::symlink_metadata(path));
+    opened.is_ok_and(|opened| {
+        there.is_ok_and(|there| (opened.dev(), opened.ino()) == (there.dev(), there.ino()))
+    })
+}
+
+fn io(verb: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Error {
+    move |cause| Error::io(verb, &path.display().to_string(), cause)
+}
