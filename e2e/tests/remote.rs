@@ -1,5 +1,8 @@
 //! `bintide dump -R`, called mysqlbinlog, prints what mysqlbinlog prints of the same server's logs.
 
+use std::ffi::OsString;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -9,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::compare::Run;
 use e2e::identity;
 use e2e::logs::Logs;
-use e2e::program::bintide;
+use e2e::program::{Outcome, Program, Surroundings, bintide};
 use tempfile::TempDir;
 use testkit::{Launch, Server};
 
@@ -243,4 +246,72 @@ fn it_waits_for_more() -> Result<()> {
         child.wait()?;
     }
     Ok(())
+}
+
+/// Passes connections on to a server until the test ends, with one name in what the server says replaced by another of
+/// the same length.
+fn rename_in_transit(server: u16, from: &'static [u8], to: Vec<u8>) -> Result<u16> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let port = listener.local_addr()?.port();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let to = to.clone();
+            thread::spawn(move || pass(client, server, from, &to));
+        }
+    });
+    Ok(port)
+}
+
+fn pass(mut client: TcpStream, server: u16, from: &[u8], to: &[u8]) -> std::io::Result<()> {
+    let mut server = TcpStream::connect(("127.0.0.1", server))?;
+    let (mut hears, mut asks) = (client.try_clone()?, server.try_clone()?);
+    thread::spawn(move || std::io::copy(&mut hears, &mut asks).and_then(|_| asks.shutdown(Shutdown::Write)));
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        let count = server.read(&mut bytes)?;
+        let said = &mut bytes[..count];
+        for at in 0..(count + 1).saturating_sub(from.len()) {
+            if said[at..].starts_with(from) {
+                said[at..at + to.len()].copy_from_slice(to);
+            }
+        }
+        client.write_all(said)?;
+        if count == 0 {
+            return client.shutdown(Shutdown::Write);
+        }
+    }
+}
+
+/// A server may name any file of this machine; mysqlbinlog's own rule says what is the name of a log.
+#[test]
+fn raw_files_are_written_to_no_place_that_a_server_names() -> Result<()> {
+    let server = server()?;
+    let place = TempDir::new()?;
+    let folder = place.path().join("outer/inner");
+    for name in ["../../x.00001", "./binlog.0001", "/tmp/x.000001", "binlog.00000/", "binlog\u{1b}00001"] {
+        let port = rename_in_transit(server.port(), b"binlog.000001", name.as_bytes().to_vec())?;
+        for more in ["--raw", "--raw -t", "--raw -t --result-file=kept-"] {
+            let wanted = outcome_in(&folder, Program::Real, more, port)?;
+            let found = outcome_in(&folder, Program::Ours, more, port)?;
+            ensure!(found == wanted, "{name:?} {more}: {found:?}, and mysqlbinlog {wanted:?}");
+            let is_refused = wanted.0.stderr.ends_with(b"ERROR: Invalid log file name in rotate event.\n");
+            ensure!(is_refused == name.contains('/'), "{name:?} {more}: {wanted:?}");
+            ensure!(!place.path().join("x.00001").exists(), "{name:?} {more}");
+        }
+    }
+    Ok(())
+}
+
+/// Returns the outcome of a program in a new folder, and the files that it leaves there.
+fn outcome_in(folder: &Path, program: Program, more: &str, port: u16) -> Result<(Outcome, Vec<OsString>)> {
+    std::fs::create_dir_all(folder)?;
+    let words =
+        format!("--no-defaults --ssl-mode=DISABLED -R -h 127.0.0.1 -P {port} -u root {more} binlog.000001");
+    let arguments: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+    let outcome = program.run(&arguments, &Surroundings { folder, time_zone: "UTC", stdin: b"" })?;
+    let mut names: Vec<OsString> =
+        std::fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+    names.sort();
+    std::fs::remove_dir_all(folder)?;
+    Ok((outcome, names))
 }

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use binlog::{Cursor, Event, EventType, HEADER_SIZE, Header, MAGIC};
+use logs::is_file_name;
 
 use super::payload::Opened;
 use super::{Dump, Flow, Halt, Item, Log, Outcome};
@@ -51,6 +52,8 @@ enum Fate {
     Passed,
     /// Nothing follows that was asked for.
     Last,
+    /// It names a file that cannot be one of the server's logs.
+    Misnamed,
 }
 
 impl Dump<'_, '_> {
@@ -115,6 +118,10 @@ impl Dump<'_, '_> {
         };
         match fate {
             Fate::Passed => {}
+            Fate::Misnamed => {
+                self.talk.error(&[b"Invalid log file name in rotate event."]);
+                return Err(Halt::Failed);
+            }
             Fate::Last => return Ok((self.joined(remotely)?, More::No)),
             Fate::Joined if remotely.raw.is_some() => self.keep_raw(event, remotely)?,
             Fate::Joined => {
@@ -255,6 +262,9 @@ fn fate(
         EventType::Rotate => {
             let next = next_log(event, &remotely.log)?;
             if let Some(raw) = &mut remotely.raw {
+                if !is_file_name(&next) {
+                    return Ok(Fate::Misnamed);
+                }
                 raw.name = [raw.prefix.as_slice(), &next].concat();
             }
             Ok(match (header.timestamp, remote.to_last_log) {
