@@ -15,6 +15,7 @@
 //! | write one | [`AtRest::Encrypted`]; with a writer of one's own, [`new_header`] |
 //! | read in order, work in parallel, hand on in order, bounded in bytes | [`ordered`](ordered::ordered) |
 //! | let bytes wait where nobody else can read them | [`Spool`] |
+//! | turn a thread's panic into an error | [`ThreadPanic`] |
 //!
 //! A transaction payload too large for memory is read in pieces: [`LargePayload`].
 //!
@@ -46,6 +47,7 @@ mod spool;
 mod store;
 mod store_folder;
 mod store_writer;
+mod thread_panic;
 mod transactions;
 
 pub use crate::chunk::{Chunk, LogEvent};
@@ -65,4 +67,5 @@ pub use crate::spool::Spool;
 pub use crate::store::Store;
 pub use crate::store_folder::StoreFolder;
 pub use crate::store_writer::{Appended, AtRest, Keep, StorePlace, StoreWriter};
+pub use crate::thread_panic::ThreadPanic;
 pub use crate::transactions::{Content, CutError, Segment, TransactionCutter, Whole, each_event_within};

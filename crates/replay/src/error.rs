@@ -1,6 +1,7 @@
 //! Why a replay stopped.
 
 use binlog::gtid::GtidSet;
+use logs::ThreadPanic;
 
 use crate::order::is_temporary;
 use crate::work::WorkError;
@@ -69,6 +70,9 @@ pub enum Error {
     /// Something on the target is not as a replay needs it.
     #[error("{0}")]
     Refused(String),
+    /// A thread of the replay panicked.
+    #[error(transparent)]
+    Panic(#[from] ThreadPanic),
     /// Whoever watched it wanted no more: [`replay`](crate::replay) then gives its report all the same.
     #[error("interrupted; the same command goes on from here")]
     Interrupted,

@@ -27,6 +27,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use filter::Filter;
+use logs::ThreadPanic;
 
 use crate::error::{Error, Failure};
 use crate::lag::Lags;
@@ -37,7 +38,7 @@ use crate::run::apply::{Applier, Tally};
 use crate::run::flow::{Flow, Limits, Message};
 use crate::run::form::{Former, Group};
 pub use crate::run::plan::{Ground, Plan, RowChanges, Width, plan};
-use crate::run::read::{Sieve, SoFar};
+use crate::run::read::{Batch, Sieve, SoFar};
 pub(crate) use crate::run::skip::Skip;
 use crate::schedule::Mode;
 use crate::select::{Selection, Selector};
@@ -115,20 +116,20 @@ pub fn replay(
     thread::scope(|scope| {
         // The channel's end moves there, so that the former hears of the end.
         scope.spawn(move || {
-            read::read(
-                source,
-                Sieve { selector, skip, filter: &options.filter, gap: options.gap },
-                &to_former,
-                flow,
-            );
+            let sieve = Sieve { selector, skip, filter: &options.filter, gap: options.gap };
+            let read = ThreadPanic::catch("reads the logs", || read::read(source, sieve, &to_former, flow));
+            if let Err(panic) = read {
+                // If the former has ended, another thread has failed first.
+                let _ = to_former.send(Batch { failure: Some(panic.into()), ..Batch::default() });
+            }
         });
         scope.spawn(|| flow::form(former, from_reader, flow));
         let workers = if in_one { 1 } else { options.workers.get() as u64 };
         let mut watcher = Watcher::new(target, flow, observer, workers);
-        let result = match in_one {
+        let result = ThreadPanic::catch_in("applies transactions", || match in_one {
             true => in_one_session(target, &groups, flow, &mut watcher),
             false => workers::run(target, options, &base, &groups, flow, &mut watcher),
-        };
+        });
         // Whoever still waits for us waits in vain.
         drop(groups);
         flow.stop();

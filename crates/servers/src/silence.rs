@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use logs::ThreadPanic;
 use nix::sys::socket::{Shutdown, shutdown};
 
 /// What a large request may take longer: so many bytes a second are to be had of any network.
@@ -67,7 +68,14 @@ impl Watch {
         let state = State { fd, request: None, requests: 0, ended: None, is_over: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), over: Condvar::new() });
         let watched = Arc::clone(&shared);
-        thread::spawn(move || watched.watch(silence_max, &ask));
+        thread::spawn(move || {
+            if let Err(panic) =
+                ThreadPanic::catch("looks after a connection", || watched.watch(silence_max, &ask))
+            {
+                // Without this thread, a request could wait for ever.
+                watched.state().end(panic.to_string());
+            }
+        });
         Self { shared, silence_max }
     }
 
@@ -143,7 +151,12 @@ impl State {
             }
             Found::Unheard(error) => format!("it does not answer a new connection: {error}"),
         };
-        self.ended = Some(format!("the server has been silent for {} seconds, and {why}", silent.as_secs()));
+        self.end(format!("the server has been silent for {} seconds, and {why}", silent.as_secs()));
+    }
+
+    /// Ends the connection.
+    fn end(&mut self, why: String) {
+        self.ended = Some(why);
         if !self.is_over {
             // Where it is gone already, whoever waits has heard of it.
             let _ = shutdown(self.fd, Shutdown::Both);
@@ -214,5 +227,15 @@ mod tests {
         // Nothing ever comes.
         assert_eq!(ours.read(&mut [0]).unwrap(), 0);
         assert!(watch.ended().is_some());
+    }
+
+    #[test]
+    fn a_panic_of_the_watch_ends_the_connection() {
+        let (mut ours, _theirs) = UnixStream::pair().unwrap();
+        let watch = Watch::new(ours.as_raw_fd(), Duration::from_millis(20), |_| panic!("injected"));
+        let _under_way = watch.request(0);
+        assert_eq!(ours.read(&mut [0]).unwrap(), 0);
+        let why = watch.ended().unwrap();
+        assert!(why.contains("panicked: injected"), "{why}");
     }
 }

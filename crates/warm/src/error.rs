@@ -18,6 +18,9 @@ pub enum Error {
     /// The server is not what it has to be.
     #[error("{0}")]
     Refused(String),
+    /// A thread of the run panicked.
+    #[error(transparent)]
+    Panic(#[from] logs::ThreadPanic),
     /// Relay logs cannot be read.
     #[error(transparent)]
     Log(#[from] logs::Error),

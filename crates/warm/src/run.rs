@@ -136,12 +136,14 @@ impl Scene<'_> {
         let watched = thread::scope(|scope| {
             let _end = End(&shared);
             for (lane, logs) in logs.into_iter().enumerate() {
-                let mut reader = self.reader(&shared, lane, logs, &facts);
-                scope.spawn(move || reader.run());
+                let (shared, mut reader) = (&shared, self.reader(&shared, lane, logs, &facts));
+                scope.spawn(move || shared.run_thread("reads relay logs", || reader.run()));
             }
             for number in 0..self.threads.max {
                 let (shared, is_mariadb, address) = (&shared, facts.is_mariadb, self.address);
-                scope.spawn(move || worker::work(shared, number, address, is_mariadb));
+                scope.spawn(move || {
+                    shared.run_thread("searches", || worker::work(shared, number, address, is_mariadb));
+                });
             }
             let mut watcher = Watcher {
                 shared: &shared,

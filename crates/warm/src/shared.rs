@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use binlog::gtid::{Gtid, GtidSet};
 use filter::Filter;
+use logs::ThreadPanic;
 
 use crate::error::Error;
 use crate::lead::{Lead, Mark};
@@ -207,6 +208,13 @@ impl Shared {
     pub(crate) fn fail(&self, error: Error) {
         self.state().failure.get_or_insert(error);
         self.end();
+    }
+
+    /// Runs a thread's work; a panic calls everything off.
+    pub(crate) fn run_thread(&self, task: &'static str, work: impl FnOnce()) {
+        if let Err(panic) = ThreadPanic::catch(task, work) {
+            self.fail(panic.into());
+        }
     }
 
     pub(crate) fn take_failure(&self) -> Option<Error> {
@@ -564,6 +572,8 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use binlog::gtid::GtidSet;
 
     use super::{EVENTS_AHEAD_MAX, Lane, PLACES_AHEAD_MAX, Shared};
@@ -580,6 +590,17 @@ mod tests {
 
     fn at(offset: u64) -> Channel {
         Channel::without_applier(Place { log: 1.into(), offset })
+    }
+
+    #[test]
+    fn a_panic_of_a_thread_ends_the_others_with_its_message() {
+        let shared = Shared::new(vec![at(100)], Pace::Measured, 2, true);
+        thread::scope(|scope| {
+            scope.spawn(|| while shared.next(0).is_some() {});
+            scope.spawn(|| shared.run_thread("searches", || panic!("injected")));
+        });
+        let error = shared.take_failure().unwrap().to_string();
+        assert!(error.ends_with("panicked: injected; please report this defect"), "{error}");
     }
 
     #[test]

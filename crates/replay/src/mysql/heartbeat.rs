@@ -48,7 +48,7 @@ impl Drop for Heartbeat {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(beating) = self.beating.take() {
-            // If it panicked, its message is out.
+            // After a panic of it, the next use of the session fails: the lock around it is poisoned.
             let _ = beating.join();
         }
     }

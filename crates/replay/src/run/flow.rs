@@ -5,6 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use binlog::gtid::GtidSet;
+use logs::ThreadPanic;
 
 use crate::error::Error;
 use crate::run::form::{Former, Group};
@@ -159,8 +160,8 @@ impl Flow {
 
 /// Forms groups until there is nothing more, or nobody applies them.
 pub(super) fn form(mut former: Former<'_>, batches: Receiver<Batch>, flow: &Flow) {
-    let result = run(&mut former, &batches, flow);
-    let last = match result {
+    let formed = ThreadPanic::catch("groups transactions", || run(&mut former, &batches, flow));
+    let last = match formed.unwrap_or_else(|panic| Err(Some(panic.into()))) {
         Ok(()) => Message::Over { undecided: former.undecided() },
         Err(Some(error)) => Message::Failed(error),
         Err(None) => return,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -459,5 +460,173 @@ fn a_definition_that_fails_is_not_tried_again() {
         let error = replay(&mut source, &target, &options, &mut Until(u64::MAX)).unwrap_err();
         assert!(error.to_string().ends_with("locked"), "{error}");
         assert_eq!(target.0.state().statements, 1);
+    }
+}
+
+/// A target that panics in the second call of one of its methods.
+struct PanickingTarget {
+    inner: Shared,
+    calls: Calls,
+}
+
+#[derive(Clone)]
+struct Calls {
+    method: &'static str,
+    count: Arc<AtomicUsize>,
+}
+
+impl Calls {
+    fn enter(&self, method: &str) {
+        if self.method == method {
+            assert!(self.count.fetch_add(1, Ordering::Relaxed) == 0, "injected in {method}");
+        }
+    }
+}
+
+impl Target for PanickingTarget {
+    fn applied(&self) -> Result<Applied, Failure> {
+        self.inner.applied()
+    }
+
+    fn session(&self) -> Result<Box<dyn Session>, Failure> {
+        self.calls.enter("session");
+        Ok(Box::new(PanickingSession { inner: self.inner.session()?, calls: self.calls.clone() }))
+    }
+
+    fn definition(&self, database: &[u8], table: &[u8]) -> Result<Option<Definition>, Failure> {
+        // It is asked for once a table: the first call is the second.
+        self.calls.enter("definition");
+        self.calls.enter("definition");
+        self.inner.definition(database, table)
+    }
+
+    fn settle(&self, intent: &Intent) -> Result<Settled, Failure> {
+        self.inner.settle(intent)
+    }
+
+    fn save(&self, progress: &Progress) -> Result<(), Failure> {
+        self.inner.save(progress)
+    }
+
+    fn checkpoint(&self, progress: &Progress) -> Result<Applied, Failure> {
+        self.inner.checkpoint(progress)
+    }
+}
+
+struct PanickingSession {
+    inner: Box<dyn Session>,
+    calls: Calls,
+}
+
+impl Drop for PanickingSession {
+    /// A server undoes what a lost session had open.
+    fn drop(&mut self) {
+        let _ = self.inner.rollback();
+    }
+}
+
+impl Session for PanickingSession {
+    fn keep_apart(&mut self, part: usize) -> Result<(), Failure> {
+        self.inner.keep_apart(part)
+    }
+
+    fn begin(&mut self) -> Result<(), Failure> {
+        self.calls.enter("begin");
+        self.inner.begin()
+    }
+
+    fn announce(&mut self, intent: Intent, format: Option<&Arc<Format>>) -> Result<(), Failure> {
+        self.inner.announce(intent, format)
+    }
+
+    fn rows(&mut self, context: &Context, rows: &RowEvents) -> Result<(), Failure> {
+        self.calls.enter("rows");
+        self.inner.rows(context, rows)
+    }
+
+    fn statement(&mut self, statement: &Statement) -> Result<(), Failure> {
+        self.inner.statement(statement)
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.calls.enter("flush");
+        self.inner.flush()
+    }
+
+    fn commit(&mut self, progress: &Progress, placed: &mut dyn FnMut()) -> Result<(), Failure> {
+        self.calls.enter("commit");
+        self.inner.commit(progress, placed)
+    }
+
+    fn rollback(&mut self) -> Result<(), Failure> {
+        self.inner.rollback()
+    }
+}
+
+/// Calls its observer's owner a defect.
+struct PanickingObserver;
+
+impl Observer for PanickingObserver {
+    fn at(&mut self, _: &Status<'_>) -> ControlFlow<()> {
+        panic!("injected in at")
+    }
+}
+
+/// Ends the test instead of letting it hang.
+fn replayed(
+    history: &History,
+    target: &PanickingTarget,
+    options: &Options,
+    mut observer: impl Observer + Send,
+) -> String {
+    thread::scope(|scope| {
+        let (sender, ended) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            let mut source = Source::new(vec![history.log()], None, 1 << 20);
+            let result = replay(&mut source, target, options, &mut observer);
+            let _ = sender.send(result.expect_err("a panic ends the replay").to_string());
+        });
+        match ended.recv_timeout(Duration::from_secs(30)) {
+            Ok(error) => error,
+            Err(_) => {
+                eprintln!("the replay hangs after a panic in {}", target.calls.method);
+                std::process::abort()
+            }
+        }
+    })
+}
+
+/// In every thread, and in each step of a transaction; what was committed before is whole.
+#[test]
+fn a_panic_ends_the_replay_with_an_error() {
+    let transactions: Vec<_> = (0..200).map(|number| vec![(number % 5, false)]).collect();
+    let history = History::new(&transactions);
+    for (order, mode) in WAYS {
+        for workers in [1, 3] {
+            for method in ["session", "begin", "rows", "flush", "commit", "definition", "at"] {
+                let has_one_session = workers == 1 && order != CommitOrder::Any;
+                let is_never_called = (workers == 1 && method == "session")
+                    || (method == "definition"
+                        && (has_one_session || mode == Mode::LogicalClock || mode == Mode::Database));
+                if is_never_called {
+                    continue;
+                }
+                let inner = history.target(order, 1);
+                let calls = Calls { method, count: Arc::default() };
+                let target = PanickingTarget { inner, calls };
+                let options = options(order, mode, workers);
+                let error = match method {
+                    "at" => replayed(&history, &target, &options, PanickingObserver),
+                    _ => replayed(&history, &target, &options, Until(u64::MAX)),
+                };
+                let wanted = format!("panicked: injected in {method}; please report this defect");
+                assert!(
+                    error.starts_with("internal error") && error.ends_with(&wanted),
+                    "{order:?} {mode:?}: {error}"
+                );
+                let state = target.inner.0.state();
+                assert_eq!((&state.wrong, state.locks.len()), (&None, 0), "{order:?} {mode:?}");
+            }
+        }
     }
 }

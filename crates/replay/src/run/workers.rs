@@ -5,6 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use logs::ThreadPanic;
+
 use crate::error::{Error, Failure};
 use crate::order::{CommitOrder, Gate, Turn, Verdict};
 use crate::progress::Progress;
@@ -100,9 +102,14 @@ pub(super) fn run(
         for (number, session) in sessions.into_iter().enumerate() {
             let shop = &shop;
             let counter = RowCounter::default();
-            scope.spawn(move || Worker { shop, session, counter, index: number }.run());
+            scope.spawn(move || {
+                let worker = Worker { shop, session, counter, index: number };
+                if let Err(panic) = ThreadPanic::catch("applies transactions", || worker.run()) {
+                    shop.fail(panic.into());
+                }
+            });
         }
-        let result = feed(&shop, groups, watcher);
+        let result = ThreadPanic::catch_in("hands transactions to workers", || feed(&shop, groups, watcher));
         let mut state = shop.state();
         state.is_over = true;
         state.is_stopped = result.is_err();
@@ -147,6 +154,15 @@ fn feed(shop: &Shop<'_>, groups: &Receiver<Message>, watcher: &mut Watcher<'_>) 
 impl Shop<'_> {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends all work: nothing more is begun, and nothing is waited for.
+    fn fail(&self, error: Error) {
+        let mut state = self.state();
+        state.failure.get_or_insert(error);
+        state.is_stopped = true;
+        drop(state);
+        self.wake_all();
     }
 
     fn wake_all(&self) {

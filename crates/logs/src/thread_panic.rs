@@ -1,0 +1,66 @@
+//! Panics of threads, as errors.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A defect of this program that ended a thread's work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("internal error: the thread that {task} panicked: {message}; please report this defect")]
+pub struct ThreadPanic {
+    /// The thread's task, as a verb in the third person.
+    pub task: &'static str,
+    /// The panic's message.
+    pub message: String,
+}
+
+impl ThreadPanic {
+    /// Runs `work`, and returns its panic as an error.
+    ///
+    /// Values that `work` shares with other threads must tolerate a half-finished change: they stay in use.
+    ///
+    /// # Errors
+    ///
+    /// When `work` panics.
+    pub fn catch<T>(task: &'static str, work: impl FnOnce() -> T) -> Result<T, Self> {
+        catch_unwind(AssertUnwindSafe(work))
+            .map_err(|panic| Self { task, message: message_of(&*panic).to_owned() })
+    }
+
+    /// As [`ThreadPanic::catch`], for work that has errors of its own.
+    ///
+    /// # Errors
+    ///
+    /// The error of `work`, or its panic.
+    pub fn catch_in<T, E: From<Self>>(
+        task: &'static str,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        Self::catch(task, work)?
+    }
+}
+
+/// The message of a panic, from what [`catch_unwind`] or a thread's `join` returned.
+fn message_of(panic: &(dyn Any + Send)) -> &str {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(message), _) => message,
+        (_, Some(message)) => message,
+        _ => "it left no message",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ThreadPanic;
+
+    #[test]
+    fn a_panic_becomes_an_error_with_its_message() {
+        assert_eq!(ThreadPanic::catch("counts", || 7), Ok(7));
+        let check = |work: fn(), message: &str| {
+            let panic = ThreadPanic::catch("counts", work).unwrap_err();
+            assert_eq!(panic, ThreadPanic { task: "counts", message: message.to_owned() });
+        };
+        check(|| panic!("as text"), "as text");
+        check(|| panic!("with a number: {}", 7), "with a number: 7");
+        check(|| std::panic::panic_any(7), "it left no message");
+    }
+}
