@@ -9,6 +9,7 @@ use servers::{Address, Defaults, PublicKey};
 use crate::args::Global;
 use crate::exit::Failure;
 use crate::interrupt;
+use crate::screen;
 
 /// As whom a server is reached.
 #[derive(Args, Debug)]
@@ -110,10 +111,10 @@ impl Account {
 /// A password was given on the command line.
 pub(crate) fn remark_on_open_password(global: &Global) {
     if !global.quiet {
-        eprintln!(
-            "bintide: a password on the command line can be seen by every user of this machine: --password-file, \
+        screen::remark(format_args!(
+            "a password on the command line can be seen by every user of this machine: --password-file, \
              --defaults-file and --password keep it to you"
-        );
+        ));
     }
 }
 

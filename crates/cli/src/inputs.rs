@@ -14,6 +14,7 @@ use logs::{LogReader, Store, read_keyring};
 
 use crate::args::Global;
 use crate::exit::{Advice, Failure};
+use crate::screen;
 
 /// Which logs to read.
 #[derive(Args, Clone, Debug)]
@@ -112,7 +113,7 @@ impl Found {
         };
         let again = self.places.iter().filter(|place| identity(place).is_some_and(|one| !seen.insert(one)));
         for place in again.filter(|_| !global.quiet) {
-            eprintln!("bintide: {place} was given before, and is {counted} again");
+            screen::remark(format_args!("{place} was given before, and is {counted} again"));
         }
     }
 
@@ -120,9 +121,9 @@ impl Found {
     fn remark_on_unlisted(&self, global: &Global) {
         for log in self.unlisted.iter().filter(|_| !global.quiet) {
             let log = log.display();
-            eprintln!(
-                "bintide: {log} is not in the index beside it, and is not read; give it by its name if it is meant"
-            );
+            screen::remark(format_args!(
+                "{log} is not in the index beside it, and is not read; give it by its name if it is meant"
+            ));
         }
     }
 

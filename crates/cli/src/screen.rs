@@ -2,7 +2,8 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
 
 use clap::{ColorChoice, ValueEnum};
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
@@ -126,20 +127,66 @@ pub(crate) fn lines(table: &Table) -> String {
     lines.collect()
 }
 
-/// A name out of a log as it may go to a terminal: what would move the cursor or hide text is shown as `\u{1b}`.
+/// Writes `bintide: ` and a text to standard error, as one line of visible characters.
+pub(crate) fn remark(text: impl Display) {
+    line(format_args!("bintide: {text}"));
+}
+
+/// Writes a text to standard error, as one line of visible characters.
+pub(crate) fn line(text: impl Display) {
+    // In one piece, so that lines of several threads do not mix. A closed standard error ends no work.
+    let _ = io::stderr().write_all(format!("{}\n", visible(&text.to_string())).as_bytes());
+}
+
+/// Writes a report. Its lines and its colours are ours; any other control character comes from a name or a message in
+/// it, and is made visible.
+pub(crate) fn print(report: &str, out: &mut impl Write) -> io::Result<()> {
+    out.write_all(visible_lines(report).as_bytes())
+}
+
+/// The sequences that a report's styles are made of.
+const STYLES: [&str; 4] = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[31m", "\u{1b}[39m"];
+
+/// Lines and styles as they are, and all other characters as [`visible`] has them.
+pub(crate) fn visible_lines(report: &str) -> String {
+    let mut text = String::with_capacity(report.len());
+    let mut rest = report;
+    while let Some(at) = rest.find(is_steering) {
+        text.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let kept = STYLES.iter().chain(&["\n"]).find(|kept| rest.starts_with(**kept));
+        let size = kept.map_or_else(|| rest.chars().next().map_or(0, char::len_utf8), |kept| kept.len());
+        let (part, behind) = rest.split_at(size);
+        match kept {
+            Some(kept) => text.push_str(kept),
+            None => text.push_str(&visible(part)),
+        }
+        rest = behind;
+    }
+    text.push_str(rest);
+    text
+}
+
+/// A name or message from a log, a server or a file system, as it may go to a terminal: a character that would move the
+/// cursor or hide text is shown as `\u{1b}`.
 pub(crate) fn visible(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for character in name.chars() {
-        match character {
-            // Controls, and marks that turn the direction of writing.
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                text.extend(character.escape_unicode());
-            }
-            control if control.is_control() => text.extend(control.escape_unicode()),
-            other => text.push(other),
+        match is_steering(character) {
+            true => text.extend(character.escape_unicode()),
+            false => text.push(character),
         }
     }
     text
+}
+
+/// Controls, and marks that turn the direction of writing.
+fn is_steering(character: char) -> bool {
+    let is_direction = matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    is_direction || character.is_control()
 }
 
 #[cfg(test)]
@@ -162,5 +209,15 @@ mod tests {
         check("sbtest.größe 表", "sbtest.größe 表");
         check("a\u{1b}[2Jb\n", r"a\u{1b}[2Jb\u{a}");
         check("a\u{202e}b\u{9b}", r"a\u{202e}b\u{9b}");
+    }
+
+    #[test]
+    fn reports_keep_their_lines_and_styles_only() {
+        let check = |report, wanted| assert_eq!(super::visible_lines(report), wanted);
+        check("", "");
+        check("größe\n\u{1b}[1mlogs\u{1b}[0m\n", "größe\n\u{1b}[1mlogs\u{1b}[0m\n");
+        check("a\u{1b}[2J\u{1b}[31mb\u{1b}[0m\r\n", "a\\u{1b}[2J\u{1b}[31mb\u{1b}[0m\\u{d}\n");
+        check("\u{9b}2J\u{7f}\u{2028}", r"\u{9b}2J\u{7f}\u{2028}");
+        check("\u{1b}", r"\u{1b}");
     }
 }

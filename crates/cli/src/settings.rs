@@ -16,6 +16,7 @@ use dump::mysqlbinlog::{Preset, presettable};
 use toml::{Table, Value};
 
 use crate::exit::{Advice, Failure};
+use crate::screen;
 
 /// What a settings file says, and where it is.
 #[derive(Debug, Default)]
@@ -99,9 +100,9 @@ pub(crate) fn unknown_variables(command: &Command) -> Vec<String> {
 /// Says which variables are no settings.
 pub(crate) fn remark_on(unknown: &[String]) {
     for name in unknown {
-        eprintln!(
-            "bintide: {name} is no setting, and is ignored; `bintide --help` says how settings are named"
-        );
+        screen::remark(format_args!(
+            "{name} is no setting, and is ignored; `bintide --help` says how settings are named"
+        ));
     }
 }
 

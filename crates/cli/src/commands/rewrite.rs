@@ -22,7 +22,7 @@ use crate::inputs::{Found, Inputs, Place};
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::running;
-use crate::screen::Style;
+use crate::screen::{self, Style};
 use crate::units;
 
 pub(crate) const COMPRESS_EXAMPLES: &str = "\
@@ -188,7 +188,10 @@ fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Out
                     print(&all, common, global)?;
                 }
                 if number < count {
-                    eprintln!("bintide: {} behind it left alone", units::counted(count - number, "log"));
+                    screen::remark(format_args!(
+                        "{} behind it left alone",
+                        units::counted(count - number, "log")
+                    ));
                 }
                 return Err(failure);
             }
@@ -221,7 +224,7 @@ fn plan(
         return Err(Failure::NotBegun(anyhow!("{need}; give more --memory, or a lower --level")));
     }
     if (plan.workers < wanted || plan.need > memory) && !global.quiet {
-        eprintln!("bintide: {need}; --memory says how much there is");
+        screen::remark(format_args!("{need}; --memory says how much there is"));
     }
     Ok(plan)
 }
@@ -366,7 +369,7 @@ impl Job<'_> {
         let stays = self.action == Action::Decompress && self.is_mariadb(place)?;
         let stays = stays.then_some("is MariaDB's: its compressed events stay as they are");
         for remark in remark.into_iter().chain(stays).filter(|_| !self.is_quiet) {
-            eprintln!("bintide: {} {remark}", target.display());
+            screen::remark(format_args!("{} {remark}", target.display()));
         }
         Ok(())
     }
@@ -403,7 +406,7 @@ fn print(all: &[Done], common: &Common, global: &Global) -> Outcome {
             serde_json::to_writer_pretty(&mut out, &text::json(all)).map_err(io::Error::from)?;
             out.write_all(b"\n")?;
         }
-        false => out.write_all(text::render(all, Style::new(global.color.on_stdout())).as_bytes())?,
+        false => screen::print(&text::render(all, Style::new(global.color.on_stdout())), &mut out)?,
     }
     Ok(Verdict::Fine)
 }

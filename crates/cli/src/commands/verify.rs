@@ -14,7 +14,7 @@ use crate::exit::{Failure, Outcome, Verdict as Exit};
 use crate::inputs::{Found, Inputs, Place, advised};
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::screen::Style;
+use crate::screen::{self, Style, visible};
 use crate::units::{bytes, count, counted};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -46,7 +46,7 @@ pub(crate) fn run(command: &Verify, global: &Global) -> Outcome {
     let found = command.inputs.find()?;
     let verdicts = look(&found, global)?;
     for unreadable in &verdicts.unreadable {
-        eprintln!("bintide: {}", unreadable.cause);
+        screen::remark(&unreadable.cause);
     }
     found.remark_on_twice(global, "judged");
     let mut out = io::stdout().lock();
@@ -87,10 +87,14 @@ fn repair(found: &Found, copy: &Path, global: &Global) -> Result<(), Failure> {
         let (kept, cut) = (counted(repaired.bytes_kept, "byte"), count(repaired.bytes_cut));
         let (copy, log) = (copy.display(), log.display());
         match (repaired.bytes_cut, repaired.was_in_use) {
-            (0, false) => eprintln!("{log} needs no repair: {copy} is the same {kept}"),
-            (0, true) => eprintln!("wrote {copy}: all {kept} of {log}, and not flagged as in use"),
-            (_, false) => eprintln!("wrote {copy}: {kept}, {cut} less than {log}"),
-            (_, true) => eprintln!("wrote {copy}: {kept}, {cut} less than {log}, and not flagged as in use"),
+            (0, false) => screen::line(format_args!("{log} needs no repair: {copy} is the same {kept}")),
+            (0, true) => {
+                screen::line(format_args!("wrote {copy}: all {kept} of {log}, and not flagged as in use"))
+            }
+            (_, false) => screen::line(format_args!("wrote {copy}: {kept}, {cut} less than {log}")),
+            (_, true) => screen::line(format_args!(
+                "wrote {copy}: {kept}, {cut} less than {log}, and not flagged as in use"
+            )),
         }
     }
     Ok(())
@@ -110,14 +114,14 @@ fn print_json(verdicts: &Verdicts, out: &mut impl Write) -> io::Result<()> {
 
 fn print_text(verdicts: &Verdicts, style: Style, global: &Global, out: &mut impl Write) -> io::Result<()> {
     for fault in &verdicts.faults {
-        writeln!(out, "{}", style.alarm(&fault.to_string()))?;
+        writeln!(out, "{}", style.alarm(&visible(&fault.to_string())))?;
     }
     if !global.quiet {
         for remark in &verdicts.remarks {
-            writeln!(out, "{}: {}", remark.log, remark.detail)?;
+            writeln!(out, "{}", visible(&format!("{}: {}", remark.log, remark.detail)))?;
         }
         for log in &verdicts.logs {
-            writeln!(out, "{}", summary(log, verdicts))?;
+            writeln!(out, "{}", visible(&summary(log, verdicts)))?;
         }
     }
     Ok(())

@@ -28,7 +28,7 @@ use crate::inputs::{Found, Inputs, Place, advised};
 use crate::interrupt;
 use crate::page;
 use crate::progress::Progress;
-use crate::screen::Style;
+use crate::screen::{self, Style};
 use crate::units::{bytes, counted};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -133,7 +133,7 @@ pub(crate) fn run(command: &Advise, global: &Global) -> Outcome {
             .map_err(io::Error::from)?;
         out.write_all(b"\n")?;
     } else if command.html.is_none() {
-        out.write_all(text::render(&report, server, Style::new(global.color.on_stdout())).as_bytes())?;
+        screen::print(&text::render(&report, server, Style::new(global.color.on_stdout())), &mut out)?;
     }
     Ok(Verdict::Fine)
 }
@@ -215,7 +215,7 @@ fn plan(
         return Err(Failure::NotBegun(anyhow!("{need}; give more --memory, or lower --levels")));
     }
     if (plan.workers < wanted || plan.need > most) && !global.quiet {
-        eprintln!("bintide: {need}; --memory says how much there is");
+        screen::remark(format_args!("{need}; --memory says how much there is"));
     }
     Ok(plan)
 }

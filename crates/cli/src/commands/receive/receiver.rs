@@ -24,6 +24,7 @@ use crate::commands::receive::watch::{Board, Watch};
 use crate::exit::{Advice, Failure, Outcome};
 use crate::inputs::advised;
 use crate::running;
+use crate::screen;
 use crate::units::{bytes, counted, duration};
 
 /// How often somebody who waits looks for Ctrl-C.
@@ -366,7 +367,7 @@ fn is_not_ours(error: &logs::Error) -> bool {
 }
 
 fn say(text: &str) {
-    eprintln!("bintide: {text}");
+    screen::remark(text);
 }
 
 fn end_of(store: &StoreWriter) -> Option<(String, u64)> {

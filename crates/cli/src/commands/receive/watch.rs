@@ -19,7 +19,7 @@ use crate::commands::receive::unwritten::Unwritten;
 use crate::commands::stats;
 use crate::exit::{Outcome, Verdict};
 use crate::progress::{self, Screen};
-use crate::screen::Style;
+use crate::screen::{self, Style, visible_lines};
 
 /// How often a terminal changes.
 const TERMINAL_PERIOD: Duration = Duration::from_millis(250);
@@ -240,9 +240,11 @@ impl Watch {
         self.due = elapsed + self.screen.period();
         match &mut self.screen {
             Screen::Nowhere => {}
-            Screen::Lines if is_new => eprintln!("bintide: {text}"),
+            Screen::Lines if is_new => screen::remark(text),
             Screen::Lines => {}
-            Screen::Terminal(bar, _) => bar.get_or_insert_with(progress::line).set_message(text),
+            Screen::Terminal(bar, _) => {
+                bar.get_or_insert_with(progress::line).set_message(visible_lines(&text))
+            }
         }
     }
 
@@ -256,8 +258,8 @@ impl Watch {
                 .map_err(io::Error::from)?;
             out.write_all(b"\n")?;
         } else {
-            out.write_all(figures.text(&folder.display().to_string()).as_bytes())?;
-            out.write_all(stats::compression(&figures.statistics.rows(), self.style).as_bytes())?;
+            screen::print(&figures.text(&folder.display().to_string()), &mut out)?;
+            screen::print(&stats::compression(&figures.statistics.rows(), self.style), &mut out)?;
         }
         Ok(Verdict::Fine)
     }

@@ -16,6 +16,7 @@ use crate::commands::replay::watch::Watch;
 use crate::commands::warm::{Board, document, sentence};
 use crate::exit::Failure;
 use crate::inputs::Place;
+use crate::screen;
 
 /// What goes ahead of a replay.
 pub(super) struct Ahead {
@@ -87,7 +88,7 @@ impl Ahead {
             Ok(_) => return,
             Err(error) => format!("--warm goes no further: {error}"),
         };
-        eprintln!("bintide: {remark}");
+        screen::remark(remark);
     }
 
     /// Replays, and goes ahead of it until it is done.

@@ -17,7 +17,7 @@ use crate::commands::replay::target::Named;
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::screen::Style;
+use crate::screen::{self, Style};
 
 /// Nothing is to be changed.
 #[derive(Args, Debug)]
@@ -91,7 +91,7 @@ fn put(outlook: &Outlook, json: bool, global: &Global) -> Outcome {
         out.write_all(b"\n")?;
     } else {
         let style = Style::new(global.color.on_stdout());
-        out.write_all(outlook::text(outlook, style).as_bytes())?;
+        screen::print(&outlook::text(outlook, style), &mut out)?;
     }
     let is_refused = outlook.plan.refusals > 0 || outlook.findings.iter().any(|(_, allowed)| !allowed);
     Ok(if is_refused { Verdict::FaultsFound } else { Verdict::Fine })

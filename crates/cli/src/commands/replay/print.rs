@@ -11,6 +11,7 @@ use crate::args::Global;
 use crate::commands::replay::ahead::Warmed;
 use crate::commands::replay::verified::Verified;
 use crate::exit::{Outcome, Verdict};
+use crate::screen;
 use crate::units;
 
 /// A replay that has ended.
@@ -32,20 +33,20 @@ pub(super) fn print(done: &Done, json: bool, global: &Global) -> Outcome {
         serde_json::to_writer_pretty(&mut out, &document(done)).map_err(io::Error::from)?;
         out.write_all(b"\n")?;
     } else {
-        out.write_all(text(done).as_bytes())?;
+        screen::print(&text(done), &mut out)?;
     }
     let late = done.report.late.as_ref().filter(|late| late.transactions > 0 || late.unread.is_some());
     if let (Some(late), false) = (late, global.quiet) {
-        eprintln!("bintide: {}", late_line(late));
+        screen::remark(format_args!("{}", late_line(late)));
     }
     for xid in done.report.undecided.iter().filter(|_| !global.quiet) {
-        eprintln!(
-            "bintide: the XA transaction {xid} is prepared in the logs and not decided: it is not applied"
-        );
+        screen::remark(format_args!(
+            "the XA transaction {xid} is prepared in the logs and not decided: it is not applied"
+        ));
     }
     let besides = done.verified.as_ref().and_then(Verified::remark);
     for remark in done.remarks.iter().chain(&besides).filter(|_| !global.quiet) {
-        eprintln!("bintide: {remark}");
+        screen::remark(remark);
     }
     let is_equal = done.verified.as_ref().is_none_or(Verified::is_equal);
     Ok(if is_equal { Verdict::Fine } else { Verdict::FaultsFound })

@@ -9,6 +9,7 @@ use crate::args::Global;
 use crate::commands::replay::status;
 use crate::commands::replay::target::Named;
 use crate::exit::{Advice, Failure};
+use crate::screen;
 
 /// What may be as it is.
 #[derive(Args, Debug)]
@@ -73,7 +74,7 @@ pub(super) fn check(
     let (allowed, refused): (Vec<Finding>, Vec<Finding>) =
         findings.into_iter().partition(|finding| allow.allows(finding.check));
     for finding in allowed.iter().filter(|_| !global.quiet) {
-        eprintln!("bintide: allowed: {}: {}", finding.check.name(), finding.found);
+        screen::remark(format_args!("allowed: {}: {}", finding.check.name(), finding.found));
     }
     if refused.is_empty() {
         return Ok(survey.writer);
@@ -85,7 +86,7 @@ pub(super) fn check(
 fn in_the_way(refused: &[Finding]) -> anyhow::Error {
     let Some((last, others)) = refused.split_last() else { return anyhow!("nothing is in the way") };
     for finding in others {
-        eprintln!("bintide: {finding}");
+        screen::remark(finding);
     }
     anyhow!("{last}").context(Advice("nothing was changed"))
 }

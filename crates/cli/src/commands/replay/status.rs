@@ -7,6 +7,7 @@ use replay::{Applied, Look, MysqlTarget};
 use servers::Address;
 
 use crate::exit::{Failure, Outcome, Verdict};
+use crate::screen;
 
 /// Prints how far a target has come. Nothing is changed there.
 pub(super) fn status(address: &Address, json: bool) -> Outcome {
@@ -26,7 +27,7 @@ pub(super) fn status(address: &Address, json: bool) -> Outcome {
         serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
         out.write_all(b"\n")?;
     } else {
-        out.write_all(text(&look, &applied).as_bytes())?;
+        screen::print(&text(&look, &applied), &mut out)?;
     }
     Ok(Verdict::Fine)
 }
@@ -86,7 +87,7 @@ pub(super) fn status_of_file(path: &Path, json: bool) -> Outcome {
             let place = progress.place.map_or_else(|| "nothing".to_owned(), |place| place.to_string());
             let gtids =
                 if progress.gtids.is_empty() { "nothing".to_owned() } else { progress.gtids.to_string() };
-            writeln!(out, "applied        {gtids}\nwithout GTIDs  up to {place}")?;
+            screen::print(&format!("applied        {gtids}\nwithout GTIDs  up to {place}\n"), &mut out)?;
             writeln!(out, "This is the row of the table bintide.progress; to begin anew, remove the file.")?;
         }
     }

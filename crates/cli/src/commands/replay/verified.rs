@@ -14,7 +14,7 @@ use crate::commands::replay::target::{Named, To};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::screen::visible;
+use crate::screen::{self, visible};
 use crate::units;
 
 /// Whom the target is compared with.
@@ -88,7 +88,7 @@ impl Verified {
         let pairs = pairs.map_err(failed)?;
         if !global.quiet {
             let tables = units::counted(pairs.len() as u64, "table");
-            eprintln!("bintide: comparing {tables} of the logs with {server}");
+            screen::remark(format_args!("comparing {tables} of the logs with {server}"));
         }
         let mut comparison = Comparison::open(&server, compared(&target)?).map_err(failed)?;
         let mut tables = Vec::new();

@@ -11,6 +11,7 @@ use crate::commands::replay::board::Board;
 use crate::commands::replay::pace::Pace;
 use crate::interrupt;
 use crate::progress::{self, Screen};
+use crate::screen;
 use crate::units;
 
 /// Whoever sits in front of the terminal, or reads what was written down.
@@ -70,7 +71,7 @@ impl Watch {
         self.idle_at = idle_at;
         match &mut self.screen {
             Screen::Nowhere => {}
-            Screen::Lines => eprintln!("bintide: {}; {line}", gone_over(bytes, self.bytes_total)),
+            Screen::Lines => screen::remark(format_args!("{}; {line}", gone_over(bytes, self.bytes_total))),
             Screen::Terminal(bar, _) => {
                 let total = self.bytes_total;
                 let bar = bar.get_or_insert_with(|| progress::bar_over_a_line(total, bytes));

@@ -17,7 +17,7 @@ use crate::inputs::{Inputs, advised};
 use crate::interrupt;
 use crate::page;
 use crate::progress::Progress;
-use crate::screen::Style;
+use crate::screen::{self, Style};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -78,7 +78,7 @@ pub(crate) fn run(command: &Stats, global: &Global) -> Outcome {
         out.write_all(b"\n")?;
     } else {
         let style = Style::new(global.color.on_stdout());
-        out.write_all(text::render(&report, style, &TimeZone::system()).as_bytes())?;
+        screen::print(&text::render(&report, style, &TimeZone::system()), &mut out)?;
     }
     Ok(verdict(&report))
 }
@@ -87,7 +87,7 @@ pub(crate) fn run(command: &Stats, global: &Global) -> Outcome {
 fn verdict(report: &Report) -> Verdict {
     let mut verdict = Verdict::Fine;
     for log in report.logs.iter().filter(|log| log.events == 0) {
-        eprintln!("bintide: {} holds no events: it is empty, or torn at its start", log.name);
+        screen::remark(format_args!("{} holds no events: it is empty, or torn at its start", log.name));
         verdict = Verdict::FaultsFound;
     }
     verdict

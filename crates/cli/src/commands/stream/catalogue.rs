@@ -1,5 +1,6 @@
 //! Who knows what columns are called that a log does not name: a server, or the log's own definitions.
 
+use crate::screen;
 use servers::{Address, Connection, Error, quote};
 use stream::{Catalogue, Changed, ColumnFacts, Definitions, Streamer, TableFacts};
 
@@ -31,11 +32,11 @@ fn catalogue(address: Address) -> Catalogue {
 /// Says which tables were defined behind rows that were told by later definitions.
 pub(super) fn remark_on(changed: &[Changed]) {
     for Changed { table, log, offset } in changed {
-        eprintln!(
-            "bintide: warning: {table} is defined at {offset} of {log}, before the server was asked about it: rows in \
+        screen::remark(format_args!(
+            "warning: {table} is defined at {offset} of {log}, before the server was asked about it: rows in \
              front of that have the columns' names of later; have them called as the definitions in the logs do \
              (--schema=ddl)"
-        );
+        ));
     }
 }
 

@@ -18,6 +18,7 @@ use crate::commands::stream::tell::{failed, finished, now_ns, save_when_due};
 use crate::commands::stream::{reader, snapshot};
 use crate::exit::{Advice, Failure, Outcome};
 use crate::interrupt;
+use crate::screen;
 use crate::units::duration;
 
 /// How long to wait before a lost source is tried again, at first and at most.
@@ -89,7 +90,7 @@ pub(super) fn follow(
         match ended {
             Err(Ended::Lost(error)) if is_begun => {
                 if !live.quiet {
-                    eprintln!("bintide: {error}; trying again in {}", duration(pause));
+                    screen::remark(format_args!("{error}; trying again in {}", duration(pause)));
                 }
                 if let Err(error) = output.rewind() {
                     return finished(Err(failed(error.into())), output);

@@ -13,7 +13,7 @@ use crate::commands::warm::{advised, figures};
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::interrupt;
 use crate::progress;
-use crate::screen::Style;
+use crate::screen::{self, Style};
 
 /// The last figures, for whoever asks meanwhile.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +91,7 @@ impl Watch {
             serde_json::to_writer_pretty(&mut out, &figures::document(report)).map_err(io::Error::from)?;
             out.write_all(b"\n")?;
         } else {
-            out.write_all(figures::text(report, self.style).as_bytes())?;
+            screen::print(&figures::text(report, self.style), &mut out)?;
         }
         Ok(Verdict::Fine)
     }
@@ -109,7 +109,7 @@ impl Watch {
             Screen::Lines => {
                 self.due = status.elapsed + LINES_PERIODS.1;
                 // Nobody has to read it.
-                let _ = writeln!(io::stderr(), "bintide: {line}");
+                screen::remark(line);
             }
             Screen::Terminal(bar) => {
                 self.due = status.elapsed + TERMINAL_PERIODS.1;

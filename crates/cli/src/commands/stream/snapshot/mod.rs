@@ -14,6 +14,7 @@ use crate::commands::stream::snapshot::point::{Held, LOCK_WAIT_TIMEOUT, Point, P
 use crate::commands::stream::tell::{failed, now_ns};
 use crate::exit::{Advice, Failure};
 use crate::interrupt;
+use crate::screen;
 use crate::units::counted;
 
 /// A table that is meant.
@@ -151,12 +152,12 @@ fn say(point: &Point, tables: &[Table]) {
         Held::ReadLock => "writers were held for a moment",
     };
     let tables = counted(tables.len() as u64, "table");
-    eprintln!("bintide: the rows of {tables} as they are at {log}:{position} ({held})");
+    screen::remark(format_args!("the rows of {tables} as they are at {log}:{position} ({held})"));
     if point.prepared == Prepared::Unknown {
-        eprintln!(
-            "bintide: warning: the account may not see whether transactions are prepared (XA), whose rows would be \
+        screen::remark(format_args!(
+            "warning: the account may not see whether transactions are prepared (XA), whose rows would be \
              missing: XA_RECOVER_ADMIN lets it"
-        );
+        ));
     }
 }
 
