@@ -1,22 +1,24 @@
 //! What a command that runs for long tells a monitor, in Prometheus' text format: over HTTP, and in a file.
 //!
-//! Whoever asks is answered by a thread of its own: the work does not wait for it.
+//! Each request has a thread, so that neither the work nor another request waits for a slow client.
 
+use std::collections::VecDeque;
 use std::fmt::{self, Display, Write as _};
 use std::fs;
 use std::io::{self, Read, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 
 use crate::args::Global;
 use crate::exit::Failure;
+use crate::screen;
 
 /// Where metrics can be had.
 #[derive(Args, Debug)]
@@ -29,8 +31,14 @@ pub(crate) struct Metrics {
     metrics_file: Option<PathBuf>,
 }
 
-/// How long somebody who asks may take to do so, and to read the answer. The next one waits so long.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time for a whole request and its answer: monitors need milliseconds.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Requests at once. One more closes the oldest, so that silent clients cannot keep others away.
+const REQUESTS_MAX: usize = 16;
+
+/// Wait after a connection could not be accepted, as when no more files may be open.
+const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 
 /// Bytes of a request, at most: nothing in it matters but its first line.
 const REQUEST_MAX: usize = 8 << 10;
@@ -70,7 +78,7 @@ impl Metrics {
         if let Some(address) = &self.metrics {
             let bound = listen(address, Arc::clone(&render)).map_err(Failure::NotBegun)?;
             if !global.quiet {
-                eprintln!("bintide: metrics are at http://{bound}/metrics");
+                screen::remark(format_args!("metrics are at http://{bound}/metrics"));
             }
         }
         let Some(path) = self.metrics_file.clone() else { return Ok(Served::default()) };
@@ -99,7 +107,7 @@ fn keep_written(path: &Path, render: &Render, is_alive: &Receiver<()>) {
         if let Err(error) = write(path, &render())
             && !has_failed
         {
-            eprintln!("bintide: could not write metrics to {}: {error}", path.display());
+            screen::remark(format_args!("could not write metrics to {}: {error}", path.display()));
             has_failed = true;
         }
         if is_last {
@@ -127,21 +135,87 @@ fn listen(address: &str, render: Render) -> Result<SocketAddr, anyhow::Error> {
     })?;
     let bound = listener.local_addr().context("find the address of the metrics")?;
     thread::spawn(move || {
+        let requests = Arc::new(OpenRequests::default());
         for stream in listener.incoming() {
             match stream {
-                // One who goes away, or is too slow, asks again.
-                Ok(stream) => drop(answer(stream, &render)),
-                // As when no more files may be open: that does not pass by trying at once.
-                Err(_) => thread::sleep(PATIENCE),
+                // A client that is not answered asks again.
+                Ok(stream) => drop(requests.answer(stream, Arc::clone(&render))),
+                Err(_) => thread::sleep(ACCEPT_BACKOFF),
             }
         }
     });
     Ok(bound)
 }
 
-fn answer(mut stream: TcpStream, render: &Render) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+/// The connections that are being answered, oldest first.
+#[derive(Debug, Default)]
+struct OpenRequests(Mutex<VecDeque<Arc<TcpStream>>>);
+
+impl OpenRequests {
+    /// Answers in a thread, and closes the oldest connection if there are too many.
+    fn answer(self: &Arc<Self>, stream: TcpStream, render: Render) -> io::Result<()> {
+        let stream = Arc::new(stream);
+        let mut open = self.open();
+        open.push_back(Arc::clone(&stream));
+        let oldest = if open.len() > REQUESTS_MAX { open.pop_front() } else { None };
+        drop(open);
+        if let Some(oldest) = oldest {
+            let _ = oldest.shutdown(Shutdown::Both);
+        }
+        let requests = Arc::clone(self);
+        let answered = Arc::clone(&stream);
+        let answering = thread::Builder::new().spawn(move || {
+            let client = TimedStream { stream: &answered, end: Instant::now() + REQUEST_TIMEOUT };
+            let _ = answer(client, &render);
+            requests.close(&answered);
+        });
+        if answering.is_err() {
+            self.close(&stream);
+        }
+        answering.map(drop)
+    }
+
+    fn close(&self, stream: &Arc<TcpStream>) {
+        self.open().retain(|open| !Arc::ptr_eq(open, stream));
+    }
+
+    fn open(&self) -> MutexGuard<'_, VecDeque<Arc<TcpStream>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection with one deadline for all that is read and written.
+struct TimedStream<'s> {
+    stream: &'s TcpStream,
+    end: Instant,
+}
+
+impl TimedStream<'_> {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for TimedStream<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(out)
+    }
+}
+
+impl io::Write for TimedStream<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn answer(mut stream: TimedStream<'_>, render: &Render) -> io::Result<()> {
     let mut request = Vec::new();
     let mut part = [0; 1024];
     while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < REQUEST_MAX {
@@ -268,8 +342,10 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use std::sync::Arc;
+    use std::thread;
+    use std::time::{Duration, Instant};
 
-    use super::{Asked, Kind, Sheet, asked, listen, write};
+    use super::{Asked, Kind, REQUEST_TIMEOUT, REQUESTS_MAX, Sheet, asked, listen, write};
 
     #[test]
     fn the_format_is_prometheus() {
@@ -300,9 +376,10 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_is_answered_and_who_says_nothing_is_not_waited_for_long() {
+    fn slow_clients_keep_nobody_waiting_and_are_closed() {
         let bound = listen("127.0.0.1:0", Arc::new(|| "text\n".to_owned())).unwrap();
-        let silent = TcpStream::connect(bound).unwrap();
+        let began = Instant::now();
+        let silent: Vec<_> = (0..3 * REQUESTS_MAX).map(|_| TcpStream::connect(bound).unwrap()).collect();
         for _ in 0..2 {
             let mut stream = TcpStream::connect(bound).unwrap();
             stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
@@ -313,7 +390,15 @@ mod tests {
                 "{answer}"
             );
         }
+        assert!(began.elapsed() < REQUEST_TIMEOUT, "{:?}", began.elapsed());
         drop(silent);
+        // Each byte comes in time; all of them do not.
+        let mut slow = TcpStream::connect(bound).unwrap();
+        let closed = (0..200).find(|_| {
+            thread::sleep(Duration::from_millis(50));
+            slow.write_all(b"G").is_err()
+        });
+        assert!(closed.is_some(), "a request without an end is read for ever");
         assert!(listen(&bound.to_string(), Arc::new(String::new)).is_err());
     }
 
