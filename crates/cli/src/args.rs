@@ -49,7 +49,7 @@ Settings:
 
 Exit codes:
   0    done; nothing wrong was found
-  1    a log is damaged, or the work failed on the way
+  1    a log is damaged, or the work failed on the way, or a thread panicked
   2    not done: wrong usage or settings, or a log that cannot be read (it is
        not there, not for this user, or its key is not at hand)
   130  interrupted

@@ -5,15 +5,15 @@
 //! | code | when |
 //! |---|---|
 //! | 0 | the work is done, and nothing wrong was found |
-//! | 1 | a log is damaged, or the work failed on the way |
+//! | 1 | a log is damaged, or the work failed on the way, or a thread panicked |
 //! | 2 | it could not be done: wrong usage or settings, or a log that cannot be read, as it is not there, not for this user, or encrypted with a key that is not at hand |
 //! | 130 | interrupted; an error besides has its own code |
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
-use crate::interrupt;
+use crate::{interrupt, panics, screen};
 
 /// What a command comes to.
 pub(crate) type Outcome = Result<Verdict, Failure>;
@@ -81,8 +81,12 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
         }
         outcome => ended(outcome, interrupt::requested()),
     };
+    if panics::has_panicked() {
+        // One line has named the defect; what failed because of it would only hide that.
+        return ExitCode::from(FAILED);
+    }
     if let Some(line) = line {
-        let _ = writeln!(io::stderr(), "bintide: {line}");
+        screen::remark(line);
     }
     ExitCode::from(code)
 }

@@ -10,6 +10,7 @@ mod interrupt;
 mod link;
 mod metrics;
 mod page;
+mod panics;
 mod progress;
 mod rates;
 mod running;
@@ -27,11 +28,12 @@ use crate::args::Cli;
 use crate::exit::Outcome;
 
 fn main() -> ExitCode {
+    panics::install();
     let args: Vec<OsString> = env::args_os().collect();
-    match commands::dump::take(&args) {
-        Some(dump) => exit::report(commands::dump::run(dump)),
-        None => exit::report(run(args)),
-    }
+    exit::report(panics::catch(|| match commands::dump::take(&args) {
+        Some(dump) => commands::dump::run(dump),
+        None => run(args),
+    }))
 }
 
 fn run(args: Vec<OsString>) -> Outcome {

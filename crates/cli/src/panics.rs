@@ -1,0 +1,60 @@
+//! Panics: one line that names the defect, an end in order, and exit code 1.
+//!
+//! A panic of any thread, also of one that is not waited for, asks all work to stop, as Ctrl-C does.
+
+use std::any::Any;
+use std::env;
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use anyhow::anyhow;
+
+use crate::exit::{Failure, Outcome};
+use crate::{interrupt, screen};
+
+static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
+
+/// Reports the first panic of any thread from here on; those that follow from it are silent.
+pub(crate) fn install() {
+    let with_backtrace = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if HAS_PANICKED.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        screen::remark(line(panic));
+        if env::var_os("RUST_BACKTRACE").is_some() {
+            with_backtrace(panic);
+        }
+        interrupt::request();
+    }));
+}
+
+/// Has a thread panicked?
+pub(crate) fn has_panicked() -> bool {
+    HAS_PANICKED.load(Ordering::Relaxed)
+}
+
+/// Runs `work`; its panic is a failure.
+pub(crate) fn catch(work: impl FnOnce() -> Outcome) -> Outcome {
+    let caught = panic::catch_unwind(AssertUnwindSafe(work));
+    caught.unwrap_or_else(|_| Err(Failure::Failed(anyhow!("a thread panicked"))))
+}
+
+fn line(panic: &PanicHookInfo<'_>) -> String {
+    let thread = thread::current();
+    let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
+    format!(
+        "internal error: the thread {} panicked{place}: {}; please report this defect",
+        thread.name().unwrap_or("without a name"),
+        message(panic.payload()).replace('\n', " ")
+    )
+}
+
+fn message(payload: &(dyn Any + Send)) -> &str {
+    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(message), _) => message,
+        (_, Some(message)) => message,
+        _ => "it left no message",
+    }
+}
