@@ -6,13 +6,15 @@ use std::process::Command;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use testkit::{Home, Package};
+use testkit::{Home, Package, SERVERS_VARIABLE};
 
 use crate::workspace;
 
-/// Fetches the servers, builds the command, and runs every test of the workspace; `filters` go to the tests.
-pub(crate) fn test(filters: &[String]) -> Result<()> {
-    for package in Package::ALL {
+/// Fetches the servers, builds the command, and runs every test of the workspace; `filters` go to the tests, and
+/// `servers` are those that the tests of many servers run.
+pub(crate) fn test(filters: &[String], servers: Option<&str>) -> Result<()> {
+    let chosen = servers.map_or_else(Package::chosen, Package::listed)?;
+    for package in crate::servers::needed(&chosen) {
         Home::find(package)?;
     }
     // With the whole workspace selected, so that the tests find every dependency built as they want it.
@@ -24,6 +26,7 @@ pub(crate) fn test(filters: &[String]) -> Result<()> {
     }
     let mut tests = command(&arguments);
     tests.env("BINTIDE_BIN", testkit::target_dir().join("debug/bintide"));
+    tests.envs(servers.map(|servers| (SERVERS_VARIABLE, servers)));
     // Most tests wait for servers some of their time.
     if env::var_os(TEST_THREADS).is_none() {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);

@@ -52,6 +52,10 @@ enum Chore {
     Test {
         /// Arguments of the tests, such as a part of a test's name
         filters: Vec<String>,
+        /// The servers that the tests of many servers run: "all", or names such as mysql-5.7.22,mariadb-11.8; four
+        /// telling ones otherwise
+        #[arg(long)]
+        servers: Option<String>,
     },
     /// Stop replays at random points, again and again, and compare what their targets end with
     Chaos(chaos::Chaos),
@@ -80,7 +84,7 @@ fn main() -> Result<()> {
         Chore::Samples { names, rows: true } => samples::count_rows(&names),
         Chore::Samples { names, rows: false } => samples::record(&names),
         Chore::Demo => demo::demo(),
-        Chore::Test { filters } => checks::test(&filters),
+        Chore::Test { filters, servers } => checks::test(&filters, servers.as_deref()),
         Chore::Chaos(chaos) => chaos::chaos(&chaos),
         Chore::Soak(soak) => soak::soak(&soak),
         Chore::Judge => judge::judge(),

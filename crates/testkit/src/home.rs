@@ -98,7 +98,9 @@ impl Home {
     /// When the home has none of that name.
     pub fn command(&self, name: &str) -> Result<Command> {
         let program = self.program(name)?;
-        Ok(self.run_with(&program, &["--argv0", name]))
+        // The dynamic loader of Debian 11 takes no name; those programs then know themselves by their path.
+        let options = if self.package == Package::MariaDb10_5 { &[][..] } else { &["--argv0", name] };
+        Ok(self.run_with(&program, options))
     }
 
     /// A command that runs a server program, known to itself by its path: it looks for files beside itself.

@@ -18,6 +18,7 @@
 //! | [`deaf`] | a host that drops packets: [`Deaf`] |
 //! | [`home`] | where a server's programs are, and how to run one: [`Home`] |
 //! | [`launch`] | how to start a server: [`Launch`] |
+//! | [`Package`] | every server that can be had, from MySQL 5.5.9 to MariaDB 11.8 |
 //! | [`proxy`] | a network in front of a server that can be cut, silenced and slowed: [`Proxy`] |
 //! | [`server`] | a server that runs: [`Server`], [`Client`] |
 //!
@@ -48,6 +49,6 @@ pub use crate::deaf::Deaf;
 pub use crate::dice::{Dice, seed};
 pub use crate::home::Home;
 pub use crate::launch::{Flavour, Launch, free_port};
-pub use crate::package::Package;
+pub use crate::package::{Package, SERVERS_VARIABLE};
 pub use crate::proxy::{Cut, Proxy};
 pub use crate::server::{Client, Server};

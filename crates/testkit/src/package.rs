@@ -1,6 +1,14 @@
 //! The programs that tests and benches use and that are not built here, and their origins.
 
+use std::env;
+
+use anyhow::{Context, Result};
+
 use crate::launch::Flavour;
+
+/// The environment variable that says which servers the tests of many servers run: `all`, or names with commas
+/// between them, such as `mysql-5.7.22,mariadb-11.8`. Without it they run [`Package::TELLING`].
+pub const SERVERS_VARIABLE: &str = "BINTIDE_SERVERS";
 
 /// Programs that the tests and benches use and that are not built here. An old server is named by its series; where
 /// there are two of a series, the older one is named by its whole version.
@@ -156,6 +164,39 @@ impl Package {
     /// The packages that most tests and benches need.
     pub const USUAL: [Self; 3] = [Self::Mysql, Self::MariaDb, Self::Sysbench];
 
+    /// The servers that differ most from the usual ones: small downloads but for 8.0.33, whose `mysqlbinlog` other
+    /// tests need anyway.
+    pub const TELLING: [Self; 4] = [Self::Mysql8_0, Self::Mysql8_0_15, Self::Mysql5_7, Self::MariaDb11_8];
+
+    /// The servers that tests of many servers run, by [`SERVERS_VARIABLE`].
+    ///
+    /// # Errors
+    /// When the variable names what is no server here.
+    pub fn chosen() -> Result<Vec<Self>> {
+        match env::var(SERVERS_VARIABLE) {
+            Ok(text) => Self::listed(&text).with_context(|| format!("{SERVERS_VARIABLE}={text}")),
+            Err(_) => Ok(Self::TELLING.to_vec()),
+        }
+    }
+
+    /// The servers of a list: `all`, or names with commas between them.
+    ///
+    /// # Errors
+    /// When one of them is no server here; the message lists them all.
+    pub fn listed(text: &str) -> Result<Vec<Self>> {
+        let servers = || Self::all().filter(|package| package.flavour().is_some());
+        if text == "all" {
+            return Ok(servers().collect());
+        }
+        let server = |name: &str| {
+            servers().find(|package| package.name() == name).with_context(|| {
+                let names: Vec<&str> = servers().map(Self::name).collect();
+                format!("no server {name:?}; expected all, or some of {}", names.join(","))
+            })
+        };
+        text.split(',').map(|name| server(name.trim())).collect()
+    }
+
     /// The package of this name.
     pub fn named(name: &str) -> Option<Self> {
         RECIPES.iter().find(|recipe| recipe.name == name).map(|recipe| recipe.package)
@@ -235,5 +276,14 @@ mod tests {
             let variable = format!("BINTIDE_{}_HOME", recipe.name.to_uppercase().replace(['-', '.'], "_"));
             assert!(recipe.variable == variable && recipe.name.contains('-') == is_old, "{}", recipe.name);
         }
+    }
+
+    #[test]
+    fn lists_name_servers() {
+        assert_eq!(Package::listed("mysql-5.7.22, mysql").unwrap(), [Package::Mysql5_7, Package::Mysql]);
+        assert_eq!(Package::listed("all").unwrap().len(), RECIPES.len() - 1);
+        let message = Package::listed("mysql,5.7").unwrap_err().to_string();
+        assert!(message.starts_with("no server \"5.7\"; expected all, or some of mysql,"), "{message}");
+        assert!(Package::listed("sysbench").is_err());
     }
 }

@@ -79,7 +79,7 @@ fn bootstrap_mysql(home: &Home, init_options: &[String], folder: &Path) -> Resul
     let mut command = home.server_command("mysqld")?;
     command.args(["--no-defaults", "--bootstrap", "--innodb-use-native-aio=OFF"]);
     // A server of 5.5 does not start on a redo log of another size than it is told.
-    command.args(["--innodb-log-file-size=64M", "--innodb-fast-shutdown=0", "--log-warnings=0"]);
+    command.args(["--innodb-log-file-size=16M", "--innodb-fast-shutdown=0", "--log-warnings=0"]);
     bootstrap(command.args(init_options), home, folder, &sql)
 }
 
