@@ -9,6 +9,7 @@
 //! | [`compare`] | one run of both, and the first difference |
 //! | [`large`] | a log of many megabytes |
 //! | [`logs`] | the logs to run on: the samples, and what a server just wrote |
+//! | [`matrix`] | a server of each version, with logs of the same work |
 //! | [`metrics`] | what a monitor is told |
 //! | [`options`] | every option that `mysqlbinlog --help` lists, and arguments drawn from them |
 //! | [`conversation`] | what a replica and a real server say to each other, recorded |
@@ -29,6 +30,7 @@ pub mod conversation;
 pub mod identity;
 pub mod large;
 pub mod logs;
+pub mod matrix;
 pub mod metrics;
 pub mod options;
 pub mod program;

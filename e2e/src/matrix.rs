@@ -1,0 +1,234 @@
+//! One server of each chosen version, with logs of the same work, for tests that run a command on all of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use testkit::{Flavour, Launch, Package, Server};
+
+use crate::as_sql::TYPES;
+
+/// A running server whose binary logs hold the shared work. It runs until the test program ends: the tests of all
+/// commands share it.
+#[derive(Debug)]
+pub struct MatrixServer {
+    /// The version.
+    pub package: Package,
+    /// The server.
+    pub server: Server,
+    /// The folder of the copied logs; each is a `*.binlog`.
+    pub folder: PathBuf,
+    /// Copies of the closed logs, in order.
+    pub logs: Vec<PathBuf>,
+}
+
+type Slot = &'static Mutex<Option<&'static MatrixServer>>;
+
+static SLOTS: LazyLock<Mutex<BTreeMap<Package, Slot>>> = LazyLock::new(Mutex::default);
+
+impl MatrixServer {
+    /// The server of this version, started and worked on at the first call.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start, or refuses the work.
+    pub fn of(package: Package) -> Result<&'static Self> {
+        let slot = *lock(&SLOTS).entry(package).or_insert_with(|| Box::leak(Box::default()));
+        let mut slot = lock(slot);
+        if let Some(server) = *slot {
+            return Ok(server);
+        }
+        let server: &'static Self = Box::leak(Box::new(Self::start(package)?));
+        *slot = Some(server);
+        Ok(server)
+    }
+
+    fn start(package: Package) -> Result<Self> {
+        let server = launch(package).option("--server-id=1").start()?;
+        server.sql(&work(package)).context("the shared work")?;
+        server.sql("flush logs")?;
+        let folder = server.datadir().with_file_name("copies");
+        fs::create_dir(&folder)?;
+        let logs = server.binlogs()?;
+        let closed = &logs[..logs.len() - 1];
+        ensure!(closed.len() > 1, "{} has too few logs", package.name());
+        let copies = closed.iter().enumerate().map(|(number, log)| {
+            let copy = folder.join(format!("{number}.binlog"));
+            fs::copy(log, &copy)?;
+            Ok(copy)
+        });
+        let logs = copies.collect::<Result<_>>()?;
+        Ok(Self { package, server, folder, logs })
+    }
+
+    /// A fresh server of the same version.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn target(&self) -> Result<Server> {
+        launch(self.package).option("--server-id=2").start()
+    }
+
+    /// Whether it is a MariaDB.
+    pub fn is_mariadb(&self) -> bool {
+        self.package.flavour() == Some(Flavour::MariaDb)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A test that failed leaves the server as usable as it was.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn launch(package: Package) -> Launch {
+    Launch::of(package).option("--binlog-format=ROW")
+}
+
+/// Runs a check on each of these versions, two at a time; all failures are told together.
+///
+/// # Errors
+///
+/// When a check fails on one of them.
+pub fn check_each(
+    packages: &[Package],
+    check: impl Fn(&'static MatrixServer) -> Result<()> + Sync,
+) -> Result<()> {
+    let check_all = |packages: &[Package]| -> Vec<String> {
+        let run = |package: &Package| {
+            let error = MatrixServer::of(*package).and_then(&check).err()?;
+            Some(format!("{}: {error:#}", package.name()))
+        };
+        packages.iter().filter_map(run).collect()
+    };
+    let (first, second) = packages.split_at(packages.len() / 2);
+    let failures = thread::scope(|scope| {
+        let other = scope.spawn(|| check_all(first));
+        let mut failures = check_all(second);
+        failures.extend(other.join().unwrap_or_else(|_| vec!["a check panicked".to_owned()]));
+        failures
+    });
+    ensure!(failures.is_empty(), "{}", failures.join("\n\n"));
+    Ok(())
+}
+
+/// Transactions, definitions and large rows that all versions know.
+const PLAIN: &str = "create database w; use w;
+    create table account (id int primary key auto_increment, owner varchar(40) character set latin1, n int, unique (owner))
+      engine=innodb;
+    insert into account (owner, n) values ('é', 1), ('b', 2), ('c', 3);
+    begin; update account set n = n + 10 where id = 1; update account set n = n - 10 where id = 2; commit;
+    begin; insert into account (owner, n) values ('d', 4); savepoint s; insert into account (owner, n) values ('gone', 5);
+    rollback to s; insert into account (owner, n) values ('e', 6); commit;
+    begin; delete from account; rollback;
+    create table large (id int primary key, b longblob, t mediumtext) engine=innodb;
+    insert into large values (1, repeat('x', 400000), repeat('é', 50000)), (2, repeat(x'00ff', 9000), ''), (3, null, null);
+    update large set b = concat(b, 'y') where id = 1; delete from large where id = 3;
+    create table log_of (id int primary key auto_increment, said varchar(60)) engine=innodb;
+    create trigger t after update on account for each row insert into log_of (said) values (concat(new.owner, ' ', new.n));
+    update account set n = n * 2;
+    alter table account add column note varchar(20) not null default 'none' after owner, add index i (n);
+    insert into account (owner, n, note) values ('f', 7, 'later');
+    alter table account modify n bigint; update account set n = 9000000000 where owner = 'f';
+    alter table account drop column note; update account set n = n + 1 where owner = 'f';
+    rename table large to larger; delete from larger where id = 2; truncate table log_of; drop trigger t;
+    create table old_engine (a int, b varchar(10)) engine=myisam; insert into old_engine values (1, 'a'), (1, 'a'), (2, null);
+    update old_engine set b = 'b' where a = 1 limit 1; delete from old_engine where a = 2;
+    create table parts (id int not null, y int not null, primary key (id, y)) engine=innodb
+      partition by range (y) (partition p0 values less than (10), partition p1 values less than maxvalue);
+    insert into parts values (1, 1), (2, 20); update parts set y = 30 where id = 1; flush logs;
+    create table parent (id int primary key) engine=innodb;
+    create table child (id int primary key, p int, foreign key (p) references parent (id) on delete cascade) engine=innodb;
+    insert into parent values (1), (2); insert into child values (1, 1), (2, 2); delete from parent where id = 1;
+    set binlog_format = statement;
+    insert into account (owner, n) values ('statement', 8); update account set n = n + 1 where owner = 'statement';
+    set @x = 5; insert into account (owner, n) values (concat('variable ', @x), @x); set binlog_format = row;
+    create view v as select id from account; drop view v; drop table old_engine;";
+
+/// JSON and computed values, of MySQL from 5.7 on.
+const JSON: &str = "use w; create table j (id int primary key, j json, v int as (json_extract(j, '$.a')) virtual, key (v));
+    insert into j (id, j) values (1, '{\"a\": 1, \"b\": [1, 2.5, \"é\", null, true]}'), (2, '[]'), (3, null), (4, '\"text\"');
+    update j set j = json_set(j, '$.a', 2, '$.c', cast('2020-01-01 10:00:00.5' as datetime(3))) where id = 1;
+    delete from j where id = 2;";
+
+/// What only 8.0 knows.
+const MYSQL_8: &str = "use w; create table made as select id, owner from account;
+    set binlog_row_value_options = partial_json; update j set j = json_set(j, '$.b[1]', 7) where id = 1;
+    set binlog_row_value_options = ''; alter table account add column added int default 7, algorithm=instant;
+    insert into account (owner, n) values ('instant', 1); update account set added = 8 where owner = 'instant';
+    create role r; create user u identified by 'x'; grant select on w.* to u;";
+
+/// What only MariaDB knows, since 10.5.
+const MARIADB: &str = "use w; create table own (id int primary key, i6 inet6, t varchar(500) compressed, b blob compressed, j json);
+    insert into own values (1, '2001:db8::1', repeat('abc', 150), repeat('x', 300), '{\"a\": 1}'), (2, null, null, null, null);
+    update own set i6 = '::' where id = 1; delete from own where id = 2;
+    create sequence seq; create table made as select id, owner from account;
+    begin; insert into account (owner, n) values ('xa', 1); commit;";
+
+/// The shared work, as this version knows it: values of all its types, then transactions and definitions.
+pub fn work(package: Package) -> String {
+    let mut parts = vec![types(package), PLAIN.to_owned()];
+    match (package.flavour(), package.version()) {
+        (Some(Flavour::MariaDb), _) => parts.push(MARIADB.to_owned()),
+        (_, version) if version >= (8, 0) => parts.extend([JSON, MYSQL_8].map(str::to_owned)),
+        (_, version) if version >= (5, 7) => parts.push(JSON.to_owned()),
+        _ => {}
+    }
+    parts.join("\n")
+}
+
+/// Edge values of all types, without those that an old version does not know.
+fn types(package: Package) -> String {
+    let version = package.version();
+    let mut text = TYPES.to_owned();
+    if version < (5, 6) {
+        for (known, unknown) in [("", "(6)"), ("", "(3) "), (")", "(2))"), ("", "ST_")] {
+            text = text.replace(unknown, known);
+        }
+        text = text.replace("time(2)", "time").replace("datetime(3)", "datetime");
+    }
+    if version < (5, 7) {
+        let statements = text.split(';').filter(|statement| !statement.contains(" computed "));
+        text = statements.collect::<Vec<_>>().join(";");
+    }
+    text
+}
+
+/// The newest program that prints logs of this version as rows, and its arguments: `mysqlbinlog` 9.7 does not print
+/// row events of version 1, which 5.5 wrote.
+pub fn log_printer(package: Package) -> Package {
+    match (package.flavour(), package.version()) {
+        (Some(Flavour::MariaDb), (11, 4)) => Package::MariaDb11_8,
+        (Some(Flavour::MariaDb), _) => package,
+        (_, (5, 5)) => Package::Mysql8_0,
+        _ => Package::Mysql,
+    }
+}
+
+/// Row changes that a text of `mysqlbinlog -v` shows: inserted, updated, deleted.
+pub fn changes_shown(text: &[u8]) -> [usize; 3] {
+    let lines = || text.split(|byte| *byte == b'\n');
+    ["### INSERT INTO", "### UPDATE", "### DELETE FROM"]
+        .map(|begin| lines().filter(|line| line.starts_with(begin.as_bytes())).count())
+}
+
+/// The text of logs as a real program shows it, with rows.
+///
+/// # Errors
+///
+/// When it refuses a log.
+pub fn shown_by(printer: Package, logs: &[PathBuf]) -> Result<Vec<u8>> {
+    let mut arguments = vec!["--no-defaults".to_owned(), "-v".to_owned()];
+    arguments.push("--base64-output=decode-rows".to_owned());
+    arguments.extend(logs.iter().map(|log| path_text(log)));
+    let output = testkit::Home::find(printer)?.mysqlbinlog(&arguments, b"")?;
+    ensure!(output.status.success(), "{}: {}", printer.name(), String::from_utf8_lossy(&output.stderr));
+    Ok(output.stdout)
+}
+
+fn path_text(path: &Path) -> String {
+    path.display().to_string()
+}
