@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::Ran;
+use e2e::command::{Ran, Running, wait_until};
 use e2e::program::bintide;
 use tempfile::TempDir;
 use testkit::{Launch, Server};
@@ -88,5 +88,111 @@ fn receive_writes_to_no_logs_but_its_own() -> Result<()> {
     fs::remove_file(store.join("binlog.000002"))?;
     fs::hard_link(live.join("binlog.000002"), store.join("binlog.000002"))?;
     refused(&store, "has binlog.000002 open to write; give a directory that only bintide receive writes to")?;
+    Ok(())
+}
+
+fn run(arguments: &[&str]) -> Result<Ran> {
+    Ok(Command::new(bintide()?).env_clear().args(arguments).output()?.into())
+}
+
+/// The commands that read logs, with what stands behind the logs.
+const READERS: [&[&str]; 8] = [
+    &["verify"],
+    &["stats"],
+    &["dump"],
+    &["replay", "--dry-run", "--offline", "--to", "mysql://root@localhost/"],
+    &["stream", "--format", "maxwell"],
+    &["advise", "--all"],
+    &["compress", "--dry-run"],
+    &["decompress", "--dry-run"],
+];
+
+/// The original is sound, and the copy is not: what is looked at is the copy, and that the index names another is said.
+#[test]
+fn a_copy_is_read_and_not_its_original() -> Result<()> {
+    let place = TempDir::new()?;
+    let live = place.path().join("live");
+    fs::create_dir(&live)?;
+    let mut server = server_with_logs_in(&live)?;
+    server.stop()?;
+    let folder = place.path().join("copy");
+    copy(&live, &folder)?;
+    let mut damaged = fs::read(folder.join("binlog.000001"))?;
+    let at = damaged.len() - 40;
+    damaged[at..].fill(0xff);
+    fs::write(folder.join("binlog.000001"), &damaged)?;
+    for words in READERS {
+        for given in [text(&folder)?, text(&folder.join("binlog.index"))?] {
+            let of_copy = run(&[words, &[given]].concat())?;
+            let of_log = run(&[words, &[text(&folder.join("binlog.000001"))?]].concat())?;
+            ensure!(
+                of_copy.code == of_log.code,
+                "{words:?}: {of_copy:?}, and the damaged log alone {of_log:?}"
+            );
+            ensure!(words[0] == "decompress" || of_copy.code != Some(0), "{words:?}: {of_copy:?}");
+            let remark = format!("binlog.index: line 1 names {}/binlog.000001; ", live.display());
+            ensure!(of_copy.stderr.contains(&remark), "{words:?}: {of_copy:?}");
+        }
+    }
+    // The folder of the originals themselves, and an index beside which there are no logs.
+    let index = place.path().join("index");
+    fs::create_dir(&index)?;
+    fs::copy(live.join("binlog.index"), index.join("binlog.index"))?;
+    for given in [text(&live)?, text(&index.join("binlog.index"))?] {
+        let ran = run(&["verify", given])?;
+        ensure!(ran.code == Some(0) && ran.stderr.is_empty(), "{ran:?}");
+    }
+    let ran = run(&["verify", text(&index)?])?;
+    ensure!(ran.code == Some(2) && ran.stderr.contains("give the index itself"), "{ran:?}");
+    Ok(())
+}
+
+/// A pipe in the place of a log or an index would be waited for; one that is given by name is read.
+#[test]
+fn pipes_in_a_folder_are_refused_at_once() -> Result<()> {
+    let place = TempDir::new()?;
+    let folder = place.path().join("folder");
+    fs::create_dir(&folder)?;
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/gtids/binlog.000001");
+    fs::copy(&sample, folder.join("binlog.000001"))?;
+    let fifo = |path: &Path| nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU);
+    fifo(&folder.join("binlog.000002"))?;
+    fs::write(folder.join("binlog.index"), "./binlog.000001\n./binlog.000002\n")?;
+    let refused = |given: &Path| -> Result<()> {
+        for words in READERS {
+            let mut child = Running::start(
+                Command::new(bintide()?)
+                    .env_clear()
+                    .args(words)
+                    .arg(given)
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::piped()),
+            )?;
+            wait_until(&format!("the end of {words:?}"), || Ok(child.try_wait()?.is_some()))?;
+            let ran = Ran::from(child.output()?);
+            ensure!(ran.code != Some(0) && ran.stderr.contains("not a regular file"), "{words:?}: {ran:?}");
+        }
+        Ok(())
+    };
+    refused(&folder)?;
+    fs::remove_file(folder.join("binlog.index"))?;
+    fifo(&folder.join("binlog.index"))?;
+    refused(&folder)?;
+    refused(&folder.join("binlog.index"))?;
+    // Pipes that are given themselves.
+    let log = sample.display();
+    for words in
+        ["stats <(cat LOG)", "verify /dev/stdin < LOG", "cat LOG | BINTIDE dump -", "dump <(cat LOG)"]
+    {
+        let words = words.replace("LOG", &log.to_string());
+        let bintide = bintide()?.display();
+        let line = if words.contains("BINTIDE") {
+            words.replace("BINTIDE", &bintide.to_string())
+        } else {
+            format!("{bintide} {words}")
+        };
+        let ran = Ran::from(Command::new("bash").args(["-c", &line]).output()?);
+        ensure!(ran.code == Some(0), "{line}: {ran:?}");
+    }
     Ok(())
 }

@@ -54,14 +54,14 @@ pub(crate) enum Place {
 
 impl Inputs {
     /// Finds them all, so that what is not there is said before the work starts.
-    pub(crate) fn find(&self) -> Result<Found, Failure> {
+    pub(crate) fn find(&self, global: &Global) -> Result<Found, Failure> {
         let (mut places, mut unlisted, mut indexed) = (Vec::new(), Vec::new(), Vec::new());
         for path in &self.logs {
             if path.as_os_str() == "-" {
                 places.push(Place::Stdin);
                 continue;
             }
-            let (logs, index) = find(path, &mut unlisted)?;
+            let (logs, index) = find(path, &mut unlisted, global)?;
             if let Some(index) = index {
                 indexed.extend(logs.iter().map(|log| (log.clone(), index.clone())));
             }
@@ -148,7 +148,9 @@ impl Found {
     pub(crate) fn open(&self, place: &Place) -> Result<LogReader, logs::Error> {
         let reader = match place {
             Place::File(path) => {
-                LogReader::open(path).map_err(|error| self.missing(path).unwrap_or(error))?
+                let is_indexed = self.indexed.iter().any(|(log, _)| log == path);
+                let opened = if is_indexed { LogReader::open_stored(path) } else { LogReader::open(path) };
+                opened.map_err(|error| self.missing(path).unwrap_or(error))?
             }
             Place::Stdin => LogReader::stdin(),
         };
@@ -189,13 +191,20 @@ pub(crate) fn advised(error: impl std::error::Error + Send + Sync + 'static) -> 
 }
 
 /// The logs that are meant, and the index that says so, if one does.
-fn find(path: &Path, unlisted: &mut Vec<PathBuf>) -> Result<(Vec<PathBuf>, Option<PathBuf>), Failure> {
+fn find(
+    path: &Path,
+    unlisted: &mut Vec<PathBuf>,
+    global: &Global,
+) -> Result<(Vec<PathBuf>, Option<PathBuf>), Failure> {
     let metadata = fs::metadata(path).with_context(|| format!("could not open {}", path.display()));
     let is_index = path.extension().is_some_and(|extension| extension == "index");
     if !metadata.map_err(Failure::NotBegun)?.is_dir() && !is_index {
         return Ok((vec![path.to_owned()], None));
     }
     let store = Store::open(path).map_err(|error| Failure::NotBegun(advised(error)))?;
+    if let Some(line) = store.elsewhere().filter(|_| !global.quiet) {
+        eprintln!("bintide: {line}");
+    }
     unlisted.extend(store.unlisted().map_err(|error| Failure::NotBegun(advised(error)))?);
     // Indexes say `./binlog.000001`.
     let logs = store.logs().iter().map(|log| log.components().collect()).collect();

@@ -28,6 +28,9 @@ pub(crate) fn logs_of(
             None => logs.push(name),
             Some(Ok(store)) => {
                 logs.extend(store.logs);
+                for elsewhere in store.elsewhere.iter().filter(|_| !settings.quiet) {
+                    talk.warning(&[elsewhere.as_bytes()]);
+                }
                 for unlisted in store.unlisted.iter().filter(|_| !settings.quiet) {
                     talk.warning(&[unlisted, UNLISTED]);
                 }
@@ -49,6 +52,8 @@ struct Listed {
     logs: Vec<Vec<u8>>,
     /// Those that its index lacks, behind its last one.
     unlisted: Vec<Vec<u8>>,
+    /// A remark on a line of the index that names a file in another directory.
+    elsewhere: Option<String>,
 }
 
 /// What a directory or an index lists; `None` of any other name.
@@ -67,7 +72,8 @@ fn list(path: &Path) -> Result<Listed, Error> {
     let unlisted = store.unlisted()?;
     // Indexes say `./binlog.000001`.
     let logs = store.logs().iter().map(|log| bytes(&log.components().collect::<PathBuf>()));
-    Ok(Listed { logs: logs.collect(), unlisted: unlisted.iter().map(|log| bytes(log)).collect() })
+    let unlisted = unlisted.iter().map(|log| bytes(log)).collect();
+    Ok(Listed { logs: logs.collect(), unlisted, elsewhere: store.elsewhere().map(ToString::to_string) })
 }
 
 fn bytes(path: &Path) -> Vec<u8> {

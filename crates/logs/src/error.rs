@@ -232,6 +232,27 @@ pub enum Error {
         /// The directory or the index.
         name: String,
     },
+    /// A folder was given, and its index names a log in another one.
+    #[error(
+        "{index}: line {number} names {line}, and there is no log of that name beside the index: give the index itself \
+         to read logs in other directories"
+    )]
+    LogElsewhere {
+        /// The index.
+        index: String,
+        /// The line's number, from 1 on.
+        number: usize,
+        /// The line.
+        line: String,
+    },
+    /// A log is a pipe, a device or a directory.
+    #[error(
+        "{name} is not a regular file: only regular files are read as the logs of a directory or an index"
+    )]
+    NotRegular {
+        /// The file.
+        name: String,
+    },
     /// A file is no index of logs.
     #[error("{name} is no index of logs: a line of it cannot be a path")]
     Index {

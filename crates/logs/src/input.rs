@@ -41,7 +41,11 @@ pub(crate) enum Patience {
 impl Input {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(|cause| Error::io("open", &path.display().to_string(), cause))?;
-        Ok(Self { source: Source::File(file), position: 0, cipher: None })
+        Ok(Self::file(file))
+    }
+
+    pub(crate) fn file(file: File) -> Self {
+        Self { source: Source::File(file), position: 0, cipher: None }
     }
 
     pub(crate) fn stdin() -> Self {

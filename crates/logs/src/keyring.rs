@@ -29,7 +29,7 @@ pub fn read_keyring(path: impl AsRef<Path>) -> Result<Keyring, Error> {
 
 /// A log, with what opens it should it be encrypted. The keyring is read again each time: keys are rotated.
 pub(crate) fn open_log(log: &Path, keyring: Option<&Path>) -> Result<LogReader, Error> {
-    let reader = LogReader::open(log)?;
+    let reader = LogReader::open_stored(log)?;
     Ok(match keyring {
         Some(keyring) => reader.with_keyring(Arc::new(read_keyring(keyring)?)),
         None => reader,

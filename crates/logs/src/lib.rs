@@ -64,7 +64,7 @@ pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};
 pub use crate::regular_file::open_regular;
 pub use crate::series::Series;
 pub use crate::spool::Spool;
-pub use crate::store::Store;
+pub use crate::store::{ElsewhereLine, Store};
 pub use crate::store_folder::StoreFolder;
 pub use crate::store_writer::{Appended, AtRest, Keep, StorePlace, StoreWriter};
 pub use crate::thread_panic::ThreadPanic;

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::error::Error;
+use crate::regular_file::open_regular;
 
 /// The list beside a log that was rewritten in place, as `bintide compress` and `bintide receive --compress` do it: a
 /// line a transaction, read from front to back as the log is, and one with both logs' sizes at the end.
@@ -41,7 +42,7 @@ impl Positions {
             let name = name.clone();
             move |cause| Error::Io { verb, name, cause }
         };
-        let mut file = match File::open(list) {
+        let mut file = match open_regular(list) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             file => file.map_err(io("open"))?,
         };

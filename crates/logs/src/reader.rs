@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::input::{Input, Patience};
 use crate::keyring::open_header;
 use crate::large::LargePayload;
+use crate::regular_file::open_regular;
 
 /// Reads one log from front to back, or several copied one behind the other.
 ///
@@ -129,6 +130,19 @@ impl LogReader {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         Ok(Self::new(path.display().to_string(), Input::open(path)?))
+    }
+
+    /// Opens a log that a directory or an index names: a regular file. Anything else, as a pipe, could be waited for in
+    /// vain.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses, or it is not a regular file.
+    pub fn open_stored(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let file = open_regular(path).map_err(|cause| Error::io("open", &name, cause))?;
+        Ok(Self::new(name, Input::file(file)))
     }
 
     /// Reads standard input.

@@ -1,27 +1,63 @@
 //! A directory of logs: which there are, in which order.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::regular_file::open_regular;
 use crate::series::LogName;
 
 /// The logs of one server or of one replication channel, in order: those that an index lists, or, where there is none,
 /// those of one name in one directory.
+///
+/// A log beside its index is that log, whatever directory the index names: a copied directory has an index that may
+/// still name the original files. Logs in other directories are read only when the index itself is given, as a server
+/// with `--log-bin-index` needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
     place: Place,
     logs: Vec<PathBuf>,
     /// The index, as it was read.
     text: Vec<u8>,
+    elsewhere: Option<ElsewhereLine>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
+    /// An index that was given itself.
     Index(PathBuf),
+    /// The index of a folder that was given.
+    IndexOfFolder(PathBuf),
+    /// A folder without an index.
     Folder(PathBuf),
+}
+
+/// A line of an index that names a file in another directory, although there is a log of that name beside the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElsewhereLine {
+    /// The index.
+    pub index: PathBuf,
+    /// The line's number, from 1 on.
+    pub number: usize,
+    /// The file that the line names.
+    pub named: PathBuf,
+    /// The log beside the index, which is read.
+    pub read: PathBuf,
+}
+
+impl fmt::Display for ElsewhereLine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [index, named, read] = [&self.index, &self.named, &self.read].map(|path| path.display());
+        write!(
+            out,
+            "{index}: line {} names {named}; {read} is read instead, as it is beside the index",
+            self.number
+        )
+    }
 }
 
 impl Store {
@@ -40,7 +76,7 @@ impl Store {
         indexes.retain(|entry| entry.extension() == Some(OsStr::new("index")));
         match indexes.as_slice() {
             [] => Self::read(Place::Folder(path.to_owned())),
-            [index] => Self::read(Place::Index(index.clone())),
+            [index] => Self::read(Place::IndexOfFolder(index.clone())),
             several => Err(Error::several(path, "indexes", several)),
         }
     }
@@ -53,8 +89,14 @@ impl Store {
     /// The index, or where there is none the directory.
     pub fn path(&self) -> &Path {
         match &self.place {
-            Place::Index(path) | Place::Folder(path) => path,
+            Place::Index(path) | Place::IndexOfFolder(path) | Place::Folder(path) => path,
         }
+    }
+
+    /// The first line of the index that names an existing file in another directory, where the log beside the index is
+    /// read instead; none mostly.
+    pub fn elsewhere(&self) -> Option<&ElsewhereLine> {
+        self.elsewhere.as_ref()
     }
 
     /// Logs that lie beside the last one that the index lists, and are later ones of the same name: a stale index lacks
@@ -64,7 +106,10 @@ impl Store {
     ///
     /// When the system refuses.
     pub fn unlisted(&self) -> Result<Vec<PathBuf>, Error> {
-        let (Place::Index(_), Some(last)) = (&self.place, self.logs.last()) else { return Ok(Vec::new()) };
+        if matches!(self.place, Place::Folder(_)) {
+            return Ok(Vec::new());
+        }
+        let Some(last) = self.logs.last() else { return Ok(Vec::new()) };
         let (Some(folder), Some(name)) = (last.parent(), LogName::of(last)) else { return Ok(Vec::new()) };
         let is_later = |path: &PathBuf| {
             LogName::of(path).is_some_and(|other| other.base == name.base && name.is_before(&other))
@@ -78,7 +123,7 @@ impl Store {
     ///
     /// As [`Store::open`].
     pub fn refresh(&mut self) -> Result<(), Error> {
-        if let Place::Index(path) = &self.place
+        if let Place::Index(path) | Place::IndexOfFolder(path) = &self.place
             && read_text(path)? == self.text
         {
             return Ok(()); // Looking for each of its logs takes longer than reading it.
@@ -108,40 +153,76 @@ impl Store {
     }
 
     fn read(place: Place) -> Result<Self, Error> {
-        let text = match &place {
-            Place::Index(path) => read_text(path)?,
-            Place::Folder(_) => Vec::new(),
+        let mut elsewhere = None;
+        let (text, logs) = match &place {
+            Place::Folder(path) => (Vec::new(), list_folder(path)?),
+            Place::Index(path) | Place::IndexOfFolder(path) => {
+                let text = read_text(path)?;
+                let logs = logs_of(&text, path, &place, &mut elsewhere)?;
+                (text, logs)
+            }
         };
-        let logs = match &place {
-            Place::Index(path) => logs_of(&text, path)?,
-            Place::Folder(path) => list_folder(path)?,
-        };
-        if logs.is_empty() {
-            let (Place::Index(path) | Place::Folder(path)) = &place;
-            return Err(Error::NoLogs { name: path.display().to_string() });
+        let store = Self { place, logs, text, elsewhere };
+        let is_special = |log: &&PathBuf| fs::metadata(log).is_ok_and(|found| !found.is_file());
+        match store.logs.iter().find(is_special) {
+            Some(log) => Err(Error::NotRegular { name: log.display().to_string() }),
+            None if store.logs.is_empty() => Err(Error::NoLogs { name: store.path().display().to_string() }),
+            None => Ok(store),
         }
-        Ok(Self { place, logs, text })
     }
 }
 
 fn read_text(index: &Path) -> Result<Vec<u8>, Error> {
-    fs::read(index).map_err(|cause| Error::io("read the index", &index.display().to_string(), cause))
+    let mut text = Vec::new();
+    let read = open_regular(index).and_then(|mut file| file.read_to_end(&mut text));
+    read.map_err(|cause| Error::io("read the index", &index.display().to_string(), cause))?;
+    Ok(text)
 }
 
 /// A line a log: absolute, or relative to the data directory, which need not be where the index is, and need not be
 /// the one that they lie in now.
-fn logs_of(text: &[u8], path: &Path) -> Result<Vec<PathBuf>, Error> {
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
-    lines
-        .map(|line| {
-            let line = as_path(line).ok_or_else(|| Error::Index { name: path.display().to_string() })?;
-            let listed = folder.join(line);
-            // Copied elsewhere together, logs lie beside their index.
-            let beside = folder.join(line.file_name().unwrap_or(line.as_os_str()));
-            Ok(if !listed.exists() && beside.exists() { beside } else { listed })
-        })
-        .collect()
+fn logs_of(
+    text: &[u8],
+    index: &Path,
+    place: &Place,
+    elsewhere: &mut Option<ElsewhereLine>,
+) -> Result<Vec<PathBuf>, Error> {
+    let folder = index.parent().unwrap_or(Path::new(""));
+    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..);
+    let mut logs = Vec::new();
+    for (line, number) in lines.filter(|(line, _)| !line.is_empty()) {
+        let line = as_path(line).ok_or_else(|| Error::Index { name: index.display().to_string() })?;
+        let named = folder.join(line);
+        let beside = folder.join(line.file_name().unwrap_or(line.as_os_str()));
+        let log = match place {
+            _ if names_no_folder(line) => named,
+            _ if beside.exists() => {
+                if named.exists() && !is_same_file(&named, &beside) {
+                    let (index, read) = (index.to_owned(), beside.clone());
+                    elsewhere.get_or_insert(ElsewhereLine { index, number, named, read });
+                }
+                beside
+            }
+            Place::IndexOfFolder(_) if named.exists() => {
+                let (index, line) = (index.display().to_string(), line.display().to_string());
+                return Err(Error::LogElsewhere { index, number, line });
+            }
+            Place::IndexOfFolder(_) => beside,
+            _ => named,
+        };
+        logs.push(log);
+    }
+    Ok(logs)
+}
+
+/// Is it a file's name, or a name behind `./`?
+fn names_no_folder(line: &Path) -> bool {
+    line.parent().is_none_or(|folder| folder.as_os_str().is_empty() || folder == Path::new("."))
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let identity = |path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 #[cfg(unix)]

@@ -317,6 +317,7 @@ impl Source {
     fn open_next(&mut self) -> Result<bool, Error> {
         let Some(log) = self.logs.next() else { return Ok(false) };
         let mut reader = match &log {
+            Log::File(path) if self.trail.is_some() => LogReader::open_stored(path)?,
             Log::File(path) => LogReader::open(path)?,
             Log::Stdin => LogReader::stdin(),
         };

@@ -228,7 +228,10 @@ impl Reader<'_> {
     }
 
     fn open(&self, log: &Path) -> Result<LogReader, Error> {
-        let reader = LogReader::open(log)?;
+        let reader = match &self.logs {
+            AppliedLogs::Store(_) => LogReader::open_stored(log)?,
+            AppliedLogs::Files(_) => LogReader::open(log)?,
+        };
         Ok(match &self.keyring {
             Some(keyring) => reader.with_keyring(Arc::new(read_keyring(keyring)?)),
             None => reader,

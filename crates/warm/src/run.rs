@@ -1,7 +1,6 @@
 //! All of it: readers, workers, and whoever watches over them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::io::Read as _;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use binlog::gtid::GtidSet;
 use binlog::{MAGIC, MAGIC_ENCRYPTED};
-use logs::Store;
+use logs::{Store, open_regular};
 use servers::Address;
 
 use crate::applier::{AppliedLogs, Applier, first_place};
@@ -283,7 +282,7 @@ fn check_logs(logs: &[PathBuf]) -> Result<(), Error> {
 
 fn starts_as_log(path: &Path) -> bool {
     let mut first = [0; MAGIC.len()];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    let read = open_regular(path).and_then(|mut file| file.read_exact(&mut first));
     read.is_ok() && [MAGIC, MAGIC_ENCRYPTED].contains(&first)
 }
 

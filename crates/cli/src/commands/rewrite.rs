@@ -156,7 +156,7 @@ pub(crate) fn decompress(command: &Decompress, global: &Global) -> Outcome {
 const MEMORY: u64 = 300_000_000;
 
 fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Outcome {
-    let found = inputs.find()?;
+    let found = inputs.find(global)?;
     let files = files(&found)?;
     let plan = plan(action, &files, common, global)?;
     if let Some(output) = common.output.as_ref().filter(|_| !common.dry_run) {

@@ -43,7 +43,7 @@ pub(crate) struct Verify {
 
 /// Looks, then prints.
 pub(crate) fn run(command: &Verify, global: &Global) -> Outcome {
-    let found = command.inputs.find()?;
+    let found = command.inputs.find(global)?;
     let verdicts = look(&found, global)?;
     for unreadable in &verdicts.unreadable {
         screen::remark(&unreadable.cause);

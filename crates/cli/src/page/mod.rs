@@ -10,6 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use binlog::{MAGIC, MAGIC_ENCRYPTED};
+use logs::open_regular;
 
 use crate::exit::Failure;
 
@@ -20,7 +21,7 @@ pub(crate) fn check(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let mut magic = [0; 4];
-    let is_log = fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+    let is_log = open_regular(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
         && (magic == MAGIC || magic == MAGIC_ENCRYPTED);
     match is_log {
         true => Err(Failure::NotBegun(anyhow!(

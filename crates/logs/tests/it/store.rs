@@ -248,3 +248,61 @@ fn follows_samples_to_their_end() {
         assert_eq!(bytes, sizes.sum::<u64>(), "{name}");
     }
 }
+
+/// A copied directory has an index that still names the original files: the copies are read, and that is said where
+/// both are there.
+#[test]
+fn logs_beside_the_index_are_read_wherever_it_points() {
+    let folder = Folder::new(&[
+        ("live/b.000001", b"original"),
+        ("live/b.000002", b"original"),
+        ("copy/b.000001", b"copy"),
+        ("copy/b.000002", b"copy"),
+    ]);
+    let root = folder.0.path().display().to_string();
+    let remark = |path: &str| {
+        let store = Store::open(folder.0.path().join(path)).unwrap();
+        store.elsewhere().map(|line| folder.short(&line.to_string()))
+    };
+    let wanted =
+        "copy/b.index: line 2 names live/b.000002; copy/b.000002 is read instead, as it is beside the index";
+    for line in [format!("{root}/live/b.000002"), "../live/b.000002".to_owned()] {
+        folder.write("copy/b.index", format!("./b.000001\n{line}\n").as_bytes());
+        for path in ["copy", "copy/b.index"] {
+            assert_eq!(folder.list(path), "copy/b.000001 copy/b.000002", "{line}");
+            assert_eq!(remark(path).unwrap().replace("copy/.live", "live"), wanted, "{line}");
+        }
+    }
+    // The same folder by its whole name, and the original gone: nothing to remark on.
+    for line in [format!("{root}/copy/b.000002"), "/nowhere/b.000002".to_owned()] {
+        folder.write("copy/b.index", format!("{root}/copy/b.000001\n{line}\n").as_bytes());
+        assert_eq!((folder.list("copy"), remark("copy")), ("copy/b.000001 copy/b.000002".to_owned(), None));
+    }
+    // Logs that are in another directory only: as --log-bin-index has it.
+    folder.write("index/b.index", format!("{root}/live/b.000001\n{root}/live/b.000002\n").as_bytes());
+    assert_eq!(folder.list("index/b.index"), "live/b.000001 live/b.000002");
+    let wanted = "index/b.index: line 1 names live/b.000001, and there is no log of that name beside the index: give \
+                  the index itself to read logs in other directories";
+    assert_eq!(folder.list("index"), wanted);
+}
+
+/// Opening a pipe waits for ever.
+#[test]
+fn what_is_no_regular_file_is_refused_at_once() {
+    let folder = Folder::new(&[("d/b.index", b"./b.000001\n./b.000002\n"), ("d/b.000001", b"")]);
+    let pipe = |name: &str| {
+        let path = folder.0.path().join(name);
+        let _ = fs::remove_file(&path);
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    };
+    pipe("d/b.000002");
+    let wanted = "d/b.000002 is not a regular file: only regular files are read as the logs of a directory or an index";
+    assert_eq!((folder.list("d"), folder.list("d/b.index")), (wanted.to_owned(), wanted.to_owned()));
+    fs::remove_file(folder.0.path().join("d/b.index")).unwrap();
+    assert_eq!(folder.list("d"), wanted);
+    pipe("d/b.index");
+    let wanted = "could not read the index d/b.index: it is not a regular file";
+    assert_eq!((folder.list("d"), folder.list("d/b.index")), (wanted.to_owned(), wanted.to_owned()));
+    let error = logs::LogReader::open_stored(folder.0.path().join("d/b.000002")).unwrap_err().to_string();
+    assert!(error.ends_with("it is not a regular file"), "{error}");
+}

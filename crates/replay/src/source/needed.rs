@@ -24,7 +24,7 @@ const LOOK_SIZE: usize = 4 << 10;
 /// How a log begins. `None` if it does not say what is in front of it: it was just begun or purged, is a MariaDB's, or
 /// cannot be read, and then whoever reads it will say why.
 pub(super) fn beginning(path: &Path, keyring: Option<Arc<Keyring>>) -> Option<Beginning> {
-    let mut reader = LogReader::open(path).ok()?;
+    let mut reader = LogReader::open_stored(path).ok()?;
     if let Some(keyring) = keyring {
         reader = reader.with_keyring(keyring);
     }

@@ -165,7 +165,7 @@ pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
 }
 
 fn measure(command: &Advise, inputs: &Inputs, names: Names, global: &Global) -> Result<Report, Failure> {
-    let found = inputs.find()?;
+    let found = inputs.find(global)?;
     let sources = sources(&found, names)?;
     let mut levels = Vec::new();
     for level in &command.levels {

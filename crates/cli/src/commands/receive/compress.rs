@@ -240,7 +240,7 @@ impl Work {
 /// What a log has now.
 fn count(log: &Path, keyring: Option<Arc<Keyring>>) -> Result<CompressionCounter, logs::Error> {
     let mut counter = CompressionCounter::of(LogType::Binary);
-    let mut reader = LogReader::open(log)?;
+    let mut reader = LogReader::open_stored(log)?;
     if let Some(keyring) = keyring {
         reader = reader.with_keyring(keyring);
     }

@@ -42,7 +42,7 @@ impl Reached {
         let mut reached = Self::default();
         let store = Store::open(folder)?;
         let Some(log) = store.logs().last() else { return Ok(reached) };
-        let mut reader = LogReader::open(log)?;
+        let mut reader = LogReader::open_stored(log)?;
         if let Some(keyring) = keyring {
             reader = reader.with_keyring(read_keyring(keyring)?.into());
         }

@@ -142,7 +142,7 @@ pub(crate) fn run(command: &mut Replay, global: &Global) -> Outcome {
 
 fn apply(command: &Replay, global: &Global) -> Outcome {
     let followed = command.follow.then(|| command.inputs.store()).transpose()?;
-    let found = command.inputs.find()?;
+    let found = command.inputs.find(global)?;
     if followed.is_none() {
         found.check_indexes(global)?;
     }

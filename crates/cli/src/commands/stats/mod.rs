@@ -94,7 +94,7 @@ fn verdict(report: &Report) -> Verdict {
 }
 
 fn collect(command: &Stats, global: &Global) -> Result<Report, Failure> {
-    let found = command.inputs.find()?;
+    let found = command.inputs.find(global)?;
     found.remark_on_twice(global, "counted");
     let mut progress = Progress::new(global, found.bytes_total);
     let readers = found.places.iter().map(|place| found.open(place));

@@ -154,7 +154,7 @@ pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
     let settings = command.settings()?;
     let schema = command.schema(global)?;
     let Some(from) = &command.server.from else {
-        let found = command.inputs.find()?;
+        let found = command.inputs.find(global)?;
         found.remark_on_twice(global, "read");
         let (mut output, resume) = command.goes_on.to(settings.envelope)?;
         let schema = with_kept(schema, &mut output)?;
