@@ -1,6 +1,7 @@
 //! What a format description promises of the events behind it.
 
 use crate::event::EventType;
+use crate::events::format_description::{has_checksum, version_numbers};
 use crate::raw::Checksum;
 
 /// What a format description promises of the events behind it.
@@ -48,6 +49,13 @@ impl ChecksumAlgorithm {
     }
 }
 
+/// Event types that a format description of MySQL 5.1 and 5.5 lists.
+const TYPES_OF_5_5: usize = 27;
+
+/// The post-header sizes of the types that MySQL 5.6 added, up to the row events of version 2: Ignorable,
+/// Rows_query, Write_rows, Update_rows, Delete_rows.
+const SIZES_SINCE_5_6: [u8; 5] = [0, 0, 10, 10, 10];
+
 impl Format {
     /// The fixed part of an event's body, in bytes; `None` for a type that the description does not list.
     pub fn post_header_size(&self, event_type: EventType) -> Option<u8> {
@@ -59,5 +67,65 @@ impl Format {
     #[must_use]
     pub fn inside_payload(&self) -> Self {
         Self { checksum: ChecksumAlgorithm::Off, ..self.clone() }
+    }
+
+    /// Returns the same log's format with row events of version 2, which servers before MySQL 5.6 do not list.
+    #[must_use]
+    pub fn with_rows_v2(&self) -> Self {
+        let mut format = self.clone();
+        // What lists fewer types is no server's since 5.1.
+        if let Some(listed) = format.post_header_sizes.len().checked_sub(TYPES_OF_5_5) {
+            format.post_header_sizes.extend(SIZES_SINCE_5_6.iter().skip(listed));
+        }
+        format
+    }
+
+    /// Do the log's table maps show the hidden columns of functional indexes? They are behind the others, and no image has
+    /// a value for them. MySQL 8.0.15 writes them, and 8.0.33 does not.
+    pub fn shows_hidden_columns(&self) -> bool {
+        const FUNCTIONAL_INDEXES_SINCE: (u32, u32, u32) = (8, 0, 13);
+        const LEFT_OUT_SINCE: (u32, u32, u32) = (8, 0, 33);
+        let version = version_numbers(&self.server_version);
+        self.flavour == Flavour::MySql && (FUNCTIONAL_INDEXES_SINCE..LEFT_OUT_SINCE).contains(&version)
+    }
+
+    /// Does a format description of this server's version say which checksum events have?
+    pub fn has_checksum_byte(&self) -> bool {
+        has_checksum(&self.server_version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChecksumAlgorithm, Flavour, Format};
+
+    #[test]
+    fn servers_that_show_hidden_columns() {
+        let check = |version: &str, flavour, wanted| {
+            let (server_version, checksum) = (version.as_bytes().to_vec(), ChecksumAlgorithm::Crc32);
+            let format = Format { server_version, post_header_sizes: Vec::new(), checksum, flavour };
+            assert_eq!(format.shows_hidden_columns(), wanted, "{version}");
+        };
+        check("8.0.12", Flavour::MySql, false);
+        check("8.0.15-log", Flavour::MySql, true);
+        check("8.0.33", Flavour::MySql, false);
+        check("9.7.4", Flavour::MySql, false);
+        check("10.11.6-MariaDB", Flavour::MariaDb, false);
+    }
+
+    #[test]
+    fn old_formats_get_row_events_of_version_2() {
+        let check = |listed: usize, wanted: &[u8]| {
+            let sizes = (0..listed).map(|number| number as u8 + 100).collect();
+            let (server_version, checksum) = (b"5.5.34-log".to_vec(), ChecksumAlgorithm::Undefined);
+            let format =
+                Format { server_version, post_header_sizes: sizes, checksum, flavour: Flavour::MySql };
+            assert_eq!(&format.with_rows_v2().post_header_sizes[listed..], wanted, "{listed} types");
+        };
+        check(27, &[0, 0, 10, 10, 10]);
+        check(28, &[0, 10, 10, 10]);
+        check(32, &[]);
+        check(42, &[]);
+        check(0, &[]);
     }
 }

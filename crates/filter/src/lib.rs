@@ -14,7 +14,7 @@ mod words;
 use std::collections::BTreeSet;
 
 pub use crate::pattern::Pattern;
-pub use crate::statement::{Kind, Named, kind};
+pub use crate::statement::{Kind, Named, kind, start_transaction};
 pub use crate::words::{Word, Words};
 
 /// Which databases and tables are meant, and what they are called on the target; by default all, as they are.

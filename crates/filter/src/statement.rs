@@ -1,5 +1,7 @@
 //! Which tables a statement changes, by its text: as much of SQL as that takes.
 
+use std::ops::Range;
+
 /// A table that a statement names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
@@ -66,6 +68,30 @@ pub fn kind(sql: &[u8]) -> Kind {
             one(&mut words)
         }
         _ => Kind::Tables(Vec::new()),
+    }
+}
+
+/// Returns the place of `START TRANSACTION` in a `CREATE TABLE`: what a server logs for `CREATE TABLE … SELECT`. It
+/// stands behind the columns, in front of the table's options and partitions.
+pub fn start_transaction(sql: &[u8]) -> Option<Range<usize>> {
+    const START: &str = "START";
+    let mut words = Words::new(sql);
+    if !words.take("CREATE") || !words.take("TABLE") {
+        return None;
+    }
+    let mut depth = 0_u32;
+    loop {
+        match words.next()? {
+            Word::Sign(b'(') => depth += 1,
+            Word::Sign(b')') => depth = depth.checked_sub(1)?,
+            Word::Bare(word) if depth == 0 && word.eq_ignore_ascii_case(START.as_bytes()) => {
+                let start = words.at - START.len();
+                if words.take("TRANSACTION") {
+                    return Some(start..words.at);
+                }
+            }
+            _ => {}
+        }
     }
 }
 
@@ -419,7 +445,30 @@ const fn is_of_a_name(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Named, kind};
+    use super::{Kind, Named, kind, start_transaction};
+
+    #[test]
+    fn tables_of_queries_say_start_transaction() {
+        let check = |sql: &str, wanted: Option<&str>| {
+            let without =
+                |clause: std::ops::Range<usize>| format!("{}{}", &sql[..clause.start], &sql[clause.end..]);
+            assert_eq!(start_transaction(sql.as_bytes()).map(without).as_deref(), wanted, "{sql}");
+        };
+        check(
+            "CREATE TABLE `t` (\n  `a` int\n) START TRANSACTION",
+            Some("CREATE TABLE `t` (\n  `a` int\n) "),
+        );
+        check(
+            "CREATE TABLE `t` (`a` int) START TRANSACTION ENGINE=InnoDB\n/*!50100 PARTITION BY HASH (`a`) */",
+            Some("CREATE TABLE `t` (`a` int)  ENGINE=InnoDB\n/*!50100 PARTITION BY HASH (`a`) */"),
+        );
+        check("create table t (a int) start  transaction", Some("create table t (a int) "));
+        check("CREATE TABLE t (a int COMMENT 'x) START TRANSACTION')", None);
+        check("CREATE TABLE t (`START` int, TRANSACTION int)", None);
+        check("CREATE TABLE t (a int) COMMENT 'START TRANSACTION'", None);
+        check("CREATE DATABASE d", None);
+        check("START TRANSACTION", None);
+    }
 
     /// Tables as `a`, `d.a`, with blanks between.
     fn check(sql: &str, wanted: &str) {

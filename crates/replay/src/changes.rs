@@ -27,8 +27,19 @@ pub struct EventRows<'a> {
     pub kind: RowsKind,
     /// Under which checks it was done, and who carries out foreign keys.
     pub flags: RowsFlags,
+    /// Does the log show columns that no definition has?
+    hidden: HiddenColumns,
     event: &'a Rows<'a>,
     decoder: &'a RowDecoder,
+}
+
+/// Hidden columns of functional indexes in a log's table maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HiddenColumns {
+    /// There may be some behind the others: [`Format::shows_hidden_columns`].
+    Shown,
+    /// There are none.
+    LeftOut,
 }
 
 impl RowReader {
@@ -47,6 +58,10 @@ impl RowReader {
         events: &RowEvents,
         take: &mut dyn FnMut(&EventRows<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
+        let hidden = match events.format.shows_hidden_columns() {
+            true => HiddenColumns::Shown,
+            false => HiddenColumns::LeftOut,
+        };
         for raw in events.events() {
             let event = raw.decode(&events.format)?;
             if let Event::TableMap(map) = &event {
@@ -59,7 +74,8 @@ impl RowReader {
             let decoder = self.tables.decoder(rows)?;
             let Some(image) = decoder.before().or(decoder.after()) else { continue };
             let table = image.table();
-            take(&EventRows { table, kind: rows.kind, flags: rows.flags, event: rows, decoder: &decoder })?;
+            let (kind, flags) = (rows.kind, rows.flags);
+            take(&EventRows { table, kind, flags, hidden, event: rows, decoder: &decoder })?;
         }
         Ok(())
     }
@@ -82,6 +98,15 @@ impl<'a> EventRows<'a> {
         out.extend_from_slice(&self.table.database);
         out.push(0);
         out.extend_from_slice(&self.table.name);
+    }
+
+    /// Returns the columns that a table of `count` columns has of those that the log shows: all, but for the hidden ones of
+    /// functional indexes. `None` if the table has another number of columns.
+    pub fn columns_of(&self, count: usize) -> Option<&'a [Column]> {
+        let columns = &self.table.columns;
+        let is_hidden = |column| !self.has_before(column) && !self.has_after(column);
+        let is_rest_hidden = || self.hidden == HiddenColumns::Shown && (count..columns.len()).all(is_hidden);
+        (columns.len() == count || columns.len() > count && is_rest_hidden()).then(|| &columns[..count])
     }
 
     /// Do images from before the change have this column?
@@ -177,7 +202,7 @@ mod tests {
     use binlog::events::{ColumnSet, RowsFlags, RowsKind};
     use binlog::{ChecksumAlgorithm, Event, Flags, Flavour, Format, NextPosition, Origin, RowDecoder, Value};
 
-    use super::{EventRows, Finder, RowReader, enum_text, set_text};
+    use super::{EventRows, Finder, HiddenColumns, RowReader, enum_text, set_text};
     use crate::error::Failure;
     use crate::sample::{Sample, image, int, text};
     use crate::work::RowEvents;
@@ -234,6 +259,7 @@ mod tests {
             table: &table,
             kind: RowsKind::Delete,
             flags: RowsFlags(0),
+            hidden: HiddenColumns::LeftOut,
             event: &event,
             decoder: &decoder,
         };
@@ -250,6 +276,27 @@ mod tests {
         check_finder(0b10111, "3 1;2", Finder::Key(vec![2]));
         check_finder(0b00011, "3 1;2", Finder::All(vec![0, 1]));
         check_finder(0b00101, "", Finder::All(vec![0, 2]));
+    }
+
+    #[test]
+    fn hidden_columns_are_behind_the_others_and_have_no_values() {
+        let sample = Sample::new("int int int");
+        let check = |bits: u8, hidden, count, wanted: Option<usize>| {
+            let set = [bits];
+            let mut event = sample.rows(RowsKind::Delete, &[]);
+            event.columns = ColumnSet { bits: &set };
+            let decoder = RowDecoder::new(sample.table(), &event).unwrap();
+            let table = sample.table();
+            let (kind, flags) = (RowsKind::Delete, RowsFlags(0));
+            let rows = EventRows { table: &table, kind, flags, hidden, event: &event, decoder: &decoder };
+            assert_eq!(rows.columns_of(count).map(<[_]>::len), wanted, "{bits:b} {hidden:?} {count}");
+        };
+        check(0b111, HiddenColumns::LeftOut, 3, Some(3));
+        check(0b011, HiddenColumns::LeftOut, 2, None);
+        check(0b011, HiddenColumns::Shown, 2, Some(2));
+        check(0b001, HiddenColumns::Shown, 1, Some(1));
+        check(0b101, HiddenColumns::Shown, 2, None);
+        check(0b111, HiddenColumns::Shown, 4, None);
     }
 
     #[test]

@@ -227,7 +227,7 @@ impl Maker {
             held_max,
             scratch: Vec::new(),
             spooler: None,
-            format: Arc::new(format.inside_payload()),
+            format: Arc::new(applied_format(format)),
             context: Arc::new(Context {
                 is_mariadb: format.flavour == Flavour::MariaDb,
                 ..Context::default()
@@ -273,8 +273,8 @@ impl Maker {
                 self.end_spool()?;
                 self.query(raw.header(), &query);
             }
-            Event::TableMap(_) => self.rows(raw)?,
-            event if event.rows().is_some() => self.rows(raw)?,
+            Event::TableMap(_) => self.rows(raw, None)?,
+            event if event.rows().is_some() => self.rows(raw, self.upgraded(event))?,
             Event::Xid(_) => self.commit(),
             Event::XaPrepare(prepare) if prepare.one_phase == 0 => {
                 self.end = Some(Shape::Prepared(prepare.xid.to_string()));
@@ -342,8 +342,8 @@ impl Maker {
         Context { is_mariadb: self.format.flavour == Flavour::MariaDb, ..Context::of(query) }
     }
 
-    /// What is logged for `CREATE TABLE … SELECT`: its rows follow, and it commits with them. MySQL writes `START
-    /// TRANSACTION` at its end, MariaDB a transaction around both.
+    /// Is this the table of a `CREATE TABLE … SELECT`? Its rows follow, and it commits with them. MySQL writes `START
+    /// TRANSACTION` into it, MariaDB a transaction around both.
     fn is_created_from_query(&self, sql: &[u8]) -> bool {
         const VERBS: [&[u8]; 2] = [b"CREATE TABLE ", b"CREATE OR REPLACE TABLE "];
         let is_made = || VERBS.iter().any(|verb| sql.starts_with(verb));
@@ -382,10 +382,24 @@ impl Maker {
         self.steps.push(statement);
     }
 
-    fn rows(&mut self, raw: &RawEvent<'_>) -> Result<(), WorkError> {
+    /// Returns row events of version 1 as those of version 2, which every MySQL since 5.6 takes; nothing for others.
+    /// MariaDB's stay as they are: it writes no others, and they go as statements.
+    fn upgraded<'e>(&self, event: Event<'e>) -> Option<Event<'e>> {
+        use Event::{DeleteRowsV1, UpdateRowsV1, WriteRowsV1};
+        let is_old = matches!(event, WriteRowsV1(_) | UpdateRowsV1(_) | DeleteRowsV1(_));
+        (is_old && self.format.flavour == Flavour::MySql).then(|| event.with_rows_v2())
+    }
+
+    /// Takes a table map or row changes; `instead` is written in the place of what `raw` holds.
+    fn rows(&mut self, raw: &RawEvent<'_>, instead: Option<Event<'_>>) -> Result<(), WorkError> {
+        let format = Arc::clone(&self.format);
+        let put = |out: &mut Vec<u8>| match &instead {
+            Some(event) => event.write(raw.header().origin(), NextPosition::Is(0), &format, out),
+            None => raw.rewrite(raw.header().origin(), NextPosition::Is(0), Checksum::Absent, out),
+        };
         if let Some((_, spooler)) = &mut self.spooler {
             self.scratch.clear();
-            raw.rewrite(raw.header().origin(), NextPosition::Is(0), Checksum::Absent, &mut self.scratch)?;
+            put(&mut self.scratch)?;
             return Ok(spooler.push(&RawEvent::new(&self.scratch, Checksum::Absent)?)?);
         }
         let context = &self.context;
@@ -397,9 +411,8 @@ impl Maker {
             self.steps.push(Step::Rows(Arc::clone(context), rows));
         }
         if let Some(Step::Rows(_, rows)) = self.steps.last_mut() {
-            let origin = raw.header().origin();
             let before = rows.bytes.len();
-            raw.rewrite(origin, NextPosition::Is(0), Checksum::Absent, &mut rows.bytes)?;
+            put(&mut rows.bytes)?;
             self.held += rows.bytes.len() - before;
         }
         if self.held > self.held_max {
@@ -481,6 +494,14 @@ impl RowEvents {
     }
 }
 
+/// The format of the events that are applied: without checksums, and MySQL's row events all of version 2.
+fn applied_format(format: &Format) -> Format {
+    match format.flavour {
+        Flavour::MySql => format.inside_payload().with_rows_v2(),
+        Flavour::MariaDb => format.inside_payload(),
+    }
+}
+
 /// Events that say something of the transaction, or nothing at all.
 fn is_passed_over(raw: &RawEvent<'_>) -> bool {
     matches!(
@@ -534,13 +555,13 @@ fn xid_of(sql: &[u8], verb: &str) -> Option<String> {
     xid.and(text.get(verb.len()..)).map(|xid| xid.trim_end_matches(" ONE PHASE").to_owned())
 }
 
-/// What makes the table alone, of `CREATE TABLE … START TRANSACTION`.
-pub(crate) fn creation(sql: &[u8]) -> Option<&[u8]> {
-    const END: &[u8] = b"START TRANSACTION";
-    let sql = sql.trim_ascii_end();
-    sql.get(..6).filter(|verb| verb.eq_ignore_ascii_case(b"CREATE"))?;
-    let (creation, end) = sql.split_at_checked(sql.len().checked_sub(END.len())?)?;
-    end.eq_ignore_ascii_case(END).then_some(creation)
+/// Returns the statement that makes the table alone, of `CREATE TABLE … START TRANSACTION …`; `None` for any other
+/// statement.
+pub(crate) fn creation(sql: &[u8]) -> Option<Vec<u8>> {
+    let clause = filter::start_transaction(sql)?;
+    let mut creation = sql[..clause.start].to_vec();
+    creation.extend_from_slice(&sql[clause.end..]);
+    Some(creation)
 }
 
 /// The databases that a definition may change; empty for all.

@@ -168,11 +168,16 @@ fn version_text(padded: &[u8]) -> &[u8] {
     &padded[..end]
 }
 
-fn has_checksum(server_version: &[u8]) -> bool {
+pub(crate) fn has_checksum(server_version: &[u8]) -> bool {
+    let since = if is_mariadb(server_version) { MARIADB_CHECKSUMS_SINCE } else { CHECKSUMS_SINCE };
+    version_numbers(server_version) >= since
+}
+
+/// The three numbers of a version; 0 for those that it lacks.
+pub(crate) fn version_numbers(server_version: &[u8]) -> (u32, u32, u32) {
     let mut parts = version_text(server_version).splitn(3, |byte| *byte == b'.').map(leading_number);
     let mut part = || parts.next().unwrap_or(0);
-    let since = if is_mariadb(server_version) { MARIADB_CHECKSUMS_SINCE } else { CHECKSUMS_SINCE };
-    (part(), part(), part()) >= since
+    (part(), part(), part())
 }
 
 fn is_mariadb(server_version: &[u8]) -> bool {

@@ -5,7 +5,7 @@
 
 mod delete_file;
 mod execute_load_query;
-mod format_description;
+pub(crate) mod format_description;
 mod gtid;
 mod gtid_tagged;
 mod heartbeat;

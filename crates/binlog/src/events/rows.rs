@@ -211,6 +211,21 @@ fn shape(context: Context<'_>) -> (RowsKind, RowsVersion) {
     context.event_type.rows_shape().unwrap_or((RowsKind::Write, RowsVersion::Two))
 }
 impl<'a> Event<'a> {
+    /// Returns rows of version 1 as rows of version 2, without extra fields; any other event as it is. Servers since 8.4
+    /// take no row events of version 1. [`Format::with_rows_v2`] is the format of such events.
+    ///
+    /// [`Format::with_rows_v2`]: crate::Format::with_rows_v2
+    #[must_use]
+    pub fn with_rows_v2(self) -> Self {
+        let upgraded = |rows: Rows<'a>| Rows { extra: Some(&[]), ..rows };
+        match self {
+            Self::WriteRowsV1(rows) => Self::WriteRows(upgraded(rows)),
+            Self::UpdateRowsV1(rows) => Self::UpdateRows(upgraded(rows)),
+            Self::DeleteRowsV1(rows) => Self::DeleteRows(upgraded(rows)),
+            other => other,
+        }
+    }
+
     /// The changed rows, if that is what the event holds, in the open: MariaDB's compressed rows are not.
     pub const fn rows(&self) -> Option<&Rows<'a>> {
         match self {

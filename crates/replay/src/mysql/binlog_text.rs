@@ -43,7 +43,8 @@ pub(super) fn format_description(format: &Format) -> Result<Vec<u8>, EncodeError
         created: 0,
         header_size: 19,
         post_header_sizes: &format.post_header_sizes,
-        checksum_algorithm: Some(0),
+        // Servers before 5.6.1 have no such byte.
+        checksum_algorithm: format.has_checksum_byte().then_some(0),
     };
     let mut out = Vec::new();
     let origin = Origin { timestamp: 0, server_id: 1, flags: binlog::Flags(0) };

@@ -93,7 +93,8 @@ impl Plan {
 
 /// Which of the target's columns each of the log's is: the one of its name, or else of its place.
 fn matched(rows: &EventRows<'_>, table: &TargetTable) -> Result<Vec<usize>, Failure> {
-    let columns = &rows.table.columns;
+    let visible = rows.columns_of(table.columns.len());
+    let columns = visible.unwrap_or(&rows.table.columns);
     let named = columns.iter().map(|column| {
         let name = column.name.as_deref()?;
         table.columns.iter().position(|target| target.bare.as_bytes().eq_ignore_ascii_case(name))
@@ -101,9 +102,9 @@ fn matched(rows: &EventRows<'_>, table: &TargetTable) -> Result<Vec<usize>, Fail
     if let Some(matched) = named.collect::<Option<Vec<_>>>() {
         return Ok(matched);
     }
-    match columns.len() == table.columns.len() {
-        true => Ok((0..columns.len()).collect()),
-        false => Err(Failure::refused(format!(
+    match visible {
+        Some(visible) => Ok((0..visible.len()).collect()),
+        None => Err(Failure::refused(format!(
             "{} has {} columns in the log, and {} on the target",
             table.name,
             columns.len(),
