@@ -22,8 +22,9 @@ pub struct Context {
     pub time_zone: Option<Vec<u8>>,
     /// `lc_time_names`, by number.
     pub lc_time_names: u16,
-    /// `collation_database`; 0 for the default.
-    pub database_collation: u16,
+    /// `collation_database`; 0 for that of the default database. `None` only of a session whose default database has
+    /// changed.
+    pub database_collation: Option<u16>,
     /// `explicit_defaults_for_timestamp`.
     pub explicit_timestamp: Option<u8>,
     /// `default_collation_for_utf8mb4`; 0 if not logged.
@@ -32,8 +33,8 @@ pub struct Context {
     pub require_primary_key: Option<u8>,
     /// `default_table_encryption`.
     pub table_encryption: Option<u8>,
-    /// `enable_cascade_triggers`.
-    pub cascade_triggers: u8,
+    /// `enable_cascade_triggers`: servers since 9.7 log it where it is on.
+    pub cascade_triggers: Option<u8>,
 }
 
 /// The bits of a query's options, each with its variable and whether the bit means off. `autocommit` is ours: a
@@ -50,7 +51,7 @@ const UNTOLD: u8 = u8::MAX;
 impl Context {
     /// What a query depends on. Behind a variable that is unknown, the others are lost, as they are to a server.
     pub fn of(query: &Query<'_>) -> Self {
-        let mut context = Self::default();
+        let mut context = Self { database_collation: Some(0), ..Self::default() };
         for variable in query.status.iter().map_while(Result::ok) {
             context.take(variable);
         }
@@ -67,7 +68,7 @@ impl Context {
             }
             StatusVar::TimeZone(name) if !name.is_empty() => self.time_zone = Some(name.to_vec()),
             StatusVar::LcTimeNames(number) => self.lc_time_names = number,
-            StatusVar::CharsetDatabase(number) => self.database_collation = number,
+            StatusVar::CharsetDatabase(number) => self.database_collation = Some(number),
             StatusVar::ExplicitDefaultsForTimestamp(value) => self.explicit_timestamp = Some(value),
             StatusVar::DefaultCollationForUtf8mb4(number) => self.utf8mb4_collation = number,
             StatusVar::SqlRequirePrimaryKey(value) if value != UNTOLD => {
@@ -76,7 +77,7 @@ impl Context {
             StatusVar::DefaultTableEncryption(value) if value != UNTOLD => {
                 self.table_encryption = Some(value)
             }
-            StatusVar::EnableCascadeTriggers(value) => self.cascade_triggers = value,
+            StatusVar::EnableCascadeTriggers(value) => self.cascade_triggers = Some(value),
             _ => {}
         }
     }
@@ -125,10 +126,11 @@ impl Context {
         if from.is_none_or(|from| from.lc_time_names != self.lc_time_names) {
             put(out, "lc_time_names", self.lc_time_names);
         }
-        if from.is_none_or(|from| from.database_collation != self.database_collation) {
+        if from.and_then(|from| from.database_collation) != self.database_collation {
             match self.database_collation {
-                0 => put(out, "collation_database", "DEFAULT"),
-                number => put(out, "collation_database", number),
+                Some(0) => put(out, "collation_database", "DEFAULT"),
+                Some(number) => put(out, "collation_database", number),
+                None => {}
             }
         }
     }
@@ -146,10 +148,7 @@ impl Context {
         put_some("explicit_defaults_for_timestamp", |context| context.explicit_timestamp);
         put_some("sql_require_primary_key", |context| context.require_primary_key);
         put_some("default_table_encryption", |context| context.table_encryption);
-        // Only servers since 9.7 know it, and only they log it.
-        if self.cascade_triggers != from.map_or(0, |from| from.cascade_triggers) {
-            put(out, "enable_cascade_triggers", self.cascade_triggers);
-        }
+        put_some("enable_cascade_triggers", |context| context.cascade_triggers);
     }
 
     /// As far as row changes depend on it: their values are all given.
@@ -167,9 +166,11 @@ impl Context {
         now.sql_mode = now.sql_mode.or(from.sql_mode);
         now.charset = now.charset.or(from.charset);
         now.time_zone = now.time_zone.or_else(|| from.time_zone.clone());
+        now.database_collation = now.database_collation.or(from.database_collation);
         now.explicit_timestamp = now.explicit_timestamp.or(from.explicit_timestamp);
         now.require_primary_key = now.require_primary_key.or(from.require_primary_key);
         now.table_encryption = now.table_encryption.or(from.table_encryption);
+        now.cascade_triggers = now.cascade_triggers.or(from.cascade_triggers);
         if now.utf8mb4_collation == 0 {
             now.utf8mb4_collation = from.utf8mb4_collation;
         }

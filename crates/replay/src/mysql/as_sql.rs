@@ -6,7 +6,7 @@ use servers::{Connection, Parameter, fit};
 use crate::error::Failure;
 use crate::mysql::Logging;
 use crate::mysql::binlog_text::{PACKET_MARGIN, row_too_large};
-use crate::mysql::session::{MysqlSession, State};
+use crate::mysql::session::{Creations, MysqlSession, State};
 use crate::mysql::sql::PROGRESS_TABLE;
 use crate::sql::{Runner, Settings, Writer};
 use crate::work::{RowEvents, Statement, creation};
@@ -14,6 +14,9 @@ use crate::work::{RowEvents, Statement, creation};
 /// In front of a fingerprint in an intent: a table that was made for rows which come behind it. Without them it is to
 /// be dropped.
 pub(super) const CREATED: &str = "created ";
+
+/// A `collation_server` that every server knows: nothing here depends on it.
+const LATIN1_SWEDISH_CI: u16 = 8;
 
 impl MysqlSession {
     pub(super) fn rows_as_sql(&mut self, rows: &RowEvents) -> Result<(), Failure> {
@@ -35,15 +38,16 @@ impl MysqlSession {
 
     /// What makes the table, if the statement makes one from a query whose rows come behind it: they go as statements,
     /// which the server does not allow there. The intent then says so.
-    pub(super) fn creation<'s>(&mut self, statement: &'s Statement) -> Result<Option<&'s [u8]>, Failure> {
-        let creation = creation(&statement.sql).filter(|_| self.as_sql);
+    pub(super) fn creation(&mut self, statement: &Statement) -> Result<Option<Vec<u8>>, Failure> {
+        let is_in_parts = self.as_sql || self.creations == Creations::InParts;
+        let creation = creation(&statement.sql).filter(|_| is_in_parts);
         if !std::mem::take(&mut self.rows_follow) {
             return Ok(creation);
         }
-        let creation = creation.unwrap_or(&statement.sql);
+        let creation = creation.unwrap_or_else(|| statement.sql.clone());
         let odd =
             || Failure::refused("a table is made from a query, and its name is not where servers write it");
-        let (database, table) = names(creation).ok_or_else(odd)?;
+        let (database, table) = names(&creation).ok_or_else(odd)?;
         // The intent's second word says what was before, in hexadecimal: the names, in hexadecimal within that, and
         // then the fingerprint that is there by now.
         let mut before = CREATED.to_owned();
@@ -85,8 +89,7 @@ impl Runner for MysqlSession {
 
     fn run(&mut self, settings: Settings, sql: &str, parameters: Vec<Parameter>) -> Result<u64, Failure> {
         if self.settings != Some(settings) {
-            let server =
-                self.context.as_ref().and_then(|context| context.charset).map_or(8, |charset| charset[2]);
+            let server = self.variables.server_collation().unwrap_or(LATIN1_SWEDISH_CI);
             self.adopt(&settings.context(server))?;
             self.settings = Some(settings);
         }

@@ -1,26 +1,83 @@
 //! What a log says of a session, in a server's own terms: MySQL and MariaDB number collations and SQL modes each in
 //! their own way, and each has variables that the other lacks.
 
-use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use binlog::{Charset, Collation, Flavour};
-use servers::Connection;
+use servers::{Connection, Facts, Row, version_numbers};
 
 use crate::context::Context;
 use crate::error::Failure;
 use crate::work::Statement;
 
 /// Puts contexts into the terms of one server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Fit {
     target: Flavour,
-    /// What the session has of `default_table_encryption` and `sql_require_primary_key`, as long as that is so: not
-    /// every account may set them, not even to the same.
-    table_encryption: Option<u8>,
-    require_primary_key: Option<u8>,
+    /// The numbers of the collations that a MySQL server has; `None` for a MariaDB, whose collations go by name.
+    collations: Option<Arc<BTreeSet<u16>>>,
+    /// The variables that not every server has and not every account may set, in the order of [`RESTRICTED`].
+    restricted: [Restricted; RESTRICTED.len()],
+    explicit_timestamp: Presence,
+    utf8mb4_collation: Presence,
+    /// Databases that were made with another collation than the source's.
+    substituted: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// What `utf8mb4` alone means to MariaDB, and meant to MySQL before 8.0.
+/// Has the server a variable?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    Present,
+    Absent,
+}
+
+/// A variable that not every account may set, not even to what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Restricted {
+    /// The server lacks it.
+    Absent,
+    /// The session has had this value from its start.
+    Untouched(u8),
+    /// It was set.
+    Changed,
+}
+
+/// A session variable that logs have and that servers before some version lack.
+struct VersionedVariable {
+    name: &'static str,
+    mysql_since: [u32; 3],
+    /// `None` for a variable of MySQL's alone.
+    mariadb_since: Option<[u32; 3]>,
+}
+
+/// As the version comments of mysqlbinlog have it. MySQL 5.6 has no `explicit_defaults_for_timestamp` of sessions.
+const EXPLICIT_TIMESTAMP: VersionedVariable = VersionedVariable {
+    name: "explicit_defaults_for_timestamp",
+    mysql_since: [5, 7, 0],
+    mariadb_since: Some([10, 8, 4]),
+};
+const UTF8MB4_COLLATION: VersionedVariable =
+    VersionedVariable { name: "default_collation_for_utf8mb4", mysql_since: [8, 0, 11], mariadb_since: None };
+const RESTRICTED: [VersionedVariable; 3] = [
+    VersionedVariable { name: "sql_require_primary_key", mysql_since: [8, 0, 13], mariadb_since: None },
+    VersionedVariable { name: "default_table_encryption", mysql_since: [8, 0, 16], mariadb_since: None },
+    VersionedVariable { name: "enable_cascade_triggers", mysql_since: [9, 7, 0], mariadb_since: None },
+];
+
+impl VersionedVariable {
+    fn presence(&self, facts: &Facts) -> Presence {
+        let since = if facts.is_mariadb { self.mariadb_since } else { Some(self.mysql_since) };
+        let is_there = match (since, version_numbers(&facts.version)) {
+            (None, _) => false,
+            (Some(since), Some(version)) => version >= since,
+            (Some(_), None) => true,
+        };
+        if is_there { Presence::Present } else { Presence::Absent }
+    }
+}
+
+/// The default collation of `utf8mb4` in MariaDB, and in MySQL before 8.0.
 const UTF8MB4_GENERAL_CI: u16 = 45;
 
 /// SQL modes that MySQL 8.0.5 removed.
@@ -32,19 +89,63 @@ const TIME_TRUNCATE_FRACTIONAL: u64 = 1 << 32;
 /// MariaDB: they are rounded, as MySQL does unless told otherwise.
 const TIME_ROUND_FRACTIONAL: u64 = 1 << 34;
 
-impl Fit {
-    /// For a session on a server of this flavour.
-    pub(super) fn new(target: Flavour, connection: &mut Connection) -> Result<Self, servers::Error> {
-        let mut ask = |variable: &str| match connection.value(&format!("SELECT @@session.{variable}")) {
-            Ok(value) => Ok(value.and_then(|value| value.parse().ok())),
-            // Not every server has it.
-            Err(servers::Error::Refused { .. }) => Ok(None),
-            Err(error) => Err(error),
+/// The collations and databases that all sessions on a target share.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedTerms {
+    collations: Option<Arc<BTreeSet<u16>>>,
+    substituted: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl SharedTerms {
+    /// Asks a server.
+    pub(super) fn ask(connection: &mut Connection, facts: &Facts) -> Result<Self, servers::Error> {
+        let collations = match facts.is_mariadb {
+            true => None,
+            false => {
+                let rows = connection.rows("SELECT id FROM information_schema.collations")?;
+                let number = |row: &Row| str::from_utf8(row.first()?.as_deref()?).ok()?.parse().ok();
+                Some(Arc::new(rows.iter().filter_map(number).collect()))
+            }
         };
+        Ok(Self { collations, substituted: Arc::default() })
+    }
+
+    /// Describes what was made with another collation than on the source; empty if nothing was.
+    pub(super) fn remark(&self) -> String {
+        let substituted = self.substituted.lock().unwrap_or_else(PoisonError::into_inner);
+        if substituted.is_empty() {
+            return String::new();
+        }
+        let made: Vec<&str> = substituted.iter().map(String::as_str).collect();
+        format!(
+            "databases were created with another default collation, as the target lacks the source's: {}",
+            made.join(", ")
+        )
+    }
+}
+
+impl Fit {
+    /// For a session on a server.
+    pub(super) fn new(
+        connection: &mut Connection,
+        facts: &Facts,
+        shared: &SharedTerms,
+    ) -> Result<Self, servers::Error> {
+        let mut restricted = [Restricted::Absent; RESTRICTED.len()];
+        for (variable, slot) in RESTRICTED.iter().zip(&mut restricted) {
+            if variable.presence(facts) == Presence::Present {
+                let value = connection.value(&format!("SELECT @@session.{}", variable.name))?;
+                let value = value.and_then(|value| value.parse().ok());
+                *slot = value.map_or(Restricted::Changed, Restricted::Untouched);
+            }
+        }
         Ok(Self {
-            target,
-            table_encryption: ask("default_table_encryption")?,
-            require_primary_key: ask("sql_require_primary_key")?,
+            target: if facts.is_mariadb { Flavour::MariaDb } else { Flavour::MySql },
+            collations: shared.collations.clone(),
+            restricted,
+            explicit_timestamp: EXPLICIT_TIMESTAMP.presence(facts),
+            utf8mb4_collation: UTF8MB4_COLLATION.presence(facts),
+            substituted: Arc::clone(&shared.substituted),
         })
     }
 
@@ -53,37 +154,34 @@ impl Fit {
         self.target
     }
 
-    /// The context in the server's terms.
-    pub(super) fn fit<'c>(&mut self, context: &'c Context) -> Cow<'c, Context> {
+    /// Returns the context in the server's terms: variables that it lacks are left out, as mysqlbinlog's version
+    /// comments do it.
+    pub(super) fn fit(&mut self, context: &Context) -> Context {
         let source = if context.is_mariadb { Flavour::MariaDb } else { Flavour::MySql };
-        let has_more = context.table_encryption.is_some()
-            || context.require_primary_key.is_some()
-            || context.sql_mode.is_some_and(|mode| mode & MODES_REMOVED != 0);
-        if source == Flavour::MySql && self.target == Flavour::MySql && !has_more {
-            return Cow::Borrowed(context);
-        }
         let mut fitted = context.clone();
-        leave(&mut self.table_encryption, &mut fitted.table_encryption);
-        leave(&mut self.require_primary_key, &mut fitted.require_primary_key);
+        // A server that does not know the variable does not log it, and behaves as if it were off.
+        let cascade_triggers = Some(context.cascade_triggers.unwrap_or(0));
+        let wanted = [context.require_primary_key, context.table_encryption, cascade_triggers];
+        let mut fit = wanted.into_iter().zip(&mut self.restricted).map(|(value, has)| has.fit(value));
+        fitted.require_primary_key = fit.next().flatten();
+        fitted.table_encryption = fit.next().flatten();
+        fitted.cascade_triggers = fit.next().flatten();
+        if self.explicit_timestamp == Presence::Absent {
+            fitted.explicit_timestamp = None;
+        }
         fitted.sql_mode = context.sql_mode.map(|mode| self.mode(mode, source));
         fitted.charset = context.charset.map(|charset| self.charset(charset, source));
-        if source != self.target && self.collation(context.database_collation, source).is_none() {
-            fitted.database_collation = 0;
-        }
-        match (source, self.target) {
-            // What both call its default is not the same.
-            (Flavour::MariaDb, Flavour::MySql) => {
-                fitted.utf8mb4_collation = UTF8MB4_GENERAL_CI;
-            }
-            (_, Flavour::MariaDb) => {
-                fitted.utf8mb4_collation = 0;
-                fitted.require_primary_key = None;
-                fitted.table_encryption = None;
-                fitted.cascade_triggers = 0;
-            }
-            _ => {}
-        }
-        Cow::Owned(fitted)
+        fitted.database_collation = context.database_collation.map(|id| match id {
+            0 => 0,
+            id => self.collation(id, source).unwrap_or_else(|| self.stand_in(id, source)),
+        });
+        fitted.utf8mb4_collation = match (source, self.utf8mb4_collation) {
+            (_, Presence::Absent) => 0,
+            // The two differ in what both call the default.
+            (Flavour::MariaDb, Presence::Present) => UTF8MB4_GENERAL_CI,
+            (Flavour::MySql, Presence::Present) => context.utf8mb4_collation,
+        };
+        fitted
     }
 
     fn mode(&self, mode: u64, source: Flavour) -> u64 {
@@ -103,19 +201,32 @@ impl Fit {
 
     /// Where the server lacks a collation, another one of the same character set stands in: its text is read alike.
     fn charset(&self, charset: [u16; 3], source: Flavour) -> [u16; 3] {
-        let by_default =
-            |id: u16| Collation::new(id, source).map_or(id, |collation| stand_in(collation.charset()));
         let [client, connection, server] =
-            charset.map(|id| self.collation(id, source).unwrap_or(by_default(id)));
+            charset.map(|id| self.collation(id, source).unwrap_or_else(|| self.stand_in(id, source)));
         match self.target {
             Flavour::MySql => [client, connection, server],
             // Of the numbers of a character set's collations, MariaDB takes one for it.
-            Flavour::MariaDb => [by_default(charset[0]), connection, server],
+            Flavour::MariaDb => [self.stand_in(charset[0], source), connection, server],
         }
+    }
+
+    /// A collation of the same character set that the server has.
+    fn stand_in(&self, id: u16, source: Flavour) -> u16 {
+        Collation::new(id, source).map_or(id, |collation| stand_in(collation.charset()))
     }
 
     /// The number that the server has for this collation, if it has it.
     fn collation(&self, id: u16, source: Flavour) -> Option<u16> {
+        if let Some(known) = &self.collations {
+            let own = match source {
+                Flavour::MySql => id,
+                Flavour::MariaDb => {
+                    let name = Collation::new(id, source)?.name();
+                    Collation::new(id, self.target).filter(|own| own.name() == name)?.id()
+                }
+            };
+            return known.contains(&own).then_some(own);
+        }
         if source == self.target {
             return Some(id);
         }
@@ -123,10 +234,11 @@ impl Fit {
         let same = Collation::new(id, self.target).filter(|own| own.name() == name)?;
         // MariaDB has neither the collations of MySQL 8.0 nor this character set.
         let is_of_mysql = same.name().contains("_0900_") || same.charset().name() == "gb18030";
-        (self.target == Flavour::MySql || !is_of_mysql).then_some(same.id())
+        (!is_of_mysql).then_some(same.id())
     }
 
-    /// Refuses what would be made with other properties than on the source, without a word about them.
+    /// Looks for what would be made with other properties than on the source. A MySQL target makes a database with
+    /// another default collation, and the outcome says so; a MariaDB refuses.
     pub(super) fn check(&self, statement: &Statement) -> Result<(), Failure> {
         let context = &statement.context;
         let source = if context.is_mariadb { Flavour::MariaDb } else { Flavour::MySql };
@@ -134,20 +246,34 @@ impl Fit {
         if self.collation(server, source).is_some() || !makes_database(&statement.sql) {
             return Ok(());
         }
-        let name = Collation::new(server, source).map_or_else(|| server.to_string(), |own| own.name().into());
+        let name = |id: u16, flavour| {
+            Collation::new(id, flavour).map_or_else(|| id.to_string(), |own| own.name().into())
+        };
+        let wanted: String = name(server, source);
+        if source == Flavour::MySql && self.target == Flavour::MySql {
+            let made = name(self.stand_in(server, source), self.target);
+            let database = String::from_utf8_lossy(&statement.default_database).into_owned();
+            let mut substituted = self.substituted.lock().unwrap_or_else(PoisonError::into_inner);
+            substituted.insert(format!("`{database}` with {made} in place of {wanted}"));
+            return Ok(());
+        }
         Err(Failure::refused(format!(
-            "it makes a database whose collation is the source's collation_server, {name}, which the target does not \
-             know"
+            "it makes a database whose collation is the source's collation_server, {wanted}, which the target does \
+             not know"
         )))
     }
 }
 
-/// Leaves a variable as the session has it, if that is what is wanted; else it is never known again.
-fn leave(has: &mut Option<u8>, wanted: &mut Option<u8>) {
-    match wanted {
-        Some(_) if has == wanted => *wanted = None,
-        Some(_) => *has = None,
-        None => {}
+impl Restricted {
+    /// Returns the value that is to be set, if it is not there from the start.
+    fn fit(&mut self, wanted: Option<u8>) -> Option<u8> {
+        let wanted = wanted?;
+        match self {
+            Self::Absent => return None,
+            Self::Untouched(value) if *value == wanted => return None,
+            Self::Untouched(_) | Self::Changed => *self = Self::Changed,
+        }
+        Some(wanted)
     }
 }
 
@@ -169,17 +295,65 @@ fn makes_database(sql: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use binlog::Flavour;
 
-    use super::{Fit, makes_database};
+    use super::{Fit, Presence, Restricted, makes_database};
     use crate::context::Context;
+
+    /// A target that has all variables, and of MySQL's collations those up to this number.
+    fn fit(target: Flavour, collation_max: u16) -> Fit {
+        Fit {
+            target,
+            collations: (target == Flavour::MySql).then(|| Arc::new((1..=collation_max).collect())),
+            restricted: [Restricted::Untouched(0); 3],
+            explicit_timestamp: Presence::Present,
+            utf8mb4_collation: Presence::Present,
+            substituted: Arc::default(),
+        }
+    }
 
     fn check(is_mariadb: bool, target: Flavour, mode: u64, charset: [u16; 3], wanted: (u64, [u16; 3])) {
         let context =
             Context { is_mariadb, sql_mode: Some(mode), charset: Some(charset), ..Context::default() };
-        let mut fit = Fit { target, table_encryption: None, require_primary_key: None };
-        let fitted = fit.fit(&context);
+        let fitted = fit(target, 400).fit(&context);
         assert_eq!((fitted.sql_mode, fitted.charset), (Some(wanted.0), Some(wanted.1)), "{context:?}");
+    }
+
+    #[test]
+    fn collations_that_an_old_server_lacks_have_stand_ins() {
+        let context =
+            Context { charset: Some([255, 8, 278]), database_collation: Some(255), ..Context::default() };
+        let fitted = fit(Flavour::MySql, 250).fit(&context);
+        assert_eq!((fitted.charset, fitted.database_collation), (Some([45, 8, 45]), Some(45)));
+        let fitted = fit(Flavour::MySql, 400).fit(&context);
+        assert_eq!((fitted.charset, fitted.database_collation), (Some([255, 8, 278]), Some(255)));
+    }
+
+    #[test]
+    fn variables_that_a_server_lacks_are_left_out() {
+        let context = Context {
+            explicit_timestamp: Some(1),
+            utf8mb4_collation: 255,
+            require_primary_key: Some(1),
+            table_encryption: Some(0),
+            cascade_triggers: Some(1),
+            ..Context::default()
+        };
+        let mut old = Fit {
+            restricted: [Restricted::Changed, Restricted::Absent, Restricted::Absent],
+            explicit_timestamp: Presence::Absent,
+            utf8mb4_collation: Presence::Absent,
+            ..fit(Flavour::MySql, 250)
+        };
+        let wanted = Context { require_primary_key: Some(1), ..Context::default() };
+        assert_eq!(old.fit(&context), wanted);
+        // What the session has from its start is not set, until it was changed.
+        let mut new = fit(Flavour::MySql, 400);
+        let fitted = new.fit(&context);
+        assert_eq!((fitted.table_encryption, fitted.cascade_triggers), (None, Some(1)));
+        assert_eq!(new.fit(&Context::default()).cascade_triggers, Some(0));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod fit;
 mod heartbeat;
 mod preflight;
 mod session;
+mod session_state;
 mod sql;
 mod table;
 
@@ -18,17 +19,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use binlog::Flavour;
 use binlog::gtid::GtidSet;
 use servers::quote::{put_table, unhex};
-use servers::{Address, Connection, Facts, GtidMode, Row};
+use servers::{Address, Connection, Facts, GtidMode, Row, version_numbers};
 
 use crate::definition::Definition;
 use crate::error::{Error, Failure};
 use crate::mysql::as_sql::CREATED;
-use crate::mysql::fit::Fit;
+use crate::mysql::fit::{Fit, SharedTerms};
 use crate::mysql::heartbeat::{Heartbeat, lock};
-use crate::mysql::session::{Made, MysqlSession};
+use crate::mysql::preflight::is_before_8;
+use crate::mysql::session::{Creations, Made, MysqlSession};
 use crate::mysql::sql::PROGRESS_TABLE;
 use crate::progress::{Applied, Intent, Place, Progress};
 use crate::target::{Session, Settled, Target};
@@ -57,6 +58,7 @@ pub struct MysqlTarget {
     /// How often definitions may have changed.
     definitions: Arc<AtomicU64>,
     logging: Logging,
+    terms: SharedTerms,
 }
 
 /// How row changes are made on a server.
@@ -146,6 +148,8 @@ impl MysqlTarget {
         let rights =
             Rights::of(&mut control, &facts).map_err(|error| Failure::from(error).at("ask for rights"))?;
         let as_sql = why_sql(apply_as, &facts, &mut control)?;
+        let terms = SharedTerms::ask(&mut control, &facts)
+            .map_err(|error| Failure::from(error).at("ask which collations the server has"))?;
         let control = Arc::new(Mutex::new(control));
         let target = Self {
             address,
@@ -155,6 +159,7 @@ impl MysqlTarget {
             sessions: AtomicU32::new(0),
             connections: Mutex::default(),
             logging: Logging::No,
+            terms,
             as_sql,
             rights,
             may_purge: AtomicBool::new(true),
@@ -172,7 +177,7 @@ impl MysqlTarget {
     /// When the target has no binary log, or no GTIDs, or when the account may not say under which GTID a
     /// transaction runs.
     pub fn logging(mut self) -> Result<Self, Error> {
-        if !self.facts.log_bin || !self.keeps_gtids() {
+        if !self.facts.log_bin || !self.has_gtids() {
             return Err(Error::Refused(
                 "what is applied cannot be logged under the source's GTIDs: the target needs log_bin and \
                  gtid_mode=ON"
@@ -209,7 +214,16 @@ impl MysqlTarget {
             true => "the target wrote it all to its own binary log: the account may not set sql_log_bin",
             false => "",
         };
-        [why, logged].iter().filter(|line| !line.is_empty()).map(|line| (*line).to_owned()).collect()
+        let is_added_to = self.logging == Logging::BySourceGtids || !self.has_gtids();
+        let gtids = match is_before_8(&self.facts.version) && !is_added_to {
+            true => {
+                "gtid_executed was left as it is, as MySQL before 8.0 cannot add to gtid_purged: bintide.progress has \
+                     the GTIDs of what was applied"
+            }
+            false => "",
+        };
+        let lines = [why.to_owned(), logged.to_owned(), gtids.to_owned(), self.terms.remark()];
+        lines.into_iter().filter(|line| !line.is_empty()).collect()
     }
 
     /// From here on, progress is in the logs that the server with this `server_id` wrote.
@@ -277,11 +291,24 @@ impl MysqlTarget {
         }
     }
 
-    /// Does the target keep an account of GTIDs that we may add to?
+    fn creations(&self) -> Creations {
+        const ATOMIC_SINCE: [u32; 3] = [8, 0, 21];
+        let is_old = version_numbers(&self.facts.version).is_some_and(|version| version < ATOMIC_SINCE);
+        match self.facts.is_mariadb || is_old {
+            true => Creations::InParts,
+            false => Creations::Atomic,
+        }
+    }
+
+    /// Does the target identify transactions?
+    fn has_gtids(&self) -> bool {
+        !self.facts.is_mariadb && self.facts.gtid_mode == GtidMode::On
+    }
+
+    /// Does the target keep an account of GTIDs that we may add to? MySQL before 8.0 takes no addition to `gtid_purged`,
+    /// and what it ran is not sure to be in `gtid_executed` after a crash, as its definitions are not atomic.
     fn keeps_gtids(&self) -> bool {
-        !self.facts.is_mariadb
-            && self.facts.gtid_mode == GtidMode::On
-            && self.may_purge.load(Ordering::SeqCst)
+        self.has_gtids() && !is_before_8(&self.facts.version) && self.may_purge.load(Ordering::SeqCst)
     }
 }
 
@@ -309,13 +336,13 @@ impl Target for MysqlTarget {
             connection.run("SET @@session.sql_log_bin = 1")?;
         }
         let names_gtids = self.keeps_gtids() && !self.facts.log_bin && self.rights.gtid_next;
-        let flavour = if self.facts.is_mariadb { Flavour::MariaDb } else { Flavour::MySql };
-        let fit = Fit::new(flavour, &mut connection)?;
+        let fit = Fit::new(&mut connection, &self.facts, &self.terms)?;
         Ok(Box::new(MysqlSession::new(Made {
             connection,
             packet_max: self.facts.packet_max,
             names_gtids,
             as_sql: self.as_sql.is_some(),
+            creations: self.creations(),
             fit,
             logging: self.logging,
             definitions: Arc::clone(&self.definitions),

@@ -404,7 +404,8 @@ fn difference(shown: &Shown, there: &[There]) -> Option<String> {
     })
 }
 
-fn is_before_8(version: &str) -> bool {
+/// Is it a MySQL before 8.0?
+pub(super) fn is_before_8(version: &str) -> bool {
     version_numbers(version).is_some_and(|numbers| numbers < [8, 0, 0])
 }
 

@@ -17,6 +17,7 @@ use crate::mysql::binlog_text::{
 };
 use crate::mysql::fingerprint::{self, BY_GTID};
 use crate::mysql::fit::Fit;
+use crate::mysql::session_state::SessionState;
 use crate::mysql::sql::{self, NOT_NEXT, put_progress, put_variable};
 use crate::progress::{Intent, Progress};
 use crate::sql::{Settings, Writer};
@@ -33,6 +34,8 @@ pub(super) struct MysqlSession {
     names_gtids: bool,
     /// Do all row changes go as statements?
     pub(super) as_sql: bool,
+    /// How a table is made from a query.
+    pub(super) creations: Creations,
     /// What makes statements of row changes, once there were some to make.
     pub(super) writer: Option<Writer>,
     pub(super) fit: Fit,
@@ -43,8 +46,8 @@ pub(super) struct MysqlSession {
     /// How often definitions may have changed, in all sessions, and when the writer last knew.
     definitions: Arc<AtomicU64>,
     pub(super) definitions_known: u64,
-    /// What the session has by now; `None` if nobody knows.
-    pub(super) context: Option<Context>,
+    /// The session variables that are set.
+    pub(super) variables: SessionState,
     format: Option<Arc<Format>>,
     /// Not sent yet.
     pub(super) sql: String,
@@ -64,9 +67,19 @@ pub(super) struct Made {
     pub(super) packet_max: usize,
     pub(super) names_gtids: bool,
     pub(super) as_sql: bool,
+    pub(super) creations: Creations,
     pub(super) fit: Fit,
     pub(super) logging: Logging,
     pub(super) definitions: Arc<AtomicU64>,
+}
+
+/// How a server takes the table of a `CREATE TABLE … SELECT` and its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Creations {
+    /// As one transaction, by `START TRANSACTION` in the definition: MySQL since 8.0.21.
+    Atomic,
+    /// The table, and then its rows.
+    InParts,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,20 +96,21 @@ pub(super) enum State {
 
 impl MysqlSession {
     pub(super) fn new(made: Made) -> Self {
-        let Made { connection, packet_max, names_gtids, as_sql, fit, logging, definitions } = made;
+        let Made { connection, packet_max, names_gtids, as_sql, creations, fit, logging, definitions } = made;
         let (sql, rows) = (String::new(), Vec::new());
         Self {
             connection,
             packet_max,
             names_gtids,
             as_sql,
+            creations,
             writer: None,
             fit,
             settings: None,
             rows_follow: false,
             definitions,
             definitions_known: 0,
-            context: None,
+            variables: SessionState::default(),
             format: None,
             sql,
             rows,
@@ -136,6 +150,14 @@ impl MysqlSession {
             self.name_next();
             self.sql.push_str("BEGIN;");
             self.state = State::Begun;
+        }
+    }
+
+    /// Has rows behind the table that was made for them committed with what is saved of them, where the server does not
+    /// commit both as one.
+    pub(super) fn begin_behind_creation(&mut self) {
+        if matches!(self.state, State::Alone(_)) && self.creations == Creations::InParts {
+            self.state = State::ToBegin;
         }
     }
 
@@ -195,18 +217,11 @@ impl MysqlSession {
     /// Brings the session to this context.
     pub(super) fn adopt(&mut self, context: &Context) -> Result<(), Failure> {
         let context = self.fit.fit(context);
-        let context = &*context;
-        if self.context.as_ref() == Some(context) {
-            return Ok(());
-        }
-        let mut changes = String::new();
-        context.put_changes(self.context.as_ref(), &mut changes);
+        let changes = self.variables.adopt(&context);
         if !changes.is_empty() {
             self.send_rows()?;
-            changes.pop();
             let _ = write!(self.sql, "SET {changes};");
         }
-        self.context = Some(context.over(self.context.as_ref()));
         Ok(())
     }
 
@@ -298,9 +313,13 @@ impl MysqlSession {
     /// Has names that are not ASCII read in a character set that is sure to have them.
     fn put_names_charset(&mut self, set: &mut Vec<u8>) {
         set.extend_from_slice(b"SET NAMES utf8mb4;");
-        if let Some(context) = &mut self.context {
-            context.charset = None;
-        }
+        self.variables.set_names();
+    }
+
+    /// Does the server take nothing but row events behind this statement, not even a SET? It runs nothing that could
+    /// change a variable then.
+    fn takes_only_rows(&self, statement: &Statement, creation: Option<&[u8]>) -> bool {
+        creation.is_none() && crate::work::creation(&statement.sql).is_some()
     }
 
     fn run(&mut self, statement: &Statement, sql: &[u8]) -> Result<(), Failure> {
@@ -371,12 +390,13 @@ impl Session for MysqlSession {
         }
         self.send()?;
         // Rows that go as statements are committed behind their table, which alone is not all of the transaction.
-        let is_in_parts = format.is_some_and(|format| self.makes_statements(format));
+        let is_in_parts = format
+            .is_some_and(|format| self.makes_statements(format) || self.creations == Creations::InParts);
         if let Some(gtid) = self.gtids.last() {
             if is_in_parts {
                 return Err(Failure::refused(
-                    "a table made from a query takes two transactions when its rows go as SQL statements, and they \
-                     cannot be logged under one GTID: use --apply-as binlog",
+                    "a table made from a query takes two transactions when its rows go as SQL statements, and on MySQL \
+                     before 8.0.21, and they cannot be logged under one GTID: use --apply-as binlog, or a newer target",
                 ));
             }
             // The server says by itself whether it was run.
@@ -401,6 +421,7 @@ impl Session for MysqlSession {
             return self.rows_as_sql(rows);
         }
         self.adopt_format(&rows.format)?;
+        self.begin_behind_creation();
         self.begin_if_due();
         self.adopt(context)?;
         self.settings = None;
@@ -425,7 +446,7 @@ impl Session for MysqlSession {
         self.send_rows()?;
         self.set_odd_texts(statement)?;
         let mut set = Vec::new();
-        put_database(&mut set, &statement.database, &mut self.context);
+        put_database(&mut set, &statement.database, &mut self.variables);
         // User variables come first: what their values are does not depend on the rest.
         let mut variables = Vec::new();
         for variable in statement.variables.iter().filter(|variable| sql::odd_text(variable).is_none()) {
@@ -457,7 +478,11 @@ impl Session for MysqlSession {
             let _ = write!(self.sql, "SET @@SESSION.GTID_NEXT='{gtid}';");
         }
         self.send()?;
-        self.run(statement, creation.unwrap_or(&statement.sql))
+        let result = self.run(statement, creation.as_deref().unwrap_or(&statement.sql));
+        if !self.takes_only_rows(statement, creation.as_deref()) {
+            self.variables.forget();
+        }
+        result
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
@@ -484,7 +509,8 @@ impl Session for MysqlSession {
         self.rows.clear();
         self.sql.clear();
         // What was to be set may not have been.
-        (self.context, self.format, self.state) = (None, None, State::Idle);
+        self.variables.forget();
+        (self.format, self.state) = (None, State::Idle);
         self.settings = None;
         self.connection.run("ROLLBACK")?;
         if self.logging == Logging::BySourceGtids {
@@ -509,16 +535,15 @@ fn unconverted(error: &servers::Error) -> Failure {
 
 /// Appends what makes this the default database. A name that is not ASCII is read in a character set that is sure to
 /// have it.
-fn put_database(out: &mut Vec<u8>, database: &[u8], context: &mut Option<Context>) {
+fn put_database(out: &mut Vec<u8>, database: &[u8], variables: &mut SessionState) {
     if database.is_empty() {
         return;
     }
     if !database.is_ascii() {
         out.extend_from_slice(b"SET NAMES utf8mb4;");
-        if let Some(context) = context {
-            context.charset = None;
-        }
+        variables.set_names();
     }
+    variables.use_database();
     out.extend_from_slice(b"USE ");
     put_name(out, database);
     out.push(b';');

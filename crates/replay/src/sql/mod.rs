@@ -20,6 +20,7 @@ use servers::{Connection, Parameter};
 use crate::changes::{EventRows, RowReader};
 use crate::context::Context;
 use crate::error::Failure;
+use crate::sql::json::Expression;
 use crate::sql::plan::{Place, Plan, Ways};
 use crate::sql::table::TargetTable;
 pub(crate) use crate::sql::table::without_transactions;
@@ -55,11 +56,14 @@ impl Settings {
         const STRICT: u64 = 3 << 21;
         const ALLOW_INVALID_DATES: u64 = 1 << 25;
         const BINARY: u16 = 63;
+        const UTF8MB4_GENERAL_CI: u16 = 45;
         let mode = NO_AUTO_VALUE_ON_ZERO | ALLOW_INVALID_DATES;
         Context {
             flags2: Some(self.options),
             sql_mode: Some(if self.is_lax { mode } else { mode | STRICT }),
-            charset: Some([BINARY, BINARY, server]),
+            // Literals are of a character set: MySQL 5.7 reads those of a generated column's expression in that of the
+            // connection, and makes no JSON path of bytes.
+            charset: Some([BINARY, UTF8MB4_GENERAL_CI, server]),
             time_zone: Some(b"+00:00".to_vec()),
             ..Context::default()
         }
@@ -279,7 +283,11 @@ impl<'p> Batch<'p> {
             format!("{name}={name}")
         });
         let assignments: Vec<String> = assigned.chain(kept).collect();
-        let (name, condition) = (&self.plan.table.name, condition.unwrap_or_else(|| self.condition()));
+        let (name, mut condition) = (&self.plan.table.name, condition.unwrap_or_else(|| self.condition()));
+        for more in written.conditions.into_iter().filter(|more| !more.sql.is_empty()) {
+            condition = format!("{condition} AND {}", more.sql);
+            parameters.extend(more.parameters);
+        }
         let sql = format!("UPDATE {name} SET {} WHERE {condition}{}", assignments.join(","), self.limit());
         self.put(RowSql { sql: Some(sql), parameters, is_lax: written.is_lax });
         Ok(())
@@ -302,7 +310,9 @@ impl<'p> Batch<'p> {
             let expression = match value {
                 Value::Json(document) if target.data_type == "json" => json::exact(document)?,
                 Value::JsonChanges(changes) if target.data_type == "json" => {
-                    Some(json::changed(&target.name, changes)?)
+                    let changed = json::changed(&target.name, changes)?;
+                    written.conditions.push(changed.condition);
+                    Some(changed.document)
                 }
                 Value::JsonChanges(_) => return Err(lacking(&target.name)),
                 _ => None,
@@ -438,6 +448,8 @@ struct Written {
     /// What stands for each value.
     pieces: Vec<String>,
     parameters: Vec<Parameter>,
+    /// What must hold of a row besides, for it to be changed as on the source.
+    conditions: Vec<Expression>,
     /// Is a piece another one than the plan's?
     is_own: bool,
     is_lax: bool,

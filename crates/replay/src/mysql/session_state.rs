@@ -1,0 +1,191 @@
+//! The session variables that are known to be set in a session, so that only what changes is set again.
+//!
+//! Everything that changes a variable behind this knowledge has to say so here:
+//!
+//! | variable | what changes it besides a `SET` of ours | what is done about it |
+//! |---|---|---|
+//! | `collation_database`, `character_set_database` | `USE`; `CREATE`, `ALTER` and `DROP DATABASE` of the default database | forgotten with [`SessionState::use_database`], and after each statement |
+//! | `character_set_client`, `collation_connection` | our own `SET NAMES`, for names that are not ASCII and for odd texts | forgotten with [`SessionState::set_names`] |
+//! | all of [`Context`] | functions and triggers that a statement runs: what they set stays set, but for `sql_mode`, which the server restores | forgotten after each statement |
+//! | `foreign_key_checks`, `unique_checks` | row events: their flags | the server restores them at the end of `BINLOG` |
+//! | `gtid_next` | a format description in `BINLOG`; `COMMIT` | set to `AUTOMATIC` behind each |
+//! | `timestamp` | nothing; row events bring their own | set with each statement |
+//! | `insert_id`, `last_insert_id`, `rand_seed1`, `rand_seed2`, user variables | statements | logged with, and set in front of, each statement that reads them |
+//! | `pseudo_thread_id` | nothing | set with each statement that makes or reads a temporary table |
+//! | `autocommit`, `sql_log_bin` | nothing: functions and triggers may not set them | set once |
+//! | `transaction_isolation`, `innodb_lock_wait_timeout`, other settings that are not logged | functions that set them, as they do on a replica | none: they do not change what is stored |
+//! | all | the rollback of a transaction that failed: nobody knows what was run of it | forgotten with [`SessionState::forget`] |
+
+use crate::context::Context;
+
+/// The session variables that are known to be set; what is not known is set anew.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SessionState {
+    known: Option<Context>,
+}
+
+impl SessionState {
+    /// Returns the assignments that bring the session to `wanted`, with commas between them, and takes them as made.
+    /// Nothing if there is nothing to change.
+    pub(super) fn adopt(&mut self, wanted: &Context) -> String {
+        let mut assignments = String::new();
+        if self.known.as_ref() == Some(wanted) {
+            return assignments;
+        }
+        wanted.put_changes(self.known.as_ref(), &mut assignments);
+        assignments.pop();
+        self.known = Some(wanted.over(self.known.as_ref()));
+        assignments
+    }
+
+    /// Takes note that the default database changes: `collation_database` is that of the new one.
+    pub(super) fn use_database(&mut self) {
+        if let Some(known) = &mut self.known {
+            known.database_collation = None;
+        }
+    }
+
+    /// Takes note of a `SET NAMES`.
+    pub(super) fn set_names(&mut self) {
+        if let Some(known) = &mut self.known {
+            known.charset = None;
+        }
+    }
+
+    /// Takes note that any variable may have changed.
+    pub(super) fn forget(&mut self) {
+        self.known = None;
+    }
+
+    /// The collation of `collation_server`, if it is known.
+    pub(super) fn server_collation(&self) -> Option<u16> {
+        self.known.as_ref().and_then(|known| known.charset).map(|[_, _, server]| server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::collection::vec;
+    use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
+
+    use super::SessionState;
+    use crate::context::Context;
+
+    /// Something that happens in a session.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Adopt(Context),
+        UseDatabase,
+        SetNames,
+        /// A statement of the log, whose functions and triggers set every variable to this.
+        Statement(u8),
+        Rollback,
+    }
+
+    /// A server's session: variables and their values.
+    #[derive(Debug, Default)]
+    struct Session(BTreeMap<String, String>);
+
+    impl Session {
+        fn set(&mut self, assignments: &str) {
+            for assignment in assignments.split(',').filter(|assignment| !assignment.is_empty()) {
+                let (name, value) = assignment.split_once('=').unwrap();
+                self.0.insert(name.to_owned(), value.to_owned());
+            }
+        }
+
+        fn set_all(&mut self, value: u8) {
+            self.0.values_mut().for_each(|one| *one = format!("other {value}"));
+        }
+    }
+
+    fn check(steps: &[Step]) {
+        let (mut state, mut session) = (SessionState::default(), Session::default());
+        for step in steps {
+            match step {
+                Step::Adopt(wanted) => {
+                    session.set(&state.adopt(wanted));
+                    let mut whole = Session::default();
+                    whole.set(&SessionState::default().adopt(wanted));
+                    for (name, value) in &whole.0 {
+                        assert_eq!(session.0.get(name), Some(value), "{name} behind {steps:?}");
+                    }
+                }
+                Step::UseDatabase => {
+                    state.use_database();
+                    session.set("@@session.collation_database=DEFAULT");
+                }
+                Step::SetNames => {
+                    state.set_names();
+                    session.set("@@session.character_set_client=45,@@session.collation_connection=45");
+                }
+                Step::Statement(value) => {
+                    session.set_all(*value);
+                    state.forget();
+                }
+                Step::Rollback => {
+                    // Of a packet that failed, only a part was run.
+                    session.set_all(0);
+                    state.forget();
+                }
+            }
+        }
+    }
+
+    fn contexts() -> impl Strategy<Value = Context> {
+        let one = || proptest::option::of(0..2_u8);
+        let charset = proptest::option::of([8..10_u16, 8..10, 8..10]);
+        let zone = proptest::option::of(prop_oneof![Just(b"UTC".to_vec()), Just(b"SYSTEM".to_vec())]);
+        let numbers = (0..2_u16, proptest::option::of(8..10_u16), 0..2_u16);
+        ((any::<bool>(), one(), one(), one(), one()), charset, zone, numbers).prop_map(
+            |((checks, mode, explicit, key, encryption), charset, zone, (names, database, utf8mb4))| {
+                Context {
+                    flags2: Some(if checks { 0x0c00_0000 } else { 0 }),
+                    sql_mode: mode.map(u64::from),
+                    explicit_timestamp: explicit,
+                    require_primary_key: key,
+                    table_encryption: encryption,
+                    cascade_triggers: encryption,
+                    auto_increment: mode.map(|mode| (2, u16::from(mode) + 1)),
+                    charset,
+                    time_zone: zone,
+                    lc_time_names: names,
+                    database_collation: Some(database.unwrap_or(0)),
+                    utf8mb4_collation: utf8mb4 * 45,
+                    is_mariadb: false,
+                }
+            },
+        )
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            4 => contexts().prop_map(Step::Adopt),
+            1 => Just(Step::UseDatabase),
+            1 => Just(Step::SetNames),
+            1 => (0..3_u8).prop_map(Step::Statement),
+            1 => Just(Step::Rollback),
+        ];
+        vec(step, 1..12)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+        #[test]
+        fn a_session_has_what_is_adopted_whatever_came_before(steps in steps()) {
+            check(&steps);
+        }
+    }
+
+    #[test]
+    fn a_database_that_is_used_takes_its_collation_along() {
+        let context = Context { database_collation: Some(8), ..Context::default() };
+        let mut state = SessionState::default();
+        state.adopt(&context);
+        assert_eq!(state.adopt(&context), "");
+        state.use_database();
+        assert_eq!(state.adopt(&context), "@@session.collation_database=8");
+    }
+}
