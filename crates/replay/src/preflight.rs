@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::order::CommitOrder;
 use crate::progress::Applied;
 use crate::survey::Survey;
 
@@ -38,6 +39,8 @@ pub enum Check {
     Gap,
     /// Are these logs of the server whose logs were applied before?
     OtherSource,
+    /// Can commits come in any order?
+    CommitOrder,
 }
 
 impl Check {
@@ -53,6 +56,7 @@ impl Check {
             Self::Transactions => "no-transactions",
             Self::Gap => "gap",
             Self::OtherSource => "other-source",
+            Self::CommitOrder => "commit-order",
         }
     }
 
@@ -65,6 +69,13 @@ impl Check {
 impl Finding {
     pub(crate) fn new(check: Check, found: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { check, found: found.into(), remedy: remedy.into() }
+    }
+
+    /// Commits in any order are kept account of by GTIDs alone: looks for a transaction that has none.
+    pub fn commit_order(survey: &Survey, order: CommitOrder) -> Option<Self> {
+        let unit = survey.without_gtid.as_ref().filter(|_| order == CommitOrder::Any)?;
+        let found = format!("{unit} has no GTID, which --commit-order any keeps account by");
+        Some(Self::new(Check::CommitOrder, found, "use --commit-order grouped or strict"))
     }
 
     /// What a target that has this lacks of what was run in front of logs that were looked at.

@@ -28,6 +28,8 @@ pub struct Survey {
     pub gtids: GtidSet,
     /// Those of the transactions gone over that the target has, or that are not meant.
     pub passed_over: GtidSet,
+    /// The first transaction looked at that has no GTID.
+    pub without_gtid: Option<String>,
     /// Transactions looked at that the target does not have.
     pub transactions: u64,
     /// Is there a `LOAD DATA` among them?
@@ -124,8 +126,9 @@ impl Survey {
     /// Takes in another transaction.
     pub(crate) fn take(&mut self, head: &Head, work: &Work) {
         self.transactions += 1;
-        if let Some(gtid) = head.gtid() {
-            self.gtids.add(gtid);
+        match head.gtid() {
+            Some(gtid) => drop(self.gtids.add(gtid)),
+            None => drop(self.without_gtid.get_or_insert_with(|| head.to_string())),
         }
         if let Shape::Alone { databases } = &work.shape {
             self.defined.add(databases);

@@ -37,6 +37,11 @@ pub trait Target: Sync {
     /// When the target does not say.
     fn definition(&self, database: &[u8], table: &[u8]) -> Result<Option<Definition>, Failure>;
 
+    /// Does a transaction leave traces that is rolled back? A server's `AUTO_INCREMENT` counters do not go back.
+    fn traces(&self) -> Traces {
+        Traces::Stay
+    }
+
     /// Was the statement run that was announced and not reported done?
     ///
     /// # Errors
@@ -60,6 +65,15 @@ pub trait Target: Sync {
     ///
     /// When the target refuses.
     fn checkpoint(&self, progress: &Progress) -> Result<Applied, Failure>;
+}
+
+/// Traces of transactions that were rolled back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traces {
+    /// Later statements may depend on them.
+    Stay,
+    /// There are none.
+    None,
 }
 
 /// What became of a statement that was announced and not reported done.

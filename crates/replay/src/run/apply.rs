@@ -6,8 +6,9 @@ use crate::changes::RowReader;
 use crate::error::{Error, Failure, FailureKind};
 use crate::order::RETRIES_MAX;
 use crate::progress::Intent;
-use crate::run::form::Group;
+use crate::run::form::{Group, Member};
 use crate::target::{Session, Target};
+use crate::unit::Head;
 use crate::work::{RowEvents, Shape, Step};
 
 /// How long to wait before a group is tried again, the first time; twice as long each time.
@@ -62,21 +63,27 @@ impl Applier {
         group: &Group,
         go_on: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let refused = |failure| Error::Apply { unit: group.head.to_string(), failure };
         let mut pause = RETRY_PAUSE;
         for _ in 0..RETRIES_MAX {
             match self.try_apply(group) {
                 Err(failure) if failure.kind == FailureKind::Locked && can_be_undone(group) => {
-                    self.session.rollback().map_err(refused)?;
+                    let unit = || group.head.to_string();
+                    self.session.rollback().map_err(|failure| Error::Apply { unit: unit(), failure })?;
                     self.tally.retries += 1;
                     go_on()?;
                     std::thread::sleep(pause);
                     pause *= 2;
                 }
-                result => return result.map_err(refused),
+                result => return result.map_err(|failure| self.blame(group, failure)),
             }
         }
-        self.try_apply(group).map_err(refused)
+        self.try_apply(group).map_err(|failure| self.blame(group, failure))
+    }
+
+    fn blame(&mut self, group: &Group, failure: Failure) -> Error {
+        // A session that cannot be rolled back is lost, and finds nothing.
+        let _ = self.session.rollback();
+        blame(&mut *self.session, group, failure)
     }
 
     fn try_apply(&mut self, group: &Group) -> Result<(), Failure> {
@@ -132,6 +139,42 @@ pub(super) fn put(session: &mut dyn Session, group: &Group, counter: &mut RowCou
         counter.rows = 0;
     }
     Ok(())
+}
+
+/// Finds the transaction of a group that failed, by applying one after the other, each by itself; all is rolled back in
+/// the end. The session has been rolled back.
+pub(super) fn blame(session: &mut dyn Session, group: &Group, failure: Failure) -> Error {
+    let found = match failure.kind {
+        FailureKind::Refused => find_refused(session, &group.members),
+        _ => None,
+    };
+    match (found, group.members.last()) {
+        (Some((head, failure)), _) => Error::Apply { unit: head.to_string(), failure },
+        (None, None) => Error::Apply { unit: group.head.to_string(), failure },
+        (None, Some(last)) => {
+            let unit =
+                format!("the {} transactions from {} to {}", group.transactions, group.head, last.head);
+            Error::Apply { unit, failure }
+        }
+    }
+}
+
+fn find_refused<'g>(session: &mut dyn Session, members: &'g [Member]) -> Option<(&'g Head, Failure)> {
+    if members.is_empty() || session.begin().is_err() {
+        return None;
+    }
+    let mut refused = None;
+    for member in members {
+        let Some((context, rows)) = &member.rows else { continue };
+        if let Err(failure) = session.rows(context, rows).and_then(|()| session.flush()) {
+            refused = Some((&member.head, failure));
+            break;
+        }
+    }
+    // Nothing comes behind it in this session.
+    let _ = session.rollback();
+    // A lock that another session holds says nothing about the transaction.
+    refused.filter(|(_, failure)| failure.kind == FailureKind::Refused)
 }
 
 /// May it be tried again from its start?

@@ -15,7 +15,7 @@ use crate::progress::{Ledger, Progress};
 use crate::run::Options;
 use crate::run::claim::{Claimer, Definitions};
 use crate::schedule::{Claim, Mode};
-use crate::target::Target;
+use crate::target::{Target, Traces};
 use crate::unit::{Head, Origin};
 use crate::work::{RowEvents, Shape, Step, Work};
 
@@ -37,12 +37,29 @@ pub(super) struct Group {
     pub(super) gtids: Vec<Gtid>,
     /// What they may not run beside.
     pub(super) claim: Claim,
+    /// What each of them does by itself, if they are several: to find the one that fails.
+    pub(super) members: Vec<Member>,
+}
+
+/// One of several transactions in a group.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) head: Head,
+    /// Its row changes; `None` if it has none.
+    pub(super) rows: Option<(Arc<Context>, RowEvents)>,
 }
 
 impl Group {
-    /// Bytes of what is to be applied.
+    /// Bytes of what is to be applied, and of what it was made from.
     pub(super) fn size(&self) -> usize {
-        self.work.steps.iter().map(Step::size).sum()
+        let members = self.members.iter().map(Member::size).sum::<usize>();
+        self.work.steps.iter().map(Step::size).sum::<usize>() + members
+    }
+}
+
+impl Member {
+    fn size(&self) -> usize {
+        self.rows.as_ref().map_or(0, |(_, rows)| rows.bytes.len())
     }
 }
 
@@ -72,6 +89,9 @@ struct OpenGroup {
     context: Arc<Context>,
     format: Arc<Format>,
     changes: Changes,
+    members: Vec<Member>,
+    /// Bytes of the members' rows.
+    members_size: usize,
 }
 
 /// Bytes of rows in an event of a net change: rows are cut into statements elsewhere.
@@ -120,7 +140,12 @@ impl<'t> Former<'t> {
                 (changes, Some(prepared))
             }
             Shape::RollsBack(xid) => {
-                let (prepared, _) = self.take_held(&xid, &head)?;
+                let (prepared, changes) = self.take_held(&xid, &head)?;
+                // A replica runs them, and rolls them back.
+                let work = match self.target.traces() {
+                    Traces::Stay => Work { shape: Shape::Undone, ..changes },
+                    Traces::None => work,
+                };
                 (work, Some(prepared))
             }
             Shape::Alone { .. } => {
@@ -138,7 +163,8 @@ impl<'t> Former<'t> {
         let transactions = 1 + u64::from(prepared.is_some());
         let (committed_us, end, progress) =
             (vec![head.committed_us], head.origin.clone(), self.ledger.save());
-        self.push(Group { head, transactions, committed_us, end, work, progress, gtids, claim }, out)
+        let members = Vec::new();
+        self.push(Group { head, transactions, committed_us, end, work, progress, gtids, claim, members }, out)
     }
 
     /// Hands on a group that is whole, once what it changes is claimed.
@@ -172,9 +198,12 @@ impl<'t> Former<'t> {
             steps.push(Step::Rows(open.context, rows));
         }
         let work = Work { shape: Shape::Rows, steps, session: open.session };
-        let OpenGroup { head, transactions, committed_us, end, claim, .. } = open;
+        let OpenGroup { head, transactions, committed_us, end, claim, mut members, .. } = open;
+        if transactions == 1 {
+            members.clear();
+        }
         let (progress, gtids) = (self.ledger.save(), Vec::new());
-        self.push(Group { head, transactions, committed_us, end, work, progress, gtids, claim }, out)
+        self.push(Group { head, transactions, committed_us, end, work, progress, gtids, claim, members }, out)
     }
 
     /// The XIDs of what is prepared and not decided.
@@ -203,16 +232,18 @@ impl<'t> Former<'t> {
                 open.claim.join(claim);
                 open
             }
-            none => none.insert(OpenGroup::new(head.clone(), claim, context, &rows.format)),
+            none => none.insert(OpenGroup::new(head.clone(), claim, Arc::clone(&context), &rows.format)),
         };
         open.session = session;
         let events: Vec<RawEvent<'_>> = rows.events().collect();
         let definitions = &self.definitions;
         let taken = open.changes.take(&events, &rows.format, &|map| definitions.find(map));
         taken.map_err(|error| Error::Refused(format!("{head}: {error}")))?;
-        open.add(&head);
+        drop(events);
+        open.add(&head, Some((context, rows)));
         self.ledger.done(&head);
-        if open.transactions >= self.group_max || open.changes.size() >= self.group_size_max {
+        let size = open.changes.size().max(open.members_size);
+        if open.transactions >= self.group_max || size >= self.group_size_max {
             self.close(out)?;
         }
         Ok(())
@@ -223,14 +254,25 @@ impl<'t> Former<'t> {
         self.ledger.done(&head);
         match &mut self.open {
             Some(open) => {
-                open.add(&head);
+                open.add(&head, None);
                 open.claim.join(claim);
             }
             None => {
                 let work = Work { shape: Shape::Rows, steps: Vec::new(), session: None };
                 let (progress, gtids) = (self.ledger.save(), Vec::new());
                 let (committed_us, end) = (vec![head.committed_us], head.origin.clone());
-                out.push(Group { head, transactions: 1, committed_us, end, work, progress, gtids, claim });
+                let (transactions, members) = (1, Vec::new());
+                out.push(Group {
+                    head,
+                    transactions,
+                    committed_us,
+                    end,
+                    work,
+                    progress,
+                    gtids,
+                    claim,
+                    members,
+                });
             }
         }
         Ok(())
@@ -278,11 +320,28 @@ impl OpenGroup {
         let changes = Changes::new(format.flavour, form);
         let format = Arc::clone(format);
         let (committed_us, end) = (Vec::new(), head.origin.clone());
-        Self { head, transactions: 0, committed_us, end, claim, session: None, context, format, changes }
+        let (members, members_size) = (Vec::new(), 0);
+        let (transactions, session) = (0, None);
+        Self {
+            head,
+            transactions,
+            committed_us,
+            end,
+            claim,
+            session,
+            context,
+            format,
+            changes,
+            members,
+            members_size,
+        }
     }
 
     /// This transaction is in it, too.
-    fn add(&mut self, head: &Head) {
+    fn add(&mut self, head: &Head, rows: Option<(Arc<Context>, RowEvents)>) {
+        let member = Member { head: head.clone(), rows };
+        self.members_size += member.size();
+        self.members.push(member);
         self.transactions += 1;
         self.committed_us.push(head.committed_us);
         self.end.clone_from(&head.origin);

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use binlog::{Json, JsonChangeKind, JsonChanges, JsonQuotes, JsonValue};
+use binlog::{Json, JsonChange, JsonChangeKind, JsonChanges, JsonQuotes, JsonValue};
 use servers::Parameter;
 
 use crate::error::Failure;
@@ -27,11 +27,34 @@ pub(super) fn exact(document: Json<'_>) -> Result<Option<Expression>, Failure> {
     expression(document, special).map(Some)
 }
 
-/// What becomes of a document whose column has this name.
-pub(super) fn changed(column: &str, changes: JsonChanges<'_>) -> Result<Expression, Failure> {
+/// Changes of a document that the log does not have.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ChangedDocument {
+    /// The document behind the changes.
+    pub(super) document: Expression,
+    /// True where each change meets what it met on the source. The functions of JSON make nothing of a change that does
+    /// not; a replica stops there with error 3648.
+    pub(super) condition: Expression,
+}
+
+/// Returns the document of the column with this name behind these changes.
+pub(super) fn changed(column: &str, changes: JsonChanges<'_>) -> Result<ChangedDocument, Failure> {
     let mut out = Expression { sql: column.to_owned(), parameters: Vec::new() };
+    let unchanged = out.clone();
+    let mut condition = Expression::default();
+    let mut scopes: Vec<&[u8]> = Vec::new();
     for change in changes.iter() {
-        let is_element = change.path.ends_with(b"]");
+        // A change counts on what those in front of it have made.
+        let is_apart = scopes.iter().all(|scope| !overlap(scope, change.path));
+        put_condition(if is_apart { &unchanged } else { &out }, &change, &mut condition);
+        if condition.parameters.len() > CONDITION_PARAMETERS_MAX {
+            return Err(Failure::refused(format!(
+                "{column} is given as changes of a document that the log does not have, and they are too many for a \
+                 statement: use --apply-as binlog"
+            )));
+        }
+        scopes.push(scope(&change));
+        let is_element = is_element(change.path);
         let function = match change.kind {
             JsonChangeKind::Replace => "JSON_REPLACE",
             JsonChangeKind::Insert if is_element => "JSON_ARRAY_INSERT",
@@ -47,14 +70,80 @@ pub(super) fn changed(column: &str, changes: JsonChanges<'_>) -> Result<Expressi
         }
         out.sql.push(')');
     }
-    Ok(out)
+    Ok(ChangedDocument { document: out, condition })
 }
 
-/// A value that a document's text does not tell: where it is, and how it is said.
-struct Special {
-    path: String,
-    sql: String,
-    parameter: Parameter,
+/// Parameters of a condition, at most: a statement has two bytes for their number.
+const CONDITION_PARAMETERS_MAX: usize = 16_384;
+
+/// Appends the condition that a document is one that this change can be made to.
+fn put_condition(document: &Expression, change: &JsonChange<'_>, out: &mut Expression) {
+    let mut put = |before: &str, path: &[u8], after: &str| {
+        let and = if out.sql.is_empty() { "" } else { " AND " };
+        let _ = write!(out.sql, "{and}{before}{}{after}", document.sql);
+        out.parameters.extend(document.parameters.iter().cloned());
+        out.parameters.push(Parameter::Bytes(path.to_vec()));
+    };
+    // To a path, a value that is no array is one of one element.
+    let arrays = format!(", {TEXT})) = 'ARRAY'");
+    for array in arrays_of(change.path) {
+        put("JSON_TYPE(JSON_EXTRACT(", array, &arrays);
+    }
+    let exists = format!(", 'one', {TEXT})");
+    match change.kind {
+        JsonChangeKind::Replace | JsonChangeKind::Remove => {
+            put("JSON_CONTAINS_PATH(", change.path, &exists);
+        }
+        JsonChangeKind::Insert if is_element(change.path) => {}
+        JsonChangeKind::Insert => {
+            let objects = format!(", {TEXT})) = 'OBJECT'");
+            put("JSON_TYPE(JSON_EXTRACT(", parent(change.path), &objects);
+            put("NOT JSON_CONTAINS_PATH(", change.path, &exists);
+        }
+    }
+}
+
+/// Is the last step of a path to an element of an array?
+fn is_element(path: &[u8]) -> bool {
+    path.ends_with(b"]")
+}
+
+/// Returns where the steps of a path start, as `.name`, `."name"`, `[7]`.
+fn steps(path: &[u8]) -> Vec<usize> {
+    let (mut starts, mut is_quoted, mut is_escaped) = (Vec::new(), false, false);
+    for (at, byte) in path.iter().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            b'.' | b'[' if !is_quoted => starts.push(at),
+            _ => {}
+        }
+    }
+    starts
+}
+
+/// The path without its last step.
+fn parent(path: &[u8]) -> &[u8] {
+    steps(path).last().map_or(path, |start| &path[..*start])
+}
+
+/// The paths of the arrays that a path leads into.
+fn arrays_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    steps(path).into_iter().filter(|start| path[*start] == b'[').map(|start| &path[..start])
+}
+
+/// The path of all that a change may move or make: elements behind the one that comes or goes move, too.
+fn scope<'a>(change: &JsonChange<'a>) -> &'a [u8] {
+    match change.kind {
+        JsonChangeKind::Insert | JsonChangeKind::Remove if is_element(change.path) => parent(change.path),
+        _ => change.path,
+    }
+}
+
+/// May one of these paths lead through the other? Names that begin alike are taken for that, too.
+fn overlap(one: &[u8], other: &[u8]) -> bool {
+    one.starts_with(other) || other.starts_with(one)
 }
 
 fn expression(document: Json<'_>, special: Vec<Special>) -> Result<Expression, Failure> {
@@ -73,6 +162,13 @@ fn expression(document: Json<'_>, special: Vec<Special>) -> Result<Expression, F
     }
     out.sql.push(')');
     Ok(out)
+}
+
+/// A value that a document's text does not tell: where it is, and how it is said.
+struct Special {
+    path: String,
+    sql: String,
+    parameter: Parameter,
 }
 
 /// What a document's text does not tell of it.
@@ -137,7 +233,24 @@ mod tests {
     use binlog::Json;
     use servers::Parameter;
 
-    use super::exact;
+    use super::{arrays_of, exact, overlap, parent};
+
+    #[test]
+    fn paths_have_steps() {
+        let check = |path: &str, up: &str, arrays: &str| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            assert_eq!(text(parent(path.as_bytes())), up, "{path}");
+            let found: Vec<String> = arrays_of(path.as_bytes()).map(text).collect();
+            assert_eq!(found.join(" "), arrays, "{path}");
+        };
+        check("$", "$", "");
+        check("$.a", "$", "");
+        check("$[7]", "$", "$");
+        check("$.a[1].b[2]", "$.a[1].b", "$.a $.a[1].b");
+        check(r#"$."a.b[0]"[1]"#, r#"$."a.b[0]""#, r#"$."a.b[0]""#);
+        check(r#"$."a\".b".c"#, r#"$."a\".b""#, "");
+        assert!(overlap(b"$.a", b"$.a.b") && overlap(b"$.a[0]", b"$.a") && !overlap(b"$.a", b"$.b"));
+    }
 
     #[test]
     fn text_is_enough_for_most_documents() {

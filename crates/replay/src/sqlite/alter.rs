@@ -50,6 +50,7 @@ pub(super) fn alter(
             Failure::refused(format!("ALTER TABLE {}.{} changes a column that is not there", name.0, name.1))
         })?;
     }
+    altered.close_primary_key();
     let is_empty = is_empty(bench, &old)?;
     if let Some(what) = altered.rows_lost.take().filter(|_| !is_empty) {
         return Err(Failure::refused(format!(
@@ -183,6 +184,10 @@ impl Altered {
             self.table.keys.push(key);
         }
         self.table.foreign_keys.extend(body.foreign_keys.iter().cloned());
+    }
+
+    /// Takes NULL from the columns of the primary key that the whole statement leaves.
+    fn close_primary_key(&mut self) {
         for part in self.table.primary_key.iter().flatten() {
             let columns = self.table.columns.iter_mut();
             for column in columns.filter(|column| column.name.eq_ignore_ascii_case(&part.column)) {

@@ -37,7 +37,7 @@ pub(crate) use crate::sqlite::draft::Draft;
 pub use crate::sqlite::remarks::Remarks;
 use crate::sqlite::session::SqliteSession;
 use crate::sqlite::types::{Storage, Type};
-use crate::target::{Session, Settled, Target};
+use crate::target::{Session, Settled, Target, Traces};
 
 /// How long to wait for others who write to the database.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -203,6 +203,10 @@ impl Target for SqliteTarget {
     // Changes are made one by one: a row costs little here.
     fn definition(&self, _: &[u8], _: &[u8]) -> Result<Option<Definition>, Failure> {
         Ok(None)
+    }
+
+    fn traces(&self) -> Traces {
+        Traces::None
     }
 
     // Nothing is announced.

@@ -58,7 +58,7 @@ impl Dry {
             progress.at(bytes);
             if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let (plan, findings) = match &named {
+        let (plan, mut findings) = match &named {
             Named::Mysql(address, apply_as) if !self.offline => {
                 let mut look = Look::at(address).map_err(begun)?;
                 let plan = replay::plan(&mut source, Ground::Mysql(&mut look), &options, &mut seen);
@@ -76,6 +76,7 @@ impl Dry {
             }
         };
         drop(progress);
+        findings.extend(Finding::commit_order(&plan.survey, options.order));
         let estimate = Estimate::new(&plan, &options, began.elapsed(), matches!(named, Named::Sqlite(_)));
         let with_verdict = |finding: Finding| (allow.allows(finding.check), finding);
         let findings = findings.into_iter().map(with_verdict).map(|(allowed, finding)| (finding, allowed));

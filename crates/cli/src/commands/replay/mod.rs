@@ -185,8 +185,7 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
     };
     let ahead = || Ahead::new(&named, followed.as_ref(), &found.places, command, &options, global);
     let ahead = command.warm.then(ahead).transpose()?;
-    let meant = (&options.selection, &options.filter);
-    let writer = ready::check(&named, to_look_at, meant, command.how.log, &command.allow, global)?;
+    let writer = ready::check(&named, to_look_at, &options, command.how.log, &command.allow, global)?;
     let board = Board::new(ahead.as_ref().map(Ahead::board));
     let shown = board.clone();
     let served = command.metrics.serve(global, move || shown.text())?;

@@ -2,8 +2,7 @@
 
 use anyhow::anyhow;
 use clap::Args;
-use filter::Filter;
-use replay::{Applied, Check, Finding, Log, Look, Selection, Source, Survey};
+use replay::{Applied, Check, Finding, Log, Look, Options, Source, Survey};
 
 use crate::args::Global;
 use crate::commands::replay::status;
@@ -47,17 +46,19 @@ impl Allow {
 pub(super) fn check(
     named: &Named,
     logs: Option<Source>,
-    (selection, filter): (&Selection, &Filter),
+    options: &Options,
     is_logged: bool,
     allow: &Allow,
     global: &Global,
 ) -> Result<Option<u32>, Failure> {
     let begun = |error: replay::Error| Failure::NotBegun(error.into());
     let survey_for = |applied: &Applied| match logs {
-        Some(mut source) => Survey::of(&mut source, selection, filter, applied).map_err(begun),
+        Some(mut source) => {
+            Survey::of(&mut source, &options.selection, &options.filter, applied).map_err(begun)
+        }
         None => Ok(Survey::default()),
     };
-    let (survey, findings) = match named {
+    let (survey, mut findings) = match named {
         Named::Mysql(address, apply_as) => {
             let mut look = Look::at(address).map_err(begun)?;
             let survey = survey_for(&look.applied())?;
@@ -71,6 +72,7 @@ pub(super) fn check(
             (survey, findings)
         }
     };
+    findings.extend(Finding::commit_order(&survey, options.order));
     let (allowed, refused): (Vec<Finding>, Vec<Finding>) =
         findings.into_iter().partition(|finding| allow.allows(finding.check));
     for finding in allowed.iter().filter(|_| !global.quiet) {
