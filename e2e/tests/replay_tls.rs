@@ -68,12 +68,13 @@ fn what_is_asked_for_is_verified() -> Result<()> {
     let (_, other_ca) = authority(folder.path(), "other.pem")?;
     let target = target(folder.path(), &ours, &["localhost", "127.0.0.1"], 2099)?;
     let verified = |ca: &Path| format!("?tls-ca={}", ca.display());
-    refused(&source, &target, "", "?tls=required")?;
+    refused(&source, &target, "?tls=off", "?tls=required")?;
     refused(&source, &target, &verified(&other_ca), "not by an authority of")?;
     refused(&source, &target, &verified(&folder.path().join("none.pem")), "none.pem")?;
     fs::write(folder.path().join("odd.pem"), "odd")?;
     refused(&source, &target, &verified(&folder.path().join("odd.pem")), "odd.pem")?;
     for (host, options) in [
+        ("127.0.0.1", String::new()),
         ("127.0.0.1", "?tls=required".to_owned()),
         ("localhost", verified(&ca)),
         ("127.0.0.1", verified(&ca)),
@@ -113,5 +114,5 @@ fn certificates_for_others_and_expired_ones_are_refused() -> Result<()> {
     let said = String::from_utf8_lossy(&ran.stderr);
     ensure!(ran.status.code() == Some(2) && said.contains("certificate has expired"), "{said}");
     let without = Launch::mysql().options(["--server-id=2", "--tls-version="]).start()?;
-    refused(&source, &without, "?tls=required", "offers no encryption")
+    refused(&source, &without, "?tls=required", "does not offer TLS")
 }

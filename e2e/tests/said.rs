@@ -184,7 +184,8 @@ fn a_server_that_cannot_be_reached_is_named() -> Result<()> {
 /// server is asked for its key by none that was not told to.
 #[test]
 fn a_password_is_not_sent_in_the_open() -> Result<()> {
-    let server = Launch::mysql().start()?;
+    // A server without TLS: with it, passwords are safe unless somebody asks for less.
+    let server = Launch::mysql().option("--tls-version=").start()?;
     server.sql(
         "create user r@'%' identified with caching_sha2_password by 'secret'; grant all on *.* to r@'%'",
     )?;
@@ -194,12 +195,13 @@ fn a_password_is_not_sent_in_the_open() -> Result<()> {
         [folder.path().join("r"), folder.path().join("s"), sqlite].map(|path| path.display().to_string());
     let (log, sqlite) = (logs.path().join("binlog.000001"), format!("sqlite:{sqlite}"));
     let wanted = [
-        "caching_sha2_password proves",
+        "caching_sha2_password sends",
         "?tls=required in the server's address",
         "--get-server-public-key",
         "--server-public-key-path",
     ];
-    let of_warm = [wanted[0], "a wrong one it never does", "--tls-ca FILE", wanted[2], wanted[3]];
+    let of_warm =
+        ["caching_sha2_password proves", "a wrong one it never does", "--tls-ca FILE", wanted[2], wanted[3]];
     let lines: [&[&str]; 7] = [
         &["receive", &out, "--stop-at-end", "--from", &open],
         &["advise", "--from", &open],
@@ -240,9 +242,7 @@ fn a_password_is_not_sent_in_the_open() -> Result<()> {
         "--get-server-public-key",
     ];
     says(&[&dump[..], &asked[..1]].concat(), 1, &wanted)?;
-    says(&[&dump[..], &asked].concat(), 0, &[])?;
-    server.sql("flush privileges")?;
-    says(&["receive", &out, "--from", &format!("{open}?tls=required"), "--stop-at-end"], 0, &[])
+    says(&[&dump[..], &asked].concat(), 0, &[])
 }
 
 /// Who asks for acknowledgements to count is told once that they do not.

@@ -269,7 +269,7 @@ fn a_transaction_that_is_prepared_and_committed_meanwhile_is_not_lost() -> Resul
             steps.pop();
         }
     });
-    let from = format!("mysql://root@127.0.0.1:{}/", proxy.port());
+    let from = format!("mysql://root@127.0.0.1:{}/?tls=off", proxy.port());
     let ran = stream(&["--format", "maxwell", "--from", &from, "--snapshot", "--stop-at-end"])?.output()?;
     ensure!(ran.status.success(), "{}", said(&ran));
     let lines = String::from_utf8(ran.stdout)?;

@@ -133,14 +133,9 @@ impl Address {
         self.socket.is_none().then_some(self.timeout)
     }
 
-    /// Could others read what goes over the connection?
+    /// Can others read what goes over the connection, if the server does not offer TLS?
     fn is_open(&self) -> bool {
         self.socket.is_none() && self.tls.mode <= SslMode::Preferred
-    }
-
-    /// Is a password kept back that others could read?
-    pub(crate) fn keeps_password_back(&self) -> bool {
-        self.is_open() && self.public_key == PublicKey::Unknown
     }
 
     /// Where the key comes from that the password is encrypted by, read if it is in a file, and needed.

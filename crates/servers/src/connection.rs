@@ -1,35 +1,47 @@
 //! One SQL connection.
 
-use std::fs::File;
-use std::io::Write as _;
+use std::fmt;
+use std::mem;
 use std::ops::ControlFlow;
-use std::os::fd::AsRawFd as _;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mysql::consts::CapabilityFlags;
-use mysql::prelude::Queryable as _;
-use mysql::{Conn, LocalInfileHandler, OptsBuilder, SslOpts};
+use wire::{
+    Answer, Capabilities, Command, Execution, ParameterValue, Part, PrepareReader, PreparedStatement,
+    ResultReader, Status, TextRow,
+};
 
-use crate::address::{Address, PublicKey};
+use crate::address::Address;
 use crate::error::Error;
-use crate::reach;
+use crate::link::{Link, LinkOptions};
 use crate::silence::{Found, UnderWay, Watch};
-use crate::tls_policy::{SslMode, TlsPolicy};
+use crate::statement_cache::StatementCache;
 
 /// One SQL connection. Statements may hold several, with semicolons between: the first that fails ends the run.
 ///
 /// Over TCP, a server that is silent for longer than its address allows, and not because it is still running what it
 /// was asked for, is given up: that is [`Error::Lost`], after twice that time at the latest.
 pub struct Connection {
-    /// In front of the connection, which must outlive it.
+    /// In front of the client, whose socket must outlive it.
     watch: Option<Watch>,
     /// Of the server, for errors.
     place: String,
-    conn: Conn,
-    /// What the next `LOAD DATA LOCAL` sends.
-    file: Arc<Mutex<Vec<u8>>>,
+    client: SqlClient,
+}
+
+/// What speaks with the server.
+struct SqlClient {
+    link: Link,
+    statements: StatementCache,
+    /// What the next request of the server for a file gets.
+    file: Option<Vec<u8>>,
+    health: Health,
+}
+
+/// Whether the next answer can be told from the rest of one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Sound,
+    Broken,
 }
 
 /// A row of an answer: its values as text, `None` for NULL.
@@ -64,6 +76,17 @@ impl Parameter {
             Self::Bytes(bytes) => bytes.len() + 9,
         }
     }
+
+    fn value(&self) -> ParameterValue<'_> {
+        match self {
+            Self::Null => ParameterValue::Null,
+            Self::Int(number) => ParameterValue::Int(*number),
+            Self::UInt(number) => ParameterValue::UInt(*number),
+            Self::Float(number) => ParameterValue::Float(*number),
+            Self::Double(number) => ParameterValue::Double(*number),
+            Self::Bytes(bytes) => ParameterValue::Bytes(bytes),
+        }
+    }
 }
 
 /// Would a server that takes packets of so many bytes take a statement with these parameters? Together they have to
@@ -84,14 +107,20 @@ pub fn fit(parameters: &[Parameter], packet_max: usize) -> Result<(), usize> {
     }
 }
 
-/// Parameters of so many bytes go in pieces. A little more than the client's own measure, whose reckoning is finer.
-const IN_PIECES: usize = (16 << 20) + (64 << 10);
+/// Parameters of this many bytes go in pieces.
+const IN_PIECES: usize = 16 << 20;
+/// Bytes of such a piece, and of one of a file: below the least that servers are set to take by default, 1 MiB.
+const PIECE_SIZE: usize = 512 << 10;
+/// Bytes of rows that are held at once, at most: far more than any of our questions has for an answer.
+const ROWS_SIZE_MAX: usize = 1 << 30;
 
-/// Prepared statements that a connection keeps. Bounds what the server holds for it.
-const PREPARED_MAX: usize = 256;
-
-/// A statement that cannot be prepared.
-const NOT_PREPARABLE: u16 = 1295;
+/// What SQL needs of a server. An UPDATE counts the rows that it finds, those that it leaves as they are too.
+const WANTED: Capabilities = Capabilities(
+    Capabilities::FOUND_ROWS.0
+        | Capabilities::LOCAL_FILES.0
+        | Capabilities::MULTI_STATEMENTS.0
+        | Capabilities::MULTI_RESULTS.0,
+);
 
 impl Connection {
     /// Connects and logs in.
@@ -100,41 +129,27 @@ impl Connection {
     ///
     /// When the server cannot be reached, or refuses, or when it was called off.
     pub fn open(address: &Address) -> Result<Self, Error> {
-        let file = Arc::new(Mutex::new(Vec::new()));
-        let sent = Arc::clone(&file);
-        let handler = LocalInfileHandler::new(move |_, stream| match sent.lock() {
-            Ok(file) => stream.write_all(&file),
-            Err(_) => Err(std::io::Error::other("the file to send is lost")),
+        let options = LinkOptions {
+            connect_timeout: address.timeout,
+            capabilities: WANTED,
+            cancel: address.cancel.clone(),
+            ..LinkOptions::default()
+        };
+        let mut link = Link::open(address, &options)?;
+        // A statement may take hours: the watch ends the wait.
+        link.wait_for_ever();
+        let watch = address.silence_max().zip(link.descriptor()).map(|(silence_max, descriptor)| {
+            let (address, id) = (address.clone(), link.session().connection_id);
+            Watch::new(descriptor, silence_max, move |patience| ask(&address, id, patience))
         });
-        let options = options(address).local_infile_handler(Some(handler));
-        address.tls.check()?;
-        if let Some(authorities) = &address.tls.authorities {
-            File::open(authorities)
-                .map_err(|error| Error::Tls(format!("could not read {}: {error}", authorities.display())))?;
-        }
-        // The client panics where a key is of no use.
-        address.server_key()?;
-        let (place, silence_max) = (address.place(), address.silence_max());
-        let connected = reach::within(silence_max, &address.cancel, move || Conn::new(options));
-        let in_vain = || {
-            let seconds = silence_max.unwrap_or_default().as_secs();
-            Error::lost(format!("it has not let us in within {seconds} seconds")).at(&place)
-        };
-        let conn = connected
-            .map_err(|error| error.at(&place))?
-            .ok_or_else(in_vain)?
-            .map_err(|error| Error::of_opening(error, address))?;
-        let Some(silence_max) = silence_max else {
-            return Ok(Self { watch: None, place, conn, file });
-        };
-        let (address, id) = (address.clone(), conn.connection_id());
-        let watch = Watch::new(conn.as_raw_fd(), silence_max, move |patience| ask(&address, id, patience));
-        Ok(Self { watch: Some(watch), place, conn, file })
+        let client =
+            SqlClient { link, statements: StatementCache::default(), file: None, health: Health::Sound };
+        Ok(Self { watch, place: address.place(), client })
     }
 
     /// The server's number for this connection.
     pub fn id(&self) -> u32 {
-        self.conn.connection_id()
+        self.client.link.session().connection_id
     }
 
     /// Runs statements, and passes over what they answer.
@@ -153,52 +168,22 @@ impl Connection {
     ///
     /// As there.
     pub fn run_and(&mut self, sql: &str, first_done: impl FnOnce()) -> Result<(), Error> {
-        self.request(sql.len(), |conn| {
-            let mut answers = conn.query_iter(sql)?;
-            first_done();
-            // What a later statement says comes only when it is asked for.
-            while let Some(answer) = answers.iter() {
-                for row in answer {
-                    row?;
-                }
+        let mut first_done = Some(first_done);
+        self.query(sql.as_bytes(), &mut |_| {
+            if let Some(first_done) = first_done.take() {
+                first_done();
             }
             Ok(())
         })
     }
 
-    /// Does what waits for the server.
-    fn request<T>(
-        &mut self,
-        size: usize,
-        request: impl FnOnce(&mut Conn) -> Result<T, mysql::Error>,
-    ) -> Result<T, Error> {
-        let under_way: Option<UnderWay> = self.watch.as_ref().map(|watch| watch.request(size));
-        let result = request(&mut self.conn).map_err(Error::from);
-        drop(under_way);
-        let result = match (result, self.watch.as_ref().and_then(Watch::ended)) {
-            (Err(Error::Lost { .. }), Some(why)) => Err(Error::lost(why)),
-            (result, _) => result,
-        };
-        result.map_err(|error| error.at(&self.place))
-    }
-
-    /// Runs one statement whose text need not be UTF-8.
+    /// Runs statements whose text need not be UTF-8: it is in the session's `character_set_client`.
     ///
     /// # Errors
     ///
-    /// As [`Connection::run`]; also when such a text cannot be prepared, as those of triggers and routines.
+    /// As [`Connection::run`].
     pub fn run_bytes(&mut self, sql: &[u8]) -> Result<(), Error> {
-        if let Ok(text) = str::from_utf8(sql) {
-            return self.run(text);
-        }
-        let mut text = String::from("SET @bintide_statement = X'");
-        put_hex(&mut text, sql);
-        text.push_str("'; PREPARE bintide_statement FROM @bintide_statement; SET @bintide_statement = NULL");
-        match self.run(&text) {
-            Err(Error::Refused { code: NOT_PREPARABLE, message }) => return Err(Error::NotText(message)),
-            result => result?,
-        }
-        self.run("EXECUTE bintide_statement; DEALLOCATE PREPARE bintide_statement")
+        self.query(sql, &mut |_| Ok(()))
     }
 
     /// Runs `LOAD DATA LOCAL`, with this for the file.
@@ -207,30 +192,22 @@ impl Connection {
     ///
     /// As [`Connection::run_bytes`].
     pub fn load(&mut self, sql: &[u8], file: Vec<u8>) -> Result<(), Error> {
-        if let Ok(mut sent) = self.file.lock() {
-            *sent = file;
-        }
-        let result = self.run_bytes(sql);
-        if let Ok(mut sent) = self.file.lock() {
-            *sent = Vec::new();
-        }
+        let size = sql.len() + file.len();
+        self.client.file = Some(file);
+        let result = self.request(size, |client| client.query(sql, &mut |_| Ok(())));
+        self.client.file = None;
         result
     }
 
     /// Runs one statement, prepared and kept for the next time, with these in the places of its `?`; gives how many
-    /// rows it changed, or found, if it is an `UPDATE`.
+    /// rows it changed, or found, if it is an `UPDATE`. It must be one without rows for an answer.
     ///
     /// # Errors
     ///
     /// As [`Connection::run`].
     pub fn execute(&mut self, sql: &str, parameters: Vec<Parameter>) -> Result<u64, Error> {
-        let parameters: Vec<mysql::Value> = parameters.into_iter().map(mysql::Value::from).collect();
-        let size =
-            parameters.iter().map(|value| usize::try_from(value.bin_len()).unwrap_or(usize::MAX)).sum();
-        self.request(size, |conn| {
-            conn.exec_drop(sql, mysql::Params::Positional(parameters))?;
-            Ok(conn.affected_rows())
-        })
+        let size = parameters.iter().map(Parameter::size).sum();
+        self.request(size, |client| client.execute(sql, &parameters, size))
     }
 
     /// The rows that a query answers with.
@@ -239,10 +216,14 @@ impl Connection {
     ///
     /// As [`Connection::run`].
     pub fn rows(&mut self, sql: &str) -> Result<Vec<Row>, Error> {
-        self.request(sql.len(), |conn| {
-            let answer = conn.query_iter(sql)?;
-            answer.map(|row| Ok(row?.unwrap().into_iter().map(text).collect())).collect()
-        })
+        let (mut rows, mut size) = (Vec::new(), 0);
+        self.query(sql.as_bytes(), &mut |part| {
+            if let Part::Row(row) = part {
+                rows.push(held(row, &mut size)?);
+            }
+            Ok(())
+        })?;
+        Ok(rows)
     }
 
     /// The rows that a query answers with, each value with its column's name in front: for answers whose columns are
@@ -252,16 +233,17 @@ impl Connection {
     ///
     /// As [`Connection::run`].
     pub fn named_rows(&mut self, sql: &str) -> Result<Vec<NamedRow>, Error> {
-        self.request(sql.len(), |conn| {
-            let answer = conn.query_iter(sql)?;
-            let columns = answer.columns();
-            let names: Vec<String> =
-                columns.as_ref().iter().map(|column| column.name_str().into_owned()).collect();
-            let named = |row: mysql::Row| {
-                names.iter().cloned().zip(row.unwrap().into_iter().map(text)).collect::<NamedRow>()
-            };
-            answer.map(|row| Ok(named(row?))).collect()
-        })
+        let (mut names, mut rows, mut size) = (Vec::new(), Vec::new(), 0);
+        self.query(sql.as_bytes(), &mut |part| {
+            match part {
+                Part::Columns(_) => names.clear(),
+                Part::Column(column) => names.push(String::from_utf8_lossy(column.name).into_owned()),
+                Part::Row(row) => rows.push(names.iter().cloned().zip(held(row, &mut size)?).collect()),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(rows)
     }
 
     /// Hands on the rows that a query answers with, one by one: as many as `take` wants. They are all sent by the
@@ -271,11 +253,12 @@ impl Connection {
     ///
     /// As [`Connection::run`].
     pub fn each_row(&mut self, sql: &str, take: &mut dyn FnMut(Row) -> ControlFlow<()>) -> Result<(), Error> {
-        self.request(sql.len(), |conn| {
-            for row in conn.query_iter(sql)? {
-                if take(row?.unwrap().into_iter().map(text).collect()).is_break() {
-                    break;
-                }
+        let mut flow = ControlFlow::Continue(());
+        self.query(sql.as_bytes(), &mut |part| {
+            if let Part::Row(row) = part
+                && flow.is_continue()
+            {
+                flow = take(owned(row));
             }
             Ok(())
         })
@@ -291,100 +274,196 @@ impl Connection {
         let value = first.and_then(|row| row.into_iter().next()).flatten();
         Ok(value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
-}
 
-/// How to connect, but for files that are sent.
-fn options(address: &Address) -> OptsBuilder {
-    let options = OptsBuilder::new()
-        .user(Some(&address.user))
-        .pass(address.password.as_ref())
-        .prefer_socket(false)
-        .stmt_cache_size(PREPARED_MAX)
-        // An UPDATE counts the rows that it finds, those that it leaves as they are too.
-        .additional_capabilities(CapabilityFlags::CLIENT_FOUND_ROWS);
-    match &address.socket {
-        Some(socket) => options.socket(Some(socket.display().to_string())),
-        None => options
-            .ip_or_hostname(Some(&address.host))
-            .tcp_port(address.port)
-            .ssl_opts(tls(&address.tls))
-            .server_key_path(key_path(&address.public_key)),
+    fn query(&mut self, sql: &[u8], take: TakePart<'_>) -> Result<(), Error> {
+        self.request(sql.len(), |client| client.query(sql, take))
+    }
+
+    /// Does what waits for the server.
+    fn request<T>(
+        &mut self,
+        size: usize,
+        request: impl FnOnce(&mut SqlClient) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let under_way: Option<UnderWay> = self.watch.as_ref().map(|watch| watch.request(size));
+        let result = self.client.checked(request);
+        drop(under_way);
+        let result = match (result, self.watch.as_ref().and_then(Watch::ended)) {
+            (Err(Error::Lost { .. }), Some(why)) => Err(Error::lost(why)),
+            (result, _) => result,
+        };
+        result.map_err(|error| error.at(&self.place))
     }
 }
 
-/// Without a file this client would ask the server for the key. One that is not there keeps it from that.
-fn key_path(key: &PublicKey) -> Option<PathBuf> {
-    match key {
-        PublicKey::Unknown => Some(PathBuf::new()),
-        PublicKey::OfServer => None,
-        PublicKey::File(path) => Some(path.clone()),
+/// Takes a part of an answer.
+type TakePart<'t> = &'t mut dyn FnMut(Part<'_>) -> Result<(), Error>;
+
+impl SqlClient {
+    /// Runs a request. A connection whose answers cannot be understood is lost, and is used no more.
+    fn checked<T>(&mut self, request: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        if self.health == Health::Broken {
+            return Err(Error::lost("an answer on it could not be understood before"));
+        }
+        let result = request(self);
+        match result {
+            Ok(_) | Err(Error::Refused { .. } | Error::FileRequest { .. } | Error::Answer { .. }) => result,
+            Err(Error::Protocol(error)) => {
+                self.health = Health::Broken;
+                Err(Error::lost(error.to_string()))
+            }
+            Err(_) => {
+                self.health = Health::Broken;
+                result
+            }
+        }
     }
+
+    /// Runs statements, and hands on what they answer.
+    fn query(&mut self, sql: &[u8], take: TakePart<'_>) -> Result<(), Error> {
+        self.link.send(&Command::Query { sql })?;
+        let mut reader = ResultReader::new(self.link.session().capabilities);
+        let mut result = Ok(());
+        while !reader.is_done() {
+            let requested = match reader.read(self.link.next()?)? {
+                Part::FileRequest(name) => name.to_vec(),
+                part => {
+                    take(part)?;
+                    continue;
+                }
+            };
+            match self.send_file(&requested) {
+                Err(error @ Error::FileRequest { .. }) => result = Err(error),
+                sent => sent?,
+            }
+        }
+        result
+    }
+
+    /// Sends the file that the next statement loads, and nothing where none was given.
+    fn send_file(&mut self, requested: &[u8]) -> Result<(), Error> {
+        let file = self.file.take();
+        for piece in file.as_deref().unwrap_or_default().chunks(PIECE_SIZE) {
+            self.link.send_more(piece)?;
+        }
+        self.link.send_more(&[])?;
+        match file {
+            Some(_) => Ok(()),
+            None => Err(Error::FileRequest { name: String::from_utf8_lossy(requested).into_owned() }),
+        }
+    }
+
+    fn execute(&mut self, sql: &str, parameters: &[Parameter], size: usize) -> Result<u64, Error> {
+        let prepared = match self.statements.find(sql) {
+            Some(prepared) => prepared,
+            None => self.prepare(sql)?,
+        };
+        if prepared.columns > 0 || usize::from(prepared.parameters) != parameters.len() {
+            let found = format!("of {} parameters and {} columns", prepared.parameters, prepared.columns);
+            let wanted = "a statement without rows that has a parameter for each value";
+            return Err(Error::Answer { question: "COM_STMT_PREPARE", found, wanted });
+        }
+        let mut values: Vec<ParameterValue<'_>> = parameters.iter().map(Parameter::value).collect();
+        let is_in_pieces = size >= IN_PIECES;
+        if is_in_pieces {
+            self.send_ahead(prepared.statement, &mut values)?;
+        }
+        let execution = Execution { statement: prepared.statement, parameters: values };
+        self.link.send_encoded(|out| execution.encode(out))?;
+        let result = self.affected_rows();
+        if is_in_pieces && result.is_err() {
+            // The server may not have dropped what was sent ahead.
+            self.forget(sql)?;
+        }
+        result
+    }
+
+    fn prepare(&mut self, sql: &str) -> Result<PreparedStatement, Error> {
+        self.link.send(&Command::Prepare { sql: sql.as_bytes() })?;
+        let mut reader = PrepareReader::new(self.link.session().capabilities);
+        let prepared = loop {
+            if let Some(prepared) = reader.read(self.link.next()?)? {
+                break prepared;
+            }
+        };
+        if let Some(statement) = self.statements.insert(sql, prepared) {
+            self.link.queue(&Command::CloseStatement { statement })?;
+        }
+        Ok(prepared)
+    }
+
+    fn forget(&mut self, sql: &str) -> Result<(), Error> {
+        match self.statements.remove(sql) {
+            Some(statement) => self.link.queue(&Command::CloseStatement { statement }),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends bytes ahead of their statement, in pieces. Empty ones, of which there would be no piece, stay with it.
+    fn send_ahead(&mut self, statement: u32, values: &mut [ParameterValue<'_>]) -> Result<(), Error> {
+        for (parameter, value) in (0..=u16::MAX).zip(values) {
+            let ParameterValue::Bytes(bytes @ [_, ..]) = *value else { continue };
+            for data in bytes.chunks(PIECE_SIZE) {
+                self.link.send(&Command::SendLongData { statement, parameter, data })?;
+            }
+            *value = ParameterValue::SentAhead;
+        }
+        Ok(())
+    }
+
+    /// Reads the answer to a statement that has no rows for one.
+    fn affected_rows(&mut self) -> Result<u64, Error> {
+        let capabilities = self.link.session().capabilities;
+        loop {
+            match Answer::decode(self.link.next()?, capabilities)? {
+                Answer::Ok(ok) if ok.status.contains(Status::MORE_RESULTS) => {}
+                Answer::Ok(ok) => return Ok(ok.affected_rows),
+                Answer::Eof(_) => {
+                    let error = wire::WireError::Unexpected { found: Some(0xfe), wanted: "an OK packet" };
+                    return Err(Error::Protocol(error));
+                }
+            }
+        }
+    }
+}
+
+/// Returns the row's values, and counts them. What is held at once is bounded.
+fn held(row: TextRow<'_>, size: &mut usize) -> Result<Row, Error> {
+    let row = owned(row);
+    *size += row.iter().flatten().map(|value| value.len() + mem::size_of::<Vec<u8>>()).sum::<usize>();
+    match *size > ROWS_SIZE_MAX {
+        true => Err(Error::lost(format!("an answer has more than {} MiB of rows", ROWS_SIZE_MAX >> 20))),
+        false => Ok(row),
+    }
+}
+
+fn owned(row: TextRow<'_>) -> Row {
+    row.map(|value| value.map(<[u8]>::to_vec)).collect()
 }
 
 /// Asks a server, over a new connection, what it does for one of ours.
 fn ask(address: &Address, id: u32, patience: Duration) -> Found {
-    let options = options(address)
-        .tcp_connect_timeout(Some(patience))
-        .read_timeout(Some(patience))
-        .write_timeout(Some(patience));
-    let asked = Conn::new(options).and_then(|mut conn| conn.query::<mysql::Row, _>("SHOW PROCESSLIST"));
+    let address = Address { timeout: patience, ..address.clone() };
+    let options = LinkOptions { connect_timeout: patience, ..LinkOptions::default() };
+    let asked = Link::open(&address, &options).and_then(|mut link| link.query("SHOW PROCESSLIST"));
     let rows = match asked {
         Ok(rows) => rows,
-        Err(error) => return Found::Unheard(Error::from(error).to_string()),
+        Err(error) => return Found::Unheard(error.to_string()),
     };
-    let ours = rows.into_iter().find(|row| row.get::<u32, _>("Id") == Some(id));
-    match ours.and_then(|row| row.get::<String, _>("Command")) {
-        Some(command) if command != "Sleep" => Found::Busy,
+    let id = id.to_string();
+    let text = |row: &Row, column: usize| row.get(column).cloned().flatten().unwrap_or_default();
+    match rows.iter().find(|row| text(row, ID) == id.as_bytes()).map(|row| text(row, COMMAND)) {
+        Some(command) if command != b"Sleep" => Found::Busy,
         _ => Found::Idle,
     }
 }
 
-impl From<Parameter> for mysql::Value {
-    fn from(parameter: Parameter) -> Self {
-        match parameter {
-            Parameter::Null => Self::NULL,
-            Parameter::Int(number) => Self::Int(number),
-            Parameter::UInt(number) => Self::UInt(number),
-            Parameter::Float(number) => Self::Float(number),
-            Parameter::Double(number) => Self::Double(number),
-            Parameter::Bytes(bytes) => Self::Bytes(bytes),
-        }
-    }
-}
+/// Columns of `SHOW PROCESSLIST`, on all servers.
+const ID: usize = 0;
+const COMMAND: usize = 4;
 
-impl std::fmt::Debug for Connection {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Connection {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "connection {}", self.id())
-    }
-}
-
-fn tls(policy: &TlsPolicy) -> Option<SslOpts> {
-    let options = SslOpts::default();
-    match policy.mode {
-        SslMode::Disabled | SslMode::Preferred => None,
-        SslMode::Required => {
-            Some(options.with_danger_accept_invalid_certs(true).with_danger_skip_domain_validation(true))
-        }
-        SslMode::VerifyCa => Some(
-            options.with_root_cert_path(policy.authorities.clone()).with_danger_skip_domain_validation(true),
-        ),
-        SslMode::VerifyIdentity => Some(options.with_root_cert_path(policy.authorities.clone())),
-    }
-}
-
-/// Answers to plain statements come as text.
-fn text(value: mysql::Value) -> Option<Vec<u8>> {
-    match value {
-        mysql::Value::NULL => None,
-        mysql::Value::Bytes(bytes) => Some(bytes),
-        other => Some(other.as_sql(true).into_bytes()),
-    }
-}
-
-fn put_hex(out: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            out.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
-        }
     }
 }

@@ -27,7 +27,10 @@ mod live;
 pub mod quote;
 mod reach;
 mod silence;
+mod socket;
+mod statement_cache;
 mod tls;
+mod tls_error;
 mod tls_policy;
 
 pub use crate::address::{Address, AddressError, PublicKey};

@@ -1,28 +1,30 @@
 //! One connection on which the protocol itself is spoken.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{Read as _, Write as _};
 use std::mem;
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustls::{ClientConnection, StreamOwned};
 use wire::{
-    Cleartext, ClientHandshake, ClientOptions, Command, Compression, Next, Packets, Part, ResultReader,
-    Session, TlsWish, Transport,
+    Capabilities, Cleartext, ClientHandshake, ClientOptions, Command, Compression, Next, Packets, Part,
+    ResultReader, Session, TlsWish, Transport, WireError,
 };
 
 use crate::address::Address;
 use crate::connection::Row;
 use crate::error::Error;
-use crate::reach;
+use crate::socket::{Socket, Stream, is_not_yet};
 use crate::tls;
+use crate::tls_error;
 use crate::tls_policy::SslMode;
 
-/// How often somebody who waits looks whether it was called off.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// `ER_SECURE_TRANSPORT_REQUIRED`: the server accepts encrypted connections only.
+const SECURE_TRANSPORT_REQUIRED: u16 = 3159;
+/// A larger buffer for commands is given back after its command.
+const KEPT_COMMAND_MAX: usize = 4 << 20;
 
 /// How a connection is made, beside what its address says.
 #[derive(Clone)]
@@ -31,6 +33,8 @@ pub struct LinkOptions {
     pub connect_timeout: Duration,
     /// Bytes of a packet at most. A source cuts nothing: it must be more than its largest event.
     pub packet_limit: usize,
+    /// What to ask for in the handshake, beside what replication needs, if the server has it.
+    pub capabilities: Capabilities,
     /// The address of this machine to connect from, if not any.
     pub bind: Option<String>,
     /// How packets are to be compressed (`None`: not at all), the best first.
@@ -49,6 +53,8 @@ pub struct Cancel(Arc<AtomicBool>);
 pub struct Link {
     pub(crate) pipe: Pipe,
     session: Session,
+    /// Holds each command while it is encoded.
+    command: Vec<u8>,
 }
 
 /// What carries packets, and for how long it waits.
@@ -59,18 +65,21 @@ pub(crate) struct Pipe {
     pub(crate) packets: Packets,
     /// Bytes that came, as they were sent: compressed, if that was agreed on, but without what TLS adds.
     received: u64,
-    silence_max: Duration,
+    limit: WaitLimit,
     /// When something came last, or began to be waited for.
     heard: Instant,
     cancel: Cancel,
 }
 
-enum Stream {
-    Tcp(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
-    Unix(UnixStream),
-    /// TLS could not be begun.
-    Closed,
+/// How long a connection waits for the server.
+#[derive(Clone, Copy, Debug)]
+enum WaitLimit {
+    /// Until the login has been going on for this long, since then.
+    Login { since: Instant, timeout: Duration },
+    /// Until nothing has come for this long.
+    Silence(Duration),
+    /// For ever: somebody else ends the wait.
+    None,
 }
 
 impl Default for LinkOptions {
@@ -79,6 +88,7 @@ impl Default for LinkOptions {
             connect_timeout: Duration::from_secs(10),
             // Events of 1 GiB, and what stands in front of them.
             packet_limit: (1 << 30) + (64 << 10),
+            capabilities: Capabilities::default(),
             bind: None,
             compressions: vec![None],
             cleartext: Cleartext::Refuse,
@@ -111,20 +121,29 @@ impl Link {
 
     fn connect(address: &Address, options: &LinkOptions) -> Result<Self, Error> {
         address.tls.check()?;
-        let stream = Stream::connect(address, options)?;
+        // What cannot be had, such as a file of authorities, is found out before anything is sent.
+        let tls = match address.tls.mode {
+            SslMode::Disabled => None,
+            // As for MySQL's own programs: a socket is encrypted only if that is required.
+            SslMode::Preferred if address.socket.is_some() => None,
+            _ => Some(tls::connect(address)?),
+        };
+        let since = Instant::now();
+        let socket = Socket::connect(address, options)?;
         let mut padding = [0; 20];
         getrandom::fill(&mut padding).map_err(|error| Error::lost(error.to_string()))?;
-        let transport = match stream {
-            Stream::Unix(_) => Transport::Local,
-            _ => Transport::Network,
+        let transport = match &socket {
+            Socket::Unix(_) => Transport::Local,
+            Socket::Tcp(_) => Transport::Network,
         };
         let wishes = ClientOptions {
             user: address.user.clone().into_bytes(),
             password: address.password.clone().unwrap_or_default().into_bytes(),
-            tls: match (address.tls.mode, transport) {
-                (_, Transport::Local) | (SslMode::Disabled, _) => TlsWish::Never,
-                (SslMode::Preferred, _) => TlsWish::IfOffered,
-                (SslMode::Required | SslMode::VerifyCa | SslMode::VerifyIdentity, _) => TlsWish::Always,
+            capabilities: options.capabilities,
+            tls: match address.tls.mode {
+                _ if tls.is_none() => TlsWish::Never,
+                SslMode::Disabled | SslMode::Preferred => TlsWish::IfOffered,
+                SslMode::Required | SslMode::VerifyCa | SslMode::VerifyIdentity => TlsWish::Always,
             },
             transport,
             server_key: address.server_key()?,
@@ -138,15 +157,16 @@ impl Link {
         };
         let mut pipe = Pipe {
             place: address.place(),
-            stream,
+            stream: Stream::Plain(socket),
             packets: Packets::new(options.packet_limit),
             received: 0,
-            silence_max: address.timeout,
-            heard: Instant::now(),
+            limit: WaitLimit::Login { since, timeout: address.timeout },
+            heard: since,
             cancel: options.cancel.clone(),
         };
-        let session = pipe.log_in(ClientHandshake::new(wishes), address)?;
-        Ok(Self { pipe, session })
+        let session = pipe.log_in(ClientHandshake::new(wishes), address, tls)?;
+        pipe.limit = WaitLimit::Silence(address.timeout);
+        Ok(Self { pipe, session, command: Vec::new() })
     }
 
     /// What was agreed on.
@@ -177,9 +197,8 @@ impl Link {
     ///
     /// When it cannot be written, or the connection is gone.
     pub fn send(&mut self, command: &Command<'_>) -> Result<(), Error> {
-        let mut payload = Vec::new();
-        command.encode(&mut payload)?;
-        self.pipe.send(&payload)
+        self.queue(command)?;
+        self.pipe.flush().map_err(|error| error.at(&self.pipe.place))
     }
 
     /// The next packet.
@@ -195,6 +214,49 @@ impl Link {
 }
 
 impl Link {
+    /// Puts a command behind what stands ready to be sent. The next one that is sent takes it along.
+    pub(crate) fn queue(&mut self, command: &Command<'_>) -> Result<(), Error> {
+        let mut payload = mem::take(&mut self.command);
+        payload.clear();
+        command.encode(&mut payload)?;
+        self.queue_payload(payload);
+        Ok(())
+    }
+
+    /// Sends a command that is encoded by `encode`.
+    pub(crate) fn send_encoded(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), Error> {
+        let mut payload = mem::take(&mut self.command);
+        payload.clear();
+        encode(&mut payload);
+        self.queue_payload(payload);
+        self.pipe.flush().map_err(|error| error.at(&self.pipe.place))
+    }
+
+    /// Sends a packet that goes on with a command.
+    pub(crate) fn send_more(&mut self, payload: &[u8]) -> Result<(), Error> {
+        self.pipe.packets.send(payload);
+        self.pipe.flush().map_err(|error| error.at(&self.pipe.place))
+    }
+
+    fn queue_payload(&mut self, payload: Vec<u8>) {
+        self.pipe.packets.begin_command();
+        self.pipe.packets.send(&payload);
+        if payload.capacity() <= KEPT_COMMAND_MAX {
+            self.command = payload;
+        }
+    }
+
+    /// Waits for the server for as long as it takes, from here on, and can be cancelled by nothing but the socket's end.
+    pub(crate) fn wait_for_ever(&mut self) {
+        self.pipe.limit = WaitLimit::None;
+        self.pipe.cancel = Cancel::default();
+    }
+
+    /// Returns the socket's descriptor, if it is open.
+    pub(crate) fn descriptor(&self) -> Option<RawFd> {
+        self.pipe.stream.descriptor()
+    }
+
     /// Has the next packet come already?
     ///
     /// # Errors
@@ -206,11 +268,16 @@ impl Link {
 }
 
 impl Pipe {
-    fn log_in(&mut self, mut handshake: ClientHandshake, address: &Address) -> Result<Session, Error> {
+    fn log_in(
+        &mut self,
+        mut handshake: ClientHandshake,
+        address: &Address,
+        mut tls: Option<ClientConnection>,
+    ) -> Result<Session, Error> {
         let mut next = Next::Wait;
         loop {
             next = match next {
-                Next::Wait => handshake.read(self.next()?)?,
+                Next::Wait => handshake.read(self.next()?).map_err(|error| of_login(error, address))?,
                 Next::Send(payload) => {
                     self.packets.send(&payload);
                     self.flush()?;
@@ -219,8 +286,10 @@ impl Pipe {
                 Next::StartTls(request) => {
                     self.packets.send(&request);
                     self.flush()?;
-                    self.start_tls(address)?;
-                    handshake.encrypted()?
+                    let version = handshake.server_version().unwrap_or_default().to_owned();
+                    let tls = tls.take().ok_or_else(|| Error::Tls("it has begun already".to_owned()))?;
+                    self.start_tls(tls, address, &version)?;
+                    handshake.encrypted().map_err(|error| of_login(error, address))?
                 }
                 Next::Done(session) => {
                     if let Some(compression) = session.compression {
@@ -232,24 +301,28 @@ impl Pipe {
         }
     }
 
-    fn start_tls(&mut self, address: &Address) -> Result<(), Error> {
+    fn start_tls(
+        &mut self,
+        mut tls: ClientConnection,
+        address: &Address,
+        server_version: &str,
+    ) -> Result<(), Error> {
         if self.packets.has_unread() {
-            let reason = "the server spoke where TLS was to begin: somebody sits in between";
+            let reason = "the server sent bytes before TLS began: a man in the middle may have added them";
             return Err(Error::Tls(reason.to_owned()));
         }
-        let mut tls = tls::connect(address)?;
-        let Stream::Tcp(mut tcp) = mem::replace(&mut self.stream, Stream::Closed) else {
-            return Err(Error::Tls("only connections over TCP can be encrypted".to_owned()));
+        let Stream::Plain(mut socket) = mem::replace(&mut self.stream, Stream::Closed) else {
+            return Err(Error::Tls("the connection is encrypted already".to_owned()));
         };
         let start = Instant::now();
         while tls.is_handshaking() {
-            match tls.complete_io(&mut tcp) {
-                Ok(_) => {}
+            match tls.complete_io(&mut socket) {
+                Ok(_) => self.wait(start)?,
                 Err(error) if is_not_yet(&error) => self.wait(start)?,
-                Err(error) => return Err(Error::of_tls(error.to_string(), address)),
+                Err(error) => return Err(tls_error::explain(&error, address, server_version)),
             }
         }
-        self.stream = Stream::Tls(Box::new(StreamOwned::new(tls, tcp)));
+        self.stream = Stream::Tls(Box::new(StreamOwned::new(tls, socket)));
         Ok(())
     }
 
@@ -284,6 +357,7 @@ impl Pipe {
         if self.packets.is_ready()? {
             return Ok(true);
         }
+        self.check_login()?;
         match self.read().map_err(|error| error.at(&self.place))? {
             true => Ok(self.packets.is_ready()?),
             false => self.wait(self.heard).map(|()| false),
@@ -324,18 +398,31 @@ impl Pipe {
         }
     }
 
-    /// Nothing has come since `start`.
+    /// Checks that the wait, in which nothing has come since `start`, may go on.
     fn wait(&self, start: Instant) -> Result<(), Error> {
         if self.cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
-        match start.elapsed() < self.silence_max {
-            true => Ok(()),
-            false => Err(Error::Silent { seconds: self.silence_max.as_secs() }),
+        self.check_login()?;
+        match self.limit {
+            WaitLimit::Silence(timeout) if start.elapsed() >= timeout => {
+                Err(Error::Silent { seconds: timeout.as_secs() })
+            }
+            _ => Ok(()),
         }
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
+    /// Checks that a login does not take too long, however often something comes.
+    fn check_login(&self) -> Result<(), Error> {
+        match self.limit {
+            WaitLimit::Login { since, timeout } if since.elapsed() >= timeout => {
+                Err(Error::lost(format!("the login has taken longer than {} seconds", timeout.as_secs())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
         let mut start = Instant::now();
         while !self.packets.output().is_empty() {
             match self.stream.write(self.packets.output()) {
@@ -348,93 +435,32 @@ impl Pipe {
                 Err(error) => return Err(Error::lost(error.to_string())),
             }
         }
-        self.stream.flush().map_err(|error| Error::lost(error.to_string()))
+        // TLS may hold what it has taken.
+        loop {
+            match self.stream.flush() {
+                Ok(()) => return Ok(()),
+                Err(error) if is_not_yet(&error) => self.wait(start)?,
+                Err(error) => return Err(Error::lost(error.to_string())),
+            }
+        }
+    }
+}
+
+/// Turns an error of the login into one that says what the policy makes of it.
+fn of_login(error: WireError, address: &Address) -> Error {
+    match error {
+        WireError::NoTls => Error::TlsNotOffered { mode: address.tls.mode.name() },
+        WireError::Refused(error) if error.code == SECURE_TRANSPORT_REQUIRED => Error::TlsNeeded,
+        error => error.into(),
     }
 }
 
 /// Says good-bye, if it can be said at once.
 impl Drop for Link {
     fn drop(&mut self) {
-        let mut payload = Vec::new();
-        if Command::Quit.encode(&mut payload).is_ok() && self.pipe.packets.output().is_empty() {
-            self.pipe.packets.begin_command();
-            self.pipe.packets.send(&payload);
+        if self.pipe.packets.output().is_empty() && self.queue(&Command::Quit).is_ok() {
             let _ = self.pipe.stream.write(self.pipe.packets.output());
             let _ = self.pipe.stream.flush();
-        }
-    }
-}
-
-fn is_not_yet(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
-}
-
-impl Stream {
-    fn connect(address: &Address, options: &LinkOptions) -> Result<Self, Error> {
-        let failed = |error: io::Error| Error::lost(error.to_string());
-        if let Some(socket) = &address.socket {
-            let stream = UnixStream::connect(socket).map_err(failed)?;
-            stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-            stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
-            return Ok(Self::Unix(stream));
-        }
-        let stream = reach::tcp(address, options)?;
-        stream.set_nodelay(true).map_err(failed)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
-        Ok(Self::Tcp(stream))
-    }
-}
-
-impl Stream {
-    /// Reading gives what is there, and nothing if there is nothing.
-    fn wait_for_nothing(&self) -> Result<(), Error> {
-        self.set_nonblocking(true)
-    }
-
-    /// Reading waits for a moment.
-    fn wait_again(&self) -> Result<(), Error> {
-        self.set_nonblocking(false)
-    }
-
-    fn set_nonblocking(&self, is_so: bool) -> Result<(), Error> {
-        let set = match self {
-            Self::Tcp(stream) => stream.set_nonblocking(is_so),
-            Self::Tls(stream) => stream.sock.set_nonblocking(is_so),
-            Self::Unix(stream) => stream.set_nonblocking(is_so),
-            Self::Closed => Ok(()),
-        };
-        set.map_err(|error| Error::lost(error.to_string()))
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(bytes),
-            Self::Tls(stream) => stream.read(bytes),
-            Self::Unix(stream) => stream.read(bytes),
-            Self::Closed => Ok(0),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Tls(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
-            Self::Closed => Ok(0),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.flush(),
-            Self::Tls(stream) => stream.flush(),
-            Self::Unix(stream) => stream.flush(),
-            Self::Closed => Ok(()),
         }
     }
 }

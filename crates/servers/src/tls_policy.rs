@@ -106,11 +106,15 @@ impl TlsPolicy {
     ///
     /// # Errors
     ///
-    /// When certificates are to be verified, and no authority is trusted.
+    /// When certificates are to be verified, and no authority is trusted; or when revocation lists are given, and no
+    /// certificate is to be verified.
     pub fn check(&self) -> Result<(), Error> {
-        match self.mode.verifies() && self.authority_paths().next().is_none() {
-            true => Err(Error::NoAuthority),
-            false => Ok(()),
+        let (has_authority, has_list) =
+            (self.authority_paths().next().is_some(), self.revocation_paths().next().is_some());
+        match self.mode {
+            SslMode::VerifyCa | SslMode::VerifyIdentity if !has_authority => Err(Error::NoAuthority),
+            SslMode::Preferred | SslMode::Required if has_list => Err(Error::IdleRevocations),
+            _ => Ok(()),
         }
     }
 
@@ -151,6 +155,16 @@ mod tests {
             assert_eq!(matches!(policy.check(), Err(Error::NoAuthority)), mode.verifies(), "{mode:?}");
             policy.authority_folder = Some("/certificates".into());
             assert!(policy.check().is_ok(), "{mode:?}");
+        }
+    }
+
+    #[test]
+    fn revocation_lists_need_verification() {
+        for mode in SslMode::ALL {
+            let mut policy = TlsPolicy { mode, ..TlsPolicy::verify_identity("/ca") };
+            policy.revocations = Some("/revoked".into());
+            let is_idle = matches!(mode, SslMode::Preferred | SslMode::Required);
+            assert_eq!(matches!(policy.check(), Err(Error::IdleRevocations)), is_idle, "{mode:?}");
         }
     }
 

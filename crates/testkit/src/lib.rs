@@ -50,5 +50,5 @@ pub use crate::dice::{Dice, seed};
 pub use crate::home::Home;
 pub use crate::launch::{Flavour, Launch, free_port};
 pub use crate::package::{Package, SERVERS_VARIABLE};
-pub use crate::proxy::{Cut, Proxy};
+pub use crate::proxy::{Cut, Proxy, Recording};
 pub use crate::server::{Client, Server};

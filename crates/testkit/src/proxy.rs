@@ -1,4 +1,5 @@
-//! A network between clients and a server that can be cut, silenced and slowed.
+//! A network between clients and a server that can be cut, silenced, slowed and recorded, and can remove a server's
+//! offer of TLS.
 //!
 //! ```text
 //! client ──▶ Proxy ──▶ server        both on 127.0.0.1
@@ -40,6 +41,24 @@ struct Line {
     state: Mutex<State>,
     /// Who hears what clients say, before the server does.
     hears: Mutex<Option<Box<Hear>>>,
+    recording: Mutex<Option<Recording>>,
+}
+
+/// Bytes that have passed since the recording began, of all connections together.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// Those of clients.
+    pub client: Vec<u8>,
+    /// Those of the server.
+    pub server: Vec<u8>,
+}
+
+impl Recording {
+    /// Has one of the two sides sent this text in the open?
+    pub fn contains(&self, text: &str) -> bool {
+        let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+        has(&self.client) || has(&self.server)
+    }
 }
 
 /// Hears a piece of what a client says.
@@ -53,6 +72,8 @@ struct State {
     ended: Vec<Cut>,
     /// Has it been cut, and not mended?
     is_cut: bool,
+    /// Are servers' offers of TLS removed?
+    removes_tls: bool,
     /// What comes waits so long before it goes on.
     delay: Duration,
     passed: u64,
@@ -116,6 +137,21 @@ impl Proxy {
         *self.line.hears.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hear));
     }
 
+    /// Records what passes, anew.
+    pub fn record(&self) {
+        *self.line.recording() = Some(Recording::default());
+    }
+
+    /// Returns what has passed since [`Proxy::record`].
+    pub fn recorded(&self) -> Recording {
+        self.line.recording().clone().unwrap_or_default()
+    }
+
+    /// Removes the offer of TLS from the greetings of the server, as a man in the middle would.
+    pub fn remove_tls(&self, removes_tls: bool) {
+        self.line.state().removes_tls = removes_tls;
+    }
+
     /// Bytes that have passed, in both directions of all connections together.
     pub fn passed(&self) -> u64 {
         self.line.state().passed
@@ -135,6 +171,31 @@ impl Drop for Proxy {
 impl Line {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recording(&self) -> MutexGuard<'_, Option<Recording>> {
+        self.recording.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, side: Side, bytes: &[u8]) {
+        if let Some(recording) = &mut *self.recording() {
+            let noted = match side {
+                Side::Client => &mut recording.client,
+                Side::Server => &mut recording.server,
+            };
+            noted.extend_from_slice(bytes);
+        }
+    }
+}
+
+/// Clears the capability `CLIENT_SSL` in a server's greeting: packet header, protocol version, server version and NUL,
+/// connection number, part of the nonce, NUL, capabilities.
+fn remove_tls(greeting: &mut [u8]) {
+    const SSL: u8 = 0x08;
+    let version = 5;
+    let end = greeting.iter().skip(version).position(|byte| *byte == 0);
+    if let Some(capabilities) = end.and_then(|end| greeting.get_mut(version + end + 1 + 4 + 8 + 1 + 1)) {
+        *capabilities &= !SSL;
     }
 }
 
@@ -253,6 +314,7 @@ impl Pump {
 
     fn pump(&self) -> std::io::Result<()> {
         let mut buffer = [0; CHUNK_SIZE];
+        let mut is_greeting = self.side == Side::Server;
         loop {
             let fate = self.line.state().fate(self.born);
             match fate {
@@ -275,6 +337,11 @@ impl Pump {
             {
                 hear(&buffer[..size]);
             }
+            if is_greeting && self.line.state().removes_tls {
+                remove_tls(&mut buffer[..size]);
+            }
+            is_greeting = false;
+            self.line.note(self.side, &buffer[..size]);
             let delay = self.line.state().delay;
             thread::sleep(delay);
             let passes = self.line.state().pass(self.born, size);

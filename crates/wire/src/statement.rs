@@ -28,8 +28,6 @@ const TYPE_DOUBLE: u8 = 5;
 const TYPE_NULL: u8 = 6;
 /// `MYSQL_TYPE_LONGLONG`
 const TYPE_LONGLONG: u8 = 8;
-/// `MYSQL_TYPE_BLOB`
-const TYPE_BLOB: u8 = 0xfc;
 /// `MYSQL_TYPE_VAR_STRING`
 const TYPE_VAR_STRING: u8 = 0xfd;
 
@@ -161,14 +159,13 @@ impl PrepareReader {
 }
 
 impl<'a> Execution<'a> {
-    /// Decodes one of a statement with this many parameters. Values of a BLOB's type count as [sent
-    /// ahead](ParameterValue::SentAhead): [`Execution::encode`] gives that type to no others.
+    /// Decodes one of a statement with this many parameters; `sent_ahead` are the numbers of those whose values came before.
     ///
     /// # Errors
     ///
     /// When the payload is none, or has a type that [`Execution::encode`] does not use.
-    pub fn decode(payload: &'a [u8], parameters: u16) -> Result<Self, WireError> {
-        let execution = Self::decode_fields(payload, parameters.into());
+    pub fn decode(payload: &'a [u8], parameters: u16, sent_ahead: &[u16]) -> Result<Self, WireError> {
+        let execution = Self::decode_fields(payload, parameters, sent_ahead);
         execution.map_err(WireError::packet("COM_STMT_EXECUTE"))
     }
 
@@ -182,7 +179,7 @@ impl<'a> Execution<'a> {
     //    1  1: types follow
     //    *  types: one byte for the type, one for its sign, for each parameter
     //    *  values of those that are neither NULL nor sent ahead
-    fn decode_fields(payload: &'a [u8], count: usize) -> Result<Self, DecodeError> {
+    fn decode_fields(payload: &'a [u8], count: u16, sent_ahead: &[u16]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(payload);
         expect(&mut cursor, "first byte", EXECUTE)?;
         let statement = cursor.u32()?;
@@ -190,12 +187,16 @@ impl<'a> Execution<'a> {
         cursor.u32()?;
         let mut parameters = Vec::new();
         if count > 0 {
-            let nulls = cursor.bytes(count.div_ceil(8))?;
+            let nulls = cursor.bytes(usize::from(count).div_ceil(8))?;
             expect(&mut cursor, "flag of the types", TYPES_FOLLOW)?;
-            let types = cursor.bytes(2 * count)?;
-            for (number, kind) in types.chunks_exact(2).enumerate() {
-                let is_null = nulls[number / 8] & (1 << (number % 8)) != 0;
-                parameters.push(if is_null { ParameterValue::Null } else { value(&mut cursor, kind)? });
+            let types = cursor.bytes(2 * usize::from(count))?;
+            for (number, kind) in (0..count).zip(types.chunks_exact(2)) {
+                let is_null = nulls[usize::from(number / 8)] & (1 << (number % 8)) != 0;
+                parameters.push(match is_null {
+                    true => ParameterValue::Null,
+                    false if sent_ahead.contains(&number) => ParameterValue::SentAhead,
+                    false => value(&mut cursor, kind)?,
+                });
             }
         }
         cursor.finish()?;
@@ -221,8 +222,8 @@ impl<'a> Execution<'a> {
                 ParameterValue::UInt(_) => (TYPE_LONGLONG, UNSIGNED),
                 ParameterValue::Float(_) => (TYPE_FLOAT, 0),
                 ParameterValue::Double(_) => (TYPE_DOUBLE, 0),
-                ParameterValue::Bytes(_) => (TYPE_VAR_STRING, 0),
-                ParameterValue::SentAhead => (TYPE_BLOB, 0),
+                // The type of a BLOB would keep the server from reading it in the session's character set.
+                ParameterValue::Bytes(_) | ParameterValue::SentAhead => (TYPE_VAR_STRING, 0),
             };
             if *parameter == ParameterValue::Null {
                 out[nulls + number / 8] |= 1 << (number % 8);
@@ -249,10 +250,9 @@ fn value<'a>(cursor: &mut Cursor<'a>, kind: &[u8]) -> Result<ParameterValue<'a>,
         [TYPE_FLOAT, _] => ParameterValue::Float(f32::from_le_bytes(cursor.array()?)),
         [TYPE_DOUBLE, _] => ParameterValue::Double(f64::from_le_bytes(cursor.array()?)),
         [TYPE_VAR_STRING, _] => ParameterValue::Bytes(cursor.lenenc_bytes()?),
-        [TYPE_BLOB, _] => ParameterValue::SentAhead,
         _ => {
             let found = kind.first().copied().unwrap_or_default().into();
-            let wanted = "an integer, a float, a double, a string or a BLOB";
+            let wanted = "an integer, a float, a double or a string";
             return Err(cursor.error(Reason::Unexpected { field: "type of a parameter", found, wanted }));
         }
     })

@@ -29,6 +29,12 @@ fn commands() {
     assert!(Command::decode(b"\x18\x07\0\0\0\0").is_err());
 }
 
+/// The numbers of the parameters that are sent ahead.
+fn ahead(parameters: &[ParameterValue<'_>]) -> Vec<u16> {
+    let is_ahead = |number: &u16| parameters[usize::from(*number)] == ParameterValue::SentAhead;
+    (0..parameters.len() as u16).filter(is_ahead).collect()
+}
+
 #[test]
 fn executions() {
     use ParameterValue::{Bytes, Double, Float, Int, Null, SentAhead, UInt};
@@ -37,9 +43,10 @@ fn executions() {
         let mut out = Vec::new();
         execution.encode(&mut out);
         assert_eq!(out, [b"\x17\x03\0\0\0\0\x01\0\0\0", wanted.concat().as_slice()].concat());
-        assert_eq!(Execution::decode(&out, parameters.len() as u16).unwrap(), execution);
+        let (count, ahead) = (parameters.len() as u16, ahead(parameters));
+        assert_eq!(Execution::decode(&out, count, &ahead).unwrap(), execution);
         for end in 0..out.len() {
-            assert!(Execution::decode(&out[..end], parameters.len() as u16).is_err());
+            assert!(Execution::decode(&out[..end], count, &ahead).is_err());
         }
     };
     check(&[], &[]);
@@ -49,7 +56,7 @@ fn executions() {
         &[Float(1.0), Double(1.0)],
         &[b"\0\x01", b"\x04\0\x05\0", b"\0\0\x80\x3f", b"\0\0\0\0\0\0\xf0\x3f"],
     );
-    check(&[Null, Bytes(b"ab"), SentAhead], &[b"\x01\x01", b"\x06\0\xfd\0\xfc\0", b"\x02ab"]);
+    check(&[Null, Bytes(b"ab"), SentAhead], &[b"\x01\x01", b"\x06\0\xfd\0\xfd\0", b"\x02ab"]);
     check(&[Null; 9], &[b"\xff\x01\x01", &b"\x06\0".repeat(9)]);
 }
 
@@ -135,12 +142,13 @@ proptest! {
         let execution = Execution { statement, parameters: values.iter().map(value).collect() };
         let mut out = Vec::new();
         execution.encode(&mut out);
-        assert_eq!(Execution::decode(&out, values.len() as u16).unwrap(), execution);
+        let ahead = ahead(&execution.parameters);
+        assert_eq!(Execution::decode(&out, values.len() as u16, &ahead).unwrap(), execution);
     }
 
     #[test]
     fn no_bytes_are_too_odd(bytes in prop::collection::vec(any::<u8>(), 0..100), count: u16) {
-        let _ = Execution::decode(&bytes, count);
+        let _ = Execution::decode(&bytes, count, &[0]);
         let _ = PreparedStatement::decode(&bytes);
         let _ = Command::decode(&bytes);
     }

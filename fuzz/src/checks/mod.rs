@@ -1,5 +1,6 @@
 //! The targets: one line each.
 
+mod answers;
 mod conversation;
 mod encryption;
 mod events;
@@ -46,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "packets", check: packets::check, seeds: packets::seeds, rounds: FEW },
     Target { name: "handshake", check: handshake::check, seeds: handshake::seeds, rounds: MANY },
     Target { name: "conversation", check: conversation::check, seeds: conversation::seeds, rounds: MANY },
+    Target { name: "answers", check: answers::check, seeds: answers::seeds, rounds: MANY },
     Target { name: "lists", check: lists::check, seeds: lists::seeds, rounds: FEW },
     Target { name: "statement", check: statement::check, seeds: statement::seeds, rounds: MANY },
     Target { name: "text", check: text::check, seeds: text::seeds, rounds: FEW },

@@ -237,6 +237,14 @@ impl ClientHandshake {
         }
     }
 
+    /// Returns the server's version, once it has been asked to begin TLS and until that has begun.
+    pub fn server_version(&self) -> Option<&str> {
+        match &self.phase {
+            Phase::Tls(exchange) => Some(&exchange.session.server_version),
+            _ => None,
+        }
+    }
+
     fn greeted(&mut self, greeting: &Greeting<'_>) -> Result<Next, WireError> {
         let exchange = self.agree(greeting)?;
         if !exchange.session.capabilities.contains(Capabilities::SSL) {

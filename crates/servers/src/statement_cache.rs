@@ -1,0 +1,78 @@
+//! The prepared statements of one connection, by their text.
+
+use std::collections::HashMap;
+
+use wire::PreparedStatement;
+
+/// Prepared statements that a connection keeps. Bounds what the server holds for it.
+pub(crate) const PREPARED_MAX: usize = 256;
+
+/// The prepared statements of one connection. Those that were used last are kept.
+#[derive(Default)]
+pub(crate) struct StatementCache {
+    statements: HashMap<Box<str>, CachedStatement>,
+    /// Counts uses.
+    clock: u64,
+}
+
+struct CachedStatement {
+    prepared: PreparedStatement,
+    used: u64,
+}
+
+impl StatementCache {
+    /// Returns the statement of this text, if it is prepared.
+    pub(crate) fn find(&mut self, sql: &str) -> Option<PreparedStatement> {
+        self.clock += 1;
+        let cached = self.statements.get_mut(sql)?;
+        cached.used = self.clock;
+        Some(cached.prepared)
+    }
+
+    /// Keeps a statement. Returns the number of one that is to be closed in turn, if there are too many.
+    pub(crate) fn insert(&mut self, sql: &str, prepared: PreparedStatement) -> Option<u32> {
+        let evicted = match self.statements.len() < PREPARED_MAX {
+            true => None,
+            false => self.evict(),
+        };
+        self.statements.insert(sql.into(), CachedStatement { prepared, used: self.clock });
+        evicted
+    }
+
+    /// Forgets a statement. Returns its number, to close it.
+    pub(crate) fn remove(&mut self, sql: &str) -> Option<u32> {
+        self.statements.remove(sql).map(|cached| cached.prepared.statement)
+    }
+
+    // The list is short, and a round trip to the server follows: a search costs nothing beside that.
+    fn evict(&mut self) -> Option<u32> {
+        let oldest = self.statements.iter().min_by_key(|(_, cached)| cached.used);
+        let oldest = oldest.map(|(sql, _)| sql.clone())?;
+        self.remove(&oldest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::PreparedStatement;
+
+    use super::{PREPARED_MAX, StatementCache};
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let mut cache = StatementCache::default();
+        let prepared = |statement: u32| PreparedStatement { statement, ..PreparedStatement::default() };
+        let text = |number: u32| format!("DO {number}");
+        let most = PREPARED_MAX as u32;
+        for number in 0..most {
+            assert_eq!(cache.find(&text(number)), None);
+            assert_eq!(cache.insert(&text(number), prepared(number)), None);
+        }
+        assert_eq!(cache.find(&text(0)), Some(prepared(0)));
+        assert_eq!(cache.find("DO 'new'"), None);
+        assert_eq!(cache.insert("DO 'new'", prepared(most)), Some(1));
+        assert_eq!(cache.find(&text(0)), Some(prepared(0)));
+        assert_eq!(cache.remove("DO 'new'"), Some(most));
+        assert_eq!(cache.find("DO 'new'"), None);
+    }
+}

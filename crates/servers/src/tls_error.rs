@@ -1,0 +1,95 @@
+//! Why TLS could not be begun, with the remedy.
+
+use std::io::{self, ErrorKind};
+
+use rustls::{AlertDescription, CertificateError, Error as RustlsError};
+
+use crate::address::Address;
+use crate::error::Error;
+use crate::facts::version_numbers;
+use crate::tls_policy::{SslMode, TlsPolicy};
+
+/// Explains an error of a TLS handshake with the server of this address, which has this version.
+pub(crate) fn explain(error: &io::Error, address: &Address, server_version: &str) -> Error {
+    let Some(cause) = error.get_ref().and_then(|cause| cause.downcast_ref::<RustlsError>()) else {
+        return match error.kind() {
+            // Some servers close the connection where others send an alert.
+            ErrorKind::UnexpectedEof => {
+                nothing_in_common("the server closed the connection", address, server_version)
+            }
+            _ => Error::lost(error.to_string()),
+        };
+    };
+    match cause {
+        RustlsError::InvalidCertificate(why) => Error::Tls(of_certificate(why, address)),
+        RustlsError::PeerIncompatible(_)
+        | RustlsError::AlertReceived(
+            AlertDescription::HandshakeFailure
+            | AlertDescription::InsufficientSecurity
+            | AlertDescription::ProtocolVersion,
+        ) => nothing_in_common(&cause.to_string(), address, server_version),
+        _ => Error::Tls(cause.to_string()),
+    }
+}
+
+/// Says that server and client support no TLS version, or no cipher suite, that the other one does.
+fn nothing_in_common(cause: &str, address: &Address, server_version: &str) -> Error {
+    let policy = &address.tls;
+    let server = match version_numbers(server_version) {
+        Some([major, minor, patch]) => format!("the server ({major}.{minor}.{patch})"),
+        None => "the server".to_owned(),
+    };
+    let is_restricted = !policy.versions.is_empty() || policy.ciphers.is_some() || policy.suites.is_some();
+    let ours = match is_restricted {
+        true => "the TLS versions and ciphers that the options allow",
+        false => {
+            "what bintide supports, TLS 1.3 and TLS 1.2 with ECDHE (many builds of MySQL 5.7 support TLS 1.1 at most, \
+             some of 8.0 before 8.0.16 only DHE)"
+        }
+    };
+    let remedy = match (is_restricted, policy.mode) {
+        (true, _) => "allow more by tls-version, ssl-cipher or tls-ciphersuites",
+        (false, SslMode::Disabled | SslMode::Preferred) => {
+            "upgrade the server, connect through its socket, or turn TLS off by --ssl-mode=DISABLED (?tls=off in an address)"
+        }
+        (false, _) => "upgrade the server",
+    };
+    Error::Tls(format!("{server} has nothing in common with {ours}: {cause}; {remedy}"))
+}
+
+/// Says what is wrong with a certificate.
+fn of_certificate(why: &CertificateError, address: &Address) -> String {
+    let authorities = authority_names(&address.tls);
+    match why {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            format!("the server's certificate is signed, but not by an authority of {authorities}")
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            format!("the server's certificate has expired: {why}")
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!("the server's certificate is not for {}, the host of its address: {why}", address.host)
+        }
+        CertificateError::Revoked => "the server's certificate has been revoked".to_owned(),
+        CertificateError::UnknownRevocationStatus => {
+            "the server's certificate may have been revoked: ssl-crl and ssl-crlpath have no list of the authority that \
+             signed it"
+                .to_owned()
+        }
+        _ if why.to_string().contains("UnsupportedCertVersion") => {
+            "the server's certificate is one of X.509 version 1, which cannot be verified: replace it by one of version 3"
+                .to_owned()
+        }
+        _ if why.to_string().contains("CaUsedAsEndEntity") => {
+            "the server's certificate is that of an authority (CA:TRUE): replace it by one that an authority has signed"
+                .to_owned()
+        }
+        _ => format!("the server's certificate is refused, with the authorities of {authorities}: {why}"),
+    }
+}
+
+/// Returns the names of the file and the folder of trusted authorities.
+fn authority_names(policy: &TlsPolicy) -> String {
+    let paths: Vec<String> = policy.authority_paths().map(|path| path.display().to_string()).collect();
+    paths.join(" and ")
+}

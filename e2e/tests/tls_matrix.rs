@@ -1,0 +1,524 @@
+//! What connects and what is refused: for each mode, certificate and offer of TLS. What passes is recorded: nothing
+//! readable may, unless the mode allows it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use e2e::program::bintide;
+use e2e::replays;
+use rcgen::DnType::CommonName;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa, KeyIdMethod,
+    KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+};
+use servers::{Address, Cancel, Connection, Link, LinkOptions, PublicKey, SslMode, TlsPolicy};
+use tempfile::TempDir;
+use testkit::{Launch, Proxy, Server};
+
+/// The account, which nobody may read where the connection is to be encrypted.
+const USER: &str = "matrix_user";
+const PASSWORD: &str = "matrix_secret";
+/// A table whose name is in the server's log.
+const TABLE: &str = "matrix_table";
+
+/// The server's certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Certificate {
+    Right,
+    Expired,
+    OtherName,
+    UnknownAuthority,
+    Revoked,
+    SelfSigned,
+}
+
+impl Certificate {
+    const ALL: [Self; 6] = [
+        Self::Right,
+        Self::Expired,
+        Self::OtherName,
+        Self::UnknownAuthority,
+        Self::Revoked,
+        Self::SelfSigned,
+    ];
+}
+
+/// Whether the server's offer of TLS reaches the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offer {
+    Arrives,
+    /// A man in the middle removes it.
+    Removed,
+}
+
+/// What becomes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Plain,
+    Encrypted,
+    Refused(&'static str),
+}
+
+/// The rule of MySQL's own programs.
+fn wanted(mode: SslMode, certificate: Certificate, offer: Offer) -> Outcome {
+    match (mode, offer) {
+        (SslMode::Disabled, _) | (SslMode::Preferred, Offer::Removed) => return Outcome::Plain,
+        (_, Offer::Removed) => return Outcome::Refused("a man in the middle has removed the offer"),
+        (SslMode::Preferred | SslMode::Required, Offer::Arrives) => return Outcome::Encrypted,
+        (SslMode::VerifyCa | SslMode::VerifyIdentity, Offer::Arrives) => {}
+    }
+    match certificate {
+        Certificate::Right => Outcome::Encrypted,
+        Certificate::OtherName if mode == SslMode::VerifyCa => Outcome::Encrypted,
+        Certificate::OtherName => Outcome::Refused("certificate is not for 127.0.0.1"),
+        Certificate::Expired => Outcome::Refused("certificate has expired"),
+        Certificate::Revoked => Outcome::Refused("certificate has been revoked"),
+        Certificate::UnknownAuthority | Certificate::SelfSigned => Outcome::Refused("not by an authority of"),
+    }
+}
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+/// Certificates, in files of one folder.
+struct Certificates {
+    folder: TempDir,
+}
+
+impl Certificates {
+    fn new() -> Result<Self> {
+        let certificates = Self { folder: TempDir::new()? };
+        let (ours, other) = (certificates.authority("ca")?, certificates.authority("other-ca")?);
+        for certificate in Certificate::ALL {
+            certificates.make(certificate, &ours, &other)?;
+        }
+        let revoked = |serial_number| RevokedCertParams {
+            serial_number,
+            revocation_time: date_time_ymd(2021, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2021, 1, 1),
+            next_update: date_time_ymd(2099, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: vec![revoked(serial(Certificate::Revoked))],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        fs::write(certificates.path("crl.pem"), list.signed_by(&ours)?.pem()?)?;
+        let client = CertificateParams::new(Vec::new())?;
+        let key = KeyPair::generate()?;
+        fs::write(certificates.path("client.pem"), client.signed_by(&key, &ours)?.pem())?;
+        fs::write(certificates.path("client.key"), key.serialize_pem())?;
+        Ok(certificates)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    fn authority(&self, name: &str) -> Result<Authority> {
+        let mut params = CertificateParams::new([])?;
+        params.distinguished_name.push(CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = Authority::self_signed(params, KeyPair::generate()?)?;
+        fs::write(self.path(&format!("{name}.pem")), authority.pem())?;
+        Ok(authority)
+    }
+
+    fn make(&self, certificate: Certificate, ours: &Authority, other: &Authority) -> Result<()> {
+        let names: &[&str] = match certificate {
+            Certificate::OtherName => &["db.example.org"],
+            _ => &["localhost", "127.0.0.1"],
+        };
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let until = if certificate == Certificate::Expired { 2021 } else { 2099 };
+        let mut params = CertificateParams::new(names)?;
+        (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(until, 12, 31));
+        params.serial_number = Some(serial(certificate));
+        let key = KeyPair::generate()?;
+        let pem = match certificate {
+            Certificate::SelfSigned => params.self_signed(&key)?.pem(),
+            Certificate::UnknownAuthority => params.signed_by(&key, other)?.pem(),
+            _ => params.signed_by(&key, ours)?.pem(),
+        };
+        fs::write(self.path(&format!("{certificate:?}.pem")), pem)?;
+        Ok(fs::write(self.path(&format!("{certificate:?}.key")), key.serialize_pem())?)
+    }
+
+    /// Has the server show this certificate from here on.
+    fn install(&self, server: &Server, certificate: Certificate) -> Result<()> {
+        let file = |kind: &str| self.text(&format!("{certificate:?}.{kind}"));
+        server.sql(&format!(
+            "set global ssl_ca='{}', ssl_cert='{}', ssl_key='{}'; alter instance reload tls",
+            self.text("ca.pem"),
+            file("pem"),
+            file("key")
+        ))?;
+        Ok(())
+    }
+
+    /// Verifies with our authority, and its list of revoked certificates.
+    fn policy(&self, mode: SslMode) -> TlsPolicy {
+        let revocations = mode.verifies().then(|| self.path("crl.pem"));
+        TlsPolicy { mode, revocations, ..TlsPolicy::verify_identity(self.path("ca.pem")) }
+    }
+}
+
+fn serial(certificate: Certificate) -> SerialNumber {
+    SerialNumber::from(100 + certificate as u64)
+}
+
+/// A server with an account of ours, and a table in its log.
+fn server() -> Result<Server> {
+    let server = replays::source(&Launch::mysql(), &[])?;
+    server.sql(&format!(
+        "create user {USER}@'%' identified by '{PASSWORD}'; grant all on *.* to {USER}@'%' with grant option;
+         create database d; create table d.{TABLE} (a int primary key); insert into d.{TABLE} values (1), (2)"
+    ))?;
+    Ok(server)
+}
+
+fn address(port: u16, tls: TlsPolicy) -> Address {
+    Address {
+        user: USER.to_owned(),
+        password: Some(PASSWORD.to_owned()),
+        host: "127.0.0.1".to_owned(),
+        port,
+        socket: None,
+        tls,
+        public_key: PublicKey::OfServer,
+        timeout: Address::TIMEOUT,
+        cancel: Cancel::default(),
+    }
+}
+
+/// A connection that asks for something, and says whether it is encrypted.
+type Connects = fn(&Address) -> Result<Outcome, servers::Error>;
+
+fn outcome(cipher: Option<Vec<u8>>) -> Outcome {
+    if cipher.unwrap_or_default().is_empty() { Outcome::Plain } else { Outcome::Encrypted }
+}
+
+fn by_sql(address: &Address) -> Result<Outcome, servers::Error> {
+    let rows = Connection::open(address)?.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'")?;
+    Ok(outcome(rows.into_iter().flatten().nth(1).flatten()))
+}
+
+fn by_link(address: &Address) -> Result<Outcome, servers::Error> {
+    let mut link = Link::open(address, &LinkOptions::default())?;
+    let rows = link.query("SHOW SESSION STATUS LIKE 'Ssl_cipher'")?;
+    Ok(outcome(rows.into_iter().flatten().nth(1).flatten()))
+}
+
+/// What was readable on the way?
+fn readable(proxy: &Proxy) -> Vec<&'static str> {
+    let recording = proxy.recorded();
+    [USER, PASSWORD, TABLE, "SELECT", "SHOW"].into_iter().filter(|text| recording.contains(text)).collect()
+}
+
+#[test]
+fn every_mode_meets_every_certificate() -> Result<()> {
+    let (certificates, server) = (Certificates::new()?, server()?);
+    let proxy = Proxy::to(server.port())?;
+    for certificate in Certificate::ALL {
+        certificates.install(&server, certificate)?;
+        for offer in [Offer::Arrives, Offer::Removed] {
+            proxy.remove_tls(offer == Offer::Removed);
+            for mode in SslMode::ALL {
+                let address = address(proxy.port(), certificates.policy(mode));
+                for connect in [by_sql as Connects, by_link] {
+                    let cell = format!("{mode:?}, {certificate:?}, {offer:?}");
+                    check(&proxy, connect(&address), &address, wanted(mode, certificate, offer))
+                        .context(cell)?;
+                    proxy.record();
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check(
+    proxy: &Proxy,
+    found: Result<Outcome, servers::Error>,
+    address: &Address,
+    wanted: Outcome,
+) -> Result<()> {
+    let readable = readable(proxy);
+    match (found, wanted) {
+        (Ok(found), wanted) => ensure!(found == wanted, "found {found:?}, wanted {wanted:?}"),
+        (Err(error), Outcome::Refused(why)) => {
+            let said = error.to_string();
+            ensure!(said.contains(why), "wanted {why}: {said}");
+            for weak in ["tls=off", "DISABLED"] {
+                ensure!(!said.contains(weak), "{address} is advised to have it weaker: {said}");
+            }
+        }
+        (Err(error), wanted) => bail!("wanted {wanted:?}: {error}"),
+    }
+    match wanted {
+        // Nothing is recorded before the first.
+        Outcome::Plain => ensure!(!readable.contains(&PASSWORD), "the password was readable"),
+        _ => ensure!(readable.is_empty(), "readable: {readable:?}"),
+    }
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_had_is_refused_before_anything_is_sent() -> Result<()> {
+    let (certificates, server) = (Certificates::new()?, server()?);
+    let proxy = Proxy::to(server.port())?;
+    proxy.record();
+    let odd = certificates.path("odd.pem");
+    fs::write(&odd, "odd")?;
+    let refused = |policy: TlsPolicy, wanted: &str| {
+        for connect in [by_sql as Connects, by_link] {
+            let error = connect(&address(proxy.port(), policy.clone())).err().context("it connects")?;
+            ensure!(error.to_string().contains(wanted), "wanted {wanted}: {error}");
+        }
+        Ok(())
+    };
+    for mode in [SslMode::VerifyCa, SslMode::VerifyIdentity] {
+        refused(TlsPolicy::with_mode(mode), "CA certificate is required")?;
+        for path in [certificates.path("none.pem"), odd.clone()] {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+            refused(TlsPolicy { mode, ..TlsPolicy::verify_identity(path) }, &name)?;
+        }
+    }
+    let list = TlsPolicy { revocations: Some(odd.clone()), ..certificates.policy(SslMode::VerifyCa) };
+    refused(list, "odd.pem")?;
+    let list = TlsPolicy { revocations: Some(odd), ..TlsPolicy::default() };
+    refused(list, "ssl-mode is VERIFY_CA or VERIFY_IDENTITY")?;
+    ensure!(proxy.passed() == 0, "something was sent");
+    Ok(())
+}
+
+#[test]
+fn sockets_folders_and_client_certificates() -> Result<()> {
+    let (certificates, server) = (Certificates::new()?, server()?);
+    certificates.install(&server, Certificate::Right)?;
+    let by_socket = |policy: TlsPolicy| Address {
+        socket: Some(server.socket().to_path_buf()),
+        ..address(server.port(), policy)
+    };
+    for connect in [by_sql as Connects, by_link] {
+        // As with mysql, a socket is encrypted only where that is required.
+        for (mode, wanted) in
+            [(SslMode::Preferred, Outcome::Plain), (SslMode::VerifyIdentity, Outcome::Encrypted)]
+        {
+            let found = connect(&by_socket(certificates.policy(mode)))?;
+            ensure!(found == wanted, "{mode:?} by a socket: {found:?}");
+        }
+        // The names that openssl rehash makes; which hash it is does not matter here.
+        let folder = certificates.folder.path().join("hashed");
+        fs::create_dir_all(&folder)?;
+        for (from, to) in [("ca.pem", "01234567.0"), ("crl.pem", "01234567.r0")] {
+            fs::copy(certificates.path(from), folder.join(to))?;
+        }
+        let hashed = TlsPolicy {
+            mode: SslMode::VerifyIdentity,
+            authority_folder: Some(folder.clone()),
+            revocation_folder: Some(folder),
+            ..TlsPolicy::default()
+        };
+        ensure!(connect(&address(server.port(), hashed))? == Outcome::Encrypted);
+        server.sql(&format!("alter user {USER}@'%' require x509"))?;
+        let error = connect(&address(server.port(), TlsPolicy::default()));
+        ensure!(matches!(error, Err(servers::Error::Refused { code: 1045, .. })), "{error:?}");
+        let own = TlsPolicy {
+            certificate: Some(certificates.path("client.pem")),
+            key: Some(certificates.path("client.key")),
+            ..certificates.policy(SslMode::VerifyIdentity)
+        };
+        ensure!(connect(&address(server.port(), own))? == Outcome::Encrypted);
+        server.sql(&format!("alter user {USER}@'%' require none"))?;
+    }
+    Ok(())
+}
+
+/// How a command is told what it is to verify.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    /// Nothing is said.
+    Unsaid,
+    Off,
+    Required,
+    /// With our authority.
+    Verified,
+}
+
+/// The commands that connect, and what they are to do.
+const COMMANDS: [&str; 7] = ["dump", "receive", "replay --to", "replay --from", "stream", "warm", "advise"];
+
+struct Commands<'a> {
+    certificates: &'a Certificates,
+    logs: &'a [PathBuf],
+    port: u16,
+    folder: TempDir,
+}
+
+impl Commands<'_> {
+    fn command(&self, name: &str, wish: Wish) -> Result<Command> {
+        let (ca, port) = (self.certificates.text("ca.pem"), self.port.to_string());
+        let query = match wish {
+            Wish::Unsaid => String::new(),
+            Wish::Off => "?tls=off".to_owned(),
+            Wish::Required => "?tls=required".to_owned(),
+            Wish::Verified => format!("?tls-ca={ca}&tls=required"),
+        };
+        let server = format!("mysql://{USER}@127.0.0.1:{port}/{query}");
+        let path = |name: &str| self.folder.path().join(name).display().to_string();
+        let mut command = Command::new(bintide()?);
+        command.env_clear().env("MYSQL_PWD", PASSWORD).stdout(Stdio::null()).stderr(Stdio::piped());
+        let account = ["-h", "127.0.0.1", "-P", &port, "-u", USER];
+        match name {
+            "dump" => command.args(["dump", "-R"]).args(account).arg("binlog.000001").args(match wish {
+                Wish::Unsaid => Vec::new(),
+                Wish::Off => vec!["--ssl-mode=DISABLED".to_owned()],
+                Wish::Required => vec!["--ssl-mode=REQUIRED".to_owned()],
+                Wish::Verified => vec!["--ssl-mode=VERIFY_IDENTITY".to_owned(), format!("--ssl-ca={ca}")],
+            }),
+            "receive" => command.args(["receive", &path("store"), "--from", &server, "--stop-at-end"]),
+            "replay --to" => command.arg("replay").args(self.logs).args(["--to", &server]),
+            "replay --from" => {
+                let sqlite = format!("sqlite:{}", path("copy.db"));
+                command.args(["replay", "--relay", &path("relay"), "--to", &sqlite, "--from", &server])
+            }
+            "stream" => command.args(["stream", "--format", "maxwell", "--stop-at-end", "--from", &server]),
+            "warm" => command.arg("warm").args(account).args(match wish {
+                Wish::Verified => vec![format!("--tls-ca={ca}")],
+                _ => Vec::new(),
+            }),
+            "advise" => command.args(["advise", "--from", &server]),
+            _ => bail!("no command {name}"),
+        };
+        Ok(command)
+    }
+}
+
+/// Waits for the command's end, or until it has been let in and reads what the server sends. Returns what it complains
+/// about.
+fn watch(mut child: Child, proxy: &Proxy) -> Result<String> {
+    const LOGGED_IN_BYTES: usize = 20_000;
+    let start = Instant::now();
+    while child.try_wait()?.is_none() {
+        let is_in = proxy.recorded().server.len() > LOGGED_IN_BYTES;
+        if is_in || start.elapsed() > Duration::from_secs(5) {
+            child.kill()?;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(String::from_utf8_lossy(&child.wait_with_output()?.stderr).into_owned())
+}
+
+#[test]
+fn every_command_keeps_to_the_mode() -> Result<()> {
+    let (certificates, server) = (Certificates::new()?, server()?);
+    let source = replays::source(&Launch::mysql().option("--server-id=9"), &[])?;
+    source.sql("create database e; create table e.t (a int primary key); flush binary logs")?;
+    let proxy = Proxy::to(server.port())?;
+    let logs: Vec<PathBuf> = source.binlogs()?;
+    let (folder, port) = (TempDir::new()?, proxy.port());
+    let commands = Commands { certificates: &certificates, logs: &logs, port, folder };
+    // A proof of the recorder, and of what each command sends: the server remembers the password from the first time.
+    by_sql(&address(server.port(), TlsPolicy::default()))?;
+    let cells: [(Wish, Certificate, Offer, Outcome); 6] = [
+        (Wish::Off, Certificate::Right, Offer::Arrives, Outcome::Plain),
+        (Wish::Unsaid, Certificate::SelfSigned, Offer::Arrives, Outcome::Encrypted),
+        (Wish::Verified, Certificate::Right, Offer::Arrives, Outcome::Encrypted),
+        (
+            Wish::Verified,
+            Certificate::UnknownAuthority,
+            Offer::Arrives,
+            Outcome::Refused("not by an authority of"),
+        ),
+        (Wish::Verified, Certificate::Right, Offer::Removed, Outcome::Refused("man in the middle")),
+        (Wish::Required, Certificate::Right, Offer::Removed, Outcome::Refused("man in the middle")),
+    ];
+    for (wish, certificate, offer, wanted) in cells {
+        certificates.install(&server, certificate)?;
+        proxy.remove_tls(offer == Offer::Removed);
+        for name in COMMANDS {
+            if name == "warm" && matches!(wish, Wish::Off | Wish::Required) {
+                continue;
+            }
+            let cell = format!("{name}: {wish:?}, {certificate:?}, {offer:?}");
+            proxy.record();
+            let said = watch(commands.command(name, wish)?.spawn()?, &proxy)?;
+            let readable = readable(&proxy);
+            match wanted {
+                Outcome::Refused(why) => ensure!(said.contains(why), "{cell}: wanted {why}: {said}"),
+                _ => ensure!(!said.contains("TLS") && !said.contains("no connection"), "{cell}: {said}"),
+            }
+            ensure!(
+                !said.contains("tls=off") && !said.contains("DISABLED"),
+                "{cell}: weaker is advised: {said}"
+            );
+            match wanted {
+                Outcome::Plain => ensure!(readable.contains(&USER), "{cell}: nothing was recorded: {said}"),
+                _ => ensure!(readable.is_empty(), "{cell}: readable: {readable:?}"),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn servers_without_tls() -> Result<()> {
+    let certificates = Certificates::new()?;
+    let server = Launch::mysql().options(["--server-id=2", "--tls-version="]).start()?;
+    for connect in [by_sql as Connects, by_link] {
+        let address = |mode| Address {
+            user: "root".to_owned(),
+            password: None,
+            ..address(server.port(), certificates.policy(mode))
+        };
+        ensure!(connect(&address(SslMode::Preferred))? == Outcome::Plain);
+        for mode in [SslMode::Required, SslMode::VerifyCa, SslMode::VerifyIdentity] {
+            let error = connect(&address(mode)).err().context("it connects")?.to_string();
+            ensure!(error.contains("does not offer TLS") && error.contains(mode.name()), "{error}");
+        }
+    }
+    // One that lets in nobody else, and a client that does not encrypt.
+    let strict = Launch::mysql().option("--require-secure-transport=ON").start()?;
+    let plain = Address {
+        user: "root".to_owned(),
+        password: None,
+        ..address(strict.port(), TlsPolicy::with_mode(SslMode::Disabled))
+    };
+    for connect in [by_sql as Connects, by_link] {
+        let error = connect(&plain).err().context("it connects")?.to_string();
+        ensure!(error.contains("--ssl-mode") && error.contains("REQUIRED"), "{error}");
+    }
+    Ok(())
+}
+
+#[test]
+fn nothing_in_common() -> Result<()> {
+    // As old servers, which have other ciphers than ours only.
+    let server = Launch::mysql()
+        .options(["--server-id=2", "--tls-version=TLSv1.2", "--ssl-cipher=DHE-RSA-AES128-GCM-SHA256"])
+        .start()?;
+    for connect in [by_sql as Connects, by_link] {
+        for (mode, advises_plain) in [(SslMode::Preferred, true), (SslMode::Required, false)] {
+            let address = Address {
+                user: "root".to_owned(),
+                password: None,
+                ..address(server.port(), TlsPolicy::with_mode(mode))
+            };
+            let error = connect(&address).err().context("it connects")?.to_string();
+            ensure!(error.contains("(9.") && error.contains("ECDHE"), "{error}");
+            ensure!(error.contains("DISABLED") == advises_plain, "{mode:?}: {error}");
+        }
+    }
+    Ok(())
+}

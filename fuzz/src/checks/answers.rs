@@ -1,0 +1,94 @@
+//! Whatever a server answers to a query, or to a statement that is to be prepared: it is read, or an error. And what
+//! decodes of prepared statements is encoded to what decodes to the same.
+
+use wire::{Capabilities, Execution, Part, PrepareReader, PreparedStatement, ResultReader};
+
+use super::conversation::{packets, put_packet};
+use crate::seeds::Sample;
+
+/// A column, the ends of a result by old servers and by new ones, and an OK packet.
+const COLUMN: &[u8] = b"\x03def\0\0\0\x01a\0\x0c\x3f\0\x01\0\0\0\xfd\0\0\0\0\0";
+const OLD_END: &[u8] = b"\xfe\0\0\x02\0";
+const NEW_END: &[u8] = b"\xfe\0\0\x02\0\0\0";
+const OK: &[u8] = b"\0\x05\0\x02\0\0\0";
+/// An OK packet that another result follows.
+const MORE: &[u8] = b"\0\0\0\x0a\0\0\0";
+/// A statement with two parameters and one column.
+const PREPARED: &[u8] = b"\0\x07\0\0\0\x01\0\x02\0\0\0\0";
+
+pub(super) fn seeds(_: &Sample) -> Vec<Vec<u8>> {
+    let answers: [&[&[u8]]; 7] = [
+        &[b"\0", MORE, b"\x01", COLUMN, b"\x01x", b"\xfb", NEW_END],
+        &[b"\x01", b"\x02", COLUMN, COLUMN, OLD_END, b"\x01x\x01y", OLD_END],
+        &[b"\x02", b"\xfb/etc/passwd", OK],
+        &[b"\x04", PREPARED, COLUMN, COLUMN, COLUMN],
+        &[b"\x05", PREPARED, COLUMN, COLUMN, OLD_END, COLUMN, OLD_END],
+        &[b"\x04", b"\xff\x28\x04#42000syntax"],
+        &[b"\x08", b"\x17\x03\0\0\0\0\x01\0\0\0\x01\x01\x06\0\xfd\0\x08\x80\x02ab\x01\0\0\0\0\0\0\0"],
+    ];
+    let seed = |answers: &[&[u8]]| {
+        let (first, rest) = answers.split_first().expect("the first byte is there");
+        let mut seed = first.to_vec();
+        rest.iter().for_each(|packet| put_packet(&mut seed, packet));
+        seed
+    };
+    answers.into_iter().map(seed).collect()
+}
+
+/// `bytes` are what was asked and by whom, in one byte, and packets of the server.
+pub(super) fn check(bytes: &[u8]) {
+    let Some((kind, rest)) = bytes.split_first() else { return };
+    let has = |bit: u8| kind & bit != 0;
+    let mut capabilities = Capabilities::PROTOCOL_41;
+    if !has(1) {
+        capabilities = capabilities | Capabilities::DEPRECATE_EOF;
+    }
+    if has(2) {
+        capabilities = capabilities | Capabilities::LOCAL_FILES;
+    }
+    match (has(4), has(8)) {
+        (_, true) => packets(rest).for_each(|payload| again(payload, kind >> 4)),
+        (true, false) => prepare(capabilities, rest),
+        (false, false) => query(capabilities, rest),
+    }
+}
+
+fn query(capabilities: Capabilities, bytes: &[u8]) {
+    let mut reader = ResultReader::new(capabilities);
+    let mut columns = 0;
+    for payload in packets(bytes) {
+        if reader.is_done() {
+            return;
+        }
+        match reader.read(payload) {
+            Ok(Part::Columns(count)) => columns = count,
+            Ok(Part::Row(row)) => assert_eq!(row.count(), columns),
+            Ok(_) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn prepare(capabilities: Capabilities, bytes: &[u8]) {
+    let mut reader = PrepareReader::new(capabilities);
+    for payload in packets(bytes) {
+        if !matches!(reader.read(payload), Ok(None)) {
+            return;
+        }
+    }
+}
+
+fn again(payload: &[u8], count: u8) {
+    if let Ok(prepared) = PreparedStatement::decode(payload) {
+        let mut out = Vec::new();
+        prepared.encode(&mut out);
+        assert_eq!(PreparedStatement::decode(&out), Ok(prepared));
+    }
+    if let Ok(execution) = Execution::decode(payload, count.into(), &[1]) {
+        let mut out = Vec::new();
+        execution.encode(&mut out);
+        // Numbers that are none are not equal to themselves.
+        let found = Execution::decode(&out, count.into(), &[1]);
+        assert_eq!(format!("{found:?}"), format!("{:?}", Ok::<_, ()>(execution)));
+    }
+}
