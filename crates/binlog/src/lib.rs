@@ -132,8 +132,8 @@ pub use crate::json::{
 #[cfg(feature = "zstd")]
 pub use crate::payload::{CompressError, Level, PayloadWriter};
 pub use crate::payload::{
-    InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadStream, PayloadSummary, inner_size,
-    put_inner,
+    InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadStream, PayloadSummary, SizeClaim,
+    inner_size, put_inner,
 };
 pub use crate::raw::{CHECKSUM_SIZE, Checksum, RawEvent, RawEventBuf};
 pub use crate::row::{Field, FieldIter, Image, ImageDecoder, Row, RowDecoder, RowIter};

@@ -29,13 +29,26 @@ pub struct PayloadLimits {
     pub event_size_max: u32,
     /// All inner events together, in bytes.
     pub total_size_max: u64,
+    /// Whether they must be of the size that the payload's fields state.
+    pub claim: SizeClaim,
+}
+
+/// The meaning of [`TransactionPayload::uncompressed_size`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SizeClaim {
+    /// A payload of another size is corrupt: a few kilobytes can decompress to any size, and the statement is what a
+    /// reader may reckon with.
+    #[default]
+    Binding,
+    /// Any size is right; [`PayloadSummary::is_claim_true`] compares.
+    Ignored,
 }
 
 impl Default for PayloadLimits {
     /// Events as large as a server writes, and as many of them as there are: a payload is opened as a stream,
     /// so its total costs time and no memory.
     fn default() -> Self {
-        Self { event_size_max: EVENT_SIZE_MAX, total_size_max: u64::MAX }
+        Self { event_size_max: EVENT_SIZE_MAX, total_size_max: u64::MAX, claim: SizeClaim::Binding }
     }
 }
 
@@ -134,8 +147,8 @@ impl InnerEvents<'_> {
     ///
     /// # Errors
     ///
-    /// When the payload is corrupt, stops within a frame or an event, goes beyond the limits, or holds what no
-    /// payload may: another payload, or a format description. The same error comes again from then on.
+    /// When the payload is corrupt, stops within a frame or an event, goes beyond the limits, is not of the size that
+    /// it states, or holds what no payload may: another payload, or a format description. The same error comes again from then on.
     pub fn next_event(&mut self) -> Result<Option<RawEvent<'_>>, PayloadError> {
         self.flow.next_event(&mut self.input)
     }
@@ -278,7 +291,9 @@ mod tests {
     use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
     use super::flow::READ_SIZE;
-    use super::{InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadStream, PayloadSummary};
+    use super::{
+        InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadStream, PayloadSummary, SizeClaim,
+    };
     use crate::error::{DecodeError, Reason};
     use crate::events::{PayloadCompression, TransactionPayload};
     use crate::header::HEADER_SIZE;
@@ -481,7 +496,8 @@ mod tests {
             [(None, true), (Some(300), true), (Some(299), false), (Some(u64::MAX), false)]
         {
             let claim = TransactionPayload { uncompressed_size: claimed_size, ..payload(&input) };
-            let summary = check(&claim, &plain, None);
+            let limits = PayloadLimits { claim: SizeClaim::Ignored, ..PayloadLimits::default() };
+            let summary = check_within(limits, &claim, &plain, None);
             assert_eq!((summary.claimed_size, summary.is_claim_true()), (claimed_size, is_true));
         }
         // An event of 1 GiB, of which twenty bytes come.
@@ -512,11 +528,38 @@ mod tests {
         }
     }
 
+    /// What opens to more than it states fails in front of the event that is too much, also one that never comes whole;
+    /// what opens to less fails at its end.
+    #[test]
+    fn the_stated_size_is_binding() {
+        let plain = events(&[100, 200, 300]);
+        let input = zstd(&plain);
+        let claiming = |claimed| TransactionPayload { uncompressed_size: Some(claimed), ..payload(&input) };
+        let wrong = |found, wanted| Reason::Differs { field: "uncompressed payload size", found, wanted };
+        check(&claiming(600), &plain, None);
+        check(&claiming(601), &plain, Some((0, wrong(600, 601))));
+        check(&claiming(599), &plain[..300], Some((0, wrong(600, 599))));
+        check(&claiming(299), &plain[..100], Some((0, wrong(300, 299))));
+        check(&claiming(0), &[], Some((0, wrong(100, 0))));
+        let limits = PayloadLimits { claim: SizeClaim::Ignored, ..PayloadLimits::default() };
+        assert!(!check_within(limits, &claiming(601), &plain, None).is_claim_true());
+        assert!(!check_within(limits, &claiming(0), &plain, None).is_claim_true());
+        let mut huge = events(&[100, 1000]);
+        huge[100 + 9..][..4].copy_from_slice(&(1_u32 << 30).to_le_bytes());
+        let input = zstd(&huge);
+        let claiming = TransactionPayload { uncompressed_size: Some(150), ..payload(&input) };
+        check(&claiming, &huge[..100], Some((0, wrong(100 + (1 << 30), 150))));
+    }
+
     #[test]
     fn limits() {
         let plain = events(&[100, 200, 300]);
         let input = zstd(&plain);
-        let limits = |event_size_max, total_size_max| PayloadLimits { event_size_max, total_size_max };
+        let limits = |event_size_max, total_size_max| PayloadLimits {
+            event_size_max,
+            total_size_max,
+            ..PayloadLimits::default()
+        };
         check_within(limits(300, 600), &payload(&input), &plain, None);
         let reason = Reason::OutOfRange { field: "event size", found: 200, max: 199 };
         check_within(limits(199, 600), &payload(&input), &plain[..100], Some((9, reason)));

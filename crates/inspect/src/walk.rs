@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use binlog::{
-    DecodeError, EventType, Format, Framed, Framer, HEADER_SIZE, Header, PayloadError, PayloadOpener,
-    RawEvent, Reason, Role,
+    DecodeError, EventType, Format, Framed, Framer, HEADER_SIZE, Header, PayloadError, PayloadLimits,
+    PayloadOpener, RawEvent, Reason, Role, SizeClaim,
 };
 use logs::{Chunk, End, LargeEnd, LargePayload, LogKind, LogReader, Next, Piece, StatementMaps};
 
@@ -32,6 +32,17 @@ pub(crate) enum OnDamage {
     Stop,
     /// Go on with the next transaction that can be found.
     Resume,
+}
+
+impl OnDamage {
+    /// Opens payloads: where reading goes on behind damage, all inner events are wanted, whatever size is stated.
+    pub(crate) fn opener(self) -> PayloadOpener {
+        let claim = match self {
+            Self::Stop => SizeClaim::Binding,
+            Self::Resume => SizeClaim::Ignored,
+        };
+        PayloadOpener::with_limits(PayloadLimits { claim, ..PayloadLimits::default() })
+    }
 }
 
 /// Which log a piece is of.
@@ -108,7 +119,7 @@ pub(crate) fn walk(
 ) -> Result<u32, Error> {
     let name: Arc<str> = reader.name().into();
     let first = log;
-    let mut opener = PayloadOpener::new();
+    let mut opener = on_damage.opener();
     let mut carry = Carry::default();
     take(Work::Begins { name: Arc::clone(&name) }, 0)?;
     loop {

@@ -1,7 +1,7 @@
 //! What is common to payloads in memory and payloads in pieces: bytes in, whole events out.
 
 use super::zstd::Frames;
-use super::{PayloadError, PayloadLimits, PayloadSummary};
+use super::{PayloadError, PayloadLimits, PayloadSummary, SizeClaim};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Reason};
 use crate::event::EventType;
@@ -116,8 +116,8 @@ impl<'o> Flow<'o> {
         let (mut run, mut count) = (first, 1);
         let ready = &self.buffer[self.taken..];
         // Events come out one at a time only where the limits are near.
-        let near =
-            self.summary.uncompressed_size.saturating_add(ready.len() as u64) > self.limits.total_size_max;
+        let size_max = self.limits.total_size_max.min(self.claimed_size().unwrap_or(u64::MAX));
+        let near = self.summary.uncompressed_size.saturating_add(ready.len() as u64) > size_max;
         while !near && let Ok(Some(size)) = frame(&ready[run..], self.limits.event_size_max) {
             let end = run + size;
             if end > ready.len() || end > room {
@@ -141,17 +141,21 @@ impl<'o> Flow<'o> {
                 return Err(failure);
             }
             let ready = &self.buffer[self.taken..];
+            let found = ready.len();
             let wanted = match frame(ready, self.limits.event_size_max) {
-                Ok(Some(size)) if size <= ready.len() => return self.within_total(size).map(Some),
-                Ok(Some(size)) => size,
+                Ok(Some(size)) if size <= found => return self.within_total(size).map(Some),
+                // Its size alone shows that it is too large: it need not come first.
+                Ok(Some(size)) => self.within_total(size)?,
                 Ok(None) => HEADER_SIZE,
                 Err(error) => return Err(self.fail(input, error)),
             };
-            let found = ready.len();
             let is_used_up = self.source.is_between_frames() && input.rest().is_empty();
             if is_used_up && input.ending == Ending::Here && found > 0 {
                 let wanted = (wanted - found) as u64;
                 return Err(self.fail(input, DecodeError::new(found, Reason::Short { wanted, found: 0 })));
+            }
+            if is_used_up && input.ending == Ending::Here {
+                self.all_came(input)?;
             }
             if is_used_up || self.refill(input, wanted)? == 0 && input.rest().is_empty() {
                 return Ok(None);
@@ -159,12 +163,32 @@ impl<'o> Flow<'o> {
         }
     }
 
+    /// The size that the inner events must have together, if that is to be enforced.
+    fn claimed_size(&self) -> Option<u64> {
+        self.summary.claimed_size.filter(|_| self.limits.claim == SizeClaim::Binding)
+    }
+
+    /// No more than stated has come; has less?
+    fn all_came(&mut self, input: &Input<'_>) -> Result<(), PayloadError> {
+        let found = self.summary.uncompressed_size;
+        match self.claimed_size() {
+            Some(wanted) if wanted != found => {
+                let reason = Reason::Differs { field: "uncompressed payload size", found, wanted };
+                Err(self.fail(input, DecodeError::new(0, reason)))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn within_total(&mut self, size: usize) -> Result<usize, PayloadError> {
         let (found, max) = (self.summary.uncompressed_size + size as u64, self.limits.total_size_max);
-        if found <= max {
-            return Ok(size);
-        }
-        let reason = Reason::OutOfRange { field: "uncompressed payload size", found, max };
+        let reason = match self.claimed_size() {
+            Some(wanted) if found > wanted => {
+                Reason::Differs { field: "uncompressed payload size", found, wanted }
+            }
+            _ if found > max => Reason::OutOfRange { field: "uncompressed payload size", found, max },
+            _ => return Ok(size),
+        };
         let nothing = Input { bytes: &[], position: 0, ending: Ending::Here };
         Err(self.fail(&nothing, DecodeError::new(0, reason)))
     }

@@ -52,7 +52,7 @@ fn verify_cut(
     ordered(
         Bounds::with_bytes(WAITING_SIZE_MAX),
         |feed: &Feed<'_, Step>| read(readers, cut, feed),
-        PayloadOpener::new,
+        || OnDamage::Resume.opener(),
         |opener, step, outlet| Ok(outlet.push(look(step, opener), FINDINGS_SIZE)?),
         |looked| {
             bytes_done += judge_one(&mut judge, looked);
