@@ -5,7 +5,12 @@ const ROOM_SIZE: usize = 64 << 10;
 /// A larger buffer is given back as soon as it is empty.
 const KEPT_SIZE_MAX: usize = 4 << 20;
 
-/// Bytes that came, in front of room for more. It grows by as much as has come already, whatever headers claim.
+/// A larger buffer grows by a part of its size, so that one huge packet takes little more than its own size.
+const DOUBLED_SIZE_MAX: usize = 16 << 20;
+/// That part: one in so many.
+const GROWTH_SHARE: usize = 8;
+
+/// Bytes that came, in front of room for more. It grows by what has come, whatever headers claim.
 #[derive(Default)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
@@ -31,7 +36,13 @@ impl Buffer {
     /// Room for at least [`ROOM_SIZE`] more.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         if self.bytes.len() - self.filled < ROOM_SIZE {
-            let size = (self.filled + ROOM_SIZE).max(self.filled * 2);
+            let more = match self.filled {
+                small if small <= DOUBLED_SIZE_MAX => small,
+                large => large / GROWTH_SHARE,
+            };
+            let size = self.filled + more.max(ROOM_SIZE);
+            // Without the reserve that a vector would add by itself.
+            self.bytes.reserve_exact(size - self.bytes.len());
             self.bytes.resize(size, 0);
         }
         &mut self.bytes[self.filled..]
@@ -60,5 +71,24 @@ impl Buffer {
         if self.filled == 0 && self.bytes.len() > KEPT_SIZE_MAX {
             self.bytes = Vec::new();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Buffer, KEPT_SIZE_MAX, ROOM_SIZE};
+
+    #[test]
+    fn one_huge_packet_takes_little_more_than_its_size() {
+        const SIZE: usize = 300 << 20;
+        let mut buffer = Buffer::default();
+        while buffer.len() < SIZE {
+            let room = buffer.room().len();
+            assert!(room >= ROOM_SIZE);
+            buffer.fill(room.min(1 << 20));
+            assert!(buffer.bytes.capacity() <= (buffer.len() * 9 / 8).max(32 << 20) + (2 << 20));
+        }
+        buffer.drop_front(buffer.len());
+        assert!(buffer.bytes.capacity() <= KEPT_SIZE_MAX);
     }
 }
