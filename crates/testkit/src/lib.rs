@@ -20,6 +20,7 @@
 //! | [`launch`] | how to start a server: [`Launch`] |
 //! | [`Package`] | every server that can be had, from MySQL 5.5.9 to MariaDB 11.8 |
 //! | [`proxy`] | a network in front of a server that can be cut, silenced and slowed: [`Proxy`] |
+//! | [`tamper`] | a proxy that changes what a server says: [`TamperProxy`] |
 //! | [`server`] | a server that runs: [`Server`], [`Client`] |
 //!
 //! What this crate never does: install anything on the machine, touch a server that it did not start, leave a
@@ -41,6 +42,7 @@ pub mod proxy;
 pub mod server;
 mod spawner;
 mod template;
+pub mod tamper;
 
 pub use crate::cache::{cache_dir, target_dir};
 pub use crate::calendar::civil_date;
@@ -52,3 +54,4 @@ pub use crate::launch::{Flavour, Launch, free_port};
 pub use crate::package::{Package, SERVERS_VARIABLE};
 pub use crate::proxy::{Cut, Proxy, Recording};
 pub use crate::server::{Client, Server};
+pub use crate::tamper::{Behind, ServerPacket, TamperProxy};

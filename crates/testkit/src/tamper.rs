@@ -1,0 +1,166 @@
+//! A proxy that changes what a server says: any byte, or whole packets.
+//!
+//! ```text
+//! client ──────────▶ server          as it is
+//!        ◀─ tamper ─                 packet by packet, each with its header
+//! ```
+
+use std::fmt;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// A packet on its way to the client.
+#[derive(Debug)]
+pub struct ServerPacket<'p> {
+    /// The number of its connection, from 0.
+    pub connection: usize,
+    /// Its number within the connection, from 0.
+    pub number: usize,
+    /// Its header of four bytes and its payload: what is left here is sent.
+    pub bytes: &'p mut Vec<u8>,
+}
+
+/// The fate of a connection behind a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// The next packet follows.
+    More,
+    /// The connection is closed.
+    Close,
+    /// Nothing follows, and the connection stays open.
+    Silence,
+}
+
+type Change = dyn FnMut(ServerPacket<'_>) -> Behind + Send;
+
+/// Listens on a port of its own in front of a server's, and changes what the server says. Connections are plain: under
+/// TLS there are no packets to be seen. It is gone, and its connections with it, when it is dropped.
+#[derive(Debug)]
+pub struct TamperProxy {
+    port: u16,
+    shared: Arc<Shared>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    change: Mutex<Box<Change>>,
+    is_over: AtomicBool,
+    streams: Mutex<Vec<TcpStream>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Shared").field("is_over", &self.is_over).finish_non_exhaustive()
+    }
+}
+
+/// Interval at which a thread that waits looks whether all is over.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Bytes of a packet's header.
+const HEADER_SIZE: usize = 4;
+
+impl TamperProxy {
+    /// In front of this port of 127.0.0.1; `change` sees every packet of the server.
+    ///
+    /// # Errors
+    /// When there is no free port.
+    pub fn to(server: u16, change: impl FnMut(ServerPacket<'_>) -> Behind + Send + 'static) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("could not find a free port")?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        let (change, streams) = (Mutex::new(Box::new(change) as Box<Change>), Mutex::default());
+        let shared = Arc::new(Shared { change, is_over: AtomicBool::new(false), streams });
+        let line = Arc::clone(&shared);
+        let accepting = thread::spawn(move || accept(&listener, server, &line));
+        Ok(Self { port, shared, accepting: Some(accepting) })
+    }
+
+    /// Where it listens.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Changes what is said from here on in another way.
+    pub fn change(&self, change: impl FnMut(ServerPacket<'_>) -> Behind + Send + 'static) {
+        *self.shared.change.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(change);
+    }
+}
+
+impl Drop for TamperProxy {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        if let Some(accepting) = self.accepting.take() {
+            // After a panic of it, the message is out.
+            let _ = accepting.join();
+        }
+        for stream in self.shared.streams.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, server: u16, shared: &Arc<Shared>) {
+    let mut number = 0;
+    while !shared.is_over.load(Ordering::Relaxed) {
+        match listener.accept() {
+            Ok((client, _)) => {
+                // A client whose server is not there finds its connection closed.
+                let _ = connect(client, server, number, shared);
+                number += 1;
+            }
+            Err(_) => thread::sleep(POLL_INTERVAL),
+        }
+    }
+}
+
+fn connect(client: TcpStream, server: u16, number: usize, shared: &Arc<Shared>) -> io::Result<()> {
+    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server))?;
+    client.set_nonblocking(false)?;
+    for stream in [&client, &server] {
+        stream.set_nodelay(true)?;
+        shared.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream.try_clone()?);
+    }
+    let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
+    thread::spawn(move || {
+        // Whoever is gone is no error of ours: the other side hears of it.
+        let _ = io::copy(&mut from_client, &mut to_server);
+        let _ = to_server.shutdown(Shutdown::Both);
+    });
+    let shared = Arc::clone(shared);
+    thread::spawn(move || {
+        if tamper(&server, &client, number, &shared).is_ok_and(|behind| behind == Behind::Silence) {
+            return;
+        }
+        let _ = client.shutdown(Shutdown::Both);
+        let _ = server.shutdown(Shutdown::Both);
+    });
+    Ok(())
+}
+
+fn tamper(
+    mut server: &TcpStream,
+    mut client: &TcpStream,
+    connection: usize,
+    shared: &Shared,
+) -> io::Result<Behind> {
+    for number in 0.. {
+        let mut bytes = vec![0; HEADER_SIZE];
+        server.read_exact(&mut bytes)?;
+        let size = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]) as usize;
+        bytes.resize(HEADER_SIZE + size, 0);
+        server.read_exact(&mut bytes[HEADER_SIZE..])?;
+        let packet = ServerPacket { connection, number, bytes: &mut bytes };
+        let behind = shared.change.lock().unwrap_or_else(PoisonError::into_inner)(packet);
+        client.write_all(&bytes)?;
+        if behind != Behind::More {
+            return Ok(behind);
+        }
+    }
+    Ok(Behind::Close)
+}
