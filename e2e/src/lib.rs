@@ -5,8 +5,11 @@
 //! |---|---|
 //! | [`program`] | a program under comparison: the real `mysqlbinlog`, or `bintide` under that name |
 //! | [`as_sql`] | logs applied as SQL statements, and servers of different kinds compared |
+//! | [`bomb`] | logs of a few kilobytes that open to any size |
+//! | [`bounded`] | a command that must end within a time, in memory of a bounded size |
 //! | [`chaos`] | replays that are stopped again and again, and go on |
 //! | [`compare`] | one run of both, and the first difference |
+//! | [`fake`] | a server that answers as a script says, and sends any events |
 //! | [`large`] | a log of many megabytes |
 //! | [`logs`] | the logs to run on: the samples, and what a server just wrote |
 //! | [`matrix`] | a server of each version, with logs of the same work |
@@ -23,10 +26,13 @@
 #![forbid(unsafe_code)]
 
 pub mod as_sql;
+pub mod bomb;
+pub mod bounded;
 pub mod chaos;
 pub mod command;
 pub mod compare;
 pub mod conversation;
+pub mod fake;
 pub mod identity;
 pub mod large;
 pub mod logs;

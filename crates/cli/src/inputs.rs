@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use binlog::encryption::Keyring;
+use binlog::{DecodeError, EVENT_SIZE_MAX, Reason};
 use clap::Args;
 use logs::{LogReader, Store, read_keyring};
 
@@ -170,13 +171,33 @@ impl fmt::Display for Place {
     }
 }
 
+/// Was a compressed event refused because it does not fit in `--memory`?
+pub(crate) fn needs_memory(error: &DecodeError) -> bool {
+    match error.reason {
+        Reason::OutOfRange { field: "event size" | "size of a decompressed part", max, .. } => {
+            max < u64::from(EVENT_SIZE_MAX)
+        }
+        _ => false,
+    }
+}
+
+/// What to do then.
+pub(crate) const MEMORY_ADVICE: Advice = Advice("raise --memory to more than three times the event's size");
+
 /// The error, with what can be done about it if we know.
 pub(crate) fn advised(error: impl std::error::Error + Send + Sync + 'static) -> anyhow::Error {
+    let of_payload = match (&error as &dyn std::any::Any).downcast_ref::<inspect::Error>() {
+        Some(
+            inspect::Error::Payload { error, .. } | inspect::Error::Log(logs::Error::Payload { error, .. }),
+        ) => Some(&error.error),
+        _ => None,
+    };
     let cause: Option<&logs::Error> = match (&error as &dyn std::any::Any).downcast_ref::<inspect::Error>() {
         Some(inspect::Error::Log(cause)) => Some(cause),
         _ => (&error as &dyn std::any::Any).downcast_ref(),
     };
     let advice = match cause {
+        _ if of_payload.is_some_and(needs_memory) => Some(MEMORY_ADVICE),
         Some(logs::Error::Encrypted { .. }) => Some(Advice("give it with --keyring")),
         Some(logs::Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::PermissionDenied => {
             Some(Advice("run it as the user that owns the logs"))

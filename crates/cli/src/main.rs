@@ -16,6 +16,7 @@ mod rates;
 mod running;
 mod screen;
 mod settings;
+mod temporary;
 mod units;
 
 use std::env;

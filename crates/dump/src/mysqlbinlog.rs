@@ -174,6 +174,9 @@ fn run_checked(
     let form = ours::form(&values, &mut talk)?;
     let settings = Settings::new(&values, heeded, &mut talk)?;
     ours::check(form, &settings, &given, &mut talk)?;
+    if let Some(bytes_max) = settings.temporary_max {
+        logs::limit_temporary_files(bytes_max.get());
+    }
     let files = match dialect {
         Dialect::Mysqlbinlog => files,
         Dialect::Bintide => stores::logs_of(files, form, &settings, &mut talk)?,

@@ -41,7 +41,7 @@ pub(crate) enum Ended {
 impl From<Halt> for Ended {
     fn from(halt: Halt) -> Self {
         match halt {
-            Halt::Failed => Self::Failed,
+            Halt::Failed | Halt::TemporaryFile => Self::Failed,
             Halt::Unwanted => Self::Unwanted,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
@@ -313,6 +313,8 @@ pub(crate) struct Settings {
     pub(crate) zone: TimeZone,
     /// Threads that format; `None` for one a core.
     pub(crate) jobs: Option<NonZeroUsize>,
+    /// Bytes of temporary files together.
+    pub(crate) temporary_max: Option<NonZeroU64>,
     /// Go on at what cannot be decoded?
     pub(crate) force_read: bool,
     /// The only tables whose rows to print; all if there are none.
@@ -389,6 +391,7 @@ impl Settings {
             exclude_gtids,
             zone: heeded.zone,
             jobs: usize::try_from(values.unsigned(Which::Jobs)).ok().and_then(NonZeroUsize::new),
+            temporary_max: NonZeroU64::new(values.unsigned(Which::TemporaryMax)),
             force_read: values.switch(Which::ForceRead),
             tables: heeded.tables,
             conditions: heeded.conditions,

@@ -47,6 +47,7 @@ mod spool;
 mod store;
 mod store_folder;
 mod store_writer;
+mod temporary;
 mod thread_panic;
 mod transactions;
 
@@ -67,5 +68,6 @@ pub use crate::spool::Spool;
 pub use crate::store::{ElsewhereLine, Store};
 pub use crate::store_folder::StoreFolder;
 pub use crate::store_writer::{Appended, AtRest, Keep, StorePlace, StoreWriter};
+pub use crate::temporary::limit_temporary_files;
 pub use crate::thread_panic::ThreadPanic;
 pub use crate::transactions::{Content, CutError, Segment, TransactionCutter, Whole, each_event_within};

@@ -8,6 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use binlog::encryption::{FilePassword, LogCipher};
 use tempfile::SpooledTempFile;
 
+use crate::temporary::Reservation;
+
 /// What is encrypted at once. Bounds the memory for it.
 const STEP: usize = 256 << 10;
 
@@ -24,6 +26,9 @@ struct Stored {
     file: SpooledTempFile,
     cipher: LogCipher,
     size: u64,
+    /// Bytes that stay in memory.
+    memory_max: u64,
+    reservation: Reservation,
     scratch: Vec<u8>,
 }
 
@@ -39,7 +44,9 @@ impl Spool {
         getrandom::fill(&mut password).map_err(io::Error::other)?;
         let password = FilePassword::new(password);
         let (file, cipher) = (SpooledTempFile::new_in(memory_max, folder), password.cipher());
-        let stored = Mutex::new(Stored { file, cipher, size: 0, scratch: Vec::new() });
+        let (memory_max, reservation) = (memory_max as u64, Reservation::new(folder));
+        let stored = Stored { file, cipher, size: 0, memory_max, reservation, scratch: Vec::new() };
+        let stored = Mutex::new(stored);
         Ok(Self { stored, password })
     }
 
@@ -52,11 +59,16 @@ impl Spool {
     ///
     /// # Errors
     ///
-    /// When the file cannot be made or written. What came before is not lost.
+    /// When the file cannot be made or written, or temporary files would be larger than allowed
+    /// ([`limit_temporary_files`](crate::limit_temporary_files)). What came before is not lost.
     pub fn push(&self, bytes: &[u8]) -> io::Result<u64> {
         let mut stored = self.stored();
-        let Stored { file, cipher, size, scratch } = &mut *stored;
+        let Stored { file, cipher, size, memory_max, reservation, scratch } = &mut *stored;
         let start = *size;
+        let end = start + bytes.len() as u64;
+        if end > *memory_max {
+            reservation.grow(end)?;
+        }
         file.seek(SeekFrom::Start(start))?;
         for (step, offset) in bytes.chunks(STEP).zip((start..).step_by(STEP)) {
             scratch.clear();

@@ -10,8 +10,8 @@ use binlog::encryption::Keyring;
 use binlog::events::TransactionPayload;
 use binlog::gtid::GtidSet;
 use binlog::{
-    AssembleError, Assembler, Checksum, DecodeError, Event, EventType, Format, Lost, NextPosition, Outline,
-    PayloadOpener, RawEvent, Transaction, TransactionId,
+    AssembleError, Assembler, Checksum, DecodeError, EVENT_SIZE_MAX, Event, EventType, Format, Lost,
+    NextPosition, Outline, PayloadLimits, PayloadOpener, RawEvent, Transaction, TransactionId,
 };
 use logs::{After, Chunk, End, LargePayload, LogKind, LogReader, Next, Piece, Store, Trail, read_keyring};
 
@@ -128,6 +128,16 @@ struct Carried {
 /// Bytes read at once.
 const CHUNK_SIZE: usize = 1 << 20;
 
+/// The largest event that may come out of a compressed one, in bytes, where this much of a transaction is held: about a
+/// third of the memory of a replay, as an event is in memory up to three times on its way to the target. A few kilobytes
+/// can decompress to any size.
+pub(crate) fn event_size_max(held_max: usize) -> u32 {
+    /// What every server takes by default, and more.
+    const EVENT_SIZE_MIN: u32 = 16 << 20;
+    let third = u32::try_from(held_max.saturating_mul(64) / 3).unwrap_or(u32::MAX);
+    third.clamp(EVENT_SIZE_MIN, EVENT_SIZE_MAX)
+}
+
 impl Source {
     /// Reads these logs, one after the other. What a transaction has beyond so many bytes waits in a file.
     pub fn new(logs: Vec<Log>, keyring: Option<Arc<Keyring>>, held_max: usize) -> Self {
@@ -200,13 +210,19 @@ impl Source {
         self.held_max
     }
 
+    /// Opens this source's payloads, within its bound on memory.
+    pub fn opener(&self) -> PayloadOpener {
+        let event_size_max = event_size_max(self.held_max);
+        PayloadOpener::with_limits(PayloadLimits { event_size_max, ..PayloadLimits::default() })
+    }
+
     /// The next transaction; `None` behind the last.
     ///
     /// # Errors
     ///
     /// When a log cannot be read, holds what it cannot, ends within a transaction, or holds one too large to be held.
     pub fn next_unit(&mut self) -> Result<Option<Unit>, Error> {
-        match self.next_found(&mut PayloadOpener::new())? {
+        match self.next_found(&mut self.opener())? {
             None => Ok(None),
             Some(Found::Unit(unit)) => Ok(Some(unit)),
             Some(Found::Large(large)) => Err(Error::Refused(format!(

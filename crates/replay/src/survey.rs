@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use binlog::events::TableMap;
 use binlog::gtid::GtidSet;
-use binlog::{ColumnType, Event, Flavour, PayloadOpener, Table};
+use binlog::{ColumnType, Event, Flavour, Table};
 use filter::Filter;
 
 use crate::definition::TableName;
@@ -88,7 +88,7 @@ impl Survey {
         }
         let mut selector = Selector::new(selection, source.log_names())?;
         let skip = Skip::new(applied.clone(), source.log_names());
-        let (mut opener, mut taken, mut previous) = (PayloadOpener::new(), 0, None);
+        let (mut opener, mut taken, mut previous) = (source.opener(), 0, None);
         while taken < TAKEN_SIZE && source.bytes_read() < READ_SIZE {
             let Ok(Some(found)) = source.next_found(&mut opener) else { break };
             let head = found.head();

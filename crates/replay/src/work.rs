@@ -7,11 +7,12 @@ use binlog::events::{
     StatusVar, UserVar,
 };
 use binlog::{
-    Checksum, DecodeError, EVENT_SIZE_MAX, EncodeError, Event, EventType, Flags, Flavour, Format, Header,
-    NextPosition, PayloadError, PayloadOpener, RawEvent, TransactionKind, Verb,
+    Checksum, DecodeError, EncodeError, Event, EventType, Flags, Flavour, Format, Header, NextPosition,
+    PayloadError, PayloadOpener, RawEvent, TransactionKind, Verb,
 };
 
 use crate::context::Context;
+use crate::source::event_size_max;
 use crate::spooled::{PushError, SpooledRows, Spooler};
 use crate::unit::Unit;
 
@@ -263,7 +264,7 @@ impl Maker {
     pub(crate) fn take(&mut self, raw: &RawEvent<'_>, format: &Format) -> Result<(), WorkError> {
         if raw.event_type().decompressed().is_some() {
             let mut plain = Vec::new();
-            raw.decompress_mariadb(format, EVENT_SIZE_MAX, &mut plain)?;
+            raw.decompress_mariadb(format, event_size_max(self.held_max), &mut plain)?;
             return self.take(&RawEvent::new(&plain, raw.checksum())?, format);
         }
         match raw.decode(format)? {

@@ -23,6 +23,7 @@ use crate::interrupt;
 use crate::progress::Progress;
 use crate::running;
 use crate::screen::{self, Style};
+use crate::temporary::TemporaryFiles;
 use crate::units;
 
 pub(crate) const COMPRESS_EXAMPLES: &str = "\
@@ -115,6 +116,8 @@ struct Common {
     /// Memory to take at most, as 300M or 2G; default: 300M, and more for a level that needs more.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<u64>,
+    #[command(flatten)]
+    temporary: TemporaryFiles,
     /// Print the outcome as one JSON document.
     #[arg(long)]
     json: bool,
@@ -156,6 +159,7 @@ pub(crate) fn decompress(command: &Decompress, global: &Global) -> Outcome {
 const MEMORY: u64 = 300_000_000;
 
 fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Outcome {
+    common.temporary.limit();
     let found = inputs.find(global)?;
     let files = files(&found)?;
     let plan = plan(action, &files, common, global)?;

@@ -72,6 +72,8 @@ enum Flow {
 pub(crate) enum Halt {
     /// It failed, and has said so.
     Failed,
+    /// A temporary file could not be written: what waits for its statement's end is lost. It has said so.
+    TemporaryFile,
     /// Nobody wants the output any more.
     Unwanted,
 }

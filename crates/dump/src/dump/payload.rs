@@ -296,8 +296,10 @@ impl Dump<'_, '_> {
                 return Err(self.complain_of_inner(&inner.why_invalid()));
             };
             // What stops the dump elsewhere stops nothing in a payload.
-            if self.event(inner, &event, name, PositionCheck::Passed) == Err(Halt::Unwanted) {
-                return Err(Halt::Unwanted);
+            if let Err(halt @ (Halt::Unwanted | Halt::TemporaryFile)) =
+                self.event(inner, &event, name, PositionCheck::Passed)
+            {
+                return Err(halt);
             }
             self.hand_on_if_full()?;
         }
@@ -325,6 +327,8 @@ impl Dump<'_, '_> {
             Reason::Unexpected { field: "event type", .. } => {
                 return self.complain_of_inner(&ReadError::INVALID_FORMAT);
             }
+            // mysqlbinlog does not compare it.
+            Reason::Differs { .. } => format!("Payload_log_event corrupted: {}.", error.reason),
             _ => "Payload_log_event corrupted: compression stream is corrupted.".to_owned(),
         };
         self.talk.error(&[text.as_bytes()]);

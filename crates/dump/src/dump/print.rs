@@ -429,7 +429,7 @@ impl Dump<'_, '_> {
         let folder = env::temp_dir().into_os_string().into_vec();
         let start = b"Error writing event to a temporary file in '";
         self.talk.error(&[start, &folder, b"'. (", &os_error(cause), b")"]);
-        Halt::Failed
+        Halt::TemporaryFile
     }
 
     fn complain_of_format(&mut self, event_type: EventType) -> Halt {

@@ -83,6 +83,7 @@ pub(crate) enum Which {
     Where,
     Gtid,
     Jobs,
+    TemporaryMax,
     Color,
     Keyring,
     Config,
@@ -491,6 +492,13 @@ pub(crate) static OURS: &[Spec] = &[
         "jobs",
         unsigned(0, 0, 1024, 0, u64::MAX),
         "How many threads format at once; 0 for one a core.",
+    ),
+    long(
+        Which::TemporaryMax,
+        "temporary-max",
+        unsigned(0, 0, u64::MAX, 0, u64::MAX),
+        "Bytes that temporary files may take together; 0 for half of what is free. They hold the events of a compressed \
+         statement that do not fit in memory.",
     ),
     long(Which::Color, "color", Kind::Text, "Colour: 'auto' (on a terminal), 'always' or 'never'."),
     long(Which::Keyring, "keyring", Kind::Text, "The keyring file with the keys of encrypted logs."),

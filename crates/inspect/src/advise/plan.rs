@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use binlog::Level;
+use binlog::{EVENT_SIZE_MAX, Level};
 
 /// What is kept in memory, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,11 +13,14 @@ pub struct Sizes {
     pub large: usize,
     /// In a sample, so many bytes of a large transaction are measured: those at its front.
     pub front: u64,
+    /// An event that comes out of a compressed one is no larger, in bytes: about a third of the memory, as it is there up
+    /// to three times.
+    pub event_size_max: u32,
 }
 
 impl Default for Sizes {
     fn default() -> Self {
-        Self { kept: KEPT[0], large: LARGE[0], front: FRONT }
+        Self { kept: KEPT[0], large: LARGE[0], front: FRONT, event_size_max: EVENT_SIZE_MAX }
     }
 }
 
@@ -52,6 +55,9 @@ pub(crate) const UNDER_WAY: usize = 16 << 20;
 /// the caches.
 const WORKER: u64 = 12 * MIB;
 
+/// An event of this size is taken whatever the memory: usual ones are smaller.
+const EVENT_SIZE_MIN: u32 = 16 << 20;
+
 /// No event is larger.
 const SIZE_MAX: u64 = 1 << 32;
 
@@ -60,9 +66,12 @@ impl Plan {
     /// log's size will do. When not even one fits, it is a plan for one all the same, and [`Plan::need`] says so.
     pub fn new(levels: &[Level], workers: NonZeroUsize, memory: u64, size_max: u64) -> Self {
         let size_max = size_max.min(SIZE_MAX);
+        let third = u32::try_from(memory / 3).unwrap_or(u32::MAX);
+        let event_size_max = third.clamp(EVENT_SIZE_MIN, EVENT_SIZE_MAX);
         let plan = |workers: NonZeroUsize, large: usize, kept: u64| {
             let need = need(levels, workers.get() as u64, (large as u64).min(size_max), kept, size_max);
-            Self { workers, sizes: Sizes { kept, large, front: FRONT }, need }
+            let sizes = Sizes { kept, large, front: FRONT, event_size_max };
+            Self { workers, sizes, need }
         };
         for workers in (1..=workers.get()).rev().filter_map(NonZeroUsize::new) {
             for kept in KEPT {
@@ -106,7 +115,8 @@ mod tests {
             assert!(plan.workers.get() >= workers.get().min(2), "{plan:?}");
         }
         let two = NonZeroUsize::new(2).expect("two");
-        assert!(Plan::new(&usual, two, 2_000_000_000, 1 << 30).sizes == super::Sizes::default());
+        let plan = Plan::new(&usual, two, 3 << 30, 1 << 30);
+        assert!(plan.sizes == super::Sizes::default(), "{plan:?}");
         assert!(Plan::new(&levels(&[22]), two, 300_000_000, 1 << 30).need > 300 * MIB);
     }
 }

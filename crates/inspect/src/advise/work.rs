@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use binlog::{
     CHECKSUM_SIZE, CompressError, Event, Format, HEADER_SIZE, Level, NextPosition, PayloadError,
-    PayloadOpener, PayloadWriter, RawEventBuf, Refusal, events, put_gtid_resized, put_inner,
+    PayloadLimits, PayloadOpener, PayloadWriter, RawEventBuf, Refusal, events, put_gtid_resized, put_inner,
 };
 use logs::ordered::Outlet;
 use logs::{Chunk, Content, LogEvent, Segment, Whole, each_event_within};
@@ -150,7 +150,10 @@ impl<'s> Worker<'s> {
             bench: Bench::new(shop.levels, shop.sizes.large)?,
             base: PayloadWriter::new(shop.base)?,
             wire: Wire::new()?,
-            opener: PayloadOpener::new(),
+            opener: PayloadOpener::with_limits(PayloadLimits {
+                event_size_max: shop.sizes.event_size_max,
+                ..PayloadLimits::default()
+            }),
             names: Names::default(),
             scratch: Vec::new(),
             arena: Vec::new(),

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use binlog::PayloadOpener;
 use filter::Filter;
 
 use crate::definition::TableName;
@@ -35,7 +34,7 @@ pub fn tables(
     seen: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<BTreeSet<Pair>, Error> {
     let mut selector = Selector::new(selection, source.log_names())?;
-    let (mut opener, mut pairs) = (PayloadOpener::new(), BTreeSet::new());
+    let (mut opener, mut pairs) = (source.opener(), BTreeSet::new());
     while let Some(found) = source.next_found(&mut opener)? {
         if seen(source.bytes_read()).is_break() {
             return Err(Error::Interrupted);

@@ -6,8 +6,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use binlog::PayloadOpener;
-
 use crate::changes::RowReader;
 use crate::definition::{Definition, TableName};
 use crate::error::{Error, Failure};
@@ -120,7 +118,7 @@ pub fn plan(
     let mut selector = Selector::new(&options.selection, source.log_names())?;
     let (mut skip, mut previous) = (Skip::new(applied.clone(), source.log_names()), None);
     let mut planner = Planner::new(&paper, is_sqlite, options, &applied);
-    let mut opener = PayloadOpener::new();
+    let mut opener = source.opener();
     loop {
         if seen(source.bytes_read()).is_break() {
             return Err(Error::Interrupted);

@@ -55,7 +55,7 @@ const POLL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Reads the source to its end, or until nobody listens any more.
 pub(super) fn read(source: &mut Source, mut sieve: Sieve<'_>, out: &SyncSender<Batch>, flow: &Flow) {
-    let (mut opener, mut was_last) = (PayloadOpener::new(), false);
+    let (mut opener, mut was_last) = (source.opener(), false);
     loop {
         let mut batch = Batch::default();
         let result = fill(source, &mut sieve, &mut opener, &mut batch);

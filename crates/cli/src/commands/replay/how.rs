@@ -11,6 +11,7 @@ use replay::{Gap, Options, Selection};
 
 use crate::commands::rewrite::size;
 use crate::exit::Failure;
+use crate::temporary::TemporaryFiles;
 
 /// How transactions are applied.
 #[derive(Args, Debug)]
@@ -35,6 +36,8 @@ pub(super) struct How {
     /// Memory to take at most, about, as 300M or 2G; what is larger waits in a temporary file.
     #[arg(long, value_name = "SIZE", default_value = "300M", value_parser = size)]
     memory: u64,
+    #[command(flatten)]
+    pub(super) temporary: TemporaryFiles,
 }
 
 impl How {

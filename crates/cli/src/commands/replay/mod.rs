@@ -19,9 +19,10 @@ mod watch;
 
 use std::num::NonZeroUsize;
 
+use binlog::PayloadError;
 use clap::Args;
 use replay::schedule::Mode;
-use replay::{FailureKind, Gap, Log, Options, Source};
+use replay::{FailureKind, Gap, Log, Options, Source, WorkError};
 
 use crate::args::Global;
 use crate::commands::replay::ahead::Ahead;
@@ -37,7 +38,7 @@ use crate::commands::replay::target::{Named, To};
 use crate::commands::replay::verified::{Against, Verified, Verify};
 use crate::commands::replay::watch::Watch;
 use crate::exit::{Advice, Failure, Outcome};
-use crate::inputs::{Inputs, Place};
+use crate::inputs::{Inputs, MEMORY_ADVICE, Place, needs_memory};
 use crate::metrics::Metrics;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -127,6 +128,7 @@ pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
 
 pub(crate) fn run(command: &mut Replay, global: &Global) -> Outcome {
     command.metrics.check()?;
+    command.how.temporary.limit();
     if command.live.is_wanted() {
         return live::run(command, global);
     }
@@ -243,11 +245,19 @@ fn advised(error: replay::Error) -> Failure {
         replay::Error::Read(logs::Error::Purged { .. }) => {
             Some(Advice("give the purged logs from a copy first, or restore the target from a newer backup"))
         }
+        replay::Error::Read(logs::Error::Payload { error: PayloadError { error, .. }, .. })
+        | replay::Error::Work {
+            error: WorkError::Payload(PayloadError { error, .. }) | WorkError::Decode(error),
+            ..
+        } if needs_memory(error) => Some(MEMORY_ADVICE),
         replay::Error::Corrupt { .. } => {
             Some(Advice("what was committed stays; bintide verify shows what is wrong with it"))
         }
         replay::Error::Read(_) | replay::Error::Cut { .. } => {
             Some(Advice("what was committed stays, and with whole logs the same command goes on from there"))
+        }
+        replay::Error::Work { error: WorkError::Spool(_), .. } => {
+            Some(Advice("what was committed stays, and the same command goes on from there"))
         }
         replay::Error::Work { .. } => Some(Advice(
             "what was committed stays; the same command stops here again, unless --exclude-gtids leaves the \

@@ -24,6 +24,7 @@ use crate::commands::stream::live::{Live, Resume};
 use crate::commands::tables::Tables;
 use crate::exit::{Failure, Outcome};
 use crate::inputs::Inputs;
+use crate::temporary::TemporaryFiles;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -81,6 +82,8 @@ pub(crate) struct Stream {
     goes_on: GoesOn,
     #[command(flatten)]
     tables: Tables,
+    #[command(flatten)]
+    temporary: TemporaryFiles,
 }
 
 /// A running server, instead of logs.
@@ -151,6 +154,7 @@ enum Columns {
 
 /// Writes records.
 pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
+    command.temporary.limit();
     let settings = command.settings()?;
     let schema = command.schema(global)?;
     let Some(from) = &command.server.from else {

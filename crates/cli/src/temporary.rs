@@ -1,0 +1,23 @@
+//! `--temporary-max`: the disk space of temporary files.
+
+use clap::Args;
+
+use crate::commands::rewrite::size;
+
+/// The bound on temporary files.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct TemporaryFiles {
+    /// Disk space that temporary files may take together, as 500M or 20G; transactions that do not fit in memory wait in
+    /// them. A larger transaction is refused [default: half of what is free there].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    temporary_max: Option<u64>,
+}
+
+impl TemporaryFiles {
+    /// Holds for the whole process from here on.
+    pub(crate) fn limit(self) {
+        if let Some(bytes_max) = self.temporary_max {
+            logs::limit_temporary_files(bytes_max);
+        }
+    }
+}

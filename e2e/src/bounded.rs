@@ -1,0 +1,99 @@
+//! A command that must end within a time, and the memory that it took.
+
+use std::fs;
+use std::io::{self, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+
+use crate::command::Ran;
+
+/// The end of a bounded run.
+#[derive(Debug)]
+pub struct Bounded {
+    /// Exit code and output.
+    pub ran: Ran,
+    /// The most memory that it took, in KiB; 0 if it ended before that could be seen.
+    pub peak_kib: u64,
+}
+
+/// Interval at which a run is looked at.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Runs a command to its end.
+///
+/// # Errors
+///
+/// When it does not start, or runs longer than `time_max`.
+pub fn run(command: &mut Command, time_max: Duration) -> Result<Bounded> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    thread::scope(|scope| {
+        let stdout = scope.spawn(|| read(stdout));
+        let stderr = scope.spawn(|| read(stderr));
+        let mut peak_kib = 0;
+        let ended = wait(&mut child, time_max, &mut peak_kib);
+        if ended.is_err() {
+            // The pipes end with it.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let text = |read: thread::Result<io::Result<Vec<u8>>>| -> Result<String> {
+            let bytes = read.map_err(|_| anyhow!("a reader panicked"))??;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let (stdout, stderr) = (text(stdout.join())?, text(stderr.join())?);
+        let status = ended.with_context(|| format!("{command:?} said: {stderr}"))?;
+        Ok(Bounded { ran: Ran { code: status.code(), stdout, stderr }, peak_kib })
+    })
+}
+
+fn wait(child: &mut Child, time_max: Duration, peak_kib: &mut u64) -> Result<ExitStatus> {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        *peak_kib = peak_of(child.id()).unwrap_or(0).max(*peak_kib);
+        if began.elapsed() > time_max {
+            bail!("it still runs after {time_max:?}");
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+fn read(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        pipe.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+/// The most memory that a process has taken so far, in KiB; none if it has ended.
+fn peak_of(id: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
+}
+
+impl Bounded {
+    /// Checks that the run ended as every run must: no panic, no signal, and an error in words. `codes` are the exit
+    /// codes that are right.
+    ///
+    /// # Errors
+    ///
+    /// When it did not.
+    pub fn ended_well(&self, codes: &[i32]) -> Result<()> {
+        let Ran { code, stderr, .. } = &self.ran;
+        let code = code.with_context(|| format!("a signal ended it: {stderr}"))?;
+        ensure!(!stderr.contains("panicked") && !stderr.contains("internal error"), "{stderr}");
+        ensure!(codes.contains(&code), "exit code {code}, not one of {codes:?}: {stderr}");
+        ensure!(code == 0 || code == 130 || !stderr.trim().is_empty(), "exit code {code} without a word");
+        let is_visible = |character: char| character == '\n' || !character.is_control();
+        ensure!(stderr.chars().all(is_visible), "control characters: {stderr:?}");
+        Ok(())
+    }
+}

@@ -1,0 +1,315 @@
+//! A fake server: it speaks the server's side of the handshake, answers statements as a script says, and sends any
+//! events. As a source it is followed, as a target it is written to.
+
+use std::fmt;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::Result;
+use wire::{
+    Capabilities, ColumnDefinition, Command, EofPacket, ErrPacket, Greeting, OkPacket, Packets, ResultWriter,
+    Status,
+};
+
+/// A command of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked<'a> {
+    /// A statement.
+    Query(&'a str),
+    /// The log, from a position or by GTIDs.
+    Dump,
+    /// Another command, by its number.
+    Other(u8),
+}
+
+/// What a fake server answers to a command.
+pub enum Reply {
+    /// Done.
+    Ok,
+    /// Rows, as text.
+    Rows {
+        /// The names of the columns.
+        columns: Vec<String>,
+        /// The values.
+        rows: Vec<Vec<Option<String>>>,
+    },
+    /// Refused: number and message.
+    Refused(u16, Vec<u8>),
+    /// These packets, by their payloads.
+    Packets(Vec<Vec<u8>>),
+    /// Payloads one after the other, until there is none or the client goes.
+    Stream(Box<dyn FnMut() -> Option<Vec<u8>> + Send>),
+    /// These bytes, without packets around them.
+    Bytes(Vec<u8>),
+    /// One byte of these from time to time.
+    Trickle(Vec<u8>, Duration),
+    /// Nothing, and the connection stays open.
+    Silence,
+    /// The connection is closed.
+    Close,
+}
+
+impl Reply {
+    /// One row of one value.
+    pub fn value(value: &str) -> Self {
+        Self::Rows { columns: vec!["value".to_owned()], rows: vec![vec![Some(value.to_owned())]] }
+    }
+
+    /// Events of a log, each in a packet.
+    pub fn events(events: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        Self::Packets(events.into_iter().map(event_payload).collect())
+    }
+}
+
+/// The payload of a packet with an event.
+pub fn event_payload(event: Vec<u8>) -> Vec<u8> {
+    [vec![0], event].concat()
+}
+
+/// The payload that ends a log.
+pub fn end_payload() -> Vec<u8> {
+    let mut payload = Vec::new();
+    EofPacket::default().encode(Capabilities(0), &mut payload);
+    payload
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Reply")
+    }
+}
+
+type Script = dyn FnMut(Asked<'_>) -> Reply + Send;
+
+/// A server that answers as a script says, until it is dropped.
+#[derive(Debug)]
+pub struct FakeServer {
+    port: u16,
+    shared: Arc<Shared>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    version: String,
+    script: Mutex<Box<Script>>,
+    is_over: AtomicBool,
+    streams: Mutex<Vec<TcpStream>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Shared").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+/// What a fake server can do: plain packets of MySQL 5.7 and later, no TLS.
+const CAPABILITIES: [Capabilities; 8] = [
+    Capabilities::LONG_PASSWORD,
+    Capabilities::LONG_FLAG,
+    Capabilities::PROTOCOL_41,
+    Capabilities::TRANSACTIONS,
+    Capabilities::SECURE_CONNECTION,
+    Capabilities::MULTI_STATEMENTS,
+    Capabilities::MULTI_RESULTS,
+    Capabilities::PLUGIN_AUTH,
+];
+
+/// Interval at which a thread that waits looks whether all is over.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Bytes of a packet from a client at most.
+const PACKET_SIZE_MAX: usize = 64 << 20;
+
+impl FakeServer {
+    /// On a free port of 127.0.0.1; `version` is what the greeting says.
+    ///
+    /// # Errors
+    ///
+    /// When there is no free port.
+    pub fn start(version: &str, script: impl FnMut(Asked<'_>) -> Reply + Send + 'static) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        let shared = Arc::new(Shared {
+            version: version.to_owned(),
+            script: Mutex::new(Box::new(script)),
+            is_over: AtomicBool::new(false),
+            streams: Mutex::default(),
+        });
+        let serving = Arc::clone(&shared);
+        let accepting = thread::spawn(move || accept(&listener, &serving));
+        Ok(Self { port, shared, accepting: Some(accepting) })
+    }
+
+    /// Its address, with an account that it lets in, without TLS.
+    pub fn address(&self) -> String {
+        format!("mysql://root:secret@127.0.0.1:{}/?tls=off", self.port)
+    }
+
+    /// Where it listens.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for FakeServer {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        if let Some(accepting) = self.accepting.take() {
+            // After a panic of it, the message is out.
+            let _ = accepting.join();
+        }
+        for stream in self.shared.streams.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    while !shared.is_over.load(Ordering::Relaxed) {
+        let Ok((stream, _)) = listener.accept() else {
+            thread::sleep(POLL_INTERVAL);
+            continue;
+        };
+        let shared = Arc::clone(shared);
+        thread::spawn(move || {
+            // A client that goes away is no error of ours.
+            let _ = stream.set_nonblocking(false).and_then(|()| serve(stream, &shared));
+        });
+    }
+}
+
+/// Lets a client in, and answers it until it goes.
+fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    shared.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream.try_clone()?);
+    let mut client = Client { stream, packets: Packets::new(PACKET_SIZE_MAX) };
+    let capabilities = CAPABILITIES.iter().fold(Capabilities(0), |all, one| Capabilities(all.0 | one.0));
+    let greeting = Greeting {
+        server_version: shared.version.as_bytes(),
+        connection_id: 7,
+        nonce: (b"12345678", b"123456789012"),
+        capabilities,
+        collation: 255,
+        status: 2,
+        plugin: b"mysql_native_password",
+    };
+    client.send(|out| greeting.encode(out))?;
+    client.next()?;
+    // Any password is right.
+    client.send(|out| OkPacket::default().encode(capabilities, out))?;
+    loop {
+        client.packets.begin_command();
+        let payload = client.next()?;
+        let text;
+        let asked = match Command::decode(&payload) {
+            Ok(Command::Quit) => return Ok(()),
+            Ok(Command::Query { sql }) => {
+                text = String::from_utf8_lossy(sql);
+                Asked::Query(&text)
+            }
+            Ok(Command::BinlogDump(_) | Command::BinlogDumpGtid(_)) => Asked::Dump,
+            _ => Asked::Other(payload.first().copied().unwrap_or_default()),
+        };
+        let reply = shared.script.lock().unwrap_or_else(PoisonError::into_inner)(asked);
+        client.answer(reply, capabilities, shared)?;
+    }
+}
+
+struct Client {
+    stream: TcpStream,
+    packets: Packets,
+}
+
+impl Client {
+    fn next(&mut self) -> io::Result<Vec<u8>> {
+        loop {
+            if let Some(payload) = self.packets.next().map_err(io::Error::other)? {
+                return Ok(payload.to_vec());
+            }
+            let mut bytes = [0; 16 << 10];
+            let size = self.stream.read(&mut bytes)?;
+            if size == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.packets.receive(&bytes[..size]);
+        }
+    }
+
+    fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        let mut payload = Vec::new();
+        encode(&mut payload);
+        self.packets.send(&payload);
+        self.flush()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let size = self.packets.output().len();
+        self.stream.write_all(self.packets.output())?;
+        self.packets.sent(size);
+        Ok(())
+    }
+
+    fn answer(&mut self, reply: Reply, capabilities: Capabilities, shared: &Shared) -> io::Result<()> {
+        match reply {
+            Reply::Ok => self.send(|out| OkPacket::default().encode(capabilities, out)),
+            Reply::Refused(code, message) => {
+                let refusal = ErrPacket { code, state: Some(b"HY000"), message: &message };
+                self.send(|out| refusal.encode(out))
+            }
+            Reply::Rows { columns, rows } => {
+                put_rows(&mut self.packets, capabilities, &columns, &rows);
+                self.flush()
+            }
+            Reply::Packets(payloads) => {
+                payloads.into_iter().try_for_each(|payload| self.send(|out| *out = payload))
+            }
+            Reply::Stream(mut next) => {
+                while let Some(payload) = next().filter(|_| !shared.is_over.load(Ordering::Relaxed)) {
+                    self.send(|out| *out = payload)?;
+                }
+                Ok(())
+            }
+            Reply::Bytes(bytes) => self.stream.write_all(&bytes),
+            Reply::Trickle(bytes, pause) => bytes.into_iter().try_for_each(|byte| {
+                thread::sleep(pause);
+                self.stream.write_all(&[byte])
+            }),
+            Reply::Silence => self.stream.read_to_end(&mut Vec::new()).map(drop),
+            Reply::Close => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+    }
+}
+
+fn put_rows(
+    packets: &mut Packets,
+    capabilities: Capabilities,
+    columns: &[String],
+    rows: &[Vec<Option<String>>],
+) {
+    let columns: Vec<ColumnDefinition<'_>> = columns
+        .iter()
+        .map(|name| ColumnDefinition {
+            schema: b"",
+            table: b"",
+            org_table: b"",
+            name: name.as_bytes(),
+            org_name: name.as_bytes(),
+            collation: 255,
+            size: 1024,
+            column_type: 253,
+            flags: 0,
+            decimals: 0,
+        })
+        .collect();
+    let mut writer = ResultWriter::begin(packets, capabilities, &columns);
+    for row in rows {
+        let values: Vec<Option<&[u8]>> =
+            row.iter().map(|value| value.as_ref().map(String::as_bytes)).collect();
+        writer.row(&values);
+    }
+    writer.end(Status::default());
+}

@@ -1,0 +1,108 @@
+//! Logs of a few kilobytes that open to much more: every command refuses them in words, in little time and space.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::bomb::Bomb;
+use e2e::bounded::{Bounded, run};
+use e2e::program::bintide;
+use tempfile::TempDir;
+
+const TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Runs `bintide` in a folder; temporary files go to `tmp` in it, if that is there.
+fn bintide_in(folder: &Path, arguments: &[&str]) -> Result<Bounded> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().env("TMPDIR", folder.join("tmp")).current_dir(folder).args(arguments);
+    run(&mut command, TIME_MAX)
+}
+
+fn with_log(bomb: Bomb) -> Result<(TempDir, PathBuf)> {
+    let folder = TempDir::new()?;
+    let log = folder.path().join("binlog.000001");
+    fs::write(&log, bomb.log()?)?;
+    Ok((folder, log))
+}
+
+/// Every command that opens payloads.
+const READERS: [&[&str]; 9] = [
+    &["dump", "-v"],
+    &["dump", "--json"],
+    &["dump", "--transactions"],
+    &["stats"],
+    &["stream", "--format", "maxwell"],
+    &["replay", "--to", "sqlite:copy.db"],
+    &["advise"],
+    &["decompress", "--output", "out"],
+    &["compress", "--recompress", "--output", "out"],
+];
+
+/// A size is stated in front of a payload, and what is behind it is of that size.
+#[test]
+fn a_payload_of_another_size_than_stated_is_corrupt() -> Result<()> {
+    let claims: [fn(u64) -> u64; 3] = [|_| 1000, |size| size - 1, |size| size + 1];
+    for claim in claims {
+        let (folder, log) = with_log(Bomb { rows: 4, row_size: 1 << 20, claim })?;
+        ensure!(fs::metadata(&log)?.len() < 32 << 10);
+        for arguments in READERS {
+            let arguments = [arguments, &["binlog.000001"]].concat();
+            let bounded = bintide_in(folder.path(), &arguments)?;
+            bounded.ended_well(&[1])?;
+            let said = &bounded.ran.stderr;
+            ensure!(said.contains("uncompressed payload size is"), "{arguments:?}: {said}");
+            let _ = fs::remove_dir_all(folder.path().join("out"));
+        }
+        let verified = bintide_in(folder.path(), &["verify", "binlog.000001"])?;
+        ensure!(
+            verified.ran.code == Some(1) && verified.ran.stdout.contains("uncompressed size"),
+            "{verified:?}"
+        );
+    }
+    Ok(())
+}
+
+/// What is stated truly waits on the disk, as far as that is allowed.
+#[test]
+fn temporary_files_have_a_bound() -> Result<()> {
+    let (folder, _) = with_log(Bomb { rows: 256, row_size: 1 << 20, claim: |size| size })?;
+    fs::create_dir(folder.path().join("tmp"))?;
+    let cases: [&[&str]; 3] = [
+        &["dump", "--result-file=text"],
+        &["stream", "--format", "maxwell", "--out", "records"],
+        &["replay", "--memory", "8M", "--to", "sqlite:copy.db"],
+    ];
+    for arguments in cases {
+        let arguments = [arguments, &["binlog.000001"]].concat();
+        let refused =
+            bintide_in(folder.path(), &[&arguments[..], &["--temporary-max", "10000000"]].concat())?;
+        refused.ended_well(&[1])?;
+        let said = &refused.ran.stderr;
+        ensure!(said.contains("would exceed 10000000 bytes; raise --temporary-max"), "{arguments:?}: {said}");
+        // dump says besides that rows are missing.
+        ensure!(said.lines().filter(|line| line.contains("temporary")).count() == 1, "{arguments:?}: {said}");
+    }
+    ensure!(fs::read_dir(folder.path().join("tmp"))?.next().is_none(), "temporary files are left");
+    Ok(())
+}
+
+/// One event of 40 MiB, in a log of a few kilobytes.
+#[test]
+fn an_event_that_does_not_fit_in_memory_is_refused_by_its_size() -> Result<()> {
+    let (folder, _) = with_log(Bomb { rows: 1, row_size: 40 << 20, claim: |size| size })?;
+    let cases: [&[&str]; 2] = [
+        &["replay", "--memory", "60M", "--to", "sqlite:copy.db"],
+        &["advise", "--memory", "100M", "--levels", "1", "--jobs", "1"],
+    ];
+    for arguments in cases {
+        let refused = bintide_in(folder.path(), &[arguments, &["binlog.000001"]].concat())?;
+        refused.ended_well(&[1])?;
+        let said = &refused.ran.stderr;
+        let is_named = said.contains("event size is 4194") && said.contains("raise --memory");
+        ensure!(is_named, "{arguments:?}: {said}");
+        ensure!(refused.peak_kib < 90 << 10, "{arguments:?}: {} KiB", refused.peak_kib);
+    }
+    Ok(())
+}
