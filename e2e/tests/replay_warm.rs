@@ -82,10 +82,12 @@ fn the_targets_pages_are_in_memory_before_they_are_needed() -> Result<()> {
     let mut child = begin(&[last_log(&source)?], &target, &options)?;
     let (metrics, _said) = address_of_metrics(&mut child)?;
     wait_until("the pages of the other rows", || Ok(pages_cached(&target, "d.t.PRIMARY")? > 250))?;
+    // A search is counted behind its batch, when its page is in memory already.
+    wait_until("the searches in the metrics", || {
+        Ok(number(&scraped(&metrics)?, "bintide_warm_touches_total")? > 250.0)
+    })?;
     let sheet = scraped(&metrics)?;
-    let (searches, applied) =
-        (number(&sheet, "bintide_warm_touches_total")?, number(&sheet, "bintide_replay_transactions_total")?);
-    ensure!(searches > 250.0 && applied == 0.0, "{sheet}");
+    ensure!(number(&sheet, "bintide_replay_transactions_total")? == 0.0, "{sheet}");
     holder.run("rollback")?;
     let report = outcome(child, 0)?;
     let warm = &report["warm"];
