@@ -125,6 +125,77 @@ fn files_are_the_same() -> Result<()> {
     )
 }
 
+/// Options of which two matter together, in front of a log: with text and with raw files, by position and by GTIDs.
+const PAIRED: [&str; 22] = [
+    "--rewrite-db=d->renamed binlog.000001",
+    "--rewrite-db=d->renamed --rewrite-db=other->o -t binlog.000001",
+    "--rewrite-db=d->renamed binlog.000003 binlog.000004",
+    "--rewrite-db=none->x binlog.000003",
+    "--rewrite-db=d->renamed --database=renamed binlog.000003",
+    "--require-row-format binlog.000003",
+    "--require-row-format binlog.000001 binlog.000003",
+    "--require-row-format -t binlog.000002",
+    "--require-row-format --start-position=158 binlog.000001",
+    "--idempotent binlog.000001 binlog.000002",
+    "--idempotent --require-row-format binlog.000099",
+    "--idempotent --disable-log-bin --set-charset=latin1 binlog.000002 binlog.000099",
+    "--hexdump -t binlog.000002",
+    "--hexdump binlog.000001 -t binlog.000003",
+    "--offset=3 --skip-gtids -vv binlog.000002",
+    "--start-datetime=2040-01-01 --server-id=2 binlog.000002",
+    "--start-position=4294967295 binlog.000001",
+    "--start-position=4294967296 binlog.000001",
+    "--start-position=5G --result-file=copy- --database=d --stop-position=9 binlog.000001",
+    "--start-position=5G --include-gtids=nonsense binlog.000001",
+    "--exclude-gtids=5ea5ca5e-0001-4000-8000-000000000001:2-3 --rewrite-db=d->e binlog.000001",
+    "--local-load=/nonexistent --print-table-metadata --short-form binlog.000003",
+];
+
+#[test]
+fn options_in_pairs_are_the_same() -> Result<()> {
+    let server = server()?;
+    server.sql(
+        "flush binary logs; set global binlog_checksum = none; set binlog_transaction_compression = on;
+         insert into d.t (b) select repeat(concat('abcdefg', a, uuid()), 4000) from d.t; use d; create table o (a int)",
+    )?;
+    let port = server.port();
+    let ways = ["-R", "--read-from-remote-source=BINLOG-DUMP-GTIDS"];
+    let ways = ways.iter().flat_map(|way| [(*way).to_owned(), format!("{way} --raw")]);
+    let all = ways.flat_map(|way| PAIRED.map(|words| format!("{way} {words}")));
+    let runs: Vec<Run> = all
+        .map(|words| {
+            let words = format!("--no-defaults -h 127.0.0.1 -P {port} -u root {words}");
+            Run::new(words.split_whitespace().map(str::to_owned))
+        })
+        .collect();
+    let folder = TempDir::new()?;
+    let logs = Logs { folder: folder.path().to_owned(), sets: Vec::new() };
+    identity::check_all("remote-pairs", &logs, &runs)
+}
+
+/// Under its own name, bintide leaves raw files the logs that they are, where mysqlbinlog appends SQL to them.
+#[test]
+fn raw_files_of_an_idempotent_dump_are_logs() -> Result<()> {
+    let server = server()?;
+    let folder = TempDir::new()?;
+    let mut command = Command::new(bintide()?);
+    command.env_clear().current_dir(folder.path()).args([
+        "dump",
+        "-R",
+        "-h",
+        "127.0.0.1",
+        "-u",
+        "root",
+        "-P",
+    ]);
+    command.arg(server.port().to_string()).args(["--raw", "--idempotent", "binlog.000002"]);
+    let ran = command.output()?;
+    ensure!(ran.status.success(), "{ran:?}");
+    let (copy, log) = (folder.path().join("binlog.000002"), server.datadir().join("binlog.000002"));
+    ensure!(std::fs::read(copy)? == std::fs::read(log)?, "the copy is not the log");
+    Ok(())
+}
+
 #[test]
 fn connections_are_the_same() -> Result<()> {
     let server = server()?;

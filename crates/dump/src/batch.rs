@@ -12,6 +12,7 @@ use crate::base64::{LINE_BYTES, put_lines};
 use crate::bytes::{Bytes, Spare};
 use crate::decode::{LogFormat, decode};
 use crate::head_text::{GeneratedKeys, Head, HeadText};
+use crate::hexdump::Hexdump;
 use crate::rows_text::{TableText, put_rows};
 use crate::spool::{Away, Spool};
 
@@ -355,7 +356,12 @@ impl Batch {
                     let (header, decoded) = self.decoded(event, decoding)?;
                     let format = &*self.formats[decoding.format as usize];
                     let header = Header { next_position, ..header };
-                    heads.put(&mut out, Head { bytes: event, header, format, at }, &decoded, keys);
+                    heads.put(
+                        &mut out,
+                        Head { bytes: event, header, format, at, hexdump: Hexdump::Columns },
+                        &decoded,
+                        keys,
+                    );
                 }
             }
             hand_on_if_full(&mut out)?;

@@ -24,13 +24,18 @@ pub(crate) fn put_start(out: &mut Vec<u8>, settings: &Settings) {
         );
         put(out, &[charset, b" */;\n"]);
     }
+    put_start_settings(out, settings);
+    put(out, &[b"DELIMITER ", DELIMITER, b"\n"]);
+}
+
+/// Appends the settings that mysqlbinlog puts in front of the first event even when it writes raw files.
+pub(crate) fn put_start_settings(out: &mut Vec<u8>, settings: &Settings) {
     if settings.idempotent {
         out.extend_from_slice(b"/*!50700 SET @@SESSION.RBR_EXEC_MODE=IDEMPOTENT*/;\n\n");
     }
     if settings.require_row_format {
         out.extend_from_slice(b"/*!80019 SET @@SESSION.REQUIRE_ROW_FORMAT=1*/;\n\n");
     }
-    put(out, &[b"DELIMITER ", DELIMITER, b"\n"]);
 }
 
 /// Behind the last.
@@ -50,9 +55,12 @@ pub(crate) fn put_end(out: &mut Vec<u8>, settings: &Settings) {
     }
     out.extend_from_slice(b"/*!50530 SET @@SESSION.PSEUDO_SLAVE_MODE=0*/;\n");
     if settings.idempotent {
-        out.extend_from_slice(b"/*!50700 SET @@SESSION.RBR_EXEC_MODE=STRICT*/;\n");
+        out.extend_from_slice(IDEMPOTENT_END);
     }
 }
+
+/// Takes back `--idempotent`.
+pub(crate) const IDEMPOTENT_END: &[u8] = b"/*!50700 SET @@SESSION.RBR_EXEC_MODE=STRICT*/;\n";
 
 /// Where a log ends whose transactions belong to nobody behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

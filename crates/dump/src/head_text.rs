@@ -6,7 +6,7 @@ use binlog::{Event, EventType, Header};
 use crate::decode::{LogFormat, each_status};
 use crate::event_text::{self, QueryNumbers, VERSION_UNKNOWN, put};
 use crate::gtid_text::{GtidName, GtidNumbers, GtidText};
-use crate::hexdump::put_hexdump;
+use crate::hexdump::{Hexdump, put_hexdump};
 use crate::local_time::LocalTime;
 use crate::loose_table::loose_table;
 use crate::memo::Memo;
@@ -35,6 +35,8 @@ pub(crate) struct Head<'a> {
     pub(crate) format: &'a LogFormat,
     /// Where it starts in its log.
     pub(crate) at: u64,
+    /// The form of its `--hexdump`.
+    pub(crate) hexdump: Hexdump,
 }
 
 /// Does the source say whether a table's primary key was made up?
@@ -76,7 +78,7 @@ impl<'s> HeadText<'s> {
             put_checksum(out, *stored);
         }
         if self.settings.hexdump && head.at != 0 {
-            put_hexdump(out, head.at, head.bytes);
+            put_hexdump(out, head.at, head.bytes, head.hexdump);
         }
     }
 
@@ -106,6 +108,9 @@ impl<'s> HeadText<'s> {
             | Event::UpdateRows(rows)
             | Event::DeleteRows(rows)
             | Event::PartialUpdateRows(rows)
+            | Event::WriteRowsV1(rows)
+            | Event::UpdateRowsV1(rows)
+            | Event::DeleteRowsV1(rows)
                 if has_header =>
             {
                 event_text::rows_line(out, head.header.event_type, rows.table_id, rows.flags);

@@ -9,17 +9,34 @@ use crate::quote::put_hex;
 /// Bytes in a line.
 const LINE_BYTES: usize = 16;
 
+/// The form of an event's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hexdump {
+    /// The header's fields in columns with titles, then the body.
+    Columns,
+    /// As many bytes as the body has, from the header's start on: mysqlbinlog's form while no format description has
+    /// told the header's size.
+    Plain,
+}
+
 /// Appends the bytes of an event that stands at `position` in its file, from behind the header line's last space
 /// to the `# ` that the event's own text follows.
-pub fn put_hexdump(out: &mut Vec<u8>, position: u64, event: &[u8]) {
-    out.extend_from_slice(
-        b"\n# Position  Timestamp   Type   Source ID        Size      Source Pos    Flags \n",
-    );
+pub fn put_hexdump(out: &mut Vec<u8>, position: u64, event: &[u8], form: Hexdump) {
+    out.push(b'\n');
     let (header, body) = event.split_at(event.len().min(HEADER_SIZE));
-    put_position(out, position);
-    put_header(out, header);
-    for (index, line) in body.chunks(LINE_BYTES).enumerate() {
-        put_position(out, position + (HEADER_SIZE + index * LINE_BYTES) as u64);
+    let (start, rest) = match form {
+        Hexdump::Columns => {
+            const TITLES: &[u8] =
+                b"# Position  Timestamp   Type   Source ID        Size      Source Pos    Flags \n";
+            out.extend_from_slice(TITLES);
+            put_position(out, position);
+            put_header(out, header);
+            (position + HEADER_SIZE as u64, body)
+        }
+        Hexdump::Plain => (position, &event[..body.len()]),
+    };
+    for (line, at) in rest.chunks(LINE_BYTES).zip((start..).step_by(LINE_BYTES)) {
+        put_position(out, at);
         put_line(out, line);
     }
     out.extend_from_slice(b"# ");
@@ -65,7 +82,9 @@ fn put_line(out: &mut Vec<u8>, bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::put_hexdump;
+    use binlog::HEADER_SIZE;
+
+    use super::{Hexdump, put_hexdump};
 
     #[test]
     fn an_event_in_hexadecimal() {
@@ -83,10 +102,18 @@ mod tests {
         check(0x1_0000_007f, &header, &[], &format!("{far}# "));
     }
 
+    #[test]
+    fn an_event_in_front_of_any_format_description() {
+        let mut out = Vec::new();
+        put_hexdump(&mut out, 4, &[1; HEADER_SIZE + 3], Hexdump::Plain);
+        let wanted = "\n# 00000004 01 01 01                                         |...|\n# ";
+        assert_eq!(String::from_utf8(out).unwrap(), wanted);
+    }
+
     #[track_caller]
     fn check(position: u64, header: &[u8], body: &[u8], wanted: &str) {
         let mut out = Vec::new();
-        put_hexdump(&mut out, position, &[header, body].concat());
+        put_hexdump(&mut out, position, &[header, body].concat(), Hexdump::Columns);
         assert_eq!(String::from_utf8(out).unwrap(), wanted);
     }
 }

@@ -171,6 +171,8 @@ mod tests {
         check(&[11, 0, 0, 0, 0, 0, 0, 0x59, 0x40], "'100.0'");
         check(&[12, 4, b'i', b't', b'\'', b's'], "'it\\'s'");
         check(&[15, 15, 1, 5], "'base64:type15:BQ=='");
+        check(&[15, 253, 3, b'a', b'b', b'"'], "'ab\"'");
+        check(&[2, 1, 0, 11, 0, 15, 7, 0, 253, 2, b'"', 9], "'[\"\\\\\"\\\\t\"]'");
         let long = [&[2, 1, 0, 69, 0, 15, 7, 0, 252, 60][..], &[0; 60]].concat();
         let wanted = format!("'[\"base64:type252:{}\\\\nAAAA\"]'", "A".repeat(76));
         check(&long, &wanted);

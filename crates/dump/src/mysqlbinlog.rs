@@ -172,7 +172,7 @@ fn run_checked(
         _ => None,
     };
     let form = ours::form(&values, &mut talk)?;
-    let settings = Settings::new(&values, heeded, &mut talk)?;
+    let settings = Settings { dialect, ..Settings::new(&values, heeded, &mut talk)? };
     ours::check(form, &settings, &given, &mut talk)?;
     if let Some(bytes_max) = settings.temporary_max {
         logs::limit_temporary_files(bytes_max.get());

@@ -235,13 +235,22 @@ fn server_id(values: &Values, is_needed: bool) -> u32 {
     given(Which::ConnectionServerId).or(needed).unwrap_or_default()
 }
 
-/// What cannot be asked of any server is refused first.
+/// mysqlbinlog's words for a start that the protocol has no room for; the number in them is mysqlbinlog's, too.
+const START_BEYOND_MAX: &[u8] =
+    b"The option --start-position cannot be used with values greater than 4 GiB (4294967854), when one of \
+    read-from-remote-server or read-from-remote-source is used.";
+
+/// Refuses what cannot be asked of any server.
 pub(crate) fn check(values: &Values, heeded: &Heeded<'_>, talk: &mut Talk<'_>) -> Result<(), Exit> {
     if heeded.remote_by_switch && heeded.remote == Some(Remote::ByGtids) {
         talk.error(&[
             b"The option read-from-remote-server cannot be used when read-from-remote-source is defined and is not \
             equal to BINLOG-DUMP-NON-GTIDS",
         ]);
+        return Err(Exit::FAILURE);
+    }
+    if heeded.remote.is_some() && values.unsigned(Which::StartPosition) > u64::from(u32::MAX) {
+        talk.error(&[START_BEYOND_MAX]);
         return Err(Exit::FAILURE);
     }
     if !values.switch(Which::Raw) {

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use binlog::{Checksum, EventType, HEADER_SIZE};
+use binlog::events::{PayloadCompression, TransactionPayload};
+use binlog::{
+    Checksum, CompressError, Cursor, Event, EventType, HEADER_SIZE, Header, Level, PayloadError,
+    PayloadOpener, PayloadWriter,
+};
 
-use crate::decode::LogFormat;
+use crate::decode::{LogFormat, decode};
 
 /// What a database's name becomes.
 pub(crate) type Rules = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -39,15 +43,96 @@ pub(crate) fn rewrite(event: &[u8], format: &LogFormat, rules: &Rules) -> Result
     let Some(to) = rules.get(name) else { return Ok(None) };
     let mut out = [&event[..place.name_at], to, &event[end..]].concat();
     out[place.size_at] = to.len() as u8;
-    let whole = (out.len() as u32).to_le_bytes();
-    out[9..13].copy_from_slice(&whole);
-    if format.checksum.for_events() == Checksum::Crc32
-        && let Some(covered) = out.len().checked_sub(4)
-    {
-        let checksum = crc32fast::hash(&out[..covered]);
-        out[covered..].copy_from_slice(&checksum.to_le_bytes());
-    }
+    finish(&mut out, format);
     Ok(Some(out))
+}
+
+/// Makes the size in an event's header right, and the checksum behind it, for which there is room.
+fn finish(event: &mut [u8], format: &LogFormat) {
+    let whole = (event.len() as u32).to_le_bytes();
+    event[EVENT_SIZE_AT..EVENT_SIZE_AT + whole.len()].copy_from_slice(&whole);
+    if format.checksum.for_events() == Checksum::Crc32
+        && let Some((covered, checksum)) = event.split_last_chunk_mut::<4>()
+    {
+        *checksum = crc32fast::hash(covered).to_le_bytes();
+    }
+}
+
+/// Where an event's header has the event's size.
+const EVENT_SIZE_AT: usize = 9;
+
+/// The event inside a payload, or the payload, that cannot be rewritten.
+pub(crate) struct RewriteFailure;
+
+impl From<TooShort> for RewriteFailure {
+    fn from(_: TooShort) -> Self {
+        Self
+    }
+}
+
+impl From<PayloadError> for RewriteFailure {
+    fn from(_: PayloadError) -> Self {
+        Self
+    }
+}
+
+impl From<CompressError> for RewriteFailure {
+    fn from(_: CompressError) -> Self {
+        Self
+    }
+}
+
+/// The event as `--raw` writes it: with another database if a rule says so, inside a payload, too. Like mysqlbinlog, it
+/// compresses every payload again, and leaves positions and the sizes in GTID events as they are.
+pub(crate) fn rewrite_raw(
+    event: &[u8],
+    format: &LogFormat,
+    rules: &Rules,
+    opener: &mut PayloadOpener,
+) -> Result<Option<Vec<u8>>, RewriteFailure> {
+    if rules.is_empty() {
+        return Ok(None);
+    }
+    let header = Header::decode(&mut Cursor::new(event)).map_err(|_| RewriteFailure)?;
+    if header.event_type != EventType::TransactionPayload {
+        return Ok(rewrite(event, format, rules)?);
+    }
+    let decoded = decode(event, &header, format.checksum.for_events(), format).ok_or(RewriteFailure)?;
+    let Event::TransactionPayload(payload) = decoded else { return Err(RewriteFailure) };
+    let (fields, frame) = rewrite_payload(&payload, format, rules, opener)?;
+    let checksum = vec![0; format.checksum.for_events().size()];
+    let mut out = [&event[..HEADER_SIZE], &fields, &frame, &checksum].concat();
+    finish(&mut out, format);
+    Ok(Some(out))
+}
+
+/// The fields in front of the rewritten payload, and the payload.
+fn rewrite_payload(
+    payload: &TransactionPayload<'_>,
+    format: &LogFormat,
+    rules: &Rules,
+    opener: &mut PayloadOpener,
+) -> Result<(Vec<u8>, Vec<u8>), RewriteFailure> {
+    let inside = format.inside_payload();
+    let mut events = opener.open(payload)?;
+    let mut writer = PayloadWriter::new(Level::DEFAULT)?;
+    writer.begin_unsized()?;
+    let (mut plain, mut size) = (Vec::new(), 0);
+    while let Some(event) = events.next_event()? {
+        let rewritten = rewrite(event.bytes(), &inside, rules)?;
+        let bytes = rewritten.as_deref().unwrap_or(event.bytes());
+        size += bytes.len() as u64;
+        match payload.compression {
+            PayloadCompression::Zstd => writer.push(bytes)?,
+            _ => plain.extend_from_slice(bytes),
+        }
+    }
+    let frame = match payload.compression {
+        PayloadCompression::Zstd => writer.finish()?.to_vec(),
+        _ => plain,
+    };
+    let fields = TransactionPayload::encode_fields(payload.compression, frame.len() as u64, Some(size));
+    Ok((fields, frame))
 }
 
 fn find(event: &[u8], format: &LogFormat) -> Result<Option<Place>, TooShort> {

@@ -13,6 +13,7 @@ use jiff::tz::TimeZone;
 use logs::read_keyring;
 
 use crate::list::{Condition, TablePattern};
+use crate::mysqlbinlog::Dialect;
 use crate::options::choice::choose;
 use crate::options::table::{Spec, Which};
 use crate::options::{Exit, Heed, Value, Values, datetime, gtids};
@@ -317,6 +318,8 @@ pub(crate) struct Settings {
     pub(crate) temporary_max: Option<NonZeroU64>,
     /// Go on at what cannot be decoded?
     pub(crate) force_read: bool,
+    /// Under mysqlbinlog's own name, what is useless or harmful in 9.7 stays as it is there.
+    pub(crate) dialect: Dialect,
     /// The only tables whose rows to print; all if there are none.
     pub(crate) tables: Vec<TablePattern>,
     /// What rows must be like.
@@ -393,6 +396,7 @@ impl Settings {
             jobs: usize::try_from(values.unsigned(Which::Jobs)).ok().and_then(NonZeroUsize::new),
             temporary_max: NonZeroU64::new(values.unsigned(Which::TemporaryMax)),
             force_read: values.switch(Which::ForceRead),
+            dialect: Dialect::Bintide,
             tables: heeded.tables,
             conditions: heeded.conditions,
             color: heeded.color,

@@ -97,11 +97,11 @@ fn put_type(out: &mut Vec<u8>, column: &Column, collation: Option<Collation>) ->
         ColumnType::Double => (b"DOUBLE", &[]),
         ColumnType::Decimal { precision, scale } => (b"DECIMAL", &[u32::from(precision), u32::from(scale)]),
         ColumnType::Bit { bits } => (b"BIT", &[u32::from(bits)]),
-        ColumnType::OldTimestamp | ColumnType::Timestamp { fraction: 0 } => (b"TIMESTAMP", &[]),
+        ColumnType::Timestamp { fraction: 0 } => (b"TIMESTAMP", &[]),
         ColumnType::Timestamp { fraction } => (b"TIMESTAMP", &[u32::from(fraction)]),
-        ColumnType::OldDateTime | ColumnType::DateTime { fraction: 0 } => (b"DATETIME", &[]),
+        ColumnType::DateTime { fraction: 0 } => (b"DATETIME", &[]),
         ColumnType::DateTime { fraction } => (b"DATETIME", &[u32::from(fraction)]),
-        ColumnType::OldTime | ColumnType::Time { fraction: 0 } => (b"TIME", &[]),
+        ColumnType::Time { fraction: 0 } => (b"TIME", &[]),
         ColumnType::Time { fraction } => (b"TIME", &[u32::from(fraction)]),
         ColumnType::Date => (b"DATE", &[]),
         ColumnType::Year => (b"YEAR", &[]),
@@ -119,6 +119,7 @@ fn put_type(out: &mut Vec<u8>, column: &Column, collation: Option<Collation>) ->
         },
         ColumnType::Geometry { .. } => (geometry_name(column.geometry_type), &[]),
         ColumnType::Vector { .. } => (b"VECTOR", &[column.dimension.unwrap_or_default()]),
+        // The temporal types from before MySQL 5.6 among them: mysqlbinlog has no names for these.
         _ => {
             shown = TypeShown::Unknown;
             (b"INVALID_TYPE", &[u32::from(column.type_code)])

@@ -337,3 +337,40 @@ fn a_reader_that_goes_away_is_no_error() {
         }
     }
 }
+
+/// A log that the server its name ends in has written: see `samples/README.md`.
+fn old(log: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/old").join(log)
+}
+
+/// Row events of version 1, which mysqlbinlog 9.7 refuses: under the name of bintide they are printed as mysqlbinlog 8.0
+/// prints them.
+#[test]
+fn rows_of_version_1_are_printed_and_refused_under_mysqlbinlogs_name() {
+    for sample in ["rows-v1-5.5.34.binlog", "rows-v1-5.7.22.binlog"] {
+        let (text, error, code) = dump_logs(Dialect::Bintide, "-vv", &[old(sample)]);
+        assert_eq!((error.as_str(), code), ("", 0), "{sample}");
+        for (wanted, times) in [
+            ("\tWrite_rows_v1: table id ", 2),
+            ("\tUpdate_rows_v1: table id ", 4),
+            ("\tDelete_rows_v1: table id ", 2),
+            ("### UPDATE `v1`.`t`\n", 4),
+            (r"###   @9='it\'s' /* STRING(60) meta=65084 nullable=1 is_null=0 */", 7),
+            ("COMMIT/*!*/;\n", 6),
+        ] {
+            assert_eq!(text.matches(wanted).count(), times, "{sample}: {wanted} in {text}");
+        }
+        let (text, error, code) = dump_logs(Dialect::Mysqlbinlog, "-vv", &[old(sample)]);
+        assert!(error.contains("ERROR: Found invalid event in binary log") && code == 1, "{sample}: {error}");
+        assert!(!text.contains("_v1: table id"), "{sample}: {text}");
+    }
+}
+
+/// Binary strings in documents of MySQL 5.7 are text, as mysqlbinlog has them.
+#[test]
+fn binary_strings_in_old_documents_are_text() {
+    let options = "-v --base64-output=decode-rows";
+    let (text, error, code) = dump_logs(Dialect::Bintide, options, &[old("json-5.7.22.binlog")]);
+    assert_eq!((error.as_str(), code), ("", 0));
+    assert!(text.contains(r#"###   @1='{"b": "abc"}'"#), "{text}");
+}

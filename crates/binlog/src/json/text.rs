@@ -124,6 +124,9 @@ impl Part<'_> {
     }
 }
 
+/// The type of binary strings in documents of MySQL 5.7, which shows them in base64; from 8.0 on they are text.
+const VAR_STRING: u8 = 253;
+
 fn put_scalar(out: &mut Vec<u8>, value: &JsonValue<'_>, quotes: JsonQuotes) {
     match value {
         JsonValue::Null => out.extend_from_slice(b"null"),
@@ -133,7 +136,7 @@ fn put_scalar(out: &mut Vec<u8>, value: &JsonValue<'_>, quotes: JsonQuotes) {
         JsonValue::UInt(number) => put_display(out, number),
         JsonValue::Double(number) => put_double(out, *number),
         JsonValue::Decimal(decimal) => decimal.write(out),
-        JsonValue::String(bytes) => match quotes {
+        JsonValue::String(bytes) | JsonValue::Opaque { type_code: VAR_STRING, bytes } => match quotes {
             JsonQuotes::Always => put_string(out, bytes),
             JsonQuotes::Inside => out.extend_from_slice(bytes),
         },

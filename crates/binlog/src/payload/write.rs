@@ -90,7 +90,8 @@ pub struct PayloadWriter {
     frame_size_max: u32,
     /// Bytes of the frame that have been handed on.
     drained: usize,
-    announced: u64,
+    /// The size that the frame states; `None` for a frame that states none.
+    announced: Option<u64>,
     came: u64,
 }
 
@@ -119,7 +120,7 @@ impl PayloadWriter {
         let mut context = CCtx::try_create().ok_or(CompressError::Zstd { message: "no memory" })?;
         context.set_parameter(CParameter::CompressionLevel(i32::from(level.get()))).map_err(failed)?;
         let frame_size_max = EVENT_SIZE_MAX - HEAD_ROOM;
-        Ok(Self { context, frame: Vec::new(), frame_size_max, drained: 0, announced: 0, came: 0 })
+        Ok(Self { context, frame: Vec::new(), frame_size_max, drained: 0, announced: Some(0), came: 0 })
     }
 
     /// No frame may be larger: `replica_max_allowed_packet` less the room for the event's head.
@@ -161,8 +162,21 @@ impl PayloadWriter {
     ///
     /// When zstd cannot.
     pub fn begin(&mut self, size: u64) -> Result<(), CompressError> {
+        self.begin_with(Some(size))
+    }
+
+    /// Begins a payload of unknown size: its frame does not state one, as those that mysqlbinlog writes.
+    ///
+    /// # Errors
+    ///
+    /// When zstd cannot.
+    pub fn begin_unsized(&mut self) -> Result<(), CompressError> {
+        self.begin_with(None)
+    }
+
+    fn begin_with(&mut self, size: Option<u64>) -> Result<(), CompressError> {
         self.context.reset(ResetDirective::SessionOnly).map_err(failed)?;
-        self.context.set_pledged_src_size(Some(size)).map_err(failed)?;
+        self.context.set_pledged_src_size(size).map_err(failed)?;
         self.frame.clear();
         self.frame.shrink_to(FRAME_KEPT_MAX);
         (self.announced, self.came, self.drained) = (size, 0, 0);
@@ -176,26 +190,29 @@ impl PayloadWriter {
     /// When more came than was announced, the frame becomes too large, or zstd cannot.
     pub fn push(&mut self, inner: &[u8]) -> Result<(), CompressError> {
         self.came += inner.len() as u64;
-        if self.came > self.announced {
-            return Err(self.announced());
-        }
-        if self.came == self.announced {
+        match self.announced {
+            Some(wanted) if self.came > wanted => Err(self.size_error(wanted)),
             // With all of the input at hand zstd needs no copy of it.
-            return self.run(inner, ZSTD_EndDirective::ZSTD_e_end);
+            Some(wanted) if self.came == wanted => self.run(inner, ZSTD_EndDirective::ZSTD_e_end),
+            _ => self.run(inner, ZSTD_EndDirective::ZSTD_e_continue),
         }
-        self.run(inner, ZSTD_EndDirective::ZSTD_e_continue)
     }
 
     /// The payload: all that was announced has come.
     ///
     /// # Errors
     ///
-    /// When less came than was announced.
+    /// When less came than was announced, the frame becomes too large, or zstd cannot.
     pub fn finish(&mut self) -> Result<&[u8], CompressError> {
-        match self.came == self.announced {
-            true => Ok(&self.frame),
-            false => Err(self.announced()),
+        match self.announced {
+            Some(wanted) if self.came != wanted => return Err(self.size_error(wanted)),
+            Some(_) => {}
+            None => {
+                self.run(&[], ZSTD_EndDirective::ZSTD_e_end)?;
+                self.announced = Some(self.came);
+            }
         }
+        Ok(&self.frame)
     }
 
     /// Hands on what the frame has so far, and forgets it; gives its size in bytes. For frames too large for memory:
@@ -233,8 +250,8 @@ impl PayloadWriter {
         }
     }
 
-    const fn announced(&self) -> CompressError {
-        CompressError::Announced { wanted: self.announced, found: self.came }
+    const fn size_error(&self, wanted: u64) -> CompressError {
+        CompressError::Announced { wanted, found: self.came }
     }
 }
 
@@ -287,12 +304,18 @@ mod tests {
             writer.push(front).unwrap();
             writer.push(back).unwrap();
             let pieces = writer.finish().unwrap().to_vec();
-            for frame in [&whole, &pieces] {
+            writer.begin_unsized().unwrap();
+            writer.push(front).unwrap();
+            writer.push(back).unwrap();
+            let open_ended = writer.finish().unwrap().to_vec();
+            prop_assert_eq!(writer.finish().unwrap(), &open_ended);
+            let sized = Some(bytes.len() as u64);
+            for (frame, wanted) in [(&whole, sized), (&pieces, sized), (&open_ended, None)] {
                 let mut opened = vec![0; bytes.len()];
                 let size = zstd_safe::decompress(&mut opened[..], frame).unwrap();
                 prop_assert_eq!(&opened[..size], &bytes[..]);
-                let said = zstd_safe::get_frame_content_size(frame).unwrap();
-                prop_assert_eq!(said, Some(bytes.len() as u64));
+                let stated = zstd_safe::get_frame_content_size(frame).unwrap();
+                prop_assert_eq!(stated, wanted);
             }
         }
     }

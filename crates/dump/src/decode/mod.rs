@@ -62,6 +62,9 @@ pub(crate) fn decode<'a>(
         EventType::TableMap => Event::TableMap(rows::table_map(&mut fields, sizes)?),
         EventType::Incident => Event::Incident(control::incident(&mut fields)?),
         EventType::RowsQuery => Event::RowsQuery(rows::rows_query(&mut fields, sizes)?),
+        EventType::WriteRowsV1 => Event::WriteRowsV1(rows::rows(&mut fields, sizes)?),
+        EventType::UpdateRowsV1 => Event::UpdateRowsV1(rows::rows(&mut fields, sizes)?),
+        EventType::DeleteRowsV1 => Event::DeleteRowsV1(rows::rows(&mut fields, sizes)?),
         EventType::WriteRows => Event::WriteRows(rows::rows(&mut fields, sizes)?),
         EventType::UpdateRows => Event::UpdateRows(rows::rows(&mut fields, sizes)?),
         EventType::DeleteRows => Event::DeleteRows(rows::rows(&mut fields, sizes)?),
@@ -80,8 +83,12 @@ pub(crate) fn decode<'a>(
     })
 }
 
-/// An event of a type that mysqlbinlog 9.7 does not know, as row events of version 1: it must say that this does not
-/// matter.
+/// A row event of version 1 as mysqlbinlog 9.7 reads it, which no longer knows the type.
+pub(crate) fn rows_v1_unknown(header: &Header) -> Option<Event<'static>> {
+    ignorable(header.event_type, header, &[])
+}
+
+/// An event of a type that mysqlbinlog 9.7 does not know: its header must say that it can be ignored.
 fn ignorable<'a>(event_type: EventType, header: &Header, body: &'a [u8]) -> Option<Event<'a>> {
     let is_known = matches!(event_type.code(), 2..=5 | 9 | 11 | 13..=19 | 26 | 29..=40 | 42);
     let can_be_ignored = !is_known && header.flags.contains(Flags::IGNORABLE);

@@ -20,6 +20,7 @@ mod row_format;
 mod statement;
 mod words;
 
+use std::fs::File;
 use std::io::Read;
 use std::mem::{replace, take};
 use std::num::NonZeroUsize;
@@ -36,14 +37,18 @@ use self::statement::{Statement, Tables};
 use self::words::TransactionWord;
 use crate::batch::{Batch, Source};
 use crate::bytes::{Bytes, Spare};
-use crate::decode::{LogFormat, checksum_fits, decode, describe, is_from_future, status_is_valid};
+use crate::decode::{
+    LogFormat, checksum_fits, decode, describe, is_from_future, rows_v1_unknown, status_is_valid,
+};
 use crate::delimiter::end_statement;
 use crate::errno::os_error;
 use crate::event_ref::EventRef;
 use crate::event_text::VERSION_UNKNOWN;
-use crate::frame::{OpenEnds, put_end, put_log_end, put_start};
+use crate::frame::{OpenEnds, put_end, put_log_end, put_start, put_start_settings};
 use crate::head_text::{Head, HeadText};
+use crate::hexdump::Hexdump;
 use crate::load_files::LoadFiles;
+use crate::mysqlbinlog::Dialect;
 use crate::numbers::put_u64;
 use crate::pipeline::Inputs;
 use crate::reader::{Block, EVENT_TYPE_AT, LargePayload, LargePayloads, ReadError, Reader};
@@ -124,6 +129,8 @@ pub(crate) struct Dump<'s, 'e> {
     tables: Tables,
     load_files: LoadFiles,
     opener: PayloadOpener,
+    /// The raw file written last.
+    raw_file: Option<File>,
     /// What holds for the events that follow, by the last format description that was printed.
     format: Arc<LogFormat>,
     filter: Filter,
@@ -187,6 +194,7 @@ impl<'s, 'e> Dump<'s, 'e> {
             tables: Tables::default(),
             load_files: LoadFiles::new(&settings.local_load),
             opener: PayloadOpener::new(),
+            raw_file: None,
             format: Arc::new(LogFormat::at_first()),
             filter: Filter {
                 stop_position: u64::MAX,
@@ -209,10 +217,11 @@ impl<'s, 'e> Dump<'s, 'e> {
     pub(crate) fn run(mut self, names: &[Vec<u8>], inputs: &mut Inputs<'_>) -> Result<(), Halt> {
         let settings = self.settings;
         let is_raw = settings.remote.as_ref().is_some_and(|remote| remote.raw.is_some());
-        if !is_raw {
-            put_start(self.batch.text(), settings);
-            self.batch.settle();
+        match is_raw {
+            true => put_start_settings(self.batch.text(), settings),
+            false => put_start(self.batch.text(), settings),
         }
+        self.batch.settle();
         let mut outcome = Ok(Flow::Continue);
         for (index, name) in names.iter().enumerate() {
             let is_last = index + 1 == names.len();
@@ -230,7 +239,9 @@ impl<'s, 'e> Dump<'s, 'e> {
             return Err(Halt::Unwanted);
         }
         if is_raw {
-            return outcome.map(drop);
+            let ended = self.end_raw();
+            (self.hand_on)(take(&mut self.batch))?;
+            return outcome.map(drop).and(ended);
         }
         self.warn_of_open_ends();
         drop(self.batch.take_unsettled());
@@ -426,6 +437,11 @@ impl<'s, 'e> Dump<'s, 'e> {
         let status = match &event {
             Event::Query(query) => query.status,
             Event::ExecuteLoadQuery(load) => load.query.status,
+            Event::WriteRowsV1(_) | Event::UpdateRowsV1(_) | Event::DeleteRowsV1(_)
+                if self.settings.dialect == Dialect::Mysqlbinlog =>
+            {
+                return rows_v1_unknown(&item.header);
+            }
             _ => return Some(event),
         };
         // Most are those of the statement before.
@@ -666,7 +682,8 @@ impl<'b> Item<'b> {
     }
 
     fn as_head(&self) -> Head<'b> {
-        Head { bytes: self.bytes(), header: self.header, format: self.format, at: self.at }
+        let (bytes, header, format, at) = (self.bytes(), self.header, self.format, self.at);
+        Head { bytes, header, format, at, hexdump: Hexdump::Columns }
     }
 
     fn as_source(&self) -> Source<'b> {

@@ -21,7 +21,8 @@ use crate::delimiter::end_statement;
 use crate::errno::os_error;
 use crate::event_text::{self, VERSION_UNKNOWN, put};
 use crate::frame::{OpenEnds, put_log_end};
-use crate::head_text::GeneratedKeys;
+use crate::head_text::{GeneratedKeys, Head};
+use crate::hexdump::Hexdump;
 use crate::load_files::LoadError;
 use crate::numbers::put_u32;
 use crate::rows_text::Types;
@@ -40,7 +41,10 @@ impl Dump<'_, '_> {
             Event::WriteRows(rows)
             | Event::UpdateRows(rows)
             | Event::DeleteRows(rows)
-            | Event::PartialUpdateRows(rows) => return self.rows(item, rows),
+            | Event::PartialUpdateRows(rows)
+            | Event::WriteRowsV1(rows)
+            | Event::UpdateRowsV1(rows)
+            | Event::DeleteRowsV1(rows) => return self.rows(item, rows),
             Event::TransactionPayload(payload) => self.payload(item, payload, name)?,
             Event::BeginLoadQuery(block) => self.begin_load(item, block)?,
             Event::AppendBlock(block) => self.append_load(item, block)?,
@@ -126,7 +130,12 @@ impl Dump<'_, '_> {
     }
 
     fn put_header_line(&mut self, item: Item<'_>) {
-        self.heads.put_header(self.batch.text(), item.as_head());
+        let hexdump = match item.header.event_type {
+            // One that a server makes up comes in front of the first format description.
+            EventType::Rotate if self.is_first_format => Hexdump::Plain,
+            _ => Hexdump::Columns,
+        };
+        self.heads.put_header(self.batch.text(), Head { hexdump, ..item.as_head() });
     }
 
     /// Leaves an event's header line and text to whoever works out the batch.

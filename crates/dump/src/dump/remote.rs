@@ -15,9 +15,11 @@ use crate::bytes::Bytes;
 use crate::decode::{LogFormat, decode, describe};
 use crate::dump::row_format::RowFormat;
 use crate::errno::os_error;
-use crate::mysqlbinlog::create_result;
+use crate::frame::IDEMPOTENT_END;
+use crate::mysqlbinlog::{Dialect, create_result};
 use crate::reader::{Block, ReadError};
 use crate::remote::{AskedLog, RemoteSettings, Servers};
+use crate::rewrite::{RewriteFailure, rewrite_raw};
 use crate::settings::Remote;
 
 /// Bytes of events that are gone over at once, if so many have come.
@@ -39,7 +41,6 @@ struct RawFile {
     prefix: Vec<u8>,
     /// The next file's name, the prefix included.
     name: Vec<u8>,
-    file: Option<File>,
 }
 
 /// What becomes of an event.
@@ -72,7 +73,7 @@ impl Dump<'_, '_> {
             in_use: false,
             rows_only: RowFormat::default(),
         };
-        let raw = remote.raw.clone().map(|prefix| RawFile { prefix, name: Vec::new(), file: None });
+        let raw = remote.raw.clone().map(|prefix| RawFile { prefix, name: Vec::new() });
         let mut remotely = Remotely { log, position: start, bytes: Vec::new(), events: Vec::new(), raw };
         loop {
             let has_more = servers.has_more().map_err(|why| self.complain_of_packet(&why))?;
@@ -117,6 +118,11 @@ impl Dump<'_, '_> {
             Err(error) => return Err(self.complain_of_construction(&error)),
         };
         match fate {
+            // mysqlbinlog takes the size of what a server makes up for 0, and then cannot check it.
+            Fate::Alone { size: 0, .. } if self.settings.require_row_format => {
+                self.joined(remotely)?;
+                return Err(self.complain_of_unexpected());
+            }
             Fate::Passed => {}
             Fate::Misnamed => {
                 self.talk.error(&[b"Invalid log file name in rotate event."]);
@@ -164,6 +170,9 @@ impl Dump<'_, '_> {
     }
 
     fn keep_raw(&mut self, event: &[u8], remotely: &mut Remotely<'_>) -> Result<(), Halt> {
+        if event_type(event) != Some(EventType::FormatDescription) {
+            self.check_row_format(event, &mut remotely.log)?;
+        }
         let Some(raw) = &mut remotely.raw else { return Ok(()) };
         if event_type(event) == Some(EventType::FormatDescription) {
             match describe(event) {
@@ -171,7 +180,7 @@ impl Dump<'_, '_> {
                 Err(error) => return Err(self.complain_of_construction(&error)),
             }
             match create(&raw.name) {
-                Ok(file) => raw.file = Some(file),
+                Ok(file) => self.raw_file = Some(file),
                 Err(error) => {
                     self.talk.file(&[
                         b"Can't create/write to file '",
@@ -185,11 +194,60 @@ impl Dump<'_, '_> {
                 }
             }
         }
-        let written = raw.file.as_mut().map_or(Ok(()), |file| file.write_all(event));
+        let format = &remotely.log.format;
+        let rewritten = match rewrite_raw(event, format, &self.settings.rewrites, &mut self.opener) {
+            Ok(rewritten) => rewritten,
+            Err(RewriteFailure) => {
+                self.talk.error(&[b"Got a fatal error while applying rewrite db filter."]);
+                return Err(Halt::Failed);
+            }
+        };
+        let event = rewritten.as_deref().unwrap_or(event);
+        let written = self.raw_file.as_mut().map_or(Ok(()), |file| file.write_all(event));
         written.map_err(|_| {
             self.talk.error(&[b"Could not write into log file '", &raw.name, b"'"]);
             Halt::Failed
         })
+    }
+
+    /// Ends a run that wrote raw files. mysqlbinlog takes `--idempotent` back in the last of them, whose end is then no
+    /// event; under the name of bintide the files stay logs.
+    pub(super) fn end_raw(&mut self) -> Result<(), Halt> {
+        if !self.settings.idempotent {
+            return Ok(());
+        }
+        match (&mut self.raw_file, self.settings.dialect) {
+            (Some(file), Dialect::Mysqlbinlog) => file.write_all(IDEMPOTENT_END).map_err(|error| {
+                self.talk.error(&[b"Error writing event to file. (", &os_error(&error), b")"]);
+                Halt::Failed
+            }),
+            (Some(_), Dialect::Bintide) => Ok(()),
+            (None, _) => {
+                self.batch.text().extend_from_slice(IDEMPOTENT_END);
+                Ok(())
+            }
+        }
+    }
+
+    /// Refuses an event that `--require-row-format` does not let pass.
+    fn check_row_format(&mut self, event: &[u8], log: &mut Log<'_>) -> Result<(), Halt> {
+        if !self.settings.require_row_format {
+            return Ok(());
+        }
+        let header = Header::decode(&mut Cursor::new(event)).ok();
+        let checksum = log.format.checksum.for_events();
+        let decoded =
+            header.and_then(|header| Some((header, decode(event, &header, checksum, &log.format)?)));
+        match decoded {
+            Some((header, event)) if log.rows_only.takes(header.event_type, &event) => Ok(()),
+            Some(_) => Err(self.complain_of_statement()),
+            None => Err(self.complain_of_unexpected()),
+        }
+    }
+
+    fn complain_of_unexpected(&mut self) -> Halt {
+        self.talk.error(&[b"Unexpected event being evaluated under --require-row-format."]);
+        Halt::Failed
     }
 
     fn complain_of_construction(&mut self, error: &ReadError) -> Halt {

@@ -103,6 +103,9 @@ impl Role {
             | Event::UpdateRows(_)
             | Event::DeleteRows(_)
             | Event::PartialUpdateRows(_)
+            | Event::WriteRowsV1(_)
+            | Event::UpdateRowsV1(_)
+            | Event::DeleteRowsV1(_)
             | Event::ViewChange(_) => Self::Statement,
             _ => Self::None,
         }
