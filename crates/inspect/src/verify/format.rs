@@ -105,7 +105,8 @@ pub(crate) fn previous(description: &FormatDescription<'_>) -> Previous {
     }
 }
 
-/// Three numbers with points between them, and perhaps more.
+/// Whether these are three numbers with points between them, and perhaps more. Words may follow: Debian's MariaDB calls
+/// itself `11.8.6-MariaDB-0+deb13u1 from Debian-log`.
 fn is_version(version: &[u8]) -> bool {
     let mut parts = version.splitn(3, |byte| *byte == b'.');
     let mut is_number = |all: bool| {
@@ -114,5 +115,8 @@ fn is_version(version: &[u8]) -> bool {
             digits > 0 && (!all || digits == part.len())
         })
     };
-    is_number(true) && is_number(true) && is_number(false) && version.iter().all(u8::is_ascii_graphic)
+    is_number(true)
+        && is_number(true)
+        && is_number(false)
+        && version.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ')
 }

@@ -108,6 +108,17 @@ fn format() {
     log.settle();
     let detail = r#"the server's version is "9.7.4\t2", wanted one like 8.0.43"#;
     check(&log, 0, FaultKind::Format, detail);
+    // As Debian's MariaDB has it, and one that takes all of the room there is.
+    for version in
+        ["9.7.4-MariaDB-0+deb13u1 from Debian-log", "9.7.4-2 of a packager who has more to say than fits in"]
+    {
+        let mut log = Log::of_sample("types.binlog");
+        let text: Vec<u8> = version.bytes().chain([0; 50]).take(50).collect();
+        log.body(0, |body| body[2..52].copy_from_slice(&text));
+        log.settle();
+        let found = faults(&log.bytes());
+        assert!(found.iter().all(|(_, kind, _)| *kind != FaultKind::Format), "{version}: {found:?}");
+    }
 }
 
 #[test]
