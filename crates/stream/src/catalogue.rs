@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use binlog::events::Rows;
 use binlog::{Column, ColumnType, GeometryType, KeyPart, Table};
 
 use crate::defined::Definitions;
@@ -48,6 +49,8 @@ pub struct TableFacts {
     pub primary_key: Vec<String>,
     /// The character set of columns that name none, if a definition in the log says it.
     pub charset: Option<String>,
+    /// The number of expressions in its indexes, as a server has it: each of them has a hidden column.
+    pub index_expressions: usize,
 }
 
 /// A column as the catalogue has it.
@@ -93,6 +96,21 @@ impl Catalogue {
 
     /// The table with what the catalogue says of its columns; `None` if it has no such table, or another of that name.
     pub(crate) fn named(&mut self, logged: &Table) -> Result<Option<Table>, Error> {
+        let places: Vec<usize> = (0..logged.columns.len()).collect();
+        self.named_at(logged, &places)
+    }
+
+    /// The same for a table whose map lists columns that no row has: MySQL 8.0.13 and some versions behind it log the
+    /// hidden columns of functional indexes there. The rows' own columns then are those that the catalogue knows.
+    pub(crate) fn named_by_rows(&mut self, logged: &Table, rows: &Rows<'_>) -> Result<Option<Table>, Error> {
+        let is_shown =
+            |index| rows.columns.contains(index) || rows.columns_after.is_some_and(|set| set.contains(index));
+        let places: Vec<usize> = (0..logged.columns.len()).filter(|index| is_shown(*index)).collect();
+        self.named_at(logged, &places)
+    }
+
+    /// The table, whose columns at these places are those that the catalogue knows.
+    fn named_at(&mut self, logged: &Table, places: &[usize]) -> Result<Option<Table>, Error> {
         let [database, table] =
             [&logged.database, &logged.name].map(|name| String::from_utf8_lossy(name).into_owned());
         let name = format!("{database}.{table}");
@@ -100,14 +118,16 @@ impl Catalogue {
             Source::Server(ask) => ask,
             Source::Log(definitions) => {
                 let facts = definitions.table(&database, &table);
-                return Ok(facts.and_then(|facts| with_facts(logged, facts)));
+                return Ok(facts.and_then(|facts| with_facts(logged, facts, places)));
             }
         };
         let facts =
             ask(&database, &table).map_err(|reason| Error::Catalogue { table: name.clone(), reason })?;
         let Some(facts) = facts else { return Ok(None) };
         self.asked.insert(name, facts.asked_s);
-        Ok(with_facts(logged, &facts))
+        let hidden = logged.columns.len() - places.len();
+        let is_explained = hidden == 0 || hidden == facts.index_expressions;
+        Ok(with_facts(logged, &facts, places).filter(|_| is_explained))
     }
 
     /// The definitions in the log, if they are what is known.
@@ -145,19 +165,30 @@ impl fmt::Debug for Catalogue {
     }
 }
 
-fn with_facts(logged: &Table, facts: &TableFacts) -> Option<Table> {
-    let is_same = logged.columns.len() == facts.columns.len()
-        && logged.columns.iter().zip(&facts.columns).all(|(column, facts)| fits(column.column_type, facts));
-    if !is_same {
+/// The table with the facts on its columns at these places; the other columns are hidden, and no row has them.
+fn with_facts(logged: &Table, facts: &TableFacts, places: &[usize]) -> Option<Table> {
+    if places.len() != facts.columns.len() {
         return None;
     }
-    let columns = logged.columns.iter().zip(&facts.columns).map(|(column, facts)| with_name(column, facts));
-    let place = |name: &String| facts.columns.iter().position(|column| column.name == *name);
-    let key = facts.primary_key.iter().filter_map(place).map(|column| KeyPart { column, prefix: 0 });
     let mut table = logged.clone();
-    (table.columns, table.primary_key) = (columns.collect(), Some(key.collect()));
+    for column in &mut table.columns {
+        column.name = Some(HIDDEN.into());
+    }
+    for (place, facts) in places.iter().zip(&facts.columns) {
+        let column = logged.columns.get(*place).filter(|column| fits(column.column_type, facts))?;
+        table.columns[*place] = with_name(column, facts);
+    }
+    let place = |name: &String| {
+        let index = facts.columns.iter().position(|column| column.name == *name)?;
+        places.get(index).copied()
+    };
+    let key = facts.primary_key.iter().filter_map(place).map(|column| KeyPart { column, prefix: 0 });
+    table.primary_key = Some(key.collect());
     Some(table)
 }
+
+/// The name of columns that are in no row.
+const HIDDEN: &[u8] = b"";
 
 fn with_name(column: &Column, facts: &ColumnFacts) -> Column {
     /// The collation of what is no text.

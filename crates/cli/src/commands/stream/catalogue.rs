@@ -75,7 +75,12 @@ pub(super) fn facts(
          WHERE {is_it} AND index_name = 'PRIMARY' ORDER BY seq_in_index"
     ))?;
     let primary_key = key.iter().map(|row| word(row.first())).collect();
-    Ok(Some(TableFacts { asked_s: clock.parse().unwrap_or(0), columns, primary_key, charset: None }))
+    let expressions = connection.value(&format!(
+        "SELECT COUNT(*) FROM information_schema.statistics WHERE {is_it} AND column_name IS NULL"
+    ))?;
+    let index_expressions = expressions.and_then(|count| count.parse().ok()).unwrap_or(0);
+    let asked_s = clock.parse().unwrap_or(0);
+    Ok(Some(TableFacts { asked_s, columns, primary_key, charset: None, index_expressions }))
 }
 
 /// What a cell says; nothing for NULL.
