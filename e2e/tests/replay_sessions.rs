@@ -1,0 +1,221 @@
+//! What statements, triggers and functions do to a session, and what stops a replay.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use e2e::as_sql::are_equal;
+use e2e::command::{Ran, replay};
+use e2e::replays::{checksum, target};
+use rusqlite::Connection;
+use tempfile::TempDir;
+use testkit::{Launch, Server};
+
+const ORDERS: [&str; 3] = ["grouped", "strict", "any"];
+
+fn source(sql: &str) -> Result<Server> {
+    let source = Launch::mysql().option("--server-id=1").start()?;
+    source.sql(sql)?;
+    source.sql("flush binary logs")?;
+    Ok(source)
+}
+
+/// Has a target that has nothing take all of a server's logs, in each order.
+fn ends_equal(source: &Server, more: &[&str]) -> Result<()> {
+    let target = target("--skip-log-bin")?;
+    let databases =
+        source.sql("select schema_name from information_schema.schemata where schema_name like 'd%'")?;
+    for order in ORDERS {
+        let ran = replay(&source.binlogs()?, &target, &[&["--commit-order", order], more].concat())?;
+        ensure!(ran.code == Some(0), "{order}: {ran:?}");
+        are_equal(source, &target, checksum).with_context(|| order.to_owned())?;
+        for database in databases.lines() {
+            target.sql(&format!("drop database {database}"))?;
+        }
+        target.sql("drop database bintide; reset binary logs and gtids")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn files_are_loaded_in_the_character_set_that_they_were_loaded_in() -> Result<()> {
+    let folder = TempDir::new()?;
+    let file = folder.path().join("latin1.txt");
+    fs::write(&file, b"\xe9t\xe9\n\xfcber\n")?;
+    let load = format!("load data infile '{}' into table d.t (a);", file.display());
+    // The default database's own collation comes back with each USE, and with ALTER DATABASE.
+    let source = source(&format!(
+        "create database d character set utf8mb4; create database d2 character set koi8r; use d;
+         create table t (id int primary key auto_increment, a varchar(20));
+         set session binlog_format = statement; set character_set_database = latin1; {load} {load} {load}
+         alter database d character set greek; set character_set_database = latin1; {load} {load}
+         use d2; {load} set character_set_database = latin1; {load} {load}"
+    ))?;
+    ends_equal(&source, &[])
+}
+
+#[test]
+fn what_functions_set_is_set_back() -> Result<()> {
+    let source = source(
+        "set global log_bin_trust_function_creators = 1;
+         create database d; use d; create table t (id int primary key auto_increment, a varchar(60), n int);
+         create table child (id int primary key, p int, foreign key (p) references t (id));
+         create function f() returns int deterministic begin
+           set session time_zone = '+09:00'; set session lc_time_names = 'de_DE'; set session foreign_key_checks = 0;
+           set session auto_increment_increment = 5; set session collation_connection = 'utf8mb4_bin'; return 1;
+         end;
+         set session binlog_format = statement;
+         insert into t (a, n) values (from_unixtime(1000000000), f());
+         set session time_zone = '+00:00', lc_time_names = 'en_US', foreign_key_checks = 1,
+           auto_increment_increment = 1, collation_connection = 'utf8mb4_0900_ai_ci';
+         insert into t (a, n) values (from_unixtime(1000000000), 1), (date_format('2026-01-01', '%M'), 'A' = 'a');
+         insert into t (a, n) values (date_format('2026-03-01', '%M'), 'A' = 'a');
+         insert into t (a, n) select concat(a, 'x'), 2 from t;",
+    )?;
+    ends_equal(&source, &[])
+}
+
+#[test]
+fn tables_of_queries_have_engines_and_partitions() -> Result<()> {
+    let source = source(
+        "create database d; use d; create table a (i int primary key); insert into a values (1), (2);
+         create table b engine = innodb select * from a; create table c comment 'START TRANSACTION' select * from a;
+         create table e (i int) partition by hash (i) partitions 3 select * from a;
+         create table f (k int, key (k)) engine = innodb row_format = compressed as select i as k from a;
+         insert into b select * from a;",
+    )?;
+    ends_equal(&source, &[])?;
+    ends_equal(&source, &["--apply-as", "sql"])?;
+    // With the table's own log only, it is not asked for in advance.
+    let target = target("--skip-log-bin")?;
+    target.sql("create database d; create table d.a (i int primary key); insert into d.a values (1), (2)")?;
+    let uuid = source.sql("select @@server_uuid")?;
+    let start = format!("{}:4", uuid.trim());
+    let ran = replay(&source.binlogs()?, &target, &["--start-gtid", &start, "--allow-gap"])?;
+    ensure!(ran.code == Some(0), "{ran:?}");
+    are_equal(&source, &target, checksum)
+}
+
+#[test]
+fn xa_transactions_that_are_rolled_back_count() -> Result<()> {
+    let source = source(
+        "create database d; use d; create table t (id int primary key, n int);
+         create table log (id int primary key auto_increment, what varchar(20));
+         create trigger tr after insert on t for each row insert into log (what) values (new.n);
+         set session binlog_format = statement; insert into t values (1, 1);
+         xa start 'x'; insert into t values (2, 2), (3, 3); xa end 'x'; xa prepare 'x'; xa rollback 'x';
+         insert into t values (4, 4);",
+    )?;
+    ensure!(
+        source.sql("select group_concat(id) from d.log")?.trim() == "1,4",
+        "the source's counter goes on"
+    );
+    ends_equal(&source, &[])
+}
+
+#[test]
+fn the_transaction_of_a_group_that_fails_is_named_and_can_be_left_out() -> Result<()> {
+    let source = source("create database d; create table d.t (id int primary key, n int)")?;
+    source.sql(
+        "insert into d.t values (1, 1); insert into d.t values (2, 2); insert into d.t values (3, 3);
+         update d.t set n = 5 where id = 1; insert into d.t values (4, 4); flush binary logs",
+    )?;
+    let logs = &source.binlogs()?[1..2];
+    let culprit = format!("{}:5", source.sql("select @@server_uuid")?.trim());
+    for workers in ["1", "4"] {
+        let target = target("--skip-log-bin")?;
+        target.sql(
+            "create database d; create table d.t (id int primary key, n int); insert into d.t values (3, 30)",
+        )?;
+        let options = ["--allow-gap", "--workers", workers];
+        let ran = replay(logs, &target, &options)?;
+        ensure!(ran.code == Some(1) && ran.stderr.contains("Duplicate entry '3'"), "{ran:?}");
+        ensure!(ran.stderr.contains(&culprit), "{culprit}: {ran:?}");
+        let ran = replay(logs, &target, &[&options[..], &["--exclude-gtids", &culprit]].concat())?;
+        ensure!(ran.code == Some(0), "{ran:?}");
+        let found = target.sql("select group_concat(id, '=', n order by id) from d.t")?;
+        ensure!(found.trim() == "1=5,2=2,3=30,4=4", "{found}");
+    }
+    Ok(())
+}
+
+#[test]
+fn commits_in_any_order_are_refused_before_the_first_without_a_gtid() -> Result<()> {
+    let source = Launch::mysql().options(["--server-id=1", "--gtid-mode=OFF"]).start()?;
+    source.sql("create database d; create table d.t (id int primary key); flush binary logs")?;
+    let target = target("--skip-log-bin")?;
+    let any = ["--commit-order", "any"];
+    let ran: Ran = replay(&source.binlogs()?, &target, &any)?;
+    ensure!(ran.code == Some(2) && ran.stderr.contains("commit-order: "), "{ran:?}");
+    ensure!(ran.stderr.contains("nothing was changed"), "{ran:?}");
+    ensure!(target.sql("show databases like 'bintide'")?.is_empty(), "there is progress");
+    let ran: Ran = replay(&source.binlogs()?, &target, &[&any[..], &["--dry-run"]].concat())?;
+    ensure!(ran.code == Some(1) && ran.stdout.contains("commit-order"), "{ran:?}");
+    Ok(())
+}
+
+#[test]
+fn changes_of_a_document_that_do_not_fit_it_stop_the_replay() -> Result<()> {
+    let documents = r#"create database d; create table d.j (id int primary key, j json);
+        insert into d.j values (1, '{"a": 1, "l": [1, 2, 3], "o": {"x": 1}}');"#;
+    let updates = [
+        "json_set(j, '$.a', 2)",
+        "json_remove(j, '$.l[0]')",
+        "json_remove(json_set(j, '$.l[1]', 9), '$.l[0]')",
+        "json_set(json_remove(j, '$.o.x'), '$.o.y', 5)",
+        "json_set(j, '$.o.y', 5, '$.a', 1)",
+    ];
+    let source =
+        Launch::mysql().options(["--server-id=1", "--binlog-row-value-options=PARTIAL_JSON"]).start()?;
+    source.sql(documents)?;
+    for number in 0..updates.len() {
+        source
+            .sql(&format!("create table d.j{number} like d.j; insert into d.j{number} select * from d.j"))?;
+    }
+    for (number, update) in updates.iter().enumerate() {
+        let minimal = "flush binary logs; set binlog_row_image = minimal";
+        source.sql(&format!("{minimal}; update d.j{number} set j = {update}"))?;
+    }
+    source.sql("flush binary logs")?;
+    ends_equal(&source, &["--apply-as", "sql"])?;
+    // The update of each table is in a log of its own.
+    let (logs, target) = (source.binlogs()?, target("--skip-log-bin")?);
+    for (number, update) in updates.iter().enumerate() {
+        for document in [r#"'{}'"#, r#"'{"a": 1, "l": 5, "o": 7}'"#, "'[1]'", "null"] {
+            for apply_as in ["sql", "binlog"] {
+                target.sql(&format!(
+                    "drop database if exists d; drop database if exists bintide; reset binary logs and gtids;
+                     create database d; create table d.j{number} (id int primary key, j json);
+                     insert into d.j{number} values (1, {document})"
+                ))?;
+                let options = ["--apply-as", apply_as, "--allow-gap", "--commit-order", "strict"];
+                let ran = replay(&logs[number + 1..number + 2], &target, &options)?;
+                let is_fit = document.contains("\"a\"") && *update == "json_set(j, '$.a', 2)";
+                ensure!((ran.code == Some(0)) == is_fit, "{apply_as} {update} {document}: {ran:?}");
+                let is_named = ran.stderr.contains(&format!("j{number}"));
+                ensure!(is_fit || is_named, "{apply_as} {update} {document}: {ran:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_sqlite_column_that_leaves_the_primary_key_takes_null_again() -> Result<()> {
+    let source = source(
+        "create database d; use d; create table t (a int primary key, b int); insert into t values (1, 1);
+         alter table t modify a int, drop primary key; insert into t values (null, 2);
+         create table u (a int primary key); alter table u drop primary key;",
+    )?;
+    let folder = TempDir::new()?;
+    let file = folder.path().join("copy.db");
+    let mut command = std::process::Command::new(e2e::program::bintide()?);
+    command.env_clear().arg("replay").args(source.binlogs()?);
+    let ran: Ran = command.arg("--to").arg(format!("sqlite:{}", file.display())).output()?.into();
+    ensure!(ran.code == Some(0), "{ran:?}");
+    let copy = Connection::open(file)?;
+    let closed = "select group_concat(name) from pragma_table_info(?1) where \"notnull\"";
+    let closed = |table: &str| copy.query_row(closed, [table], |row| row.get::<_, Option<String>>(0));
+    // What the key made NOT NULL stays that, unless the column is defined anew.
+    ensure!((closed("d.t")?, closed("d.u")?) == (None, Some("a".to_owned())), "{:?}", closed("d.t"));
+    Ok(())
+}
