@@ -1,6 +1,6 @@
 //! One connection on which the protocol itself is spoken.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::mem;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -386,7 +386,7 @@ impl Pipe {
     /// Reads once. Has anything come?
     fn read(&mut self) -> Result<bool, Error> {
         match self.stream.read(self.packets.room()) {
-            Ok(0) => Err(Error::lost("the server closed it")),
+            Ok(0) => Err(closed()),
             Ok(count) => {
                 self.packets.filled(count);
                 self.received += count as u64;
@@ -394,6 +394,8 @@ impl Pipe {
                 Ok(true)
             }
             Err(error) if is_not_yet(&error) => Ok(false),
+            // With TLS, where the server did not say so.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(closed()),
             Err(error) => Err(Error::lost(error.to_string())),
         }
     }
@@ -444,6 +446,10 @@ impl Pipe {
             }
         }
     }
+}
+
+fn closed() -> Error {
+    Error::lost("the server closed it")
 }
 
 /// Turns an error of the login into one that says what the policy makes of it.

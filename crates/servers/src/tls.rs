@@ -126,8 +126,13 @@ fn verifier(policy: &TlsPolicy, provider: &Arc<CryptoProvider>) -> Result<Arc<We
     }
     let mut revoked: Vec<CertificateRevocationListDer<'static>> = Vec::new();
     for path in policy.revocation_paths() {
+        let before = revoked.len();
         for file in files(path, "r")? {
             revoked.extend(of_file(&file)?);
+        }
+        // Without a list, nothing would be compared with it.
+        if revoked.len() == before {
+            return Err(unusable(path, "it has no revocation list (PEM)"));
         }
     }
     let unusable = |error: VerifierBuilderError| {
