@@ -12,17 +12,16 @@ use crate::tls_policy::{SslMode, TlsPolicy};
 /// Explains an error of a TLS handshake with the server of this address, which has this version.
 pub(crate) fn explain(error: &io::Error, address: &Address, server_version: &str) -> Error {
     let Some(cause) = error.get_ref().and_then(|cause| cause.downcast_ref::<RustlsError>()) else {
-        return match error.kind() {
-            // Some servers close the connection where others send an alert.
-            ErrorKind::UnexpectedEof => {
-                nothing_in_common("the server closed the connection", address, server_version)
-            }
-            _ => Error::lost(error.to_string()),
-        };
+        return Error::lost(match error.kind() {
+            ErrorKind::UnexpectedEof => "the server closed it while TLS was set up".to_owned(),
+            _ => error.to_string(),
+        });
     };
     match cause {
         RustlsError::InvalidCertificate(why) => Error::Tls(of_certificate(why, address)),
+        // Old servers answer with messages of a TLS version that is not known here.
         RustlsError::PeerIncompatible(_)
+        | RustlsError::InvalidMessage(_)
         | RustlsError::AlertReceived(
             AlertDescription::HandshakeFailure
             | AlertDescription::InsufficientSecurity
@@ -41,20 +40,22 @@ fn nothing_in_common(cause: &str, address: &Address, server_version: &str) -> Er
     };
     let is_restricted = !policy.versions.is_empty() || policy.ciphers.is_some() || policy.suites.is_some();
     let ours = match is_restricted {
-        true => "the TLS versions and ciphers that the options allow",
+        true => "the options restrict them by tls-version, ssl-cipher or tls-ciphersuites",
         false => {
-            "what bintide supports, TLS 1.3 and TLS 1.2 with ECDHE (many builds of MySQL 5.7 support TLS 1.1 at most, \
-             some of 8.0 before 8.0.16 only DHE)"
+            "bintide supports TLS 1.3, and TLS 1.2 with ECDHE; MySQL 5.5, 5.6 and many builds of 5.7 support TLS 1.1 at \
+             most, some of 8.0 before 8.0.16 only DHE"
         }
     };
     let remedy = match (is_restricted, policy.mode) {
-        (true, _) => "allow more by tls-version, ssl-cipher or tls-ciphersuites",
+        (true, _) => "allow more of them",
         (false, SslMode::Disabled | SslMode::Preferred) => {
             "upgrade the server, connect through its socket, or turn TLS off by --ssl-mode=DISABLED (?tls=off in an address)"
         }
         (false, _) => "upgrade the server",
     };
-    Error::Tls(format!("{server} has nothing in common with {ours}: {cause}; {remedy}"))
+    Error::Tls(format!(
+        "{server} has no TLS version or cipher suite in common with bintide ({cause}): {ours}; {remedy}"
+    ))
 }
 
 /// Says what is wrong with a certificate.

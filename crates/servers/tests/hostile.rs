@@ -1,0 +1,280 @@
+//! Servers that answer what makes no sense: an error, no panic, and no wait without end.
+#![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::channel;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use servers::{Address, Cancel, Connection, Error, Parameter, PublicKey, SslMode, TlsPolicy};
+use wire::{Capabilities, Greeting, Packets};
+
+const OK: &[u8] = b"\0\0\0\x02\0\0\0";
+/// A column without a name.
+const COLUMN: &[u8] = b"\x03def\0\0\0\x01a\0\x0c\x3f\0\x01\0\0\0\xfd\0\0\0\0\0";
+/// The end of rows.
+const END: &[u8] = b"\xfe\0\0\x02\0\0\0";
+/// A statement of one parameter and no columns.
+const PREPARED: &[u8] = b"\0\x07\0\0\0\0\0\x01\0\0\0\0";
+
+/// One client of a server that plays a script.
+struct Peer {
+    stream: TcpStream,
+    packets: Packets,
+}
+
+impl Peer {
+    fn send(&mut self, payload: &[u8]) {
+        self.packets.send(payload);
+        let output = self.packets.output().to_vec();
+        self.packets.sent(output.len());
+        // A client that has had enough is gone.
+        let _ = self.stream.write_all(&output);
+    }
+
+    /// The next packet; none if the client is gone.
+    fn next(&mut self) -> Option<Vec<u8>> {
+        loop {
+            if let Some(payload) = self.packets.next().unwrap() {
+                return Some(payload.to_vec());
+            }
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes) {
+                Ok(count) if count > 0 => self.packets.receive(&bytes[..count]),
+                _ => return None,
+            }
+        }
+    }
+
+    fn greet(&mut self, capabilities: Capabilities) {
+        let mut greeting = Vec::new();
+        Greeting {
+            server_version: b"5.7.22-log",
+            connection_id: 7,
+            nonce: (b"01234567", b"89abcdefghij"),
+            capabilities,
+            collation: 45,
+            status: 2,
+            plugin: b"mysql_native_password",
+        }
+        .encode(&mut greeting);
+        self.send(&greeting);
+    }
+
+    fn next_command(&mut self) -> Option<Vec<u8>> {
+        self.packets.begin_command();
+        self.next()
+    }
+}
+
+/// All but TLS.
+const PLAIN: Capabilities = Capabilities(0xdfff_ffff & !Capabilities::SSL.0);
+
+/// Starts a server for one client, and returns its port.
+fn serve(play: impl FnOnce(&mut Peer) + Send + 'static) -> (u16, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let playing = thread::spawn(move || {
+        let stream = listener.accept().unwrap().0;
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        play(&mut Peer { stream, packets: Packets::new(64 << 20) });
+    });
+    (port, playing)
+}
+
+fn address(port: u16) -> Address {
+    Address {
+        user: "root".to_owned(),
+        password: None,
+        host: "127.0.0.1".to_owned(),
+        port,
+        socket: None,
+        tls: TlsPolicy::default(),
+        public_key: PublicKey::Unknown,
+        timeout: Duration::from_secs(3),
+        cancel: Cancel::default(),
+    }
+}
+
+/// What becomes of a request whose answer is these packets, of a client that has logged in?
+fn answered<T>(
+    packets: &[&[u8]],
+    request: impl FnOnce(&mut Connection) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let packets: Vec<Vec<u8>> = packets.iter().map(|packet| packet.to_vec()).collect();
+    let (port, playing) = serve(move |peer| {
+        peer.greet(PLAIN);
+        peer.next().unwrap();
+        peer.send(OK);
+        peer.next_command().unwrap();
+        for packet in packets {
+            peer.send(&packet);
+        }
+    });
+    let mut connection = Connection::open(&address(port)).unwrap();
+    let result = request(&mut connection);
+    drop(connection);
+    playing.join().unwrap();
+    result
+}
+
+fn is_lost<T>(result: Result<T, Error>, why: &str) {
+    match result {
+        Err(Error::Lost { reason, .. }) => assert!(reason.contains(why), "wanted {why}: {reason}"),
+        Err(error) => panic!("wanted {why}: {error:?}"),
+        Ok(_) => panic!("wanted {why}, and it was taken"),
+    }
+}
+
+#[test]
+fn answers_that_make_no_sense() {
+    let query = |packets: &[&[u8]], why: &str| {
+        is_lost(answered(packets, |connection| connection.rows("SELECT 1")), why);
+        is_lost(answered(packets, |connection| connection.named_rows("SELECT 1")), why);
+        is_lost(answered(packets, |connection| connection.run("SELECT 1")), why);
+    };
+    query(&[], "the server closed it");
+    query(&[b""], "number of columns");
+    query(&[b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff"], "must be at most 4096");
+    query(&[b"\x01"], "the server closed it");
+    query(&[b"\x01", b""], "column definition");
+    query(&[b"\x01", COLUMN, b""], "row");
+    query(&[b"\x01", COLUMN, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff"], "OK packet");
+    query(&[b"\x01", COLUMN, b"\x05a"], "row");
+    query(&[b"\x01", COLUMN, b"\x01a"], "the server closed it");
+    let execute = |packets: &[&[u8]], why: &str| {
+        let request = |connection: &mut Connection| connection.execute("DO ?", vec![Parameter::Int(1)]);
+        is_lost(answered(packets, request), why);
+    };
+    execute(&[b""], "COM_STMT_PREPARE");
+    execute(&[b"\0\x07"], "COM_STMT_PREPARE");
+    execute(&[PREPARED], "the server closed it");
+    execute(&[PREPARED, b""], "column definition");
+}
+
+#[test]
+fn a_connection_that_cannot_be_understood_is_used_no_more() {
+    let (port, playing) = serve(|peer| {
+        peer.greet(PLAIN);
+        peer.next().unwrap();
+        peer.send(OK);
+        peer.next_command().unwrap();
+        peer.send(b"");
+        // Nothing more is asked; the client says good-bye.
+        assert_eq!(peer.next_command().as_deref(), Some(&b"\x01"[..]));
+    });
+    let mut connection = Connection::open(&address(port)).unwrap();
+    is_lost(connection.run("DO 1"), "number of columns");
+    is_lost(connection.run("DO 2"), "could not be understood");
+    drop(connection);
+    playing.join().unwrap();
+}
+
+/// Has a server ask for a file where the client has sent this request. Returns what becomes of it, and what was sent.
+fn file_sent(request: impl FnOnce(&mut Connection) -> Result<(), Error>) -> (Result<(), Error>, Vec<u8>) {
+    let (sender, sent) = channel();
+    let (port, playing) = serve(move |peer| {
+        peer.greet(PLAIN);
+        peer.next().unwrap();
+        peer.send(OK);
+        peer.next_command().unwrap();
+        peer.send(b"\xfb/etc/passwd");
+        let mut file = Vec::new();
+        loop {
+            match peer.next().unwrap() {
+                piece if piece.is_empty() => break,
+                piece => file.extend(piece),
+            }
+        }
+        sender.send(file).unwrap();
+        peer.send(OK);
+        // The connection goes on.
+        assert_eq!(peer.next_command().as_deref(), Some(&b"\x03DO 2"[..]));
+        peer.send(OK);
+    });
+    let mut connection = Connection::open(&address(port)).unwrap();
+    let result = request(&mut connection);
+    connection.run("DO 2").unwrap();
+    drop(connection);
+    playing.join().unwrap();
+    (result, sent.recv().unwrap())
+}
+
+#[test]
+fn files_are_sent_only_for_statements_that_load_them() {
+    match file_sent(|connection| connection.run("SELECT 1")) {
+        (Err(Error::FileRequest { name }), sent) => {
+            assert_eq!((name.as_str(), sent), ("/etc/passwd", vec![]))
+        }
+        (other, _) => panic!("{other:?}"),
+    }
+    let file = vec![b'x'; 3 << 20];
+    let (result, sent) = file_sent(|connection| connection.load(b"LOAD DATA", file.clone()));
+    result.unwrap();
+    assert!(sent == file);
+}
+
+#[test]
+fn statements_with_rows_are_not_executed() {
+    const ROWS: &[u8] = b"\0\x07\0\0\0\x01\0\0\0\0\0\0";
+    let result = answered(&[ROWS, COLUMN], |connection| connection.execute("SELECT 1", Vec::new()));
+    assert!(matches!(result, Err(Error::Answer { .. })), "{result:?}");
+    let result = answered(&[b"\x01", COLUMN, b"\x01a", END], |connection| connection.rows("SELECT 1"));
+    assert_eq!(result.unwrap(), [vec![Some(b"a".to_vec())]]);
+}
+
+#[test]
+fn a_login_that_never_ends_is_given_up() {
+    let (port, playing) = serve(|peer| {
+        peer.greet(PLAIN);
+        // A byte now and then, so that it is never silent.
+        while peer.stream.write_all(b"\x01").is_ok() {
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let start = Instant::now();
+    let result = Connection::open(&Address { timeout: Duration::from_secs(1), ..address(port) });
+    let said = result.unwrap_err().to_string();
+    assert!(said.contains("packet") || said.contains("longer than 1 seconds"), "{said}");
+    assert!(start.elapsed() < Duration::from_secs(5));
+    playing.join().unwrap();
+}
+
+/// What is said where a server that offers TLS then answers with these bytes?
+fn tls_answered(bytes: &'static [u8], mode: SslMode) -> String {
+    let (port, playing) = serve(move |peer| {
+        peer.greet(Capabilities(0xdfff_ffff));
+        peer.next().unwrap();
+        peer.stream.write_all(bytes).unwrap();
+        // What the client has to say to that is of no interest, and no user name is in it.
+        let mut rest = Vec::new();
+        let _ = peer.stream.read_to_end(&mut rest);
+        assert!(!rest.windows(4).any(|part| part == b"root"), "it was said who wants to be let in");
+    });
+    let address = Address { tls: TlsPolicy::with_mode(mode), ..address(port) };
+    let said = Connection::open(&address).unwrap_err().to_string();
+    playing.join().unwrap();
+    said
+}
+
+#[test]
+fn old_versions_of_tls_are_named() {
+    // A server's hello of TLS 1.1, as yaSSL sends it, and alerts: of the version, and of the handshake.
+    let hello: &[u8] = b"\x16\x03\x02\0\x2a\x02\0\0\x26\x03\x02";
+    let hello: &'static [u8] = Box::leak([hello, &[7; 32], b"\0\0\x35\0\0\0"].concat().into_boxed_slice());
+    let alerts: [&[u8]; 3] = [hello, b"\x15\x03\x02\0\x02\x02\x46", b"\x15\x03\x03\0\x02\x02\x28"];
+    for bytes in alerts {
+        for (mode, advises_plain) in [(SslMode::Preferred, true), (SslMode::Required, false)] {
+            let said = tls_answered(bytes, mode);
+            assert!(
+                said.contains("the server (5.7.22) has no TLS version or cipher suite in common"),
+                "{said}"
+            );
+            assert_eq!(said.contains("--ssl-mode=DISABLED"), advises_plain, "{said}");
+        }
+    }
+    // Servers and networks that just go.
+    let said = tls_answered(b"", SslMode::Required);
+    assert!(said.contains("login has taken longer") || said.contains("closed it"), "{said}");
+}
