@@ -196,3 +196,44 @@ fn pipes_in_a_folder_are_refused_at_once() -> Result<()> {
     }
     Ok(())
 }
+
+/// Two that write to one file of progress would each have the other's records left out.
+#[test]
+fn a_file_of_progress_has_one_writer() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    let place = TempDir::new()?;
+    let progress = place.path().join("progress");
+    let from = format!("mysql://root@127.0.0.1:{}/", server.port());
+    let words = ["stream", "--format", "maxwell", "--from", &from, "--progress", text(&progress)?];
+    let mut command = Command::new(bintide()?);
+    command.env_clear().args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut first = Running::start(&mut command)?;
+    let lock = place.path().join("progress.lock");
+    wait_until("the first one's lock", || Ok(lock.exists()))?;
+    let second = run(&words)?;
+    ensure!(second.code == Some(2) && second.stderr.contains("another process writes to"), "{second:?}");
+    first.interrupt()?;
+    first.wait()?;
+    ensure!(!lock.exists(), "the lock stays");
+    let third = run(&[&words[..], &["--stop-at-end"]].concat())?;
+    ensure!(third.code == Some(0), "{third:?}");
+    Ok(())
+}
+
+/// A link could point at anything that the user may write to.
+#[test]
+fn what_a_link_in_a_folder_points_at_is_left_alone() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    let place = TempDir::new()?;
+    let target = place.path().join("target");
+    fs::write(&target, "text")?;
+    for name in ["bintide.lock", "replica.new", "binlog.000001", "binlog.index"] {
+        let folder = place.path().join(format!("store-{name}"));
+        fs::create_dir(&folder)?;
+        std::os::unix::fs::symlink(&target, folder.join(name))?;
+        let ran = Ran::from(receive(&server, &folder)?.output()?);
+        ensure!(ran.code != Some(0), "{name}: {ran:?}");
+        ensure!(fs::read(&target)? == b"text", "{name}: what it points at was changed");
+    }
+    Ok(())
+}

@@ -7,6 +7,7 @@ use std::fmt::{self, Display, Write as _};
 use std::fs;
 use std::io::{self, Read, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use nix::fcntl::OFlag;
 
 use crate::args::Global;
 use crate::exit::Failure;
@@ -121,7 +123,11 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);
-    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+    // A symbolic link of that name could point at anything. The file itself is for all to read.
+    let mut options = fs::File::options();
+    options.write(true).create(true).truncate(true).custom_flags(OFlag::O_NOFOLLOW.bits());
+    let written = options.open(&new).and_then(|mut file| file.write_all(text.as_bytes()));
+    let written = written.and_then(|()| fs::rename(&new, path));
     if written.is_err() {
         let _ = fs::remove_file(&new);
     }

@@ -6,6 +6,7 @@
 //! | find the logs of a directory or an index | [`Store`] |
 //! | follow a store that is being written to | [`Follower`]; with a reader of one's own, [`Trail`] |
 //! | write a source's logs down, byte for byte | [`StoreWriter`]; to look at the folder before, [`StoreFolder`] |
+//! | make files and folders that nobody else can point elsewhere, and lock them | [`private_options`], [`make_folders`], [`FolderLock`], [`FileLock`] |
 //! | check a name that a server, an index or a log gives | [`is_file_name`] |
 //! | know which transactions a log has | [`Contents`] |
 //! | cut a log into whole transactions | [`TransactionCutter`] |
@@ -39,6 +40,7 @@ mod log_file;
 mod made;
 mod maps;
 pub mod ordered;
+mod own_files;
 mod positions;
 mod reader;
 mod regular_file;
@@ -60,6 +62,7 @@ pub use crate::keyring::read_keyring;
 pub use crate::large::{LargeEnd, LargeEvents, LargePayload};
 pub use crate::log_file::new_header;
 pub use crate::maps::StatementMaps;
+pub use crate::own_files::{FileLock, FolderLock, make_folders, private_options, sync_parent};
 pub use crate::positions::{Moved, Positions};
 pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};
 pub use crate::regular_file::open_regular;

@@ -10,8 +10,8 @@ use binlog::{MAGIC, MAGIC_ENCRYPTED};
 
 use crate::error::Error;
 use crate::keyring::{open_header, read_keyring};
+use crate::own_files::private_options;
 use crate::regular_file::open_regular;
-use crate::store_folder::private;
 
 /// Bytes that wait to be written at once.
 const BUFFER_SIZE: usize = 256 << 10;
@@ -43,7 +43,7 @@ impl LogFile {
 
     /// The same, over whatever is there.
     pub(crate) fn begin(path: &Path, key: Option<&KeyringKey>) -> io::Result<Self> {
-        let file = private().write(true).truncate(true).open(path)?;
+        let file = private_options().write(true).truncate(true).open(path)?;
         let mut log = Self::of(file, None);
         if let Some(key) = key {
             let (header, password) = new_header(key)?;
@@ -60,9 +60,13 @@ impl LogFile {
     /// or no magic. An encrypted one needs the keyring file.
     pub(crate) fn open(path: &Path, keyring: Option<&Path>) -> Result<Option<Self>, Error> {
         let name = path.display().to_string();
-        let file = private().create(false).read(true).write(true).open(path);
+        let file = private_options().create(false).read(true).write(true).open(path);
         let file = file.map_err(|cause| Error::io("open", &name, cause))?;
         let head = head_of(&file).map_err(|cause| Error::io("read", &name, cause))?;
+        let size = file.metadata().map_err(|cause| Error::io("open", &name, cause))?.len();
+        if is_zeros(&head, size) {
+            return Ok(None);
+        }
         if !head.starts_with(&MAGIC_ENCRYPTED) {
             return Ok((head.len() >= MAGIC.len()).then(|| Self::of(file, None)));
         }
@@ -176,10 +180,18 @@ pub(crate) fn has_at_most_a_beginning(path: &Path) -> io::Result<bool> {
     };
     let size = file.metadata()?.len();
     let head = head_of(&file)?;
-    Ok(match head.starts_with(&MAGIC_ENCRYPTED) {
-        true => size <= BEGINNING_SIZE as u64,
-        false => size <= MAGIC.len() as u64,
-    })
+    Ok(is_beginning(&head, size))
+}
+
+/// May a file of this size that starts like this be no more than the torn beginning of a log?
+fn is_beginning(head: &[u8], size: u64) -> bool {
+    let is_encrypted = head.starts_with(&MAGIC_ENCRYPTED);
+    is_zeros(head, size) || size <= if is_encrypted { BEGINNING_SIZE as u64 } else { MAGIC.len() as u64 }
+}
+
+/// Has it the size of a beginning, and only zeros? After a power cut, a file may have its size and nothing of its content.
+fn is_zeros(head: &[u8], size: u64) -> bool {
+    size <= BEGINNING_SIZE as u64 && head.iter().all(|byte| *byte == 0)
 }
 
 fn head_of(file: &File) -> io::Result<Vec<u8>> {

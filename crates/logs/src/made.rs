@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::own_files::make_folders;
 
 /// What was not there before, in the order in which it was made. It goes again, unless it is kept.
 #[derive(Debug, Default)]
@@ -12,23 +13,12 @@ pub(crate) struct Made(Vec<PathBuf>);
 impl Made {
     /// Makes a folder, and those that it is in.
     pub(crate) fn folders(folder: &Path) -> Result<Self, Error> {
-        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-        let mut missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
-        let there = folder.ancestors().nth(missing.len()).filter(|there| !there.as_os_str().is_empty());
+        let is_there = |path: &&Path| !path.as_os_str().is_empty() && path.exists();
+        let there = folder.ancestors().find(is_there);
         if let Some(file) = there.filter(|there| !there.is_dir()) {
             return Err(Error::NotAFolder { name: file.display().to_string() });
         }
-        missing.reverse();
-        let mut made = Self::default();
-        for path in missing {
-            match fs::create_dir(path) {
-                Ok(()) => made.0.push(path.to_owned()),
-                // Somebody else was faster.
-                Err(_) if path.is_dir() => {}
-                Err(cause) => return Err(Error::io("make", &path.display().to_string(), cause)),
-            }
-        }
-        Ok(made)
+        make_folders(folder).map(Self)
     }
 
     /// A file that is about to be made, if it is not there.

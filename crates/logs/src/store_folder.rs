@@ -1,19 +1,17 @@
 //! The folder of a store that is written to: locked for one writer, and known to be a store of ours.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use binlog::{MAGIC, MAGIC_ENCRYPTED};
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag};
 
 use crate::error::Error;
 use crate::file_name::is_file_name;
 use crate::log_file::has_at_most_a_beginning;
 use crate::made::Made;
+use crate::own_files::FolderLock;
 use crate::regular_file::{open_regular, read_regular_text};
 use crate::series::LogName;
 
@@ -28,16 +26,9 @@ pub(crate) const INDEX_PREFIX: &str = "./";
 #[derive(Debug)]
 pub struct StoreFolder {
     pub(crate) path: PathBuf,
-    // In front of the locks, which are released last.
+    // In front of the lock, which is released last.
     pub(crate) made: Made,
-    _locks: Locks,
-}
-
-#[derive(Debug)]
-struct Locks {
-    _mark: Flock<File>,
-    /// The folder itself, which stays locked when somebody removes the mark; none on a file system that cannot lock folders.
-    _folder: Option<Flock<File>>,
+    _lock: FolderLock,
 }
 
 impl StoreFolder {
@@ -48,29 +39,20 @@ impl StoreFolder {
     /// When the system refuses, another process writes to the store, or the folder has logs and is no store.
     pub fn lock(path: &Path) -> Result<Self, Error> {
         let mut made = Made::folders(path)?;
-        let locked = || Error::Locked { name: path.display().to_string() };
-        let folder = match lock_folder(path)? {
-            FolderLock::Held => {
-                made.keep();
-                return Err(locked());
-            }
-            FolderLock::Taken(folder) => Some(folder),
-            FolderLock::Unsupported => None,
+        let Some(lock) = FolderLock::take(path).map_err(io("lock", path))? else {
+            made.keep();
+            return Err(Error::Locked { name: path.display().to_string() });
         };
         let mark = path.join(MARK);
         if !is_regular(&mark) {
             refuse_foreign(path)?;
         }
         made.if_new(&mark);
-        let file = private().write(true).open(&mark).map_err(io("open", &mark))?;
-        let taken = Flock::lock(file, FlockArg::LockExclusiveNonblock);
-        let Some(file) = taken.ok().filter(|file| is_at(file, &mark)) else {
+        let Some(lock) = lock.with_mark(&mark).map_err(io("lock", &mark))? else {
             made.keep();
-            return Err(locked());
+            return Err(Error::Locked { name: path.display().to_string() });
         };
-        let locks = Locks { _mark: file, _folder: folder };
-        let path = path.to_owned();
-        let folder = Self { path, made, _locks: locks };
+        let folder = Self { path: path.to_owned(), made, _lock: lock };
         folder.check_index()?;
         Ok(folder)
     }
@@ -120,31 +102,6 @@ pub(crate) fn is_log_name(name: &str) -> bool {
         && LogName::of(Path::new(name)).is_some()
 }
 
-/// Returns options that open and make files for their owner and group, as a server does: they hold what is in tables.
-/// A symbolic link is not followed, as it could point at anything, and a pipe is not waited for.
-pub(crate) fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.create(true).mode(0o640).custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
-    options
-}
-
-enum FolderLock {
-    Taken(Flock<File>),
-    /// Another process has it.
-    Held,
-    Unsupported,
-}
-
-fn lock_folder(path: &Path) -> Result<FolderLock, Error> {
-    let folder = File::open(path).map_err(io("open", path))?;
-    Ok(match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
-        Ok(lock) => FolderLock::Taken(lock),
-        Err((_, Errno::EWOULDBLOCK)) => FolderLock::Held,
-        // NFS locks only files that are open to write: the lock on the mark has to do.
-        Err(_) => FolderLock::Unsupported,
-    })
-}
-
 /// Refuses a folder that has an index or logs: it has no mark, so that they are somebody else's.
 fn refuse_foreign(folder: &Path) -> Result<(), Error> {
     let found = entries(folder)?.into_iter().find(|path| is_index(path) || is_log(path));
@@ -184,14 +141,6 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 
 fn is_regular(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
-}
-
-/// Is a file still the one at this path? Whoever had it locked before may have removed it.
-fn is_at(file: &File, path: &Path) -> bool {
-    let (opened, there) = (file.metadata(), fs::symlink_metadata(path));
-    opened.is_ok_and(|opened| {
-        there.is_ok_and(|there| (opened.dev(), opened.ino()) == (there.dev(), there.ino()))
-    })
 }
 
 fn io(verb: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Error {

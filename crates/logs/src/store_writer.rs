@@ -14,10 +14,11 @@ use crate::contents::Contents;
 use crate::error::Error;
 use crate::keyring::{open_log, read_keyring};
 use crate::log_file::LogFile;
+use crate::own_files::private_options;
 use crate::reader::Next;
 use crate::regular_file::read_regular_text;
 use crate::series::{LogName, Series};
-use crate::store_folder::{INDEX_PREFIX, StoreFolder, is_log_name, log_names, private};
+use crate::store_folder::{INDEX_PREFIX, StoreFolder, is_log_name, log_names};
 
 /// The names of logs that are about to go, one a line, until they are gone.
 const PURGED: &str = "bintide.purged";
@@ -431,7 +432,7 @@ impl StoreWriter {
     /// Whoever reads the file finds the old text or the new one.
     fn replace(&self, path: &Path, text: &str) -> Result<(), Error> {
         let new = path.with_extension("new");
-        let written = private().write(true).truncate(true).open(&new).and_then(|mut file| {
+        let written = private_options().write(true).truncate(true).open(&new).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             file.sync_all()
         });
@@ -529,7 +530,7 @@ impl StoreWriter {
         let file = LogFile::make(&path, key.as_ref()).map_err(io("make", &path))?;
         let index =
             self.folder.index()?.unwrap_or_else(|| self.folder.path.join(base).with_extension("index"));
-        let mut lines = private().append(true).open(&index).map_err(io("open", &index))?;
+        let mut lines = private_options().append(true).open(&index).map_err(io("open", &index))?;
         let line = format!("{INDEX_PREFIX}{name}\n");
         let written = lines.write_all(line.as_bytes()).and_then(|()| lines.sync_all());
         written.map_err(io("write to", &index))?;
@@ -549,7 +550,7 @@ impl StoreWriter {
         let text = read_regular_text(&index).map_err(io("read", &index))?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         if whole < text.len() {
-            let file = private().write(true).open(&index).map_err(io("open", &index))?;
+            let file = private_options().write(true).open(&index).map_err(io("open", &index))?;
             file.set_len(whole as u64).and_then(|()| file.sync_all()).map_err(io("cut", &index))?;
         }
         let names = log_names(&text[..whole], &index)?;

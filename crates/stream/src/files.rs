@@ -2,11 +2,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use logs::{FileLock, FolderLock, make_folders, private_options, sync_parent};
 
 use crate::defined::Definitions;
 use crate::had::Had;
@@ -34,7 +32,7 @@ pub struct Files {
     /// Tables as the log's definitions make them.
     kept: Kept,
     /// Held as long as this writes here: two that wrote into one folder would spoil each other's files.
-    _lock: Flock<File>,
+    _lock: FolderLock,
 }
 
 /// What the file of progress says.
@@ -56,8 +54,9 @@ impl Files {
     ///
     /// When the system refuses, the folder's files are not as they were left, or their records are in another form.
     pub fn open(folder: &Path, size_max: u64, envelope: Envelope) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
-        let lock = lock(folder)?;
+        make_folders(folder).map_err(io::Error::other)?;
+        let lock = FolderLock::take(folder)?.ok_or_else(|| in_use(folder))?;
+        let lock = lock.with_mark(&folder.join(LOCK))?.ok_or_else(|| in_use(folder))?;
         let saved = match fs::read_to_string(folder.join(PROGRESS)) {
             Ok(text) => {
                 Some(Saved::parse(&text).ok_or_else(|| damaged(folder, "its progress cannot be read"))?)
@@ -183,16 +182,8 @@ impl Write for Files {
 const PROGRESS: &str = "progress";
 const LOCK: &str = "bintide.lock";
 
-/// Nobody else may write here as long as the file that this gives is open.
-fn lock(folder: &Path) -> io::Result<Flock<File>> {
-    let file = created().truncate(true).open(folder.join(LOCK))?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-        Errno::EWOULDBLOCK => {
-            let text = format!("another process writes into {}: wait for it, or stop it", folder.display());
-            io::Error::other(text)
-        }
-        errno => errno.into(),
-    })
+fn in_use(path: &Path) -> io::Error {
+    io::Error::other(format!("another process writes to {}: wait for it, or stop it", path.display()))
 }
 
 fn finished(folder: &Path, number: u64) -> PathBuf {
@@ -226,28 +217,29 @@ pub(crate) fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, path)?;
-        sync_folder(path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+        sync_parent(path)
     };
     write().map_err(|error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// Finds out whether progress can be saved in this file, which is left as it is.
+/// Locks a file of progress, which is left as it is, and finds out whether progress can be saved in it.
 ///
 /// # Errors
 ///
-/// When it cannot, with the file's name.
-pub fn can_save(path: &Path) -> io::Result<()> {
+/// When it cannot, with the file's name, and when another process has it locked.
+pub fn lock_progress(path: &Path) -> io::Result<FileLock> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let lock = FileLock::take(path).map_err(named)?.ok_or_else(|| in_use(path))?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);
-    let tried = created().truncate(true).open(&new).and_then(|_| fs::remove_file(&new));
-    tried.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    created().truncate(true).open(&new).and_then(|_| fs::remove_file(&new)).map_err(named)?;
+    Ok(lock)
 }
 
-/// Files are for their owner and group: they have what is in tables.
 fn created() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).mode(0o640);
+    let mut options = private_options();
+    options.write(true);
     options
 }
 
@@ -284,7 +276,7 @@ mod tests {
     use std::io::Write;
     use std::path::Path;
 
-    use super::{Files, LOCK};
+    use super::{Files, LOCK, lock_progress};
     use crate::defined::Definitions;
     use crate::had::Had;
     use crate::settings::Envelope;
@@ -375,6 +367,37 @@ mod tests {
         assert_eq!(names(&path), begun);
         let ended = save(&mut files, 20, None);
         assert_eq!(ended, "changes.000001.json.part= progress=binlog.000001:20|1 0 maxwell|");
+    }
+
+    #[test]
+    fn progress_has_one_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("progress");
+        let lock = lock_progress(&path).unwrap();
+        let error = lock_progress(&path).unwrap_err().to_string();
+        assert!(error.contains("another process writes to") && error.contains("progress"), "{error}");
+        drop(lock);
+        drop(lock_progress(&path).unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    /// A link could point at anything that the user may write to.
+    #[test]
+    fn symbolic_links_in_the_place_of_files_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("target");
+        fs::write(&target, "text").unwrap();
+        for name in [LOCK, "changes.000001.json.part", "progress.new"] {
+            let out = folder.path().join(name).join("out");
+            fs::create_dir_all(&out).unwrap();
+            std::os::unix::fs::symlink(&target, out.join(name)).unwrap();
+            let result = Files::open(&out, 8, FORM).and_then(|mut files| {
+                files.write_all(b"one\n")?;
+                files.save((&token(10), None, None), 0)
+            });
+            assert!(result.is_err(), "{name}");
+            assert_eq!(fs::read_to_string(&target).unwrap(), "text", "{name}");
+        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub use crate::catalogue::{Catalogue, Changed, ColumnFacts, TableFacts};
 pub use crate::change::Place;
 pub use crate::defined::Definitions;
 pub use crate::error::Error;
-pub use crate::files::{Files, can_save};
+pub use crate::files::{Files, lock_progress};
 pub use crate::had::{Had, HadGtids};
 pub use crate::output::{Output, Saved, To, saved};
 pub use crate::pipe::Pipe;

@@ -285,6 +285,7 @@ mod tests {
     use std::io::{self, Write};
 
     use super::{Output, To};
+    use crate::files::lock_progress;
     use crate::pipe::Pipe;
 
     /// Takes so many bytes, and no more.
@@ -308,7 +309,8 @@ mod tests {
     fn what_could_not_be_written_is_never_saved_as_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("progress");
-        let pipe = Pipe::new(Box::new(Full(10))).with_progress(path.clone(), None, || 0);
+        let lock = lock_progress(&path).unwrap();
+        let pipe = Pipe::new(Box::new(Full(10))).with_progress(path.clone(), lock, None, || 0);
         let mut output = Output::new(To::Pipe(Box::new(pipe)));
         output.bytes.extend(b"one\n");
         output.mark("binlog.000001:100".parse().unwrap());

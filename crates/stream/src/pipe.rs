@@ -5,6 +5,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use logs::FileLock;
+
 use crate::defined::Definitions;
 use crate::files::write_atomically;
 use crate::had::Had;
@@ -23,6 +25,8 @@ pub struct Pipe {
 /// How far records were taken, and the file that says so.
 struct Progress {
     path: PathBuf,
+    /// Held as long as this writes to the file: two would overwrite each other's progress.
+    _lock: FileLock,
     /// Bytes that were written and not taken yet.
     waiting: Box<dyn Fn() -> u64>,
     /// Ends of transactions that are still to be taken, the first in front.
@@ -65,12 +69,13 @@ impl Pipe {
     pub fn with_progress(
         self,
         path: PathBuf,
+        lock: FileLock,
         definitions: Option<u64>,
         waiting: impl Fn() -> u64 + 'static,
     ) -> Self {
         let kept = Kept::beside(&path, definitions);
         let (waiting, marks) = (Box::new(waiting), VecDeque::new());
-        Self { progress: Some(Progress { path, waiting, marks, taken: None, kept }), ..self }
+        Self { progress: Some(Progress { path, _lock: lock, waiting, marks, taken: None, kept }), ..self }
     }
 
     /// The definitions that were saved; none if there are none.
@@ -175,6 +180,7 @@ mod tests {
 
     use super::{MARKS_MAX, Mark, Pipe};
     use crate::defined::{Ambient, Definitions};
+    use crate::files::lock_progress;
 
     /// A pipe whose reader has left this many bytes in it, and the text of its progress.
     struct Given {
@@ -187,11 +193,9 @@ mod tests {
         fn new() -> Self {
             let (folder, waiting) = (tempfile::tempdir().unwrap(), Rc::new(Cell::new(0)));
             let held = waiting.clone();
-            let pipe = Pipe::new(Box::new(io::sink())).with_progress(
-                folder.path().join("progress"),
-                None,
-                move || held.get(),
-            );
+            let path = folder.path().join("progress");
+            let lock = lock_progress(&path).unwrap();
+            let pipe = Pipe::new(Box::new(io::sink())).with_progress(path, lock, None, move || held.get());
             Self { pipe, waiting, folder }
         }
 

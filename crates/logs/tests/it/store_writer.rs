@@ -536,3 +536,37 @@ fn a_store_stays_locked_when_its_mark_is_removed() {
     let error = StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap_err().to_string();
     assert!(error.ends_with("is being written to by another bintide"), "{error}");
 }
+
+/// After a power cut, a file may have its size and only zeros: up to the size of a beginning, it is a torn one.
+#[test]
+fn zeros_are_the_torn_beginning_of_a_log() {
+    for size in [0, 1, 4, 5, 100, 515, 516] {
+        for index in ["", "./b.000001\n"] {
+            for is_encrypted in [false, true] {
+                let folder = TempDir::new().unwrap();
+                fs::write(folder.path().join("b.000001"), vec![0; size]).unwrap();
+                fs::write(folder.path().join("b.index"), index).unwrap();
+                mark(&folder);
+                let mut store = if is_encrypted { open_encrypted(&folder) } else { open(&folder) };
+                store.begin("b.000001", 4).unwrap();
+                append(&mut store, &[format(0)]);
+                store.sync().unwrap();
+                let found = if is_encrypted {
+                    decrypted(&folder, "b.000001")
+                } else {
+                    fs::read(folder.path().join("b.000001")).unwrap()
+                };
+                assert_eq!(found, log(&[format(0)]), "{size} {index} {is_encrypted}");
+            }
+        }
+    }
+    // More than that, or anything else, may be all that is left of a log.
+    for (size, byte) in [(517, 0), (5, 1), (516, 1)] {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("b.000001"), vec![byte; size]).unwrap();
+        fs::write(folder.path().join("b.index"), "").unwrap();
+        mark(&folder);
+        assert!(open(&folder).begin("b.000001", 4).is_err(), "{size} {byte}");
+        assert_eq!(fs::read(folder.path().join("b.000001")).unwrap(), vec![byte; size]);
+    }
+}

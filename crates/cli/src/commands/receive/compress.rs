@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use binlog::Level;
 use binlog::encryption::Keyring;
 use inspect::stats::{CompressionCounter, LogType};
-use logs::{LogReader, Store, read_keyring};
+use logs::{LogReader, Store, open_regular, read_keyring};
 use rewrite::{
     Action, Check, Compressed, Compression, Error, FileJob, FileOutcome, Keep, OldFormat, Plan, Sealing,
     Trial, positions_path, rewrite_file,
@@ -255,7 +256,8 @@ fn count(log: &Path, keyring: Option<Arc<Keyring>>) -> Result<CompressionCounter
 
 /// Was it compressed? Then the list beside it ends with its size.
 fn is_done(log: &Path) -> bool {
-    let Ok(list) = fs::read_to_string(positions_path(log)) else { return false };
+    let list = open_regular(&positions_path(log)).and_then(io::read_to_string);
+    let Ok(list) = list else { return false };
     let size = list.lines().next_back().and_then(|last| last.rsplit(' ').next()?.parse().ok());
     size.is_some() && size == fs::metadata(log).ok().map(|found| found.len())
 }
@@ -263,6 +265,7 @@ fn is_done(log: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io;
 
     use super::is_done;
 

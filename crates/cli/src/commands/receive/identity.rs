@@ -1,13 +1,12 @@
 //! Who a store is to its source, and whose logs it has: the same each time.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use binlog::gtid::Uuid;
-use logs::StoreWriter;
+use logs::{StoreWriter, open_regular, private_options, sync_parent};
 use wire::SourceFacts;
 
 /// Where a store keeps it.
@@ -34,8 +33,8 @@ impl Identity {
 
     fn at(path: PathBuf) -> Result<Self, anyhow::Error> {
         if path.exists() {
-            let text =
-                fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
+            let text = open_regular(&path).and_then(io::read_to_string);
+            let text = text.with_context(|| format!("could not read {}", path.display()))?;
             return Self::parse(&text, path);
         }
         let (mut uuid, mut id) = ([0; 16], [0; 4]);
@@ -64,14 +63,11 @@ impl Identity {
         let text = format!("[replica]\nserver-id={}\nserver-uuid={}\n{source}", self.server_id, self.uuid);
         let new = self.path.with_extension("new");
         let write = || {
-            let mut opened = File::options();
-            opened.write(true).create(true).truncate(true).mode(0o640);
-            let mut file = opened.open(&new)?;
+            let mut file = private_options().write(true).truncate(true).open(&new)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&new, &self.path)?;
-            let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+            sync_parent(&self.path)
         };
         let written: io::Result<()> = write();
         if written.is_err() {

@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use stream::{
-    Definitions, Envelope, Files, Nameless, Output, Queries, Settings, Statements, To, Token, can_save, saved,
+    Definitions, Envelope, Files, Nameless, Output, Queries, Settings, Statements, To, Token, lock_progress,
+    saved,
 };
 use wire::End;
 
@@ -21,6 +22,7 @@ use crate::args::Global;
 use crate::commands::rewrite;
 use crate::commands::stream::catalogue::Schema;
 use crate::commands::stream::live::{Live, Resume};
+use crate::commands::stream::reader::KeptProgress;
 use crate::commands::tables::Tables;
 use crate::exit::{Failure, Outcome};
 use crate::inputs::Inputs;
@@ -251,6 +253,8 @@ impl GoesOn {
             return Ok((Output::new(To::Files(Box::new(files))), resume));
         }
         let mut kept = None;
+        let lock = self.progress.as_ref().map(|path| lock_progress(path)).transpose();
+        let lock = lock.context("could not keep how far records were written").map_err(Failure::NotBegun)?;
         let resume = match &self.progress {
             None => Resume { token: self.resume.clone(), had: None },
             Some(path) => match std::fs::read_to_string(path) {
@@ -268,11 +272,9 @@ impl GoesOn {
                 }
             },
         };
-        if let Some(path) = &self.progress {
-            let can = can_save(path).context("could not keep how far records were written");
-            can.map_err(Failure::NotBegun)?;
-        }
-        let pipe = reader::stdout(self.progress.clone().map(|path| (path, kept)));
+        let progress = self.progress.clone().zip(lock);
+        let pipe =
+            reader::stdout(progress.map(|(path, lock)| KeptProgress { path, lock, definitions: kept }));
         let pipe = pipe.context("could not write to standard output").map_err(Failure::NotBegun)?;
         Ok((Output::new(To::Pipe(Box::new(pipe))), resume))
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use logs::FileLock;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::io::ioctl_fionread;
 use servers::Cancel;
@@ -23,24 +24,31 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked whether it has.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Records to whoever reads standard output; how far they were taken is kept in this file, which may name a file of
+/// The file that says how far records were taken.
+pub(super) struct KeptProgress {
+    pub(super) path: PathBuf,
+    pub(super) lock: FileLock,
+    /// The number of the file of definitions that it names.
+    pub(super) definitions: Option<u64>,
+}
+
+/// Writes records to whoever reads standard output; how far they were taken is kept in this file, which may name a file of
 /// definitions. What else than a pipe takes bytes has them at once.
 ///
 /// # Errors
 ///
 /// When there is no standard output.
-pub(super) fn stdout(progress: Option<(PathBuf, Option<u64>)>) -> io::Result<Pipe> {
+pub(super) fn stdout(progress: Option<KeptProgress>) -> io::Result<Pipe> {
     // Not by the standard library's own buffer: what is in there was not written.
     let stdout = Arc::new(File::from(io::stdout().as_fd().try_clone_to_owned()?));
     let is_pipe = stdout.metadata()?.file_type().is_fifo();
     let pipe = Pipe::new(Box::new(Patient(stdout.clone())));
     Ok(match progress {
         None => pipe,
-        Some((path, definitions)) if is_pipe => {
-            let waiting = move || ioctl_fionread(&stdout).unwrap_or(u64::MAX);
-            pipe.with_progress(path, definitions, waiting)
+        Some(KeptProgress { path, lock, definitions }) => {
+            let waiting = move || if is_pipe { ioctl_fionread(&stdout).unwrap_or(u64::MAX) } else { 0 };
+            pipe.with_progress(path, lock, definitions, waiting)
         }
-        Some((path, definitions)) => pipe.with_progress(path, definitions, || 0),
     })
 }
 
