@@ -112,8 +112,8 @@ impl Account {
 pub(crate) fn remark_on_open_password(global: &Global) {
     if !global.quiet {
         screen::remark(format_args!(
-            "a password on the command line can be seen by every user of this machine: --password-file, \
-             --defaults-file and --password keep it to you"
+            "a password on the command line is in the shell's history, and other users can see it for a moment: \
+             --password-file, --defaults-file and --password keep it to you"
         ));
     }
 }

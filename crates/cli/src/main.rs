@@ -3,6 +3,7 @@
 
 mod account;
 mod args;
+mod arguments;
 mod commands;
 mod exit;
 mod inputs;
@@ -19,7 +20,6 @@ mod settings;
 mod temporary;
 mod units;
 
-use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -30,7 +30,7 @@ use crate::exit::Outcome;
 
 fn main() -> ExitCode {
     panics::install();
-    let args: Vec<OsString> = env::args_os().collect();
+    let args = arguments::take();
     exit::report(panics::catch(|| match commands::dump::take(&args) {
         Some(dump) => commands::dump::run(dump),
         None => run(args),

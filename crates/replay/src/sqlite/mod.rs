@@ -21,6 +21,8 @@ mod types;
 mod value;
 mod words;
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -150,7 +152,18 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
+/// Makes the file for its owner and group: it holds what is in tables. SQLite would make it for all to read; its other
+/// files have the mode of this one.
+fn make_private(path: &Path) {
+    let is_name = !path.to_string_lossy().starts_with("file:") && path != Path::new(":memory:");
+    if is_name && !path.exists() {
+        // Where it cannot be made, SQLite says why.
+        let _ = OpenOptions::new().write(true).create_new(true).mode(0o640).open(path);
+    }
+}
+
 fn prepare(path: &Path) -> Result<(Connection, i64), Failure> {
+    make_private(path);
     // Somebody else's database is left as it is, its journal mode included.
     check_own(&Connection::open(path)?)?;
     let connection = connect(path)?;

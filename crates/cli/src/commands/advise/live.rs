@@ -1,5 +1,8 @@
 //! A running server's newest logs, fetched by replication's protocol, and what only the server knows.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+
 use anyhow::{Context, anyhow};
 use clap::Args;
 use logs::AtRest;
@@ -40,7 +43,9 @@ impl Live {
     pub(super) fn fetch(&self, global: &Global) -> Result<Option<Fetched>, Failure> {
         let Some(from) = &self.from else { return Ok(None) };
         let address = self.account.address(from, "--from", global)?;
-        let folder = tempfile::tempdir().context("could not make a temporary directory");
+        let own = Permissions::from_mode(0o700); // Logs hold what is in tables.
+        let folder = tempfile::Builder::new().prefix("bintide-").permissions(own).tempdir();
+        let folder = folder.context("could not make a temporary directory");
         let folder = folder.map_err(Failure::NotBegun)?;
         let mut connection = Connection::open(&address).map_err(|error| Failure::NotBegun(error.into()))?;
         let server = Server::ask(&mut connection);

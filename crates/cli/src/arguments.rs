@@ -1,0 +1,176 @@
+//! The arguments of the command line, without their passwords in the list of processes.
+//!
+//! `ps` shows every user the arguments that a process was started with. MySQL's programs write over theirs, which safe
+//! code cannot do. Here a command that has a password among its arguments starts itself again, as the same process: with
+//! the passwords masked, and with all arguments as they were in a file in memory that only this process has.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+/// The variable that says where the arguments are: the process, and the number of the file.
+const VARIABLE: &str = "_BINTIDE_ARGUMENTS";
+const FILE_NAME: &str = "bintide-arguments";
+/// The text in the place of a password. As in MySQL's programs, it does not tell how long the password is.
+const MASK: &[u8] = b"x";
+
+/// Returns the arguments. Where this cannot be had without showing a password to other users, it is shown: MySQL's
+/// programs show theirs until they have begun.
+pub(crate) fn take() -> Vec<OsString> {
+    if let Some(kept) = kept() {
+        return kept;
+    }
+    let arguments: Vec<OsString> = env::args_os().collect();
+    if let Some(masked) = masked(&arguments) {
+        let _ = start_again(&arguments, &masked);
+    }
+    arguments
+}
+
+/// Returns the arguments that this process has kept when it started itself again. A child has its parent's variables, but
+/// another number.
+fn kept() -> Option<Vec<OsString>> {
+    let text = env::var(VARIABLE).ok()?;
+    let (process, number) = text.split_once(' ')?;
+    if process.parse() != Ok(process::id()) {
+        return None;
+    }
+    let number: i32 = number.parse().ok()?;
+    let path = PathBuf::from(format!("/proc/self/fd/{number}"));
+    let is_ours = |target: PathBuf| target.to_string_lossy().starts_with(&format!("/memfd:{FILE_NAME}"));
+    fs::read_link(&path).ok().filter(|target| is_ours(target.clone()))?;
+    let mut file = File::options().read(true).write(true).open(&path).ok()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).ok()?;
+    // Whoever looks into this process later finds no password in a file.
+    let _ = file.set_len(0);
+    let _ = nix::unistd::close(number);
+    Some(bytes.split(|byte| *byte == 0).map(|argument| OsString::from_vec(argument.to_vec())).collect())
+}
+
+/// Starts this program again, as the same process. Returns only where that fails.
+fn start_again(arguments: &[OsString], masked: &[OsString]) -> Option<()> {
+    let name = masked.first()?;
+    // Without MFD_CLOEXEC: it is still open behind the start.
+    let mut file = File::from(memfd_create(FILE_NAME, MFdFlags::empty()).ok()?);
+    file.write_all(&arguments.join(OsStr::from_bytes(b"\0")).into_vec()).ok()?;
+    let place = format!("{} {}", process::id(), file.as_raw_fd());
+    let _ = Command::new(program(name)?).arg0(name).args(&masked[1..]).env(VARIABLE, place).exec();
+    None
+}
+
+/// Returns this program by the name that it was called by, as the list of processes shows it.
+fn program(name: &OsStr) -> Option<PathBuf> {
+    let own = env::current_exe().ok()?;
+    let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == own);
+    let named = match Path::new(name).components().count() {
+        0 | 1 => env::split_paths(&env::var_os("PATH").unwrap_or_default())
+            .map(|folder| folder.join(name))
+            .find(is_own),
+        _ => Some(PathBuf::from(name)).filter(is_own),
+    };
+    Some(named.unwrap_or(own))
+}
+
+/// Returns the arguments with masks in the place of passwords; none if there is no password.
+fn masked(arguments: &[OsString]) -> Option<Vec<OsString>> {
+    let mut has_password = false;
+    // `warm` knows passwords that stand behind their option.
+    let is_warm = arguments.iter().any(|argument| argument == "warm");
+    let mut is_behind_option = false;
+    let masked = arguments.iter().map(|argument| {
+        let bytes = argument.as_bytes();
+        let masked = match is_behind_option && !bytes.starts_with(b"-") {
+            true => Some(MASK.to_vec()),
+            false => masked_option(bytes, is_warm.then_some(b'b')).or_else(|| masked_address(bytes)),
+        };
+        is_behind_option = is_warm
+            && [&b"-p"[..], b"-b", b"--password", b"--admin_password", b"--admin-password"].contains(&bytes);
+        has_password |= masked.is_some();
+        masked.map_or_else(|| argument.clone(), OsString::from_vec)
+    });
+    let masked = masked.collect();
+    has_password.then_some(masked)
+}
+
+/// Masks `--password=X`, which may be shortened or have another word in front, and `-pX`, also behind letters of options
+/// without values.
+fn masked_option(argument: &[u8], other_letter: Option<u8>) -> Option<Vec<u8>> {
+    const LETTERS_WITHOUT_VALUES: &[u8] = b"?CDFfHRcijqstvV";
+    let option = argument.strip_prefix(b"-")?;
+    if let Some(long) = option.strip_prefix(b"-") {
+        let at = long.iter().position(|byte| *byte == b'=')?;
+        let name = String::from_utf8_lossy(&long[..at]).replace('_', "-");
+        let name = name.strip_prefix("loose-").unwrap_or(&name);
+        let is_password = (name.len() > 1 && "password".starts_with(name))
+            || name.trim_end_matches(['1', '2', '3']).ends_with("password");
+        return (is_password && at + 1 < long.len()).then(|| [b"--", &long[..=at], MASK].concat());
+    }
+    let is_password = |letter: u8| letter == b'p' || Some(letter) == other_letter;
+    let at = option.iter().position(|letter| !LETTERS_WITHOUT_VALUES.contains(letter))?;
+    (is_password(option[at]) && at + 1 < option.len()).then(|| [b"-", &option[..=at], MASK].concat())
+}
+
+/// Masks the password of an address: `mysql://user:X@host/`, also behind an option's name.
+fn masked_address(argument: &[u8]) -> Option<Vec<u8>> {
+    let start = argument.windows(3).position(|bytes| bytes == b"://")? + 3;
+    let front = argument[start..].split(|byte| *byte == b'/').next()?;
+    let last_at = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte == b'@');
+    // A password may have a slash that should have been written as %2F.
+    let end = start + last_at(front).or_else(|| last_at(&argument[start..]))?;
+    let colon = start + argument[start..end].iter().position(|byte| *byte == b':')?;
+    (colon + 1 < end).then(|| [&argument[..=colon], MASK, &argument[end..]].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::masked;
+
+    fn check(line: &str, wanted: Option<&str>) {
+        let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let found = masked(&arguments).map(|words| words.join(" ".as_ref()).into_string().unwrap());
+        assert_eq!(found.as_deref(), wanted, "{line}");
+    }
+
+    #[test]
+    fn passwords_are_masked_wherever_they_stand() {
+        for (line, wanted) in [
+            ("mysqlbinlog -R -uroot -psecret binlog.000001", "mysqlbinlog -R -uroot -px binlog.000001"),
+            ("bintide dump -vvpsecret b", "bintide dump -vvpx b"),
+            ("bintide dump --password=a=b --pass=x1 b", "bintide dump --password=x --pass=x b"),
+            (
+                "bintide x --to-password=s --loose_password1=s",
+                "bintide x --to-password=x --loose_password1=x",
+            ),
+            ("bintide receive d --from mysql://r:s@h/", "bintide receive d --from mysql://r:x@h/"),
+            ("bintide replay --to=mysql://r:a/b@c@h:3/", "bintide replay --to=mysql://r:x@h:3/"),
+            ("bintide warm -p secret -b other -u u", "bintide warm -p x -b x -u u"),
+            ("bintide warm -bother --admin_password other", "bintide warm -bx --admin_password x"),
+        ] {
+            check(line, Some(wanted));
+        }
+    }
+
+    #[test]
+    fn other_arguments_stay() {
+        for line in [
+            "bintide dump -R -p -hpost -P3306 -upeter binlog.000001",
+            "bintide receive d --from mysql://r@h:3306/?a=b@c --password-file /tmp/p",
+            "bintide receive d --from mysql://h/ --password --keyring=k",
+            "bintide dump --password= --position=4 --p=3",
+            "bintide stats -p",
+        ] {
+            check(line, None);
+        }
+    }
+}

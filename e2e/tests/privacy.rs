@@ -1,0 +1,96 @@
+//! Nothing that is meant for one user is shown to the others of a machine: passwords, logs, copies of tables.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use e2e::command::{Ran, Running, wait_until};
+use e2e::program::bintide;
+use tempfile::TempDir;
+use testkit::{Deaf, Launch};
+
+fn command(arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(command)
+}
+
+fn mode(path: &Path) -> Result<u32> {
+    Ok(fs::metadata(path)?.permissions().mode() & 0o777)
+}
+
+/// `ps` shows the arguments of all processes to all users.
+#[test]
+fn passwords_are_not_in_the_list_of_processes() -> Result<()> {
+    let deaf = Deaf::open()?;
+    let folder = TempDir::new()?;
+    let store = folder.path().join("store");
+    let store = store.to_str().context("a path is text")?;
+    let port = deaf.port().to_string();
+    let address = format!("mysql://root:se%2Fcret@127.0.0.1:{port}/");
+    let dump =
+        ["dump", "--no-defaults", "-R", "-h127.0.0.1", "-uroot", "-P", &port, "-vpse/cret", "binlog.000001"];
+    for arguments in [&dump[..], &["receive", store, "--from", &address]] {
+        let child = Running::start(&mut command(arguments)?)?;
+        let list = PathBuf::from(format!("/proc/{}/cmdline", child.id()));
+        let shown = || -> Result<String> { Ok(fs::read_to_string(&list)?.replace('\0', " ")) };
+        // Between two programs it has no arguments.
+        wait_until("a line without a password", || {
+            let shown = shown()?;
+            Ok(shown.contains(arguments[0]) && shown.contains("127.0.0.1") && !shown.contains("cret"))
+        })?;
+        let name = fs::read_to_string(format!("/proc/{}/comm", child.id()))?;
+        ensure!(name.trim_end() == "bintide", "it is called {name}");
+        wait_until("the end of the file with the password", || {
+            let mut files = fs::read_dir(format!("/proc/{}/fd", child.id()))?.flatten();
+            Ok(!files.any(|file| fs::read_link(file.path()).is_ok_and(|to| to.starts_with("/memfd:"))))
+        })?;
+    }
+    Ok(())
+}
+
+/// What is not shown is used all the same.
+#[test]
+fn a_password_on_the_command_line_logs_in() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql("create user s@'%' identified by 's p''t\\nx'; grant replication slave on *.* to s@'%'")?;
+    let port = server.port().to_string();
+    let run = |password: &str| -> Result<Ran> {
+        let password = format!("-p{password}");
+        let mut arguments = vec!["dump", "--no-defaults", "-R", "-h127.0.0.1", "-us", "-P", &port];
+        arguments.extend(["--get-server-public-key", &password, "binlog.000001"]);
+        Ok(command(&arguments)?.output()?.into())
+    };
+    let ran = run("s p't\nx")?;
+    ensure!(ran.code == Some(0) && ran.stdout.contains("BINLOG"), "{ran:?}");
+    let ran = run("wrong")?;
+    ensure!(ran.code == Some(1) && ran.stderr.contains("Access denied"), "{ran:?}");
+    Ok(())
+}
+
+#[test]
+fn copies_of_tables_and_logs_are_not_for_all() -> Result<()> {
+    let folder = TempDir::new()?;
+    let database = folder.path().join("copy.db");
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/gtids/binlog.000001");
+    let to = format!("sqlite:{}", database.display());
+    let sample = sample.to_str().context("a path is text")?;
+    let ran = Ran::from(command(&["replay", sample, "--to", &to])?.output()?);
+    ensure!(ran.code == Some(0), "{ran:?}");
+    ensure!(mode(&database)? & 0o137 == 0, "{:o}", mode(&database)?);
+    // It waits for a connection, and has its folder already.
+    let deaf = Deaf::open()?;
+    let temporary = folder.path().join("temporary");
+    fs::create_dir(&temporary)?;
+    let from = format!("mysql://root@127.0.0.1:{}/", deaf.port());
+    let _child = Running::start(command(&["advise", "--from", &from])?.env("TMPDIR", &temporary))?;
+    let made =
+        || -> Result<Vec<PathBuf>> { fs::read_dir(&temporary)?.map(|entry| Ok(entry?.path())).collect() };
+    wait_until("a temporary folder", || Ok(!made()?.is_empty()))?;
+    for path in made()? {
+        ensure!(mode(&path)? == 0o700, "{} {:o}", path.display(), mode(&path)?);
+    }
+    Ok(())
+}
