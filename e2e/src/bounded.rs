@@ -7,6 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::command::Ran;
 
@@ -28,13 +30,34 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 ///
 /// When it does not start, or runs longer than `time_max`.
 pub fn run(command: &mut Command, time_max: Duration) -> Result<Bounded> {
+    run_within(command, None, time_max)
+}
+
+/// Runs a command, and asks it to end, as Ctrl-C does, if it still runs after a time.
+///
+/// # Errors
+///
+/// When it does not start, or runs longer than `time_max` after it was asked to end.
+pub fn run_interrupted(
+    command: &mut Command,
+    interrupt_after: Duration,
+    time_max: Duration,
+) -> Result<Bounded> {
+    run_within(command, Some(interrupt_after), time_max)
+}
+
+fn run_within(
+    command: &mut Command,
+    interrupt_after: Option<Duration>,
+    time_max: Duration,
+) -> Result<Bounded> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     thread::scope(|scope| {
         let stdout = scope.spawn(|| read(stdout));
         let stderr = scope.spawn(|| read(stderr));
         let mut peak_kib = 0;
-        let ended = wait(&mut child, time_max, &mut peak_kib);
+        let ended = wait(&mut child, interrupt_after, time_max, &mut peak_kib);
         if ended.is_err() {
             // The pipes end with it.
             let _ = child.kill();
@@ -50,13 +73,22 @@ pub fn run(command: &mut Command, time_max: Duration) -> Result<Bounded> {
     })
 }
 
-fn wait(child: &mut Child, time_max: Duration, peak_kib: &mut u64) -> Result<ExitStatus> {
-    let began = Instant::now();
+fn wait(
+    child: &mut Child,
+    mut interrupt_after: Option<Duration>,
+    time_max: Duration,
+    peak_kib: &mut u64,
+) -> Result<ExitStatus> {
+    let mut began = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
         *peak_kib = peak_of(child.id()).unwrap_or(0).max(*peak_kib);
+        if interrupt_after.take_if(|after| began.elapsed() > *after).is_some() {
+            kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
+            began = Instant::now();
+        }
         if began.elapsed() > time_max {
             bail!("it still runs after {time_max:?}");
         }

@@ -41,8 +41,8 @@ mod package;
 pub mod proxy;
 pub mod server;
 mod spawner;
-mod template;
 pub mod tamper;
+mod template;
 
 pub use crate::cache::{cache_dir, target_dir};
 pub use crate::calendar::civil_date;

@@ -1,0 +1,147 @@
+//! Peers that do what no server does: say nothing, say it slowly, never stop, or say it to a terminal.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use e2e::bounded::{Bounded, run, run_interrupted};
+use e2e::fake::{Asked, FakeServer, Reply, end_payload, event_payload};
+use e2e::program::bintide;
+use tempfile::TempDir;
+
+const TIME_MAX: Duration = Duration::from_secs(30);
+const VERSION: &str = "9.7.4";
+
+fn command(folder: &Path, arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().env("TMPDIR", folder).env("HOME", folder).current_dir(folder).args(arguments);
+    Ok(command)
+}
+
+fn bintide_in(folder: &Path, arguments: &[&str]) -> Result<Bounded> {
+    run(&mut command(folder, arguments)?, TIME_MAX)
+}
+
+/// What a MySQL source answers to a replica's questions.
+fn as_source(sql: &str) -> Reply {
+    match sql {
+        "SELECT UNIX_TIMESTAMP()" => Reply::value("1700000000"),
+        "SELECT @@GLOBAL.SERVER_ID" => Reply::value("1"),
+        "SELECT @source_binlog_checksum" => Reply::value("CRC32"),
+        "SELECT @@GLOBAL.GTID_MODE" => Reply::value("OFF"),
+        "SELECT @@GLOBAL.SERVER_UUID" => Reply::value("5ea5ca5e-0001-4000-8000-000000000001"),
+        _ => Reply::Ok,
+    }
+}
+
+/// The arguments of each command that follows a source, or writes to a target, at this address.
+fn commands(address: &str) -> [Vec<&str>; 5] {
+    [
+        vec!["receive", "store", "--from", address, "--stop-at-end"],
+        vec!["stream", "--from", address, "--format", "maxwell", "--stop-at-end"],
+        vec!["advise", "--from", address, "--levels", "1"],
+        vec!["replay", "--from", address, "--relay", "relay", "--to", "sqlite:copy.db"],
+        vec!["replay", "--status", "--to", address],
+    ]
+}
+
+/// One empty packet made a client panic.
+#[test]
+fn an_empty_packet_is_an_error() -> Result<()> {
+    let server = FakeServer::start(VERSION, |_| Reply::Packets(vec![Vec::new()]))?;
+    for arguments in commands(&server.address()) {
+        let folder = TempDir::new()?;
+        let bounded = bintide_in(folder.path(), &arguments)?;
+        bounded.ended_well(&[1, 2])?;
+        let said = &bounded.ran.stderr;
+        ensure!(said.lines().count() == 1 && said.starts_with("bintide: "), "{arguments:?}: {said}");
+    }
+    Ok(())
+}
+
+/// Ctrl-C ends whatever waits for a server that says nothing, or a byte from time to time.
+#[test]
+fn silence_and_single_bytes_keep_nobody_from_ending() -> Result<()> {
+    let replies: [fn() -> Reply; 2] =
+        [|| Reply::Silence, || Reply::Trickle(vec![1; 1 << 10], Duration::from_millis(50))];
+    for reply in replies {
+        let server = FakeServer::start(VERSION, move |_| reply())?;
+        for arguments in commands(&server.address()) {
+            let (folder, began) = (TempDir::new()?, Instant::now());
+            let mut command = command(folder.path(), &arguments)?;
+            let bounded = run_interrupted(&mut command, Duration::from_millis(500), TIME_MAX)?;
+            bounded.ended_well(&[1, 2, 130])?;
+            ensure!(began.elapsed() < Duration::from_secs(5), "{arguments:?}: {:?}", began.elapsed());
+        }
+    }
+    Ok(())
+}
+
+/// Rows without an end are not collected for ever.
+#[test]
+fn an_answer_without_an_end_is_refused() -> Result<()> {
+    let server = FakeServer::start(VERSION, |_| {
+        let mut number = 0;
+        Reply::Stream(Box::new(move || {
+            number += 1;
+            Some(match number {
+                1 => vec![1],
+                2 => column(),
+                3 => end_payload(),
+                _ => [vec![0xfd, 0, 0, 1], vec![b'1'; 1 << 16]].concat(),
+            })
+        }))
+    })?;
+    for arguments in commands(&server.address()) {
+        let folder = TempDir::new()?;
+        let mut command = command(folder.path(), &arguments)?;
+        let bounded = run_interrupted(&mut command, Duration::from_secs(5), TIME_MAX)?;
+        bounded.ended_well(&[1, 2, 130])?;
+        ensure!(bounded.peak_kib < 400 << 10, "{arguments:?}: {} KiB", bounded.peak_kib);
+    }
+    Ok(())
+}
+
+/// The definition of a column of text.
+fn column() -> Vec<u8> {
+    let mut payload = vec![3];
+    payload.extend(b"def\0\0\0\x01v\x01v\x0c\xff\0\0\0\x01\0\xfd\0\0\0\0\0");
+    payload
+}
+
+/// A packet takes memory for little more than its size, as it comes.
+#[test]
+fn a_huge_packet_takes_its_size_once() -> Result<()> {
+    const SIZE: usize = 200 << 20;
+    let server = FakeServer::start(VERSION, |asked| match asked {
+        Asked::Query(sql) => as_source(sql),
+        Asked::Dump => Reply::Packets(vec![event_payload(vec![b'x'; SIZE]), end_payload()]),
+        Asked::Other(_) => Reply::Ok,
+    })?;
+    let folder = TempDir::new()?;
+    let from = server.address();
+    let arguments = ["receive", "store", "--from", &from, "--stop-at-end", "--start-log", "binlog.000001"];
+    let mut command = command(folder.path(), &arguments)?;
+    let bounded = run_interrupted(&mut command, Duration::from_secs(15), TIME_MAX)?;
+    bounded.ended_well(&[1, 2, 130])?;
+    let wanted = (SIZE >> 10) as u64..(SIZE >> 10) as u64 * 5 / 4 + (40 << 10);
+    ensure!(wanted.contains(&bounded.peak_kib), "{} KiB, not in {wanted:?}", bounded.peak_kib);
+    Ok(())
+}
+
+/// What a server says goes to a terminal.
+#[test]
+fn control_characters_of_a_server_are_shown_and_not_obeyed() -> Result<()> {
+    let hostile = "\u{1b}[2J\u{1b}]0;title\u{7}\r\u{9b}31m\u{202e}txt";
+    let server = FakeServer::start(VERSION, move |_| Reply::Refused(1105, hostile.into()))?;
+    for arguments in commands(&server.address()) {
+        let folder = TempDir::new()?;
+        let bounded = bintide_in(folder.path(), &arguments)?;
+        bounded.ended_well(&[1, 2])?;
+        let said = &bounded.ran.stderr;
+        ensure!(said.contains(r"\u{1b}[2J") && said.contains(r"\u{202e}txt"), "{arguments:?}: {said:?}");
+        ensure!(!said.contains('\u{202e}') && said.lines().count() == 1, "{arguments:?}: {said:?}");
+    }
+    Ok(())
+}

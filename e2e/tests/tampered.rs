@@ -1,0 +1,259 @@
+//! Servers whose packets are changed on the way: whatever a command is told, it ends in words and in time, in bounded
+//! memory, and it ends when it is asked to.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::bounded::{Bounded, run_interrupted};
+use e2e::identity::DRAWS;
+use e2e::program::bintide;
+use tempfile::TempDir;
+use testkit::{Behind, Dice, Launch, Server, ServerPacket, TamperProxy, seed};
+
+/// Runs without more being asked for: about twenty seconds.
+const DRAWS_USUAL: usize = 32;
+/// A command that still runs then is asked to end, as by Ctrl-C.
+const INTERRUPT_AFTER: Duration = Duration::from_millis(1500);
+/// Time to end then.
+const TIME_MAX: Duration = Duration::from_secs(20);
+/// Memory that no run may exceed: none has much to do.
+const PEAK_KIB_MAX: u64 = 200 << 10;
+
+const SETUP: &str =
+    "create database d; create table d.t (a int primary key auto_increment, s varchar(400), j json);
+    insert into d.t (s, j) values (repeat('a', 400), '{\"a\": 1}'), ('b', null), ('c', '[1, 2, 3]');
+    set binlog_transaction_compression = on; insert into d.t (s) select s from d.t;
+    update d.t set s = concat(s, 'x') where a < 3; delete from d.t where a = 2;
+    set binlog_transaction_compression = off; set binlog_format = statement; insert into d.t (s) values ('d');
+    flush binary logs; insert into d.t (s) values ('e')";
+
+/// A change of the packets from one on.
+#[derive(Clone, Debug)]
+struct Tampering {
+    /// The connection, and the packet in it.
+    at: (usize, usize),
+    change: Change,
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    FlipBit,
+    RandomByte,
+    RandomBytes,
+    HeaderSize,
+    HeaderNumber,
+    Empty,
+    Shorter,
+    Longer,
+    CutAndClose,
+    CutAndSilence,
+    Twice,
+    ManyTimes,
+    Refusal,
+    HugeAndSilence,
+}
+
+const CHANGES: [Change; 14] = [
+    Change::FlipBit,
+    Change::RandomByte,
+    Change::RandomBytes,
+    Change::HeaderSize,
+    Change::HeaderNumber,
+    Change::Empty,
+    Change::Shorter,
+    Change::Longer,
+    Change::CutAndClose,
+    Change::CutAndSilence,
+    Change::Twice,
+    Change::ManyTimes,
+    Change::Refusal,
+    Change::HugeAndSilence,
+];
+
+impl Tampering {
+    fn draw(dice: &mut Dice) -> Self {
+        // Most of what is said is said at the start, and much of it in the first connection.
+        let span = *dice.pick(&[4, 12, 40, 120]);
+        let at = (dice.below(3).saturating_sub(1), dice.below(span));
+        Self { at, change: *dice.pick(&CHANGES), seed: dice.roll() }
+    }
+
+    fn apply(&self, packet: ServerPacket<'_>) -> Behind {
+        if (packet.connection, packet.number) != self.at {
+            return Behind::More;
+        }
+        let (mut dice, bytes) = (Dice::new(self.seed), packet.bytes);
+        let at = HEADER_SIZE + dice.below(bytes.len() - HEADER_SIZE);
+        match self.change {
+            Change::FlipBit if at < bytes.len() => bytes[at] ^= 1 << dice.below(8),
+            Change::RandomByte if at < bytes.len() => bytes[at] = dice.below(256) as u8,
+            Change::RandomBytes => bytes[HEADER_SIZE..].fill_with(|| dice.below(256) as u8),
+            Change::HeaderSize => bytes[dice.below(3)] = dice.below(256) as u8,
+            Change::HeaderNumber => bytes[3] = dice.below(256) as u8,
+            Change::Empty | Change::FlipBit | Change::RandomByte => bytes.truncate(HEADER_SIZE),
+            Change::Shorter => bytes.truncate(at),
+            Change::Longer => {
+                let more = vec![dice.below(256) as u8; 1 + dice.below(300)];
+                bytes.splice(at..at, more);
+            }
+            Change::CutAndClose | Change::CutAndSilence => {
+                bytes.truncate(dice.below(bytes.len()));
+                return if self.change == Change::CutAndClose { Behind::Close } else { Behind::Silence };
+            }
+            Change::Twice => bytes.extend_from_within(..),
+            Change::ManyTimes => *bytes = bytes.repeat(1000),
+            Change::Refusal => {
+                bytes.truncate(HEADER_SIZE);
+                bytes.extend(b"\xff\x10\x04#HY000\x1b[2Jno\r\n\xe2\x80\xae\xc2\x9b words");
+            }
+            Change::HugeAndSilence => {
+                bytes[..3].fill(0xff);
+                return Behind::Silence;
+            }
+        }
+        let is_of_its_size =
+            matches!(self.change, Change::Empty | Change::Shorter | Change::Longer | Change::Refusal);
+        if is_of_its_size || bytes.len() == HEADER_SIZE {
+            let size = ((bytes.len() - HEADER_SIZE) as u32).to_le_bytes();
+            bytes[..3].copy_from_slice(&size[..3]);
+        }
+        Behind::More
+    }
+}
+
+/// Bytes of a packet's header.
+const HEADER_SIZE: usize = 4;
+
+/// A server, and what changes its words.
+struct Tampered {
+    server: Server,
+    proxy: TamperProxy,
+    tampering: Arc<Mutex<Tampering>>,
+    /// The connections of earlier runs.
+    connections: Arc<Mutex<usize>>,
+}
+
+impl Tampered {
+    fn start(launch: &Launch) -> Result<Self> {
+        // Under TLS there would be no packets to be seen.
+        let server = launch.clone().option("--tls-version=").start()?;
+        let never = Tampering { at: (usize::MAX, 0), change: Change::Empty, seed: 0 };
+        let (tampering, connections) = (Arc::new(Mutex::new(never)), Arc::new(Mutex::new(0)));
+        let (now, before, mut last) = (Arc::clone(&tampering), Arc::clone(&connections), 0);
+        let proxy = TamperProxy::to(server.port(), move |packet| {
+            last = last.max(packet.connection + 1);
+            let mut first = before.lock().unwrap_or_else(PoisonError::into_inner);
+            if *first == usize::MAX {
+                *first = packet.connection;
+            }
+            let Some(connection) = packet.connection.checked_sub(*first) else { return Behind::More };
+            let tampering = now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            tampering.apply(ServerPacket { connection, ..packet })
+        })?;
+        Ok(Self { server, proxy, tampering, connections })
+    }
+
+    /// From the next connection on.
+    fn tamper(&self, tampering: &Tampering) {
+        *self.tampering.lock().unwrap_or_else(PoisonError::into_inner) = tampering.clone();
+        *self.connections.lock().unwrap_or_else(PoisonError::into_inner) = usize::MAX;
+    }
+
+    fn address(&self) -> String {
+        format!("mysql://root@127.0.0.1:{}/", self.proxy.port())
+    }
+}
+
+/// A command that connects, by its arguments: `FROM` and `TO` are addresses behind proxies, `LOGS` the source's logs,
+/// `PORT` is `FROM`'s port and `OWN` an address without a proxy.
+const COMMANDS: [&[&str]; 9] = [
+    &["receive", "store", "--from", "FROM", "--stop-at-end", "-q"],
+    &[
+        "dump",
+        "-R",
+        "-uroot",
+        "-h127.0.0.1",
+        "-PPORT",
+        "--to-last-log",
+        "--result-file=text",
+        "binlog.000001",
+    ],
+    &["stream", "--from", "FROM", "--format", "debezium", "--stop-at-end", "--out", "records"],
+    &["stream", "--from", "FROM", "--format", "maxwell", "--snapshot", "--stop-at-end", "--out", "records"],
+    &["advise", "--from", "FROM", "--levels", "1", "--time", "1", "-q"],
+    &["replay", "--from", "FROM", "--relay", "relay", "--to", "sqlite:copy.db", "-q"],
+    &["replay", "LOGS", "--to", "TO", "-q"],
+    &["replay", "LOGS", "--to", "TO", "--apply-as", "sql", "--commit-order", "strict", "-q"],
+    &["warm", "-h127.0.0.1", "-PTOPORT", "--force", "--relay-logs", "INDEX", "-q"],
+];
+
+fn run_one(folder: &Path, arguments: &[&str], source: &Tampered, target: &Tampered) -> Result<Bounded> {
+    let logs: Vec<String> = source.server.binlogs()?.iter().map(|log| log.display().to_string()).collect();
+    let index = Path::new(&logs[0]).with_file_name("binlog.index");
+    let mut command = Command::new(bintide()?);
+    command.env_clear().env("TMPDIR", folder).env("HOME", folder).current_dir(folder);
+    for argument in arguments {
+        match *argument {
+            "FROM" => command.arg(source.address()),
+            "TO" => command.arg(target.address()),
+            "LOGS" => command.args(&logs),
+            "INDEX" => command.arg(&index),
+            "-PPORT" => command.arg(format!("-P{}", source.proxy.port())),
+            "-PTOPORT" => command.arg(format!("-P{}", target.proxy.port())),
+            argument => command.arg(argument),
+        };
+    }
+    run_interrupted(&mut command, INTERRUPT_AFTER, TIME_MAX)
+}
+
+fn check(bounded: &Bounded) -> Result<()> {
+    bounded.ended_well(&[0, 1, 2, 130])?;
+    let said = &bounded.ran.stderr;
+    let is_of_ours = |line: &str| {
+        ["bintide: ", "ERROR: ", "WARNING: ", "mysqlbinlog: "].iter().any(|start| line.starts_with(start))
+    };
+    ensure!(said.lines().all(is_of_ours), "{said}");
+    ensure!(bounded.peak_kib < PEAK_KIB_MAX, "{} KiB", bounded.peak_kib);
+    Ok(())
+}
+
+#[test]
+fn whatever_is_changed_on_the_way_ends_in_words() -> Result<()> {
+    let source = Tampered::start(&Launch::mysql().option("--binlog-row-metadata=FULL"))?;
+    let target = Tampered::start(&Launch::mysql().option("--server-id=2"))?;
+    source.server.sql(SETUP)?;
+    let seed = seed("BINTIDE_E2E_SEED");
+    let draws = env::var(DRAWS).ok().and_then(|text| text.parse().ok()).unwrap_or(DRAWS_USUAL);
+    println!("{draws} runs, BINTIDE_E2E_SEED={seed}");
+    let mut dice = Dice::new(seed);
+    let mut codes = Vec::new();
+    for (number, arguments) in COMMANDS.iter().cycle().take(draws.max(COMMANDS.len())).enumerate() {
+        let folder = TempDir::new()?;
+        fs::create_dir(folder.path().join("store"))?;
+        target
+            .server
+            .sql("drop database if exists d; drop database if exists bintide; reset binary logs and gtids")?;
+        // The first of each kind is told the truth.
+        let is_true = number < COMMANDS.len();
+        let tampering = match is_true {
+            true => Tampering { at: (usize::MAX, 0), change: Change::Empty, seed: 0 },
+            false => Tampering::draw(&mut dice),
+        };
+        source.tamper(&tampering);
+        target.tamper(&tampering);
+        let context = || format!("run {number}, seed {seed}: {arguments:?} with {tampering:?}");
+        let bounded = run_one(folder.path(), arguments, &source, &target).with_context(context)?;
+        check(&bounded).with_context(context)?;
+        let code = bounded.ran.code.unwrap_or_default();
+        ensure!(!is_true || code == 0 || code == 130, "{}: {}", context(), bounded.ran.stderr);
+        codes.push(code);
+    }
+    println!("exit codes: {codes:?}");
+    Ok(())
+}
