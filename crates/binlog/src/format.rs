@@ -73,15 +73,15 @@ impl Format {
     #[must_use]
     pub fn with_rows_v2(&self) -> Self {
         let mut format = self.clone();
-        // What lists fewer types is no server's since 5.1.
+        // No server since 5.1 lists fewer types.
         if let Some(listed) = format.post_header_sizes.len().checked_sub(TYPES_OF_5_5) {
             format.post_header_sizes.extend(SIZES_SINCE_5_6.iter().skip(listed));
         }
         format
     }
 
-    /// Do the log's table maps show the hidden columns of functional indexes? They are behind the others, and no image has
-    /// a value for them. MySQL 8.0.15 writes them, and 8.0.33 does not.
+    /// Tells whether the log's table maps show the hidden columns of functional indexes. These stand behind the others, and
+    /// no row image has a value for them. MySQL 8.0.15 writes them, and 8.0.33 does not.
     pub fn shows_hidden_columns(&self) -> bool {
         const FUNCTIONAL_INDEXES_SINCE: (u32, u32, u32) = (8, 0, 13);
         const LEFT_OUT_SINCE: (u32, u32, u32) = (8, 0, 33);
@@ -89,7 +89,7 @@ impl Format {
         self.flavour == Flavour::MySql && (FUNCTIONAL_INDEXES_SINCE..LEFT_OUT_SINCE).contains(&version)
     }
 
-    /// Does a format description of this server's version say which checksum events have?
+    /// Tells whether format descriptions of this server's version name the checksum of events.
     pub fn has_checksum_byte(&self) -> bool {
         has_checksum(&self.server_version)
     }

@@ -27,7 +27,7 @@ pub struct EventRows<'a> {
     pub kind: RowsKind,
     /// Under which checks it was done, and who carries out foreign keys.
     pub flags: RowsFlags,
-    /// Does the log show columns that no definition has?
+    /// Hidden columns in the table map.
     hidden: HiddenColumns,
     event: &'a Rows<'a>,
     decoder: &'a RowDecoder,

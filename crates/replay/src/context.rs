@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use binlog::Flavour;
 use binlog::events::{Query, StatusVar};
 
 /// The session variables that a statement or row changes depend on, as the source logged them. What it did not log
@@ -56,6 +57,11 @@ impl Context {
             context.take(variable);
         }
         context
+    }
+
+    /// Whose log it is of.
+    pub const fn flavour(&self) -> Flavour {
+        if self.is_mariadb { Flavour::MariaDb } else { Flavour::MySql }
     }
 
     fn take(&mut self, variable: StatusVar<'_>) {

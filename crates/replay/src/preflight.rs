@@ -39,7 +39,7 @@ pub enum Check {
     Gap,
     /// Are these logs of the server whose logs were applied before?
     OtherSource,
-    /// Can commits come in any order?
+    /// GTIDs of all transactions, without which commits cannot come in any order.
     CommitOrder,
 }
 
@@ -71,10 +71,10 @@ impl Finding {
         Self { check, found: found.into(), remedy: remedy.into() }
     }
 
-    /// Commits in any order are kept account of by GTIDs alone: looks for a transaction that has none.
+    /// Finds a transaction without a GTID where commits come in any order: only GTIDs can tell which of them came.
     pub fn commit_order(survey: &Survey, order: CommitOrder) -> Option<Self> {
         let unit = survey.without_gtid.as_ref().filter(|_| order == CommitOrder::Any)?;
-        let found = format!("{unit} has no GTID, which --commit-order any keeps account by");
+        let found = format!("{unit} has no GTID, and --commit-order any saves progress by GTID");
         Some(Self::new(Check::CommitOrder, found, "use --commit-order grouped or strict"))
     }
 

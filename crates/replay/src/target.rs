@@ -37,9 +37,9 @@ pub trait Target: Sync {
     /// When the target does not say.
     fn definition(&self, database: &[u8], table: &[u8]) -> Result<Option<Definition>, Failure>;
 
-    /// Does a transaction leave traces that is rolled back? A server's `AUTO_INCREMENT` counters do not go back.
-    fn traces(&self) -> Traces {
-        Traces::Stay
+    /// Traces of a transaction that is rolled back: a server's `AUTO_INCREMENT` counters do not go back.
+    fn rollback_traces(&self) -> RollbackTraces {
+        RollbackTraces::Stay
     }
 
     /// Was the statement run that was announced and not reported done?
@@ -67,9 +67,9 @@ pub trait Target: Sync {
     fn checkpoint(&self, progress: &Progress) -> Result<Applied, Failure>;
 }
 
-/// Traces of transactions that were rolled back.
+/// Traces of a transaction that is rolled back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Traces {
+pub enum RollbackTraces {
     /// Later statements may depend on them.
     Stay,
     /// There are none.

@@ -583,3 +583,82 @@ fn databases(header: &Header, query: &Query<'_>) -> Vec<Vec<u8>> {
     found.dedup();
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use binlog::events::RowsKind;
+    use binlog::{
+        Checksum, ChecksumAlgorithm, Event, EventType, Flags, Flavour, Format, NextPosition, Origin,
+        RawEvent, TransactionKind,
+    };
+
+    use super::{Maker, Step, creation};
+    use crate::sample::{Sample, image, int};
+
+    /// As MySQL 5.5 lists its types.
+    const SIZES_OF_5_5: [u8; 27] =
+        [56, 13, 0, 8, 0, 18, 0, 4, 4, 4, 4, 18, 0, 0, 84, 0, 4, 26, 8, 0, 0, 0, 8, 8, 8, 2, 0];
+
+    #[test]
+    fn row_events_of_version_1_become_version_2() {
+        let (server_version, checksum) = (b"5.5.34-log".to_vec(), ChecksumAlgorithm::Undefined);
+        let post_header_sizes = SIZES_OF_5_5.to_vec();
+        let format =
+            Arc::new(Format { server_version, post_header_sizes, checksum, flavour: Flavour::MySql });
+        let (sample, row) = (Sample::new("int"), image(&[int(7)]));
+        let update = [row.as_slice(), &row].concat();
+        let old = |kind, rows| {
+            let mut event = sample.rows(kind, rows);
+            event.extra = None;
+            event
+        };
+        for held_max in [usize::MAX, 1] {
+            let mut maker = Maker::new(&format, held_max);
+            for event in [
+                Event::TableMap(sample.map()),
+                Event::WriteRowsV1(old(RowsKind::Write, &row)),
+                Event::UpdateRowsV1(old(RowsKind::Update, &update)),
+                Event::DeleteRowsV1(old(RowsKind::Delete, &row)),
+            ] {
+                let mut bytes = Vec::new();
+                let origin = Origin { timestamp: 9, server_id: 3, flags: Flags(0) };
+                event.write(origin, NextPosition::Is(0), &format, &mut bytes).unwrap();
+                maker.take(&RawEvent::new(&bytes, Checksum::Absent).unwrap(), &format).unwrap();
+            }
+            maker.commit();
+            let work = maker.finish(TransactionKind::Statement).unwrap();
+            let mut seen = Vec::new();
+            let mut see = |rows: &super::RowEvents| {
+                for raw in rows.events() {
+                    let event = raw.decode(&rows.format).unwrap();
+                    let rows = event.rows().map(|rows| (rows.extra == Some(&[]), rows.rows.to_vec()));
+                    seen.push((raw.event_type(), raw.header().timestamp, rows));
+                }
+            };
+            for step in &work.steps {
+                match step {
+                    Step::Rows(_, rows) => see(rows),
+                    Step::Spooled(_, rows) => rows.parts().for_each(|part| see(&part.unwrap())),
+                    Step::Statement(statement) => panic!("{statement:?}"),
+                }
+            }
+            let rows = |event_type, rows: &[u8]| (event_type, 9, Some((true, rows.to_vec())));
+            seen.retain(|(event_type, ..)| *event_type != EventType::TableMap);
+            let wanted = [
+                rows(EventType::WriteRows, &row),
+                rows(EventType::UpdateRows, &update),
+                rows(EventType::DeleteRows, &row),
+            ];
+            assert_eq!(seen, wanted, "{held_max}");
+        }
+    }
+
+    #[test]
+    fn a_table_is_made_without_its_query() {
+        let found = creation(b"CREATE TABLE `t` (\n  `a` int\n) START TRANSACTION ENGINE=InnoDB");
+        assert_eq!(found.as_deref(), Some(b"CREATE TABLE `t` (\n  `a` int\n)  ENGINE=InnoDB".as_slice()));
+        assert_eq!(creation(b"CREATE TABLE `t` (`a` int)"), None);
+    }
+}

@@ -6,7 +6,7 @@ use servers::{Connection, Parameter, fit};
 use crate::error::Failure;
 use crate::mysql::Logging;
 use crate::mysql::binlog_text::{PACKET_MARGIN, row_too_large};
-use crate::mysql::session::{Creations, MysqlSession, State};
+use crate::mysql::session::{MysqlSession, State, TableCreation};
 use crate::mysql::sql::PROGRESS_TABLE;
 use crate::sql::{Runner, Settings, Writer};
 use crate::work::{RowEvents, Statement, creation};
@@ -39,7 +39,7 @@ impl MysqlSession {
     /// What makes the table, if the statement makes one from a query whose rows come behind it: they go as statements,
     /// which the server does not allow there. The intent then says so.
     pub(super) fn creation(&mut self, statement: &Statement) -> Result<Option<Vec<u8>>, Failure> {
-        let is_in_parts = self.as_sql || self.creations == Creations::InParts;
+        let is_in_parts = self.as_sql || self.creations == TableCreation::InParts;
         let creation = creation(&statement.sql).filter(|_| is_in_parts);
         if !std::mem::take(&mut self.rows_follow) {
             return Ok(creation);

@@ -2,6 +2,7 @@
 //! their own way, and each has variables that the other lacks.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use binlog::{Charset, Collation, Flavour};
@@ -18,14 +19,18 @@ pub(super) struct Fit {
     /// The numbers of the collations that a MySQL server has; `None` for a MariaDB, whose collations go by name.
     collations: Option<Arc<BTreeSet<u16>>>,
     /// The variables that not every server has and not every account may set, in the order of [`RESTRICTED`].
-    restricted: [Restricted; RESTRICTED.len()],
+    restricted: [RestrictedVariable; RESTRICTED.len()],
     explicit_timestamp: Presence,
     utf8mb4_collation: Presence,
+    /// `TIME_TRUNCATE_FRACTIONAL` in a MySQL's `sql_mode`.
+    truncation: Presence,
     /// Databases that were made with another collation than the source's.
     substituted: Arc<Mutex<BTreeSet<String>>>,
+    /// Whether a statement ran that cuts digits off on the source, and rounds them here.
+    rounds: Arc<AtomicBool>,
 }
 
-/// Has the server a variable?
+/// Presence of a variable on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
     Present,
@@ -34,7 +39,7 @@ enum Presence {
 
 /// A variable that not every account may set, not even to what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Restricted {
+enum RestrictedVariable {
     /// The server lacks it.
     Absent,
     /// The session has had this value from its start.
@@ -59,6 +64,8 @@ const EXPLICIT_TIMESTAMP: VersionedVariable = VersionedVariable {
 };
 const UTF8MB4_COLLATION: VersionedVariable =
     VersionedVariable { name: "default_collation_for_utf8mb4", mysql_since: [8, 0, 11], mariadb_since: None };
+const TRUNCATION: VersionedVariable =
+    VersionedVariable { name: "sql_mode", mysql_since: [8, 0, 1], mariadb_since: None };
 const RESTRICTED: [VersionedVariable; 3] = [
     VersionedVariable { name: "sql_require_primary_key", mysql_since: [8, 0, 13], mariadb_since: None },
     VersionedVariable { name: "default_table_encryption", mysql_since: [8, 0, 16], mariadb_since: None },
@@ -94,6 +101,7 @@ const TIME_ROUND_FRACTIONAL: u64 = 1 << 34;
 pub(super) struct SharedTerms {
     collations: Option<Arc<BTreeSet<u16>>>,
     substituted: Arc<Mutex<BTreeSet<String>>>,
+    rounds: Arc<AtomicBool>,
 }
 
 impl SharedTerms {
@@ -107,20 +115,28 @@ impl SharedTerms {
                 Some(Arc::new(rows.iter().filter_map(number).collect()))
             }
         };
-        Ok(Self { collations, substituted: Arc::default() })
+        Ok(Self { collations, ..Self::default() })
     }
 
-    /// Describes what was made with another collation than on the source; empty if nothing was.
-    pub(super) fn remark(&self) -> String {
+    /// Describes what was done otherwise than on the source, a line each.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
         let substituted = self.substituted.lock().unwrap_or_else(PoisonError::into_inner);
-        if substituted.is_empty() {
-            return String::new();
+        if !substituted.is_empty() {
+            let made: Vec<&str> = substituted.iter().map(String::as_str).collect();
+            remarks.push(format!(
+                "databases were created with another default collation, as the target lacks the source's: {}",
+                made.join(", ")
+            ));
         }
-        let made: Vec<&str> = substituted.iter().map(String::as_str).collect();
-        format!(
-            "databases were created with another default collation, as the target lacks the source's: {}",
-            made.join(", ")
-        )
+        if self.rounds.load(Ordering::Relaxed) {
+            remarks.push(
+                "statements rounded times with more digits than their column: the source cuts them off, and the target \
+                 has no TIME_TRUNCATE_FRACTIONAL"
+                    .to_owned(),
+            );
+        }
+        remarks
     }
 }
 
@@ -131,12 +147,12 @@ impl Fit {
         facts: &Facts,
         shared: &SharedTerms,
     ) -> Result<Self, servers::Error> {
-        let mut restricted = [Restricted::Absent; RESTRICTED.len()];
+        let mut restricted = [RestrictedVariable::Absent; RESTRICTED.len()];
         for (variable, slot) in RESTRICTED.iter().zip(&mut restricted) {
             if variable.presence(facts) == Presence::Present {
                 let value = connection.value(&format!("SELECT @@session.{}", variable.name))?;
                 let value = value.and_then(|value| value.parse().ok());
-                *slot = value.map_or(Restricted::Changed, Restricted::Untouched);
+                *slot = value.map_or(RestrictedVariable::Changed, RestrictedVariable::Untouched);
             }
         }
         Ok(Self {
@@ -145,7 +161,9 @@ impl Fit {
             restricted,
             explicit_timestamp: EXPLICIT_TIMESTAMP.presence(facts),
             utf8mb4_collation: UTF8MB4_COLLATION.presence(facts),
+            truncation: TRUNCATION.presence(facts),
             substituted: Arc::clone(&shared.substituted),
+            rounds: Arc::clone(&shared.rounds),
         })
     }
 
@@ -157,7 +175,7 @@ impl Fit {
     /// Returns the context in the server's terms: variables that it lacks are left out, as mysqlbinlog's version
     /// comments do it.
     pub(super) fn fit(&mut self, context: &Context) -> Context {
-        let source = if context.is_mariadb { Flavour::MariaDb } else { Flavour::MySql };
+        let source = context.flavour();
         let mut fitted = context.clone();
         // A server that does not know the variable does not log it, and behaves as if it were off.
         let cascade_triggers = Some(context.cascade_triggers.unwrap_or(0));
@@ -185,9 +203,21 @@ impl Fit {
     }
 
     fn mode(&self, mode: u64, source: Flavour) -> u64 {
+        match (self.target, self.truncation) {
+            (Flavour::MySql, Presence::Absent) => self.own_mode(mode, source) & !TIME_TRUNCATE_FRACTIONAL,
+            _ => self.own_mode(mode, source),
+        }
+    }
+
+    /// The mode in the terms of the newest server of the target's flavour.
+    fn own_mode(&self, mode: u64, source: Flavour) -> u64 {
         match (source, self.target) {
             (Flavour::MariaDb, Flavour::MariaDb) => mode,
-            (Flavour::MySql, Flavour::MySql) => mode & !MODES_REMOVED,
+            (Flavour::MySql, Flavour::MySql) => match self.truncation {
+                Presence::Present => mode & !MODES_REMOVED,
+                // From before they were removed.
+                Presence::Absent => mode,
+            },
             (Flavour::MySql, Flavour::MariaDb) => {
                 let rounds = if mode & TIME_TRUNCATE_FRACTIONAL == 0 { TIME_ROUND_FRACTIONAL } else { 0 };
                 mode & MODES_OF_BOTH | rounds
@@ -213,6 +243,12 @@ impl Fit {
     /// A collation of the same character set that the server has.
     fn stand_in(&self, id: u16, source: Flavour) -> u16 {
         Collation::new(id, source).map_or(id, |collation| stand_in(collation.charset()))
+    }
+
+    /// The server's collation for this number in a log: the same one, or its stand-in.
+    pub(super) fn own_collation(&self, id: u16, source: Flavour) -> Option<Collation> {
+        let own = self.collation(id, source).unwrap_or_else(|| self.stand_in(id, source));
+        Collation::new(own, self.target)
     }
 
     /// The number that the server has for this collation, if it has it.
@@ -241,7 +277,12 @@ impl Fit {
     /// another default collation, and the outcome says so; a MariaDB refuses.
     pub(super) fn check(&self, statement: &Statement) -> Result<(), Failure> {
         let context = &statement.context;
-        let source = if context.is_mariadb { Flavour::MariaDb } else { Flavour::MySql };
+        let source = context.flavour();
+        let is_lost = |mode| self.own_mode(mode, source) & TIME_TRUNCATE_FRACTIONAL != 0;
+        let lacks_mode = self.target == Flavour::MySql && self.truncation == Presence::Absent;
+        if lacks_mode && context.sql_mode.is_some_and(is_lost) && stores_values(&statement.sql) {
+            self.rounds.store(true, Ordering::Relaxed);
+        }
         let Some([_, _, server]) = context.charset else { return Ok(()) };
         if self.collation(server, source).is_some() || !makes_database(&statement.sql) {
             return Ok(());
@@ -264,7 +305,7 @@ impl Fit {
     }
 }
 
-impl Restricted {
+impl RestrictedVariable {
     /// Returns the value that is to be set, if it is not there from the start.
     fn fit(&mut self, wanted: Option<u8>) -> Option<u8> {
         let wanted = wanted?;
@@ -285,6 +326,13 @@ fn stand_in(charset: Charset) -> u16 {
     }
 }
 
+/// Tells whether a statement stores values that it computes.
+fn stores_values(sql: &[u8]) -> bool {
+    const VERBS: [&[u8]; 4] = [b"INSERT", b"REPLACE", b"UPDATE", b"LOAD"];
+    let sql = sql.trim_ascii_start();
+    VERBS.iter().any(|verb| sql.get(..verb.len()).is_some_and(|start| start.eq_ignore_ascii_case(verb)))
+}
+
 /// Does it make a database, and leave it to the server which collation it has?
 fn makes_database(sql: &[u8]) -> bool {
     let text = String::from_utf8_lossy(sql).to_ascii_lowercase();
@@ -299,7 +347,7 @@ mod tests {
 
     use binlog::Flavour;
 
-    use super::{Fit, Presence, Restricted, makes_database};
+    use super::{Fit, Presence, RestrictedVariable, makes_database};
     use crate::context::Context;
 
     /// A target that has all variables, and of MySQL's collations those up to this number.
@@ -307,10 +355,12 @@ mod tests {
         Fit {
             target,
             collations: (target == Flavour::MySql).then(|| Arc::new((1..=collation_max).collect())),
-            restricted: [Restricted::Untouched(0); 3],
+            restricted: [RestrictedVariable::Untouched(0); 3],
             explicit_timestamp: Presence::Present,
             utf8mb4_collation: Presence::Present,
+            truncation: Presence::Present,
             substituted: Arc::default(),
+            rounds: Arc::default(),
         }
     }
 
@@ -342,7 +392,7 @@ mod tests {
             ..Context::default()
         };
         let mut old = Fit {
-            restricted: [Restricted::Changed, Restricted::Absent, Restricted::Absent],
+            restricted: [RestrictedVariable::Changed, RestrictedVariable::Absent, RestrictedVariable::Absent],
             explicit_timestamp: Presence::Absent,
             utf8mb4_collation: Presence::Absent,
             ..fit(Flavour::MySql, 250)
@@ -365,6 +415,17 @@ mod tests {
         check(true, Flavour::MariaDb, 1 << 28 | rounds, [2304, 1069, 8], (1 << 28 | rounds, [45, 1069, 8]));
         check(true, Flavour::MySql, 4 | 1 << 28, [45, 1069, 8], (4 | 1 << 32, [45, 45, 8]));
         check(true, Flavour::MySql, rounds, [33, 33, 8], (0, [33, 33, 8]));
+    }
+
+    #[test]
+    fn modes_that_an_old_server_has_or_lacks() {
+        let mode = |is_mariadb, mode| {
+            let mut old = Fit { truncation: Presence::Absent, ..fit(Flavour::MySql, 250) };
+            old.fit(&Context { is_mariadb, sql_mode: Some(mode), ..Context::default() }).sql_mode
+        };
+        assert_eq!(mode(false, 1 << 32 | 1 << 28 | 4), Some(1 << 28 | 4));
+        assert_eq!(mode(true, 4), Some(4));
+        assert_eq!(fit(Flavour::MySql, 400).mode(1 << 32 | 1 << 28 | 4, Flavour::MySql), 1 << 32 | 4);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::mysql::as_sql::CREATED;
 use crate::mysql::fit::{Fit, SharedTerms};
 use crate::mysql::heartbeat::{Heartbeat, lock};
 use crate::mysql::preflight::is_before_8;
-use crate::mysql::session::{Creations, Made, MysqlSession};
+use crate::mysql::session::{Made, MysqlSession, TableCreation};
 use crate::mysql::sql::PROGRESS_TABLE;
 use crate::progress::{Applied, Intent, Place, Progress};
 use crate::target::{Session, Settled, Target};
@@ -222,8 +222,8 @@ impl MysqlTarget {
             }
             false => "",
         };
-        let lines = [why.to_owned(), logged.to_owned(), gtids.to_owned(), self.terms.remark()];
-        lines.into_iter().filter(|line| !line.is_empty()).collect()
+        let lines = [why, logged, gtids].into_iter().filter(|line| !line.is_empty());
+        lines.map(str::to_owned).chain(self.terms.remarks()).collect()
     }
 
     /// From here on, progress is in the logs that the server with this `server_id` wrote.
@@ -291,16 +291,16 @@ impl MysqlTarget {
         }
     }
 
-    fn creations(&self) -> Creations {
+    fn creations(&self) -> TableCreation {
         const ATOMIC_SINCE: [u32; 3] = [8, 0, 21];
         let is_old = version_numbers(&self.facts.version).is_some_and(|version| version < ATOMIC_SINCE);
         match self.facts.is_mariadb || is_old {
-            true => Creations::InParts,
-            false => Creations::Atomic,
+            true => TableCreation::InParts,
+            false => TableCreation::Atomic,
         }
     }
 
-    /// Does the target identify transactions?
+    /// Tells whether the target has GTIDs.
     fn has_gtids(&self) -> bool {
         !self.facts.is_mariadb && self.facts.gtid_mode == GtidMode::On
     }

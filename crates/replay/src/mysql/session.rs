@@ -22,7 +22,7 @@ use crate::mysql::sql::{self, NOT_NEXT, put_progress, put_variable};
 use crate::progress::{Intent, Progress};
 use crate::sql::{Settings, Writer};
 use crate::target::Session;
-use crate::work::{Load, RowEvents, Statement};
+use crate::work::{Load, RowEvents, Statement, Variable};
 
 /// Statements are sent when so many bytes of them have gathered.
 const SEND_SIZE: usize = 1 << 20;
@@ -35,7 +35,7 @@ pub(super) struct MysqlSession {
     /// Do all row changes go as statements?
     pub(super) as_sql: bool,
     /// How a table is made from a query.
-    pub(super) creations: Creations,
+    pub(super) creations: TableCreation,
     /// What makes statements of row changes, once there were some to make.
     pub(super) writer: Option<Writer>,
     pub(super) fit: Fit,
@@ -67,7 +67,7 @@ pub(super) struct Made {
     pub(super) packet_max: usize,
     pub(super) names_gtids: bool,
     pub(super) as_sql: bool,
-    pub(super) creations: Creations,
+    pub(super) creations: TableCreation,
     pub(super) fit: Fit,
     pub(super) logging: Logging,
     pub(super) definitions: Arc<AtomicU64>,
@@ -75,7 +75,7 @@ pub(super) struct Made {
 
 /// How a server takes the table of a `CREATE TABLE … SELECT` and its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Creations {
+pub(super) enum TableCreation {
     /// As one transaction, by `START TRANSACTION` in the definition: MySQL since 8.0.21.
     Atomic,
     /// The table, and then its rows.
@@ -156,7 +156,7 @@ impl MysqlSession {
     /// Has rows behind the table that was made for them committed with what is saved of them, where the server does not
     /// commit both as one.
     pub(super) fn begin_behind_creation(&mut self) {
-        if matches!(self.state, State::Alone(_)) && self.creations == Creations::InParts {
+        if matches!(self.state, State::Alone(_)) && self.creations == TableCreation::InParts {
             self.state = State::ToBegin;
         }
     }
@@ -293,7 +293,11 @@ impl MysqlSession {
 
     /// Sets user variables whose text is none of their character set, as the source's client did.
     fn set_odd_texts(&mut self, statement: &Statement) -> Result<(), Failure> {
-        for (name, collation, text) in statement.variables.iter().filter_map(sql::odd_text) {
+        let source = statement.context.flavour();
+        let fit = self.fit.clone();
+        let collations = |id| fit.own_collation(id, source);
+        let odd = |variable| sql::odd_text(variable, &collations);
+        for (name, collation, text) in statement.variables.iter().filter_map(odd) {
             self.send()?;
             let (charset, collation) = (collation.charset().name(), collation.name());
             self.connection.run(&format!("SET NAMES {charset} COLLATE {collation}"))?;
@@ -316,8 +320,8 @@ impl MysqlSession {
         self.variables.set_names();
     }
 
-    /// Does the server take nothing but row events behind this statement, not even a SET? It runs nothing that could
-    /// change a variable then.
+    /// Tells whether the server takes nothing but row events behind this statement, not even a SET. Such a statement runs
+    /// nothing that could change a variable.
     fn takes_only_rows(&self, statement: &Statement, creation: Option<&[u8]>) -> bool {
         creation.is_none() && crate::work::creation(&statement.sql).is_some()
     }
@@ -391,7 +395,7 @@ impl Session for MysqlSession {
         self.send()?;
         // Rows that go as statements are committed behind their table, which alone is not all of the transaction.
         let is_in_parts = format
-            .is_some_and(|format| self.makes_statements(format) || self.creations == Creations::InParts);
+            .is_some_and(|format| self.makes_statements(format) || self.creations == TableCreation::InParts);
         if let Some(gtid) = self.gtids.last() {
             if is_in_parts {
                 return Err(Failure::refused(
@@ -449,8 +453,11 @@ impl Session for MysqlSession {
         put_database(&mut set, &statement.database, &mut self.variables);
         // User variables come first: what their values are does not depend on the rest.
         let mut variables = Vec::new();
-        for variable in statement.variables.iter().filter(|variable| sql::odd_text(variable).is_none()) {
-            put_variable(&mut variables, variable)?;
+        let source = statement.context.flavour();
+        let collations = |id| self.fit.own_collation(id, source);
+        let is_plain = |variable: &&Variable| sql::odd_text(variable, &collations).is_none();
+        for variable in statement.variables.iter().filter(is_plain) {
+            put_variable(&mut variables, variable, &collations)?;
         }
         if variables.pop().is_some() {
             if !variables.is_ascii() {

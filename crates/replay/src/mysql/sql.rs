@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use binlog::{Charset, Collation, Decimal, Flavour};
+use binlog::{Charset, Collation, Decimal};
 use servers::quote::{put_hex, put_name, unhex};
 
 use crate::error::Failure;
@@ -88,8 +88,15 @@ pub(super) fn read_intent(text: &str) -> Option<Intent> {
     Some(Intent { unit, databases, before })
 }
 
+/// Finds the target's collation for the number of one in the log.
+pub(super) type CollationLookup<'f> = &'f dyn Fn(u16) -> Option<Collation>;
+
 /// Appends assignments for one `SET`, each with a comma behind it.
-pub(super) fn put_variable(out: &mut Vec<u8>, variable: &Variable) -> Result<(), Failure> {
+pub(super) fn put_variable(
+    out: &mut Vec<u8>,
+    variable: &Variable,
+    collations: CollationLookup<'_>,
+) -> Result<(), Failure> {
     match variable {
         Variable::LastInsertId(id) => {
             out.extend_from_slice(format!("@@session.last_insert_id={id},").as_bytes())
@@ -105,7 +112,7 @@ pub(super) fn put_variable(out: &mut Vec<u8>, variable: &Variable) -> Result<(),
             out.extend_from_slice(b":=");
             match value {
                 None => out.extend_from_slice(b"NULL"),
-                Some(value) => put_value(out, value)?,
+                Some(value) => put_value(out, value, collations)?,
             }
             out.push(b',');
         }
@@ -115,10 +122,13 @@ pub(super) fn put_variable(out: &mut Vec<u8>, variable: &Variable) -> Result<(),
 
 /// A user variable's name, and its text, which may be none of its character set: a server takes such text from its
 /// client, and refuses it in a literal that names its character set.
-pub(super) fn odd_text(variable: &Variable) -> Option<(&[u8], Collation, &[u8])> {
+pub(super) fn odd_text<'v>(
+    variable: &'v Variable,
+    collations: CollationLookup<'_>,
+) -> Option<(&'v [u8], Collation, &'v [u8])> {
     use binlog::events::UserValue as Kind;
     let Variable::User { name, value: Some(value) } = variable else { return None };
-    let collation = Collation::new(u16::try_from(value.collation).ok()?, Flavour::MySql)?;
+    let collation = collations(u16::try_from(value.collation).ok()?)?;
     let is_odd = value.kind == Kind::STRING && !is_sure_text(collation.charset(), &value.bytes);
     is_odd.then_some((name, collation, &value.bytes))
 }
@@ -137,14 +147,13 @@ fn is_sure_text(charset: Charset, bytes: &[u8]) -> bool {
     }
 }
 
-fn put_value(out: &mut Vec<u8>, value: &UserValue) -> Result<(), Failure> {
+fn put_value(out: &mut Vec<u8>, value: &UserValue, collations: CollationLookup<'_>) -> Result<(), Failure> {
     use binlog::events::UserValue as Kind;
     let odd = || Failure::refused("a user variable has a value that no server writes");
     match (value.kind, value.bytes.first_chunk::<8>()) {
         (Kind::STRING, _) => {
             let number = u16::try_from(value.collation).ok();
-            let collation =
-                number.and_then(|number| Collation::new(number, Flavour::MySql)).ok_or_else(odd)?;
+            let collation = number.and_then(collations).ok_or_else(odd)?;
             let mut text = format!("_{} X'", collation.charset().name());
             put_hex(&mut text, &value.bytes);
             let _ = write!(text, "' COLLATE `{}`", collation.name());
@@ -173,9 +182,15 @@ fn put_value(out: &mut Vec<u8>, value: &UserValue) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use binlog::{Collation, Flavour};
+
     use super::{intent, odd_text, put_progress, put_variable, read_intent};
     use crate::progress::{Intent, Place, Progress};
     use crate::work::{UserValue, Variable};
+
+    fn own(id: u16) -> Option<Collation> {
+        Collation::new(id, Flavour::MySql)
+    }
 
     #[test]
     fn intents_come_back() {
@@ -210,7 +225,7 @@ mod tests {
     fn text_that_a_literal_may_not_hold() {
         let check = |collation, bytes: &[u8], wanted| {
             let value = Some(UserValue { kind: 0, collation, bytes: bytes.to_vec(), is_unsigned: false });
-            let is_odd = odd_text(&Variable::User { name: b"v".to_vec(), value }).is_some();
+            let is_odd = odd_text(&Variable::User { name: b"v".to_vec(), value }, &own).is_some();
             assert_eq!(is_odd, wanted, "{collation} {bytes:?}");
         };
         // gbk: a byte in front of one that cannot be behind it.
@@ -232,7 +247,7 @@ mod tests {
         let check = |kind, bytes: &[u8], is_unsigned, wanted: &str| {
             let value = Some(UserValue { kind, collation: 255, bytes: bytes.to_vec(), is_unsigned });
             let mut out = Vec::new();
-            put_variable(&mut out, &Variable::User { name: b"a`b".to_vec(), value }).unwrap();
+            put_variable(&mut out, &Variable::User { name: b"a`b".to_vec(), value }, &own).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), format!("@`a``b`:={wanted},"));
         };
         check(0, b"it's", false, "_utf8mb4 X'69742773' COLLATE `utf8mb4_0900_ai_ci`");

@@ -6,7 +6,7 @@ use crate::changes::RowReader;
 use crate::error::{Error, Failure, FailureKind};
 use crate::order::RETRIES_MAX;
 use crate::progress::Intent;
-use crate::run::form::{Group, Member};
+use crate::run::form::{Group, GroupMember};
 use crate::target::{Session, Target};
 use crate::unit::Head;
 use crate::work::{RowEvents, Shape, Step};
@@ -159,7 +159,7 @@ pub(super) fn blame(session: &mut dyn Session, group: &Group, failure: Failure) 
     }
 }
 
-fn find_refused<'g>(session: &mut dyn Session, members: &'g [Member]) -> Option<(&'g Head, Failure)> {
+fn find_refused<'g>(session: &mut dyn Session, members: &'g [GroupMember]) -> Option<(&'g Head, Failure)> {
     if members.is_empty() || session.begin().is_err() {
         return None;
     }

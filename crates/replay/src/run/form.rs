@@ -15,7 +15,7 @@ use crate::progress::{Ledger, Progress};
 use crate::run::Options;
 use crate::run::claim::{Claimer, Definitions};
 use crate::schedule::{Claim, Mode};
-use crate::target::{Target, Traces};
+use crate::target::{RollbackTraces, Target};
 use crate::unit::{Head, Origin};
 use crate::work::{RowEvents, Shape, Step, Work};
 
@@ -38,12 +38,12 @@ pub(super) struct Group {
     /// What they may not run beside.
     pub(super) claim: Claim,
     /// What each of them does by itself, if they are several: to find the one that fails.
-    pub(super) members: Vec<Member>,
+    pub(super) members: Vec<GroupMember>,
 }
 
 /// One of several transactions in a group.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct GroupMember {
     pub(super) head: Head,
     /// Its row changes; `None` if it has none.
     pub(super) rows: Option<(Arc<Context>, RowEvents)>,
@@ -52,12 +52,12 @@ pub(super) struct Member {
 impl Group {
     /// Bytes of what is to be applied, and of what it was made from.
     pub(super) fn size(&self) -> usize {
-        let members = self.members.iter().map(Member::size).sum::<usize>();
+        let members = self.members.iter().map(GroupMember::size).sum::<usize>();
         self.work.steps.iter().map(Step::size).sum::<usize>() + members
     }
 }
 
-impl Member {
+impl GroupMember {
     fn size(&self) -> usize {
         self.rows.as_ref().map_or(0, |(_, rows)| rows.bytes.len())
     }
@@ -89,7 +89,7 @@ struct OpenGroup {
     context: Arc<Context>,
     format: Arc<Format>,
     changes: Changes,
-    members: Vec<Member>,
+    members: Vec<GroupMember>,
     /// Bytes of the members' rows.
     members_size: usize,
 }
@@ -142,9 +142,9 @@ impl<'t> Former<'t> {
             Shape::RollsBack(xid) => {
                 let (prepared, changes) = self.take_held(&xid, &head)?;
                 // A replica runs them, and rolls them back.
-                let work = match self.target.traces() {
-                    Traces::Stay => Work { shape: Shape::Undone, ..changes },
-                    Traces::None => work,
+                let work = match self.target.rollback_traces() {
+                    RollbackTraces::Stay => Work { shape: Shape::Undone, ..changes },
+                    RollbackTraces::None => work,
                 };
                 (work, Some(prepared))
             }
@@ -339,7 +339,7 @@ impl OpenGroup {
 
     /// This transaction is in it, too.
     fn add(&mut self, head: &Head, rows: Option<(Arc<Context>, RowEvents)>) {
-        let member = Member { head: head.clone(), rows };
+        let member = GroupMember { head: head.clone(), rows };
         self.members_size += member.size();
         self.members.push(member);
         self.transactions += 1;

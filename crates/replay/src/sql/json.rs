@@ -32,8 +32,8 @@ pub(super) fn exact(document: Json<'_>) -> Result<Option<Expression>, Failure> {
 pub(super) struct ChangedDocument {
     /// The document behind the changes.
     pub(super) document: Expression,
-    /// True where each change meets what it met on the source. The functions of JSON make nothing of a change that does
-    /// not; a replica stops there with error 3648.
+    /// True where each change meets what it met on the source. Elsewhere MySQL's JSON functions would leave the document
+    /// as it is, while a replica stops with error 3648.
     pub(super) condition: Expression,
 }
 
@@ -84,7 +84,7 @@ fn put_condition(document: &Expression, change: &JsonChange<'_>, out: &mut Expre
         out.parameters.extend(document.parameters.iter().cloned());
         out.parameters.push(Parameter::Bytes(path.to_vec()));
     };
-    // To a path, a value that is no array is one of one element.
+    // A path takes a value that is no array for an array of one element.
     let arrays = format!(", {TEXT})) = 'ARRAY'");
     for array in arrays_of(change.path) {
         put("JSON_TYPE(JSON_EXTRACT(", array, &arrays);
@@ -103,7 +103,7 @@ fn put_condition(document: &Expression, change: &JsonChange<'_>, out: &mut Expre
     }
 }
 
-/// Is the last step of a path to an element of an array?
+/// Tells whether the last step of a path leads to an element of an array.
 fn is_element(path: &[u8]) -> bool {
     path.ends_with(b"]")
 }
@@ -141,7 +141,7 @@ fn scope<'a>(change: &JsonChange<'a>) -> &'a [u8] {
     }
 }
 
-/// May one of these paths lead through the other? Names that begin alike are taken for that, too.
+/// Tells whether one of these paths may lead through the other; names that begin alike count, too.
 fn overlap(one: &[u8], other: &[u8]) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }

@@ -39,7 +39,7 @@ pub(crate) use crate::sqlite::draft::Draft;
 pub use crate::sqlite::remarks::Remarks;
 use crate::sqlite::session::SqliteSession;
 use crate::sqlite::types::{Storage, Type};
-use crate::target::{Session, Settled, Target, Traces};
+use crate::target::{RollbackTraces, Session, Settled, Target};
 
 /// How long to wait for others who write to the database.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -218,8 +218,8 @@ impl Target for SqliteTarget {
         Ok(None)
     }
 
-    fn traces(&self) -> Traces {
-        Traces::None
+    fn rollback_traces(&self) -> RollbackTraces {
+        RollbackTraces::None
     }
 
     // Nothing is announced.
