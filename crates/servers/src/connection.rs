@@ -1,4 +1,4 @@
-//! One SQL connection.
+//! A connection for SQL.
 
 use std::fmt;
 use std::mem;
@@ -16,41 +16,41 @@ use crate::link::{Link, LinkOptions};
 use crate::silence::{Found, UnderWay, Watch};
 use crate::statement_cache::StatementCache;
 
-/// One SQL connection. Statements may hold several, with semicolons between: the first that fails ends the run.
+/// A connection for SQL. A text may hold several statements, with semicolons between: the first that fails ends the run.
 ///
-/// Over TCP, a server that is silent for longer than its address allows, and not because it is still running what it
-/// was asked for, is given up: that is [`Error::Lost`], after twice that time at the latest.
+/// Over TCP, a server may be silent only while it runs a statement. If it is silent for longer than its address allows
+/// and runs none, the connection is closed, after twice that time at the latest: that is [`Error::Lost`].
 pub struct Connection {
-    /// In front of the client, whose socket must outlive it.
+    /// Declared before the client: the socket must outlive it.
     watch: Option<Watch>,
-    /// Of the server, for errors.
+    /// The server's place, for errors.
     place: String,
     client: SqlClient,
 }
 
-/// What speaks with the server.
+/// The client's side of the conversation.
 struct SqlClient {
     link: Link,
     statements: StatementCache,
-    /// What the next request of the server for a file gets.
+    /// File that the server gets when it asks for one.
     file: Option<Vec<u8>>,
     health: Health,
 }
 
-/// Whether the next answer can be told from the rest of one before.
+/// Whether the next answer can be told from the rest of the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
     Sound,
     Broken,
 }
 
-/// A row of an answer: its values as text, `None` for NULL.
+/// A row of a result: its values as text, `None` for NULL.
 pub type Row = Vec<Option<Vec<u8>>>;
 
-/// A row whose values have their columns' names in front.
+/// A row with the names of its columns.
 pub type NamedRow = Vec<(String, Option<Vec<u8>>)>;
 
-/// A value for a place that a prepared statement leaves open.
+/// A value of a prepared statement's parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Parameter {
     /// NULL.
@@ -68,7 +68,7 @@ pub enum Parameter {
 }
 
 impl Parameter {
-    /// The bytes that it takes in a packet, about: never fewer.
+    /// Returns an upper bound of its size in a packet.
     pub const fn size(&self) -> usize {
         match self {
             Self::Null => 0,
@@ -89,13 +89,13 @@ impl Parameter {
     }
 }
 
-/// Would a server that takes packets of so many bytes take a statement with these parameters? Together they have to
-/// fit; if they are of more than 16 MiB, they are sent ahead of it in pieces (`COM_STMT_SEND_LONG_DATA`), and each of
-/// them has to fit by itself.
+/// Checks that a server with this `max_allowed_packet` accepts a statement with these parameters. Together they must fit
+/// into a packet. From 16 MiB on they are sent ahead of the statement in pieces (`COM_STMT_SEND_LONG_DATA`): then each of
+/// them must fit by itself.
 ///
 /// # Errors
 ///
-/// With the bytes that do not fit.
+/// The size that does not fit.
 pub fn fit(parameters: &[Parameter], packet_max: usize) -> Result<(), usize> {
     let whole: usize = parameters.iter().map(Parameter::size).sum();
     let largest = parameters.iter().map(Parameter::size).max().unwrap_or(0);
@@ -107,14 +107,14 @@ pub fn fit(parameters: &[Parameter], packet_max: usize) -> Result<(), usize> {
     }
 }
 
-/// Parameters of this many bytes go in pieces.
+/// Size of parameters from which on they are sent in pieces.
 const IN_PIECES: usize = 16 << 20;
-/// Bytes of such a piece, and of one of a file: below the least that servers are set to take by default, 1 MiB.
+/// Size of a piece of a parameter or file: less than the lowest default of `max_allowed_packet`, 1 MiB.
 const PIECE_SIZE: usize = 512 << 10;
-/// Bytes of rows that are held at once, at most: far more than any of our questions has for an answer.
+/// Size of the rows that are held at once, at most. Bounds what a hostile server can make us hold.
 const ROWS_SIZE_MAX: usize = 1 << 30;
 
-/// What SQL needs of a server. An UPDATE counts the rows that it finds, those that it leaves as they are too.
+/// Capabilities that SQL needs. With `FOUND_ROWS`, an UPDATE counts the rows that it finds, changed or not.
 const WANTED: Capabilities = Capabilities(
     Capabilities::FOUND_ROWS.0
         | Capabilities::LOCAL_FILES.0
@@ -127,7 +127,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// When the server cannot be reached, or refuses, or when it was called off.
+    /// When the server cannot be reached, or refuses, or when the wait is cancelled.
     pub fn open(address: &Address) -> Result<Self, Error> {
         let options = LinkOptions {
             connect_timeout: address.timeout,
@@ -136,8 +136,8 @@ impl Connection {
             ..LinkOptions::default()
         };
         let mut link = Link::open(address, &options)?;
-        // A statement may take hours: the watch ends the wait.
-        link.wait_for_ever();
+        // A statement may take hours: the watch decides when to end the wait.
+        link.wait_without_limit();
         let watch = address.silence_max().zip(link.descriptor()).map(|(silence_max, descriptor)| {
             let (address, id) = (address.clone(), link.session().connection_id);
             Watch::new(descriptor, silence_max, move |patience| ask(&address, id, patience))
@@ -147,12 +147,12 @@ impl Connection {
         Ok(Self { watch, place: address.place(), client })
     }
 
-    /// The server's number for this connection.
+    /// Returns the server's number of this connection.
     pub fn id(&self) -> u32 {
         self.client.link.session().connection_id
     }
 
-    /// Runs statements, and passes over what they answer.
+    /// Runs statements, and drops their results.
     ///
     /// # Errors
     ///
@@ -161,8 +161,8 @@ impl Connection {
         self.run_and(sql, || ())
     }
 
-    /// As [`Connection::run`]; `first_done` is called once the first statement has been run, while the others are
-    /// still under way.
+    /// Runs statements as [`Connection::run`] does. Calls `first_done` once the first one has been run, while the others
+    /// still run.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl Connection {
         })
     }
 
-    /// Runs statements whose text need not be UTF-8: it is in the session's `character_set_client`.
+    /// Runs statements whose text is in the session's `character_set_client`, which need not be UTF-8.
     ///
     /// # Errors
     ///
@@ -186,7 +186,7 @@ impl Connection {
         self.query(sql, &mut |_| Ok(()))
     }
 
-    /// Runs `LOAD DATA LOCAL`, with this for the file.
+    /// Runs `LOAD DATA LOCAL` with this file.
     ///
     /// # Errors
     ///
@@ -199,8 +199,8 @@ impl Connection {
         result
     }
 
-    /// Runs one statement, prepared and kept for the next time, with these in the places of its `?`; gives how many
-    /// rows it changed, or found, if it is an `UPDATE`. It must be one without rows for an answer.
+    /// Runs one prepared statement with a value for each `?`, and keeps it for the next time. Returns the number of rows
+    /// that it changed, or found, if it is an `UPDATE`. A statement that has a result set is an error.
     ///
     /// # Errors
     ///
@@ -210,7 +210,7 @@ impl Connection {
         self.request(size, |client| client.execute(sql, &parameters, size))
     }
 
-    /// The rows that a query answers with.
+    /// Returns the rows of a query.
     ///
     /// # Errors
     ///
@@ -226,8 +226,7 @@ impl Connection {
         Ok(rows)
     }
 
-    /// The rows that a query answers with, each value with its column's name in front: for answers whose columns are
-    /// not the same on all servers.
+    /// Returns the rows of a query with the names of their columns, for results whose columns differ between servers.
     ///
     /// # Errors
     ///
@@ -246,8 +245,7 @@ impl Connection {
         Ok(rows)
     }
 
-    /// Hands on the rows that a query answers with, one by one: as many as `take` wants. They are all sent by the
-    /// server in any case.
+    /// Calls `take` with each row of a query until it breaks. The server sends all rows in any case.
     ///
     /// # Errors
     ///
@@ -264,7 +262,7 @@ impl Connection {
         })
     }
 
-    /// The first value of the first row, if there is one and it is not NULL.
+    /// Returns the first value of the first row; none if there is no row, or the value is NULL.
     ///
     /// # Errors
     ///
@@ -279,7 +277,7 @@ impl Connection {
         self.request(sql.len(), |client| client.query(sql, take))
     }
 
-    /// Does what waits for the server.
+    /// Runs a request under the eyes of the watch.
     fn request<T>(
         &mut self,
         size: usize,
@@ -296,14 +294,14 @@ impl Connection {
     }
 }
 
-/// Takes a part of an answer.
+/// Function that takes a part of an answer.
 type TakePart<'t> = &'t mut dyn FnMut(Part<'_>) -> Result<(), Error>;
 
 impl SqlClient {
-    /// Runs a request. A connection whose answers cannot be understood is lost, and is used no more.
+    /// Runs a request. After an answer that breaks the protocol, the connection is lost and no longer used.
     fn checked<T>(&mut self, request: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         if self.health == Health::Broken {
-            return Err(Error::lost("an answer on it could not be understood before"));
+            return Err(Error::lost("an earlier answer on it broke the protocol"));
         }
         let result = request(self);
         match result {
@@ -319,7 +317,7 @@ impl SqlClient {
         }
     }
 
-    /// Runs statements, and hands on what they answer.
+    /// Runs statements, and calls `take` with each part of their results.
     fn query(&mut self, sql: &[u8], take: TakePart<'_>) -> Result<(), Error> {
         self.link.send(&Command::Query { sql })?;
         let mut reader = ResultReader::new(self.link.session().capabilities);
@@ -340,7 +338,7 @@ impl SqlClient {
         result
     }
 
-    /// Sends the file that the next statement loads, and nothing where none was given.
+    /// Sends the file that the statement loads. Without one, the server gets an empty file, and the caller an error.
     fn send_file(&mut self, requested: &[u8]) -> Result<(), Error> {
         let file = self.file.take();
         for piece in file.as_deref().unwrap_or_default().chunks(PIECE_SIZE) {
@@ -360,7 +358,7 @@ impl SqlClient {
         };
         if prepared.columns > 0 || usize::from(prepared.parameters) != parameters.len() {
             let found = format!("of {} parameters and {} columns", prepared.parameters, prepared.columns);
-            let wanted = "a statement without rows that has a parameter for each value";
+            let wanted = "a statement without a result set that has a parameter for each value";
             return Err(Error::Answer { question: "COM_STMT_PREPARE", found, wanted });
         }
         let mut values: Vec<ParameterValue<'_>> = parameters.iter().map(Parameter::value).collect();
@@ -399,7 +397,7 @@ impl SqlClient {
         }
     }
 
-    /// Sends bytes ahead of their statement, in pieces. Empty ones, of which there would be no piece, stay with it.
+    /// Sends bytes ahead of their statement, in pieces. Empty values have no piece, and stay in the statement.
     fn send_ahead(&mut self, statement: u32, values: &mut [ParameterValue<'_>]) -> Result<(), Error> {
         for (parameter, value) in (0..=u16::MAX).zip(values) {
             let ParameterValue::Bytes(bytes @ [_, ..]) = *value else { continue };
@@ -411,7 +409,7 @@ impl SqlClient {
         Ok(())
     }
 
-    /// Reads the answer to a statement that has no rows for one.
+    /// Reads the answer to a statement without a result set.
     fn affected_rows(&mut self) -> Result<u64, Error> {
         let capabilities = self.link.session().capabilities;
         loop {
@@ -427,7 +425,7 @@ impl SqlClient {
     }
 }
 
-/// Returns the row's values, and counts them. What is held at once is bounded.
+/// Returns the row's values, and adds their size to `size`, which is bounded.
 fn held(row: TextRow<'_>, size: &mut usize) -> Result<Row, Error> {
     let row = owned(row);
     *size += row.iter().flatten().map(|value| value.len() + mem::size_of::<Vec<u8>>()).sum::<usize>();
@@ -441,7 +439,7 @@ fn owned(row: TextRow<'_>) -> Row {
     row.map(|value| value.map(<[u8]>::to_vec)).collect()
 }
 
-/// Asks a server, over a new connection, what it does for one of ours.
+/// Asks a server over a new connection whether it runs something for another one.
 fn ask(address: &Address, id: u32, patience: Duration) -> Found {
     let address = Address { timeout: patience, ..address.clone() };
     let options = LinkOptions { connect_timeout: patience, ..LinkOptions::default() };

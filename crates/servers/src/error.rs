@@ -1,6 +1,6 @@
-//! What can go wrong between us and a server.
+//! Errors between a client and a server.
 
-/// What can go wrong between us and a server.
+/// Errors between a client and a server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -12,7 +12,7 @@ pub enum Error {
         /// What the server said.
         message: String,
     },
-    /// The connection is gone, or could not be made: nobody knows whether the last statement was run.
+    /// The connection is gone, or could not be made. Whether the last statement was run is unknown.
     #[error("no connection to the server{}: {reason}", place.as_ref().map(|place| format!(" at {place}")).unwrap_or_default())]
     Lost {
         /// Its host and port, or its socket, where that is known.
@@ -20,30 +20,30 @@ pub enum Error {
         /// What happened.
         reason: String,
     },
-    /// The server sends nothing for longer than was agreed on.
-    #[error("the server has sent nothing for {seconds} seconds: the connection is given up")]
+    /// The server sends nothing for longer than its address allows.
+    #[error("the server has sent nothing for {seconds} seconds; the connection is closed")]
     Silent {
         /// How long.
         seconds: u64,
     },
-    /// Somebody has called it off.
-    #[error("called off")]
+    /// The user has cancelled it.
+    #[error("cancelled")]
     Cancelled,
-    /// Server and client do not understand each other.
+    /// A packet of the server breaks the protocol.
     #[error(transparent)]
     Protocol(wire::WireError),
     /// The server needs the password itself, and the connection is not encrypted.
     #[error(
         "{plugin} sends the account's password itself, as the server does not remember it, and the connection is not \
-         encrypted: require TLS, if the server has it, by --ssl-mode=REQUIRED (?tls=required in the server's address); without, have the \
-         server send the key that encrypts the password by --get-server-public-key, or name that key by \
-         --server-public-key-path FILE"
+         encrypted: require TLS by --ssl-mode=REQUIRED (?tls=required in the server's address); if the server has no TLS, \
+         --get-server-public-key asks it for the key that encrypts the password, and --server-public-key-path FILE names \
+         that key"
     )]
     PasswordInTheOpen {
         /// The name of the authentication plugin.
         plugin: &'static str,
     },
-    /// The key that the password is to be encrypted by is of no use.
+    /// The public key that is to encrypt the password cannot be used.
     #[error("could not use the public key in {path}: {reason}")]
     PublicKey {
         /// Its file.
@@ -51,13 +51,13 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// The account's password is to be proved in a way that is not known here.
+    /// The account has an authentication plugin that bintide does not support.
     #[error(
-        "the server wants the account's password proved by {plugin}, which is not known here: it has no such account (then \
-         it names any way), or one that is to be changed to caching_sha2_password"
+        "the server asks for the authentication plugin {plugin}, which bintide does not support: there is no such account \
+         (the server then names any plugin), or it must be changed to caching_sha2_password"
     )]
     Plugin {
-        /// The name of the way.
+        /// The plugin's name.
         plugin: String,
     },
     /// Certificates are to be verified, and no authority is trusted.
@@ -86,10 +86,10 @@ pub enum Error {
          server's address)"
     )]
     TlsNeeded,
-    /// A certificate, or what it is to be checked with, is of no use.
+    /// TLS could not be set up.
     #[error("TLS: {0}")]
     Tls(String),
-    /// The server's answer is not what the question allows.
+    /// The server's answer is none that the question allows.
     #[error("the server's answer to {question} is {found}, and not {wanted}")]
     Answer {
         /// What was asked.
@@ -108,7 +108,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The server's error number, if the server refused.
+    /// Returns the server's error number, if the server refused.
     pub const fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { code, .. } => Some(*code),
@@ -116,12 +116,12 @@ impl Error {
         }
     }
 
-    /// There is no connection, for this reason.
+    /// Creates an error of a connection that is lost for this reason.
     pub fn lost(reason: impl Into<String>) -> Self {
         Self::Lost { place: None, reason: reason.into() }
     }
 
-    /// With the place of the server that there is no connection to.
+    /// Adds the place of the server to an error of a lost connection.
     pub(crate) fn at(self, server: &str) -> Self {
         match self {
             Self::Lost { place: None, reason } => Self::Lost { place: Some(server.to_owned()), reason },

@@ -1,4 +1,4 @@
-//! One connection on which the protocol itself is spoken.
+//! A connection on which commands and packets of the protocol are sent and received.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::mem;
@@ -23,43 +23,39 @@ use crate::tls_policy::SslMode;
 
 /// `ER_SECURE_TRANSPORT_REQUIRED`: the server accepts encrypted connections only.
 const SECURE_TRANSPORT_REQUIRED: u16 = 3159;
-/// A larger buffer for commands is given back after its command.
-const KEPT_COMMAND_MAX: usize = 4 << 20;
 
-/// How a connection is made, beside what its address says.
+/// Options of a connection, besides those of its address.
 #[derive(Clone)]
 pub struct LinkOptions {
-    /// How long the server may take to be reached, its name's look-up included.
+    /// Time limit for reaching the server, including the look-up of its name.
     pub connect_timeout: Duration,
-    /// Bytes of a packet at most. A source cuts nothing: it must be more than its largest event.
+    /// Size of a packet, at most. A source sends each event whole: it must be more than the largest event.
     pub packet_limit: usize,
-    /// What to ask for in the handshake, beside what replication needs, if the server has it.
+    /// Capabilities to ask for, besides those that replication needs, if the server has them.
     pub capabilities: Capabilities,
-    /// The address of this machine to connect from, if not any.
+    /// Address of this machine to connect from; any if `None`.
     pub bind: Option<String>,
-    /// How packets are to be compressed (`None`: not at all), the best first.
+    /// Accepted compressions of packets (`None`: not compressed), the best first.
     pub compressions: Vec<Option<Compression>>,
     /// Whether the server may ask for the password itself, over TLS.
     pub cleartext: Cleartext,
-    /// Ends whatever waits.
+    /// Cancels every wait.
     pub cancel: Cancel,
 }
 
-/// Calls off what waits on a connection, from any thread.
+/// Cancels the waits of a connection, from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
-/// One connection on which the protocol itself is spoken. It blocks; a [`Cancel`] wakes it.
+/// A connection on which commands and packets of the protocol are sent and received. Calls block; a [`Cancel`] ends them.
 pub struct Link {
     pub(crate) pipe: Pipe,
     session: Session,
-    /// Holds each command while it is encoded.
-    command: Vec<u8>,
 }
 
-/// What carries packets, and for how long it waits.
+/// Stream of packets over a socket, with the time limits of its waits.
 pub(crate) struct Pipe {
-    /// Of the server, for errors.
+    /// The server's place, for errors.
     place: String,
     stream: Stream,
     pub(crate) packets: Packets,
@@ -71,14 +67,14 @@ pub(crate) struct Pipe {
     cancel: Cancel,
 }
 
-/// How long a connection waits for the server.
+/// Time limit of waits for the server.
 #[derive(Clone, Copy, Debug)]
 enum WaitLimit {
-    /// Until the login has been going on for this long, since then.
+    /// Ends waits once this time has passed since the login began.
     Login { since: Instant, timeout: Duration },
-    /// Until nothing has come for this long.
+    /// Ends waits in which nothing has come for this long.
     Silence(Duration),
-    /// For ever: somebody else ends the wait.
+    /// Ends no wait: the watch of a SQL connection does, by shutting the socket down.
     None,
 }
 
@@ -98,12 +94,12 @@ impl Default for LinkOptions {
 }
 
 impl Cancel {
-    /// Calls it off.
+    /// Cancels every wait.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Was it called off?
+    /// Has it been cancelled?
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -121,40 +117,25 @@ impl Link {
 
     fn connect(address: &Address, options: &LinkOptions) -> Result<Self, Error> {
         address.tls.check()?;
-        // What cannot be had, such as a file of authorities, is found out before anything is sent.
+        // A file that cannot be used is an error before anything is sent.
         let tls = match address.tls.mode {
             SslMode::Disabled => None,
-            // As for MySQL's own programs: a socket is encrypted only if that is required.
+            // As in MySQL's own programs, a Unix socket is encrypted only if that is required.
             SslMode::Preferred if address.socket.is_some() => None,
             _ => Some(tls::connect(address)?),
         };
         let since = Instant::now();
         let socket = Socket::connect(address, options)?;
-        let mut padding = [0; 20];
-        getrandom::fill(&mut padding).map_err(|error| Error::lost(error.to_string()))?;
+        let wish = match address.tls.mode {
+            _ if tls.is_none() => TlsWish::Never,
+            SslMode::Disabled | SslMode::Preferred => TlsWish::IfOffered,
+            SslMode::Required | SslMode::VerifyCa | SslMode::VerifyIdentity => TlsWish::Always,
+        };
         let transport = match &socket {
             Socket::Unix(_) => Transport::Local,
             Socket::Tcp(_) => Transport::Network,
         };
-        let wishes = ClientOptions {
-            user: address.user.clone().into_bytes(),
-            password: address.password.clone().unwrap_or_default().into_bytes(),
-            capabilities: options.capabilities,
-            tls: match address.tls.mode {
-                _ if tls.is_none() => TlsWish::Never,
-                SslMode::Disabled | SslMode::Preferred => TlsWish::IfOffered,
-                SslMode::Required | SslMode::VerifyCa | SslMode::VerifyIdentity => TlsWish::Always,
-            },
-            transport,
-            server_key: address.server_key()?,
-            cleartext: options.cleartext,
-            compressions: options.compressions.clone(),
-            attributes: vec![
-                ("program_name".into(), "bintide".into()),
-                ("_client_version".into(), env!("CARGO_PKG_VERSION").into()),
-            ],
-            padding,
-        };
+        let client = client_options(address, options, wish, transport)?;
         let mut pipe = Pipe {
             place: address.place(),
             stream: Stream::Plain(socket),
@@ -164,9 +145,9 @@ impl Link {
             heard: since,
             cancel: options.cancel.clone(),
         };
-        let session = pipe.log_in(ClientHandshake::new(wishes), address, tls)?;
+        let session = pipe.log_in(ClientHandshake::new(client), address, tls)?;
         pipe.limit = WaitLimit::Silence(address.timeout);
-        Ok(Self { pipe, session, command: Vec::new() })
+        Ok(Self { pipe, session })
     }
 
     /// What was agreed on.
@@ -214,40 +195,31 @@ impl Link {
 }
 
 impl Link {
-    /// Puts a command behind what stands ready to be sent. The next one that is sent takes it along.
+    /// Appends a command to the output, to be sent together with the next one.
     pub(crate) fn queue(&mut self, command: &Command<'_>) -> Result<(), Error> {
-        let mut payload = mem::take(&mut self.command);
-        payload.clear();
-        command.encode(&mut payload)?;
-        self.queue_payload(payload);
-        Ok(())
+        self.pipe.packets.begin_command();
+        Ok(self.pipe.packets.send_encoded(|out| command.encode(out))?)
     }
 
-    /// Sends a command that is encoded by `encode`.
+    /// Sends the command that `encode` writes.
     pub(crate) fn send_encoded(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), Error> {
-        let mut payload = mem::take(&mut self.command);
-        payload.clear();
-        encode(&mut payload);
-        self.queue_payload(payload);
+        self.pipe.packets.begin_command();
+        let written = |out: &mut Vec<u8>| {
+            encode(out);
+            Ok::<(), WireError>(())
+        };
+        self.pipe.packets.send_encoded(written)?;
         self.pipe.flush().map_err(|error| error.at(&self.pipe.place))
     }
 
-    /// Sends a packet that goes on with a command.
+    /// Sends a packet that continues a command.
     pub(crate) fn send_more(&mut self, payload: &[u8]) -> Result<(), Error> {
         self.pipe.packets.send(payload);
         self.pipe.flush().map_err(|error| error.at(&self.pipe.place))
     }
 
-    fn queue_payload(&mut self, payload: Vec<u8>) {
-        self.pipe.packets.begin_command();
-        self.pipe.packets.send(&payload);
-        if payload.capacity() <= KEPT_COMMAND_MAX {
-            self.command = payload;
-        }
-    }
-
-    /// Waits for the server for as long as it takes, from here on, and can be cancelled by nothing but the socket's end.
-    pub(crate) fn wait_for_ever(&mut self) {
+    /// Removes the time limit and the cancellation of waits.
+    pub(crate) fn wait_without_limit(&mut self) {
         self.pipe.limit = WaitLimit::None;
         self.pipe.cancel = Cancel::default();
     }
@@ -394,13 +366,13 @@ impl Pipe {
                 Ok(true)
             }
             Err(error) if is_not_yet(&error) => Ok(false),
-            // With TLS, where the server did not say so.
+            // The same under TLS, without the alert that should come first.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(closed()),
             Err(error) => Err(Error::lost(error.to_string())),
         }
     }
 
-    /// Checks that the wait, in which nothing has come since `start`, may go on.
+    /// Checks that a wait in which nothing has come since `start` may go on.
     fn wait(&self, start: Instant) -> Result<(), Error> {
         if self.cancel.is_cancelled() {
             return Err(Error::Cancelled);
@@ -437,7 +409,7 @@ impl Pipe {
                 Err(error) => return Err(Error::lost(error.to_string())),
             }
         }
-        // TLS may hold what it has taken.
+        // TLS may still hold some of what it has taken.
         loop {
             match self.stream.flush() {
                 Ok(()) => return Ok(()),
@@ -448,11 +420,36 @@ impl Pipe {
     }
 }
 
+fn client_options(
+    address: &Address,
+    options: &LinkOptions,
+    tls: TlsWish,
+    transport: Transport,
+) -> Result<ClientOptions, Error> {
+    let mut padding = [0; 20];
+    getrandom::fill(&mut padding).map_err(|error| Error::lost(error.to_string()))?;
+    Ok(ClientOptions {
+        user: address.user.clone().into_bytes(),
+        password: address.password.clone().unwrap_or_default().into_bytes(),
+        capabilities: options.capabilities,
+        tls,
+        transport,
+        server_key: address.server_key()?,
+        cleartext: options.cleartext,
+        compressions: options.compressions.clone(),
+        attributes: vec![
+            ("program_name".into(), "bintide".into()),
+            ("_client_version".into(), env!("CARGO_PKG_VERSION").into()),
+        ],
+        padding,
+    })
+}
+
 fn closed() -> Error {
     Error::lost("the server closed it")
 }
 
-/// Turns an error of the login into one that says what the policy makes of it.
+/// Converts an error of the login; those about TLS depend on the policy.
 fn of_login(error: WireError, address: &Address) -> Error {
     match error {
         WireError::NoTls => Error::TlsNotOffered { mode: address.tls.mode.name() },

@@ -58,7 +58,7 @@ pub(crate) fn connect(address: &Address) -> Result<ClientConnection, Error> {
     let host = match (named(&address.host), policy.mode.verifies()) {
         (Ok(host), _) => host,
         (Err(error), true) => return Err(error),
-        // A name that is not verified matters to nobody.
+        // The name is neither verified nor sent.
         (Err(_), false) => ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into()),
     };
     let verifier: Arc<dyn ServerCertVerifier> = match policy.mode.verifies() {
@@ -88,7 +88,7 @@ pub(crate) fn connect(address: &Address) -> Result<ClientConnection, Error> {
             config.with_client_auth_cert(chain, key).map_err(failed)?
         }
     };
-    // As with MySQL's own programs: others hear no name unless one is given.
+    // As in MySQL's own programs, the server's name is sent only if one is given.
     config.enable_sni = policy.server_name.is_some();
     let name = policy.server_name.as_deref().map_or(Ok(host), named)?;
     ClientConnection::new(Arc::new(config), name).map_err(failed)
@@ -130,7 +130,7 @@ fn verifier(policy: &TlsPolicy, provider: &Arc<CryptoProvider>) -> Result<Arc<We
         for file in files(path, "r")? {
             revoked.extend(of_file(&file)?);
         }
-        // Without a list, nothing would be compared with it.
+        // An empty file would mean that nothing is revoked.
         if revoked.len() == before {
             return Err(unusable(path, "it has no revocation list (PEM)"));
         }
@@ -227,8 +227,8 @@ impl ServerCertVerifier for Verified {
         self.verifier.supported_verify_schemes()
     }
 }
-/// Takes any certificate, also one that cannot be read: what is sent is kept from others, but whoever sits in between can
-/// pose as the server.
+/// Accepts any certificate, even one that cannot be parsed. A man in the middle can pose as the server, but nobody else
+/// can read along.
 #[derive(Debug)]
 struct AnyServer {
     schemes: Vec<SignatureScheme>,
@@ -246,8 +246,8 @@ impl ServerCertVerifier for AnyServer {
         Ok(ServerCertVerified::assertion())
     }
 
-    // A signature by the key of a certificate that anybody can have made proves nothing. Not looking at it lets old
-    // servers have certificates of X.509 version 1, and short keys.
+    // A signature by the key of an unverified certificate proves nothing. Skipping it admits old servers, whose
+    // certificates are of X.509 version 1 or have short keys.
     fn verify_tls12_signature(
         &self,
         _: &[u8],

@@ -166,7 +166,7 @@ fn a_connection_that_cannot_be_understood_is_used_no_more() {
     });
     let mut connection = Connection::open(&address(port)).unwrap();
     is_lost(connection.run("DO 1"), "number of columns");
-    is_lost(connection.run("DO 2"), "could not be understood");
+    is_lost(connection.run("DO 2"), "broke the protocol");
     drop(connection);
     playing.join().unwrap();
 }

@@ -42,8 +42,8 @@ pub struct Packets {
     sent: usize,
 }
 
-/// A larger output buffer is given back as soon as all of it has been sent.
-const KEPT_OUTPUT_MAX: usize = 4 << 20;
+/// Size of the output buffer that is kept once all of it has been sent, at most: there may be many connections.
+const KEPT_OUTPUT_MAX: usize = 256 << 10;
 
 /// Whether the numbers of packets that come are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,6 +206,35 @@ impl Packets {
         let mut plain = Vec::with_capacity(payload.len() + HEADER_SIZE);
         put_pieces(payload, &mut self.sequence, &mut plain);
         frames.put(&plain, &mut self.output);
+    }
+
+    /// Appends a packet to the output. `encode` writes its payload, in place where that is possible.
+    ///
+    /// # Errors
+    ///
+    /// Those of `encode`: then nothing is appended.
+    pub fn send_encoded<E>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
+        if self.frames.is_some() {
+            let mut payload = Vec::new();
+            encode(&mut payload)?;
+            self.send(&payload);
+            return Ok(());
+        }
+        let start = self.output.len();
+        self.output.extend_from_slice(&[0; HEADER_SIZE]);
+        encode(&mut self.output).inspect_err(|_| self.output.truncate(start))?;
+        let size = self.output.len() - start - HEADER_SIZE;
+        if size < PIECE_SIZE_MAX {
+            let [low, middle, high, ..] = (size as u32).to_le_bytes();
+            self.output[start..start + HEADER_SIZE].copy_from_slice(&[low, middle, high, self.sequence]);
+            self.sequence = self.sequence.wrapping_add(1);
+            return Ok(());
+        }
+        // Each piece needs a header of its own.
+        let payload = self.output.split_off(start + HEADER_SIZE);
+        self.output.truncate(start);
+        self.send(&payload);
+        Ok(())
     }
 
     /// What stands ready to be sent.

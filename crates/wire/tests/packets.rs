@@ -159,3 +159,37 @@ fn compression_begins_in_the_middle_of_what_came() {
     assert_eq!(client.next().unwrap(), Some(&[7; 100][..]));
     assert!(!client.has_unread());
 }
+
+#[test]
+fn packets_that_are_encoded_in_place_are_the_same() {
+    let zlib = Some(Compression::Zlib { level: 1 });
+    let in_pieces = [PIECE_SIZE_MAX - 1, PIECE_SIZE_MAX, PIECE_SIZE_MAX + 1];
+    for (compression, sizes) in [(None, &[0, 1, 1000][..]), (None, &in_pieces), (zlib, &[0, 1, 1000])] {
+        for size in sizes.iter().copied() {
+            let payload = vec![7; size];
+            let mut pair = [Packets::new(0), Packets::new(0)];
+            for packets in &mut pair {
+                if let Some(compression) = compression {
+                    packets.start_compression(compression);
+                }
+                packets.send(b"before");
+            }
+            let [copied, encoded] = &mut pair;
+            copied.send(&payload);
+            let fails = encoded.send_encoded(|out| {
+                out.extend_from_slice(b"half of it");
+                Err("no")
+            });
+            assert_eq!(fails, Err("no"));
+            encoded
+                .send_encoded(|out| {
+                    out.extend_from_slice(&payload);
+                    Ok::<(), ()>(())
+                })
+                .unwrap();
+            copied.send(b"behind");
+            encoded.send(b"behind");
+            assert!(copied.output() == encoded.output(), "{size} bytes, {compression:?}");
+        }
+    }
+}

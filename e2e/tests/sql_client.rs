@@ -1,0 +1,244 @@
+//! The SQL client on real servers, new and old: those that `BINTIDE_SERVERS` names, a telling few otherwise.
+
+use std::ops::ControlFlow;
+
+use anyhow::{Context, Result, bail, ensure};
+use servers::{
+    Address, Cancel, Connection, Error, Link, LinkOptions, Parameter, PublicKey, SslMode, TlsPolicy, fit,
+};
+use testkit::{Flavour, Launch, Package, Server};
+
+const PASSWORD: &str = "secret";
+/// What the server takes in a packet.
+const PACKET_MAX: usize = 32 << 20;
+
+fn start(package: Package) -> Result<Server> {
+    let options = ["--server-id=1", "--local-infile=1", "--max-allowed-packet=32M"];
+    let server = Launch::of(package).options(options).start()?;
+    server.sql(
+        "create user sql_client@'%' identified by 'secret'; grant all on *.* to sql_client@'%';
+         create database d default character set utf8mb4",
+    )?;
+    Ok(server)
+}
+
+fn address(server: &Server, mode: SslMode) -> Address {
+    Address {
+        user: "sql_client".to_owned(),
+        password: Some(PASSWORD.to_owned()),
+        host: "127.0.0.1".to_owned(),
+        port: server.port(),
+        socket: None,
+        tls: TlsPolicy::with_mode(mode),
+        public_key: PublicKey::OfServer,
+        timeout: Address::TIMEOUT,
+        cancel: Cancel::default(),
+    }
+}
+
+#[test]
+fn every_server_is_spoken_with() -> Result<()> {
+    let mut packages = Package::chosen()?;
+    packages.extend([Package::Mysql, Package::MariaDb]);
+    packages.sort();
+    packages.dedup();
+    for package in packages {
+        check_server(package).with_context(|| package.name())?;
+    }
+    Ok(())
+}
+
+fn check_server(package: Package) -> Result<()> {
+    let server = start(package)?;
+    login(&server, package)?;
+    let mut connection = Connection::open(&address(&server, SslMode::Disabled))?;
+    several_statements(&mut connection)?;
+    rows(&mut connection)?;
+    prepared(&mut connection)?;
+    large(&mut connection)?;
+    files(&mut connection)?;
+    bytes_of_other_character_sets(&mut connection)?;
+    drop(connection);
+    // As mysql and the others: by the socket, too.
+    let by_socket =
+        Address { socket: Some(server.socket().to_path_buf()), ..address(&server, SslMode::Preferred) };
+    server.sql("create user sql_client@localhost identified by 'secret'")?;
+    ensure!(Connection::open(&by_socket)?.value("SELECT 1")?.as_deref() == Some("1"));
+    Ok(())
+}
+
+/// Servers that offer TLS are encrypted by default; those that speak only what is not known here are named.
+fn login(server: &Server, package: Package) -> Result<()> {
+    let preferred = address(server, SslMode::Preferred);
+    let has_only_dhe = matches!(package, Package::Mysql8_0_15 | Package::Mysql8_0_12);
+    match Connection::open(&preferred) {
+        Ok(mut connection) => {
+            ensure!(!has_only_dhe, "it speaks a TLS that bintide knows");
+            let cipher = connection.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'")?;
+            let cipher = cipher.into_iter().flatten().nth(1).flatten().unwrap_or_default();
+            let offers = package.flavour() == Some(Flavour::Mysql) && package.version() >= (8, 0)
+                || package.flavour() == Some(Flavour::MariaDb) && package.version() >= (11, 4);
+            ensure!(cipher.is_empty() != offers, "the cipher is {:?}", String::from_utf8_lossy(&cipher));
+        }
+        Err(error) if has_only_dhe => {
+            let said = error.to_string();
+            ensure!(said.contains("(8.0.1") && said.contains("--ssl-mode=DISABLED"), "{said}");
+        }
+        Err(error) => bail!("{error}"),
+    }
+    let wrong = Address { password: Some("wrong".to_owned()), ..address(server, SslMode::Disabled) };
+    for refused in [Connection::open(&wrong).map(drop), Link::open(&wrong, &LinkOptions::default()).map(drop)]
+    {
+        ensure!(matches!(refused, Err(Error::Refused { code: 1045, .. })), "{refused:?}");
+    }
+    Ok(())
+}
+
+fn several_statements(connection: &mut Connection) -> Result<()> {
+    connection.run("CREATE TABLE d.t (a INT PRIMARY KEY, b VARCHAR(20)); INSERT INTO d.t VALUES (1, 'x')")?;
+    let mut is_first_done = false;
+    let error = connection
+        .run_and("UPDATE d.t SET b = 'y'; SELECT 1; SELECT nonsense; DELETE FROM d.t", || {
+            is_first_done = true
+        });
+    ensure!(matches!(error, Err(Error::Refused { code: 1054, .. })), "{error:?}");
+    ensure!(is_first_done, "the first statement was not reported");
+    let mut is_called = false;
+    let error = connection.run_and("SELECT nonsense; SELECT 1", || is_called = true);
+    ensure!(error.is_err() && !is_called, "a statement that failed was reported as done");
+    // Those behind the one that failed were not run, and the connection goes on.
+    let left = connection.rows("SELECT a, b, NULL, '' FROM d.t")?;
+    let text = |text: &str| Some(text.as_bytes().to_vec());
+    ensure!(left == [vec![text("1"), text("y"), None, text("")]], "{left:?}");
+    let id = connection.value("SELECT CONNECTION_ID()")?;
+    ensure!(id == Some(connection.id().to_string()), "{id:?}, not {}", connection.id());
+    Ok(())
+}
+
+fn rows(connection: &mut Connection) -> Result<()> {
+    let named = connection.named_rows("SELECT 1 AS one, NULL AS none UNION SELECT 2, 'x'")?;
+    let names: Vec<&str> = named.iter().flatten().map(|(name, _)| name.as_str()).collect();
+    ensure!(names == ["one", "none", "one", "none"], "{names:?}");
+    let mut count = 0;
+    // All are sent, and the rest is passed over.
+    let many =
+        "SELECT x.a FROM (SELECT 1 AS a UNION SELECT 2 UNION SELECT 3) x, information_schema.character_sets";
+    connection.each_row(many, &mut |_| {
+        count += 1;
+        if count == 5 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    ensure!(count == 5 && connection.value("SELECT 7")?.as_deref() == Some("7"));
+    ensure!(connection.value("SELECT NULL")?.is_none());
+    Ok(())
+}
+
+fn prepared(connection: &mut Connection) -> Result<()> {
+    connection.run(
+        "CREATE TABLE d.p (id INT PRIMARY KEY, i BIGINT, u BIGINT UNSIGNED, f FLOAT, g DOUBLE,
+         s VARCHAR(20) CHARACTER SET utf8mb4, b LONGBLOB)",
+    )?;
+    let insert = "INSERT INTO d.p VALUES (?, ?, ?, ?, ?, ?, ?)";
+    let row = |id: i64| {
+        let text = |text: &str| Parameter::Bytes(text.as_bytes().to_vec());
+        vec![
+            Parameter::Int(id),
+            Parameter::Int(i64::MIN),
+            Parameter::UInt(u64::MAX),
+            Parameter::Float(1.5),
+            Parameter::Double(-2.25),
+            text("grün"),
+            Parameter::Null,
+        ]
+    };
+    for id in 0..3 {
+        ensure!(connection.execute(insert, row(id))? == 1);
+    }
+    let found = connection.rows("SELECT i, u, f, g, HEX(s), b FROM d.p WHERE id = 2")?;
+    let text: Vec<String> = found[0].iter().flatten().map(|v| String::from_utf8_lossy(v).into()).collect();
+    let wanted = ["-9223372036854775808", "18446744073709551615", "1.5", "-2.25", "6772C3BC6E"];
+    ensure!(text == wanted && found[0][5].is_none(), "{text:?}");
+    // Rows that are found count, changed or not.
+    ensure!(connection.execute("UPDATE d.p SET f = 1.5 WHERE id < ?", vec![Parameter::UInt(2)])? == 2);
+    let error = connection.execute(insert, row(2));
+    ensure!(matches!(error, Err(Error::Refused { code: 1062, .. })), "{error:?}");
+    let error = connection.execute("INSERT INTO d.nowhere VALUES (?)", vec![Parameter::Null]);
+    ensure!(matches!(error, Err(Error::Refused { code: 1146, .. })), "{error:?}");
+    let error = connection.execute(insert, vec![Parameter::Null]);
+    ensure!(matches!(error, Err(Error::Answer { .. })), "{error:?}");
+    // More than are kept: old ones are closed, and prepared again.
+    for _ in 0..2 {
+        for number in 0..300 {
+            let sql = format!("UPDATE d.p SET i = ? WHERE id = {number}");
+            let changed = connection.execute(&sql, vec![Parameter::Int(number)])?;
+            ensure!(changed == u64::from(number < 3), "{changed} of {number}");
+        }
+    }
+    let kept = connection.rows("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'")?;
+    let kept = kept.into_iter().flatten().nth(1).flatten().unwrap_or_default();
+    let kept: u32 = String::from_utf8_lossy(&kept).parse()?;
+    ensure!((200..=257).contains(&kept), "the server holds {kept} statements");
+    Ok(())
+}
+
+/// Packets of more than 16 MiB, there and back, and parameters that go in pieces.
+fn large(connection: &mut Connection) -> Result<()> {
+    let size = 17_000_000;
+    let sql = format!("SELECT '{}'", "x".repeat(size));
+    ensure!(connection.value(&sql)?.is_some_and(|text| text.len() == size), "not as large as it was sent");
+    let bytes = |size: usize, byte: u8| Parameter::Bytes(vec![byte; size]);
+    connection.run("CREATE TABLE d.l (id INT PRIMARY KEY, a LONGBLOB, b LONGBLOB, c LONGTEXT, d INT)")?;
+    let insert = "INSERT INTO d.l VALUES (?, ?, ?, ?, ?)";
+    // 3 are less than 16 MiB together, 9 are more than the server takes in one packet: each goes by itself.
+    for (id, millions) in [(1, 3), (2, 9)] {
+        let row = vec![
+            Parameter::Int(id),
+            bytes(millions * 2_000_000, 0),
+            bytes(0, 0),
+            bytes(millions * 2_000_000, b'x'),
+            Parameter::Null,
+        ];
+        ensure!(fit(&row, PACKET_MAX).is_ok());
+        ensure!(connection.execute(insert, row.clone())? == 1);
+        let error = connection.execute(insert, row);
+        ensure!(matches!(error, Err(Error::Refused { code: 1062, .. })), "{error:?}");
+        let found = connection.rows(&format!(
+            "SELECT LENGTH(a), LENGTH(b), LENGTH(c), d IS NULL, c = REPEAT('x', LENGTH(c)) FROM d.l WHERE id = {id}"
+        ))?;
+        let text: Vec<String> =
+            found[0].iter().flatten().map(|v| String::from_utf8_lossy(v).into()).collect();
+        let size = (millions * 2_000_000).to_string();
+        ensure!(text == [size.as_str(), "0", &size, "1", "1"], "{text:?}");
+    }
+    Ok(())
+}
+
+fn files(connection: &mut Connection) -> Result<()> {
+    connection.run("CREATE TABLE d.f (a INT PRIMARY KEY, b TEXT)")?;
+    let mut file = Vec::new();
+    for number in 0..60_000 {
+        file.extend_from_slice(format!("{number}\tsome more text\n").as_bytes());
+    }
+    let load = b"LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE d.f";
+    connection.load(load, file)?;
+    ensure!(connection.value("SELECT COUNT(*) FROM d.f")?.as_deref() == Some("60000"));
+    // No statement of ours that is to load one: nothing of this machine is read.
+    let error = connection.run_bytes(load);
+    ensure!(matches!(error, Err(Error::FileRequest { .. })), "{error:?}");
+    ensure!(connection.value("SELECT COUNT(*) FROM d.f")?.as_deref() == Some("60000"));
+    Ok(())
+}
+
+/// Statements as logs have them, also those that cannot be prepared.
+fn bytes_of_other_character_sets(connection: &mut Connection) -> Result<()> {
+    connection.run("SET NAMES latin1")?;
+    connection.run_bytes(b"CREATE TABLE d.b (a VARCHAR(20) CHARACTER SET utf8)")?;
+    connection.run_bytes(b"INSERT INTO d.b VALUES ('gr\xfcn')")?;
+    connection.run_bytes(b"CREATE TRIGGER d.r BEFORE INSERT ON d.b FOR EACH ROW SET NEW.a = 'gr\xfc\xdf'")?;
+    connection.run("INSERT INTO d.b VALUES ('')")?;
+    connection.run("SET NAMES utf8mb4")?;
+    let found = connection.rows("SELECT a FROM d.b ORDER BY a DESC")?;
+    let text: Vec<String> =
+        found.into_iter().flatten().flatten().map(|value| String::from_utf8_lossy(&value).into()).collect();
+    ensure!(text.contains(&"grün".to_owned()) && text.contains(&"grüß".to_owned()), "{text:?}");
+    Ok(())
+}
