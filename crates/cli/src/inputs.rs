@@ -224,7 +224,7 @@ fn find(
     }
     let store = Store::open(path).map_err(|error| Failure::NotBegun(advised(error)))?;
     if let Some(line) = store.elsewhere().filter(|_| !global.quiet) {
-        eprintln!("bintide: {line}");
+        screen::remark(format_args!("{line}"));
     }
     unlisted.extend(store.unlisted().map_err(|error| Failure::NotBegun(advised(error)))?);
     // Indexes say `./binlog.000001`.

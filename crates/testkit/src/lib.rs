@@ -16,6 +16,7 @@
 //! |---|---|
 //! | [`cargo()`] | cargo, run by what cargo runs |
 //! | [`deaf`] | a host that drops packets: [`Deaf`] |
+//! | [`faulty_disk`] | a disk that fails: [`FaultyDisk`] |
 //! | [`home`] | where a server's programs are, and how to run one: [`Home`] |
 //! | [`launch`] | how to start a server: [`Launch`] |
 //! | [`Package`] | every server that can be had, from MySQL 5.5.9 to MariaDB 11.8 |
@@ -34,6 +35,7 @@ mod calendar;
 mod cargo;
 pub mod deaf;
 mod dice;
+pub mod faulty_disk;
 mod fetch;
 pub mod home;
 pub mod launch;
@@ -49,6 +51,7 @@ pub use crate::calendar::civil_date;
 pub use crate::cargo::cargo;
 pub use crate::deaf::Deaf;
 pub use crate::dice::{Dice, seed};
+pub use crate::faulty_disk::{DiskCall, DiskFault, FaultyDisk};
 pub use crate::home::Home;
 pub use crate::launch::{Flavour, Launch, free_port};
 pub use crate::package::{Package, SERVERS_VARIABLE};

@@ -1,0 +1,110 @@
+//! A disk that fails: a library, preloaded into a program, that has its calls fail which change files of one folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use nix::errno::Errno;
+
+use crate::cache::target_dir;
+
+const SOURCE: &str = include_str!("faulty_disk.c");
+
+/// A disk that fails, for files below one folder. Calls are counted in the order in which the program makes them.
+#[derive(Clone, Debug)]
+pub struct FaultyDisk {
+    library: PathBuf,
+    folder: PathBuf,
+    log: PathBuf,
+}
+
+/// The failure of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskFault {
+    /// Nothing fails.
+    None,
+    /// The call of this number, from 1 on, fails once.
+    Once(usize, Errno),
+    /// That call fails, and all behind it.
+    From(usize, Errno),
+    /// The program is killed at that call. A write is half done then.
+    Kill(usize),
+}
+
+/// A call that changes a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskCall {
+    /// Its name: `open` (to write), `write`, `writev`, `pwrite`, `fsync`, `fdatasync`, `ftruncate`, `rename`, `mkdir` or
+    /// `unlink`.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+}
+
+impl FaultyDisk {
+    /// A disk for the files below `folder`, which must be a whole path. `log` is a file elsewhere.
+    ///
+    /// # Errors
+    /// When there is no C compiler, or the system refuses.
+    pub fn new(folder: &Path, log: &Path) -> Result<Self> {
+        ensure!(
+            folder.is_absolute() && !log.starts_with(folder),
+            "{} is no place for a disk",
+            folder.display()
+        );
+        Ok(Self { library: library()?, folder: folder.to_owned(), log: log.to_owned() })
+    }
+
+    /// Has the program's files on this disk, which fails so.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn under<'c>(&self, command: &'c mut Command, fault: DiskFault) -> Result<&'c mut Command> {
+        fs::write(&self.log, "")?;
+        let (at, error, lasts) = match fault {
+            DiskFault::None => (0, 0, 0),
+            DiskFault::Once(at, error) => (at, error as i32, 0),
+            DiskFault::From(at, error) => (at, error as i32, 1),
+            DiskFault::Kill(at) => (at, 0, 0),
+        };
+        command.env("LD_PRELOAD", &self.library).env("FAULTY_DISK_UNDER", &self.folder);
+        command.env("FAULTY_DISK_LOG", &self.log).env("FAULTY_DISK_AT", at.to_string());
+        Ok(command.env("FAULTY_DISK_ERROR", error.to_string()).env("FAULTY_DISK_LASTS", lasts.to_string()))
+    }
+
+    /// Returns the calls of the program that ran last.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn calls(&self) -> Result<Vec<DiskCall>> {
+        let text = fs::read_to_string(&self.log)?;
+        let call = |line: &str| {
+            let (name, path) = line.split_once(' ')?;
+            Some(DiskCall { name: name.to_owned(), path: path.into() })
+        };
+        text.lines().map(|line| call(line).context("a line of a call")).collect()
+    }
+}
+
+/// The compiled library, made once for its source.
+fn library() -> Result<PathBuf> {
+    let folder = target_dir().join("testkit");
+    fs::create_dir_all(&folder)?;
+    let own = std::process::id();
+    let (source, made) =
+        (folder.join(format!("faulty_disk-{own}.c")), folder.join(format!("faulty_disk-{own}.so")));
+    let library = folder.join("faulty_disk.so");
+    let copy = folder.join("faulty_disk.c");
+    if library.exists() && fs::read_to_string(&copy).is_ok_and(|text| text == SOURCE) {
+        return Ok(library);
+    }
+    fs::write(&source, SOURCE)?;
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O2", "-o"]).args([&made, &source]).output();
+    let compiled = compiled.context("could not run cc, a C compiler")?;
+    ensure!(compiled.status.success(), "faulty_disk.c: {}", String::from_utf8_lossy(&compiled.stderr));
+    // Other tests may do the same at the same time: each finds a whole file.
+    fs::rename(&made, &library)?;
+    fs::rename(&source, &copy)?;
+    Ok(library)
+}

@@ -1,0 +1,424 @@
+//! Disks that fail: every command that writes, with each call that changes a file failing once, from then on, or being the
+//! last one before a crash. It ends in order, says which file, and the same command goes on without losing or repeating
+//! anything once the disk works.
+//!
+//! A few calls of each command are tried. `BINTIDE_FAULTS=all` tries every one, `BINTIDE_FAULTS=20` twenty of each kind.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use e2e::command::{Ran, Running, wait_until};
+use e2e::program::bintide;
+use e2e::received::write_keyring;
+use logs::{LogReader, Next, read_keyring};
+use nix::errno::Errno;
+use rusqlite::Connection;
+use rusqlite::types::Value;
+use tempfile::TempDir;
+use testkit::{Dice, DiskFault, FaultyDisk, Launch, Server, seed};
+
+/// A command on a folder.
+struct Trial<'t> {
+    name: &'t str,
+    /// Puts into the folder what the command begins with.
+    prepare: &'t dyn Fn(&Path) -> Result<()>,
+    command: &'t dyn Fn(&Path) -> Result<Command>,
+    /// What must be the same in the end, whatever failed: by the folder and the runs.
+    outcome: &'t dyn Fn(&Path, &[Ran]) -> Result<String>,
+    is_file_named: IsFileNamed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IsFileNamed {
+    Yes,
+    /// The words are mysqlbinlog's.
+    No,
+}
+
+/// The kinds of failure, at the call of a number.
+const KINDS: [fn(usize) -> DiskFault; 4] = [
+    |call| DiskFault::Once(call, Errno::ENOSPC),
+    |call| DiskFault::Once(call, Errno::EIO),
+    |call| DiskFault::From(call, Errno::EIO),
+    DiskFault::Kill,
+];
+
+/// How many calls are tried of each kind.
+const SAMPLES: usize = 3;
+
+impl Trial<'_> {
+    /// Runs the command with failures, and once more without.
+    fn run(&self) -> Result<()> {
+        let place = TempDir::new()?;
+        let folder = place.path().join("disk");
+        let disk = FaultyDisk::new(&folder, &place.path().join("calls"))?;
+        self.fresh(&folder)?;
+        let clean = self.once(&folder, &disk, DiskFault::None)?;
+        let calls = disk.calls()?.len();
+        ensure!(calls > 2, "{}: only {calls} calls: {clean:?}", self.name);
+        let wanted = (self.outcome)(&folder, std::slice::from_ref(&clean)).context("without a failure")?;
+        let mut wrong = Vec::new();
+        for kind in KINDS {
+            for call in sampled(calls)? {
+                let fault = kind(call);
+                if let Err(error) = self.fault(&folder, &disk, fault, &clean, &wanted) {
+                    let call = disk.calls()?.get(call - 1).cloned();
+                    wrong.push(format!("{} {fault:?} of {calls}, {call:?}: {error:#}", self.name));
+                }
+            }
+        }
+        ensure!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+        Ok(())
+    }
+
+    fn fault(
+        &self,
+        folder: &Path,
+        disk: &FaultyDisk,
+        fault: DiskFault,
+        clean: &Ran,
+        wanted: &str,
+    ) -> Result<()> {
+        self.fresh(folder)?;
+        let first = self.once(folder, disk, fault)?;
+        ensure!(!first.stderr.contains("panicked"), "it panics: {first:?}");
+        match first.code {
+            None => ensure!(matches!(fault, DiskFault::Kill(_)), "a signal ends it: {first:?}"),
+            Some(code) if code == clean.code.unwrap_or_default() => {}
+            Some(1 | 2) => {
+                let is_named = self.is_file_named == IsFileNamed::No
+                    || first.stderr.contains(&folder.display().to_string());
+                ensure!(is_named && !first.stderr.is_empty(), "it names no file: {first:?}");
+            }
+            Some(_) => bail!("it ends with another code: {first:?}"),
+        }
+        let calls = fs::read(disk_log(folder))?;
+        let again = self.once(folder, disk, DiskFault::None)?;
+        fs::write(disk_log(folder), calls)?;
+        ensure!(again.code == clean.code, "it does not go on: {again:?}, after {first:?}");
+        let runs = [first, again];
+        let found = (self.outcome)(folder, &runs)?;
+        ensure!(found == wanted, "the outcome is\n{found}\nand should be\n{wanted}\nafter {runs:?}");
+        Ok(())
+    }
+
+    fn fresh(&self, folder: &Path) -> Result<()> {
+        if folder.exists() {
+            fs::remove_dir_all(folder)?;
+        }
+        fs::create_dir(folder)?;
+        (self.prepare)(folder)
+    }
+
+    fn once(&self, folder: &Path, disk: &FaultyDisk, fault: DiskFault) -> Result<Ran> {
+        let mut command = (self.command)(folder)?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = Running::start(disk.under(&mut command, fault)?)?;
+        wait_until(&format!("the end of {} with {fault:?}", self.name), || Ok(child.try_wait()?.is_some()))?;
+        Ok(child.output()?.into())
+    }
+}
+
+fn disk_log(folder: &Path) -> PathBuf {
+    folder.with_file_name("calls")
+}
+
+/// The numbers of the calls that are tried.
+fn sampled(calls: usize) -> Result<Vec<usize>> {
+    let samples = match env::var("BINTIDE_FAULTS") {
+        Ok(all) if all == "all" => calls,
+        Ok(number) => number.parse().context("BINTIDE_FAULTS is a number, or all")?,
+        Err(_) => SAMPLES,
+    };
+    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let samples = samples.min(calls);
+    Ok((0..samples)
+        .map(|part| {
+            let (from, to) = (part * calls / samples, (part + 1) * calls / samples);
+            from + dice.below((to - from).max(1)) + 1
+        })
+        .collect())
+}
+
+fn command(arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().args(arguments);
+    Ok(command)
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("a path is text")
+}
+
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(name)
+}
+
+/// Each file of a folder, but those that differ each time, and what a crash leaves until something is written again.
+fn files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_counted = !["bintide.lock", "replica.cnf", "replica.new"].contains(&name.as_str())
+            && !name.starts_with(".bintide-new-");
+        if is_counted && entry.file_type()?.is_file() {
+            files.insert(name, fs::read(entry.path())?);
+        }
+    }
+    Ok(files)
+}
+
+/// Names, sizes and contents, in few words.
+fn content(files: &BTreeMap<String, Vec<u8>>) -> String {
+    let line = |(name, bytes): (&String, &Vec<u8>)| {
+        let sum = bytes.iter().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+        format!("{name} {} {sum:x}\n", bytes.len())
+    };
+    files.iter().map(line).collect()
+}
+
+fn same_files(folder: &Path, _: &[Ran]) -> Result<String> {
+    Ok(content(&files(folder)?))
+}
+
+fn nothing(_: &Path) -> Result<()> {
+    Ok(())
+}
+
+/// A server with three small logs.
+fn server() -> Result<Server> {
+    let server = Launch::mysql().start()?;
+    server.sql("create database d; create table d.t (a int primary key auto_increment, b longtext)")?;
+    for _ in 0..2 {
+        server.sql("insert into d.t (b) values ('one'), (repeat('two', 1000)); flush binary logs")?;
+    }
+    server.sql("insert into d.t (b) values ('three')")?;
+    Ok(server)
+}
+
+fn receive(server: &Server, folder: &Path, more: &[&str]) -> Result<Command> {
+    let from = format!("mysql://root@127.0.0.1:{}/", server.port());
+    let mut command = command(&["receive", text(&folder.join("store"))?, "--from", &from, "--stop-at-end"])?;
+    command.args(more);
+    Ok(command)
+}
+
+#[test]
+fn receive_goes_on_behind_a_disk_that_failed() -> Result<()> {
+    let server = server()?;
+    let keys = TempDir::new()?;
+    let keyring = keys.path().join("keyring");
+    write_keyring(&keyring)?;
+    let encrypt = ["--encrypt", "--keyring", text(&keyring)?];
+    let opened = |folder: &Path, _: &[Ran]| -> Result<String> {
+        let keys = Arc::new(read_keyring(&keyring)?);
+        let mut files = files(&folder.join("store"))?;
+        for (name, bytes) in files.iter_mut().filter(|(name, _)| name.contains(".0")) {
+            let mut reader =
+                LogReader::open(folder.join("store").join(name))?.with_keyring(Arc::clone(&keys));
+            bytes.clear();
+            while let Next::Some(chunk) = reader.next_chunk(1 << 20)? {
+                bytes.extend_from_slice(chunk.bytes());
+            }
+            ensure!(reader.is_encrypted(), "{name} is not encrypted");
+        }
+        Ok(content(&files))
+    };
+    let plain = |folder: &Path, runs: &[Ran]| same_files(&folder.join("store"), runs);
+    type Outcome<'o> = &'o dyn Fn(&Path, &[Ran]) -> Result<String>;
+    let trials: [(&str, &[&str], Outcome<'_>); 4] = [
+        ("receive", &[], &plain),
+        ("receive --compress", &["--compress", "3"], &plain),
+        ("receive --encrypt", &encrypt, &opened),
+        ("receive --keep", &["--keep", "1k"], &plain),
+    ];
+    for (name, more, outcome) in trials {
+        let command = |folder: &Path| receive(&server, folder, more);
+        Trial { name, prepare: &nothing, command: &command, outcome, is_file_named: IsFileNamed::Yes }
+            .run()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn dump_writes_whole_files_behind_a_disk_that_failed() -> Result<()> {
+    let server = server()?;
+    let port = server.port().to_string();
+    let raw = |folder: &Path| {
+        let to = format!("--result-file={}/", folder.display());
+        command(&[
+            "dump",
+            "--no-defaults",
+            "-R",
+            "-uroot",
+            "-h127.0.0.1",
+            "-P",
+            &port,
+            "--raw",
+            "-t",
+            &to,
+            "binlog.000001",
+        ])
+    };
+    let log = sample("gtids/binlog.000001");
+    let result = |folder: &Path| {
+        let to = format!("--result-file={}/out.sql", folder.display());
+        command(&["dump", "--no-defaults", &to, text(&log)?])
+    };
+    let is_file_named = IsFileNamed::No;
+    Trial { name: "dump --raw", prepare: &nothing, command: &raw, outcome: &same_files, is_file_named }
+        .run()?;
+    Trial {
+        name: "dump --result-file",
+        prepare: &nothing,
+        command: &result,
+        outcome: &same_files,
+        is_file_named,
+    }
+    .run()
+}
+
+/// The records of all files.
+fn records(folder: &Path, _: &[Ran]) -> Result<String> {
+    let files = files(&folder.join("out"))?;
+    let records = files.iter().filter(|(name, _)| name.starts_with("changes."));
+    records.map(|(_, bytes)| Ok(String::from_utf8(bytes.clone())?)).collect()
+}
+
+/// The records that all runs wrote, each line once: where a run ended in the middle, the next one may repeat some.
+fn lines(_: &Path, runs: &[Ran]) -> Result<String> {
+    let mut lines: Vec<&str> = Vec::new();
+    for line in runs.iter().flat_map(|run| run.stdout.lines()) {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    Ok(lines.join("\n"))
+}
+
+#[test]
+fn stream_goes_on_behind_a_disk_that_failed() -> Result<()> {
+    let logs = [sample("gtids/binlog.000001"), sample("gtids/binlog.000002")];
+    let logs = [text(&logs[0])?, text(&logs[1])?];
+    let stream = ["stream", "--format", "maxwell", "--schema", "ddl", logs[0], logs[1]];
+    let out = |folder: &Path| {
+        let mut command = command(&stream)?;
+        command.arg("--file-size").arg("1k").arg("--out").arg(folder.join("out"));
+        Ok(command)
+    };
+    let progress = |folder: &Path| {
+        let mut command = command(&stream)?;
+        command.arg("--progress").arg(folder.join("progress"));
+        Ok(command)
+    };
+    let is_file_named = IsFileNamed::Yes;
+    Trial { name: "stream --out", prepare: &nothing, command: &out, outcome: &records, is_file_named }
+        .run()?;
+    Trial { name: "stream --progress", prepare: &nothing, command: &progress, outcome: &lines, is_file_named }
+        .run()
+}
+
+fn copied(folder: &Path, samples: &[&str]) -> Result<()> {
+    for name in samples {
+        let from = sample(name);
+        fs::copy(&from, folder.join(from.file_name().context("a sample has a name")?))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn logs_are_rewritten_whole_or_not_at_all() -> Result<()> {
+    let plain = |folder: &Path| copied(folder, &["gtids/binlog.000001", "gtids/binlog.000002"]);
+    let compressed =
+        |folder: &Path| copied(folder, &["gtids-compressed/binlog.000001", "gtids-compressed/binlog.000002"]);
+    let in_place = |verb: &'static str| move |folder: &Path| command(&[verb, text(folder)?]);
+    let torn = |folder: &Path| copied(folder, &["torn.binlog"]);
+    let repair = |folder: &Path| {
+        let [log, copy] = [folder.join("torn.binlog"), folder.join("whole.binlog")];
+        command(&["verify", text(&log)?, "--repair-tail", text(&copy)?])
+    };
+    let (compress, decompress) = (in_place("compress"), in_place("decompress"));
+    let is_file_named = IsFileNamed::Yes;
+    let outcome = &same_files;
+    Trial { name: "compress", prepare: &plain, command: &compress, outcome, is_file_named }.run()?;
+    Trial { name: "decompress", prepare: &compressed, command: &decompress, outcome, is_file_named }.run()?;
+    Trial { name: "verify --repair-tail", prepare: &torn, command: &repair, outcome, is_file_named }.run()
+}
+
+/// The rows of all tables that are not ours.
+fn rows(folder: &Path, _: &[Ran]) -> Result<String> {
+    let database = Connection::open(folder.join("copy.db"))?;
+    let sql = "select name from sqlite_master where type = 'table' and name not like 'bintide.%' \
+               and name not like 'sqlite_%' order by name";
+    let mut statement = database.prepare(sql)?;
+    let names: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let mut text = String::new();
+    for name in names {
+        let mut statement = database.prepare(&format!("select * from \"{name}\""))?;
+        let columns = statement.column_count();
+        let rows = statement
+            .query_map([], |row| (0..columns).map(|at| row.get(at)).collect::<Result<Vec<Value>, _>>())?;
+        let mut rows: Vec<String> = rows.map(|row| Ok(format!("{:?}", row?))).collect::<Result<_>>()?;
+        rows.sort();
+        text += &format!("{name}: {}\n", rows.join("; "));
+    }
+    Ok(text)
+}
+
+#[test]
+fn a_sqlite_copy_has_each_transaction_once() -> Result<()> {
+    let logs = [sample("gtids/binlog.000001"), sample("gtids/binlog.000002")];
+    let replay = |folder: &Path| {
+        let to = format!("sqlite:{}/copy.db", folder.display());
+        command(&["replay", text(&logs[0])?, text(&logs[1])?, "--to", &to])
+    };
+    let is_file_named = IsFileNamed::Yes;
+    Trial { name: "replay --to sqlite", prepare: &nothing, command: &replay, outcome: &rows, is_file_named }
+        .run()
+}
+
+/// After a power cut, what was acknowledged is found only if the folders that it is in are found.
+#[test]
+fn new_folders_are_on_the_disk_before_what_is_in_them() -> Result<()> {
+    let server = server()?;
+    let log = sample("gtids/binlog.000001");
+    let store = |folder: &Path| receive(&server, &folder.join("a/b"), &[]);
+    let out = |folder: &Path| {
+        let out = folder.join("a/b/store");
+        command(&[
+            "stream",
+            "--format",
+            "maxwell",
+            "--columns",
+            "numbered",
+            "--out",
+            text(&out)?,
+            text(&log)?,
+        ])
+    };
+    let commands: [&dyn Fn(&Path) -> Result<Command>; 2] = [&store, &out];
+    for command in commands {
+        let place = TempDir::new()?;
+        let folder = place.path().join("disk");
+        fs::create_dir(&folder)?;
+        let disk = FaultyDisk::new(&folder, &place.path().join("calls"))?;
+        let ran = Ran::from(disk.under(&mut command(&folder)?, DiskFault::None)?.output()?);
+        ensure!(ran.code == Some(0), "{ran:?}");
+        let calls = disk.calls()?;
+        let first = calls
+            .iter()
+            .position(|call| call.path.starts_with(folder.join("a/b/store/")) && call.name == "write");
+        let before = &calls[..first.context("nothing was written")?];
+        for parent in [&folder, &folder.join("a"), &folder.join("a/b")] {
+            let is_synced = before.iter().any(|call| call.name == "fsync" && call.path == *parent);
+            ensure!(is_synced, "{} is not synced before: {before:?}", parent.display());
+        }
+    }
+    Ok(())
+}
