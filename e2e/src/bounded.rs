@@ -23,6 +23,8 @@ pub struct Bounded {
 
 /// Interval at which a run is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Time to end in order.
+const SECOND_INTERRUPT_AFTER: Duration = Duration::from_secs(2);
 
 /// Runs a command to its end.
 ///
@@ -33,7 +35,8 @@ pub fn run(command: &mut Command, time_max: Duration) -> Result<Bounded> {
     run_within(command, None, time_max)
 }
 
-/// Runs a command, and asks it to end, as Ctrl-C does, if it still runs after a time.
+/// Runs a command, and asks it to end, as Ctrl-C does, if it still runs after a time; a second time if it waits for a
+/// server then, which ends it at once.
 ///
 /// # Errors
 ///
@@ -79,15 +82,16 @@ fn wait(
     time_max: Duration,
     peak_kib: &mut u64,
 ) -> Result<ExitStatus> {
-    let mut began = Instant::now();
+    let (mut began, mut interrupts) = (Instant::now(), 0);
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
         *peak_kib = peak_of(child.id()).unwrap_or(0).max(*peak_kib);
-        if interrupt_after.take_if(|after| began.elapsed() > *after).is_some() {
+        if interrupts < 2 && interrupt_after.is_some_and(|after| began.elapsed() > after) {
             kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
-            began = Instant::now();
+            (began, interrupts) = (Instant::now(), interrupts + 1);
+            interrupt_after = Some(SECOND_INTERRUPT_AFTER);
         }
         if began.elapsed() > time_max {
             bail!("it still runs after {time_max:?}");

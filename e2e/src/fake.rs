@@ -146,7 +146,7 @@ impl FakeServer {
 
     /// Its address, with an account that it lets in, without TLS.
     pub fn address(&self) -> String {
-        format!("mysql://root:secret@127.0.0.1:{}/?tls=off", self.port)
+        format!("mysql://root@127.0.0.1:{}/?tls=off", self.port)
     }
 
     /// Where it listens.

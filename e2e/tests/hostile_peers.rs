@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -72,7 +73,7 @@ fn silence_and_single_bytes_keep_nobody_from_ending() -> Result<()> {
             let mut command = command(folder.path(), &arguments)?;
             let bounded = run_interrupted(&mut command, Duration::from_millis(500), TIME_MAX)?;
             bounded.ended_well(&[1, 2, 130])?;
-            ensure!(began.elapsed() < Duration::from_secs(5), "{arguments:?}: {:?}", began.elapsed());
+            ensure!(began.elapsed() < Duration::from_secs(6), "{arguments:?}: {:?}", began.elapsed());
         }
     }
     Ok(())
@@ -85,6 +86,7 @@ fn an_answer_without_an_end_is_refused() -> Result<()> {
         let mut number = 0;
         Reply::Stream(Box::new(move || {
             number += 1;
+            thread::sleep(Duration::from_millis(1));
             Some(match number {
                 1 => vec![1],
                 2 => column(),
@@ -96,9 +98,9 @@ fn an_answer_without_an_end_is_refused() -> Result<()> {
     for arguments in commands(&server.address()) {
         let folder = TempDir::new()?;
         let mut command = command(folder.path(), &arguments)?;
-        let bounded = run_interrupted(&mut command, Duration::from_secs(5), TIME_MAX)?;
+        let bounded = run_interrupted(&mut command, Duration::from_secs(2), TIME_MAX)?;
         bounded.ended_well(&[1, 2, 130])?;
-        ensure!(bounded.peak_kib < 400 << 10, "{arguments:?}: {} KiB", bounded.peak_kib);
+        ensure!(bounded.peak_kib < 300 << 10, "{arguments:?}: {} KiB", bounded.peak_kib);
     }
     Ok(())
 }
@@ -125,7 +127,7 @@ fn a_huge_packet_takes_its_size_once() -> Result<()> {
     let mut command = command(folder.path(), &arguments)?;
     let bounded = run_interrupted(&mut command, Duration::from_secs(15), TIME_MAX)?;
     bounded.ended_well(&[1, 2, 130])?;
-    let wanted = (SIZE >> 10) as u64..(SIZE >> 10) as u64 * 5 / 4 + (40 << 10);
+    let wanted = (SIZE >> 10) as u64..(SIZE >> 10) as u64 * 9 / 8 + (64 << 10);
     ensure!(wanted.contains(&bounded.peak_kib), "{} KiB, not in {wanted:?}", bounded.peak_kib);
     Ok(())
 }

@@ -2,7 +2,6 @@
 //! memory, and it ends when it is asked to.
 
 use std::env;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -145,9 +144,8 @@ impl Tampered {
         let server = launch.clone().option("--tls-version=").start()?;
         let never = Tampering { at: (usize::MAX, 0), change: Change::Empty, seed: 0 };
         let (tampering, connections) = (Arc::new(Mutex::new(never)), Arc::new(Mutex::new(0)));
-        let (now, before, mut last) = (Arc::clone(&tampering), Arc::clone(&connections), 0);
+        let (now, before) = (Arc::clone(&tampering), Arc::clone(&connections));
         let proxy = TamperProxy::to(server.port(), move |packet| {
-            last = last.max(packet.connection + 1);
             let mut first = before.lock().unwrap_or_else(PoisonError::into_inner);
             if *first == usize::MAX {
                 *first = packet.connection;
@@ -235,7 +233,6 @@ fn whatever_is_changed_on_the_way_ends_in_words() -> Result<()> {
     let mut codes = Vec::new();
     for (number, arguments) in COMMANDS.iter().cycle().take(draws.max(COMMANDS.len())).enumerate() {
         let folder = TempDir::new()?;
-        fs::create_dir(folder.path().join("store"))?;
         target
             .server
             .sql("drop database if exists d; drop database if exists bintide; reset binary logs and gtids")?;

@@ -24,6 +24,7 @@ use crate::remote::{self, Servers};
 use crate::settings::{Heeded, Settings, Show};
 use crate::stores;
 use crate::talk::Talk;
+use crate::visible::{Escapes, VisibleWriter};
 
 /// Whose options there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,8 +197,19 @@ fn print(
     (output, terminal): (&mut (dyn Write + Send), Terminal),
     talk: Talk<'_>,
 ) -> Result<(), Exit> {
-    match ours::style(form, settings.color, terminal) {
-        Some(style) => print_plain(form, settings, files, inputs, &mut Painter::new(style, output), talk),
+    let mut painter;
+    let output: &mut (dyn Write + Send) = match ours::style(form, settings.color, terminal) {
+        Some(style) => {
+            painter = Painter::new(style, output);
+            &mut painter
+        }
+        None => output,
+    };
+    match form.filter(|_| terminal == Terminal::Yes) {
+        Some(list) => {
+            let mut visible = VisibleWriter::new(Escapes::of(list), output);
+            print_plain(form, settings, files, inputs, &mut visible, talk)
+        }
         None => print_plain(form, settings, files, inputs, output, talk),
     }
 }

@@ -41,7 +41,11 @@ pub(crate) fn quote_from(out: &mut Vec<u8>, start: usize) {
 }
 
 fn put_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.reserve(bytes.len() + bytes.len() / 8);
+    match bytes.len() {
+        // Growing by doubling would take twice the memory of a huge value.
+        LARGE_SIZE.. => out.reserve_exact(bytes.iter().map(|byte| escaped_size(*byte)).sum()),
+        size => out.reserve(size + size / 8),
+    }
     for &byte in bytes {
         match byte {
             b'\'' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
@@ -56,6 +60,18 @@ fn put_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
             }
             plain => out.push(plain),
         }
+    }
+}
+
+/// From this size on a value's text is measured before it is written, in bytes.
+const LARGE_SIZE: usize = 16 << 20;
+
+/// Bytes that a byte takes in quotes.
+const fn escaped_size(byte: u8) -> usize {
+    match byte {
+        b'\'' | b'\\' | 0x08 | b'\t' | b'\n' | 0x0c | b'\r' => 2,
+        control if control < b' ' => 4,
+        _ => 1,
     }
 }
 
@@ -113,6 +129,15 @@ const fn must_escape_in(word: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{put_quoted, quote_from};
+
+    #[test]
+    fn escapes_are_as_long_as_measured() {
+        for byte in 0..=u8::MAX {
+            let mut out = Vec::new();
+            super::put_escaped(&mut out, &[byte]);
+            assert_eq!(out.len(), super::escaped_size(byte), "{byte}");
+        }
+    }
 
     #[test]
     fn quotes_and_escapes() {

@@ -23,6 +23,8 @@ use crate::tls_policy::SslMode;
 
 /// `ER_SECURE_TRANSPORT_REQUIRED`: the server accepts encrypted connections only.
 const SECURE_TRANSPORT_REQUIRED: u16 = 3159;
+/// Bytes of the answer to a question at most, and of the answers to all of a replica's: they ask for a few values.
+pub(crate) const ANSWER_SIZE_MAX: usize = 16 << 20;
 
 /// Options of a connection, besides those of its address.
 #[derive(Clone)]
@@ -163,9 +165,15 @@ impl Link {
     pub fn query(&mut self, sql: &str) -> Result<Vec<Row>, Error> {
         self.send(&Command::Query { sql: sql.as_bytes() })?;
         let mut reader = ResultReader::new(self.session.capabilities);
-        let mut rows = Vec::new();
+        let (mut rows, mut size) = (Vec::new(), 0);
         while !reader.is_done() {
-            if let Part::Row(row) = reader.read(self.pipe.next()?)? {
+            let payload = self.pipe.next()?;
+            size += payload.len();
+            if size > ANSWER_SIZE_MAX {
+                let why = format!("an answer has more than {} MiB", ANSWER_SIZE_MAX >> 20);
+                return Err(Error::lost(why).at(&self.pipe.place));
+            }
+            if let Part::Row(row) = reader.read(payload)? {
                 rows.push(row.map(|value| value.map(<[u8]>::to_vec)).collect());
             }
         }
@@ -330,6 +338,10 @@ impl Pipe {
             return Ok(true);
         }
         self.check_login()?;
+        // Also while something comes: a byte from time to time is no reason to go on.
+        if self.cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
         match self.read().map_err(|error| error.at(&self.place))? {
             true => Ok(self.packets.is_ready()?),
             false => self.wait(self.heard).map(|()| false),

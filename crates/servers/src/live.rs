@@ -7,7 +7,7 @@ use wire::{
 
 use crate::address::Address;
 use crate::error::Error;
-use crate::link::{Link, LinkOptions};
+use crate::link::{ANSWER_SIZE_MAX, Link, LinkOptions};
 
 /// A server's log, as it is written: events in order, verified, each with its place in the source's files.
 pub struct LiveSource {
@@ -45,8 +45,15 @@ impl LiveSource {
         };
         let (mut conversation, first) = ReplicaConversation::begin(replica_options, link.session().clone())?;
         link.pipe.send(&first)?;
+        let mut answer_size = 0;
         while !conversation.is_streaming() {
-            match conversation.read(link.next()?).map_err(of_privilege)? {
+            let payload = link.next()?;
+            answer_size += payload.len();
+            if answer_size > ANSWER_SIZE_MAX {
+                let size = ANSWER_SIZE_MAX >> 20;
+                return Err(Error::lost(format!("the answers to a replica's questions exceed {size} MiB")));
+            }
+            match conversation.read(payload).map_err(of_privilege)? {
                 Step::Send(command) => link.pipe.send(&command)?,
                 Step::Wait => {}
                 Step::Event(_) | Step::End => {

@@ -1,0 +1,120 @@
+//! Lists as they may go to a terminal: a name or a value cannot move its cursor or turn the direction of writing.
+//!
+//! mysqlbinlog's text is left as it is.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use crate::list::Form;
+
+/// The escapes that stand for characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Escapes {
+    /// `\u{1b}`
+    Text,
+    /// `\u001b`, which means the same to a reader of JSON.
+    Json,
+}
+
+impl Escapes {
+    /// For a list of this form.
+    pub(crate) fn of(form: Form) -> Self {
+        match form {
+            Form::Events | Form::Transactions => Self::Text,
+            Form::Json | Form::TransactionsJson => Self::Json,
+        }
+    }
+}
+
+/// Writes UTF-8 on, and control characters other than tabs and ends of lines as escapes. Text may come in pieces of any
+/// size.
+pub(crate) struct VisibleWriter<'o> {
+    output: &'o mut (dyn Write + Send),
+    escapes: Escapes,
+    /// The beginning of a character that may be one of them.
+    begun: Vec<u8>,
+    written: Vec<u8>,
+}
+
+/// How the characters begin that have more than one byte: C1 controls, and marks that turn the direction of writing.
+const STARTS: [&[u8]; 5] = [b"\xc2", b"\xd8", b"\xe2", b"\xe2\x80", b"\xe2\x81"];
+
+impl<'o> VisibleWriter<'o> {
+    pub(crate) fn new(escapes: Escapes, output: &'o mut (dyn Write + Send)) -> Self {
+        Self { output, escapes, begun: Vec::new(), written: Vec::new() }
+    }
+
+    fn put(&mut self, byte: u8) {
+        self.begun.push(byte);
+        if STARTS.contains(&self.begun.as_slice()) {
+            return;
+        }
+        let character = str::from_utf8(&self.begun).ok().and_then(|text| text.chars().next());
+        match character.filter(|character| is_steering(*character)) {
+            Some(character) => self.escape(character),
+            None => self.written.extend_from_slice(&self.begun),
+        }
+        self.begun.clear();
+    }
+
+    fn escape(&mut self, character: char) {
+        let (mut escaped, code) = (String::new(), u32::from(character));
+        // Writing to a string does not fail.
+        let _ = match self.escapes {
+            Escapes::Text => write!(escaped, "\\u{{{code:x}}}"),
+            Escapes::Json => write!(escaped, "\\u{code:04x}"),
+        };
+        self.written.extend_from_slice(escaped.as_bytes());
+    }
+}
+
+impl Write for VisibleWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.written.clear();
+        bytes.iter().for_each(|byte| self.put(*byte));
+        self.output.write_all(&self.written)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+}
+
+fn is_steering(character: char) -> bool {
+    match character {
+        '\t' | '\n' => false,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        other => other.is_control(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::{Escapes, VisibleWriter};
+
+    #[test]
+    fn what_would_steer_a_terminal_is_escaped_in_pieces_of_any_size() {
+        let check = |escapes, text: &[u8], wanted: &[u8]| {
+            for size in 1..=text.len() {
+                let mut out = Vec::new();
+                let mut writer = VisibleWriter::new(escapes, &mut out);
+                text.chunks(size).for_each(|piece| writer.write_all(piece).unwrap());
+                assert_eq!(out.escape_ascii().to_string(), wanted.escape_ascii().to_string(), "{size}");
+            }
+        };
+        check(Escapes::Text, "größe\ta – €\n".as_bytes(), "größe\ta – €\n".as_bytes());
+        check(
+            Escapes::Text,
+            b"a\x1b[2J\r\x7f\n",
+            br"a\u{1b}[2J\u{d}\u{7f}
+",
+        );
+        check(Escapes::Text, "\u{9b}31m\u{202e}x\u{61c}".as_bytes(), br"\u{9b}31m\u{202e}x\u{61c}");
+        check(Escapes::Json, "\u{7f}\u{9b}\u{202e}".as_bytes(), br"\u007f\u009b\u202e");
+        // No UTF-8 is left as it is.
+        check(Escapes::Text, b"\xff\xc2x\xe2\x80x", b"\xff\xc2x\xe2\x80x");
+    }
+}
