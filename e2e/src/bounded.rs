@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -72,8 +73,14 @@ fn run_within(
         };
         let (stdout, stderr) = (text(stdout.join())?, text(stderr.join())?);
         let status = ended.with_context(|| format!("{command:?} said: {stderr}"))?;
-        Ok(Bounded { ran: Ran { code: status.code(), stdout, stderr }, peak_kib })
+        Ok(Bounded { ran: Ran { code: code_of(status), stdout, stderr }, peak_kib })
     })
+}
+
+/// The exit code as shells have it: `dump` leaves SIGINT to the system, as mysqlbinlog does.
+fn code_of(status: ExitStatus) -> Option<i32> {
+    const INTERRUPTED: i32 = 130;
+    status.code().or_else(|| (status.signal() == Some(Signal::SIGINT as i32)).then_some(INTERRUPTED))
 }
 
 fn wait(

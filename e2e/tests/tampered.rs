@@ -24,11 +24,11 @@ const TIME_MAX: Duration = Duration::from_secs(20);
 const PEAK_KIB_MAX: u64 = 200 << 10;
 
 const SETUP: &str =
-    "create database d; create table d.t (a int primary key auto_increment, s varchar(400), j json);
+    "create database d; create table d.t (a int primary key auto_increment, s varchar(500), j json);
     insert into d.t (s, j) values (repeat('a', 400), '{\"a\": 1}'), ('b', null), ('c', '[1, 2, 3]');
     set binlog_transaction_compression = on; insert into d.t (s) select s from d.t;
     update d.t set s = concat(s, 'x') where a < 3; delete from d.t where a = 2;
-    set binlog_transaction_compression = off; set binlog_format = statement; insert into d.t (s) values ('d');
+    set binlog_transaction_compression = off; insert into d.t (s) values ('d');
     flush binary logs; insert into d.t (s) values ('e')";
 
 /// A change of the packets from one on.

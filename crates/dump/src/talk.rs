@@ -2,11 +2,16 @@
 
 use std::io::Write;
 
+use crate::visible::visible_line;
+
 /// Says things on standard error.
 pub(crate) struct Talk<'a> {
     err: &'a mut (dyn Write + Send),
     program: Vec<u8>,
 }
+
+/// The name under which words go out as they are: messages of servers and names of files, too.
+const MYSQLBINLOG: &[u8] = b"mysqlbinlog";
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +74,9 @@ impl<'a> Talk<'a> {
 
     fn line(&mut self, start: &[&[u8]], text: &[&[u8]]) {
         let mut line = [start.concat(), text.concat()].concat();
+        if self.base_name() != MYSQLBINLOG {
+            line = visible_line(&line);
+        }
         line.push(b'\n');
         // Nobody is left to tell if this fails.
         let _ = self.err.write_all(&line);

@@ -81,6 +81,27 @@ impl Write for VisibleWriter<'_> {
     }
 }
 
+/// One line for a person: control characters are escapes, but for the ends of lines at its own end.
+pub(crate) fn visible_line(line: &[u8]) -> Vec<u8> {
+    let size = line.iter().rposition(|byte| *byte != b'\n').map_or(0, |last| last + 1);
+    let (line, ends) = line.split_at(size);
+    let mut visible = Vec::with_capacity(line.len() + ends.len());
+    for (number, part) in line.split(|byte| *byte == b'\n').enumerate() {
+        if number > 0 {
+            visible.extend_from_slice(br"\u{a}");
+        }
+        let mut written = Vec::new();
+        let mut writer = VisibleWriter::new(Escapes::Text, &mut written);
+        // Writing to memory does not fail.
+        let _ = writer.write_all(part);
+        let begun = std::mem::take(&mut writer.begun);
+        visible.extend_from_slice(&written);
+        visible.extend_from_slice(&begun);
+    }
+    visible.extend_from_slice(ends);
+    visible
+}
+
 fn is_steering(character: char) -> bool {
     match character {
         '\t' | '\n' => false,
@@ -94,6 +115,14 @@ mod tests {
     use std::io::Write as _;
 
     use super::{Escapes, VisibleWriter};
+
+    #[test]
+    fn a_line_stays_one() {
+        let check = |line: &[u8], wanted: &[u8]| assert_eq!(super::visible_line(line), wanted);
+        check(b"ERROR: no\r\n\x1bc words!\n", b"ERROR: no\\u{d}\\u{a}\\u{1b}c words!\n");
+        check(b"\n", b"\n");
+        check(b"\xc2", b"\xc2");
+    }
 
     #[test]
     fn what_would_steer_a_terminal_is_escaped_in_pieces_of_any_size() {
