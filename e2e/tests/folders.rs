@@ -180,18 +180,13 @@ fn pipes_in_a_folder_are_refused_at_once() -> Result<()> {
     refused(&folder)?;
     refused(&folder.join("binlog.index"))?;
     // Pipes that are given themselves.
-    let log = sample.display();
-    for words in
-        ["stats <(cat LOG)", "verify /dev/stdin < LOG", "cat LOG | BINTIDE dump -", "dump <(cat LOG)"]
-    {
-        let words = words.replace("LOG", &log.to_string());
-        let bintide = bintide()?.display();
-        let line = if words.contains("BINTIDE") {
-            words.replace("BINTIDE", &bintide.to_string())
-        } else {
-            format!("{bintide} {words}")
-        };
-        let ran = Ran::from(Command::new("bash").args(["-c", &line]).output()?);
+    for line in [
+        r#""$0" stats <(cat "$1")"#,
+        r#""$0" verify /dev/stdin < "$1""#,
+        r#"cat "$1" | "$0" dump -"#,
+        r#""$0" dump <(cat "$1")"#,
+    ] {
+        let ran = Ran::from(Command::new("bash").args(["-c", line]).arg(bintide()?).arg(&sample).output()?);
         ensure!(ran.code == Some(0), "{line}: {ran:?}");
     }
     Ok(())

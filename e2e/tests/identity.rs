@@ -1,11 +1,17 @@
 //! bintide, called mysqlbinlog, prints what mysqlbinlog prints.
 
-use anyhow::Result;
-use e2e::compare::Run;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use e2e::compare::{Run, difference};
 use e2e::identity::{self, SEED};
 use e2e::logs::Logs;
+use e2e::program::{Outcome, bintide};
 use e2e::workload;
 use tempfile::TempDir;
+use testkit::{Home, Launch, Package};
 
 /// The ways of printing that people use, over every sample.
 #[test]
@@ -32,6 +38,60 @@ fn every_sample_with_usual_options() -> Result<()> {
     }
     identity::check_all("usual", &logs, &runs)
 }
+
+/// Row events of version 1, which mysqlbinlog 9.7 refuses, are printed as mysqlbinlog 8.0 prints them, and refused under
+/// mysqlbinlog's name.
+#[test]
+fn row_events_of_version_1_are_printed_as_by_mysqlbinlog_8() -> Result<()> {
+    let ways: [&[&str]; 8] = [
+        &[],
+        &["-vv"],
+        &["-vv", "--base64-output=decode-rows", "--print-table-metadata"],
+        &["--hexdump", "-v"],
+        &["--short-form"],
+        &["--database=v1", "--skip-gtids", "-v"],
+        &["--rewrite-db=v1->v2", "-v"],
+        &["--require-row-format", "--verify-binlog-checksum"],
+    ];
+    let server = Launch::of(Package::Mysql5_7).option("--log-bin-use-v1-row-events=ON").start()?;
+    server.sql(ROWS)?;
+    server.sql("flush binary logs")?;
+    let fresh = server.binlogs()?.swap_remove(0);
+    let old = ["rows-v1-5.5.34", "rows-v1-5.7.22"].map(|log| {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../crates/dump/tests/old/{log}.binlog"))
+    });
+    let real = Home::find(Package::Mysql8_0)?;
+    for log in old.iter().chain([&fresh]) {
+        for way in ways {
+            let log = log.to_str().context("a path in UTF-8")?;
+            let arguments: Vec<&str> = ["--no-defaults"].iter().chain(way).copied().chain([log]).collect();
+            let mut theirs = real.command("mysqlbinlog")?;
+            let mut ours = Command::new(bintide()?);
+            ours.arg("dump");
+            let [theirs, ours] = [&mut theirs, &mut ours].map(|command| {
+                let output = command.args(&arguments).env_clear().env("TZ", "UTC").output()?;
+                let (stdout, stderr) = (output.stdout, output.stderr);
+                anyhow::Ok(Outcome { code: output.status.code(), stdout, stderr })
+            });
+            let (theirs, ours) = (theirs?, ours?);
+            let what = difference(&theirs, &ours);
+            ensure!(what.is_none() && ours.code == Some(0), "{arguments:?}: {}", what.unwrap_or_default());
+        }
+    }
+    let folder = TempDir::new()?;
+    fs::copy(&fresh, folder.path().join("fresh.binlog"))?;
+    let logs = Logs::read(folder.path())?;
+    let of = |way: &&[&str]| Run::new(way.iter().copied().chain(["logs/fresh.binlog"]).map(str::to_owned));
+    identity::check_all("rows-v1", &logs, &ways.iter().map(of).collect::<Vec<_>>())
+}
+
+/// Rows of the types that MySQL 5.5 and 5.7 know.
+const ROWS: &str = "create database v1; use v1; create table t (id int primary key, a varchar(300), b blob, c char(9),
+    d decimal(20, 6), e enum('x', 'y'), f double, g bit(11), h timestamp(3) null, i time, j json, k datetime(6)) charset utf8;
+    insert into t values (1, 'a', 'b', 'c', -1.5, 'y', 1e100, b'101', '2023-11-14 22:13:20.125', '-12:00:01', '{\"a\": [1, null]}',
+      '2023-11-14 22:13:20.000001'), (2, null, null, null, null, null, null, null, null, null, null, null);
+    update t set a = repeat('z', 299); delete from t where id = 2; begin; update t set j = '[]'; insert into t (id) values (3);
+    commit; create table u (n int); insert into u values (1), (2), (3); update t, u set t.c = 'both', u.n = 0; delete from u";
 
 /// Two to four options drawn from all there are, over every sample.
 #[test]

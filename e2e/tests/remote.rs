@@ -31,15 +31,17 @@ fn server() -> Result<Server> {
     Ok(server)
 }
 
-/// Options that end before the log's name.
+/// Options that end before the log's name; `SOCKET` and `DATA` in them stand for the server's paths.
 fn check(server: &Server, name: &str, runs: &[&str]) -> Result<()> {
     let port = server.port();
     let runs: Vec<Run> = runs
         .iter()
         .map(|words| {
-            let words = words.replace("SOCKET", &server.socket().display().to_string());
-            let server = format!("--no-defaults -R -h 127.0.0.1 -P {port} -u root {words}");
-            Run::new(server.split_whitespace().map(str::to_owned))
+            let line = format!("--no-defaults -R -h 127.0.0.1 -P {port} -u root {words}");
+            // The paths may have spaces in them.
+            let [socket, data] = [server.socket(), &server.datadir()].map(|path| path.display().to_string());
+            let with_paths = |word: &str| word.replace("SOCKET", &socket).replace("DATA", &data);
+            Run::new(line.split_whitespace().map(with_paths))
         })
         .collect();
     let folder = TempDir::new()?;
@@ -258,8 +260,6 @@ fn encrypted_connections_are_the_same() -> Result<()> {
             .to_owned(),
         "--ssl-mode=REQUIRED --tls-sni-servername=db.example binlog.000002".to_owned(),
     ];
-    let data = server.datadir().display().to_string();
-    let runs = runs.map(|words| words.replace("DATA", &data));
     check(&server, "remote-tls", &runs.each_ref().map(String::as_str))
 }
 
