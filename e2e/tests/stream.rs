@@ -15,7 +15,7 @@ use e2e::received::write_keyring;
 use serde_json::Value;
 use servers::{Address, Connection};
 use tempfile::TempDir;
-use testkit::{Dice, Launch, Server, seed};
+use testkit::{Dice, Launch, Package, Server, seed};
 
 fn command(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
@@ -505,5 +505,47 @@ fn changed_since(server: &Server, from: &str, index: &str) -> Result<()> {
         "numbered",
     ])?;
     ensure!(numbered.contains(r#""data":{"@1":1,"@2":2}"#), "{numbered}");
+    Ok(())
+}
+
+/// Functional indexes in front of, between and behind other columns.
+const FUNCTIONAL: &str = "create database f; use f; create table one (id int primary key, a int, key ((a * 2)));
+    insert into one values (1, 2), (2, null); update one set a = 3 where id = 1; delete from one where id = 2;
+    create table mid (id int primary key, a varchar(10), key ((upper(a))), b int, unique key ((b + 1), a),
+      v int generated always as (id + 1) virtual, w int generated always as (id + 2) stored);
+    insert into mid (id, a, b) values (1, 'x', 5); update mid set b = 6;
+    alter table mid add column c int, add column d int first; insert into mid (id, a, b, c, d) values (2, 'y', 7, 8, 9);
+    alter table mid add key ((c + d)); update mid set d = 10; create index late on mid ((d * 2)); update mid set c = 3;
+    alter table mid drop index late; update mid set c = 4; set binlog_row_image = minimal;
+    update mid set a = 'z' where id = 1; delete from mid where id = 2; set binlog_row_image = full;
+    create table no_key (a int, key ((a + 1)), b json, key ((cast(b ->> '$.x' as unsigned))));
+    insert into no_key values (1, '{\"x\": 5}'); update no_key set a = 2; delete from no_key;
+    create table li like one; insert into li values (5, 6); rename table li to li2;
+    alter table li2 add column z int after id; insert into li2 values (6, 7, 8); flush binary logs";
+
+/// MySQL 8.0.15 lists the hidden columns of functional indexes in table maps, and names them in full metadata.
+#[test]
+fn hidden_columns_of_functional_indexes_are_in_no_record() -> Result<()> {
+    let server = Launch::of(Package::Mysql8_0_15).start()?;
+    let mut told = Vec::new();
+    for metadata in ["full", "minimal"] {
+        server.sql(&format!("set global binlog_row_metadata = {metadata}"))?;
+        server.sql("drop database if exists f; flush binary logs")?;
+        server.sql(FUNCTIONAL)?;
+        let logs = server.binlogs()?;
+        let log = logs[logs.len() - 2].display().to_string();
+        let changes = |more: &[&str]| -> Result<Vec<[Value; 4]>> {
+            let printed = printed(&[&["--format", "maxwell", &log], more].concat())?;
+            let records = printed.lines().map(serde_json::from_str::<Value>);
+            let records = records.collect::<Result<Vec<_>, _>>()?;
+            let rows = records.into_iter().filter(|record| record["data"].is_object());
+            Ok(rows.map(|record| ["table", "type", "data", "old"].map(|name| record[name].clone())).collect())
+        };
+        told.push(changes(&["--schema", "ddl"])?);
+        let by_server = changes(&["--schema", &address("root", &server), "--do-table", "f.one"])?;
+        let of_one = told[0].iter().filter(|change| change[0] == "one").cloned().collect::<Vec<_>>();
+        ensure!(by_server == of_one && of_one.len() == 4, "{metadata}: {by_server:?}, not {of_one:?}");
+    }
+    ensure!(told[0] == told[1] && told[0].len() == 20, "{:?}, not {:?}", told[1], told[0]);
     Ok(())
 }
