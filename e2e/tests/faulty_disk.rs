@@ -54,13 +54,13 @@ const SAMPLES: usize = 3;
 impl Trial<'_> {
     /// Runs the command with failures, and once more without.
     fn run(&self) -> Result<()> {
-        let place = TempDir::new()?;
+        let place = place()?;
         let folder = place.path().join("disk");
         let disk = FaultyDisk::new(&folder, &place.path().join("calls"))?;
         self.fresh(&folder)?;
         let clean = self.once(&folder, &disk, DiskFault::None)?;
         let calls = disk.calls()?.len();
-        ensure!(calls > 2, "{}: only {calls} calls: {clean:?}", self.name);
+        ensure!(calls > 1, "{}: only {calls} calls: {clean:?}", self.name);
         let wanted = (self.outcome)(&folder, std::slice::from_ref(&clean)).context("without a failure")?;
         let mut wrong = Vec::new();
         for kind in KINDS {
@@ -124,6 +124,11 @@ impl Trial<'_> {
     }
 }
 
+/// A folder in memory, if there is such a place: what fails is not the machine's own disk, which need not be waited for.
+fn place() -> Result<TempDir> {
+    Ok(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?)
+}
+
 fn disk_log(folder: &Path) -> PathBuf {
     folder.with_file_name("calls")
 }
@@ -166,7 +171,7 @@ fn files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_counted = !["bintide.lock", "replica.cnf", "replica.new"].contains(&name.as_str())
-            && !name.starts_with(".bintide-new-");
+            && ![".bintide-new-", ".tmp"].iter().any(|prefix| name.starts_with(prefix));
         if is_counted && entry.file_type()?.is_file() {
             files.insert(name, fs::read(entry.path())?);
         }
@@ -404,7 +409,7 @@ fn new_folders_are_on_the_disk_before_what_is_in_them() -> Result<()> {
     };
     let commands: [&dyn Fn(&Path) -> Result<Command>; 2] = [&store, &out];
     for command in commands {
-        let place = TempDir::new()?;
+        let place = place()?;
         let folder = place.path().join("disk");
         fs::create_dir(&folder)?;
         let disk = FaultyDisk::new(&folder, &place.path().join("calls"))?;

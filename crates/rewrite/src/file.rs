@@ -139,7 +139,7 @@ pub fn rewrite_file(
         // The first error tells more.
         let _ = fs::remove_file(&positions.path);
     }
-    put?;
+    put?.sync()?;
     Ok(FileReport { report, outcome: FileOutcome::Written, positions: Some(positions.path) })
 }
 
@@ -193,7 +193,8 @@ fn run_listed(
         writeln!(list, "# {before} bytes became {after}")?;
         list.flush()
     });
-    written.map_err(|cause| Error::Write { what: "the list of positions".to_owned(), cause })?;
+    let what = || format!("the list of positions {}", positions_path(job.target).display());
+    written.map_err(|cause| Error::Write { what: what(), cause })?;
     Ok(report)
 }
 

@@ -87,10 +87,10 @@ impl Synced {
     /// # Errors
     ///
     /// When the system refuses; then the old log is still there.
-    pub fn put(self) -> Result<(), Error> {
+    pub fn put(self) -> Result<Placed, Error> {
         let Self { file, target, lock: _lock } = self;
         file.persist(&target).map_err(|error| failed("over", &target, error.error))?;
-        sync_folder(&target)
+        Ok(Placed { path: target })
     }
 
     /// Puts it in its place, where nothing may stand yet.
@@ -98,10 +98,10 @@ impl Synced {
     /// # Errors
     ///
     /// When the system refuses, or something stands there.
-    pub fn put_new(self) -> Result<(), Error> {
+    pub fn put_new(self) -> Result<Placed, Error> {
         let Self { file, target, lock: _lock } = self;
         file.persist_noclobber(&target).map_err(|error| failed("anew", &target, error.error))?;
-        sync_folder(&target)
+        Ok(Placed { path: target })
     }
 
     /// Puts it in its place, or when something stands there, where the same name with `.2`, `.3`, … is free. What is
@@ -127,6 +127,24 @@ impl Synced {
             }
         }
         unreachable!("ours: no folder holds so many files")
+    }
+}
+
+/// A log that is in its place; after a power cut, it may not be there yet.
+#[must_use]
+#[derive(Debug)]
+pub struct Placed {
+    path: PathBuf,
+}
+
+impl Placed {
+    /// Waits until its place is on the disk, too.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses. The log is in its place all the same.
+    pub fn sync(self) -> Result<(), Error> {
+        sync_folder(&self.path)
     }
 }
 

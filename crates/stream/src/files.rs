@@ -55,8 +55,11 @@ impl Files {
     /// When the system refuses, the folder's files are not as they were left, or their records are in another form.
     pub fn open(folder: &Path, size_max: u64, envelope: Envelope) -> io::Result<Self> {
         make_folders(folder).map_err(io::Error::other)?;
-        let lock = FolderLock::take(folder)?.ok_or_else(|| in_use(folder))?;
-        let lock = lock.with_mark(&folder.join(LOCK))?.ok_or_else(|| in_use(folder))?;
+        let mark = folder.join(LOCK);
+        let lock = FolderLock::take(folder).map_err(|error| named(folder, &error))?;
+        let lock =
+            lock.ok_or_else(|| in_use(folder))?.with_mark(&mark).map_err(|error| named(&mark, &error))?;
+        let lock = lock.ok_or_else(|| in_use(folder))?;
         let saved = match fs::read_to_string(folder.join(PROGRESS)) {
             Ok(text) => {
                 Some(Saved::parse(&text).ok_or_else(|| damaged(folder, "its progress cannot be read"))?)
@@ -78,12 +81,12 @@ impl Files {
             Some(saved) => (saved.number, saved.size),
         };
         let path = growing(folder, number);
-        let mut file = created().truncate(false).open(&path)?;
+        let mut file = created().truncate(false).open(&path).map_err(|error| named(&path, &error))?;
         if file.metadata()?.len() < size {
             return Err(damaged(folder, "its last file is shorter than it was"));
         }
-        file.set_len(size)?;
-        file.seek(SeekFrom::Start(size))?;
+        let cut = file.set_len(size).and_then(|()| file.seek(SeekFrom::Start(size)));
+        cut.map_err(|error| named(&path, &error))?;
         let kept = Kept::beside(&folder.join(PROGRESS), saved.as_ref().and_then(|saved| saved.kept));
         let (folder, saved) = (folder.to_owned(), saved.map(|saved| (saved.token, saved.had)));
         Ok(Self { folder, size_max, envelope, number, file, size, whole: size, saved, kept, _lock: lock })
@@ -112,8 +115,13 @@ impl Files {
     /// Cuts off so many bytes at the end of what was written.
     pub(crate) fn cut(&mut self, torn: u64) -> io::Result<()> {
         self.size = self.size.saturating_sub(torn);
-        self.file.set_len(self.size)?;
-        self.file.seek(SeekFrom::Start(self.size)).map(drop)
+        let cut = self.file.set_len(self.size).and_then(|()| self.file.seek(SeekFrom::Start(self.size)));
+        cut.map(drop).map_err(|error| self.named(&error))
+    }
+
+    /// An error, with the name of the file that grows.
+    fn named(&self, error: &io::Error) -> io::Error {
+        named(&growing(&self.folder, self.number), error)
     }
 
     /// Bytes in the file that grows.
@@ -132,7 +140,7 @@ impl Files {
         (token, had, defined): (&Token, Option<&Had>, Option<Definitions>),
         torn: u64,
     ) -> io::Result<()> {
-        self.file.sync_data()?;
+        self.file.sync_data().map_err(|error| self.named(&error))?;
         self.whole = self.size.saturating_sub(torn);
         let written = self.kept.write(defined.as_ref())?;
         let (number, size, kept) = (self.number, self.whole, self.kept.number());
@@ -146,19 +154,22 @@ impl Files {
 
     /// Nothing more comes: the last file is finished, without what is not whole.
     pub(crate) fn finish(mut self) -> io::Result<()> {
-        self.file.set_len(self.whole)?;
-        match self.whole {
-            0 => fs::remove_file(growing(&self.folder, self.number)),
-            _ => self.finish_file().and_then(|()| fs::remove_file(growing(&self.folder, self.number))),
+        self.file.set_len(self.whole).map_err(|error| self.named(&error))?;
+        if self.whole > 0 {
+            self.finish_file()?;
         }
+        fs::remove_file(growing(&self.folder, self.number)).map_err(|error| self.named(&error))
     }
 
     /// To be called when all that it has is saved.
     fn finish_file(&mut self) -> io::Result<()> {
-        fs::rename(growing(&self.folder, self.number), finished(&self.folder, self.number))?;
-        sync_folder(&self.folder)?;
+        let whole = finished(&self.folder, self.number);
+        let renamed = fs::rename(growing(&self.folder, self.number), &whole);
+        renamed.and_then(|()| sync_parent(&whole)).map_err(|error| named(&whole, &error))?;
+        // Until the next file is there, the number stays: what is saved now would be of a file that is not there.
+        let next = growing(&self.folder, self.number + 1);
+        self.file = created().truncate(true).open(&next).map_err(|error| named(&next, &error))?;
         self.number += 1;
-        self.file = created().truncate(true).open(growing(&self.folder, self.number))?;
         (self.size, self.whole) = (0, 0);
         Ok(())
     }
@@ -166,10 +177,7 @@ impl Files {
 
 impl Write for Files {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes).map_err(|error| {
-            let path = growing(&self.folder, self.number);
-            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-        })?;
+        let written = self.file.write(bytes).map_err(|error| self.named(&error))?;
         self.size += written as u64;
         Ok(written)
     }
@@ -243,8 +251,8 @@ fn created() -> OpenOptions {
     options
 }
 
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 impl Saved {

@@ -37,7 +37,7 @@ use crate::sqlite::catalogue::{CREATE as CREATE_CATALOGUE, Catalogue};
 pub(crate) use crate::sqlite::define::quoted;
 pub(crate) use crate::sqlite::draft::Draft;
 pub use crate::sqlite::remarks::Remarks;
-use crate::sqlite::session::SqliteSession;
+use crate::sqlite::session::{NamedSession, SqliteSession, named};
 use crate::sqlite::types::{Storage, Type};
 use crate::target::{RollbackTraces, Session, Settled, Target};
 
@@ -56,6 +56,9 @@ const CREATE_PROGRESS: &str = "CREATE TABLE IF NOT EXISTS \"bintide.progress\" (
      \"gtids\" TEXT NOT NULL DEFAULT '', \"log\" TEXT, \"position\" INTEGER, \"beyond\" TEXT NOT NULL DEFAULT '', \
      \"run\" INTEGER NOT NULL DEFAULT 0) STRICT";
 
+/// SQLite's number for a database that cannot be written.
+const READONLY: u16 = 8;
+
 /// A SQLite database to apply transactions to.
 #[derive(Debug)]
 pub struct SqliteTarget {
@@ -73,7 +76,8 @@ impl SqliteTarget {
     ///
     /// When it cannot be opened or written, or holds tables of somebody else.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let (control, run) = prepare(path).map_err(|failure| failure.at("open the SQLite database"))?;
+        let (control, run) =
+            prepare(path).map_err(|failure| named(failure, path).at("open the SQLite database"))?;
         Ok(Self { path: path.to_owned(), control: Mutex::new(control), run, remarks: Arc::default() })
     }
 
@@ -83,11 +87,11 @@ impl SqliteTarget {
     ///
     /// When it cannot be read, or holds tables of somebody else.
     pub fn look(path: &Path) -> Result<Option<Applied>, Error> {
-        let look = || -> Result<Option<Applied>, Failure> {
+        let look = |flags| -> Result<Option<Applied>, Failure> {
             if !path.exists() {
                 return Ok(None);
             }
-            let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            let file = Connection::open_with_flags(path, flags)?;
             check_own(&file)?;
             let is_empty = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'bintide.progress')";
             if file.query_row(is_empty, [], |row| row.get(0))? {
@@ -95,7 +99,12 @@ impl SqliteTarget {
             }
             Ok(Some(Applied { progress: read_progress_of(&file)?, ..Applied::default() }))
         };
-        look().map_err(|failure| failure.at("read the SQLite database"))
+        let looked = match look(OpenFlags::SQLITE_OPEN_READ_ONLY) {
+            // A crash has left a journal, which is to be played back first.
+            Err(Failure { code: Some(READONLY), .. }) => look(OpenFlags::SQLITE_OPEN_READ_WRITE),
+            looked => looked,
+        };
+        looked.map_err(|failure| named(failure, path).at("read the SQLite database"))
     }
 
     /// What was done otherwise than a server would have, so far.
@@ -209,8 +218,11 @@ impl Target for SqliteTarget {
     }
 
     fn session(&self) -> Result<Box<dyn Session>, Failure> {
-        let connection = connect(&self.path)?;
-        Ok(Box::new(SqliteSession::new(connection, self.run, Arc::clone(&self.remarks))?))
+        let path = self.path.clone();
+        let opened = connect(&path)
+            .and_then(|connection| SqliteSession::new(connection, self.run, Arc::clone(&self.remarks)));
+        let session = opened.map_err(|failure| named(failure, &path))?;
+        Ok(Box::new(NamedSession { session, path }))
     }
 
     // Changes are made one by one: a row costs little here.
@@ -240,6 +252,7 @@ impl From<rusqlite::Error> for Failure {
     fn from(error: rusqlite::Error) -> Self {
         let is_busy = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
         let kind = if is_busy { FailureKind::Locked } else { FailureKind::Refused };
-        Self { message: error.to_string(), kind, code: None }
+        let code = error.sqlite_error().and_then(|error| u16::try_from(error.extended_code & 0xff).ok());
+        Self { message: error.to_string(), kind, code }
     }
 }

@@ -1,5 +1,6 @@
 //! The one session on a SQLite database.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use binlog::Format;
@@ -44,6 +45,59 @@ impl SqliteSession {
     fn bench(&mut self) -> (Bench<'_>, &mut RowWriter) {
         let Self { connection, catalogue, remarks, rows, .. } = self;
         (Bench { connection, catalogue, remarks }, rows)
+    }
+}
+
+/// A session whose failures name the database where the disk may be to blame.
+pub(super) struct NamedSession {
+    pub(super) session: SqliteSession,
+    pub(super) path: PathBuf,
+}
+
+impl NamedSession {
+    fn named(&mut self, work: impl FnOnce(&mut SqliteSession) -> Result<(), Failure>) -> Result<(), Failure> {
+        work(&mut self.session).map_err(|failure| named(failure, &self.path))
+    }
+}
+
+/// A failure, with the name of the database where the disk may be to blame.
+pub(super) fn named(failure: Failure, path: &Path) -> Failure {
+    // SQLite's READONLY, IOERR, CORRUPT, FULL, CANTOPEN and NOTADB; MySQL's numbers are above 1000.
+    match failure.code {
+        Some(8 | 10 | 11 | 13 | 14 | 26) => {
+            Failure { message: format!("{}: {}", path.display(), failure.message), ..failure }
+        }
+        _ => failure,
+    }
+}
+
+impl Session for NamedSession {
+    fn begin(&mut self) -> Result<(), Failure> {
+        self.named(SqliteSession::begin)
+    }
+
+    fn announce(&mut self, intent: Intent, format: Option<&Arc<Format>>) -> Result<(), Failure> {
+        self.named(|session| session.announce(intent, format))
+    }
+
+    fn rows(&mut self, context: &Context, rows: &RowEvents) -> Result<(), Failure> {
+        self.named(|session| session.rows(context, rows))
+    }
+
+    fn statement(&mut self, statement: &Statement) -> Result<(), Failure> {
+        self.named(|session| session.statement(statement))
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.named(SqliteSession::flush)
+    }
+
+    fn commit(&mut self, progress: &Progress, placed: &mut dyn FnMut()) -> Result<(), Failure> {
+        self.named(|session| session.commit(progress, placed))
+    }
+
+    fn rollback(&mut self) -> Result<(), Failure> {
+        self.named(SqliteSession::rollback)
     }
 }
 
