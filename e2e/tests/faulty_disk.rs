@@ -7,11 +7,13 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::thread;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use e2e::command::{Ran, Running, wait_until};
 use e2e::program::bintide;
 use e2e::received::write_keyring;
@@ -119,8 +121,15 @@ impl Trial<'_> {
         let mut command = (self.command)(folder)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = Running::start(disk.under(&mut command, fault)?)?;
+        // A stream waits at its end for whoever reads.
+        let mut stdout = child.stdout.take().context("standard output is a pipe")?;
+        let reader = thread::spawn(move || {
+            let mut text = String::new();
+            stdout.read_to_string(&mut text).map(|_| text)
+        });
         wait_until(&format!("the end of {} with {fault:?}", self.name), || Ok(child.try_wait()?.is_some()))?;
-        Ok(child.output()?.into())
+        let stdout = reader.join().map_err(|_| anyhow!("the reader broke"))??;
+        Ok(Ran { stdout, ..child.output()?.into() })
     }
 }
 

@@ -104,7 +104,7 @@ pub(crate) fn is_log_name(name: &str) -> bool {
 
 /// Refuses a folder that has an index or logs: it has no mark, so that they are somebody else's.
 fn refuse_foreign(folder: &Path) -> Result<(), Error> {
-    let found = entries(folder)?.into_iter().find(|path| is_index(path) || is_log(path));
+    let found = entries(folder)?.into_iter().find(|path| is_index_of_logs(path) || is_log(path));
     match found {
         Some(found) => Err(Error::ForeignLogs {
             name: folder.display().to_string(),
@@ -122,6 +122,11 @@ fn is_log(path: &Path) -> bool {
         && read().is_ok()
         && (magic == MAGIC || magic == MAGIC_ENCRYPTED)
         && !has_at_most_a_beginning(path).is_ok_and(|is_so| is_so)
+}
+
+/// Is it an index that lists something? A store whose first log could not be begun leaves one that does not.
+fn is_index_of_logs(path: &Path) -> bool {
+    is_index(path) && !read_regular_text(path).is_ok_and(|text| !text.contains('\n'))
 }
 
 fn is_index(path: &Path) -> bool {

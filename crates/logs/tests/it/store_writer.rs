@@ -520,6 +520,13 @@ fn a_folder_with_logs_that_was_not_begun_as_a_store_is_refused() {
         assert_eq!(fs::read(folder.path().join("b.000001")).unwrap(), torn);
         assert!(!folder.path().join("bintide.lock").exists());
     }
+    // A store whose first log could not be begun leaves an index without a line.
+    for text in ["", "./b.0000"] {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("b.000001"), binlog::MAGIC).unwrap();
+        fs::write(folder.path().join("b.index"), text).unwrap();
+        open(&folder).begin("b.000001", 4).unwrap();
+    }
     // Other people's files are nothing to a store.
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("base.20260101"), b"a backup").unwrap();
