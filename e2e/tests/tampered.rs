@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use binlog::{CHECKSUM_SIZE, Checksum, NextPosition, move_event};
 use e2e::bounded::{Bounded, run_interrupted};
 use e2e::identity::DRAWS;
 use e2e::program::bintide;
@@ -56,9 +57,13 @@ enum Change {
     ManyTimes,
     Refusal,
     HugeAndSilence,
+    /// Of an event, whose checksum is right all the same.
+    EventByte,
 }
 
-const CHANGES: [Change; 14] = [
+const CHANGES: [Change; 16] = [
+    Change::EventByte,
+    Change::EventByte,
     Change::FlipBit,
     Change::RandomByte,
     Change::RandomBytes,
@@ -111,6 +116,7 @@ impl Tampering {
                 bytes.truncate(HEADER_SIZE);
                 bytes.extend(b"\xff\x10\x04#HY000\x1b[2Jno\r\n\xe2\x80\xae\xc2\x9b words");
             }
+            Change::EventByte => change_event(bytes, at, &mut dice),
             Change::HugeAndSilence => {
                 bytes[..3].fill(0xff);
                 return Behind::Silence;
@@ -124,6 +130,21 @@ impl Tampering {
         }
         Behind::More
     }
+}
+
+/// Changes a byte of an event, and makes its checksum right.
+fn change_event(bytes: &mut [u8], at: usize, dice: &mut Dice) {
+    let Some((0, event)) = bytes[HEADER_SIZE..].split_first_mut().map(|(first, event)| (*first, event))
+    else {
+        return;
+    };
+    let within = at.saturating_sub(HEADER_SIZE + 1);
+    if event.len() < binlog::HEADER_SIZE + CHECKSUM_SIZE || within >= event.len() - CHECKSUM_SIZE {
+        return;
+    }
+    event[within] = dice.below(256) as u8;
+    let next = u32::from_le_bytes([event[13], event[14], event[15], event[16]]);
+    move_event(event, Checksum::Crc32, NextPosition::Is(next));
 }
 
 /// Bytes of a packet's header.
