@@ -44,11 +44,9 @@ pub(crate) fn catch(work: impl FnOnce() -> Outcome) -> Outcome {
 fn line(panic: &PanicHookInfo<'_>) -> String {
     let thread = thread::current();
     let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
-    format!(
-        "internal error: the thread {} panicked{place}: {}; please report this defect",
-        thread.name().unwrap_or("without a name"),
-        message(panic.payload()).replace('\n', " ")
-    )
+    let who = thread.name().map_or_else(|| "a thread".to_owned(), |name| format!("the thread {name}"));
+    let message = message(panic.payload()).replace('\n', " ");
+    format!("internal error: {who} panicked{place}: {message}; please report this defect")
 }
 
 fn message(payload: &(dyn Any + Send)) -> &str {
