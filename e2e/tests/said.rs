@@ -269,6 +269,8 @@ fn a_log_that_is_missing_is_named() -> Result<()> {
     let folder = store()?;
     let place = text(folder.path())?;
     fs::write(folder.path().join("binlog.index"), "./binlog.000001\n./binlog.000002\n")?;
+    // As in a store that receive has begun: it writes to no others.
+    fs::write(folder.path().join("bintide.lock"), "")?;
     let missing = format!(
         "{place}/binlog.000002 is not there, and {place}/binlog.index names it: put it back, or take its line out"
     );
