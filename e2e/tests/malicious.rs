@@ -14,10 +14,10 @@ use binlog::{Checksum, HEADER_SIZE, MAGIC, NextPosition, move_event};
 use e2e::conversation::{KEPT, replica};
 use e2e::program::bintide;
 use logs::{AtRest, StoreWriter};
-use servers::{Address, Cancel, LinkOptions, LiveSource, PublicKey, SslMode, TlsPolicy};
+use servers::{Address, Cancel, LinkOptions, LiveSource, PasswordSource, PublicKey, SslMode, TlsPolicy};
 use tempfile::TempDir;
 use testkit::{Dice, seed};
-use wire::{Arrival, Origin};
+use wire::{Arrival, Cleartext, Origin};
 
 /// What the server said in a recorded conversation.
 fn recorded(name: &str) -> Result<Vec<u8>> {
@@ -90,12 +90,14 @@ fn serve(listener: &TcpListener, conversations: &[Vec<u8>], served: &AtomicUsize
 fn receive(port: u16, folder: &Path) -> Result<usize> {
     let address = Address {
         user: "repl".to_owned(),
-        password: Some("secret".to_owned()),
+        password: PasswordSource::Text("secret".to_owned()),
         host: "127.0.0.1".to_owned(),
         port,
         socket: None,
         tls: TlsPolicy::with_mode(SslMode::Disabled),
         public_key: PublicKey::OfServer,
+        compressions: vec![None],
+        cleartext: Cleartext::Refuse,
         timeout: Duration::from_secs(5),
         cancel: Cancel::default(),
     };

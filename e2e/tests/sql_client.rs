@@ -4,9 +4,11 @@ use std::ops::ControlFlow;
 
 use anyhow::{Context, Result, bail, ensure};
 use servers::{
-    Address, Cancel, Connection, Error, Link, LinkOptions, Parameter, PublicKey, SslMode, TlsPolicy, fit,
+    Address, Cancel, Connection, Error, Link, LinkOptions, Parameter, PasswordSource, PublicKey, SslMode,
+    TlsPolicy, fit,
 };
 use testkit::{Flavour, Launch, Package, Server};
+use wire::Cleartext;
 
 const PASSWORD: &str = "secret";
 /// What the server takes in a packet.
@@ -25,12 +27,14 @@ fn start(package: Package) -> Result<Server> {
 fn address(server: &Server, mode: SslMode) -> Address {
     Address {
         user: "sql_client".to_owned(),
-        password: Some(PASSWORD.to_owned()),
+        password: PasswordSource::Text(PASSWORD.to_owned()),
         host: "127.0.0.1".to_owned(),
         port: server.port(),
         socket: None,
         tls: TlsPolicy::with_mode(mode),
         public_key: PublicKey::OfServer,
+        compressions: vec![None],
+        cleartext: Cleartext::Refuse,
         timeout: Address::TIMEOUT,
         cancel: Cancel::default(),
     }
@@ -86,7 +90,8 @@ fn login(server: &Server, package: Package) -> Result<()> {
         }
         Err(error) => bail!("{error}"),
     }
-    let wrong = Address { password: Some("wrong".to_owned()), ..address(server, SslMode::Disabled) };
+    let wrong =
+        Address { password: PasswordSource::Text("wrong".to_owned()), ..address(server, SslMode::Disabled) };
     for refused in [Connection::open(&wrong).map(drop), Link::open(&wrong, &LinkOptions::default()).map(drop)]
     {
         ensure!(matches!(refused, Err(Error::Refused { code: 1045, .. })), "{refused:?}");

@@ -15,9 +15,12 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa, KeyIdMethod,
     KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
 };
-use servers::{Address, Cancel, Connection, Link, LinkOptions, PublicKey, SslMode, TlsPolicy};
+use servers::{
+    Address, Cancel, Connection, Link, LinkOptions, PasswordSource, PublicKey, SslMode, TlsPolicy,
+};
 use tempfile::TempDir;
 use testkit::{Launch, Proxy, Server};
+use wire::Cleartext;
 
 /// The account, which nobody may read where the connection is to be encrypted.
 const USER: &str = "matrix_user";
@@ -202,12 +205,14 @@ fn server_by(launch: &Launch) -> Result<Server> {
 fn address(port: u16, tls: TlsPolicy) -> Address {
     Address {
         user: USER.to_owned(),
-        password: Some(PASSWORD.to_owned()),
+        password: PasswordSource::Text(PASSWORD.to_owned()),
         host: "127.0.0.1".to_owned(),
         port,
         socket: None,
         tls,
         public_key: PublicKey::OfServer,
+        compressions: vec![None],
+        cleartext: Cleartext::Refuse,
         timeout: Address::TIMEOUT,
         cancel: Cancel::default(),
     }
@@ -501,7 +506,7 @@ fn servers_without_tls() -> Result<()> {
     for connect in [by_sql as Connects, by_link] {
         let address = |mode| Address {
             user: "root".to_owned(),
-            password: None,
+            password: PasswordSource::None,
             ..address(server.port(), certificates.policy(mode))
         };
         ensure!(connect(&address(SslMode::Preferred))? == Outcome::Plain);
@@ -514,7 +519,7 @@ fn servers_without_tls() -> Result<()> {
     let strict = Launch::mysql().option("--require-secure-transport=ON").start()?;
     let plain = Address {
         user: "root".to_owned(),
-        password: None,
+        password: PasswordSource::None,
         ..address(strict.port(), TlsPolicy::with_mode(SslMode::Disabled))
     };
     for connect in [by_sql as Connects, by_link] {
@@ -534,7 +539,7 @@ fn nothing_in_common() -> Result<()> {
         for (mode, advises_plain) in [(SslMode::Preferred, true), (SslMode::Required, false)] {
             let address = Address {
                 user: "root".to_owned(),
-                password: None,
+                password: PasswordSource::None,
                 ..address(server.port(), TlsPolicy::with_mode(mode))
             };
             let error = connect(&address).err().context("it connects")?.to_string();

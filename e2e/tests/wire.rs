@@ -10,23 +10,27 @@ use anyhow::{Context, Result, bail, ensure};
 use binlog::EventType;
 use binlog::gtid::GtidSet;
 use e2e::conversation;
-use servers::{Address, Cancel, Error, Link, LinkOptions, LiveSource, PublicKey, SslMode, TlsPolicy};
+use servers::{
+    Address, Cancel, Error, Link, LinkOptions, LiveSource, PasswordSource, PublicKey, SslMode, TlsPolicy,
+};
 use testkit::{Launch, Server};
 use wire::{
-    Acknowledge, Arrival, BinlogDumpGtid, Command, Compression, DumpFlags, End, Origin, ReplicaOptions,
-    SemiSync, Start,
+    Acknowledge, Arrival, BinlogDumpGtid, Cleartext, Command, Compression, DumpFlags, End, Origin,
+    ReplicaOptions, SemiSync, Start,
 };
 
 /// `user` on this server, by TCP.
 fn address(server: &Server, user: &str, password: &str, mode: SslMode) -> Address {
     Address {
         user: user.to_owned(),
-        password: Some(password.to_owned()),
+        password: PasswordSource::Text(password.to_owned()),
         host: "127.0.0.1".to_owned(),
         port: server.port(),
         socket: None,
         tls: TlsPolicy::with_mode(mode),
         public_key: PublicKey::Unknown,
+        compressions: vec![None],
+        cleartext: Cleartext::Refuse,
         timeout: Address::TIMEOUT,
         cancel: Cancel::default(),
     }
@@ -52,7 +56,7 @@ fn log_in(address: &Address, options: &LinkOptions) -> Result<&'static str> {
 fn check(address: &Address, options: &LinkOptions, plugin: &str) -> Result<()> {
     let found = log_in(address, options).with_context(|| format!("{address} by {plugin}"))?;
     ensure!(found == plugin, "the password of {address} was proved by {found}, not {plugin}");
-    let wrong = Address { password: Some("wrong".into()), ..address.clone() };
+    let wrong = Address { password: PasswordSource::Text("wrong".to_owned()), ..address.clone() };
     match Link::open(&wrong, options).map(drop) {
         Err(Error::Refused { code: 1045, .. }) => Ok(()),
         other => bail!("{address} was let in with a wrong password, or not refused for it: {other:?}"),

@@ -52,7 +52,8 @@ Exit codes:
   1    a log is damaged, or the work failed on the way, or a thread panicked
   2    not done: wrong usage or settings, or a log that cannot be read (it is
        not there, not for this user, or its key is not at hand)
-  130  interrupted
+  130  interrupted; 0 if a service manager (NOTIFY_SOCKET is set) stops by SIGTERM
+       what runs until it is stopped, such as receive
   dump as text has mysqlbinlog's, which are 1 for all that goes wrong with logs.";
 
 /// Options of every command.
@@ -101,7 +102,7 @@ pub(crate) enum Command {
     #[command(after_long_help = stream::EXAMPLES)]
     Stream(Box<stream::Stream>),
     /// Bring into memory what a replica's applier will need, ahead of it.
-    #[command(disable_help_flag = true, after_long_help = warm::EXAMPLES)]
+    #[command(after_long_help = warm::EXAMPLES)]
     Warm(Box<warm::Warm>),
     /// Print completions for a shell.
     #[command(after_long_help = completions::EXAMPLES)]

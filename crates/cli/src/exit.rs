@@ -7,12 +7,13 @@
 //! | 0 | the work is done, and nothing wrong was found |
 //! | 1 | a log is damaged, or the work failed on the way, or a thread panicked |
 //! | 2 | it could not be done: wrong usage or settings, or a log that cannot be read, as it is not there, not for this user, or encrypted with a key that is not at hand |
-//! | 130 | interrupted; an error besides has its own code |
+//! | 130 | interrupted; an error besides has its own code. 0 where a service manager stops what runs until it is stopped |
 
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use crate::interrupt::INTERRUPTED;
 use crate::{interrupt, panics, screen};
 
 /// What a command comes to.
@@ -81,6 +82,7 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
         }
         outcome => ended(outcome, interrupt::requested()),
     };
+    let code = if code == INTERRUPTED && interrupt::is_orderly_stop() { 0 } else { code };
     if panics::has_panicked() {
         // One line has named the defect; what failed because of it would only hide that.
         return ExitCode::from(FAILED);
@@ -115,8 +117,6 @@ fn ended(outcome: Outcome, is_interrupted: bool) -> (u8, Option<String>) {
 
 const FAILED: u8 = 1;
 const NOT_BEGUN: u8 = 2;
-/// 128 and the number of SIGINT, as shells say it.
-const INTERRUPTED: u8 = 130;
 
 /// The error and its causes, outermost first, on one line; advice comes last wherever it was attached.
 fn sentence(error: &anyhow::Error) -> String {

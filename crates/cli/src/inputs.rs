@@ -78,6 +78,11 @@ impl Inputs {
 }
 
 impl Inputs {
+    /// Are any logs given?
+    pub(crate) const fn has_logs(&self) -> bool {
+        !self.logs.is_empty()
+    }
+
     /// Reads this store in place of what was given.
     pub(crate) fn set_store(&mut self, folder: PathBuf) {
         self.logs = vec![folder];

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use dump::remote::{AskedLog, Connection, Protocol, Servers, SslMode, TlsTexts, Waits};
 use servers::{
-    Address, Cancel, Error, Link, LinkOptions, PublicKey, SslMode as TlsMode, TlsPolicy, TlsVersion,
+    Address, Cancel, Error, Link, LinkOptions, PasswordSource, PublicKey, SslMode as TlsMode, TlsPolicy,
+    TlsVersion,
 };
 use wire::{
-    BinlogDump, BinlogDumpGtid, Command, Compression, DumpFlags, EofPacket, EventPacket, SemiSync, WireError,
+    BinlogDump, BinlogDumpGtid, Cleartext, Command, Compression, DumpFlags, EofPacket, EventPacket, SemiSync,
+    WireError,
 };
 
 /// One connection after the other.
@@ -36,7 +38,6 @@ impl Servers for ByLink {
         let address = address(connection)?;
         let options = LinkOptions {
             bind: connection.bind_address.as_ref().map(|text| String::from_utf8_lossy(text).into_owned()),
-            compressions: compressions(connection)?,
             ..LinkOptions::default()
         };
         self.link = Some(Link::open(&address, &options).map_err(|error| not_reached(&error, &address))?);
@@ -130,10 +131,24 @@ fn address(connection: &Connection) -> Result<Address, String> {
     };
     let user = text(&connection.user).or_else(|| variable("USER")).unwrap_or_else(|| "root".to_owned());
     let password = text(&connection.password).or_else(|| env::var("MYSQL_PWD").ok());
+    let password = password.map_or(PasswordSource::None, PasswordSource::Text);
+    let compressions = compressions(connection)?;
     let tls = tls(connection)?;
     let public_key = public_key(connection);
     let cancel = Cancel::default();
-    Ok(Address { user, password, host, port, socket, tls, public_key, timeout: SILENCE_MAX, cancel })
+    Ok(Address {
+        user,
+        password,
+        host,
+        port,
+        socket,
+        tls,
+        public_key,
+        compressions,
+        cleartext: Cleartext::Refuse,
+        timeout: SILENCE_MAX,
+        cancel,
+    })
 }
 
 fn tls(connection: &Connection) -> Result<TlsPolicy, String> {

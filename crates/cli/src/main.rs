@@ -1,15 +1,16 @@
 //! The `bintide` command: arguments, settings, progress, tables. What it reports is worked out elsewhere.
 #![forbid(unsafe_code)]
 
-mod account;
 mod args;
 mod arguments;
 mod commands;
+mod connection_args;
 mod exit;
 mod inputs;
 mod interrupt;
 mod link;
 mod metrics;
+mod option_file_messages;
 mod page;
 mod panics;
 mod progress;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Vec<OsString>) -> Outcome {
+    let args = connection_args::with_long_passwords(args);
     let settings = settings::load(settings::named_in(&args))?;
     let unknown = settings::unknown_variables(&args::command());
     let command = settings::layer(args::command(), &settings)?;

@@ -1,25 +1,26 @@
-//! Which server, and as whom: `mysql://user@host:port/?name=value`.
+//! The server to connect to, the account, and how.
 
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
-use wire::ServerKey;
+use wire::{Cleartext, Compression, ServerKey};
 
-use crate::defaults::Defaults;
+use crate::connection_options::ConnectionOptions;
 use crate::error::Error;
 use crate::link::Cancel;
+use crate::password::PasswordSource;
+use crate::resolution::{OptionOrigin, OptionSources};
 use crate::tls_policy::{SslMode, TlsPolicy};
 
-/// Which server, and as whom.
+/// The server to connect to, the account, and how.
 #[derive(Clone)]
 pub struct Address {
     /// The account's name.
     pub user: String,
-    /// Its password, if it is in the address or was found elsewhere. Never shown.
-    pub password: Option<String>,
+    /// Its password, or where that comes from. Never shown.
+    pub password: PasswordSource,
     /// The host's name or number.
     pub host: String,
     /// The TCP port.
@@ -30,6 +31,10 @@ pub struct Address {
     pub tls: TlsPolicy,
     /// What a password is encrypted by where the connection is not.
     pub public_key: PublicKey,
+    /// How packets are to be compressed (`None`: not at all), the best first.
+    pub compressions: Vec<Option<Compression>>,
+    /// Whether the server may ask for the password itself, over TLS.
+    pub cleartext: Cleartext,
     /// How long the server may be silent, if it is not still at work, until it is given up.
     pub timeout: Duration,
     /// Ends the wait for a connection to be made.
@@ -55,77 +60,22 @@ pub struct AddressError {
     reason: String,
 }
 
-/// Where a server listens unless it is told otherwise.
-const PORT: u16 = 3306;
-
 impl Address {
     /// How long a server may be silent unless it is told otherwise: longer than it takes to start one anew.
     pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-    /// Reads an address.
+    /// Reads an address; what it does not say is as MySQL's programs have it.
     ///
     /// # Errors
     ///
-    /// When the text is none, or holds an option that nobody knows.
+    /// When the text is none, or names no user, or no host or socket, or holds an option that is not known.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
-        Self::parse_with(text, &Defaults::default())
-    }
-
-    /// Reads an address; what it does not say is as these have it. Then user and host need not be there.
-    ///
-    /// # Errors
-    ///
-    /// As [`Address::parse`].
-    pub fn parse_with(text: &str, defaults: &Defaults) -> Result<Self, AddressError> {
-        let rest = text.strip_prefix("mysql://").ok_or_else(|| fail("it does not start with mysql://"))?;
-        let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        if !database.is_empty() {
-            return Err(fail(format!("{database} names a database, and logs name their own")));
+        let address = ConnectionOptions::of_address(text)?;
+        if address.host.is_none() && address.socket.is_none() {
+            return Err(AddressError::new("it names no host"));
         }
-        let (account, place) = match (authority.rsplit_once('@'), &defaults.user) {
-            (Some((account, place)), _) => (Some(account), place),
-            (None, Some(_)) => (None, authority),
-            (None, None) => return Err(fail("it names no user")),
-        };
-        let (user, password) = match account.map(|account| account.split_once(':').ok_or(account)) {
-            Some(Ok((user, password))) => (decode(user)?, Some(decode(password)?)),
-            Some(Err(user)) => (decode(user)?, None),
-            None => (defaults.user.clone().unwrap_or_default(), None),
-        };
-        let password = password.or_else(|| defaults.password.clone());
-        let port = defaults.port.unwrap_or(PORT);
-        let socket = defaults.socket.clone().filter(|_| place.is_empty());
-        let is_placed = socket.is_some() || options.contains("socket=");
-        let (host, port) = match (place.is_empty(), &defaults.host) {
-            (true, Some(host)) => (host.clone(), port),
-            (true, None) if is_placed => ("localhost".to_owned(), port),
-            _ => host_and_port(place, port)?,
-        };
-        let tls = defaults.tls.clone();
-        let public_key = defaults.public_key.clone();
-        let mut address = Self {
-            user,
-            password,
-            host,
-            port,
-            socket,
-            tls,
-            public_key,
-            timeout: Self::TIMEOUT,
-            cancel: Cancel::default(),
-        };
-        let mut said = None;
-        for option in options.split('&').filter(|option| !option.is_empty()) {
-            address.set(option, &mut said)?;
-        }
-        match said {
-            // The address counts for more than a file, but what it asks for itself it gets.
-            Some(SslMode::Disabled) => address.tls.mode = SslMode::Disabled,
-            Some(mode) => address.tls.require(mode),
-            None => {}
-        }
-        Ok(address)
+        let sources = OptionSources::default().with(OptionOrigin::Address, address);
+        sources.resolve().map(|found| found.address).map_err(|error| AddressError::new(error.to_string()))
     }
 
     /// How long the server may be silent; `None` if it is on this machine, behind a socket, which is never silent.
@@ -139,13 +89,12 @@ impl Address {
     }
 
     /// Where the key comes from that the password is encrypted by, read if it is in a file, and needed.
-    pub(crate) fn server_key(&self) -> Result<ServerKey, Error> {
+    pub(crate) fn server_key(&self, password: &str) -> Result<ServerKey, Error> {
         match &self.public_key {
             PublicKey::OfServer => Ok(ServerKey::Ask),
             PublicKey::File(path) if self.is_open() => {
                 let unusable = |reason: String| Error::PublicKey { path: path.display().to_string(), reason };
                 let key = fs::read(path).map_err(|error| unusable(error.to_string()))?;
-                let password = self.password.as_deref().unwrap_or_default();
                 ServerKey::known(key, password.as_bytes()).map_err(|error| unusable(error.to_string()))
             }
             PublicKey::Unknown | PublicKey::File(_) => Ok(ServerKey::Refuse),
@@ -169,28 +118,6 @@ impl Address {
             None => format!("{}:{}", self.host, self.port),
         }
     }
-
-    /// Takes one option. `said` is the strongest mode that those before asked for.
-    fn set(&mut self, option: &str, said: &mut Option<SslMode>) -> Result<(), AddressError> {
-        let (name, value) = option.split_once('=').unwrap_or((option, ""));
-        let value = decode(value)?;
-        match (name, value.as_str()) {
-            ("socket", _) => self.socket = Some(PathBuf::from(value)),
-            ("tls", "off") => *said = (*said).max(Some(SslMode::Disabled)),
-            ("tls", "required") => *said = (*said).max(Some(SslMode::Required)),
-            ("tls-ca", _) => {
-                self.tls.authorities = Some(PathBuf::from(value));
-                *said = Some(SslMode::VerifyIdentity);
-            }
-            ("tls", _) => return Err(fail(format!("tls is {value}, and can be off or required"))),
-            ("timeout", seconds) => match seconds.parse() {
-                Ok(seconds) if seconds > 0 => self.timeout = Duration::from_secs(seconds),
-                _ => return Err(fail(format!("timeout is {value}, and is a number of seconds"))),
-            },
-            _ => return Err(fail(format!("{name} is no option: socket, tls, tls-ca and timeout are"))),
-        }
-        Ok(())
-    }
 }
 
 /// Without its password.
@@ -210,70 +137,24 @@ impl fmt::Debug for Address {
     }
 }
 
-fn host_and_port(place: &str, default: u16) -> Result<(String, u16), AddressError> {
-    let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, rest)) => (host, rest.strip_prefix(':')),
-        None => match place.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (place, None),
-        },
-    };
-    let port = match port {
-        None => default,
-        Some(port) => port.parse().map_err(|_| fail(format!("{port} is no port")))?,
-    };
-    match host.is_empty() {
-        true => Err(fail("it names no host")),
-        false => Ok((decode(host)?, port)),
+impl AddressError {
+    /// An address cannot be used for this reason, which shows nothing of its user or password.
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into() }
     }
-}
-
-fn decode(text: &str) -> Result<String, AddressError> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    Ok(decoded.map_err(|_| fail("a part of it is not UTF-8"))?.into_owned())
-}
-
-fn fail(reason: impl Into<String>) -> AddressError {
-    AddressError { reason: reason.into() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Address;
-    use crate::defaults::Defaults;
-    use crate::tls_policy::{SslMode, TlsPolicy};
-
-    #[test]
-    fn the_strongest_wish_for_encryption_holds() {
-        let check = |options: &str, file: TlsPolicy, wanted: SslMode, authorities: Option<&str>| {
-            let defaults = Defaults { tls: file, ..Defaults::default() };
-            let address = Address::parse_with(&format!("mysql://r@h/?{options}"), &defaults).unwrap();
-            let found = (address.tls.mode, address.tls.authorities);
-            assert_eq!(found, (wanted, authorities.map(Into::into)), "{options}");
-        };
-        let none = TlsPolicy::default;
-        let verify_ca = || TlsPolicy { mode: SslMode::VerifyCa, ..TlsPolicy::verify_identity("/ca") };
-        check("", none(), SslMode::Preferred, None);
-        check("tls=off", none(), SslMode::Disabled, None);
-        check("tls=required", none(), SslMode::Required, None);
-        for options in
-            ["tls-ca=/own", "tls-ca=/own&tls=required", "tls=required&tls-ca=/own", "tls-ca=/own&tls=off"]
-        {
-            check(options, none(), SslMode::VerifyIdentity, Some("/own"));
-        }
-        check("", verify_ca(), SslMode::VerifyCa, Some("/ca"));
-        check("tls=required", verify_ca(), SslMode::VerifyCa, Some("/ca"));
-        check("tls-ca=/own", verify_ca(), SslMode::VerifyIdentity, Some("/own"));
-        check("tls=off", verify_ca(), SslMode::Disabled, Some("/ca"));
-    }
 
     #[test]
     fn addresses() {
         let check = |text: &str, shown: &str, password: Option<&str>| {
             let address = Address::parse(text).unwrap();
             assert_eq!(
-                (address.to_string().as_str(), address.password.as_deref()),
-                (shown, password),
+                (address.to_string().as_str(), address.password.read(&address.cancel).unwrap().as_str()),
+                (shown, password.unwrap_or_default()),
                 "{text}"
             );
             assert_eq!(format!("{address:?}"), shown);
@@ -296,7 +177,7 @@ mod tests {
         check("mysql://root@:1", "it names no host");
         check("mysql://root@h:x", "x is no port");
         check("mysql://root@h/shop", "shop names a database");
-        check("mysql://root@h/?compress=1", "compress is no option");
+        check("mysql://root@h/?odd=1", "odd is not an option");
         check("mysql://root@h/?tls=maybe", "tls is maybe");
         check("mysql://root@h/?timeout=0", "timeout is 0");
         check("mysql://root@h/?timeout=1m", "timeout is 1m");

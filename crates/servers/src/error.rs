@@ -43,6 +43,9 @@ pub enum Error {
         /// The name of the authentication plugin.
         plugin: &'static str,
     },
+    /// The file or the command of the password gives none.
+    #[error("{0}")]
+    Password(String),
     /// The public key that is to encrypt the password cannot be used.
     #[error("could not use the public key in {path}: {reason}")]
     PublicKey {

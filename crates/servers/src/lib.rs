@@ -3,7 +3,7 @@
 //! | to | use |
 //! |---|---|
 //! | say which server, and as whom | [`Address`]: `mysql://user@host:port/`, `mysql://user@localhost/?socket=PATH` |
-//! | know what MySQL's option files say of it | [`Defaults`]: the group `[client]` |
+//! | make an address of a command line, an address, settings and option files | [`OptionSources`] |
 //! | run SQL on it | [`Connection`] |
 //! | say how a connection is encrypted | [`TlsPolicy`]: MySQL's `ssl-mode`, authorities, a certificate of one's own |
 //! | know what it is and how it is set | [`Facts`] |
@@ -18,26 +18,37 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod address_text;
 mod connection;
-mod defaults;
+mod connection_options;
 mod error;
 mod facts;
 mod link;
 mod live;
+mod option_files;
+mod password;
 pub mod quote;
 mod reach;
+mod resolution;
 mod silence;
 mod socket;
 mod statement_cache;
 mod tls;
 mod tls_error;
 mod tls_policy;
+mod tls_request;
 
 pub use crate::address::{Address, AddressError, PublicKey};
 pub use crate::connection::{Connection, NamedRow, Parameter, Row, fit};
-pub use crate::defaults::{Defaults, DefaultsError};
+pub use crate::connection_options::{
+    CompressionAlgorithm, ConnectionOptions, PasswordOption, Protocol, Recognition,
+};
 pub use crate::error::Error;
 pub use crate::facts::{Facts, GtidMode, version_numbers};
 pub use crate::link::{Cancel, Link, LinkOptions};
 pub use crate::live::{Live, LiveSource};
+pub use crate::option_files::{OPTION_GROUPS, OptionFileError};
+pub use crate::password::PasswordSource;
+pub use crate::resolution::{OptionOrigin, OptionSources, Prompt, Resolution, ResolutionError};
 pub use crate::tls_policy::{SslMode, TlsPolicy, TlsVersion};
+pub use crate::tls_request::{Identity, TlsRequest};

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustls::{ClientConnection, StreamOwned};
 use wire::{
-    Capabilities, Cleartext, ClientHandshake, ClientOptions, Command, Compression, Next, Packets, Part,
-    ResultReader, Session, TlsWish, Transport, WireError,
+    Capabilities, ClientHandshake, ClientOptions, Command, Compression, Next, Packets, Part, ResultReader,
+    Session, TlsWish, Transport, WireError,
 };
 
 use crate::address::Address;
@@ -37,10 +37,8 @@ pub struct LinkOptions {
     pub capabilities: Capabilities,
     /// Address of this machine to connect from; any if `None`.
     pub bind: Option<String>,
-    /// Accepted compressions of packets (`None`: not compressed), the best first.
+    /// Accepted compressions of packets (`None`: not compressed), the best first; empty for those of the address.
     pub compressions: Vec<Option<Compression>>,
-    /// Whether the server may ask for the password itself, over TLS.
-    pub cleartext: Cleartext,
     /// Cancels every wait.
     pub cancel: Cancel,
 }
@@ -88,8 +86,7 @@ impl Default for LinkOptions {
             packet_limit: (1 << 30) + (64 << 10),
             capabilities: Capabilities::default(),
             bind: None,
-            compressions: vec![None],
-            cleartext: Cleartext::Refuse,
+            compressions: Vec::new(),
             cancel: Cancel::default(),
         }
     }
@@ -126,18 +123,16 @@ impl Link {
             SslMode::Preferred if address.socket.is_some() => None,
             _ => Some(tls::connect(address)?),
         };
-        let since = Instant::now();
-        let socket = Socket::connect(address, options)?;
         let wish = match address.tls.mode {
             _ if tls.is_none() => TlsWish::Never,
             SslMode::Disabled | SslMode::Preferred => TlsWish::IfOffered,
             SslMode::Required | SslMode::VerifyCa | SslMode::VerifyIdentity => TlsWish::Always,
         };
-        let transport = match &socket {
-            Socket::Unix(_) => Transport::Local,
-            Socket::Tcp(_) => Transport::Network,
-        };
+        let transport = if address.socket.is_some() { Transport::Local } else { Transport::Network };
+        // The password may take its time: the server does not wait for it.
         let client = client_options(address, options, wish, transport)?;
+        let since = Instant::now();
+        let socket = Socket::connect(address, options)?;
         let mut pipe = Pipe {
             place: address.place(),
             stream: Stream::Plain(socket),
@@ -440,15 +435,20 @@ fn client_options(
 ) -> Result<ClientOptions, Error> {
     let mut padding = [0; 20];
     getrandom::fill(&mut padding).map_err(|error| Error::lost(error.to_string()))?;
+    let password = address.password.read(&options.cancel)?;
+    let server_key = address.server_key(&password)?;
     Ok(ClientOptions {
         user: address.user.clone().into_bytes(),
-        password: address.password.clone().unwrap_or_default().into_bytes(),
+        password: password.into_bytes(),
         capabilities: options.capabilities,
         tls,
         transport,
-        server_key: address.server_key()?,
-        cleartext: options.cleartext,
-        compressions: options.compressions.clone(),
+        server_key,
+        cleartext: address.cleartext,
+        compressions: match options.compressions.as_slice() {
+            [] => address.compressions.clone(),
+            compressions => compressions.to_vec(),
+        },
         attributes: vec![
             ("program_name".into(), "bintide".into()),
             ("_client_version".into(), env!("CARGO_PKG_VERSION").into()),

@@ -11,25 +11,26 @@ use tempfile::TempDir;
 use wire::{End, SemiSync};
 
 use super::server::Server;
-use crate::account::Account;
 use crate::args::Global;
 use crate::commands::receive::{Begin, Receiver, Wanted, Watch, WhenFull};
+use crate::connection_args::ConnectionArgs;
 use crate::exit::Failure;
 use crate::interrupt;
 
 /// Which running server to ask.
 #[derive(Args, Debug)]
 pub(super) struct Live {
-    /// Advise a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=PATH. Its newest logs are
+    /// Advise a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=FILE; the connection options
+    /// below complete it, or replace it. Its newest logs are
     /// fetched into a temporary directory, as a replica would, and it is asked for its settings, its statistics and who
     /// reads its log. Nothing is switched on.
     #[arg(long, value_name = "SERVER", conflicts_with = "logs")]
     from: Option<String>,
     /// Fetch about so much, as 100M or 2G: the newest logs, whole ones.
-    #[arg(long, value_name = "SIZE", value_parser = super::sample_size, default_value = "256M", requires = "from")]
+    #[arg(long, value_name = "SIZE", value_parser = super::sample_size, default_value = "256M", conflicts_with = "logs")]
     fetch: u64,
     #[command(flatten)]
-    account: Account,
+    connection: ConnectionArgs,
 }
 
 /// What was fetched. The logs are removed with it.
@@ -39,10 +40,14 @@ pub(super) struct Fetched {
 }
 
 impl Live {
-    /// Fetches and asks, if a server is named.
-    pub(super) fn fetch(&self, global: &Global) -> Result<Option<Fetched>, Failure> {
-        let Some(from) = &self.from else { return Ok(None) };
-        let address = self.account.address(from, "--from", global)?;
+    /// Refuses logs together with a server.
+    pub(super) fn refuse_beside_logs(&self) -> Result<(), Failure> {
+        self.connection.refuse_beside_logs()
+    }
+
+    /// Fetches and asks.
+    pub(super) fn fetch(&self, global: &Global) -> Result<Fetched, Failure> {
+        let address = self.connection.address(self.from.as_deref(), "--from", global)?;
         let own = Permissions::from_mode(0o700); // Logs hold what is in tables.
         let folder = tempfile::Builder::new().prefix("bintide-").permissions(own).tempdir();
         let folder = folder.context("could not make a temporary directory");
@@ -51,13 +56,13 @@ impl Live {
         let server = Server::ask(&mut connection);
         if server.is_mariadb() {
             return Err(Failure::NotBegun(anyhow!(
-                "{from} is a MariaDB, which has no transaction compression of this kind: ask a MySQL from 8.0.20 on"
+                "{address} is a MariaDB, which has no transaction compression of this kind: ask a MySQL from 8.0.20 on"
             )));
         }
         let first = self.first_log(&mut connection).map_err(Failure::NotBegun)?;
         drop(connection);
         receive(&folder, address, first, global)?;
-        Ok(Some(Fetched { folder, server }))
+        Ok(Fetched { folder, server })
     }
 
     /// The oldest of the newest logs that together have as much as is wanted.

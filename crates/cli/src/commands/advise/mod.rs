@@ -23,6 +23,7 @@ use crate::args::Global;
 use crate::commands::advise::live::Live;
 use crate::commands::advise::server::Server;
 use crate::commands::rewrite;
+use crate::connection_args::NAMING_SERVER;
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::inputs::{Found, Inputs, Place, advised};
 use crate::interrupt;
@@ -116,7 +117,10 @@ pub(crate) fn run(command: &Advise, global: &Global) -> Outcome {
             )));
         }
     }
-    let fetched = command.live.fetch(global)?;
+    let fetched = match command.inputs.has_logs() {
+        true => command.live.refuse_beside_logs().map(|()| None)?,
+        false => Some(command.live.fetch(global)?),
+    };
     let mut inputs = command.inputs.clone();
     if let Some(fetched) = &fetched {
         inputs.set_store(fetched.folder.path().to_owned());
@@ -159,7 +163,9 @@ struct Document<'d> {
 /// Logs need not be given where a server is.
 pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
     command.mut_subcommands(|command| match command.get_name() {
-        "advise" => command.mut_arg("logs", |logs| logs.required(false).required_unless_present("from")),
+        "advise" => {
+            command.mut_arg("logs", |logs| logs.required(false).required_unless_present_any(NAMING_SERVER))
+        }
         _ => command,
     })
 }

@@ -37,7 +37,8 @@ const PASSING: [u16; 14] =
 /// Is the source gone, and may come back?
 pub(crate) fn passes(error: &Error) -> bool {
     match error {
-        Error::Lost { .. } | Error::Silent { .. } => true,
+        // What gives the password may be out of reach for a while.
+        Error::Lost { .. } | Error::Silent { .. } | Error::Password(_) => true,
         Error::Refused { code, .. } => PASSING.contains(code),
         _ => false,
     }

@@ -29,7 +29,6 @@ use logs::{AtRest, Keep};
 use servers::{Address, LinkOptions};
 use wire::{Compression, End, SemiSync};
 
-use crate::account::Account;
 use crate::args::Global;
 pub(crate) use crate::commands::receive::begin::Begin;
 use crate::commands::receive::begin::Had;
@@ -39,6 +38,7 @@ pub(crate) use crate::commands::receive::receiver::{Receiver, Wanted, WhenFull};
 pub(crate) use crate::commands::receive::refused::CANNOT_SEND;
 pub(crate) use crate::commands::receive::watch::Watch;
 use crate::commands::rewrite::level;
+use crate::connection_args::ConnectionArgs;
 use crate::exit::{Failure, Outcome};
 use crate::interrupt;
 use crate::metrics::Metrics;
@@ -66,13 +66,13 @@ pub(crate) struct Receive {
     /// written on where it ends.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// The server to receive from: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=PATH; with TLS,
-    /// ?tls=required or ?tls-ca=FILE; with --defaults-file, mysql:// is enough. Given several times: when one is lost, the
-    /// next that has all that is here takes its place (MySQL with GTIDs).
-    #[arg(long, value_name = "SOURCE", required = true)]
+    /// Source server, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE. The connection options below
+    /// complete it, or replace it. Given several times: when one source is lost, the next one that has all the
+    /// transactions in DIR takes its place (MySQL with GTIDs).
+    #[arg(long, value_name = "SOURCE")]
     from: Vec<String>,
     #[command(flatten)]
-    account: Account,
+    connection: ConnectionArgs,
     /// Begin an empty directory with this log of the source, as binlog.000042, instead of the oldest that it has.
     #[arg(long, value_name = "LOG", value_parser = NonEmptyStringValueParser::new())]
     start_log: Option<String>,
@@ -103,9 +103,9 @@ pub(crate) struct Receive {
     /// component_keyring_file's, or an old keyring_file's.
     #[arg(long, value_name = "FILE")]
     keyring: Option<PathBuf>,
-    /// Compress what the network carries.
-    #[arg(long, value_enum, default_value_t = Network::None, value_name = "ALGORITHM")]
-    compression: Network,
+    /// Compress the connection with this algorithm only; see --compression-algorithms.
+    #[arg(long, value_enum, value_name = "ALGORITHM")]
+    compression: Option<Network>,
     #[command(flatten)]
     metrics: Metrics,
     /// Print the outcome as one JSON document.
@@ -127,10 +127,13 @@ enum Network {
 /// Receives until it is told to stop.
 pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
     command.metrics.check()?;
+    if !command.stop_at_end {
+        interrupt::runs_until_stopped();
+    }
     let addresses: Result<Vec<Address>, Failure> =
-        command.from.iter().map(|from| command.account.address(from, "--from", global)).collect();
+        sources(&command.from).map(|from| command.connection.address(from, "--from", global)).collect();
     let options = LinkOptions {
-        compressions: vec![command.compression.into()],
+        compressions: command.compression.map(Into::into).into_iter().collect(),
         cancel: interrupt::cancel(),
         ..LinkOptions::default()
     };
@@ -149,6 +152,12 @@ pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
     let _served = command.metrics.serve(global, move || board.sheet())?;
     receiver.run(store)?;
     receiver.print(&command.folder, command.json)
+}
+
+/// The sources that are named; without one, the connection options name it alone.
+pub(crate) fn sources(from: &[String]) -> impl Iterator<Item = Option<&str>> {
+    let named_by_options = from.is_empty().then_some(None);
+    from.iter().map(|from| Some(from.as_str())).chain(named_by_options)
 }
 
 impl Receive {

@@ -9,21 +9,23 @@ use binlog::MAGIC;
 use clap::Args;
 use logs::{AtRest, Keep, Store};
 use replay::Look;
-use servers::{Address, Link, LinkOptions};
+use servers::{Address, Link, LinkOptions, PasswordSource};
 use wire::{End, SemiSync};
 
 use crate::args::Global;
 use crate::commands::receive::{self, Begin, Receiver, Wanted, Watch, WhenFull};
 use crate::commands::replay::target::Named;
 use crate::commands::replay::{Replay, apply, status};
+use crate::connection_args::{ConnectionArgs, ReplaySource, Sharing};
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::interrupt;
 
 /// Which running server the logs come from.
 #[derive(Args, Debug)]
 pub(super) struct Live {
-    /// Apply a running server's logs as it writes them, until Ctrl-C: mysql://USER@HOST:PORT/, as for --to. They are
-    /// received into --relay, and applied from there. Given several times: when one is lost, the next that has all that is
+    /// Apply a running server's logs as it writes them, until Ctrl-C: mysql://USER@HOST:PORT/, as for --to. Connection
+    /// options for this server alone have the prefix --source-, as --source-ssl-ca. The logs are received into --relay,
+    /// and applied from there. Given several times: when one is lost, the next that has all that is
     /// in --relay takes its place (MySQL with GTIDs). Or a directory of logs, as with --follow.
     #[arg(
         long,
@@ -38,17 +40,27 @@ pub(super) struct Live {
     /// 500M or 100G. More than the target may fall behind.
     #[arg(long, value_name = "TIME|SIZE", value_parser = receive::parse_keep, requires = "relay")]
     relay_keep: Option<Keep>,
-    /// Read the password of --from's account from the first line of this file.
-    #[arg(long, value_name = "FILE", requires = "from")]
+    /// The former name of --source-password-file.
+    #[arg(long, value_name = "FILE", requires = "from", hide = true)]
     from_password_file: Option<PathBuf>,
+    #[command(flatten)]
+    connection: ConnectionArgs<ReplaySource>,
 }
 
 /// How often somebody who waits for the first log looks.
 const GLANCE: Duration = Duration::from_millis(20);
-/// How the address of a server begins.
-const ADDRESS: &str = "mysql://";
 
 impl Live {
+    /// Returns the source of this address.
+    fn source(&self, text: &str, target: &ConnectionArgs, global: &Global) -> Result<Address, Failure> {
+        let mut address = self.connection.address_beside(target, Sharing::Method, text, global)?;
+        if let Some(path) = &self.from_password_file {
+            address.password = PasswordSource::File(path.clone());
+            address.password.read(&address.cancel).map_err(|error| Failure::NotBegun(error.into()))?;
+        }
+        Ok(address)
+    }
+
     pub(super) const fn is_wanted(&self) -> bool {
         !self.from.is_empty()
     }
@@ -59,7 +71,7 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
     let from = command.live.from.clone();
     command.follow = true;
     if let [folder] = from.as_slice()
-        && !folder.starts_with(ADDRESS)
+        && !folder.contains("://")
     {
         command.inputs.set_store(PathBuf::from(folder));
         return apply(command, global);
@@ -68,9 +80,8 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
         let why = "--from mysql://… needs --relay DIR: where the server's logs are kept on their way";
         return Err(Failure::NotBegun(anyhow!(why)));
     };
-    let account = command.to.account().of_file(command.live.from_password_file.clone());
     let addresses: Result<Vec<Address>, Failure> =
-        from.iter().map(|from| account.address(from, "--from", global)).collect();
+        from.iter().map(|from| command.live.source(from, command.to.connection(), global)).collect();
     let addresses = addresses?;
     let cancel = interrupt::cancel();
     let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };

@@ -39,6 +39,7 @@ use crate::commands::replay::verified::{Against, Verified, Verify};
 use crate::commands::replay::watch::Watch;
 use crate::exit::{Advice, Failure, Outcome};
 use crate::inputs::{Inputs, MEMORY_ADVICE, Place, needs_memory};
+use crate::interrupt;
 use crate::metrics::Metrics;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -129,6 +130,9 @@ pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
 pub(crate) fn run(command: &mut Replay, global: &Global) -> Outcome {
     command.metrics.check()?;
     command.how.temporary.limit();
+    if command.follow || command.live.is_wanted() {
+        interrupt::runs_until_stopped();
+    }
     if command.live.is_wanted() {
         return live::run(command, global);
     }

@@ -9,20 +9,19 @@ use replay::SqliteTarget;
 use replay::{ApplyAs, MysqlTarget, Target};
 use servers::Address;
 
-use crate::account::Account;
 use crate::args::Global;
+use crate::connection_args::{ConnectionArgs, Sharing, VerifyServer};
 use crate::exit::Failure;
 
 /// Which target, and as whom.
 #[derive(Args, Debug)]
 pub(super) struct To {
-    /// The server to apply them to: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=PATH; with TLS,
-    /// ?tls=required or ?tls-ca=FILE; with --defaults-file, mysql:// is enough. Or a SQLite database, which is made if it
-    /// is not there: sqlite:FILE.
-    #[arg(long, value_name = "TARGET")]
-    to: String,
+    /// Target: a server, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE, which the connection options
+    /// below complete or replace; or a SQLite database, as sqlite:FILE, which is created if it does not exist.
+    #[arg(long, value_name = "TARGET", required_unless_present_any = NAMING_TARGET)]
+    to: Option<String>,
     #[command(flatten)]
-    account: Account,
+    connection: ConnectionArgs,
     /// How row changes are made on a server.
     #[arg(long, value_enum, default_value_t = As::Auto)]
     apply_as: As,
@@ -49,6 +48,8 @@ impl From<As> for ApplyAs {
     }
 }
 
+/// The options of which one is enough to name a target.
+const NAMING_TARGET: [&str; 5] = ["host", "port", "socket", "protocol", "login-path"];
 /// How a target that is a server begins.
 const MYSQL: &str = "mysql://";
 /// How a target that is a SQLite database begins.
@@ -70,40 +71,45 @@ pub(super) enum Named {
 }
 
 impl To {
-    pub(super) const fn account(&self) -> &Account {
-        &self.account
+    pub(super) const fn connection(&self) -> &ConnectionArgs {
+        &self.connection
     }
 
     /// Which target, and as whom; nothing is connected yet.
     pub(super) fn named(&self, global: &Global) -> Result<Named, Failure> {
-        match self.to.strip_prefix(SQLITE) {
+        let text = self.to.as_deref();
+        match text.and_then(|text| text.strip_prefix(SQLITE)) {
             Some("") => {
                 Err(Failure::NotBegun(anyhow!("--to: sqlite: has a file behind it, as sqlite:copy.db")))
             }
             Some(path) => Ok(Named::Sqlite(path.into())),
-            None if !self.to.starts_with(MYSQL) => Err(Failure::NotBegun(anyhow!(
-                "--to {}: a target is a server, as mysql://USER@HOST:PORT/, or a SQLite database, as sqlite:FILE",
-                self.to
+            // The text may be an address with a slip in it, and have a password.
+            None if text.is_some_and(|text| !text.starts_with(MYSQL)) => Err(Failure::NotBegun(anyhow!(
+                "--to{}: a target is a server, as mysql://USER@HOST:PORT/, or a SQLite database, as sqlite:FILE",
+                text.filter(|text| !text.contains(['@', ':']))
+                    .map(|text| format!(" {text}"))
+                    .unwrap_or_default()
             ))),
             None => self
-                .account
-                .address(&self.to, "--to", global)
+                .connection
+                .address(text, "--to", global)
                 .map(|address| Named::Mysql(address.into(), self.apply_as.into())),
         }
     }
 
-    /// Another server than the target. Its password is the target's, if it has none of its own.
-    pub(super) fn other(
+    /// Returns the server of `--verify`. Its password is the target's, if it has none of its own.
+    pub(super) fn verify_server(
         &self,
         text: &str,
-        option: &str,
+        own: &ConnectionArgs<VerifyServer>,
         target: &Named,
         global: &Global,
     ) -> Result<Address, Failure> {
-        match target {
-            Named::Mysql(target, _) => self.account.beside(text, option, target, global),
-            Named::Sqlite(_) => self.account.address(text, option, global),
-        }
+        let sharing = match target {
+            Named::Mysql(target, _) => Sharing::Password(target.password.clone()),
+            Named::Sqlite(_) => Sharing::All,
+        };
+        own.address_beside(&self.connection, sharing, text, global)
     }
 }
 

@@ -11,6 +11,7 @@ use servers::{Address, Connection};
 
 use crate::args::Global;
 use crate::commands::replay::target::{Named, To};
+use crate::connection_args::{ConnectionArgs, VerifyServer};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::progress::Progress;
@@ -21,10 +22,13 @@ use crate::units;
 #[derive(Args, Debug)]
 pub(super) struct Verify {
     /// After the replay, compare the target's tables with those of this server, as mysql://USER@HOST:PORT/: all that
-    /// the logs change or define. If its address has no password, the target's is taken. Exit code 1 says that a table
-    /// differs or is missing.
+    /// the logs change or define. Connection options for this server alone have the prefix --verify-, as
+    /// --verify-ssl-ca; without a password of its own, it gets the target's. Exit code 1 says that a table differs or is
+    /// missing.
     #[arg(long, value_name = "SERVER", conflicts_with_all = ["follow", "from", "dry_run", "status", "forget"])]
     verify: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionArgs<VerifyServer>,
 }
 
 /// What a comparison came to.
@@ -60,7 +64,7 @@ impl Verify {
                 "--verify goes over the logs twice, and standard input can be read once: give them as files"
             )));
         }
-        let address = to.other(text, "--verify", target, global)?;
+        let address = to.verify_server(text, &self.connection, target, global)?;
         Connection::open(&address).map_err(|error| {
             Failure::NotBegun(anyhow::Error::from(error).context("--verify: could not connect"))
         })?;

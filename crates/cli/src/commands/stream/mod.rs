@@ -11,21 +11,23 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
+use servers::Address;
 use stream::{
     Definitions, Envelope, Files, Nameless, Output, Queries, Settings, Statements, To, Token, lock_progress,
     saved,
 };
 use wire::End;
 
-use crate::account::Account;
 use crate::args::Global;
 use crate::commands::rewrite;
 use crate::commands::stream::catalogue::Schema;
 use crate::commands::stream::live::{Live, Resume};
 use crate::commands::stream::reader::KeptProgress;
 use crate::commands::tables::Tables;
+use crate::connection_args::{ConnectionArgs, NAMING_SERVER, SchemaServer, Sharing};
 use crate::exit::{Failure, Outcome};
 use crate::inputs::Inputs;
+use crate::interrupt;
 use crate::temporary::TemporaryFiles;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -65,9 +67,9 @@ pub(crate) struct Stream {
     /// What columns are called: by the names in the log, or by their numbers where it has none.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Columns::Named)]
     columns: Columns,
-    /// Who says what columns are called where rows in the log do not: a server, mysql://USER@HOST:PORT/, whose account
-    /// needs to see the tables (SELECT); or ddl, for the definitions of tables in the log itself. With --from it is
-    /// the source that is asked, if nothing else is given.
+    /// Column names where the log has none: those of a server, mysql://USER@HOST:PORT/, whose account needs SELECT; or
+    /// ddl, for the definitions of tables in the log itself. Connection options for this server alone have the prefix
+    /// --schema-, as --schema-ssl-ca. [default: the server of --from]
     #[arg(long, value_name = "SERVER|ddl")]
     schema: Option<String>,
     /// Pass over changes that are in the log as statements. Which rows they changed nobody can tell.
@@ -93,21 +95,24 @@ pub(crate) struct Stream {
 #[command(next_help_heading = "A running server, instead of logs")]
 struct Server {
     /// Follow this server's log as it is written, from the oldest that it has: mysql://USER@HOST:PORT/, or
-    /// mysql://USER@localhost/?socket=PATH. The account needs REPLICATION SLAVE.
+    /// mysql://USER@localhost/?socket=FILE. The connection options below complete it, or replace it. The account needs
+    /// REPLICATION SLAVE.
     #[arg(long, value_name = "SOURCE", conflicts_with_all = ["logs", "keyring"])]
     from: Option<String>,
     /// The `server_id` to come as: that of no other replica of the server. A large one is drawn otherwise.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
-    #[arg(requires = "from", conflicts_with = "logs")]
+    #[arg(conflicts_with = "logs")]
     server_id: Option<u32>,
     /// At first, the rows that the tables have, and then changes from there on: where nothing was written before.
-    #[arg(long, requires = "from", conflicts_with_all = ["logs", "resume"])]
+    #[arg(long, conflicts_with_all = ["logs", "resume"])]
     snapshot: bool,
     /// Stop at the end of what the server has, instead of waiting for more.
-    #[arg(long, requires = "from", conflicts_with = "logs")]
+    #[arg(long, conflicts_with = "logs")]
     stop_at_end: bool,
     #[command(flatten)]
-    account: Account,
+    connection: ConnectionArgs,
+    #[command(flatten)]
+    schema: ConnectionArgs<SchemaServer>,
 }
 
 /// Where records go, and where a run goes on.
@@ -159,15 +164,21 @@ pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
     command.temporary.limit();
     let settings = command.settings()?;
     let schema = command.schema(global)?;
-    let Some(from) = &command.server.from else {
+    if command.inputs.has_logs() {
+        if !matches!(schema, Schema::Server(_)) {
+            command.server.connection.refuse_beside_logs()?;
+        }
         let found = command.inputs.find(global)?;
         found.remark_on_twice(global, "read");
         let (mut output, resume) = command.goes_on.to(settings.envelope)?;
         let schema = with_kept(schema, &mut output)?;
         return tell::tell(&found, (settings, schema), (output, resume.token));
-    };
+    }
+    if !command.server.stop_at_end {
+        interrupt::runs_until_stopped();
+    }
     let mut live = Live {
-        address: command.server.account.address(from, "--from", global)?,
+        address: command.server.source(global)?,
         server_id: command.server.server_id()?,
         end: if command.server.stop_at_end { End::LastEvent } else { End::Never },
         quiet: global.quiet,
@@ -194,12 +205,19 @@ fn with_kept(schema: Schema, output: &mut Output) -> Result<Schema, Failure> {
 /// Logs need not be given where a server is.
 pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
     command.mut_subcommands(|command| match command.get_name() {
-        "stream" => command.mut_arg("logs", |logs| logs.required(false).required_unless_present("from")),
+        "stream" => {
+            command.mut_arg("logs", |logs| logs.required(false).required_unless_present_any(NAMING_SERVER))
+        }
         _ => command,
     })
 }
 
 impl Server {
+    /// The server whose log is followed.
+    fn source(&self, global: &Global) -> Result<Address, Failure> {
+        self.connection.address(self.from.as_deref(), "--from", global)
+    }
+
     fn server_id(&self) -> Result<u32, Failure> {
         if let Some(server_id) = self.server_id {
             return Ok(server_id);
@@ -215,13 +233,17 @@ impl Server {
 impl Stream {
     /// Who knows what columns are called that the log does not name.
     fn schema(&self, global: &Global) -> Result<Schema, Failure> {
-        let server = match (self.schema.as_deref(), &self.server.from) {
-            (Some("ddl"), _) => return Ok(Schema::Log(Definitions::default())),
-            (Some(server), _) => server,
-            (None, Some(from)) => from,
-            (None, None) => return Ok(Schema::Unknown),
-        };
-        self.server.account.address(server, "--schema", global).map(Schema::Server)
+        let has_source = !self.inputs.has_logs();
+        match self.schema.as_deref() {
+            Some("ddl") => Ok(Schema::Log(Definitions::default())),
+            Some(server) => {
+                let sharing = if has_source { Sharing::Account } else { Sharing::All };
+                let main = &self.server.connection;
+                self.server.schema.address_beside(main, sharing, server, global).map(Schema::Server)
+            }
+            None if has_source => self.server.source(global).map(Schema::Server),
+            None => Ok(Schema::Unknown),
+        }
     }
 
     fn settings(&self) -> Result<Settings, Failure> {

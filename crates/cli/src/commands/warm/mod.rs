@@ -6,17 +6,17 @@ mod watch;
 use std::io;
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
-use clap::{ArgAction, Args};
-use servers::{Address, Defaults, SslMode};
+use anyhow::anyhow;
+use clap::Args;
+use servers::{Address, ConnectionOptions, PasswordSource};
 use warm::{Fixed, Pace, Settings, Stranger, Threads};
 
 pub(crate) use crate::commands::warm::figures::{document, sentence};
 pub(crate) use crate::commands::warm::watch::Board;
 
-use crate::account;
 use crate::args::Global;
 use crate::commands::warm::watch::Watch;
+use crate::connection_args::ConnectionArgs;
 use crate::exit::{Advice, Failure, Outcome};
 use crate::inputs;
 use crate::interrupt;
@@ -54,38 +54,14 @@ pub(crate) struct Warm {
     /// Sleep so many milliseconds then, as Replication Booster does (10).
     #[arg(short, long, value_name = "MILLISECONDS")]
     millis_sleep: Option<u64>,
-    /// The account that searches: root, unless it is said.
-    #[arg(short, long)]
-    user: Option<String>,
-    /// Its password; without one, it is asked for on the terminal.
-    #[arg(short, long, num_args = 0..=1, default_missing_value = "", value_name = "PASSWORD")]
-    password: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionArgs,
     /// The account that asks how far the replica is, if it is another one.
     #[arg(short, long = "admin_user", value_name = "USER")]
     admin_user: Option<String>,
     /// Its password.
     #[arg(short = 'b', long = "admin_password", value_name = "PASSWORD")]
     admin_password: Option<String>,
-    /// The replica's host, which is this machine: 127.0.0.1, unless it is said.
-    #[arg(short = 'h', long)]
-    host: Option<String>,
-    /// Its TCP port: 3306, unless it is said.
-    #[arg(short = 'P', long)]
-    port: Option<u16>,
-    /// Its socket, in place of host and port.
-    #[arg(short = 'S', long, value_name = "PATH")]
-    socket: Option<PathBuf>,
-    /// Read the password from the first line of this file.
-    #[arg(long, value_name = "FILE", conflicts_with = "password")]
-    password_file: Option<PathBuf>,
-    /// Take what is not said here from the group [client] of this option file of MySQL.
-    #[arg(long, value_name = "FILE")]
-    defaults_file: Option<PathBuf>,
-    /// Encrypt connections, and verify the replica's certificate with the authorities of this file.
-    #[arg(long, value_name = "FILE")]
-    tls_ca: Option<PathBuf>,
-    #[command(flatten)]
-    key: account::Key,
     /// Stay ahead of this replication channel only; of all of them otherwise.
     #[arg(long, value_name = "NAME")]
     channel: Option<String>,
@@ -103,10 +79,6 @@ pub(crate) struct Warm {
     /// Print the outcome as one JSON document.
     #[arg(long)]
     json: bool,
-    /// Print help.
-    // Its short name is the host's.
-    #[arg(long, action = ArgAction::HelpLong)]
-    help: Option<bool>,
 }
 
 /// Replication Booster's defaults.
@@ -115,6 +87,7 @@ const BOOSTER: Fixed = Fixed { offset_events: 500, seconds_prefetch: 3, millis_s
 /// Warms until it is told to stop.
 pub(crate) fn run(command: &Warm, global: &Global) -> Outcome {
     command.metrics.check()?;
+    interrupt::runs_until_stopped();
     let settings = command.settings(global)?;
     let board = Board::default();
     let shown = board.clone();
@@ -133,7 +106,7 @@ impl Warm {
             admin.user.clone_from(user);
         }
         if let Some(password) = &self.admin_password {
-            admin.password = Some(password.clone());
+            admin.password = PasswordSource::Text(password.clone());
         }
         Ok(Settings {
             address,
@@ -167,44 +140,14 @@ impl Warm {
         }
     }
 
+    /// The replica: this machine's, and the account root, unless other places say otherwise.
     fn address(&self, global: &Global) -> Result<Address, Failure> {
-        let defaults = self.defaults_file.as_deref().map(Defaults::read).transpose();
-        let defaults = defaults.map_err(|error| Failure::NotBegun(error.into()))?.unwrap_or_default();
-        let mut tls = defaults.tls;
-        if let Some(path) = &self.tls_ca {
-            tls.authorities = Some(path.clone());
-            tls.require(SslMode::VerifyIdentity);
-        }
-        Ok(Address {
-            user: self.user.clone().or(defaults.user).unwrap_or_else(|| "root".to_owned()),
-            password: self.password(global)?.or(defaults.password),
-            host: self.host.clone().or(defaults.host).unwrap_or_else(|| "127.0.0.1".to_owned()),
-            port: self.port.or(defaults.port).unwrap_or(3306),
-            socket: self.socket.clone().or(defaults.socket),
-            tls,
-            public_key: self.key.or(defaults.public_key),
-            timeout: Address::TIMEOUT,
-            cancel: interrupt::cancel(),
-        })
-    }
-
-    fn password(&self, global: &Global) -> Result<Option<String>, Failure> {
-        if let Some(path) = &self.password_file {
-            return account::first_line(path).map(Some).map_err(Failure::NotBegun);
-        }
-        match self.password.as_deref() {
-            Some("") => {
-                let asked = rpassword::prompt_password("Enter password: ");
-                let asked = asked
-                    .context("could not ask for the password: there is no terminal; give --password-file");
-                asked.map(Some).map_err(Failure::NotBegun)
-            }
-            Some(password) => {
-                account::remark_on_open_password(global);
-                Ok(Some(password.to_owned()))
-            }
-            None => Ok(std::env::var("MYSQL_PWD").ok()),
-        }
+        let own = ConnectionOptions {
+            user: Some("root".to_owned()),
+            host: Some("127.0.0.1".to_owned()),
+            ..ConnectionOptions::default()
+        };
+        self.connection.address_with(Some("mysql://"), "warm", &own, global)
     }
 }
 

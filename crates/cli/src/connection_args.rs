@@ -1,0 +1,565 @@
+//! Connection options on command lines: the same for each command that connects.
+//!
+//! One table has them all. A command's main server takes them as they are, another server takes them with a prefix.
+//! Their meaning is known to [`ConnectionOptions::set`] alone, which addresses and option files use, too.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::marker::PhantomData;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::sync::{Once, OnceLock};
+
+use anyhow::{Context, anyhow};
+use clap::builder::StyledStr;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
+use option_files::{Environment, FileChoice, FileOption};
+use servers::{
+    Address, ConnectionOptions, OPTION_GROUPS, OptionOrigin, OptionSources, PasswordOption, PasswordSource,
+    Prompt,
+};
+
+use crate::args::Global;
+use crate::exit::Failure;
+use crate::interrupt;
+use crate::option_file_messages::OptionFileMessages;
+use crate::screen;
+
+/// One option.
+struct OptionSpec {
+    /// Its long name.
+    name: &'static str,
+    /// Its short name.
+    short: Option<char>,
+    /// The name of its value; `None` for a switch.
+    value: Option<&'static str>,
+    /// Its help.
+    help: &'static str,
+}
+
+const fn valued(name: &'static str, value: &'static str, help: &'static str) -> OptionSpec {
+    OptionSpec { name, short: None, value: Some(value), help }
+}
+
+const fn short(name: &'static str, short: char, value: &'static str, help: &'static str) -> OptionSpec {
+    OptionSpec { name, short: Some(short), value: Some(value), help }
+}
+
+const fn switch(name: &'static str, help: &'static str) -> OptionSpec {
+    OptionSpec { name, short: None, value: None, help }
+}
+
+/// The options of a connection.
+const CONNECTION: [OptionSpec; 26] = [
+    short("host", 'h', "HOST", "Host of the server; localhost stands for its socket"),
+    short("port", 'P', "PORT", "TCP port of the server [default: 3306]"),
+    short("socket", 'S', "FILE", "Socket file of a server on this machine"),
+    valued("protocol", "PROTOCOL", "Connect by TCP or SOCKET"),
+    short("user", 'u', "USER", "Account to connect with"),
+    OptionSpec {
+        name: PASSWORD,
+        short: Some('p'),
+        value: Some("PASSWORD"),
+        help: "Password of the account, also as -pPASSWORD; without a value, the terminal is asked",
+    },
+    valued("password-file", "FILE", "Read the password from the first line of this file"),
+    valued(
+        "password-command",
+        "COMMAND",
+        "Take the password from the first line that this shell command prints; it runs for each new connection, as \
+         tokens that expire need it",
+    ),
+    valued(
+        "ssl-mode",
+        "MODE",
+        "Encryption: DISABLED, PREFERRED, REQUIRED, VERIFY_CA (the certificate is signed by an authority of --ssl-ca) \
+         or VERIFY_IDENTITY (and is for the host's name) [default: PREFERRED, or VERIFY_CA with --ssl-ca]",
+    ),
+    valued("ssl-ca", "FILE", "Trust the certificate authorities in this file (PEM)"),
+    valued(
+        "ssl-capath",
+        "DIR",
+        "Trust the certificate authorities in this directory, as `openssl rehash` makes it",
+    ),
+    valued("ssl-crl", "FILE", "Refuse the certificates that the revocation lists in this file name (PEM)"),
+    valued("ssl-crlpath", "DIR", "The same of a directory, as `openssl rehash` makes it"),
+    valued("ssl-cert", "FILE", "Certificate of the client (PEM)"),
+    valued("ssl-key", "FILE", "Key of the client's certificate (PEM)"),
+    valued("ssl-cipher", "LIST", "Ciphers of TLS 1.2 to offer, by OpenSSL's names, separated by colons"),
+    valued("tls-version", "LIST", "Versions of TLS to offer: TLSv1.2, TLSv1.3"),
+    valued("tls-ciphersuites", "LIST", "Ciphers of TLS 1.3 to offer, separated by colons"),
+    valued("tls-sni-servername", "NAME", "Server name to ask for in the TLS handshake"),
+    valued("tls-ca", "FILE", "The same as --ssl-ca with --ssl-mode=VERIFY_IDENTITY"),
+    switch(
+        "get-server-public-key",
+        "Without TLS, ask the server for the key that encrypts passwords; a man in the middle can send another, and read \
+         the password",
+    ),
+    valued(
+        "server-public-key-path",
+        "FILE",
+        "File with that key (PEM): a copy of the server's public_key.pem",
+    ),
+    switch(
+        "enable-cleartext-plugin",
+        "Send the password itself over TLS if the server asks for it, as for IAM and LDAP",
+    ),
+    valued(
+        "compression-algorithms",
+        "LIST",
+        "Compression of the connection, the best first: zstd, zlib, uncompressed",
+    ),
+    valued("zstd-compression-level", "LEVEL", "Level of zstd compression, 1 to 22 [default: 3]"),
+    valued("login-path", "NAME", "Read this login path of the login file, which mysql_config_editor writes"),
+];
+
+/// The options that choose option files.
+const FILES: [OptionSpec; 5] = [
+    valued("defaults-file", "FILE", "Read only this option file of MySQL, and the login file"),
+    valued("defaults-extra-file", "FILE", "Read this option file after the global ones"),
+    valued("defaults-group-suffix", "SUFFIX", "Read groups with this suffix, too: [client_east] for _east"),
+    switch("no-defaults", "Read no option file but the login file"),
+    switch("no-login-paths", "Do not read the login file"),
+];
+
+/// The heading of the options in help texts.
+const HEADING: &str = "Connection options";
+const PASSWORD: &str = "password";
+const LOGIN_PATH: &str = "login-path";
+/// The options of which one is enough to name a server.
+pub(crate) const NAMING_SERVER: [&str; 6] = ["from", "host", "port", "socket", "protocol", LOGIN_PATH];
+/// The commands with connection options.
+const COMMANDS: [&str; 5] = ["receive", "replay", "stream", "warm", "advise"];
+
+/// The server that options are for.
+pub(crate) trait ServerRole: fmt::Debug + Clone {
+    /// The prefix of the options, without the hyphen behind it; empty for the main server of a command.
+    const PREFIX: &'static str;
+    /// The option that names the server.
+    const OPTION: &'static str;
+}
+
+/// The main server of a command: the options have no prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct MainServer;
+
+/// The source of `replay --from`: `--source-…`.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplaySource;
+
+/// The server of `replay --verify`: `--verify-…`.
+#[derive(Clone, Debug)]
+pub(crate) struct VerifyServer;
+
+/// The server of `stream --schema`: `--schema-…`.
+#[derive(Clone, Debug)]
+pub(crate) struct SchemaServer;
+
+impl ServerRole for MainServer {
+    const PREFIX: &'static str = "";
+    const OPTION: &'static str = "";
+}
+
+impl ServerRole for ReplaySource {
+    const PREFIX: &'static str = "source";
+    const OPTION: &'static str = "from";
+}
+
+impl ServerRole for VerifyServer {
+    const PREFIX: &'static str = "verify";
+    const OPTION: &'static str = "verify";
+}
+
+impl ServerRole for SchemaServer {
+    const PREFIX: &'static str = "schema";
+    const OPTION: &'static str = "schema";
+}
+
+/// The connection options of one server.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionArgs<R: ServerRole = MainServer> {
+    command_line: ConnectionOptions,
+    settings: ConnectionOptions,
+    files: FileChoice,
+    /// The lines of the option files, once they are read.
+    lines: OnceLock<Vec<FileOption>>,
+    /// The password that was typed.
+    typed: OnceLock<String>,
+    role: PhantomData<R>,
+}
+
+/// The options of the main server that hold for another server of the command, too, below its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// Those that raise what TLS must be, and how to connect.
+    Method,
+    /// The same, and this password.
+    Password(PasswordSource),
+    /// The account, too.
+    Account,
+    /// All of them: the command has no main server.
+    All,
+}
+
+impl<R: ServerRole> clap::Args for ConnectionArgs<R> {
+    fn augment_args(mut command: Command) -> Command {
+        for spec in &CONNECTION {
+            command = command.arg(argument::<R>(spec));
+        }
+        if !R::PREFIX.is_empty() {
+            return command;
+        }
+        for spec in &FILES {
+            command = command.arg(argument::<R>(spec));
+        }
+        // -h is the host's, as in MySQL's programs.
+        let help = Arg::new("help").long("help").short('?').action(ArgAction::HelpLong).help("Print help");
+        command.disable_help_flag(true).arg(help)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<R: ServerRole> FromArgMatches for ConnectionArgs<R> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let mut found = Self {
+            command_line: ConnectionOptions::default(),
+            settings: ConnectionOptions::default(),
+            files: FileChoice::default(),
+            lines: OnceLock::new(),
+            typed: OnceLock::new(),
+            role: PhantomData,
+        };
+        found.update_from_arg_matches(matches)?;
+        Ok(found)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        for spec in &CONNECTION {
+            let id = long::<R>(spec.name);
+            let options = match matches.value_source(&id) {
+                Some(ValueSource::CommandLine) => &mut self.command_line,
+                Some(_) => &mut self.settings,
+                None => continue,
+            };
+            let value = match spec.value {
+                Some(_) => matches.get_one::<String>(&id).map(String::as_str),
+                None if matches.get_flag(&id) => None,
+                // A switch that is off by default.
+                None => continue,
+            };
+            if spec.name == LOGIN_PATH {
+                self.files.login_path = value.map(|name| name.as_bytes().to_vec());
+                continue;
+            }
+            options
+                .set(spec.name, value)
+                .map_err(|why| Error::raw(ErrorKind::ValueValidation, format!("--{id}: {why}\n")))?;
+        }
+        if R::PREFIX.is_empty() {
+            self.files.only = file(matches, "defaults-file");
+            self.files.extra = file(matches, "defaults-extra-file");
+            self.files.group_suffix = file(matches, "defaults-group-suffix");
+            self.files.none = matches.get_flag("no-defaults");
+            self.files.login_none = matches.get_flag("no-login-paths");
+        }
+        Ok(())
+    }
+}
+
+fn file(matches: &ArgMatches, id: &str) -> Option<Vec<u8>> {
+    matches.get_one::<String>(id).map(|text| text.as_bytes().to_vec())
+}
+
+fn long<R: ServerRole>(name: &str) -> String {
+    match R::PREFIX {
+        "" => name.to_owned(),
+        prefix => format!("{prefix}-{name}"),
+    }
+}
+
+fn argument<R: ServerRole>(spec: &OptionSpec) -> Arg {
+    let id = long::<R>(spec.name);
+    let mut arg = Arg::new(id.clone()).long(id.clone()).help_heading(HEADING);
+    arg = match R::PREFIX {
+        "" => arg.help(spec.help),
+        // Help texts would be twice as long: they point to the page of all connections.
+        _ => {
+            let help = StyledStr::from(format!("As --{}, for the server of --{}", spec.name, R::OPTION));
+            arg.help(help).hide_short_help(true).hide_long_help(true).requires(R::OPTION)
+        }
+    };
+    if let (Some(short), true) = (spec.short, R::PREFIX.is_empty()) {
+        arg = arg.short(short);
+    }
+    let Some(value) = spec.value else { return arg.action(ArgAction::SetTrue).overrides_with(id) };
+    let name = spec.name;
+    let parser = move |text: &str| match ConnectionOptions::default().set(name, Some(text)) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(why) => Err(why),
+    };
+    arg = arg.value_name(value).action(ArgAction::Set).overrides_with(id).value_parser(parser);
+    match name {
+        // A word behind it is no password, as in MySQL's programs.
+        PASSWORD => arg.num_args(0..=1).require_equals(true).hide_default_value(true),
+        "password-file" | "password-command" => arg.conflicts_with(long::<R>(PASSWORD)),
+        _ => arg,
+    }
+}
+
+/// Writes `-pPASSWORD` as `--password=PASSWORD`, which clap understands: to clap, the value of an option that may be
+/// absent stands behind `=`.
+pub(crate) fn with_long_passwords(args: Vec<OsString>) -> Vec<OsString> {
+    let command = args.iter().skip(1).position(|word| COMMANDS.iter().any(|name| word == name));
+    let Some(command) = command.map(|at| at + 1) else { return args };
+    // Replication Booster's options take the next word.
+    let takes_next = args.get(command).is_some_and(|word| word == "warm");
+    let mut rest = args.into_iter();
+    let mut words: Vec<OsString> = rest.by_ref().take(command + 1).collect();
+    while let Some(word) = rest.next() {
+        let bytes = word.as_bytes();
+        if bytes == b"--" {
+            words.push(word);
+            words.extend(rest);
+            return words;
+        }
+        let is_bare = bytes == b"-p" || bytes == b"--password";
+        let attached = bytes.strip_prefix(b"-p").filter(|value| !value.is_empty());
+        let next = rest
+            .as_slice()
+            .first()
+            .filter(|next| is_bare && takes_next && !next.as_bytes().starts_with(b"-"));
+        let value = match (attached, next) {
+            (Some(value), _) => Some(value.to_vec()),
+            (None, Some(next)) => Some(next.as_bytes().to_vec()),
+            (None, None) => None,
+        };
+        if next.is_some() {
+            rest.next();
+        }
+        words.push(match value {
+            Some(value) => OsString::from_vec([b"--password=".as_slice(), &value].concat()),
+            None if is_bare => OsString::from("--password"),
+            None => word,
+        });
+    }
+    words
+}
+
+impl ConnectionArgs<MainServer> {
+    /// Refuses logs together with a server to read from.
+    pub(crate) fn refuse_beside_logs(&self) -> Result<(), Failure> {
+        match self.names_server() {
+            true => Err(Failure::NotBegun(anyhow!("both logs and a server are given; give one of them"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Does the command line say where the server is?
+    pub(crate) fn names_server(&self) -> bool {
+        OptionSources::default().with(OptionOrigin::CommandLine, self.command_line.clone()).names_server()
+            || self.files.login_path.is_some()
+    }
+
+    /// Returns the main server of a command: that of this address, or where there is none, of the options alone.
+    /// `option` is where the address was given. Nothing is connected yet.
+    pub(crate) fn address(
+        &self,
+        text: Option<&str>,
+        option: &str,
+        global: &Global,
+    ) -> Result<Address, Failure> {
+        self.address_with(text, option, &ConnectionOptions::default(), global)
+    }
+
+    /// The same with these options of the command itself as the weakest.
+    pub(crate) fn address_with(
+        &self,
+        text: Option<&str>,
+        option: &str,
+        own: &ConnectionOptions,
+        global: &Global,
+    ) -> Result<Address, Failure> {
+        let lines = self.lines(global)?;
+        let sources = OptionSources::default()
+            .with(OptionOrigin::CommandLine, self.command_line.clone())
+            .with(OptionOrigin::Address, of_address(text, option, global)?)
+            .with(OptionOrigin::Settings, self.settings.clone())
+            .with(OptionOrigin::OptionFiles, of_lines(lines)?)
+            .with(OptionOrigin::Fallback, of_environment())
+            .with(OptionOrigin::Fallback, own.clone());
+        if text.is_none() && !sources.names_server() && !self.names_server() {
+            return Err(Failure::NotBegun(anyhow!(
+                "no server is named: give {option}, or --host or --socket"
+            )));
+        }
+        if self.command_line.password.as_ref().is_some_and(is_text) {
+            remark_on_open_password(global);
+        }
+        self.made_out(&sources, option)
+    }
+
+    /// The lines of option files, read once.
+    fn lines(&self, global: &Global) -> Result<&[FileOption], Failure> {
+        if let Some(lines) = self.lines.get() {
+            return Ok(lines);
+        }
+        let environment = Environment::of_process();
+        let mut choice = self.files.clone();
+        if choice.group_suffix.is_none() {
+            choice.group_suffix.clone_from(&environment.group_suffix);
+        }
+        let lines = read_files(choice, &OPTION_GROUPS, &environment, global)?;
+        Ok(self.lines.get_or_init(|| lines))
+    }
+}
+
+impl<R: ServerRole> ConnectionArgs<R> {
+    /// Returns another server of a command beside its main one.
+    pub(crate) fn address_beside(
+        &self,
+        main: &ConnectionArgs<MainServer>,
+        sharing: Sharing,
+        text: &str,
+        global: &Global,
+    ) -> Result<Address, Failure> {
+        let option = format!("--{}", R::OPTION);
+        let mut known = ConnectionOptions::default();
+        if let Sharing::Password(password) = &sharing {
+            known.password = password.is_some().then(|| PasswordOption::Source(password.clone()));
+        }
+        let shared = |options: &ConnectionOptions| match sharing {
+            Sharing::Method | Sharing::Password(_) => options.for_other_server(),
+            Sharing::Account => options.for_other_place(),
+            Sharing::All => options.clone(),
+        };
+        let mut files = of_lines(main.lines(global)?)?;
+        let strong = OptionSources::default()
+            .with(OptionOrigin::CommandLine, self.command_line.clone())
+            .with(OptionOrigin::Address, of_address(Some(text), &option, global)?)
+            .with(OptionOrigin::Settings, self.settings.clone())
+            .with(OptionOrigin::OptionFiles, self.login_path(global)?);
+        if sharing != Sharing::All {
+            // The password of an option file is for the account that the file names.
+            let user = strong.user(&[
+                OptionOrigin::CommandLine,
+                OptionOrigin::Address,
+                OptionOrigin::Settings,
+                OptionOrigin::OptionFiles,
+            ]);
+            if user.is_some() && user != files.user.as_deref() {
+                files.password = None;
+            }
+            files = files.for_other_place();
+        }
+        let sources = strong
+            .with(OptionOrigin::CommandLine, shared(&main.command_line))
+            .with(OptionOrigin::Settings, shared(&main.settings))
+            .with(OptionOrigin::Settings, known)
+            .with(OptionOrigin::OptionFiles, files)
+            .with(OptionOrigin::Fallback, of_environment());
+        self.made_out(&sources, &option)
+    }
+
+    /// The options of this server's own login path.
+    fn login_path(&self, global: &Global) -> Result<ConnectionOptions, Failure> {
+        let Some(path) = &self.files.login_path else { return Ok(ConnectionOptions::default()) };
+        let choice = FileChoice { none: true, login_path: Some(path.clone()), ..FileChoice::default() };
+        of_lines(&read_files(choice, &[], &Environment::of_process(), global)?)
+    }
+
+    fn made_out(&self, sources: &OptionSources, option: &str) -> Result<Address, Failure> {
+        let found = sources.resolve().map_err(|error| Failure::NotBegun(anyhow!("{option}: {error}")))?;
+        let mut address = Address { cancel: interrupt::cancel(), ..found.address };
+        if found.prompt == Prompt::Wanted {
+            address.password = PasswordSource::Text(self.typed_password().map_err(Failure::NotBegun)?);
+        }
+        if let PasswordSource::File(_) = address.password {
+            // A file that is not there is found before anything is begun.
+            let read = address.password.read(&address.cancel);
+            read.map_err(|error| Failure::NotBegun(error.into()))?;
+        }
+        Ok(address)
+    }
+
+    fn typed_password(&self) -> Result<String, anyhow::Error> {
+        if let Some(typed) = self.typed.get() {
+            return Ok(typed.clone());
+        }
+        let prompt = match R::PREFIX {
+            "" => "Enter password: ".to_owned(),
+            prefix => format!("Enter password ({prefix}): "),
+        };
+        let typed = rpassword::prompt_password(prompt);
+        let typed =
+            typed.context("could not ask for the password: there is no terminal; give --password-file")?;
+        Ok(self.typed.get_or_init(|| typed).clone())
+    }
+}
+
+fn read_files(
+    mut choice: FileChoice,
+    groups: &[&str],
+    environment: &Environment,
+    global: &Global,
+) -> Result<Vec<FileOption>, Failure> {
+    let mut messages = OptionFileMessages::new(global);
+    option_files::read(&mut choice, groups, environment, &mut messages)
+        .map_err(|_| Failure::NotBegun(anyhow!("could not read the option files: {}", messages.errors())))
+}
+
+fn of_lines(lines: &[FileOption]) -> Result<ConnectionOptions, Failure> {
+    ConnectionOptions::of_files(lines).map_err(|error| Failure::NotBegun(error.into()))
+}
+
+fn of_address(text: Option<&str>, option: &str, global: &Global) -> Result<ConnectionOptions, Failure> {
+    let Some(text) = text else { return Ok(ConnectionOptions::default()) };
+    let options = ConnectionOptions::of_address(text);
+    let options = options.map_err(|error| Failure::NotBegun(anyhow!("{option}: {error}")))?;
+    if options.password.as_ref().is_some_and(is_text) {
+        remark_on_open_password(global);
+    }
+    Ok(options)
+}
+
+/// Options by the environment variables of MySQL's programs.
+fn of_environment() -> ConnectionOptions {
+    const VARIABLES: [(&str, &str); 6] = [
+        ("MYSQL_HOST", "host"),
+        ("MYSQL_TCP_PORT", "port"),
+        ("MYSQL_UNIX_PORT", "socket"),
+        ("MYSQL_PWD", PASSWORD),
+        ("LOGNAME", "user"),
+        ("USER", "user"),
+    ];
+    let mut options = ConnectionOptions::default();
+    for (variable, name) in VARIABLES {
+        if let Some(value) = env::var(variable).ok().filter(|value| !value.is_empty()) {
+            // MySQL's programs ignore a port that is no number, too.
+            let _ = options.set(name, Some(&value));
+        }
+    }
+    options
+}
+
+fn is_text(password: &PasswordOption) -> bool {
+    matches!(password, PasswordOption::Source(PasswordSource::Text(_)))
+}
+
+/// Warns of a password on the command line, once.
+pub(crate) fn remark_on_open_password(global: &Global) {
+    static REMARK: Once = Once::new();
+    if global.quiet {
+        return;
+    }
+    REMARK.call_once(|| {
+        screen::remark(format_args!(
+            "warning: a password on the command line may be seen by other users of this machine; use --password-file, \
+             --password-command, --defaults-file or --login-path"
+        ));
+    });
+}

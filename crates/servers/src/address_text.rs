@@ -1,0 +1,168 @@
+//! The text of an address: `mysql://user:password@host:port/?name=value`.
+
+use percent_encoding::percent_decode_str;
+
+use crate::address::AddressError;
+use crate::connection_options::{ConnectionOptions, PasswordOption, Recognition};
+use crate::password::PasswordSource;
+
+/// The beginning of each address.
+const SCHEME: &str = "mysql://";
+
+impl ConnectionOptions {
+    /// Reads the text of an address: `mysql://user:password@host:port/?name=value&…`, of which every part may be absent.
+    ///
+    /// # Errors
+    ///
+    /// When the text is no address, or has an option that is not one of a connection. The error shows nothing of a user
+    /// or password.
+    pub fn of_address(text: &str) -> Result<Self, AddressError> {
+        let rest = text.strip_prefix(SCHEME).ok_or_else(|| fail("it does not start with mysql://"))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        // Text before the last @ may be of a user or a password, wherever it stands: errors do not show it.
+        if database.contains('@') || !authority.contains('@') && query.contains('@') {
+            return Err(unescaped());
+        }
+        let has_account = authority.contains('@');
+        if !database.is_empty() {
+            return Err(match has_account {
+                true => fail(format!("{database} names a database, and logs name their own")),
+                false => fail("it names a database, and logs name their own"),
+            });
+        }
+        let (account, place) = match authority.rsplit_once('@') {
+            Some((account, place)) => (Some(account), place),
+            None => (None, authority),
+        };
+        let mut options = Self::default();
+        if let Some(account) = account {
+            let (user, password) = account.split_once(':').map_or((account, None), |(u, p)| (u, Some(p)));
+            options.user = Some(decode(user)?).filter(|user| !user.is_empty());
+            let password = password.map(decode).transpose()?;
+            options.password = password.map(|text| PasswordOption::Source(PasswordSource::Text(text)));
+        }
+        options.set_place(place, has_account)?;
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            let (name, value) =
+                option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+            let value = value.map(decode).transpose()?;
+            let taken = options.set(name, value.as_deref());
+            // With an @ behind it, it may be the rest of a password with an unescaped ?.
+            match taken {
+                Ok(Recognition::Taken) => {}
+                _ if query.contains('@') => return Err(unescaped()),
+                Ok(Recognition::Unknown) => {
+                    return Err(fail(format!("{name} is not an option of connections")));
+                }
+                Err(why) => return Err(fail(why)),
+            }
+        }
+        Ok(options)
+    }
+
+    /// Takes the host and the port. Without an account, either may be a piece of one, and is not shown.
+    fn set_place(&mut self, place: &str, has_account: bool) -> Result<(), AddressError> {
+        let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((host, rest)) => (host, rest.strip_prefix(':')),
+            None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
+        };
+        if let Some(port) = port {
+            let number = port.parse().map_err(|_| match has_account {
+                true => fail(format!("{port} is no port")),
+                false => fail("what is behind the : is no port"),
+            })?;
+            self.port = Some(number);
+        }
+        if host.is_empty() && !place.is_empty() {
+            return Err(fail("it names no host"));
+        }
+        self.host = Some(decode(host)?).filter(|host| !host.is_empty());
+        Ok(())
+    }
+}
+
+fn decode(text: &str) -> Result<String, AddressError> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    Ok(decoded.map_err(|_| fail("a part of it is not UTF-8"))?.into_owned())
+}
+
+fn fail(reason: impl Into<String>) -> AddressError {
+    AddressError::new(reason)
+}
+
+fn unescaped() -> AddressError {
+    fail(
+        "its user or password has a character that separates parts of an address: write / as %2F, ? as %3F, @ as %40, \
+         : as %3A, # as %23 and % as %25",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+    use crate::connection_options::{ConnectionOptions, PasswordOption};
+    use crate::password::PasswordSource;
+
+    fn password(text: &str) -> Option<PasswordOption> {
+        Some(PasswordOption::Source(PasswordSource::Text(text.to_owned())))
+    }
+
+    #[test]
+    fn parts_of_addresses() {
+        let check = |text: &str, host: Option<&str>, port: Option<u16>, user: Option<&str>| {
+            let options = ConnectionOptions::of_address(text).unwrap();
+            let found = (options.host.as_deref(), options.port, options.user.as_deref());
+            assert_eq!(found, (host, port, user), "{text}");
+        };
+        check("mysql://", None, None, None);
+        check("mysql://h", Some("h"), None, None);
+        check("mysql://u@h:7/", Some("h"), Some(7), Some("u"));
+        check("mysql://u:p@[::1]:7", Some("::1"), Some(7), Some("u"));
+        check("mysql://u@/?socket=/s", None, None, Some("u"));
+        check("mysql:///?host=h&port=7&user=u", Some("h"), Some(7), Some("u"));
+        check("mysql://u@h/?ssl-ca=/a@b", Some("h"), None, Some("u"));
+    }
+
+    #[test]
+    fn errors_show_no_account() {
+        let hosts = ["h", "h:3306", "127.0.0.1:3306/", "h/?ssl-mode=odd", "h:odd", "h/?odd=1", "h/path", ""];
+        for letter in ["/", "@", "?", "#", "%", "&", "=", ":", "[", "%zz", "%ff"] {
+            for secret in [format!("se{letter}cret"), format!("{letter}secret"), format!("secret{letter}")] {
+                for host in hosts {
+                    for text in [
+                        format!("mysql://root:{secret}@{host}"),
+                        format!("mysql://{secret}:{secret}@{host}"),
+                        format!("mysql://root:{secret}"),
+                        format!("root:{secret}@{host}"),
+                    ] {
+                        let Err(error) = ConnectionOptions::of_address(&text) else { continue };
+                        let error = error.to_string();
+                        let shows = ["secret", "cret", "root"].into_iter().find(|word| error.contains(word));
+                        assert_eq!(shows, None, "{text}: {error}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_remedy_is_in_the_error() {
+        for text in ["mysql://root:se/cret@h/", "mysql://root:se?cret@h/", "mysql://root:s@e?cret@h/"] {
+            let error = ConnectionOptions::of_address(text).unwrap_err().to_string();
+            assert!(error.contains("write / as %2F, ? as %3F, @ as %40"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_password_can_be_written() {
+        let secret = "a/b@c?d#e%f:g&h=i[j]k l\"é";
+        let text = format!("mysql://root:{}@h/", utf8_percent_encode(secret, NON_ALPHANUMERIC));
+        assert_eq!(ConnectionOptions::of_address(&text).unwrap().password, password(secret));
+        // These need not be escaped.
+        let plain = "a@b#c%d";
+        let text = format!("mysql://root:{plain}@h/");
+        assert_eq!(ConnectionOptions::of_address(&text).unwrap().password, password(plain));
+    }
+}

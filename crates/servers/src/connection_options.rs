@@ -1,0 +1,341 @@
+//! Connection options of one place, by the names that they have everywhere.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use wire::{Cleartext, Compression};
+
+use crate::password::PasswordSource;
+use crate::tls_policy::{SslMode, TlsVersion};
+use crate::tls_request::{Identity, TlsRequest};
+
+/// Connection options as one place gives them: a command line, an address, the settings, or the option files.
+///
+/// The names are those of MySQL's programs, and a few of our own. Of an option that is given twice, the last one counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionOptions {
+    /// `user`
+    pub user: Option<String>,
+    /// `password`, `password-file`, `password-command`. Never shown.
+    pub password: Option<PasswordOption>,
+    /// `host`
+    pub host: Option<String>,
+    /// `port`
+    pub port: Option<u16>,
+    /// `socket`
+    pub socket: Option<PathBuf>,
+    /// `protocol`
+    pub protocol: Option<Protocol>,
+    /// `ssl-*` and `tls-*`
+    pub tls: TlsRequest,
+    /// `get-server-public-key`
+    pub asks_public_key: Option<bool>,
+    /// `server-public-key-path`
+    pub public_key_file: Option<PathBuf>,
+    /// `compression-algorithms`, or `compress`
+    pub compression_algorithms: Option<Vec<CompressionAlgorithm>>,
+    /// `zstd-compression-level`
+    pub zstd_level: Option<u8>,
+    /// `enable-cleartext-plugin`
+    pub cleartext: Option<Cleartext>,
+    /// `timeout`: the time that the server may be silent.
+    pub timeout: Option<Duration>,
+}
+
+/// A password option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PasswordOption {
+    /// `password` without a value: the user is asked.
+    Prompt,
+    /// The password, or where it comes from.
+    Source(PasswordSource),
+}
+
+/// What carries a connection: MySQL's `protocol`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// TCP, also to this machine.
+    Tcp,
+    /// A Unix socket file.
+    Socket,
+}
+
+/// An algorithm that compresses a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompressionAlgorithm {
+    /// None.
+    Uncompressed,
+    /// zlib
+    Zlib,
+    /// zstd
+    Zstd,
+}
+
+/// Whether an option is one of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recognition {
+    /// It is, and was taken.
+    Taken,
+    /// It is not.
+    Unknown,
+}
+
+/// zlib's own level.
+const ZLIB_LEVEL: u8 = 6;
+/// zstd's level, unless `zstd-compression-level` is given.
+const ZSTD_LEVEL: u8 = 3;
+/// The options about TLS that MySQL's and MariaDB's programs have, or had, and we do not.
+const UNSUPPORTED: [(&str, &str); 4] = [
+    ("ssl", "give ssl-mode=REQUIRED, or ssl-mode=DISABLED"),
+    ("ssl-verify-server-cert", "give ssl-mode=VERIFY_IDENTITY and ssl-ca=FILE"),
+    ("ssl-session-data", "connect without it"),
+    ("ssl-session-data-continue-on-failed-reuse", "connect without it"),
+];
+
+impl ConnectionOptions {
+    /// Takes one option. Its name may have `_` for `-`. The error says what is wrong with its value.
+    ///
+    /// # Errors
+    ///
+    /// When the value is not one that the option can have, or when it is an option about TLS that is not supported.
+    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<Recognition, String> {
+        let name = name.replace('_', "-");
+        if name.starts_with("ssl") || name.starts_with("tls") {
+            return self.set_tls(&name, value).map(|()| Recognition::Taken);
+        }
+        let text = || value.map(str::to_owned).ok_or_else(|| format!("{name} requires a value"));
+        let path = || path(&name, value);
+        match name.as_str() {
+            "user" => self.user = Some(text()?),
+            "password" | "password1" => {
+                self.password = Some(value.map_or(PasswordOption::Prompt, |text| {
+                    PasswordOption::Source(PasswordSource::Text(text.to_owned()))
+                }));
+            }
+            "password-file" => self.set_password(PasswordSource::File(path()?)),
+            "password-command" => self.set_password(PasswordSource::Command(text()?)),
+            "host" => self.host = Some(text()?).filter(|host| !host.is_empty()),
+            "port" => self.port = Some(port(&text()?)?).filter(|port| *port > 0),
+            "socket" => self.socket = Some(path()?),
+            "protocol" => self.protocol = Some(protocol(&text()?)?),
+            "get-server-public-key" => self.asks_public_key = Some(switch(&name, value)?),
+            "server-public-key-path" => self.public_key_file = Some(path()?),
+            "enable-cleartext-plugin" => {
+                let is_on = switch(&name, value)?;
+                self.cleartext = Some(if is_on { Cleartext::OverTls } else { Cleartext::Refuse });
+            }
+            "compress" => {
+                let compressed = [CompressionAlgorithm::Zlib, CompressionAlgorithm::Uncompressed];
+                let wanted = if switch(&name, value)? { &compressed[..] } else { &compressed[1..] };
+                self.compression_algorithms = Some(wanted.to_vec());
+            }
+            "compression-algorithms" => self.compression_algorithms = Some(algorithms(&text()?)?),
+            "zstd-compression-level" => self.zstd_level = Some(zstd_level(&text()?)?),
+            "timeout" => self.timeout = Some(timeout(&text()?)?),
+            _ => return Ok(Recognition::Unknown),
+        }
+        Ok(Recognition::Taken)
+    }
+
+    fn set_password(&mut self, source: PasswordSource) {
+        self.password = Some(PasswordOption::Source(source));
+    }
+
+    fn set_tls(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
+        let tls = &mut self.tls;
+        let text = || match value {
+            Some(text) if !text.is_empty() => Ok(text),
+            _ => Err(format!("{name} requires a value")),
+        };
+        let file = || path(name, value).map(Some);
+        match name {
+            "ssl-mode" => tls.mode = Some(mode(text()?)?),
+            "ssl-ca" => tls.authorities = file()?,
+            "ssl-capath" => tls.authority_folder = file()?,
+            "ssl-crl" => tls.revocations = file()?,
+            "ssl-crlpath" => tls.revocation_folder = file()?,
+            "ssl-cert" => tls.certificate = file()?,
+            "ssl-key" => tls.key = file()?,
+            "ssl-cipher" => tls.ciphers = Some(listed(text()?, ':')),
+            "tls-ciphersuites" => tls.suites = Some(listed(text()?, ':')),
+            "tls-version" => tls.versions = Some(versions(text()?)?),
+            "tls-sni-servername" => tls.server_name = Some(text()?.to_owned()),
+            "ssl-fips-mode" if text()?.eq_ignore_ascii_case("off") => {}
+            "tls" => tls.mode = Some(mode_of_tls(text()?)?),
+            "tls-ca" => {
+                tls.authorities = file()?;
+                tls.identity = Identity::Verified;
+            }
+            _ => {
+                let remedy = UNSUPPORTED.iter().find(|(known, _)| *known == name).map(|(_, remedy)| *remedy);
+                let remedy = remedy.unwrap_or("connect without it");
+                return Err(format!("{name} is not supported: {remedy}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps what holds for each server of a command, and not for one alone: user and password go, with the place.
+    ///
+    /// TLS options remain if they ask for more than the default gives.
+    #[must_use]
+    pub fn for_other_server(&self) -> Self {
+        let mut tls = self.tls.clone();
+        tls.keep_what_raises();
+        Self { tls, user: None, password: None, ..self.for_other_place() }
+    }
+
+    /// Keeps all that says nothing of the place.
+    #[must_use]
+    pub fn for_other_place(&self) -> Self {
+        Self { host: None, port: None, socket: None, protocol: None, ..self.clone() }
+    }
+
+    /// Returns the compression to ask for, the best first.
+    pub(crate) fn compressions(
+        algorithms: Option<&[CompressionAlgorithm]>,
+        zstd_level: Option<u8>,
+    ) -> Vec<Option<Compression>> {
+        let compression = |algorithm: &CompressionAlgorithm| match algorithm {
+            CompressionAlgorithm::Uncompressed => None,
+            CompressionAlgorithm::Zlib => Some(Compression::Zlib { level: ZLIB_LEVEL }),
+            CompressionAlgorithm::Zstd => Some(Compression::Zstd { level: zstd_level.unwrap_or(ZSTD_LEVEL) }),
+        };
+        algorithms.unwrap_or(&[CompressionAlgorithm::Uncompressed]).iter().map(compression).collect()
+    }
+}
+
+/// Is it an option about TLS that MySQL's programs know, or an unknown one? `loose-` excuses only the latter.
+pub(crate) fn is_of_mysql(name: &str) -> bool {
+    let taken = ConnectionOptions::default().set(name, Some(""));
+    let is_unknown_tls = taken.is_err_and(|error| error.ends_with("is not supported: connect without it"));
+    !is_unknown_tls || UNSUPPORTED.iter().any(|(known, _)| *known == name)
+}
+
+fn path(name: &str, value: Option<&str>) -> Result<PathBuf, String> {
+    match value {
+        Some(text) if !text.is_empty() => Ok(PathBuf::from(text)),
+        _ => Err(format!("{name} requires a file or directory")),
+    }
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| format!("port is {text}, and is a number up to 65535"))
+}
+
+fn protocol(text: &str) -> Result<Protocol, String> {
+    match text.to_ascii_uppercase().as_str() {
+        "TCP" => Ok(Protocol::Tcp),
+        "SOCKET" => Ok(Protocol::Socket),
+        _ => Err(format!("protocol is {text}, and can be TCP or SOCKET")),
+    }
+}
+
+fn mode(text: &str) -> Result<SslMode, String> {
+    SslMode::from_name(text).ok_or_else(|| {
+        let names = SslMode::ALL.map(SslMode::name);
+        format!("ssl-mode is {text}, and can be {}", names.join(", "))
+    })
+}
+
+fn mode_of_tls(text: &str) -> Result<SslMode, String> {
+    match text {
+        "off" => Ok(SslMode::Disabled),
+        "required" => Ok(SslMode::Required),
+        _ => Err(format!("tls is {text}, and can be off or required")),
+    }
+}
+
+fn versions(text: &str) -> Result<Vec<TlsVersion>, String> {
+    let version = |name: &str| match name.trim().to_ascii_lowercase().as_str() {
+        "tlsv1.2" => Ok(TlsVersion::Tls12),
+        "tlsv1.3" => Ok(TlsVersion::Tls13),
+        _ => Err(format!("tls-version has {name}, and can have TLSv1.2 and TLSv1.3")),
+    };
+    text.split(',').map(version).collect()
+}
+
+fn algorithms(text: &str) -> Result<Vec<CompressionAlgorithm>, String> {
+    let algorithm = |name: &str| match name.trim().to_ascii_lowercase().as_str() {
+        "zlib" => Ok(CompressionAlgorithm::Zlib),
+        "zstd" => Ok(CompressionAlgorithm::Zstd),
+        "uncompressed" => Ok(CompressionAlgorithm::Uncompressed),
+        _ => Err(format!("compression-algorithms has {name}, and can have zstd, zlib and uncompressed")),
+    };
+    text.split(',').map(algorithm).collect()
+}
+
+fn zstd_level(text: &str) -> Result<u8, String> {
+    let level = text.parse().ok().filter(|level| (1..=22).contains(level));
+    level.ok_or_else(|| format!("zstd-compression-level is {text}, and can be 1 to 22"))
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!("timeout is {text}, and is a number of seconds")),
+    }
+}
+
+fn switch(name: &str, value: Option<&str>) -> Result<bool, String> {
+    let Some(value) = value else { return Ok(true) };
+    match value.to_ascii_lowercase().as_str() {
+        "" | "1" | "on" | "true" => Ok(true),
+        "0" | "off" | "false" => Ok(false),
+        _ => Err(format!("{name} is {value}, and can be ON or OFF")),
+    }
+}
+
+fn listed(text: &str, separator: char) -> Vec<String> {
+    text.split(separator).map(|name| name.trim().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ConnectionOptions, Recognition, is_of_mysql};
+
+    #[test]
+    fn values_that_options_cannot_have() {
+        let check = |name: &str, value: Option<&str>, wanted: &str| {
+            let error = ConnectionOptions::default().set(name, value).unwrap_err();
+            assert_eq!(error, wanted);
+        };
+        check("port", Some("x"), "port is x, and is a number up to 65535");
+        check("port", Some("70000"), "port is 70000, and is a number up to 65535");
+        check("protocol", Some("pipe"), "protocol is pipe, and can be TCP or SOCKET");
+        check("ssl_ca", Some(""), "ssl-ca requires a file or directory");
+        check("ssl-ca", None, "ssl-ca requires a file or directory");
+        let modes = "DISABLED, PREFERRED, REQUIRED, VERIFY_CA, VERIFY_IDENTITY";
+        check("ssl-mode", Some("on"), &format!("ssl-mode is on, and can be {modes}"));
+        check("tls", Some("maybe"), "tls is maybe, and can be off or required");
+        check("tls-version", Some("TLSv1.1"), "tls-version has TLSv1.1, and can have TLSv1.2 and TLSv1.3");
+        check("zstd-compression-level", Some("23"), "zstd-compression-level is 23, and can be 1 to 22");
+        check("get-server-public-key", Some("x"), "get-server-public-key is x, and can be ON or OFF");
+        check("timeout", Some("0"), "timeout is 0, and is a number of seconds");
+        check("ssl-session-data", Some("x"), "ssl-session-data is not supported: connect without it");
+        check("ssl-fips-mode", Some("ON"), "ssl-fips-mode is not supported: connect without it");
+        check("tls-odd", Some("x"), "tls-odd is not supported: connect without it");
+        check("ssl", None, "ssl is not supported: give ssl-mode=REQUIRED, or ssl-mode=DISABLED");
+    }
+
+    #[test]
+    fn options_of_other_things() {
+        let mut options = ConnectionOptions::default();
+        assert_eq!(options.set("max_allowed_packet", Some("1G")), Ok(Recognition::Unknown));
+        assert_eq!(options, ConnectionOptions::default());
+    }
+
+    #[test]
+    fn options_that_mysql_knows() {
+        let known = ["ssl-ca", "ssl-mode", "tls-version", "ssl-session-data", "ssl-fips-mode", "ssl"];
+        assert!(known.into_iter().all(is_of_mysql));
+        assert!(!["ssl-odd", "tls-odd"].into_iter().any(is_of_mysql));
+    }
+
+    #[test]
+    fn passwords_are_never_shown() {
+        let mut options = ConnectionOptions::default();
+        options.set("password", Some("secret")).unwrap();
+        assert!(!format!("{options:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,125 @@
+//! Connection options of MySQL's option files.
+
+use option_files::FileOption;
+
+use crate::connection_options::{ConnectionOptions, Recognition, is_of_mysql};
+
+/// The groups of option files that are read.
+pub const OPTION_GROUPS: [&str; 2] = ["client", "bintide"];
+
+/// A line of an option file is not as it must be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}, line {line}: {reason}")]
+pub struct OptionFileError {
+    file: String,
+    line: usize,
+    reason: String,
+}
+
+impl ConnectionOptions {
+    /// Takes the options of option files, in their order. Those that say nothing of a connection are passed over, but in
+    /// the group of our own.
+    ///
+    /// # Errors
+    ///
+    /// When an option has a value that it cannot have, is one about TLS that is not supported, or is unknown and in the
+    /// group `[bintide]`.
+    pub fn of_files(lines: &[FileOption]) -> Result<Self, OptionFileError> {
+        let mut options = Self::default();
+        for line in lines {
+            options.take_line(line).map_err(|reason| OptionFileError {
+                file: String::from_utf8_lossy(&line.file).into_owned(),
+                line: line.line,
+                reason,
+            })?;
+        }
+        Ok(options)
+    }
+
+    fn take_line(&mut self, line: &FileOption) -> Result<(), String> {
+        let text = str::from_utf8(&line.text).map_err(|_| "it is not UTF-8".to_owned())?;
+        let text = text.strip_prefix("--").unwrap_or(text);
+        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+        let name = name.replace('_', "-");
+        let (name, loose) = match name.strip_prefix("loose-") {
+            Some(name) => (name, Looseness::Loose),
+            None => (name.as_str(), Looseness::Strict),
+        };
+        if loose == Looseness::Loose && !is_of_mysql(name) {
+            return Ok(());
+        }
+        let switched = ["skip-", "disable-"].into_iter().find_map(|prefix| name.strip_prefix(prefix));
+        let (name, value) = match (switched, name.strip_prefix("enable-")) {
+            (Some(name), _) => (name, Some(if value == Some("0") { "1" } else { "0" })),
+            (None, Some(switch)) if name != "enable-cleartext-plugin" => {
+                (switch, Some(if value == Some("0") { "0" } else { "1" }))
+            }
+            _ => (name, value),
+        };
+        match self.set(name, value)? {
+            Recognition::Unknown if is_ours(&line.group) && loose == Looseness::Strict => {
+                Err(format!("{name} is not an option of connections"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether an unknown option is passed over: `loose-` stands in front of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looseness {
+    Strict,
+    Loose,
+}
+
+fn is_ours(group: &[u8]) -> bool {
+    group.get(..7).is_some_and(|start| start.eq_ignore_ascii_case(b"bintide"))
+}
+
+#[cfg(test)]
+mod tests {
+    use option_files::FileOption;
+
+    use crate::connection_options::{ConnectionOptions, PasswordOption};
+    use crate::password::PasswordSource;
+    use crate::tls_policy::SslMode;
+
+    fn read(group: &str, texts: &[&str]) -> Result<ConnectionOptions, String> {
+        let line = |(index, text): (usize, &&str)| FileOption {
+            text: format!("--{text}").into_bytes(),
+            group: group.into(),
+            file: b"/my.cnf".to_vec(),
+            line: index + 1,
+        };
+        let lines: Vec<FileOption> = texts.iter().enumerate().map(line).collect();
+        ConnectionOptions::of_files(&lines).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_in_files() {
+        let lines =
+            ["user=u", "loose-ssl_mode=required", "loose-odd", "loose-ssl-odd=1", "host=h", "password=p"];
+        let options = read("client", &lines).unwrap();
+        assert_eq!((options.user.as_deref(), options.host.as_deref()), (Some("u"), Some("h")));
+        assert_eq!(options.tls.mode, Some(SslMode::Required));
+        let password = PasswordOption::Source(PasswordSource::Text("p".into()));
+        assert_eq!(options.password, Some(password));
+        assert_eq!(read("client", &["password"]).unwrap().password, Some(PasswordOption::Prompt));
+        assert_eq!(read("client", &["skip_get_server_public_key"]).unwrap().asks_public_key, Some(false));
+        assert_eq!(read("client", &["max-allowed-packet=1G"]), Ok(ConnectionOptions::default()));
+    }
+
+    #[test]
+    fn options_that_stop_it() {
+        let check = |group: &str, lines: &[&str], wanted: &str| {
+            assert_eq!(read(group, lines).unwrap_err(), wanted);
+        };
+        check("client", &["user=u", "port=x"], "/my.cnf, line 2: port is x, and is a number up to 65535");
+        check("client", &["ssl-odd=1"], "/my.cnf, line 1: ssl-odd is not supported: connect without it");
+        let session = "/my.cnf, line 1: ssl-session-data is not supported: connect without it";
+        check("client", &["loose-ssl-session-data=f"], session);
+        let ssl = "/my.cnf, line 1: ssl is not supported: give ssl-mode=REQUIRED, or ssl-mode=DISABLED";
+        check("client", &["skip-ssl"], ssl);
+        check("bintide_two", &["odd=1"], "/my.cnf, line 1: odd is not an option of connections");
+    }
+}

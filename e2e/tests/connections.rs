@@ -1,0 +1,329 @@
+//! Connection options, from each place that may have them, for each command that connects.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use std::{iter, thread};
+
+use anyhow::{Context, Result, ensure};
+use e2e::command::Running;
+use e2e::program::bintide;
+use e2e::replays;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use testkit::{Home, Launch, Package, Server};
+
+/// The password of the account `c`.
+const PASSWORD: &str = "se/c@r?e#t%";
+
+/// A server with accounts that are let in by a password, without one, and by a certificate.
+fn server() -> Result<Server> {
+    let server = replays::source(&Launch::mysql(), &[])?;
+    server.sql(&format!(
+        "create user c@'%' identified by '{PASSWORD}'; create user n@'%'; create user x@'%' require x509;
+         grant all on *.* to c@'%', n@'%', x@'%'; create database d; create table d.t (a int primary key);
+         insert into d.t values (1), (2); flush binary logs"
+    ))?;
+    Ok(server)
+}
+
+/// The commands that connect.
+const COMMANDS: [&str; 6] = ["receive", "replay --to", "replay --from", "stream", "warm", "advise"];
+
+struct Commands {
+    server: Server,
+    log: PathBuf,
+    folder: TempDir,
+}
+
+impl Commands {
+    fn new() -> Result<Self> {
+        let server = server()?;
+        let log = server.binlogs()?.into_iter().next().context("the server has no log")?;
+        Ok(Self { server, log, folder: TempDir::new()? })
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// A command without a word of the server.
+    fn command(&self, name: &str) -> Result<Command> {
+        let mut command = Command::new(bintide()?);
+        command.env_clear().env("NOTIFY_SOCKET", "/nowhere").stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        match name {
+            "receive" => command.args(["receive", &self.path("store")]),
+            "replay --to" => command.arg("replay").arg(&self.log),
+            "replay --from" => {
+                let sqlite = format!("sqlite:{}", self.path("copy.db"));
+                command.args([
+                    "replay",
+                    "--relay",
+                    &self.path("relay"),
+                    "--to",
+                    &sqlite,
+                    "--from",
+                    "mysql://",
+                ])
+            }
+            "stream" => command.args(["stream", "--format", "maxwell"]),
+            "warm" => command.args(["warm", "--force", "--relay-logs"]).arg(self.server.datadir()),
+            _ => command.args([name, "--fetch", "1M"]),
+        };
+        Ok(command)
+    }
+
+    /// The options that name the host and the port, as this command calls them.
+    fn place(&self, name: &str) -> Vec<String> {
+        let port = self.server.port();
+        options(name, &["--host=127.0.0.1".to_owned(), format!("--port={port}")])
+    }
+
+    /// Runs a command until it ends by itself; one that goes on is stopped as a service is, once it has been let in.
+    fn is_let_in(&self, name: &str, mut command: Command, user: &str) -> Result<Output> {
+        let ends = matches!(name, "replay --to" | "advise");
+        let child = command.spawn()?;
+        let count = format!("select count(*) from information_schema.processlist where user = '{user}'");
+        end(child, || Ok(!ends && self.server.sql(&count)?.trim() != "0"))
+    }
+
+    fn check(&self, name: &str, place: &str, more: &[String], user: &str) -> Result<()> {
+        let mut command = self.command(name)?;
+        command.args(more).env("MYSQL_TEST_LOGIN_FILE", self.folder.path().join("login.cnf"));
+        let ran = self.is_let_in(name, command, user)?;
+        let said = String::from_utf8_lossy(&ran.stderr);
+        ensure!(ran.status.code() == Some(0), "{name}, by {place}: {:?}: {said}", ran.status);
+        Ok(())
+    }
+}
+
+/// Options with the prefix of the command's server.
+fn options(name: &str, words: &[String]) -> Vec<String> {
+    let prefix = if name == "replay --from" { "--source-" } else { "--" };
+    words.iter().map(|word| word.replacen("--", prefix, 1)).collect()
+}
+
+/// Ends a child: by SIGTERM once it is let in, if it does not end by itself before.
+fn end(mut child: Child, is_in: impl Fn() -> Result<bool>) -> Result<Output> {
+    let begun = Instant::now();
+    while child.try_wait()?.is_none() {
+        ensure!(begun.elapsed() < Duration::from_secs(60), "it neither ends nor connects");
+        if is_in()? {
+            kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
+            break;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(child.wait_with_output()?)
+}
+
+fn write_private(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text)?;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o600))?)
+}
+
+#[test]
+fn every_command_takes_options_from_every_place() -> Result<()> {
+    let commands = Commands::new()?;
+    let (port, data) = (commands.server.port(), commands.server.datadir());
+    let file = commands.folder.path().join("my.cnf");
+    let place = format!("host=127.0.0.1\nport={port}\n");
+    write_private(
+        &file,
+        &format!(
+            "[client]\nuser=c\npassword='{PASSWORD}'\nmax-allowed-packet=1G\n{place}[bintide]\nloose-ssl_mode=REQUIRED\n"
+        ),
+    )?;
+    let certificate = |name: &str| data.join(name).display().to_string();
+    let login = Home::find(Package::Mysql)?
+        .command("mysql_config_editor")?
+        .env("MYSQL_TEST_LOGIN_FILE", commands.folder.path().join("login.cnf"))
+        .args(["set", "--login-path=here", "--host=127.0.0.1", "--user=n", &format!("--port={port}")])
+        .output()?;
+    ensure!(login.status.success(), "{login:?}");
+    for name in COMMANDS {
+        let mut of_file = vec![format!("--defaults-file={}", file.display())];
+        if name == "replay --from" {
+            // The place in an option file is that of the main server.
+            of_file.extend(commands.place(name));
+        }
+        // An option file alone does not say that there is to be a server.
+        match name {
+            "replay --to" => of_file.push("--to=mysql://".to_owned()),
+            "stream" | "advise" => of_file.push("--from=mysql://".to_owned()),
+            _ => {}
+        }
+        commands.check(name, "option file", &of_file, "c")?;
+
+        let of_login = options(name, &["--login-path=here".to_owned()]);
+        let of_login: Vec<String> = iter::once("--no-defaults".to_owned()).chain(of_login).collect();
+        commands.check(name, "login path", &of_login, "n")?;
+
+        let words = ["--user=c".to_owned(), format!("--password-command=printf '%s' '{PASSWORD}'")];
+        let of_command = [commands.place(name), options(name, &words)].concat();
+        commands.check(name, "password command", &of_command, "c")?;
+
+        let words = [
+            "--user=x".to_owned(),
+            "--ssl-mode=REQUIRED".to_owned(),
+            format!("--ssl-cert={}", certificate("client-cert.pem")),
+            format!("--ssl-key={}", certificate("client-key.pem")),
+        ];
+        commands.check(name, "certificate", &[commands.place(name), options(name, &words)].concat(), "x")?;
+    }
+    // Short names, and a password that is attached to its option or stands in an address.
+    let short = ["-h127.0.0.1".to_owned(), format!("-P{port}"), "-uc".to_owned(), format!("-p{PASSWORD}")];
+    commands.check("stream", "short options", &short, "c")?;
+    let escaped: String = PASSWORD.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let address =
+        format!("--from=mysql://c:{escaped}@127.0.0.1:{port}/?ssl-mode=REQUIRED&compression-algorithms=zstd");
+    commands.check("receive", "address", &[address], "c")
+}
+
+#[test]
+fn a_password_that_changes_is_asked_for_again() -> Result<()> {
+    let commands = Commands::new()?;
+    let (server, secret) = (&commands.server, commands.folder.path().join("secret"));
+    write_private(&secret, PASSWORD)?;
+    let mut command = commands.command("receive")?;
+    command.args(commands.place("receive")).arg("--user=c");
+    command.arg(format!("--password-command=cat '{}'", secret.display()));
+    let running = Running::start(&mut command)?;
+    let is_in = || {
+        Ok(server.sql("select id from information_schema.processlist where user = 'c'")?.trim().to_owned())
+    };
+    let wait_for_entry = |before: &str| -> Result<String> {
+        let begun = Instant::now();
+        loop {
+            let id: Result<String> = is_in();
+            match id? {
+                id if !id.is_empty() && id != before => return Ok(id),
+                _ => ensure!(begun.elapsed() < Duration::from_secs(30), "it does not connect"),
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let first = wait_for_entry("")?;
+    server.sql("alter user c@'%' identified by 'other'")?;
+    write_private(&secret, "other\n")?;
+    server.sql(&format!("kill {first}"))?;
+    wait_for_entry(&first)?;
+    kill(Pid::from_raw(i32::try_from(running.id())?), Signal::SIGTERM)?;
+    let ran = running.output()?;
+    ensure!(ran.status.code() == Some(0), "{ran:?}");
+    Ok(())
+}
+
+/// Runs a command that is to be refused before anything is sent; returns what it says.
+fn refused(arguments: &[&str]) -> Result<String> {
+    let ran = Command::new(bintide()?).env_clear().args(arguments).stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    ensure!(ran.status.code() == Some(2), "{arguments:?}: {:?}: {said}", ran.status);
+    Ok(said)
+}
+
+#[test]
+fn options_that_cannot_be_honoured_are_refused() -> Result<()> {
+    let folder = TempDir::new()?;
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (store, file, nobody) = (path("store"), path("my.cnf"), "mysql://root@127.0.0.1:1/");
+    let sqlite = format!("sqlite:{}", path("copy.db"));
+    let of_file = format!("--defaults-file={file}");
+    let cases = [
+        ("ssl-mode=VERIFY_CA", "CA certificate is required"),
+        ("loose-ssl-mode=VERIFY_IDENTITY", "CA certificate is required"),
+        ("ssl-crl=/list.pem", "CA certificate is required"),
+        ("ssl-session-data=/session", "my.cnf, line 2: ssl-session-data is not supported"),
+        ("loose-ssl-session-data=/session", "ssl-session-data is not supported"),
+        ("ssl-verify-server-cert", "give ssl-mode=VERIFY_IDENTITY"),
+        ("tls-version=TLSv1.1", "tls-version has TLSv1.1"),
+        ("port=x", "my.cnf, line 2: port is x"),
+    ];
+    for (line, wanted) in cases {
+        write_private(Path::new(&file), &format!("[client]\n{line}\n"))?;
+        for command in [
+            &["receive", &store, "--from", nobody, &of_file][..],
+            // For both servers of a command.
+            &["replay", "--relay", &store, "--to", &sqlite, "--from", nobody, &of_file],
+            &["advise", "--from", nobody, &of_file],
+            &["stream", "--format", "maxwell", "--from", nobody, &of_file],
+            &["warm", "-P", "1", &of_file],
+        ] {
+            let said = refused(command)?;
+            ensure!(said.contains(wanted), "{command:?}, {line}: wanted {wanted}: {said}");
+        }
+    }
+    let said = refused(&["receive", &store, "--from", nobody, "--ssl-mode=odd"])?;
+    ensure!(said.contains("ssl-mode is odd, and can be DISABLED"), "{said}");
+    let said = refused(&["receive", &store, "--no-defaults"])?;
+    ensure!(said.contains("no server is named: give --from, or --host or --socket"), "{said}");
+    // A file that anyone may write is not read, and that is said.
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666))?;
+    let ran = Command::new(bintide()?)
+        .env_clear()
+        .args(["receive", &store, "--from", nobody, &of_file])
+        .output()?;
+    let said = String::from_utf8_lossy(&ran.stderr);
+    ensure!(said.contains(&format!("[Warning] World-writable config file '{file}' is ignored.")), "{said}");
+    Ok(())
+}
+
+#[test]
+fn errors_show_no_password() -> Result<()> {
+    let folder = TempDir::new()?;
+    let store = folder.path().join("store").display().to_string();
+    for address in [
+        "mysql://root:se/cret@h/",
+        "mysql://root:se?cret@h/",
+        "mysql://root:cret@h/path",
+        "mysql://root:cret@h:port/",
+        "mysql://root:cret@h/?odd=1",
+        "mysq://root:cret@h/",
+        "root:cret@h",
+    ] {
+        for command in [
+            &["receive", &store, "--from", address][..],
+            &["replay", "log", "--to", address],
+            &["replay", "log", "--to", "sqlite:x", "--verify", address],
+            &["advise", "--from", address],
+            &["stream", "--format", "maxwell", "--from", address],
+        ] {
+            let said = refused(command)?;
+            ensure!(!said.contains("cret") && !said.contains("root"), "{command:?}: {said}");
+        }
+    }
+    let said = refused(&["receive", &store, "--from", "mysql://root:se/cret@h/"])?;
+    ensure!(said.contains("write / as %2F"), "{said}");
+    Ok(())
+}
+
+/// `nohup` has SIGHUP ignored, and it stays so; else it ends the run, as an interruption.
+#[test]
+fn a_hangup_that_is_ignored_stays_ignored() -> Result<()> {
+    let commands = Commands::new()?;
+    for (ignored, wanted) in [(true, 0), (false, 130)] {
+        let mut command = Command::new("/usr/bin/env");
+        let handling = if ignored { "--ignore-signal=HUP" } else { "--default-signal=HUP" };
+        command.env_clear().env("NOTIFY_SOCKET", "/nowhere").arg(handling).arg(bintide()?);
+        command.args(["receive", &commands.path("store"), "--user=n"]).args(commands.place("receive"));
+        let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        let id = Pid::from_raw(i32::try_from(child.id())?);
+        let ran = end(child, || {
+            let count = "select count(*) from information_schema.processlist where user = 'n'";
+            let is_in = commands.server.sql(count)?.trim() != "0";
+            if is_in {
+                kill(id, Signal::SIGHUP)?;
+                // It ends meanwhile, if it is going to.
+                thread::sleep(Duration::from_millis(500));
+            }
+            Ok(is_in)
+        })?;
+        let said = String::from_utf8_lossy(&ran.stderr);
+        ensure!(ran.status.code() == Some(wanted), "ignored: {ignored}: {:?}: {said}", ran.status);
+    }
+    Ok(())
+}
