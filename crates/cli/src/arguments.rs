@@ -25,8 +25,15 @@ const MASK: &[u8] = b"x";
 /// Returns the arguments. Where this cannot be had without showing a password to other users, it is shown: MySQL's
 /// programs show theirs until they have begun.
 pub(crate) fn take() -> Vec<OsString> {
-    if let Some(kept) = kept() {
-        return kept;
+    if is_started_again() {
+        return kept().unwrap_or_else(|| {
+            // Its own arguments have masks in the place of passwords: neither they nor another start can help.
+            eprintln!(
+                "bintide: could not read the password of the command line again: /proc/self/fd is not readable here; \
+                 use --password-file"
+            );
+            process::exit(2)
+        });
     }
     let arguments: Vec<OsString> = env::args_os().collect();
     if let Some(masked) = masked(&arguments) {
@@ -35,15 +42,17 @@ pub(crate) fn take() -> Vec<OsString> {
     arguments
 }
 
-/// Returns the arguments that this process has kept when it started itself again. A child has its parent's variables, but
-/// another number.
+/// Tells whether this process has started itself again. A child has its parent's variables, but another number.
+fn is_started_again() -> bool {
+    env::var(VARIABLE).is_ok_and(|text| {
+        text.split_once(' ').is_some_and(|(process, _)| process.parse() == Ok(process::id()))
+    })
+}
+
+/// Returns the arguments that this process has kept when it started itself again.
 fn kept() -> Option<Vec<OsString>> {
     let text = env::var(VARIABLE).ok()?;
-    let (process, number) = text.split_once(' ')?;
-    if process.parse() != Ok(process::id()) {
-        return None;
-    }
-    let number: i32 = number.parse().ok()?;
+    let number: i32 = text.split_once(' ')?.1.parse().ok()?;
     let path = PathBuf::from(format!("/proc/self/fd/{number}"));
     let is_ours = |target: PathBuf| target.to_string_lossy().starts_with(&format!("/memfd:{FILE_NAME}"));
     fs::read_link(&path).ok().filter(|target| is_ours(target.clone()))?;

@@ -162,6 +162,8 @@ fn tls(connection: &Connection) -> Result<TlsPolicy, String> {
     let policy = TlsPolicy {
         mode: match connection.ssl_mode {
             Some(SslMode::Disabled) => TlsMode::Disabled,
+            // As in MySQL's programs: an authority without a mode is there to be verified against.
+            None if ca.is_some() || capath.is_some() => TlsMode::VerifyCa,
             None | Some(SslMode::Preferred) => TlsMode::Preferred,
             Some(SslMode::Required) => TlsMode::Required,
             Some(SslMode::VerifyCa) => TlsMode::VerifyCa,

@@ -2,7 +2,6 @@
 //!
 //! A panic of any thread, also of one that is not waited for, asks all work to stop, as Ctrl-C does.
 
-use std::any::Any;
 use std::env;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,14 +44,6 @@ fn line(panic: &PanicHookInfo<'_>) -> String {
     let thread = thread::current();
     let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
     let who = thread.name().map_or_else(|| "a thread".to_owned(), |name| format!("the thread {name}"));
-    let message = message(panic.payload()).replace('\n', " ");
+    let message = logs::panic_message(panic.payload()).replace('\n', " ");
     format!("internal error: {who} panicked{place}: {message}; please report this defect")
-}
-
-fn message(payload: &(dyn Any + Send)) -> &str {
-    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
-        (Some(message), _) => message,
-        (_, Some(message)) => message,
-        _ => "it left no message",
-    }
 }

@@ -1,5 +1,7 @@
 //! `--temporary-max`: the disk space of temporary files.
 
+use std::num::NonZeroU64;
+
 use clap::Args;
 
 use crate::commands::rewrite::size;
@@ -9,15 +11,20 @@ use crate::commands::rewrite::size;
 pub(crate) struct TemporaryFiles {
     /// Disk space that temporary files may take together, as 500M or 20G; transactions that do not fit in memory wait in
     /// them. A larger transaction is refused [default: half of what is free there].
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    temporary_max: Option<u64>,
+    #[arg(long, value_name = "SIZE", value_parser = bound)]
+    temporary_max: Option<NonZeroU64>,
 }
 
 impl TemporaryFiles {
     /// Holds for the whole process from here on.
     pub(crate) fn limit(self) {
         if let Some(bytes_max) = self.temporary_max {
-            logs::limit_temporary_files(bytes_max);
+            logs::limit_temporary_files(bytes_max.get());
         }
     }
+}
+
+fn bound(text: &str) -> Result<NonZeroU64, String> {
+    NonZeroU64::new(size(text)?)
+        .ok_or_else(|| "expected a size of at least one byte, such as 500M".to_owned())
 }

@@ -229,7 +229,7 @@ fn files_end_between_transactions() {
     names.sort();
     let (files, others): (Vec<_>, Vec<_>) =
         names.into_iter().partition(|path| path.extension().is_some_and(|extension| extension == "json"));
-    assert_eq!(others, [out.join("bintide.lock"), out.join("progress")]);
+    assert_eq!(others, [out.join("bintide-stream.lock"), out.join("progress")]);
     assert!(files.len() > 2);
     let joined: Vec<u8> = files.iter().flat_map(|path| fs::read(path).unwrap()).collect();
     assert_eq!(joined, all);

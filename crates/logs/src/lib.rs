@@ -72,5 +72,5 @@ pub use crate::store::{ElsewhereLine, Store};
 pub use crate::store_folder::StoreFolder;
 pub use crate::store_writer::{Appended, AtRest, Keep, StorePlace, StoreWriter};
 pub use crate::temporary::limit_temporary_files;
-pub use crate::thread_panic::ThreadPanic;
+pub use crate::thread_panic::{ThreadPanic, panic_message};
 pub use crate::transactions::{Content, CutError, Segment, TransactionCutter, Whole, each_event_within};

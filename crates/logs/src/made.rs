@@ -23,7 +23,8 @@ impl Made {
 
     /// A file that is about to be made, if it is not there.
     pub(crate) fn if_new(&mut self, path: &Path) {
-        if !path.exists() {
+        // A symbolic link that leads nowhere is there, too.
+        if path.symlink_metadata().is_err() {
             self.0.push(path.to_owned());
         }
     }

@@ -23,7 +23,7 @@ impl ThreadPanic {
     /// When `work` panics.
     pub fn catch<T>(task: &'static str, work: impl FnOnce() -> T) -> Result<T, Self> {
         catch_unwind(AssertUnwindSafe(work))
-            .map_err(|panic| Self { task, message: message_of(&*panic).to_owned() })
+            .map_err(|panic| Self { task, message: panic_message(&*panic).to_owned() })
     }
 
     /// As [`ThreadPanic::catch`], for work that has errors of its own.
@@ -39,8 +39,8 @@ impl ThreadPanic {
     }
 }
 
-/// The message of a panic, from what [`catch_unwind`] or a thread's `join` returned.
-fn message_of(panic: &(dyn Any + Send)) -> &str {
+/// Returns the message of a panic, from its payload.
+pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(message), _) => message,
         (_, Some(message)) => message,

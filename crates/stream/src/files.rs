@@ -188,7 +188,7 @@ impl Write for Files {
 }
 
 const PROGRESS: &str = "progress";
-const LOCK: &str = "bintide.lock";
+const LOCK: &str = "bintide-stream.lock";
 
 fn in_use(path: &Path) -> io::Error {
     io::Error::other(format!("another process writes to {}: wait for it, or stop it", path.display()))

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use binlog::events::{Query, Rows, RowsQuery, StatusVar, TableMap, TransactionPayload};
 use binlog::{
-    EVENT_SIZE_MAX, Event as Body, EventType, Flavour, Format, Outline, PayloadOpener, RawEvent, Role,
-    RowDecoder, Table, Tables, TrackError, Tracker, TransactionId,
+    EVENT_SIZE_MAX, Event as Body, EventType, Format, Outline, PayloadOpener, RawEvent, Role, RowDecoder,
+    Table, Tables, TrackError, Tracker, TransactionId,
 };
 use logs::Positions;
 
@@ -497,7 +497,7 @@ impl Streamer {
             return if rows.column_count == 0 { Ok(()) } else { self.prepare_again(rows, within, output) };
         };
         if matches!(known.meant, Meant::Unfit | Meant::Undefined)
-            && logs_hidden_columns(within.format)
+            && within.format.shows_hidden_columns()
             && let Some(catalogue) = &mut self.catalogue
             && let Some(named) = catalogue.named_by_rows(&known.table, rows).map_err(Refusal::Error)?
             && let Some(plan) = Plan::new(&named, within.format.flavour, Nameless::Refused)
@@ -599,17 +599,6 @@ fn own_decoder(
     let decoder = Arc::new(RowDecoder::new(Arc::clone(table), rows)?);
     decoders.push(Arc::clone(&decoder));
     Ok(decoder)
-}
-
-/// Whether table maps may list the hidden columns of functional indexes: MySQL 8.0.13 brought these indexes, 8.0.15 was
-/// seen to log their columns, and 8.0.33 not to.
-fn logs_hidden_columns(format: &Format) -> bool {
-    let version = String::from_utf8_lossy(&format.server_version);
-    let patch = version.strip_prefix("8.0.").and_then(|rest| {
-        let digits = rest.split(|letter: char| !letter.is_ascii_digit()).next()?;
-        digits.parse::<u8>().ok()
-    });
-    format.flavour == Flavour::MySql && patch.is_some_and(|patch| (13..33).contains(&patch))
 }
 
 fn nameless(table: &Table, at: &At<'_>) -> Error {
