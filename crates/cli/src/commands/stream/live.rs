@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use binlog::gtid::GtidSet;
 use binlog::{EventType, Format, MAGIC, RawEvent};
+use logs::is_file_name;
 use servers::{Address, Connection, Error, Facts, GtidMode, LinkOptions, LiveSource};
 use stream::{Event, Had, HadGtids, Output, Settings, Streamer, Token};
 use wire::{Arrival, End, ReplicaOptions, SemiSync, Start};
@@ -169,6 +170,11 @@ fn each(
         let taken = match arrival {
             Arrival::File { file, .. } => {
                 log = String::from_utf8_lossy(file).into_owned();
+                // It is kept with the progress, a line for each fact.
+                if !is_file_name(file) || log.contains(char::is_control) {
+                    let why = anyhow!("the source names a log {log:?}, which is not the name of a file");
+                    return Err(Ended::Failed(why.into()));
+                }
                 continue;
             }
             Arrival::Format { .. } => {
