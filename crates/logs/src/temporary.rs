@@ -71,7 +71,7 @@ impl Drop for Reservation {
 /// Half of what is free in a folder's file system without our files; no bound where that is not known.
 fn half_of_free(folder: &Path, used: u64) -> u64 {
     statvfs(folder).map_or(u64::MAX, |found| {
-        let free = u64::from(found.blocks_available()) * u64::from(found.fragment_size());
+        let free = found.blocks_available().saturating_mul(found.fragment_size());
         free.saturating_add(used) / 2
     })
 }
