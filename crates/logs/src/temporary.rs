@@ -89,7 +89,8 @@ impl fmt::Display for TemporaryFilesFull {
         let folder = folder.display();
         write!(
             out,
-            "temporary files in {folder} would exceed {max} bytes; raise --temporary-max, or set TMPDIR to a larger disk"
+            "temporary files in {folder} would exceed {max} bytes; raise --temporary-max, or set TMPDIR to a \
+             larger disk"
         )
     }
 }
