@@ -175,9 +175,6 @@ fn run_checked(
     let form = ours::form(&values, &mut talk)?;
     let settings = Settings { dialect, ..Settings::new(&values, heeded, &mut talk)? };
     ours::check(form, &settings, &given, &mut talk)?;
-    if let Some(bytes_max) = settings.temporary_max {
-        logs::limit_temporary_files(bytes_max.get());
-    }
     let files = match dialect {
         Dialect::Mysqlbinlog => files,
         Dialect::Bintide => stores::logs_of(files, form, &settings, &mut talk)?,
@@ -222,6 +219,9 @@ fn print_plain(
     output: &mut (dyn Write + Send),
     mut talk: Talk<'_>,
 ) -> Result<(), Exit> {
+    if let Some(bytes_max) = settings.temporary_max {
+        logs::limit_temporary_files(bytes_max.get());
+    }
     match form {
         Some(form) => ours::print(form, settings, files, output, &mut talk),
         None => {
