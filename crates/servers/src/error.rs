@@ -102,6 +102,14 @@ pub enum Error {
         /// What should have come.
         wanted: &'static str,
     },
+    /// The server is too old for what is to be done with it.
+    #[error("the server is MySQL {found}; this needs MySQL {wanted} or newer")]
+    TooOld {
+        /// The server's version.
+        found: String,
+        /// The oldest version that will do.
+        wanted: String,
+    },
     /// The server asks for a file of this machine that no statement is to load.
     #[error("the server asks for the file {name:?} of this machine, and is given none")]
     FileRequest {

@@ -12,7 +12,7 @@ pub struct Facts {
     pub version: String,
     /// Is it a MariaDB?
     pub is_mariadb: bool,
-    /// Its UUID; empty for a MariaDB.
+    /// Its UUID; empty for a MariaDB and for MySQL 5.5.
     pub uuid: String,
     /// Does it write a binary log?
     pub log_bin: bool,
@@ -39,6 +39,11 @@ pub enum GtidMode {
     On,
 }
 
+/// The first MySQL with GTIDs and a `server_uuid`.
+pub const GTIDS_SINCE: [u32; 3] = [5, 6, 5];
+/// The first MySQL with `super_read_only`.
+const SUPER_READ_ONLY_SINCE: [u32; 3] = [5, 7, 8];
+
 impl Facts {
     /// Asks a server.
     ///
@@ -60,13 +65,35 @@ impl Facts {
             packet_max,
             super_read_only: false,
         };
-        if !is_mariadb {
+        if !is_mariadb && !facts.is_older_than(GTIDS_SINCE) {
             facts.uuid = connection.value("SELECT @@server_uuid")?.unwrap_or_default();
-            facts.super_read_only = number(connection, "SELECT @@super_read_only")? != 0;
             facts.gtid_mode = gtid_mode(connection)?;
             facts.gtid_executed = gtid_executed(connection)?;
         }
+        if !is_mariadb && !facts.is_older_than(SUPER_READ_ONLY_SINCE) {
+            facts.super_read_only = number(connection, "SELECT @@super_read_only")? != 0;
+        }
         Ok(facts)
+    }
+
+    /// Tells whether this is a MySQL from before this version; never of a MariaDB.
+    pub fn is_older_than(&self, version: [u32; 3]) -> bool {
+        !self.is_mariadb && version_numbers(&self.version).is_some_and(|own| own < version)
+    }
+
+    /// Passes a MySQL of this version or a newer one, and any MariaDB.
+    ///
+    /// # Errors
+    ///
+    /// Of an older MySQL; the error names both versions.
+    pub fn require(&self, [major, minor, patch]: [u32; 3]) -> Result<(), Error> {
+        if self.is_older_than([major, minor, patch]) {
+            return Err(Error::TooOld {
+                found: self.version.clone(),
+                wanted: format!("{major}.{minor}.{patch}"),
+            });
+        }
+        Ok(())
     }
 }
 

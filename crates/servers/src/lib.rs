@@ -44,7 +44,7 @@ pub use crate::connection_options::{
     CompressionAlgorithm, ConnectionOptions, PasswordOption, Protocol, Recognition,
 };
 pub use crate::error::Error;
-pub use crate::facts::{Facts, GtidMode, version_numbers};
+pub use crate::facts::{Facts, GTIDS_SINCE, GtidMode, version_numbers};
 pub use crate::link::{Cancel, Link, LinkOptions};
 pub use crate::live::{Live, LiveSource};
 pub use crate::option_files::{OPTION_GROUPS, OptionFileError};

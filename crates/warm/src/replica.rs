@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use binlog::gtid::{Gtid, GtidSet};
 use filter::{Filter, Rule};
-use servers::{Address, Connection, Facts, NamedRow, Row};
+use servers::{Address, Connection, Facts, GTIDS_SINCE, NamedRow, Row};
 
 use crate::error::Error;
 use crate::place::Place;
@@ -300,6 +300,7 @@ fn in_file_name(name: &str) -> String {
 
 fn facts(connection: &mut Connection) -> Result<ReplicaFacts, servers::Error> {
     let server = Facts::of(connection)?;
+    server.require(GTIDS_SINCE)?;
     let page_size = number(connection, "innodb_page_size")?.max(1);
     let pages = number(connection, "innodb_buffer_pool_size")? / page_size;
     let free = pages_free(connection, pages)?;

@@ -24,8 +24,9 @@ const SESSION: &str = "SET NAMES utf8mb4; \
     SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED, READ ONLY; \
     SET @@session.autocommit = 1, @@session.time_zone = '+00:00', @@session.sql_mode = '', \
     @@session.lock_wait_timeout = 1, @@session.innodb_lock_wait_timeout = 1";
-const MYSQL: &str =
-    "SET @@session.max_execution_time = 1000, @@session.optimizer_switch = 'use_index_extensions=on'";
+/// A server from before 5.7.8 limits no search.
+const MYSQL: &str = "SET /*!50708 @@session.max_execution_time = 1000, */ \
+    @@session.optimizer_switch = 'use_index_extensions=on'";
 const MARIADB: &str = "SET @@session.max_statement_time = 1, @@session.optimizer_switch = 'extended_keys=on'";
 
 /// Runs what there is to run until it is over.

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use binlog::gtid::GtidSet;
 use servers::quote::{put_table, unhex};
-use servers::{Address, Connection, Facts, GtidMode, Row, version_numbers};
+use servers::{Address, Connection, Facts, GTIDS_SINCE, GtidMode, Row, version_numbers};
 
 use crate::definition::Definition;
 use crate::error::{Error, Failure};
@@ -110,6 +110,9 @@ const SESSION: &str = "SET @@session.autocommit = 1, @@session.wait_timeout = 31
     @@session.innodb_lock_wait_timeout = 5, @@session.net_read_timeout = 3600, @@session.net_write_timeout = 3600; \
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
+/// The first MySQL that tells its appliers in performance_schema.
+const APPLIER_STATUS_SINCE: [u32; 3] = [5, 7, 2];
+
 /// The account lacks a right.
 const ACCESS_DENIED: u16 = 1227;
 
@@ -133,6 +136,7 @@ impl MysqlTarget {
         let mut control = Connection::open(&address).map_err(|error| Failure::from(error).at("connect"))?;
         let facts =
             Facts::of(&mut control).map_err(|error| Failure::from(error).at("ask what the server is"))?;
+        facts.require(GTIDS_SINCE).map_err(|error| Error::Refused(error.to_string()))?;
         if facts.super_read_only {
             return Err(Error::Refused(
                 "the target is super_read_only: SET GLOBAL super_read_only = 0".into(),
@@ -462,6 +466,10 @@ fn is_replicating(control: &mut Connection, facts: &Facts) -> Result<bool, serve
     let question = match facts.is_mariadb {
         true => {
             "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Slaves_running'"
+        }
+        false if facts.is_older_than(APPLIER_STATUS_SINCE) => {
+            "SELECT COUNT(*) FROM information_schema.global_status
+             WHERE variable_name = 'Slave_running' AND variable_value = 'ON'"
         }
         false => {
             "SELECT COUNT(*) FROM performance_schema.replication_applier_status WHERE service_state = 'ON'"

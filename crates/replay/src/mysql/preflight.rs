@@ -8,7 +8,7 @@ use servers::{Address, Connection, Facts, GtidMode, Row, version_numbers};
 use crate::definition::{Definition, TableName};
 use crate::error::{Error, Failure};
 use crate::grants::Grants;
-use crate::mysql::ApplyAs;
+use crate::mysql::{APPLIER_STATUS_SINCE, ApplyAs};
 use crate::mysql::{read_progress, read_source, table};
 use crate::preflight::{Check, Finding};
 use crate::progress::Applied;
@@ -195,8 +195,16 @@ impl Look {
 
     /// An account of which little is asked need not know of them.
     fn appliers(&mut self, must_know: bool, account: &str, out: &mut Vec<Finding>) -> Result<(), Failure> {
-        let question = "SELECT channel_name FROM performance_schema.replication_applier_status \
-                        WHERE service_state = 'ON'";
+        let question = match self.facts.is_older_than(APPLIER_STATUS_SINCE) {
+            true => {
+                "SELECT '' FROM information_schema.global_status \
+                 WHERE variable_name = 'Slave_running' AND variable_value = 'ON'"
+            }
+            false => {
+                "SELECT channel_name FROM performance_schema.replication_applier_status \
+                 WHERE service_state = 'ON'"
+            }
+        };
         let channels = match self.connection.rows(question) {
             Ok(channels) => channels,
             Err(servers::Error::Refused { code: TABLE_ACCESS_DENIED, message }) => {

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use servers::{Connection, Error, Facts, GtidMode};
+use servers::{Connection, Error, Facts, GTIDS_SINCE, GtidMode};
 
 use crate::commands::stream::catalogue::word;
 use crate::exit::Advice;
@@ -69,16 +69,16 @@ const RELOAD: Advice = Advice("grant the account RELOAD");
 
 /// Texts are UTF-8 and times are UTC's, and however long rows are waited for, they are sent.
 const SESSION: &str = "SET NAMES utf8mb4; SET SESSION time_zone = '+00:00', sql_mode = '',
-    net_write_timeout = 31536000; SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
+    /*!50708 max_execution_time = 0, */ net_write_timeout = 31536000; SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
 const BEGIN: &str = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 
 /// Begins a transaction that sees the tables as they are at a place of the log.
 pub(super) fn begin(connection: &mut Connection, facts: &Facts) -> Result<Point, anyhow::Error> {
+    facts.require(GTIDS_SINCE).context("a snapshot")?;
     connection.run(SESSION)?;
     if facts.is_mariadb {
         return of_mariadb(connection);
     }
-    connection.run("SET SESSION max_execution_time = 0")?;
     let has_gtids = facts.gtid_mode == GtidMode::On;
     if has_gtids && let Some(point) = unlocked(connection, UNLOCKED)? {
         return Ok(point);
