@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use binlog::Flavour;
 use binlog::events::{Query, StatusVar};
+use binlog::{Collation, Flavour};
 
 /// The session variables that a statement or row changes depend on, as the source logged them. What it did not log
 /// is `None`, or has the value that the server leaves out.
@@ -105,7 +105,7 @@ impl Context {
         if self.charset != from.and_then(|from| from.charset)
             && let Some([client, connection, server]) = self.charset
         {
-            put(out, "character_set_client", client);
+            put(out, "character_set_client", Collation::client_setting(client));
             put(out, "collation_connection", connection);
             put(out, "collation_server", server);
         }

@@ -68,7 +68,8 @@ impl Session {
         );
         if let Some((client, connection)) = self.charset {
             out += &format!(
-                ", @@session.character_set_client = {client}, @@session.collation_connection = {connection}"
+                ", @@session.character_set_client = {}, @@session.collation_connection = {connection}",
+                Collation::client_setting(client)
             );
         }
         out
@@ -96,6 +97,13 @@ mod tests {
         let status = StatusVars { bytes: status };
         let query = Query { thread_id: 1, exec_time: 0, error_code: 0, status, database, sql };
         Session::of(&query, 4711, Flavour::MySql).map(|session| session.sql())
+    }
+
+    #[test]
+    fn mariadb_takes_the_names_of_its_new_character_sets_only() {
+        let found = sql(&[4, 0, 9, 0, 9, 45, 0], b"d", b"delete from t").unwrap();
+        let wanted = "@@session.character_set_client = utf8mb4, @@session.collation_connection = 2304";
+        assert!(found.ends_with(wanted), "{found}");
     }
 
     #[test]

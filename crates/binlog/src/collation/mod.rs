@@ -47,6 +47,22 @@ impl Collation {
         }
     }
 
+    /// The value that `SET character_set_client` takes for the collation of this number, which a statement in a log
+    /// names: the number, or the character set's name where MariaDB refuses its own numbers.
+    ///
+    /// ```
+    /// use bintide_binlog::Collation;
+    ///
+    /// assert_eq!(Collation::client_setting(255), "255");
+    /// assert_eq!(Collation::client_setting(2304), "utf8mb4");
+    /// ```
+    pub fn client_setting(id: u16) -> Cow<'static, str> {
+        match uca1400(id) {
+            Some(collation) => Cow::Borrowed(collation.charset.name()),
+            None => Cow::Owned(id.to_string()),
+        }
+    }
+
     /// MySQL's, by number.
     pub fn all() -> impl Iterator<Item = Self> {
         table::MYSQL.iter().map(|&(id, charset, name)| Self { id, charset, name: Name::Fixed(name) })
@@ -97,7 +113,7 @@ fn fixed(entries: &[table::Entry], id: u16) -> Option<Collation> {
 //    1  accents count
 //    1  case counts
 fn uca1400(id: u16) -> Option<Collation> {
-    let parts = id - UCA1400_FIRST;
+    let parts = id.checked_sub(UCA1400_FIRST)?;
     let charset = *table::UCA1400_CHARSETS.get(usize::from(parts >> 8))?;
     let tailoring = (*table::UCA1400_TAILORINGS.get(usize::from(parts >> 3 & 0x1f))?)?;
     Some(Collation { id, charset, name: Name::Uca1400 { tailoring, bits: parts & 7 } })
