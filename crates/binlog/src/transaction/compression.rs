@@ -172,7 +172,12 @@ impl<'a> FormatDescription<'a> {
     pub fn with_payloads(&self, sizes: &'a mut Vec<u8>) -> Self {
         sizes.clear();
         sizes.extend_from_slice(self.post_header_sizes);
+        let added = POST_HEADER_SIZES.len().saturating_sub(sizes.len()) as u8;
         sizes.extend_from_slice(POST_HEADER_SIZES.get(sizes.len()..).unwrap_or_default());
+        // Its own fixed part holds these sizes, and has grown with them.
+        if let Some(own) = sizes.get_mut(usize::from(EventType::FormatDescription.code()) - 1) {
+            *own = own.wrapping_add(added);
+        }
         Self { post_header_sizes: sizes, ..*self }
     }
 }
@@ -272,13 +277,30 @@ mod tests {
 
     use super::put_gtid_renumbered;
     use crate::event::Event;
-    use crate::events::{CommitStamps, GtidTagged, LogicalClock};
+    use crate::events::{CommitStamps, FormatDescription, GtidTagged, LogicalClock};
     use crate::format::{ChecksumAlgorithm, Flavour, Format};
     use crate::gtid::{Tag, Uuid};
     use crate::header::{Flags, Origin};
     use crate::raw::RawEvent;
     use crate::transaction::clock::ClockShift;
     use crate::write::NextPosition;
+
+    #[test]
+    fn a_longer_format_description_states_its_own_size() {
+        let mut old = [0; 38];
+        old[14] = 57 + 38;
+        let description = FormatDescription {
+            binlog_version: 4,
+            server_version: &[0; 50],
+            created: 0,
+            header_size: 19,
+            post_header_sizes: &old,
+            checksum_algorithm: Some(1),
+        };
+        let mut sizes = Vec::new();
+        let longer = description.with_payloads(&mut sizes);
+        assert_eq!((longer.post_header_sizes.len(), longer.post_header_sizes[14]), (40, 57 + 40));
+    }
 
     /// Sizes around those where a number of variable length takes a byte more, and any others.
     fn size() -> impl Strategy<Value = u64> {
