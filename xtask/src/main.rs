@@ -52,7 +52,7 @@ enum Chore {
     Test {
         /// Arguments of the tests, such as a part of a test's name
         filters: Vec<String>,
-        /// The servers that the tests of many servers run: "all", or names such as mysql-5.7.22,mariadb-11.8; four
+        /// The servers that the tests of many servers run: "all", or names such as mysql-5.7.22,mariadb-11.8; six
         /// telling ones otherwise
         #[arg(long)]
         servers: Option<String>,

@@ -182,7 +182,7 @@ impl Launch {
             format!("--log-error={}", folder.join("error.log").display()),
             format!("--port={port}"),
         ]);
-        if client.home().package().flavour() == Some(Flavour::MariaDb) {
+        if self.package.flavour() == Some(Flavour::MariaDb) || self.package.version() < (8, 0) {
             // At its start it removes the temporary tables of others that have the same folder for them.
             options.push(format!("--tmpdir={}", folder.display()));
         }

@@ -164,9 +164,15 @@ impl Package {
     /// The packages that most tests and benches need.
     pub const USUAL: [Self; 3] = [Self::Mysql, Self::MariaDb, Self::Sysbench];
 
-    /// The servers that differ most from the usual ones: small downloads but for 8.0.33, whose `mysqlbinlog` other
-    /// tests need anyway.
-    pub const TELLING: [Self; 4] = [Self::Mysql8_0, Self::Mysql8_0_15, Self::Mysql5_7, Self::MariaDb11_8];
+    /// The servers that differ most from the usual ones and from each other. Other tests need all of them.
+    pub const TELLING: [Self; 6] = [
+        Self::Mysql8_0,
+        Self::Mysql8_0_15,
+        Self::Mysql5_7,
+        Self::Mysql5_6,
+        Self::Mysql5_5,
+        Self::MariaDb11_8,
+    ];
 
     /// The servers that tests of many servers run, by [`SERVERS_VARIABLE`].
     ///
