@@ -1,17 +1,32 @@
 //! Every command on every server: those that `BINTIDE_SERVERS` names, a telling few otherwise. docs/servers.md has the
 //! results.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
 
+use ::replay::ApplyAs;
+use ::replay::order::CommitOrder;
 use anyhow::{Context, Result, ensure};
-use e2e::matrix::{MatrixServer, changes_shown, check_each, log_printer, shown_by};
+use e2e::as_sql::{address, are_equal, replay, rows};
+use e2e::command::{self, wait_until};
+use e2e::compare::{LOGS, Run};
+use e2e::identity;
+use e2e::logs::Logs;
+use e2e::matrix::{changes_shown, check_each, log_printer, shown_by};
 use e2e::program::bintide;
+use e2e::received::same_logs;
+use e2e::replays::source;
+use e2e::warming::{Warming, has_no_errors};
 use serde_json::Value;
-use testkit::Package;
+use tempfile::TempDir;
+use testkit::{Flavour, Launch, Package, Server};
 
-fn bintide_on(arguments: &[&str], server: &MatrixServer) -> Result<Output> {
+fn bintide_on(arguments: &[&str], logs: &[PathBuf]) -> Result<Output> {
     let mut command = Command::new(bintide()?);
-    command.env_clear().args(arguments).args(&server.logs);
+    command.env_clear().args(arguments).args(logs);
     Ok(command.output()?)
 }
 
@@ -23,20 +38,361 @@ fn printed(output: Output) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
+fn document(output: Output) -> Result<Value> {
+    Ok(serde_json::from_slice(&printed(output)?)?)
+}
+
+/// The chosen servers of MySQL.
+fn mysql_servers() -> Result<Vec<Package>> {
+    let chosen = Package::chosen()?.into_iter();
+    Ok(chosen.filter(|package| package.flavour() == Some(Flavour::Mysql)).collect())
+}
+
+#[test]
+fn dump_prints_what_mysqlbinlog_prints() -> Result<()> {
+    check_each(&Package::chosen()?, |server| {
+        let mut runs = Vec::new();
+        for log in &server.logs {
+            let name = log.file_name().context("a log has a name")?.to_string_lossy().into_owned();
+            for options in
+                [&[][..], &["-vv", "--base64-output=decode-rows"], &["--hexdump"], &["--short-form"]]
+            {
+                let log = format!("{LOGS}/{name}");
+                runs.push(Run::new(options.iter().map(|option| (*option).to_owned()).chain([log])));
+            }
+        }
+        identity::check_all(server.package.name(), &Logs::read(&server.folder)?, &runs)
+    })
+}
+
+#[test]
+fn dump_makes_a_server_equal() -> Result<()> {
+    // What mysqlbinlog 9.7 prints of MySQL 5.6 and of MariaDB does not run there.
+    let servers: Vec<Package> =
+        mysql_servers()?.into_iter().filter(|package| package.version() >= (5, 7)).collect();
+    check_each(&servers, |server| {
+        let target = server.target()?;
+        let text = printed(bintide_on(&["dump"], &server.logs)?)?;
+        target.client().sql_bytes(&text)?;
+        are_equal(&server.server, &target, rows)
+    })
+}
+
 #[test]
 fn verify_finds_all_logs_sound() -> Result<()> {
-    check_each(&Package::chosen()?, |server| printed(bintide_on(&["verify"], server)?).map(drop))
+    check_each(&Package::chosen()?, |server| printed(bintide_on(&["verify"], &server.logs)?).map(drop))
 }
 
 #[test]
 fn stats_counts_the_rows_that_mysqlbinlog_prints() -> Result<()> {
     check_each(&Package::chosen()?, |server| {
-        let report: Value = serde_json::from_slice(&printed(bintide_on(&["stats", "--json"], server)?)?)?;
+        let report = document(bintide_on(&["stats", "--json"], &server.logs)?)?;
         let wanted = changes_shown(&shown_by(log_printer(server.package), &server.logs)?);
-        let tables = report["tables"].as_array().context("a list")?;
-        let sum = |name: &str| tables.iter().filter_map(|table| table[name].as_u64()).sum::<u64>();
-        let found = ["inserted", "updated", "deleted"].map(|name| sum(name) as usize);
-        ensure!(found == wanted && wanted[0] > 20, "{found:?}, not {wanted:?}: {report}");
+        let found = ["insert", "update", "delete"].map(|kind| report["totals"][kind]["rows"].as_u64());
+        let wanted = wanted.map(|count| u64::try_from(count).ok());
+        ensure!(found == wanted && wanted[0] > Some(20), "{found:?}, not {wanted:?}");
+        Ok(())
+    })
+}
+
+/// The rows that inserts, updates and deletes leave, by `id`: one column of theirs, as text.
+fn left(records: &[u8], table: &str, column: &str) -> Result<Vec<String>> {
+    let mut rows = std::collections::BTreeMap::new();
+    for line in records.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let record: Value = serde_json::from_slice(line)?;
+        // The table `larger` was called `large` when its rows came.
+        if !record["table"]
+            .as_str()
+            .is_some_and(|name| name == table || name.len() > 4 && table.starts_with(name))
+        {
+            continue;
+        }
+        let id = record["data"]["id"].as_i64();
+        match record["type"].as_str() {
+            Some("delete") => drop(rows.remove(&id)),
+            Some("insert" | "update" | "bootstrap-insert") => {
+                rows.insert(id, record["data"][column].to_string());
+            }
+            _ => {}
+        }
+    }
+    Ok(rows.into_values().collect())
+}
+
+/// Tables and columns whose values are the same text in SQL and in JSON.
+const STREAMED: [(&str, &str); 4] = [("n", "g"), ("n", "l"), ("account", "n"), ("larger", "t")];
+
+fn check_streamed(server: &Server, records: &[u8]) -> Result<()> {
+    for (table, column) in STREAMED {
+        let database = if table == "n" { "d" } else { "w" };
+        let found = left(records, table, column)?;
+        let wanted = server.sql(&format!("select {column} from {database}.{table} order by id"))?;
+        let wanted: Vec<&str> =
+            wanted.lines().map(|line| if line == "NULL" { "null" } else { line }).collect();
+        let found: Vec<&str> = found.iter().map(|text| text.trim_matches('"')).collect();
+        ensure!(found == wanted, "{table}.{column}: {:.300?}, not {:.300?}", found, wanted);
+    }
+    Ok(())
+}
+
+#[test]
+fn stream_by_definitions_ends_at_the_rows_of_the_server() -> Result<()> {
+    check_each(&Package::chosen()?, |server| {
+        let arguments = ["stream", "--format", "maxwell", "--schema", "ddl", "--skip-statements"];
+        let records = printed(bintide_on(&arguments, &server.logs)?)?;
+        check_streamed(&server.server, &records)
+    })
+}
+
+#[test]
+fn receive_has_the_bytes_of_the_server() -> Result<()> {
+    check_each(&Package::chosen()?, |server| {
+        let folder = TempDir::new()?;
+        let from = command::address("root", &server.server) + "&timeout=8";
+        // A MariaDB writes into a new log, some time later, that all of the old one is on disk.
+        wait_until("the server's logs", || {
+            let mut command = Command::new(bintide()?);
+            command.env_clear().arg("receive").arg(folder.path()).args(["--from", &from, "--stop-at-end"]);
+            printed(command.output()?)?;
+            Ok(same_logs(&server.server, folder.path()).is_ok())
+        })?;
+        same_logs(&server.server, folder.path())
+    })
+}
+
+/// MySQL 5.5 is a source for logs, but no target and no replica to be warmed.
+fn is_too_old(package: Package) -> bool {
+    package.version() < (5, 6)
+}
+
+fn refused_by_name<T>(result: Result<T>) -> Result<()> {
+    let message = format!("{:#}", result.err().context("the server is refused")?);
+    let is_named = message.contains("is MySQL 5.5.") && message.contains("needs MySQL 5.6.5 or newer");
+    ensure!(is_named, "{message}");
+    Ok(())
+}
+
+#[test]
+fn replay_into_the_same_version_ends_equal() -> Result<()> {
+    check_each(&Package::chosen()?, |server| {
+        for order in [CommitOrder::Strict, CommitOrder::Grouped] {
+            let target = server.target()?;
+            let first = replay(&server.logs, address(&target, "root")?, ApplyAs::Auto, order);
+            if is_too_old(server.package) {
+                return refused_by_name(first);
+            }
+            let first = first?;
+            are_equal(&server.server, &target, rows)?;
+            let again = replay(&server.logs, address(&target, "root")?, ApplyAs::Auto, order)?;
+            ensure!(again.transactions == 0 && again.skipped >= first.transactions, "{again:?}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn replay_into_the_newest_mysql_ends_equal() -> Result<()> {
+    check_each(&mysql_servers()?, |server| {
+        let target = Launch::mysql().option("--server-id=2").start()?;
+        // MySQL 9.7 takes no row events with the times and dates of 5.5.
+        let apply_as = if is_too_old(server.package) { ApplyAs::Sql } else { ApplyAs::Auto };
+        replay(&server.logs, address(&target, "root")?, apply_as, CommitOrder::Grouped)?;
+        are_equal(&server.server, &target, rows)
+    })
+}
+
+#[test]
+fn replay_of_the_newest_mysql_ends_equal() -> Result<()> {
+    check_each(&mysql_servers()?, |server| {
+        let newest = source(&Launch::mysql(), &[])?;
+        newest.sql(e2e::matrix::PLAIN)?;
+        newest.sql("flush binary logs")?;
+        let target = server.target()?;
+        let ran = replay(&newest.binlogs()?, address(&target, "root")?, ApplyAs::Auto, CommitOrder::Grouped);
+        if is_too_old(server.package) {
+            return refused_by_name(ran);
+        }
+        ran?;
+        are_equal(&newest, &target, rows)
+    })
+}
+
+/// A copy of logs, to be rewritten.
+fn copies(logs: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>> {
+    let copy = |log: &PathBuf| {
+        let copy = folder.join(log.file_name().context("a log has a name")?);
+        fs::copy(log, &copy)?;
+        Ok(copy)
+    };
+    logs.iter().map(copy).collect()
+}
+
+/// What is printed of rows, without the places and sizes that change with compression.
+fn rows_printed(text: &[u8]) -> Vec<&[u8]> {
+    text.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"### ")).collect()
+}
+
+#[test]
+fn compressed_logs_are_read_by_mysqlbinlog_8_0() -> Result<()> {
+    check_each(&mysql_servers()?, |server| {
+        let folder = TempDir::new()?;
+        let logs = copies(&server.logs, folder.path())?;
+        let report = document(bintide_on(&["compress", "--json", "--upgrade-format"], &logs)?)?;
+        printed(bintide_on(&["verify"], &logs)?)?;
+        let sizes =
+            |logs: &[PathBuf]| logs.iter().map(|log| Ok(fs::metadata(log)?.len())).sum::<Result<u64>>();
+        // MySQL 5.6 and 5.5 log no transactions that a server would compress.
+        let is_smaller = sizes(&logs)? < sizes(&server.logs)? / 2;
+        ensure!(is_smaller == (server.package.version() >= (5, 7)), "{report}");
+        let (before, after) =
+            (shown_by(Package::Mysql8_0, &server.logs)?, shown_by(Package::Mysql8_0, &logs)?);
+        ensure!(rows_printed(&before) == rows_printed(&after), "other rows");
+        ensure!(changes_shown(&after)[0] > 20, "too few rows");
+        Ok(())
+    })
+}
+
+/// Servers with GTIDs from before 8.0.20.
+fn without_payloads() -> Result<Vec<Package>> {
+    let old = [Package::Mysql8_0_15, Package::Mysql8_0_12, Package::Mysql5_7];
+    Ok(Package::chosen()?.into_iter().filter(|package| old.contains(package)).collect())
+}
+
+#[test]
+fn upgraded_logs_are_served_to_a_replica_of_8_0() -> Result<()> {
+    check_each(&without_payloads()?, |server| {
+        let mut source = Launch::of(Package::Mysql8_0).option("--server-id=1").start()?;
+        source.stop()?;
+        for log in source.binlogs()? {
+            fs::remove_file(log)?;
+        }
+        let mut index = String::new();
+        for (number, log) in server.logs.iter().enumerate() {
+            let name = format!("binlog.{:06}", number + 1);
+            fs::copy(log, source.datadir().join(&name))?;
+            index += &format!("./{name}\n");
+        }
+        fs::write(source.datadir().join("binlog.index"), index)?;
+        let logs = source.binlogs()?;
+        let refused = bintide_on(&["compress"], &logs)?;
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        ensure!(!refused.status.success() && message.contains("event types"), "{message}");
+        printed(bintide_on(&["compress", "--upgrade-format"], &logs)?)?;
+        printed(bintide_on(&["verify"], &logs)?)?;
+        source.start_again(&[])?;
+        let replica = Launch::of(Package::Mysql8_0).option("--server-id=2").start()?;
+        replica.sql(&format!(
+            "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
+               source_auto_position = 1, get_source_public_key = 1; start replica",
+            source.port()
+        ))?;
+        let executed = source.sql("select replace(@@global.gtid_executed, '\\n', '')")?;
+        let wait = format!("select wait_for_executed_gtid_set('{}', 60)", executed.trim());
+        let late = replica.sql(&wait)?;
+        let errors = "select last_error_message from performance_schema.replication_applier_status_by_worker";
+        ensure!(late.trim() == "0", "{}", replica.sql(errors)?);
+        are_equal(&server.server, &replica, rows)
+    })
+}
+
+#[test]
+fn decompressed_logs_are_read_by_old_mysqlbinlogs() -> Result<()> {
+    let newest = Launch::mysql().option("--binlog-transaction-compression=ON").start()?;
+    newest.sql(&e2e::matrix::work(Package::Mysql))?;
+    newest.sql("flush binary logs")?;
+    let folder = TempDir::new()?;
+    let logs = copies(&newest.binlogs()?[..1], folder.path())?;
+    let wanted = shown_by(Package::Mysql, &logs)?;
+    document(bintide_on(&["decompress", "--json"], &logs)?)?;
+    for package in Package::chosen()? {
+        let home = testkit::Home::find(package)?;
+        let name = if package.flavour() == Some(Flavour::MariaDb) { "mariadb-binlog" } else { "mysqlbinlog" };
+        // mysqlbinlog 5.5 stops at the first GTID event.
+        if home.has(name) && package.version() >= (5, 6) {
+            let found = shown_by(package, &logs).with_context(|| package.name())?;
+            ensure!(changes_shown(&found) == changes_shown(&wanted), "{}: other rows", package.name());
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn advise_asks_the_server() -> Result<()> {
+    check_each(&mysql_servers()?, |server| {
+        let from = command::address("root", &server.server);
+        let arguments = ["advise", "--from", &from, "--levels", "3", "--time", "1", "--json"];
+        let report = document(bintide_on(&arguments, &[])?)?;
+        let version = server.server.sql("select @@version")?;
+        ensure!(report["server"]["version"] == version.trim(), "{report}");
+        Ok(())
+    })
+}
+
+#[test]
+fn snapshots_have_the_rows_of_the_server() -> Result<()> {
+    check_each(&Package::chosen()?, |server| {
+        let from = command::address("root", &server.server);
+        let arguments = [
+            "stream",
+            "--format",
+            "maxwell",
+            "--from",
+            &from,
+            "--snapshot",
+            "--stop-at-end",
+            "--skip-statements",
+        ];
+        let ran = printed(bintide_on(&arguments, &[])?);
+        if is_too_old(server.package) {
+            return refused_by_name(ran);
+        }
+        check_streamed(&server.server, &ran?)
+    })
+}
+
+/// The statement that makes a server a replica of another one, and starts it.
+fn follow(package: Package, port: u16) -> String {
+    let key = match (package.flavour(), package.version()) {
+        (Some(Flavour::Mysql), version) if version >= (8, 4) => {
+            let source = format!("source_host = '127.0.0.1', source_port = {port}, source_user = 'root'");
+            return format!(
+                "change replication source to {source}, get_source_public_key = 1; start replica"
+            );
+        }
+        (Some(Flavour::Mysql), (8, 0)) => ", get_master_public_key = 1",
+        _ => "",
+    };
+    let source = format!("master_host = '127.0.0.1', master_port = {port}, master_user = 'root'{key}");
+    format!("change master to {source}; start slave")
+}
+
+#[test]
+fn warm_searches_for_what_a_replica_will_change() -> Result<()> {
+    check_each(&Package::chosen()?, |server| {
+        let package = server.package;
+        let source = server.target()?;
+        if is_too_old(package) {
+            let ended = e2e::warming::command(&source, "root")?.output()?;
+            return refused_by_name(printed(ended));
+        }
+        let replica = Launch::of(package).options(["--server-id=3", "--relay-log=relay"]).start()?;
+        source.sql("create database w; create table w.t (id int primary key, n int) engine = innodb")?;
+        source.sql("insert into w.t values (1, 1), (2, 2), (3, 3)")?;
+        replica.sql(&follow(package, source.port()))?;
+        let count = |server: &Server| server.sql("select count(*) from w.t");
+        wait_until("all rows", || Ok(count(&replica).is_ok_and(|found| found == "3\n")))?;
+        let is_new = package.flavour() == Some(Flavour::Mysql) && package.version() >= (8, 4);
+        replica.sql(if is_new { "stop replica sql_thread" } else { "stop slave sql_thread" })?;
+        source.sql(
+            "update w.t set n = n + 1; set binlog_format = statement; update w.t set n = n - 1 where id = 1",
+        )?;
+        let warming = Warming::begin(&replica, "root", &[])?;
+        wait_until("all searches", || {
+            thread::sleep(Duration::from_millis(200));
+            Ok(warming.figure("executed_total").is_ok_and(|searches| searches >= 2))
+        })?;
+        let report = warming.end()?;
+        ensure!(has_no_errors(&report) && report["rows"] == 3 && report["statements"] == 1, "{report}");
         Ok(())
     })
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use binlog::{Event, Framed, Framer, Level, MAGIC, NextPosition};
+use binlog::Level;
 use e2e::program::bintide;
 use rewrite::{
     Action, Check, Compressed, Compression, FileJob, FileOutcome, Keep, OldFormat, Plan, Sealing, Tally,
@@ -192,57 +192,6 @@ fn a_replica_applies_relay_logs_that_were_compressed() -> Result<()> {
     replica.start_again(&[])?;
     replica.sql("start replica sql_thread")?;
     ends_equal(&source, &replica)
-}
-
-/// Event types that the format description of MySQL 5.7 counts.
-const TYPES_IN_5_7: usize = 38;
-
-/// Makes a log of today look like one of MySQL 5.7: such a server is not to be had. Its format description says that
-/// version and counts so few event types, and its GTID events have neither times nor sizes.
-fn make_old(log: &Path) -> Result<()> {
-    let bytes = fs::read(log)?;
-    let (mut framer, mut rest, mut old) = (Framer::new(), &bytes[MAGIC.len()..], MAGIC.to_vec());
-    while let Framed::Event(raw) = framer.next(rest)? {
-        rest = &rest[raw.bytes().len()..];
-        let format = framer.format().context("a format")?;
-        let (origin, next) = (raw.header().origin(), NextPosition::Behind(old.len() as u64));
-        match raw.decode(format)? {
-            Event::FormatDescription(mut description) => {
-                let mut version = [0; 50];
-                version[..10].copy_from_slice(b"5.7.44-log");
-                let mut sizes = description.post_header_sizes[..TYPES_IN_5_7].to_vec();
-                // Its own: what stands in front of the sizes, and they.
-                sizes[14] = (57 + TYPES_IN_5_7) as u8;
-                (description.server_version, description.post_header_sizes) = (&version, &sizes);
-                Event::FormatDescription(description).write(origin, next, format, &mut old)?;
-            }
-            Event::Gtid(mut gtid) => {
-                gtid.stamps = None;
-                Event::Gtid(gtid).write(origin, next, format, &mut old)?;
-            }
-            _ => raw.rewrite(origin, next, raw.checksum(), &mut old)?,
-        }
-    }
-    ensure!(rest.is_empty());
-    Ok(fs::write(log, old)?)
-}
-
-#[test]
-fn logs_of_old_servers_get_a_longer_format_description() -> Result<()> {
-    let mut source = Launch::mysql().option("--server-id=1").start()?;
-    run_scripts(&source)?;
-    source.stop()?;
-    let logs = source.binlogs()?;
-    logs.iter().try_for_each(|log| make_old(log))?;
-    read_with_mysqlbinlog(&source, &logs)?;
-    let Action::Compress(how) = compress(3, Keep::GainBelow(0))? else { unreachable!() };
-    let refused = rewrite_all(&logs, Action::Compress(how), None);
-    let message = refused.err().context("an old log is refused")?.to_string();
-    ensure!(message.contains("5.7.44-log") && message.contains("counts 38 event types"), "{message}");
-    let action = Action::Compress(Compression { old_format: OldFormat::Extend, ..how });
-    let tally = serve_rewritten(source, action, false)?;
-    ensure!(tally.compressed > 50, "{tally:?}");
-    Ok(())
 }
 
 fn run_bintide(arguments: &[&str]) -> Result<Output> {
