@@ -60,10 +60,12 @@ fn what_functions_set_is_set_back() -> Result<()> {
         "set global log_bin_trust_function_creators = 1;
          create database d; use d; create table t (id int primary key auto_increment, a varchar(60), n int);
          create table child (id int primary key, p int, foreign key (p) references t (id));
+         delimiter //
          create function f() returns int deterministic begin
            set session time_zone = '+09:00'; set session lc_time_names = 'de_DE'; set session foreign_key_checks = 0;
            set session auto_increment_increment = 5; set session collation_connection = 'utf8mb4_bin'; return 1;
-         end;
+         end //
+         delimiter ;
          set session binlog_format = statement;
          set session time_zone = '+00:00'; insert into t (a, n) values (from_unixtime(1000000000), 1);
          insert into t (a, n) values ('not of a time', f());
