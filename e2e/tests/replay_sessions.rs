@@ -85,6 +85,7 @@ fn tables_of_queries_have_engines_and_partitions() -> Result<()> {
          create table b engine = innodb select * from a; create table c comment 'START TRANSACTION' select * from a;
          create table e (i int) partition by hash (i) partitions 3 select * from a;
          create table f (k int, key (k)) engine = innodb row_format = compressed as select i as k from a;
+         set names latin1; create table `é漢` (b varchar(9) comment 'é') select * from a; set names utf8mb4;
          insert into b select * from a;",
     )?;
     ends_equal(&source, &ORDERS, &[])?;

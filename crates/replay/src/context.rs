@@ -157,6 +157,14 @@ impl Context {
         put_some("enable_cascade_triggers", |context| context.cascade_triggers);
     }
 
+    /// Returns the context of a text in UTF-8.
+    #[must_use]
+    pub fn with_utf8_text(&self) -> Self {
+        const UTF8MB4_GENERAL_CI: u16 = 45;
+        let charset = self.charset.map(|[_, connection, server]| [UTF8MB4_GENERAL_CI, connection, server]);
+        Self { charset, ..self.clone() }
+    }
+
     /// As far as row changes depend on it: their values are all given.
     #[must_use]
     pub fn for_rows(&self) -> Self {

@@ -325,6 +325,10 @@ impl Maker {
                     self.is_alone = true;
                     self.databases = databases(header, query);
                 }
+                if creation(query.sql).is_some() {
+                    // The server wrote this text itself, in UTF-8, whatever its client's character set was.
+                    self.context = Arc::new(self.context.with_utf8_text());
+                }
                 let statement = self.statement(header, query, None);
                 self.steps.push(statement);
             }
