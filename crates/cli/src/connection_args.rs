@@ -563,3 +563,41 @@ pub(crate) fn remark_on_open_password(global: &Global) {
         ));
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use servers::{ConnectionOptions, Recognition};
+
+    use super::{CONNECTION, LOGIN_PATH, with_long_passwords};
+
+    #[test]
+    fn passwords_that_are_attached() {
+        let check = |line: &str, wanted: &str| {
+            let words = with_long_passwords(line.split(' ').map(OsString::from).collect());
+            let words: Vec<String> =
+                words.into_iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            assert_eq!(words.join(" "), wanted, "{line}");
+        };
+        check("bintide receive d -psecret", "bintide receive d --password=secret");
+        check("bintide -q receive -p=s d", "bintide -q receive --password==s d");
+        check("bintide receive -p d", "bintide receive --password d");
+        check("bintide receive --password d", "bintide receive --password d");
+        check("bintide stream -- -plog", "bintide stream -- -plog");
+        // Replication Booster's options take the next word.
+        check("bintide warm -p secret -t 1", "bintide warm --password=secret -t 1");
+        check("bintide warm --password secret", "bintide warm --password=secret");
+        check("bintide warm -p -t 1", "bintide warm --password -t 1");
+        check("bintide stats -plog", "bintide stats -plog");
+    }
+
+    #[test]
+    fn every_option_is_known_everywhere() {
+        for spec in CONNECTION.iter().filter(|spec| spec.name != LOGIN_PATH) {
+            let taken = ConnectionOptions::default().set(spec.name, Some("x"));
+            assert_ne!(taken, Ok(Recognition::Unknown), "{}", spec.name);
+            assert!(!taken.is_err_and(|why| why.contains("not supported")), "{}", spec.name);
+        }
+    }
+}

@@ -46,7 +46,7 @@ use crate::metrics::Metrics;
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   A copy of a server's logs that is never far behind, until Ctrl-C:
-      bintide receive /backup/db1 --from 'mysql://repl@db1/?tls=required' --password-file ~/.pw
+      bintide receive /backup/db1 --from 'mysql://repl@db1/?ssl-mode=REQUIRED' --password-file ~/.pw
   A week of them, watched by Prometheus:
       bintide receive /backup/db1 --from mysql://repl@db1/ --keep 7d --metrics 127.0.0.1:9104
   From a server, or the replica that takes its place:

@@ -49,7 +49,7 @@ Examples:
   The same after an interruption, a crash or a lost connection: it goes on
   where it stopped, and applies nothing twice.
   Over TCP, with TLS, and the password from a file:
-      bintide replay /backup --to 'mysql://restore@db2:3306/?tls=required' --password-file ~/.pw
+      bintide replay /backup --to 'mysql://restore@db2:3306/?ssl-mode=REQUIRED' --password-file ~/.pw
   To a point in time, or just in front of a mistake:
       bintide replay /backup --to TARGET --stop-datetime '2026-11-22 01:00:00'
       bintide replay /backup --to TARGET --stop-gtid 5ea5ca5e-0001-4000-8000-000000000001:4711
