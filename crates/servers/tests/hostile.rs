@@ -7,8 +7,8 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use servers::{Address, Cancel, Connection, Error, Parameter, PublicKey, SslMode, TlsPolicy};
-use wire::{Capabilities, Greeting, Packets};
+use servers::{Address, Cancel, Connection, Error, Parameter, PasswordSource, PublicKey, SslMode, TlsPolicy};
+use wire::{Capabilities, Cleartext, Greeting, Packets};
 
 const OK: &[u8] = b"\0\0\0\x02\0\0\0";
 /// A column without a name.
@@ -86,12 +86,14 @@ fn serve(play: impl FnOnce(&mut Peer) + Send + 'static) -> (u16, JoinHandle<()>)
 fn address(port: u16) -> Address {
     Address {
         user: "root".to_owned(),
-        password: None,
+        password: PasswordSource::None,
         host: "127.0.0.1".to_owned(),
         port,
         socket: None,
         tls: TlsPolicy::default(),
         public_key: PublicKey::Unknown,
+        compressions: vec![None],
+        cleartext: Cleartext::Refuse,
         timeout: Duration::from_secs(3),
         cancel: Cancel::default(),
     }

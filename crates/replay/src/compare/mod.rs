@@ -72,7 +72,7 @@ pub struct Comparison {
 /// One of the two.
 #[derive(Debug)]
 enum Side {
-    Server(Server),
+    Server(Box<Server>),
     #[cfg(feature = "sqlite")]
     Sqlite(Sqlite),
 }
@@ -87,7 +87,7 @@ impl Comparison {
         let opened = || -> Result<Self, Failure> {
             let server = Server::open(server)?;
             let target = match target {
-                Target::Server(address) => Side::Server(Server::open(address)?),
+                Target::Server(address) => Side::Server(Box::new(Server::open(address)?)),
                 #[cfg(feature = "sqlite")]
                 Target::Sqlite(path) => Side::Sqlite(Sqlite::open(path)?),
             };

@@ -265,7 +265,6 @@ fn is_done(log: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::io;
 
     use super::is_done;
 

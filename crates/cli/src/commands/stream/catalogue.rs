@@ -9,7 +9,8 @@ use stream::{Catalogue, Changed, ColumnFacts, Definitions, Streamer, TableFacts}
 pub(super) enum Schema {
     /// Nobody.
     Unknown,
-    Server(Address),
+    /// The server at this address.
+    Server(Box<Address>),
     /// The definitions in the log, and these, which come before it.
     Log(Definitions),
 }
@@ -18,7 +19,7 @@ impl Schema {
     pub(super) fn of(self, streamer: Streamer) -> Streamer {
         match self {
             Self::Unknown => streamer,
-            Self::Server(address) => streamer.with_catalogue(catalogue(address)),
+            Self::Server(address) => streamer.with_catalogue(catalogue(*address)),
             Self::Log(definitions) => streamer.with_catalogue(Catalogue::of_log(definitions)),
         }
     }

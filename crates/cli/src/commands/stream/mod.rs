@@ -239,9 +239,10 @@ impl Stream {
             Some(server) => {
                 let sharing = if has_source { Sharing::Account } else { Sharing::All };
                 let main = &self.server.connection;
-                self.server.schema.address_beside(main, sharing, server, global).map(Schema::Server)
+                let address = self.server.schema.address_beside(main, sharing, server, global)?;
+                Ok(Schema::Server(Box::new(address)))
             }
-            None if has_source => self.server.source(global).map(Schema::Server),
+            None if has_source => Ok(Schema::Server(Box::new(self.server.source(global)?))),
             None => Ok(Schema::Unknown),
         }
     }
