@@ -24,6 +24,9 @@ use rusqlite::types::Value;
 use tempfile::TempDir;
 use testkit::{Dice, DiskFault, FaultyDisk, Launch, Server, seed};
 
+/// Makes a command that works in a folder.
+type Start<'a> = &'a dyn Fn(&Path) -> Result<Command>;
+
 /// A command on a folder.
 struct Trial<'t> {
     name: &'t str,
@@ -416,7 +419,7 @@ fn new_folders_are_on_the_disk_before_what_is_in_them() -> Result<()> {
             text(&log)?,
         ])
     };
-    let commands: [&dyn Fn(&Path) -> Result<Command>; 2] = [&store, &out];
+    let commands: [Start<'_>; 2] = [&store, &out];
     for command in commands {
         let place = place()?;
         let folder = place.path().join("disk");
