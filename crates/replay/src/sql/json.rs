@@ -27,32 +27,39 @@ pub(super) fn exact(document: Json<'_>) -> Result<Option<Expression>, Failure> {
     expression(document, special).map(Some)
 }
 
-/// Changes of a document that the log does not have.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct ChangedDocument {
-    /// The document behind the changes.
-    pub(super) document: Expression,
-    /// True where each change meets what it met on the source. Elsewhere MySQL's JSON functions would leave the document
-    /// as it is, while a replica stops with error 3648.
-    pub(super) condition: Expression,
+/// The condition that each change of a row's documents meets what it met on the source. Elsewhere MySQL's JSON functions
+/// would leave a document as it is, while a replica stops with error 3648.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct ChangeCondition {
+    /// Empty without changes.
+    pub(super) expression: Expression,
+    /// Bytes of its parameters.
+    size: usize,
 }
 
-/// Returns the document of the column with this name behind these changes.
-pub(super) fn changed(column: &str, changes: JsonChanges<'_>) -> Result<ChangedDocument, Failure> {
+/// Returns the document of the column with this name behind these changes of a document that the log does not have. The
+/// condition that they can be made is appended.
+pub(super) fn changed(
+    column: &str,
+    changes: JsonChanges<'_>,
+    condition: &mut ChangeCondition,
+) -> Result<Expression, Failure> {
     let mut out = Expression { sql: column.to_owned(), parameters: Vec::new() };
     let unchanged = out.clone();
-    let mut condition = Expression::default();
     let mut scopes: Vec<&[u8]> = Vec::new();
     for change in changes.iter() {
         // A change counts on what those in front of it have made.
         let is_apart = scopes.iter().all(|scope| !overlap(scope, change.path));
-        put_condition(if is_apart { &unchanged } else { &out }, &change, &mut condition);
-        if condition.parameters.len() > CONDITION_PARAMETERS_MAX {
-            return Err(Failure::refused(format!(
-                "{column} is given as changes of a document that the log does not have, and they are too many for a \
-                 statement: use --apply-as binlog"
-            )));
-        }
+        let put = match scopes.len() < CHANGES_MAX {
+            true => condition.put_change(if is_apart { &unchanged } else { &out }, &change),
+            false => Err(ConditionTooLarge),
+        };
+        put.map_err(|ConditionTooLarge| {
+            Failure::refused(format!(
+                "{column} is given as changes of a document that the log does not have, and they are too many or too \
+                 large for a statement: use --apply-as binlog"
+            ))
+        })?;
         scopes.push(scope(&change));
         let is_element = is_element(change.path);
         let function = match change.kind {
@@ -70,36 +77,68 @@ pub(super) fn changed(column: &str, changes: JsonChanges<'_>) -> Result<ChangedD
         }
         out.sql.push(')');
     }
-    Ok(ChangedDocument { document: out, condition })
+    Ok(out)
 }
 
 /// Parameters of a condition, at most: a statement has two bytes for their number.
 const CONDITION_PARAMETERS_MAX: usize = 16_384;
 
-/// Appends the condition that a document is one that this change can be made to.
-fn put_condition(document: &Expression, change: &JsonChange<'_>, out: &mut Expression) {
-    let mut put = |before: &str, path: &[u8], after: &str| {
-        let and = if out.sql.is_empty() { "" } else { " AND " };
-        let _ = write!(out.sql, "{and}{before}{}{after}", document.sql);
-        out.parameters.extend(document.parameters.iter().cloned());
-        out.parameters.push(Parameter::Bytes(path.to_vec()));
-    };
-    // A path takes a value that is no array for an array of one element.
-    let arrays = format!(", {TEXT})) = 'ARRAY'");
-    for array in arrays_of(change.path) {
-        put("JSON_TYPE(JSON_EXTRACT(", array, &arrays);
+/// Changes of a document, at most: each is an expression around those in front of it.
+const CHANGES_MAX: usize = CONDITION_PARAMETERS_MAX;
+
+/// Bytes of a condition's parameters, at most. Each change that counts on others repeats all of theirs: bounds memory,
+/// and is as much as a server takes in a packet by default.
+const CONDITION_SIZE_MAX: usize = 64 << 20;
+
+/// A condition beyond [`CONDITION_PARAMETERS_MAX`] or [`CONDITION_SIZE_MAX`].
+struct ConditionTooLarge;
+
+impl ChangeCondition {
+    /// Appends the condition that a document is one that this change can be made to.
+    fn put_change(
+        &mut self,
+        document: &Expression,
+        change: &JsonChange<'_>,
+    ) -> Result<(), ConditionTooLarge> {
+        // A path takes a value that is no array for an array of one element.
+        let arrays = format!(", {TEXT})) = 'ARRAY'");
+        for array in arrays_of(change.path) {
+            self.put("JSON_TYPE(JSON_EXTRACT(", document, array, &arrays)?;
+        }
+        let exists = format!(", 'one', {TEXT})");
+        match change.kind {
+            JsonChangeKind::Replace | JsonChangeKind::Remove => {
+                self.put("JSON_CONTAINS_PATH(", document, change.path, &exists)
+            }
+            JsonChangeKind::Insert if is_element(change.path) => Ok(()),
+            JsonChangeKind::Insert => {
+                let objects = format!(", {TEXT})) = 'OBJECT'");
+                self.put("JSON_TYPE(JSON_EXTRACT(", document, parent(change.path), &objects)?;
+                self.put("NOT JSON_CONTAINS_PATH(", document, change.path, &exists)
+            }
+        }
     }
-    let exists = format!(", 'one', {TEXT})");
-    match change.kind {
-        JsonChangeKind::Replace | JsonChangeKind::Remove => {
-            put("JSON_CONTAINS_PATH(", change.path, &exists);
+
+    /// Appends a condition: a document and a path in it, between these texts.
+    fn put(
+        &mut self,
+        before: &str,
+        document: &Expression,
+        path: &[u8],
+        after: &str,
+    ) -> Result<(), ConditionTooLarge> {
+        let Expression { sql, parameters } = &mut self.expression;
+        let count = parameters.len() + document.parameters.len() + 1;
+        let size = self.size + path.len() + document.parameters.iter().map(Parameter::size).sum::<usize>();
+        if count > CONDITION_PARAMETERS_MAX || size > CONDITION_SIZE_MAX {
+            return Err(ConditionTooLarge);
         }
-        JsonChangeKind::Insert if is_element(change.path) => {}
-        JsonChangeKind::Insert => {
-            let objects = format!(", {TEXT})) = 'OBJECT'");
-            put("JSON_TYPE(JSON_EXTRACT(", parent(change.path), &objects);
-            put("NOT JSON_CONTAINS_PATH(", change.path, &exists);
-        }
+        self.size = size;
+        let and = if sql.is_empty() { "" } else { " AND " };
+        let _ = write!(sql, "{and}{before}{}{after}", document.sql);
+        parameters.extend(document.parameters.iter().cloned());
+        parameters.push(Parameter::Bytes(path.to_vec()));
+        Ok(())
     }
 }
 
@@ -164,7 +203,7 @@ fn expression(document: Json<'_>, special: Vec<Special>) -> Result<Expression, F
     Ok(out)
 }
 
-/// A value that a document's text does not tell: where it is, and how it is said.
+/// A value that a document's text does not tell, its place, and its expression.
 struct Special {
     path: String,
     sql: String,
@@ -233,7 +272,10 @@ mod tests {
     use binlog::Json;
     use servers::Parameter;
 
-    use super::{arrays_of, exact, overlap, parent};
+    use super::{
+        CONDITION_PARAMETERS_MAX, CONDITION_SIZE_MAX, ChangeCondition, Expression, arrays_of, exact, overlap,
+        parent,
+    };
 
     #[test]
     fn paths_have_steps() {
@@ -250,6 +292,24 @@ mod tests {
         check(r#"$."a.b[0]"[1]"#, r#"$."a.b[0]""#, r#"$."a.b[0]""#);
         check(r#"$."a\".b".c"#, r#"$."a\".b""#, "");
         assert!(overlap(b"$.a", b"$.a.b") && overlap(b"$.a[0]", b"$.a") && !overlap(b"$.a", b"$.b"));
+    }
+
+    /// Parts that count on each other repeat the large value of the first.
+    #[test]
+    fn conditions_have_a_size() {
+        let value = || Parameter::Bytes(vec![b'x'; 1 << 20]);
+        let check = |parameters: Vec<Parameter>, wanted: usize| {
+            let document = Expression { sql: "j".into(), parameters };
+            let mut condition = ChangeCondition::default();
+            let put = (0..).take_while(|_| condition.put("f(", &document, b"$.a", ")").is_ok()).count();
+            assert_eq!(put, wanted);
+            let size: usize = condition.expression.parameters.iter().map(Parameter::size).sum();
+            assert!(size <= CONDITION_SIZE_MAX + (CONDITION_PARAMETERS_MAX << 4), "{size}");
+        };
+        check(vec![value()], 63);
+        check(vec![value(), value()], 31);
+        check(vec![Parameter::Bytes(vec![b'x'; 65 << 20])], 0);
+        check(vec![Parameter::Null; 127], CONDITION_PARAMETERS_MAX / 128);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use servers::{Connection, Parameter};
 use crate::changes::{EventRows, RowReader};
 use crate::context::Context;
 use crate::error::Failure;
-use crate::sql::json::Expression;
+use crate::sql::json::ChangeCondition;
 use crate::sql::plan::{Place, Plan, Ways};
 use crate::sql::table::TargetTable;
 pub(crate) use crate::sql::table::without_transactions;
@@ -284,7 +284,8 @@ impl<'p> Batch<'p> {
         });
         let assignments: Vec<String> = assigned.chain(kept).collect();
         let (name, mut condition) = (&self.plan.table.name, condition.unwrap_or_else(|| self.condition()));
-        for more in written.conditions.into_iter().filter(|more| !more.sql.is_empty()) {
+        let more = written.condition.expression;
+        if !more.sql.is_empty() {
             condition = format!("{condition} AND {}", more.sql);
             parameters.extend(more.parameters);
         }
@@ -310,9 +311,7 @@ impl<'p> Batch<'p> {
             let expression = match value {
                 Value::Json(document) if target.data_type == "json" => json::exact(document)?,
                 Value::JsonChanges(changes) if target.data_type == "json" => {
-                    let changed = json::changed(&target.name, changes)?;
-                    written.conditions.push(changed.condition);
-                    Some(changed.document)
+                    Some(json::changed(&target.name, changes, &mut written.condition)?)
                 }
                 Value::JsonChanges(_) => return Err(lacking(&target.name)),
                 _ => None,
@@ -448,8 +447,8 @@ struct Written {
     /// What stands for each value.
     pieces: Vec<String>,
     parameters: Vec<Parameter>,
-    /// What must hold of a row besides, for it to be changed as on the source.
-    conditions: Vec<Expression>,
+    /// Must hold of the row, besides what it is found by.
+    condition: ChangeCondition,
     /// Is a piece another one than the plan's?
     is_own: bool,
     is_lax: bool,
