@@ -132,7 +132,7 @@ const CHUNK_SIZE: usize = 1 << 20;
 /// third of the memory of a replay, as an event is in memory up to three times on its way to the target. A few kilobytes
 /// can decompress to any size.
 pub(crate) fn event_size_max(held_max: usize) -> u32 {
-    /// What every server takes by default, and more.
+    /// Lower bound: events up to this size are always accepted.
     const EVENT_SIZE_MIN: u32 = 16 << 20;
     let third = u32::try_from(held_max.saturating_mul(64) / 3).unwrap_or(u32::MAX);
     third.clamp(EVENT_SIZE_MIN, EVENT_SIZE_MAX)

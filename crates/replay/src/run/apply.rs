@@ -74,16 +74,16 @@ impl Applier {
                     std::thread::sleep(pause);
                     pause *= 2;
                 }
-                result => return result.map_err(|failure| self.blame(group, failure)),
+                result => return result.map_err(|failure| self.name_failed_member(group, failure)),
             }
         }
-        self.try_apply(group).map_err(|failure| self.blame(group, failure))
+        self.try_apply(group).map_err(|failure| self.name_failed_member(group, failure))
     }
 
-    fn blame(&mut self, group: &Group, failure: Failure) -> Error {
+    fn name_failed_member(&mut self, group: &Group, failure: Failure) -> Error {
         // A session that cannot be rolled back is lost, and finds nothing.
         let _ = self.session.rollback();
-        blame(&mut *self.session, group, failure)
+        name_failed_member(&mut *self.session, group, failure)
     }
 
     fn try_apply(&mut self, group: &Group) -> Result<(), Failure> {
@@ -143,7 +143,7 @@ pub(super) fn put(session: &mut dyn Session, group: &Group, counter: &mut RowCou
 
 /// Finds the transaction of a group that failed, by applying one after the other, each by itself; all is rolled back in
 /// the end. The session has been rolled back.
-pub(super) fn blame(session: &mut dyn Session, group: &Group, failure: Failure) -> Error {
+pub(super) fn name_failed_member(session: &mut dyn Session, group: &Group, failure: Failure) -> Error {
     let found = match failure.kind {
         FailureKind::Refused => find_refused(session, &group.members),
         _ => None,

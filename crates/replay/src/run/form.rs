@@ -37,7 +37,7 @@ pub(super) struct Group {
     pub(super) gtids: Vec<Gtid>,
     /// What they may not run beside.
     pub(super) claim: Claim,
-    /// What each of them does by itself, if they are several: to find the one that fails.
+    /// The group's transactions, if there are several, to find the one that fails.
     pub(super) members: Vec<GroupMember>,
 }
 
@@ -117,8 +117,7 @@ impl<'t> Former<'t> {
     pub(super) fn take(&mut self, head: Head, work: Work, out: &mut Vec<Group>) -> Result<(), Error> {
         if self.order == CommitOrder::Any && head.gtid().is_none() {
             return Err(Error::Refused(format!(
-                "{head} has no GTID: what was committed in any order can only be kept account of by GTIDs; another \
-                 commit order, grouped or strict, goes on from here"
+                "{head} has no GTID: --commit-order any saves progress by GTID. Use grouped or strict."
             )));
         }
         let claim = self.claimer.claim(&head, &work)?;
@@ -242,7 +241,8 @@ impl<'t> Former<'t> {
         drop(events);
         open.add(&head, Some((context, rows)));
         self.ledger.done(&head);
-        let size = open.changes.size().max(open.members_size);
+        // Both are held: the net changes, and the rows of each transaction.
+        let size = open.changes.size() + open.members_size;
         if open.transactions >= self.group_max || size >= self.group_size_max {
             self.close(out)?;
         }

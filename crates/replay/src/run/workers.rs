@@ -10,7 +10,7 @@ use logs::ThreadPanic;
 use crate::error::{Error, Failure};
 use crate::order::{CommitOrder, Gate, Turn, Verdict};
 use crate::progress::Progress;
-use crate::run::apply::{RowCounter, Tally, blame, can_be_undone, put};
+use crate::run::apply::{RowCounter, Tally, can_be_undone, name_failed_member, put};
 use crate::run::flow::{Flow, Message};
 use crate::run::form::Group;
 use crate::run::{Options, PAUSE, Watcher, now_us};
@@ -364,7 +364,7 @@ impl Worker<'_, '_> {
         let after = match verdict {
             Verdict::Retry { after } if !is_lost => after,
             _ => {
-                let error = blame(&mut *self.session, group, failure);
+                let error = name_failed_member(&mut *self.session, group, failure);
                 self.shop.state().failure.get_or_insert(error);
                 self.shop.wake_all();
                 return None;
