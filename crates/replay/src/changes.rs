@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use binlog::events::{Rows, RowsFlags, RowsKind};
 use binlog::{
-    Charset, Collation, Column, DecodeError, Event, Field, Flavour, Row, RowDecoder, Table, Tables,
+    Charset, Collation, Column, DecodeError, Event, Field, Flavour, Format, Row, RowDecoder, Table, Tables,
 };
 
 use crate::error::Failure;
@@ -35,11 +35,18 @@ pub struct EventRows<'a> {
 
 /// Hidden columns of functional indexes in a log's table maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HiddenColumns {
+pub enum HiddenColumns {
     /// There may be some behind the others: [`Format::shows_hidden_columns`].
     Shown,
     /// There are none.
     LeftOut,
+}
+
+impl HiddenColumns {
+    /// Returns those of the table maps in this format.
+    pub fn of(format: &Format) -> Self {
+        if format.shows_hidden_columns() { Self::Shown } else { Self::LeftOut }
+    }
 }
 
 impl RowReader {
@@ -58,10 +65,7 @@ impl RowReader {
         events: &RowEvents,
         take: &mut dyn FnMut(&EventRows<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let hidden = match events.format.shows_hidden_columns() {
-            true => HiddenColumns::Shown,
-            false => HiddenColumns::LeftOut,
-        };
+        let hidden = HiddenColumns::of(&events.format);
         for raw in events.events() {
             let event = raw.decode(&events.format)?;
             if let Event::TableMap(map) = &event {

@@ -7,6 +7,7 @@ use binlog::gtid::GtidSet;
 use binlog::{ColumnType, Event, Flavour, Table};
 use filter::Filter;
 
+use crate::changes::HiddenColumns;
 use crate::definition::TableName;
 use crate::error::Error;
 use crate::filter::Filtering;
@@ -49,6 +50,8 @@ pub struct Shown {
     pub columns: Vec<(ColumnType, Option<bool>)>,
     /// Is the first of them a generated invisible primary key?
     pub has_invisible_key: bool,
+    /// Hidden columns behind those that the target's table has.
+    pub hidden: HiddenColumns,
 }
 
 /// The databases in which something was defined.
@@ -159,12 +162,12 @@ impl Survey {
         }
         for raw in rows.events() {
             if let Ok(Event::TableMap(map)) = raw.decode(&rows.format) {
-                self.table(&map);
+                self.table(&map, HiddenColumns::of(&rows.format));
             }
         }
     }
 
-    fn table(&mut self, map: &TableMap<'_>) {
+    fn table(&mut self, map: &TableMap<'_>, hidden: HiddenColumns) {
         let name = TableName { database: map.database.into(), table: map.table.into() };
         if self.defined.has(map.database) || self.tables.contains_key(&name) {
             return;
@@ -172,7 +175,7 @@ impl Survey {
         if let Ok(table) = Table::new(map).or_else(|_| Table::without_optional(map)) {
             let columns = table.columns.iter().map(|column| (column.column_type, column.unsigned)).collect();
             let has_invisible_key = map.flags & TableMap::GENERATED_INVISIBLE_PRIMARY_KEY != 0;
-            self.tables.insert(name, Shown { columns, has_invisible_key });
+            self.tables.insert(name, Shown { columns, has_invisible_key, hidden });
         }
     }
 }
@@ -198,17 +201,21 @@ impl Defined {
 #[cfg(test)]
 mod tests {
     use super::{Defined, Survey};
+    use crate::changes::HiddenColumns;
     use crate::sample::Sample;
 
     #[test]
     fn the_first_map_of_a_table_counts_unless_its_database_was_changed() {
         let mut survey = Survey::default();
-        survey.table(&Sample::new("int varchar:45").named("a", 1).map());
-        survey.table(&Sample::new("int").named("a", 2).map());
+        let see = |survey: &mut Survey, columns, name, id| {
+            survey.table(&Sample::new(columns).named(name, id).map(), HiddenColumns::LeftOut);
+        };
+        see(&mut survey, "int varchar:45", "a", 1);
+        see(&mut survey, "int", "a", 2);
         survey.defined.add(&[b"other".to_vec()]);
-        survey.table(&Sample::new("int").named("b", 3).map());
+        see(&mut survey, "int", "b", 3);
         survey.defined.add(&[b"d".to_vec()]);
-        survey.table(&Sample::new("int").named("c", 4).map());
+        see(&mut survey, "int", "c", 4);
         let seen: Vec<_> =
             survey.tables.iter().map(|(name, shown)| (&*name.table, shown.columns.len())).collect();
         assert_eq!(seen, [(b"a".as_slice(), 2), (b"b".as_slice(), 1)]);

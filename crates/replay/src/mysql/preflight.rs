@@ -5,6 +5,7 @@ use binlog::gtid::GtidSet;
 use servers::quote;
 use servers::{Address, Connection, Facts, GtidMode, Row, version_numbers};
 
+use crate::changes::HiddenColumns;
 use crate::definition::{Definition, TableName};
 use crate::error::{Error, Failure};
 use crate::grants::Grants;
@@ -285,7 +286,11 @@ impl Look {
     fn tables(&mut self, survey: &Survey, out: &mut Vec<Finding>) -> Result<(), Failure> {
         for (name, shown) in &survey.tables {
             let there = self.columns(name)?;
-            if let Some(found) = difference(shown, &there) {
+            let hidden = match shown.hidden == HiddenColumns::Shown && shown.columns.len() > there.len() {
+                true => self.index_expressions(name)?,
+                false => 0,
+            };
+            if let Some(found) = difference(shown, &there, hidden) {
                 let table = format!(
                     "`{}`.`{}` {found}",
                     String::from_utf8_lossy(&name.database),
@@ -306,6 +311,15 @@ impl Look {
         );
         let rows = self.connection.rows(&question)?;
         Ok(rows.iter().map(There::new).collect())
+    }
+
+    /// The number of expressions in a table's indexes: each of them has a hidden column.
+    fn index_expressions(&mut self, name: &TableName) -> Result<usize, Failure> {
+        let count = self.connection.value(&format!(
+            "SELECT COUNT(*) FROM information_schema.statistics WHERE {} AND column_name IS NULL",
+            quote::is_of(&name.database, &name.table)
+        ))?;
+        Ok(count.and_then(|count| count.parse().ok()).unwrap_or(0))
     }
 }
 
@@ -392,17 +406,18 @@ impl There {
     }
 }
 
-/// In what a table differs from what the logs show of it, if it does.
-fn difference(shown: &Shown, there: &[There]) -> Option<String> {
+/// Returns in what a table differs from what the logs show of it, if it does. `hidden` is the number of its columns that
+/// only the logs show, behind all others.
+fn difference(shown: &Shown, there: &[There], hidden: usize) -> Option<String> {
     if there.is_empty() {
         return Some("is not on the target, or not for this account to see".into());
     }
     let (logged, count) = (shown.columns.len(), there.len());
-    if logged == count + 1 && shown.has_invisible_key {
+    if logged == count + hidden + 1 && shown.has_invisible_key {
         // A key that the source generated, and that the target was told to do without.
         return None;
     }
-    if logged != count {
+    if logged != count && logged != count + hidden {
         let columns = if count == 1 { "column" } else { "columns" };
         return Some(format!("has {count} {columns} on the target, and {logged} in the logs"));
     }
@@ -412,7 +427,7 @@ fn difference(shown: &Shown, there: &[There]) -> Option<String> {
     })
 }
 
-/// Is it a MySQL before 8.0?
+/// Tells whether this is the version of a MySQL before 8.0.
 pub(super) fn is_before_8(version: &str) -> bool {
     version_numbers(version).is_some_and(|numbers| numbers < [8, 0, 0])
 }
@@ -433,6 +448,7 @@ mod tests {
     use binlog::ColumnType;
 
     use super::{There, difference};
+    use crate::changes::HiddenColumns;
     use crate::survey::Shown;
 
     /// Columns of the target as `information_schema` has them, `decimal:4:2` with precision and scale.
@@ -449,9 +465,9 @@ mod tests {
     fn check(columns: &[ColumnType], types: &str, wanted: Option<&str>) {
         for has_invisible_key in [false, true] {
             let columns = columns.iter().map(|column| (*column, None)).collect();
-            let shown = Shown { columns, has_invisible_key };
+            let shown = Shown { columns, has_invisible_key, hidden: HiddenColumns::LeftOut };
             let types: Vec<There> = types.split_whitespace().map(there).collect();
-            let found = difference(&shown, &types);
+            let found = difference(&shown, &types, 0);
             let is_lacking_key = has_invisible_key && types.len() + 1 == shown.columns.len();
             let wanted = wanted.filter(|_| !is_lacking_key);
             assert_eq!(found.as_deref(), wanted, "{shown:?} {types:?}");
@@ -483,6 +499,19 @@ mod tests {
         assert_eq!(signed(false, Some(true)), Some(("int signed".into(), "int unsigned".into())));
         let year = There { data_type: "year".into(), ..There::default() };
         assert_eq!(year.difference((ColumnType::Year, Some(true))), None);
+    }
+
+    #[test]
+    fn expressions_of_indexes_are_columns_of_the_logs_alone() {
+        let check = |hidden, wanted: Option<&str>| {
+            let columns = vec![(ColumnType::Int, None), (ColumnType::Int, None), (ColumnType::BigInt, None)];
+            let shown = Shown { columns, has_invisible_key: false, hidden: HiddenColumns::Shown };
+            assert_eq!(difference(&shown, &[there("int"), there("int")], hidden).as_deref(), wanted);
+        };
+        let differs = Some("has 2 columns on the target, and 3 in the logs");
+        check(0, differs);
+        check(1, None);
+        check(2, differs);
     }
 
     #[test]
