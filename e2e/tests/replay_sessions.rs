@@ -19,7 +19,7 @@ fn source(sql: &str) -> Result<Server> {
     Ok(source)
 }
 
-/// Has a target that has nothing take all of a server's logs, in each order.
+/// Replays all of a server's logs into an empty target, in each order.
 fn ends_equal(source: &Server, orders: &[&str], more: &[&str]) -> Result<()> {
     let target = target("--skip-log-bin")?;
     let databases =
@@ -63,17 +63,18 @@ fn what_functions_set_is_set_back() -> Result<()> {
          delimiter //
          create function f() returns int deterministic begin
            set session time_zone = '+09:00'; set session lc_time_names = 'de_DE'; set session foreign_key_checks = 0;
-           set session auto_increment_increment = 5; set session collation_connection = 'utf8mb4_bin'; return 1;
+           set session auto_increment_increment = 5; set session collation_connection = 'utf8mb4_bin';
+           set session sql_require_primary_key = 1; return 1;
          end //
          delimiter ;
          set session binlog_format = statement;
          set session time_zone = '+00:00'; insert into t (a, n) values (from_unixtime(1000000000), 1);
          insert into t (a, n) values ('not of a time', f());
          set session time_zone = '+00:00', lc_time_names = 'en_US', foreign_key_checks = 1,
-           auto_increment_increment = 1, collation_connection = 'utf8mb4_0900_ai_ci';
+           auto_increment_increment = 1, collation_connection = 'utf8mb4_0900_ai_ci', sql_require_primary_key = 0;
          insert into t (a, n) values (from_unixtime(1000000000), 1), (date_format('2026-01-01', '%M'), 'A' = 'a');
          insert into t (a, n) values (date_format('2026-03-01', '%M'), 'A' = 'a');
-         insert into t (a, n) select concat(a, 'x'), 2 from t;",
+         insert into t (a, n) select concat(a, 'x'), 2 from t; create table keyless (n int);",
     )?;
     ends_equal(&source, &ORDERS, &[])
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use binlog::{Charset, Collation, Flavour};
+use filter::Words;
 use servers::{Connection, Facts, Row, version_numbers};
 
 use crate::context::Context;
@@ -26,7 +27,7 @@ pub(super) struct Fit {
     truncation: Presence,
     /// Databases that were made with another collation than the source's.
     substituted: Arc<Mutex<BTreeSet<String>>>,
-    /// Whether a statement ran that cuts digits off on the source, and rounds them here.
+    /// Set once a statement may have rounded times that the source truncates.
     rounds: Arc<AtomicBool>,
 }
 
@@ -37,15 +38,15 @@ enum Presence {
     Absent,
 }
 
-/// A variable that not every account may set, not even to what it is.
+/// A variable that not every account may set, not even to its own value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RestrictedVariable {
     /// The server lacks it.
     Absent,
-    /// The session has had this value from its start.
-    Untouched(u8),
-    /// It was set.
-    Changed,
+    /// The account may set it.
+    Settable,
+    /// The account may not set it: the session has had this value from its start.
+    Fixed(u8),
 }
 
 /// A session variable that logs have and that servers before some version lack.
@@ -98,13 +99,13 @@ const TIME_ROUND_FRACTIONAL: u64 = 1 << 34;
 
 /// The collations and databases that all sessions on a target share.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SharedTerms {
+pub(super) struct TargetCollations {
     collations: Option<Arc<BTreeSet<u16>>>,
     substituted: Arc<Mutex<BTreeSet<String>>>,
     rounds: Arc<AtomicBool>,
 }
 
-impl SharedTerms {
+impl TargetCollations {
     /// Asks a server.
     pub(super) fn ask(connection: &mut Connection, facts: &Facts) -> Result<Self, servers::Error> {
         let collations = match facts.is_mariadb {
@@ -131,8 +132,8 @@ impl SharedTerms {
         }
         if self.rounds.load(Ordering::Relaxed) {
             remarks.push(
-                "statements rounded times with more digits than their column: the source cuts them off, and the target \
-                 has no TIME_TRUNCATE_FRACTIONAL"
+                "times with more digits than their column may have been rounded: the source cuts them off, and the \
+                 target has no TIME_TRUNCATE_FRACTIONAL"
                     .to_owned(),
             );
         }
@@ -145,14 +146,12 @@ impl Fit {
     pub(super) fn new(
         connection: &mut Connection,
         facts: &Facts,
-        shared: &SharedTerms,
+        shared: &TargetCollations,
     ) -> Result<Self, servers::Error> {
         let mut restricted = [RestrictedVariable::Absent; RESTRICTED.len()];
         for (variable, slot) in RESTRICTED.iter().zip(&mut restricted) {
             if variable.presence(facts) == Presence::Present {
-                let value = connection.value(&format!("SELECT @@session.{}", variable.name))?;
-                let value = value.and_then(|value| value.parse().ok());
-                *slot = value.map_or(RestrictedVariable::Changed, RestrictedVariable::Untouched);
+                *slot = RestrictedVariable::ask(connection, variable.name)?;
             }
         }
         Ok(Self {
@@ -174,13 +173,13 @@ impl Fit {
 
     /// Returns the context in the server's terms: variables that it lacks are left out, as mysqlbinlog's version
     /// comments do it.
-    pub(super) fn fit(&mut self, context: &Context) -> Context {
+    pub(super) fn fit(&self, context: &Context) -> Context {
         let source = context.flavour();
         let mut fitted = context.clone();
         // A server that does not know the variable does not log it, and behaves as if it were off.
         let cascade_triggers = Some(context.cascade_triggers.unwrap_or(0));
         let wanted = [context.require_primary_key, context.table_encryption, cascade_triggers];
-        let mut fit = wanted.into_iter().zip(&mut self.restricted).map(|(value, has)| has.fit(value));
+        let mut fit = wanted.into_iter().zip(&self.restricted).map(|(value, has)| has.fit(value));
         fitted.require_primary_key = fit.next().flatten();
         fitted.table_encryption = fit.next().flatten();
         fitted.cascade_triggers = fit.next().flatten();
@@ -280,7 +279,10 @@ impl Fit {
         let source = context.flavour();
         let is_lost = |mode| self.own_mode(mode, source) & TIME_TRUNCATE_FRACTIONAL != 0;
         let lacks_mode = self.target == Flavour::MySql && self.truncation == Presence::Absent;
-        if lacks_mode && context.sql_mode.is_some_and(is_lost) && stores_values(&statement.sql) {
+        if let Some(mode) = context.sql_mode.filter(|mode| lacks_mode && is_lost(*mode))
+            && !self.rounds.load(Ordering::Relaxed)
+            && stores_values(&statement.sql, mode)
+        {
             self.rounds.store(true, Ordering::Relaxed);
         }
         let Some([_, _, server]) = context.charset else { return Ok(()) };
@@ -306,15 +308,24 @@ impl Fit {
 }
 
 impl RestrictedVariable {
-    /// Returns the value that is to be set, if it is not there from the start.
-    fn fit(&mut self, wanted: Option<u8>) -> Option<u8> {
-        let wanted = wanted?;
-        match self {
-            Self::Absent => return None,
-            Self::Untouched(value) if *value == wanted => return None,
-            Self::Untouched(_) | Self::Changed => *self = Self::Changed,
+    /// Finds out by setting the variable to its own value.
+    fn ask(connection: &mut Connection, name: &str) -> Result<Self, servers::Error> {
+        match connection.run(&format!("SET @@session.{name}=@@session.{name}")) {
+            Ok(()) => return Ok(Self::Settable),
+            Err(servers::Error::Refused { .. }) => {}
+            Err(error) => return Err(error),
         }
-        Some(wanted)
+        let value = connection.value(&format!("SELECT @@session.{name}"))?;
+        Ok(value.and_then(|value| value.parse().ok()).map_or(Self::Settable, Self::Fixed))
+    }
+
+    /// Returns the value that is to be set, if any. The server refuses one that differs from a fixed value.
+    fn fit(self, wanted: Option<u8>) -> Option<u8> {
+        wanted.filter(|wanted| match self {
+            Self::Absent => false,
+            Self::Settable => true,
+            Self::Fixed(value) => value != *wanted,
+        })
     }
 }
 
@@ -326,14 +337,29 @@ fn stand_in(charset: Charset) -> u16 {
     }
 }
 
-/// Tells whether a statement stores values that it computes.
-fn stores_values(sql: &[u8]) -> bool {
-    const VERBS: [&[u8]; 4] = [b"INSERT", b"REPLACE", b"UPDATE", b"LOAD"];
-    let sql = sql.trim_ascii_start();
-    VERBS.iter().any(|verb| sql.get(..verb.len()).is_some_and(|start| start.eq_ignore_ascii_case(verb)))
+/// Tells whether a statement may store values that it computes, as far as its words tell. A `SELECT` is logged for the
+/// functions that it runs.
+fn stores_values(sql: &[u8], sql_mode: u64) -> bool {
+    const VERBS: [&str; 6] = ["INSERT", "REPLACE", "UPDATE", "LOAD", "SELECT", "DO"];
+    let Some(mut words) = Words::of(&String::from_utf8_lossy(sql), sql_mode) else { return true };
+    if words.take_any(&VERBS) {
+        return true;
+    }
+    let within: &[&str] = match (words.take("WITH"), words.take("CREATE")) {
+        (true, _) => &["UPDATE"],
+        (_, true) if !words.is("FUNCTION") && !words.is("PROCEDURE") => &["SELECT"],
+        _ => return false,
+    };
+    while words.peek().is_some() {
+        if words.take_any(within) {
+            return true;
+        }
+        words.take_next();
+    }
+    false
 }
 
-/// Does it make a database, and leave it to the server which collation it has?
+/// Tells whether a statement makes a database and leaves its collation to the server.
 fn makes_database(sql: &[u8]) -> bool {
     let text = String::from_utf8_lossy(sql).to_ascii_lowercase();
     let mut words = text.split_whitespace();
@@ -347,7 +373,7 @@ mod tests {
 
     use binlog::Flavour;
 
-    use super::{Fit, Presence, RestrictedVariable, makes_database};
+    use super::{Fit, Presence, RestrictedVariable, makes_database, stores_values};
     use crate::context::Context;
 
     /// A target that has all variables, and of MySQL's collations those up to this number.
@@ -355,7 +381,7 @@ mod tests {
         Fit {
             target,
             collations: (target == Flavour::MySql).then(|| Arc::new((1..=collation_max).collect())),
-            restricted: [RestrictedVariable::Untouched(0); 3],
+            restricted: [RestrictedVariable::Settable; 3],
             explicit_timestamp: Presence::Present,
             utf8mb4_collation: Presence::Present,
             truncation: Presence::Present,
@@ -391,19 +417,29 @@ mod tests {
             cascade_triggers: Some(1),
             ..Context::default()
         };
-        let mut old = Fit {
-            restricted: [RestrictedVariable::Changed, RestrictedVariable::Absent, RestrictedVariable::Absent],
+        let old = Fit {
+            restricted: [
+                RestrictedVariable::Settable,
+                RestrictedVariable::Absent,
+                RestrictedVariable::Absent,
+            ],
             explicit_timestamp: Presence::Absent,
             utf8mb4_collation: Presence::Absent,
             ..fit(Flavour::MySql, 250)
         };
         let wanted = Context { require_primary_key: Some(1), ..Context::default() };
         assert_eq!(old.fit(&context), wanted);
-        // What the session has from its start is not set, until it was changed.
-        let mut new = fit(Flavour::MySql, 400);
-        let fitted = new.fit(&context);
-        assert_eq!((fitted.table_encryption, fitted.cascade_triggers), (None, Some(1)));
-        assert_eq!(new.fit(&Context::default()).cascade_triggers, Some(0));
+        let restricted = |variable| {
+            let fit = Fit { restricted: [variable; 3], ..fit(Flavour::MySql, 400) };
+            let of = |context: &Context| {
+                let fitted = fit.fit(context);
+                (fitted.table_encryption, fitted.cascade_triggers)
+            };
+            [of(&context), of(&Context::default())]
+        };
+        let settable = restricted(RestrictedVariable::Settable);
+        assert_eq!(settable, [(Some(0), Some(1)), (None, Some(0))]);
+        assert_eq!(restricted(RestrictedVariable::Fixed(0)), [(None, Some(1)), (None, None)]);
     }
 
     #[test]
@@ -420,12 +456,29 @@ mod tests {
     #[test]
     fn modes_that_an_old_server_has_or_lacks() {
         let mode = |is_mariadb, mode| {
-            let mut old = Fit { truncation: Presence::Absent, ..fit(Flavour::MySql, 250) };
+            let old = Fit { truncation: Presence::Absent, ..fit(Flavour::MySql, 250) };
             old.fit(&Context { is_mariadb, sql_mode: Some(mode), ..Context::default() }).sql_mode
         };
         assert_eq!(mode(false, 1 << 32 | 1 << 28 | 4), Some(1 << 28 | 4));
         assert_eq!(mode(true, 4), Some(4));
         assert_eq!(fit(Flavour::MySql, 400).mode(1 << 32 | 1 << 28 | 4, Flavour::MySql), 1 << 32 | 4);
+    }
+
+    #[test]
+    fn statements_that_store_values() {
+        let check = |sql: &str, wanted| assert_eq!(stores_values(sql.as_bytes(), 0), wanted, "{sql}");
+        check("insert into t values ('00:00:00.6')", true);
+        check(" /* c */ INSERT INTO t VALUES (1)", true);
+        check("-- c\nREPLACE t VALUES (1)", true);
+        check("WITH c AS (SELECT 1 AS a) UPDATE t, c SET t.a = c.a", true);
+        check("WITH c AS (SELECT 1 AS a) DELETE t FROM t JOIN c", false);
+        check("LOAD DATA INFILE 'f' INTO TABLE t", true);
+        check("CREATE TABLE t (a TIME) SELECT '00:00:00.6' AS a", true);
+        check("CREATE TABLE t (a TIME DEFAULT 'SELECT')", false);
+        check("CREATE FUNCTION f() RETURNS INT RETURN (SELECT 1)", false);
+        check("SELECT `d`.`f`()", true);
+        check("DELETE FROM t WHERE a IN (SELECT 1)", false);
+        check("BEGIN", false);
     }
 
     #[test]

@@ -26,10 +26,10 @@ use servers::{Address, Connection, Facts, GTIDS_SINCE, GtidMode, Row, version_nu
 use crate::definition::Definition;
 use crate::error::{Error, Failure};
 use crate::mysql::as_sql::CREATED;
-use crate::mysql::fit::{Fit, SharedTerms};
+use crate::mysql::fit::{Fit, TargetCollations};
 use crate::mysql::heartbeat::{Heartbeat, lock};
 use crate::mysql::preflight::is_before_8;
-use crate::mysql::session::{Made, MysqlSession, TableCreation};
+use crate::mysql::session::{MysqlSession, SessionParts, TableCreation};
 use crate::mysql::sql::PROGRESS_TABLE;
 use crate::progress::{Applied, Intent, Place, Progress};
 use crate::target::{Session, Settled, Target};
@@ -58,7 +58,7 @@ pub struct MysqlTarget {
     /// How often definitions may have changed.
     definitions: Arc<AtomicU64>,
     logging: Logging,
-    terms: SharedTerms,
+    collations: TargetCollations,
 }
 
 /// How row changes are made on a server.
@@ -152,7 +152,7 @@ impl MysqlTarget {
         let rights =
             Rights::of(&mut control, &facts).map_err(|error| Failure::from(error).at("ask for rights"))?;
         let as_sql = why_sql(apply_as, &facts, &mut control)?;
-        let terms = SharedTerms::ask(&mut control, &facts)
+        let collations = TargetCollations::ask(&mut control, &facts)
             .map_err(|error| Failure::from(error).at("ask which collations the server has"))?;
         let control = Arc::new(Mutex::new(control));
         let target = Self {
@@ -163,7 +163,7 @@ impl MysqlTarget {
             sessions: AtomicU32::new(0),
             connections: Mutex::default(),
             logging: Logging::No,
-            terms,
+            collations,
             as_sql,
             rights,
             may_purge: AtomicBool::new(true),
@@ -227,7 +227,7 @@ impl MysqlTarget {
             false => "",
         };
         let lines = [why, logged, gtids].into_iter().filter(|line| !line.is_empty());
-        lines.map(str::to_owned).chain(self.terms.remarks()).collect()
+        lines.map(str::to_owned).chain(self.collations.remarks()).collect()
     }
 
     /// From here on, progress is in the logs that the server with this `server_id` wrote.
@@ -309,7 +309,7 @@ impl MysqlTarget {
         !self.facts.is_mariadb && self.facts.gtid_mode == GtidMode::On
     }
 
-    /// Does the target keep an account of GTIDs that we may add to? MySQL before 8.0 takes no addition to `gtid_purged`,
+    /// Tells whether the target keeps an account of GTIDs that we may add to. MySQL before 8.0 takes no addition to `gtid_purged`,
     /// and what it ran is not sure to be in `gtid_executed` after a crash, as its definitions are not atomic.
     fn keeps_gtids(&self) -> bool {
         self.has_gtids() && !is_before_8(&self.facts.version) && self.may_purge.load(Ordering::SeqCst)
@@ -340,8 +340,8 @@ impl Target for MysqlTarget {
             connection.run("SET @@session.sql_log_bin = 1")?;
         }
         let names_gtids = self.keeps_gtids() && !self.facts.log_bin && self.rights.gtid_next;
-        let fit = Fit::new(&mut connection, &self.facts, &self.terms)?;
-        Ok(Box::new(MysqlSession::new(Made {
+        let fit = Fit::new(&mut connection, &self.facts, &self.collations)?;
+        Ok(Box::new(MysqlSession::new(SessionParts {
             connection,
             packet_max: self.facts.packet_max,
             names_gtids,

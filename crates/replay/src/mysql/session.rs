@@ -34,7 +34,7 @@ pub(super) struct MysqlSession {
     names_gtids: bool,
     /// Do all row changes go as statements?
     pub(super) as_sql: bool,
-    /// How a table is made from a query.
+    /// Support of the server for tables made from queries.
     pub(super) creations: TableCreation,
     /// What makes statements of row changes, once there were some to make.
     pub(super) writer: Option<Writer>,
@@ -61,8 +61,8 @@ pub(super) struct MysqlSession {
     gtids: Vec<Gtid>,
 }
 
-/// What a session is made of.
-pub(super) struct Made {
+/// The parts of a session.
+pub(super) struct SessionParts {
     pub(super) connection: Connection,
     pub(super) packet_max: usize,
     pub(super) names_gtids: bool,
@@ -73,7 +73,7 @@ pub(super) struct Made {
     pub(super) definitions: Arc<AtomicU64>,
 }
 
-/// How a server takes the table of a `CREATE TABLE … SELECT` and its rows.
+/// Support for `CREATE TABLE … SELECT` as one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TableCreation {
     /// As one transaction, by `START TRANSACTION` in the definition: MySQL since 8.0.21.
@@ -95,8 +95,17 @@ pub(super) enum State {
 }
 
 impl MysqlSession {
-    pub(super) fn new(made: Made) -> Self {
-        let Made { connection, packet_max, names_gtids, as_sql, creations, fit, logging, definitions } = made;
+    pub(super) fn new(parts: SessionParts) -> Self {
+        let SessionParts {
+            connection,
+            packet_max,
+            names_gtids,
+            as_sql,
+            creations,
+            fit,
+            logging,
+            definitions,
+        } = parts;
         let (sql, rows) = (String::new(), Vec::new());
         Self {
             connection,
@@ -153,8 +162,7 @@ impl MysqlSession {
         }
     }
 
-    /// Has rows behind the table that was made for them committed with what is saved of them, where the server does not
-    /// commit both as one.
+    /// Makes the rows of a new table a transaction of their own, if the server cannot commit both as one.
     pub(super) fn begin_behind_creation(&mut self) {
         if matches!(self.state, State::Alone(_)) && self.creations == TableCreation::InParts {
             self.state = State::ToBegin;

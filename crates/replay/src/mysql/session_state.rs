@@ -7,6 +7,7 @@
 //! | `collation_database`, `character_set_database` | `USE`; `CREATE`, `ALTER` and `DROP DATABASE` of the default database | forgotten with [`SessionState::use_database`], and after each statement |
 //! | `character_set_client`, `collation_connection` | our own `SET NAMES`, for names that are not ASCII and for odd texts | forgotten with [`SessionState::set_names`] |
 //! | all of [`Context`] | functions and triggers that a statement runs: what they set stays set, but for `sql_mode`, which the server restores | forgotten after each statement |
+//! | `sql_require_primary_key`, `default_table_encryption`, `enable_cascade_triggers`, where the account may not set them | functions of a definer who may set them | nothing: the account cannot set them back |
 //! | `foreign_key_checks`, `unique_checks` | row events: their flags | the server restores them at the end of `BINLOG` |
 //! | `gtid_next` | a format description in `BINLOG`; `COMMIT` | set to `AUTOMATIC` behind each |
 //! | `timestamp` | nothing; row events bring their own | set with each statement |
@@ -14,7 +15,7 @@
 //! | `pseudo_thread_id` | nothing | set with each statement that makes or reads a temporary table |
 //! | `autocommit`, `sql_log_bin` | nothing: functions and triggers may not set them | set once |
 //! | `transaction_isolation`, `innodb_lock_wait_timeout`, other settings that are not logged | functions that set them, as they do on a replica | none: they do not change what is stored |
-//! | all | the rollback of a transaction that failed: nobody knows what was run of it | forgotten with [`SessionState::forget`] |
+//! | all | the rollback of a transaction that failed, of which any part may have been run | forgotten with [`SessionState::forget`] |
 
 use crate::context::Context;
 
