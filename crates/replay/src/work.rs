@@ -347,7 +347,7 @@ impl Maker {
         Context { is_mariadb: self.format.flavour == Flavour::MariaDb, ..Context::of(query) }
     }
 
-    /// Is this the table of a `CREATE TABLE … SELECT`? Its rows follow, and it commits with them. MySQL writes `START
+    /// Tells whether this is the table of a `CREATE TABLE … SELECT`. Its rows follow, and it commits with them. MySQL writes `START
     /// TRANSACTION` into it, MariaDB a transaction around both.
     fn is_created_from_query(&self, sql: &[u8]) -> bool {
         const VERBS: [&[u8]; 2] = [b"CREATE TABLE ", b"CREATE OR REPLACE TABLE "];
