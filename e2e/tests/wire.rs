@@ -78,7 +78,7 @@ fn mysql_lets_in() -> Result<()> {
     let plain = address(&server, "c", "secret", SslMode::Disabled);
     let error = Link::open(&plain, &LinkOptions::default()).map(drop);
     let Err(error @ Error::PasswordInTheOpen { .. }) = error else { bail!("{error:?}") };
-    ensure!(error.to_string().contains("?tls=required"), "{error}");
+    ensure!(error.to_string().contains("--ssl-mode=REQUIRED"), "{error}");
     check(&with_key(&plain, PublicKey::OfServer), &LinkOptions::default(), caching)?;
     // Now the server remembers the password, and no key is needed.
     ensure!(log_in(&plain, &LinkOptions::default())? == caching);

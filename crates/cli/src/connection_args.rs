@@ -53,75 +53,79 @@ const fn switch(name: &'static str, help: &'static str) -> OptionSpec {
 
 /// The options of a connection.
 const CONNECTION: [OptionSpec; 26] = [
-    short("host", 'h', "HOST", "Host of the server; localhost stands for its socket"),
+    short("host", 'h', "HOST", "Host name of the server; localhost means its Unix socket file"),
     short("port", 'P', "PORT", "TCP port of the server [default: 3306]"),
-    short("socket", 'S', "FILE", "Socket file of a server on this machine"),
-    valued("protocol", "PROTOCOL", "Connect by TCP or SOCKET"),
-    short("user", 'u', "USER", "Account to connect with"),
+    short("socket", 'S', "FILE", "Unix socket file of a server on this machine"),
+    valued("protocol", "PROTOCOL", "Transport protocol: TCP or SOCKET"),
+    short("user", 'u', "USER", "User name of the account"),
     OptionSpec {
         name: PASSWORD,
         short: Some('p'),
         value: Some("PASSWORD"),
-        help: "Password of the account, also as -pPASSWORD; without a value, the terminal is asked",
+        help: "Password of the account, also as -pPASSWORD; without a value, bintide prompts for it",
     },
     valued("password-file", "FILE", "Read the password from the first line of this file"),
     valued(
         "password-command",
         "COMMAND",
-        "Take the password from the first line that this shell command prints; it runs for each new connection, as \
-         tokens that expire need it",
+        "Read the password from the first line that this shell command prints; the command runs for each new connection, \
+         so that it can print a token that expires",
     ),
     valued(
         "ssl-mode",
         "MODE",
-        "Encryption: DISABLED, PREFERRED, REQUIRED, VERIFY_CA (the certificate is signed by an authority of --ssl-ca) \
-         or VERIFY_IDENTITY (and is for the host's name) [default: PREFERRED, or VERIFY_CA with --ssl-ca]",
+        "Encryption: DISABLED, PREFERRED, REQUIRED, VERIFY_CA (the server's certificate must be signed by an authority \
+         of --ssl-ca) or VERIFY_IDENTITY (and must be for the host name) [default: PREFERRED, or VERIFY_CA with --ssl-ca]",
     ),
     valued("ssl-ca", "FILE", "Trust the certificate authorities in this file (PEM)"),
     valued(
         "ssl-capath",
         "DIR",
-        "Trust the certificate authorities in this directory, as `openssl rehash` makes it",
+        "Trust the certificate authorities in this directory; prepare it with `openssl rehash`",
     ),
-    valued("ssl-crl", "FILE", "Refuse the certificates that the revocation lists in this file name (PEM)"),
-    valued("ssl-crlpath", "DIR", "The same of a directory, as `openssl rehash` makes it"),
-    valued("ssl-cert", "FILE", "Certificate of the client (PEM)"),
-    valued("ssl-key", "FILE", "Key of the client's certificate (PEM)"),
-    valued("ssl-cipher", "LIST", "Ciphers of TLS 1.2 to offer, by OpenSSL's names, separated by colons"),
-    valued("tls-version", "LIST", "Versions of TLS to offer: TLSv1.2, TLSv1.3"),
-    valued("tls-ciphersuites", "LIST", "Ciphers of TLS 1.3 to offer, separated by colons"),
-    valued("tls-sni-servername", "NAME", "Server name to ask for in the TLS handshake"),
+    valued("ssl-crl", "FILE", "Refuse certificates that the revocation lists in this file contain (PEM)"),
+    valued(
+        "ssl-crlpath",
+        "DIR",
+        "Refuse certificates that the revocation lists in this directory contain; prepare it with `openssl rehash`",
+    ),
+    valued("ssl-cert", "FILE", "Client certificate (PEM)"),
+    valued("ssl-key", "FILE", "Private key of the client certificate (PEM)"),
+    valued("ssl-cipher", "LIST", "TLS 1.2 ciphers to offer: OpenSSL names, separated by colons"),
+    valued("tls-version", "LIST", "TLS versions to offer, separated by commas: TLSv1.2, TLSv1.3"),
+    valued("tls-ciphersuites", "LIST", "TLS 1.3 ciphersuites to offer, separated by colons"),
+    valued("tls-sni-servername", "NAME", "Server name (SNI) to send in the TLS handshake"),
     valued("tls-ca", "FILE", "The same as --ssl-ca with --ssl-mode=VERIFY_IDENTITY"),
     switch(
         "get-server-public-key",
-        "Without TLS, ask the server for the key that encrypts passwords; a man in the middle can send another, and read \
-         the password",
+        "Without TLS, request from the server the RSA public key that encrypts the password; a man in the middle can send \
+         another key, and read the password",
     ),
     valued(
         "server-public-key-path",
         "FILE",
-        "File with that key (PEM): a copy of the server's public_key.pem",
+        "File with the server's RSA public key (PEM): a copy of its public_key.pem",
     ),
     switch(
         "enable-cleartext-plugin",
-        "Send the password itself over TLS if the server asks for it, as for IAM and LDAP",
+        "Send the password as cleartext, over TLS only, if the server requests it, as for IAM and LDAP",
     ),
     valued(
         "compression-algorithms",
         "LIST",
-        "Compression of the connection, the best first: zstd, zlib, uncompressed",
+        "Compression algorithms of the connection, the preferred one first: zstd, zlib, uncompressed",
     ),
-    valued("zstd-compression-level", "LEVEL", "Level of zstd compression, 1 to 22 [default: 3]"),
-    valued("login-path", "NAME", "Read this login path of the login file, which mysql_config_editor writes"),
+    valued("zstd-compression-level", "LEVEL", "zstd compression level, 1 to 22 [default: 3]"),
+    valued("login-path", "NAME", "Read this login path from the login path file (mysql_config_editor)"),
 ];
 
 /// The options that choose option files.
 const FILES: [OptionSpec; 5] = [
-    valued("defaults-file", "FILE", "Read only this option file of MySQL, and the login file"),
-    valued("defaults-extra-file", "FILE", "Read this option file after the global ones"),
-    valued("defaults-group-suffix", "SUFFIX", "Read groups with this suffix, too: [client_east] for _east"),
-    switch("no-defaults", "Read no option file but the login file"),
-    switch("no-login-paths", "Do not read the login file"),
+    valued("defaults-file", "FILE", "Read only this option file, and the login path file"),
+    valued("defaults-extra-file", "FILE", "Read this option file after the global option files"),
+    valued("defaults-group-suffix", "SUFFIX", "Also read groups with this suffix: [client_east] for _east"),
+    switch("no-defaults", "Read no option file except the login path file"),
+    switch("no-login-paths", "Do not read the login path file"),
 ];
 
 /// The heading of the options in help texts.
@@ -496,7 +500,7 @@ impl<R: ServerRole> ConnectionArgs<R> {
         };
         let typed = rpassword::prompt_password(prompt);
         let typed =
-            typed.context("could not ask for the password: there is no terminal; give --password-file")?;
+            typed.context("could not prompt for the password: there is no terminal; use --password-file")?;
         Ok(self.typed.get_or_init(|| typed).clone())
     }
 }

@@ -9,8 +9,8 @@ use crate::commands::rewrite::size;
 /// The bound on temporary files.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct TemporaryFiles {
-    /// Disk space that temporary files may take together, as 500M or 20G; transactions that do not fit in memory wait
-    /// in them. A larger transaction is refused [default: half of what is free there].
+    /// Maximum disk space of all temporary files together, as 500M or 20G. They hold transactions that do not fit in
+    /// memory. A transaction that needs more space is refused [default: half of the free space].
     #[arg(long, value_name = "SIZE", value_parser = bound)]
     temporary_max: Option<NonZeroU64>,
 }

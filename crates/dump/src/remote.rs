@@ -184,7 +184,7 @@ impl RemoteSettings {
         let Some(by) = heeded.remote else { return Ok(None) };
         for (which, name) in UNSUPPORTED {
             if values.text(which).is_some() {
-                talk.error(&[b"--", name.as_bytes(), b" is not supported: connect without it."]);
+                talk.error(&[b"--", name.as_bytes(), b" is not supported: remove the option."]);
                 return Err(Exit::NOT_BEGUN);
             }
         }

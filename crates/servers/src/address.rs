@@ -173,9 +173,9 @@ mod tests {
             assert!(error.starts_with(wanted), "{text}: {error}");
         };
         check("root@localhost", "it does not start with mysql://");
-        check("mysql://localhost", "it names no user");
+        check("mysql://localhost", "no user is given");
         check("mysql://root@:1", "it names no host");
-        check("mysql://root@h:x", "x is no port");
+        check("mysql://root@h:x", "x is not a port number");
         check("mysql://root@h/shop", "shop names a database");
         check("mysql://root@h/?odd=1", "odd is not an option");
         check("mysql://root@h/?tls=maybe", "tls is maybe");

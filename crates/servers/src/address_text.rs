@@ -27,8 +27,8 @@ impl ConnectionOptions {
         let has_account = authority.contains('@');
         if !database.is_empty() {
             return Err(match has_account {
-                true => fail(format!("{database} names a database, and logs name their own")),
-                false => fail("it names a database, and logs name their own"),
+                true => fail(format!("{database} names a database: remove it, as logs name their own")),
+                false => fail("it names a database: remove it, as logs name their own"),
             });
         }
         let (account, place) = match authority.rsplit_once('@') {
@@ -53,7 +53,7 @@ impl ConnectionOptions {
                 Ok(Recognition::Taken) => {}
                 _ if query.contains('@') => return Err(unescaped()),
                 Ok(Recognition::Unknown) => {
-                    return Err(fail(format!("{name} is not an option of connections")));
+                    return Err(fail(format!("{name} is not a connection option")));
                 }
                 Err(why) => return Err(fail(why)),
             }
@@ -69,8 +69,8 @@ impl ConnectionOptions {
         };
         if let Some(port) = port {
             let number = port.parse().map_err(|_| match has_account {
-                true => fail(format!("{port} is no port")),
-                false => fail("what is behind the : is no port"),
+                true => fail(format!("{port} is not a port number")),
+                false => fail("the text after the : is not a port number"),
             })?;
             self.port = Some(number);
         }
@@ -84,7 +84,7 @@ impl ConnectionOptions {
 
 fn decode(text: &str) -> Result<String, AddressError> {
     let decoded = percent_decode_str(text).decode_utf8();
-    Ok(decoded.map_err(|_| fail("a part of it is not UTF-8"))?.into_owned())
+    Ok(decoded.map_err(|_| fail("it is not UTF-8 after percent-decoding"))?.into_owned())
 }
 
 fn fail(reason: impl Into<String>) -> AddressError {

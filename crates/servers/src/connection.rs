@@ -301,7 +301,7 @@ impl SqlClient {
     /// Runs a request. After an answer that breaks the protocol, the connection is lost and no longer used.
     fn checked<T>(&mut self, request: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         if self.health == Health::Broken {
-            return Err(Error::lost("an earlier answer on it broke the protocol"));
+            return Err(Error::lost("an earlier answer on this connection broke the protocol"));
         }
         let result = request(self);
         match result {

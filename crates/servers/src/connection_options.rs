@@ -86,10 +86,10 @@ const ZLIB_LEVEL: u8 = 6;
 const ZSTD_LEVEL: u8 = 3;
 /// The options about TLS that MySQL's and MariaDB's programs have, or had, and we do not.
 const UNSUPPORTED: [(&str, &str); 4] = [
-    ("ssl", "give ssl-mode=REQUIRED, or ssl-mode=DISABLED"),
-    ("ssl-verify-server-cert", "give ssl-mode=VERIFY_IDENTITY and ssl-ca=FILE"),
-    ("ssl-session-data", "connect without it"),
-    ("ssl-session-data-continue-on-failed-reuse", "connect without it"),
+    ("ssl", "set ssl-mode=REQUIRED or ssl-mode=DISABLED"),
+    ("ssl-verify-server-cert", "set ssl-mode=VERIFY_IDENTITY and ssl-ca=FILE"),
+    ("ssl-session-data", "remove the option"),
+    ("ssl-session-data-continue-on-failed-reuse", "remove the option"),
 ];
 
 impl ConnectionOptions {
@@ -168,7 +168,7 @@ impl ConnectionOptions {
             }
             _ => {
                 let remedy = UNSUPPORTED.iter().find(|(known, _)| *known == name).map(|(_, remedy)| *remedy);
-                let remedy = remedy.unwrap_or("connect without it");
+                let remedy = remedy.unwrap_or("remove the option");
                 return Err(format!("{name} is not supported: {remedy}"));
             }
         }
@@ -208,7 +208,7 @@ impl ConnectionOptions {
 /// Is it an option about TLS that MySQL's programs know, or an unknown one? `loose-` excuses only the latter.
 pub(crate) fn is_of_mysql(name: &str) -> bool {
     let taken = ConnectionOptions::default().set(name, Some(""));
-    let is_unknown_tls = taken.is_err_and(|error| error.ends_with("is not supported: connect without it"));
+    let is_unknown_tls = taken.is_err_and(|error| error.ends_with("is not supported: remove the option"));
     !is_unknown_tls || UNSUPPORTED.iter().any(|(known, _)| *known == name)
 }
 
@@ -220,21 +220,21 @@ fn path(name: &str, value: Option<&str>) -> Result<PathBuf, String> {
 }
 
 fn port(text: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| format!("port is {text}, and is a number up to 65535"))
+    text.parse().map_err(|_| format!("port is {text}; expected a number up to 65535"))
 }
 
 fn protocol(text: &str) -> Result<Protocol, String> {
     match text.to_ascii_uppercase().as_str() {
         "TCP" => Ok(Protocol::Tcp),
         "SOCKET" => Ok(Protocol::Socket),
-        _ => Err(format!("protocol is {text}, and can be TCP or SOCKET")),
+        _ => Err(format!("protocol is {text}; expected TCP or SOCKET")),
     }
 }
 
 fn mode(text: &str) -> Result<SslMode, String> {
     SslMode::from_name(text).ok_or_else(|| {
         let names = SslMode::ALL.map(SslMode::name);
-        format!("ssl-mode is {text}, and can be {}", names.join(", "))
+        format!("ssl-mode is {text}; expected one of {}", names.join(", "))
     })
 }
 
@@ -242,7 +242,7 @@ fn mode_of_tls(text: &str) -> Result<SslMode, String> {
     match text {
         "off" => Ok(SslMode::Disabled),
         "required" => Ok(SslMode::Required),
-        _ => Err(format!("tls is {text}, and can be off or required")),
+        _ => Err(format!("tls is {text}; expected off or required")),
     }
 }
 
@@ -250,7 +250,7 @@ fn versions(text: &str) -> Result<Vec<TlsVersion>, String> {
     let version = |name: &str| match name.trim().to_ascii_lowercase().as_str() {
         "tlsv1.2" => Ok(TlsVersion::Tls12),
         "tlsv1.3" => Ok(TlsVersion::Tls13),
-        _ => Err(format!("tls-version has {name}, and can have TLSv1.2 and TLSv1.3")),
+        _ => Err(format!("tls-version has {name}; expected TLSv1.2 or TLSv1.3")),
     };
     text.split(',').map(version).collect()
 }
@@ -260,20 +260,20 @@ fn algorithms(text: &str) -> Result<Vec<CompressionAlgorithm>, String> {
         "zlib" => Ok(CompressionAlgorithm::Zlib),
         "zstd" => Ok(CompressionAlgorithm::Zstd),
         "uncompressed" => Ok(CompressionAlgorithm::Uncompressed),
-        _ => Err(format!("compression-algorithms has {name}, and can have zstd, zlib and uncompressed")),
+        _ => Err(format!("compression-algorithms has {name}; expected zstd, zlib or uncompressed")),
     };
     text.split(',').map(algorithm).collect()
 }
 
 fn zstd_level(text: &str) -> Result<u8, String> {
     let level = text.parse().ok().filter(|level| (1..=22).contains(level));
-    level.ok_or_else(|| format!("zstd-compression-level is {text}, and can be 1 to 22"))
+    level.ok_or_else(|| format!("zstd-compression-level is {text}; expected a number from 1 to 22"))
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
-        _ => Err(format!("timeout is {text}, and is a number of seconds")),
+        _ => Err(format!("timeout is {text}; expected a number of seconds")),
     }
 }
 
@@ -282,7 +282,7 @@ fn switch(name: &str, value: Option<&str>) -> Result<bool, String> {
     match value.to_ascii_lowercase().as_str() {
         "" | "1" | "on" | "true" => Ok(true),
         "0" | "off" | "false" => Ok(false),
-        _ => Err(format!("{name} is {value}, and can be ON or OFF")),
+        _ => Err(format!("{name} is {value}; expected ON or OFF")),
     }
 }
 
@@ -300,22 +300,26 @@ mod tests {
             let error = ConnectionOptions::default().set(name, value).unwrap_err();
             assert_eq!(error, wanted);
         };
-        check("port", Some("x"), "port is x, and is a number up to 65535");
-        check("port", Some("70000"), "port is 70000, and is a number up to 65535");
-        check("protocol", Some("pipe"), "protocol is pipe, and can be TCP or SOCKET");
+        check("port", Some("x"), "port is x; expected a number up to 65535");
+        check("port", Some("70000"), "port is 70000; expected a number up to 65535");
+        check("protocol", Some("pipe"), "protocol is pipe; expected TCP or SOCKET");
         check("ssl_ca", Some(""), "ssl-ca requires a file or directory");
         check("ssl-ca", None, "ssl-ca requires a file or directory");
         let modes = "DISABLED, PREFERRED, REQUIRED, VERIFY_CA, VERIFY_IDENTITY";
-        check("ssl-mode", Some("on"), &format!("ssl-mode is on, and can be {modes}"));
-        check("tls", Some("maybe"), "tls is maybe, and can be off or required");
-        check("tls-version", Some("TLSv1.1"), "tls-version has TLSv1.1, and can have TLSv1.2 and TLSv1.3");
-        check("zstd-compression-level", Some("23"), "zstd-compression-level is 23, and can be 1 to 22");
-        check("get-server-public-key", Some("x"), "get-server-public-key is x, and can be ON or OFF");
-        check("timeout", Some("0"), "timeout is 0, and is a number of seconds");
-        check("ssl-session-data", Some("x"), "ssl-session-data is not supported: connect without it");
-        check("ssl-fips-mode", Some("ON"), "ssl-fips-mode is not supported: connect without it");
-        check("tls-odd", Some("x"), "tls-odd is not supported: connect without it");
-        check("ssl", None, "ssl is not supported: give ssl-mode=REQUIRED, or ssl-mode=DISABLED");
+        check("ssl-mode", Some("on"), &format!("ssl-mode is on; expected one of {modes}"));
+        check("tls", Some("maybe"), "tls is maybe; expected off or required");
+        check("tls-version", Some("TLSv1.1"), "tls-version has TLSv1.1; expected TLSv1.2 or TLSv1.3");
+        check(
+            "zstd-compression-level",
+            Some("23"),
+            "zstd-compression-level is 23; expected a number from 1 to 22",
+        );
+        check("get-server-public-key", Some("x"), "get-server-public-key is x; expected ON or OFF");
+        check("timeout", Some("0"), "timeout is 0; expected a number of seconds");
+        check("ssl-session-data", Some("x"), "ssl-session-data is not supported: remove the option");
+        check("ssl-fips-mode", Some("ON"), "ssl-fips-mode is not supported: remove the option");
+        check("tls-odd", Some("x"), "tls-odd is not supported: remove the option");
+        check("ssl", None, "ssl is not supported: set ssl-mode=REQUIRED or ssl-mode=DISABLED");
     }
 
     #[test]

@@ -34,10 +34,9 @@ pub enum Error {
     Protocol(wire::WireError),
     /// The server needs the password itself, and the connection is not encrypted.
     #[error(
-        "{plugin} sends the account's password itself, as the server does not remember it, and the connection is not \
-         encrypted: require TLS by --ssl-mode=REQUIRED (?tls=required in the server's address); if the server has no TLS, \
-         --get-server-public-key asks it for the key that encrypts the password, and --server-public-key-path FILE names \
-         that key"
+        "{plugin} sends the password itself, because the server has not cached it, and the connection is not encrypted: \
+         set --ssl-mode=REQUIRED; if the server has no TLS, --get-server-public-key requests the RSA public key that \
+         encrypts the password, and --server-public-key-path FILE names a copy of that key"
     )]
     PasswordInTheOpen {
         /// The name of the authentication plugin.
@@ -56,8 +55,8 @@ pub enum Error {
     },
     /// The account has an authentication plugin that bintide does not support.
     #[error(
-        "the server asks for the authentication plugin {plugin}, which bintide does not support: there is no such account \
-         (the server then names any plugin), or it must be changed to caching_sha2_password"
+        "the server requests the authentication plugin {plugin}, which bintide does not support: check the user name (for \
+         an unknown user, a server may request any plugin), or change the account to caching_sha2_password"
     )]
     Plugin {
         /// The plugin's name.
@@ -65,19 +64,19 @@ pub enum Error {
     },
     /// Certificates are to be verified, and no authority is trusted.
     #[error(
-        "a CA certificate is required if ssl-mode is VERIFY_CA or VERIFY_IDENTITY: name the authority that signed the \
-         server's certificate"
+        "a CA certificate is required if ssl-mode is VERIFY_CA or VERIFY_IDENTITY: set --ssl-ca to the certificate of the \
+         authority that signed the server's certificate"
     )]
     NoAuthority,
     /// Revocation lists are given, and no certificate is to be verified.
     #[error(
-        "ssl-crl and ssl-crlpath have an effect only if ssl-mode is VERIFY_CA or VERIFY_IDENTITY: set it, and ssl-ca"
+        "ssl-crl and ssl-crlpath have an effect only if ssl-mode is VERIFY_CA or VERIFY_IDENTITY: set --ssl-ca"
     )]
     IdleRevocations,
     /// TLS is required, and the server does not offer it.
     #[error(
-        "TLS: the server does not offer TLS, and ssl-mode is {mode}: its TLS is off, or a man in the middle has removed the \
-         offer"
+        "TLS: the server does not offer TLS, and ssl-mode is {mode}: TLS is off on the server (check its tls_version and \
+         ssl_cert), or a man in the middle has removed the offer"
     )]
     TlsNotOffered {
         /// The name of the mode.
@@ -85,8 +84,7 @@ pub enum Error {
     },
     /// The server accepts encrypted connections only.
     #[error(
-        "TLS: the server accepts encrypted connections only: set --ssl-mode to REQUIRED or more (?tls=required in the \
-         server's address)"
+        "TLS: the server accepts encrypted connections only (require_secure_transport): set --ssl-mode=REQUIRED"
     )]
     TlsNeeded,
     /// TLS could not be set up.
@@ -111,7 +109,9 @@ pub enum Error {
         wanted: String,
     },
     /// The server asks for a file of this machine that no statement is to load.
-    #[error("the server asks for the file {name:?} of this machine, and is given none")]
+    #[error(
+        "the server requests the local file {name:?}, which no LOAD DATA of this run names; it is not sent"
+    )]
     FileRequest {
         /// The file's name.
         name: String,

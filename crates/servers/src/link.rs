@@ -407,7 +407,7 @@ impl Pipe {
         let mut start = Instant::now();
         while !self.packets.output().is_empty() {
             match self.stream.write(self.packets.output()) {
-                Ok(0) => return Err(Error::lost("the server takes no more")),
+                Ok(0) => return Err(Error::lost("the server accepts no more data")),
                 Ok(count) => {
                     self.packets.sent(count);
                     start = Instant::now();

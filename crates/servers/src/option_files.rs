@@ -37,7 +37,7 @@ impl ConnectionOptions {
     }
 
     fn take_line(&mut self, line: &FileOption) -> Result<(), String> {
-        let text = str::from_utf8(&line.text).map_err(|_| "it is not UTF-8".to_owned())?;
+        let text = str::from_utf8(&line.text).map_err(|_| "the line is not UTF-8".to_owned())?;
         let text = text.strip_prefix("--").unwrap_or(text);
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         let name = name.replace('_', "-");
@@ -58,7 +58,7 @@ impl ConnectionOptions {
         };
         match self.set(name, value)? {
             Recognition::Unknown if is_ours(&line.group) && loose == Looseness::Strict => {
-                Err(format!("{name} is not an option of connections"))
+                Err(format!("{name} is not a connection option"))
             }
             _ => Ok(()),
         }
@@ -114,12 +114,12 @@ mod tests {
         let check = |group: &str, lines: &[&str], wanted: &str| {
             assert_eq!(read(group, lines).unwrap_err(), wanted);
         };
-        check("client", &["user=u", "port=x"], "/my.cnf, line 2: port is x, and is a number up to 65535");
-        check("client", &["ssl-odd=1"], "/my.cnf, line 1: ssl-odd is not supported: connect without it");
-        let session = "/my.cnf, line 1: ssl-session-data is not supported: connect without it";
+        check("client", &["user=u", "port=x"], "/my.cnf, line 2: port is x; expected a number up to 65535");
+        check("client", &["ssl-odd=1"], "/my.cnf, line 1: ssl-odd is not supported: remove the option");
+        let session = "/my.cnf, line 1: ssl-session-data is not supported: remove the option";
         check("client", &["loose-ssl-session-data=f"], session);
-        let ssl = "/my.cnf, line 1: ssl is not supported: give ssl-mode=REQUIRED, or ssl-mode=DISABLED";
+        let ssl = "/my.cnf, line 1: ssl is not supported: set ssl-mode=REQUIRED or ssl-mode=DISABLED";
         check("client", &["skip-ssl"], ssl);
-        check("bintide_two", &["odd=1"], "/my.cnf, line 1: odd is not an option of connections");
+        check("bintide_two", &["odd=1"], "/my.cnf, line 1: odd is not a connection option");
     }
 }

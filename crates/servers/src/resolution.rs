@@ -107,7 +107,7 @@ impl OptionSources {
     /// When no user is named, or options contradict each other, or something that is asked for cannot be had.
     pub fn resolve(&self) -> Result<Resolution, ResolutionError> {
         let user = self.first(|options| options.user.clone());
-        let user = user.ok_or_else(|| fail("it names no user: give one in the address, or by --user"))?;
+        let user = user.ok_or_else(|| fail("no user is given: set --user, or write USER@ in the address"))?;
         let (password, prompt) = match self.first(|options| options.password.clone()) {
             None => (PasswordSource::None, Prompt::NotWanted),
             Some(PasswordOption::Source(source)) => (source, Prompt::NotWanted),
@@ -173,7 +173,7 @@ impl OptionSources {
                 let is_remote = |host: &String| host != LOCALHOST && origin != Some(OptionOrigin::Fallback);
                 return match host.filter(is_remote) {
                     Some(host) => {
-                        Err(fail(format!("protocol SOCKET reaches this machine only, and not {host}")))
+                        Err(fail(format!("protocol SOCKET connects to this machine only, not to {host}")))
                     }
                     None => socket(any_socket()),
                 };
@@ -287,7 +287,10 @@ mod tests {
             let error = sources(places).resolve().unwrap_err().to_string();
             assert!(error.contains(wanted), "{places:?}: {error}");
         };
-        check(["protocol=socket", "mysql://h", ""], "protocol SOCKET reaches this machine only, and not h");
+        check(
+            ["protocol=socket", "mysql://h", ""],
+            "protocol SOCKET connects to this machine only, not to h",
+        );
         check(["", "mysql://h/?ssl-mode=VERIFY_CA", ""], "CA certificate is required");
         check(["", "mysql://h", "ssl-mode=VERIFY_IDENTITY"], "CA certificate is required");
         check(["ssl-crl=/list", "mysql://h", ""], "CA certificate is required");

@@ -70,7 +70,7 @@ impl Watch {
         let watched = Arc::clone(&shared);
         thread::spawn(move || {
             if let Err(panic) =
-                ThreadPanic::catch("looks after a connection", || watched.watch(silence_max, &ask))
+                ThreadPanic::catch("monitors a connection", || watched.watch(silence_max, &ask))
             {
                 // Without this thread, a request could wait for ever.
                 watched.state().end(panic.to_string());

@@ -53,7 +53,7 @@ pub(crate) fn connect(address: &Address) -> Result<ClientConnection, Error> {
     let provider = Arc::new(provider(policy)?);
     let named = |name: &str| {
         ServerName::try_from(name.to_owned())
-            .map_err(|_| Error::Tls(format!("{name} is no name that a certificate can be of")))
+            .map_err(|_| Error::Tls(format!("{name} is not a host name that a certificate can contain")))
     };
     let host = match (named(&address.host), policy.mode.verifies()) {
         (Ok(host), _) => host,
@@ -109,7 +109,9 @@ fn provider(policy: &TlsPolicy) -> Result<CryptoProvider, Error> {
         if !provider.cipher_suites.iter().any(|suite| is_known(suite.suite())) {
             let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
             let (names, known) = (names.join(":"), known.join(", "));
-            return Err(Error::Tls(format!("none of the ciphers {names} is supported; there are {known}")));
+            return Err(Error::Tls(format!(
+                "none of the ciphers {names} is supported; supported are {known}"
+            )));
         }
     }
     Ok(provider)

@@ -13,7 +13,7 @@ use crate::tls_policy::{SslMode, TlsPolicy};
 pub(crate) fn explain(error: &io::Error, address: &Address, server_version: &str) -> Error {
     let Some(cause) = error.get_ref().and_then(|cause| cause.downcast_ref::<RustlsError>()) else {
         return Error::lost(match error.kind() {
-            ErrorKind::UnexpectedEof => "the server closed it while TLS was set up".to_owned(),
+            ErrorKind::UnexpectedEof => "the server closed it during the TLS handshake".to_owned(),
             _ => error.to_string(),
         });
     };
@@ -40,16 +40,16 @@ fn nothing_in_common(cause: &str, address: &Address, server_version: &str) -> Er
     };
     let is_restricted = !policy.versions.is_empty() || policy.ciphers.is_some() || policy.suites.is_some();
     let ours = match is_restricted {
-        true => "the options restrict them by tls-version, ssl-cipher or tls-ciphersuites",
+        true => "tls-version, ssl-cipher or tls-ciphersuites restricts the choice",
         false => {
             "bintide supports TLS 1.3, and TLS 1.2 with ECDHE; MySQL 5.5, 5.6 and many builds of 5.7 support TLS 1.1 at \
              most, some of 8.0 before 8.0.16 only DHE"
         }
     };
     let remedy = match (is_restricted, policy.mode) {
-        (true, _) => "allow more of them",
+        (true, _) => "allow more versions or ciphers",
         (false, SslMode::Disabled | SslMode::Preferred) => {
-            "upgrade the server, connect through its socket, or turn TLS off by --ssl-mode=DISABLED (?tls=off in an address)"
+            "upgrade the server, connect through its Unix socket file, or turn TLS off by --ssl-mode=DISABLED"
         }
         (false, _) => "upgrade the server",
     };
@@ -73,16 +73,16 @@ fn of_certificate(why: &CertificateError, address: &Address) -> String {
         }
         CertificateError::Revoked => "the server's certificate has been revoked".to_owned(),
         CertificateError::UnknownRevocationStatus => {
-            "the server's certificate may have been revoked: ssl-crl and ssl-crlpath have no list of the authority that \
-             signed it"
+            "the server's certificate may have been revoked: ssl-crl and ssl-crlpath have no revocation list of the \
+             authority that signed it"
                 .to_owned()
         }
         _ if why.to_string().contains("UnsupportedCertVersion") => {
-            "the server's certificate is one of X.509 version 1, which cannot be verified: replace it by one of version 3"
+            "the server's certificate has X.509 version 1, which cannot be verified: replace it with one of version 3"
                 .to_owned()
         }
         _ if why.to_string().contains("CaUsedAsEndEntity") => {
-            "the server's certificate is that of an authority (CA:TRUE): replace it by one that an authority has signed"
+            "the server's certificate is a CA certificate (CA:TRUE): replace it with one that the CA has signed"
                 .to_owned()
         }
         _ => format!("the server's certificate is refused, with the authorities of {authorities}: {why}"),

@@ -497,8 +497,8 @@ pub(crate) static OURS: &[Spec] = &[
         Which::TemporaryMax,
         "temporary-max",
         unsigned(0, 0, u64::MAX, 0, u64::MAX),
-        "Bytes that temporary files may take together; 0 for half of what is free. They hold the events of a compressed \
-         statement that do not fit in memory.",
+        "Maximum bytes of all temporary files together; 0 means half of the free space. They hold the events of a \
+         compressed statement that do not fit in memory.",
     ),
     long(Which::Color, "color", Kind::Text, "Colour: 'auto' (on a terminal), 'always' or 'never'."),
     long(Which::Keyring, "keyring", Kind::Text, "The keyring file with the keys of encrypted logs."),

@@ -126,14 +126,14 @@ impl TargetCollations {
         if !substituted.is_empty() {
             let made: Vec<&str> = substituted.iter().map(String::as_str).collect();
             remarks.push(format!(
-                "databases were created with another default collation, as the target lacks the source's: {}",
+                "databases were created with another default collation, because the target lacks the source's: {}",
                 made.join(", ")
             ));
         }
         if self.rounds.load(Ordering::Relaxed) {
             remarks.push(
-                "times with more digits than their column may have been rounded: the source cuts them off, and the \
-                 target has no TIME_TRUNCATE_FRACTIONAL"
+                "statements may have rounded fractional seconds: the source truncates them, and the target has no SQL \
+                 mode TIME_TRUNCATE_FRACTIONAL"
                     .to_owned(),
             );
         }
@@ -301,8 +301,8 @@ impl Fit {
             return Ok(());
         }
         Err(Failure::refused(format!(
-            "it makes a database whose collation is the source's collation_server, {wanted}, which the target does \
-             not know"
+            "CREATE DATABASE takes its collation from the source's collation_server, {wanted}, which the target does \
+             not know: create the database yourself, and leave this transaction out by --exclude-gtids"
         )))
     }
 }

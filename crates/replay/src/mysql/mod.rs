@@ -221,8 +221,8 @@ impl MysqlTarget {
         let is_added_to = self.logging == Logging::BySourceGtids || !self.has_gtids();
         let gtids = match is_before_8(&self.facts.version) && !is_added_to {
             true => {
-                "gtid_executed was left as it is, as MySQL before 8.0 cannot add to gtid_purged: bintide.progress has \
-                     the GTIDs of what was applied"
+                "gtid_executed was left as it is, because MySQL before 8.0 cannot add to gtid_purged: the applied \
+                     GTIDs are in bintide.progress"
             }
             false => "",
         };

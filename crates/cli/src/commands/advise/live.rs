@@ -20,10 +20,9 @@ use crate::interrupt;
 /// Which running server to ask.
 #[derive(Args, Debug)]
 pub(super) struct Live {
-    /// Advise a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=FILE; the connection options
-    /// below complete it, or replace it. Its newest logs are
-    /// fetched into a temporary directory, as a replica would, and it is asked for its settings, its statistics and who
-    /// reads its log. Nothing is switched on.
+    /// Advise a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=FILE. The connection options
+    /// below can complete or replace this address. The server's newest logs are fetched into a temporary directory, as a
+    /// replica would. The server is asked for its settings, its statistics and who reads its log. Nothing is switched on.
     #[arg(long, value_name = "SERVER", conflicts_with = "logs")]
     from: Option<String>,
     /// Fetch about so much, as 100M or 2G: the newest logs, whole ones.
@@ -56,7 +55,7 @@ impl Live {
         let server = Server::ask(&mut connection);
         if server.is_mariadb() {
             return Err(Failure::NotBegun(anyhow!(
-                "{address} is a MariaDB, which has no transaction compression of this kind: ask a MySQL from 8.0.20 on"
+                "{address} is a MariaDB server, which has no binlog_transaction_compression: use MySQL 8.0.20 or newer"
             )));
         }
         let first = self.first_log(&mut connection).map_err(Failure::NotBegun)?;

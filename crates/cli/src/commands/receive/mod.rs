@@ -67,7 +67,7 @@ pub(crate) struct Receive {
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     /// Source server, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE. The connection options below
-    /// complete it, or replace it. Given several times: when one source is lost, the next one that has all the
+    /// can complete or replace this address. Given several times: when one source is lost, the next one that has all the
     /// transactions in DIR takes its place (MySQL with GTIDs).
     #[arg(long, value_name = "SOURCE")]
     from: Vec<String>,

@@ -23,10 +23,10 @@ use crate::interrupt;
 /// Which running server the logs come from.
 #[derive(Args, Debug)]
 pub(super) struct Live {
-    /// Apply a running server's logs as it writes them, until Ctrl-C: mysql://USER@HOST:PORT/, as for --to. Connection
-    /// options for this server alone have the prefix --source-, as --source-ssl-ca. The logs are received into --relay,
-    /// and applied from there. Given several times: when one is lost, the next that has all that is
-    /// in --relay takes its place (MySQL with GTIDs). Or a directory of logs, as with --follow.
+    /// Apply a running server's logs as it writes them, until Ctrl-C: mysql://USER@HOST:PORT/, as for --to. The
+    /// connection options of this server have the prefix --source-, as --source-ssl-ca. The logs are received into
+    /// --relay, and applied from there. Given several times: when one source is lost, the next one that has all the
+    /// transactions in --relay takes its place (MySQL with GTIDs). Or a directory of logs, as with --follow.
     #[arg(
         long,
         value_name = "SOURCE",

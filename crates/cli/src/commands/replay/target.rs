@@ -16,8 +16,8 @@ use crate::exit::Failure;
 /// Which target, and as whom.
 #[derive(Args, Debug)]
 pub(super) struct To {
-    /// Target: a server, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE, which the connection options
-    /// below complete or replace; or a SQLite database, as sqlite:FILE, which is created if it does not exist.
+    /// Target: a server, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE; the connection options below
+    /// can complete or replace this address. Or a SQLite database, as sqlite:FILE; it is created if it does not exist.
     #[arg(long, value_name = "TARGET", required_unless_present_any = NAMING_TARGET)]
     to: Option<String>,
     #[command(flatten)]

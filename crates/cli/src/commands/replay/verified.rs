@@ -22,9 +22,8 @@ use crate::units;
 #[derive(Args, Debug)]
 pub(super) struct Verify {
     /// After the replay, compare the target's tables with those of this server, as mysql://USER@HOST:PORT/: all that
-    /// the logs change or define. Connection options for this server alone have the prefix --verify-, as
-    /// --verify-ssl-ca; without a password of its own, it gets the target's. Exit code 1 says that a table differs or is
-    /// missing.
+    /// the logs change or define. The connection options of this server have the prefix --verify-, as --verify-ssl-ca.
+    /// Without --verify-password, the target's password is used. Exit code 1 means that a table differs or is missing.
     #[arg(long, value_name = "SERVER", conflicts_with_all = ["follow", "from", "dry_run", "status", "forget"])]
     verify: Option<String>,
     #[command(flatten)]

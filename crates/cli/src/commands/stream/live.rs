@@ -172,7 +172,7 @@ fn each(
                 log = String::from_utf8_lossy(file).into_owned();
                 // It is kept with the progress, a line for each fact.
                 if !is_file_name(file) || log.contains(char::is_control) {
-                    let why = anyhow!("the source names a log {log:?}, which is not the name of a file");
+                    let why = anyhow!("the source sent the log name {log:?}, which is not a file name");
                     return Err(Ended::Failed(why.into()));
                 }
                 continue;

@@ -67,9 +67,9 @@ pub(crate) struct Stream {
     /// What columns are called: by the names in the log, or by their numbers where it has none.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Columns::Named)]
     columns: Columns,
-    /// Column names where the log has none: those of a server, mysql://USER@HOST:PORT/, whose account needs SELECT; or
-    /// ddl, for the definitions of tables in the log itself. Connection options for this server alone have the prefix
-    /// --schema-, as --schema-ssl-ca. [default: the server of --from]
+    /// Source of column names that the log does not have: a server, as mysql://USER@HOST:PORT/, where the account needs
+    /// SELECT on the tables; or ddl, for the table definitions in the log itself. The connection options of this server
+    /// have the prefix --schema-, as --schema-ssl-ca. [default: the server of --from]
     #[arg(long, value_name = "SERVER|ddl")]
     schema: Option<String>,
     /// Pass over changes that are in the log as statements. Which rows they changed nobody can tell.
@@ -95,8 +95,8 @@ pub(crate) struct Stream {
 #[command(next_help_heading = "A running server, instead of logs")]
 struct Server {
     /// Follow this server's log as it is written, from the oldest that it has: mysql://USER@HOST:PORT/, or
-    /// mysql://USER@localhost/?socket=FILE. The connection options below complete it, or replace it. The account needs
-    /// REPLICATION SLAVE.
+    /// mysql://USER@localhost/?socket=FILE. The connection options below can complete or replace this address. The account
+    /// needs REPLICATION SLAVE.
     #[arg(long, value_name = "SOURCE", conflicts_with_all = ["logs", "keyring"])]
     from: Option<String>,
     /// The `server_id` to come as: that of no other replica of the server. A large one is drawn otherwise.

@@ -155,10 +155,10 @@ impl Warm {
 fn advised(error: warm::Error) -> anyhow::Error {
     if let warm::Error::Server { doing, cause: servers::Error::PasswordInTheOpen { plugin } } = &error {
         return anyhow!(
-            "could not {doing}: {plugin} proves the account's password by sending it, as the server does not remember \
-             having let it in (a wrong one it never does), and others could read it: --tls-ca FILE encrypts the \
-             connection, and --socket leaves the network out; else --get-server-public-key has the server send the key \
-             that the password is encrypted by, and --server-public-key-path FILE has that key"
+            "could not {doing}: {plugin} sends the password itself, because the server has not cached it (it does not cache \
+             a wrong one), and the connection is not encrypted: set --ssl-mode=REQUIRED, or connect by --socket; if the \
+             server has no TLS, --get-server-public-key requests the RSA public key that encrypts the password, and \
+             --server-public-key-path FILE names a copy of that key"
         );
     }
     let advice = match &error {
