@@ -380,7 +380,7 @@ impl ConnectionArgs<MainServer> {
         self.address_with(text, option, &ConnectionOptions::default(), global)
     }
 
-    /// The same with these options of the command itself as the weakest.
+    /// Returns the same, with defaults of the command itself. They are stronger than MySQL's environment variables only.
     pub(crate) fn address_with(
         &self,
         text: Option<&str>,
@@ -394,8 +394,8 @@ impl ConnectionArgs<MainServer> {
             .with(OptionOrigin::Address, of_address(text, option, global)?)
             .with(OptionOrigin::Settings, self.settings.clone())
             .with(OptionOrigin::OptionFiles, of_lines(lines)?)
-            .with(OptionOrigin::Fallback, of_environment())
-            .with(OptionOrigin::Fallback, own.clone());
+            .with(OptionOrigin::Fallback, own.clone())
+            .with(OptionOrigin::Fallback, of_environment());
         if text.is_none() && !sources.names_server() && !self.names_server() {
             return Err(Failure::NotBegun(anyhow!(
                 "no server is named: give {option}, or --host or --socket"
