@@ -60,7 +60,7 @@ fn wrong_usage_is_exit_code_2() {
         &["replay", &sample("json.binlog"), "--to", "mysql:x"],
         &[],
         2,
-        "bintide: --to mysql:x: a target is a server, as mysql://USER@HOST:PORT/, or a SQLite database, as sqlite:FILE\n",
+        "bintide: --to: a target is a server, as mysql://USER@HOST:PORT/, or a SQLite database, as sqlite:FILE\n",
     );
 }
 
