@@ -141,6 +141,8 @@ pub(crate) struct Dump<'s, 'e> {
     skipped_in_transaction: bool,
     format_printed: bool,
     is_first_format: bool,
+    /// A format description has come, a relay log's own included.
+    has_format: bool,
     /// The version of the server that wrote the transaction at hand.
     server_version: u32,
     /// The last status variables that were found to be valid.
@@ -208,6 +210,7 @@ impl<'s, 'e> Dump<'s, 'e> {
             skipped_in_transaction: false,
             format_printed: false,
             is_first_format: true,
+            has_format: false,
             server_version: VERSION_UNKNOWN,
             status_valid: Vec::new(),
         }

@@ -132,7 +132,7 @@ impl Dump<'_, '_> {
     fn put_header_line(&mut self, item: Item<'_>) {
         let hexdump = match item.header.event_type {
             // One that a server makes up comes in front of the first format description.
-            EventType::Rotate if self.is_first_format => Hexdump::Plain,
+            EventType::Rotate if !self.has_format => Hexdump::Plain,
             _ => Hexdump::Columns,
         };
         self.heads.put_header(self.batch.text(), Head { hexdump, ..item.as_head() });
@@ -150,6 +150,7 @@ impl Dump<'_, '_> {
         description: &FormatDescription<'_>,
         name: &[u8],
     ) -> Result<(), Halt> {
+        self.has_format = true;
         let flags = item.header.flags;
         let is_relay = flags.contains(Flags::RELAY_LOG);
         if !is_relay {
