@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
@@ -89,6 +90,8 @@ impl FaultyDisk {
 
 /// The compiled library, made once for its source.
 fn library() -> Result<PathBuf> {
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = target_dir().join("testkit");
     fs::create_dir_all(&folder)?;
     let own = std::process::id();
@@ -103,7 +106,7 @@ fn library() -> Result<PathBuf> {
     let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O2", "-o"]).args([&made, &source]).output();
     let compiled = compiled.context("could not run cc, a C compiler")?;
     ensure!(compiled.status.success(), "faulty_disk.c: {}", String::from_utf8_lossy(&compiled.stderr));
-    // Other tests may do the same at the same time: each finds a whole file.
+    // Other processes may do the same at the same time: each finds a whole file.
     fs::rename(&made, &library)?;
     fs::rename(&source, &copy)?;
     Ok(library)
