@@ -89,6 +89,12 @@ impl Format {
         self.flavour == Flavour::MySql && (FUNCTIONAL_INDEXES_SINCE..LEFT_OUT_SINCE).contains(&version)
     }
 
+    /// Tells whether the server writes every `TIME`, `DATETIME` and `TIMESTAMP` in the formats of before MySQL 5.6.4. MySQL
+    /// 9.7 does not take them in row events (error 1610).
+    pub fn has_old_temporals(&self) -> bool {
+        self.flavour == Flavour::MySql && version_numbers(&self.server_version) < (5, 6, 4)
+    }
+
     /// Tells whether format descriptions of this server's version name the checksum of events.
     pub fn has_checksum_byte(&self) -> bool {
         has_checksum(&self.server_version)
@@ -98,6 +104,19 @@ impl Format {
 #[cfg(test)]
 mod tests {
     use super::{ChecksumAlgorithm, Flavour, Format};
+
+    #[test]
+    fn servers_with_old_temporals() {
+        let check = |version: &str, flavour, wanted| {
+            let (server_version, checksum) = (version.as_bytes().to_vec(), ChecksumAlgorithm::Off);
+            let format = Format { server_version, post_header_sizes: Vec::new(), checksum, flavour };
+            assert_eq!(format.has_old_temporals(), wanted, "{version}");
+        };
+        check("5.5.34-log", Flavour::MySql, true);
+        check("5.6.4-m7", Flavour::MySql, false);
+        check("9.7.4", Flavour::MySql, false);
+        check("5.5.68-MariaDB", Flavour::MariaDb, false);
+    }
 
     #[test]
     fn servers_that_show_hidden_columns() {

@@ -288,10 +288,10 @@ impl MysqlSession {
         }
     }
 
-    /// Do row changes of this format go as statements? MariaDB's always do: no MySQL since 8.4 takes its events, and
-    /// it has JSON columns as text.
+    /// Tells whether row changes of this format go as statements. MariaDB's always do: no MySQL since 8.4 takes its events,
+    /// and it has JSON columns as text. So do those with the temporal formats of before MySQL 5.6.4.
     fn makes_statements(&self, format: &Format) -> bool {
-        self.as_sql || format.flavour == Flavour::MariaDb
+        self.as_sql || format.flavour == Flavour::MariaDb || format.has_old_temporals()
     }
 
     /// How often definitions may have changed by now.
