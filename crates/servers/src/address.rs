@@ -37,7 +37,7 @@ pub struct Address {
     pub cleartext: Cleartext,
     /// How long the server may be silent, if it is not still at work, until it is given up.
     pub timeout: Duration,
-    /// Ends the wait for a connection to be made.
+    /// Cancels the waits of connections: for a login at once, for the answer to a statement after a second.
     pub cancel: Cancel,
 }
 
@@ -83,7 +83,7 @@ impl Address {
         self.socket.is_none().then_some(self.timeout)
     }
 
-    /// Can others read what goes over the connection, if the server does not offer TLS?
+    /// Tells whether others can read what goes over the connection if the server does not offer TLS.
     fn is_open(&self) -> bool {
         self.socket.is_none() && self.tls.mode <= SslMode::Preferred
     }

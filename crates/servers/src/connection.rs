@@ -1,18 +1,18 @@
 //! A connection for SQL.
 
 use std::fmt;
-use std::mem;
+use std::mem::size_of;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use wire::{
     Answer, Capabilities, Command, Execution, ParameterValue, Part, PrepareReader, PreparedStatement,
-    ResultReader, Status, TextRow,
+    ResultReader, Status, TextRow, WireError,
 };
 
 use crate::address::Address;
 use crate::error::Error;
-use crate::link::{Link, LinkOptions};
+use crate::link::{ANSWER_SIZE_MAX, Link, LinkOptions};
 use crate::silence::{Found, UnderWay, Watch};
 use crate::statement_cache::StatementCache;
 
@@ -34,14 +34,18 @@ struct SqlClient {
     statements: StatementCache,
     /// File that the server gets when it asks for one.
     file: Option<Vec<u8>>,
-    health: Health,
+    sync: AnswerSync,
+    /// The server's `max_allowed_packet`, if it is known.
+    packet_max: Option<usize>,
 }
 
-/// Whether the next answer can be told from the rest of the last one.
+/// The relation of requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Health {
-    Sound,
-    Broken,
+enum AnswerSync {
+    /// The next answer is that of the next request.
+    InStep,
+    /// The next answer could be the rest of an earlier one.
+    Lost,
 }
 
 /// A row of a result: its values as text, `None` for NULL.
@@ -71,9 +75,9 @@ impl Parameter {
     /// Returns an upper bound of its size in a packet.
     pub const fn size(&self) -> usize {
         match self {
-            Self::Null => 0,
-            Self::Int(_) | Self::UInt(_) | Self::Float(_) | Self::Double(_) => 8,
-            Self::Bytes(bytes) => bytes.len() + 9,
+            Self::Null => HEAD_SIZE_MAX,
+            Self::Int(_) | Self::UInt(_) | Self::Float(_) | Self::Double(_) => HEAD_SIZE_MAX + 8,
+            Self::Bytes(bytes) => HEAD_SIZE_MAX + LENGTH_SIZE_MAX + bytes.len(),
         }
     }
 
@@ -89,24 +93,30 @@ impl Parameter {
     }
 }
 
-/// Checks that a server with this `max_allowed_packet` accepts a statement with these parameters. Together they must fit
-/// into a packet. From 16 MiB on they are sent ahead of the statement in pieces (`COM_STMT_SEND_LONG_DATA`): then each of
-/// them must fit by itself.
+/// Checks that a server with this `max_allowed_packet` accepts a statement with these parameters. They must fit into a
+/// packet, together or each by itself: see [`Connection::set_packet_max`].
 ///
 /// # Errors
 ///
 /// The size that does not fit.
 pub fn fit(parameters: &[Parameter], packet_max: usize) -> Result<(), usize> {
-    let whole: usize = parameters.iter().map(Parameter::size).sum();
     let largest = parameters.iter().map(Parameter::size).max().unwrap_or(0);
-    match whole {
-        _ if whole <= packet_max => Ok(()),
-        IN_PIECES.. if largest <= packet_max => Ok(()),
-        IN_PIECES.. => Err(largest),
-        _ => Err(whole),
+    // What is not sent ahead stays in the statement.
+    let left = |parameter: &Parameter| match parameter {
+        Parameter::Bytes(_) => HEAD_SIZE_MAX,
+        other => other.size(),
+    };
+    let left = parameters.iter().map(left).sum();
+    match largest.max(left) {
+        size if size <= packet_max => Ok(()),
+        size => Err(size),
     }
 }
 
+/// Size of a parameter's type and of its bit for NULL, at most.
+const HEAD_SIZE_MAX: usize = 3;
+/// Size of the length in front of bytes, at most.
+const LENGTH_SIZE_MAX: usize = 9;
 /// Size of parameters from which on they are sent in pieces.
 const IN_PIECES: usize = 16 << 20;
 /// Size of a piece of a parameter or file: less than the lowest default of `max_allowed_packet`, 1 MiB.
@@ -137,14 +147,30 @@ impl Connection {
         };
         let mut link = Link::open(address, &options)?;
         // A statement may take hours: the watch decides when to end the wait.
-        link.wait_without_limit();
+        link.begin_request();
         let watch = address.silence_max().zip(link.descriptor()).map(|(silence_max, descriptor)| {
             let (address, id) = (address.clone(), link.session().connection_id);
-            Watch::new(descriptor, silence_max, move |patience| ask(&address, id, patience))
+            Watch::new(descriptor, silence_max, move |timeout| ask(&address, id, timeout))
         });
-        let client =
-            SqlClient { link, statements: StatementCache::default(), file: None, health: Health::Sound };
-        Ok(Self { watch, place: address.place(), client })
+        let client = SqlClient {
+            link,
+            statements: StatementCache::default(),
+            file: None,
+            sync: AnswerSync::InStep,
+            packet_max: None,
+        };
+        Ok(Self { watch: watch.transpose()?, place: address.place(), client })
+    }
+
+    /// Lets waits go on after a cancellation: for connections whose commits must be known to have succeeded or failed.
+    pub fn ignore_cancel(&mut self) {
+        self.client.link.ignore_cancel();
+    }
+
+    /// Sets the server's `max_allowed_packet`. Parameters that do not fit in half of it together, or are larger than 16 MiB,
+    /// are sent ahead of their statement in pieces (`COM_STMT_SEND_LONG_DATA`), and so is a file in smaller pieces.
+    pub fn set_packet_max(&mut self, packet_max: usize) {
+        self.client.packet_max = Some(packet_max);
     }
 
     /// Returns the server's number of this connection.
@@ -219,7 +245,7 @@ impl Connection {
         let (mut rows, mut size) = (Vec::new(), 0);
         self.query(sql.as_bytes(), &mut |part| {
             if let Part::Row(row) = part {
-                rows.push(held(row, &mut size)?);
+                rows.push(held(row, &mut size, ROWS_SIZE_MAX)?);
             }
             Ok(())
         })?;
@@ -232,12 +258,16 @@ impl Connection {
     ///
     /// As [`Connection::run`].
     pub fn named_rows(&mut self, sql: &str) -> Result<Vec<NamedRow>, Error> {
-        let (mut names, mut rows, mut size) = (Vec::new(), Vec::new(), 0);
+        let (mut names, mut rows, mut size) = (Vec::<String>::new(), Vec::new(), 0);
         self.query(sql.as_bytes(), &mut |part| {
             match part {
                 Part::Columns(_) => names.clear(),
                 Part::Column(column) => names.push(String::from_utf8_lossy(column.name).into_owned()),
-                Part::Row(row) => rows.push(names.iter().cloned().zip(held(row, &mut size)?).collect()),
+                Part::Row(row) => {
+                    // Each row has the names again.
+                    size += names.iter().map(|name| size_of::<String>() + name.len()).sum::<usize>();
+                    rows.push(names.iter().cloned().zip(held(row, &mut size, ROWS_SIZE_MAX)?).collect());
+                }
                 _ => {}
             }
             Ok(())
@@ -268,7 +298,14 @@ impl Connection {
     ///
     /// As [`Connection::run`].
     pub fn value(&mut self, sql: &str) -> Result<Option<String>, Error> {
-        let first = self.rows(sql)?.into_iter().next();
+        let (mut first, mut size) = (None, 0);
+        self.query(sql.as_bytes(), &mut |part| {
+            if let Part::Row(row) = part {
+                let row = held(row, &mut size, ANSWER_SIZE_MAX)?;
+                first.get_or_insert(row);
+            }
+            Ok(())
+        })?;
         let value = first.and_then(|row| row.into_iter().next()).flatten();
         Ok(value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
@@ -283,6 +320,7 @@ impl Connection {
         size: usize,
         request: impl FnOnce(&mut SqlClient) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.client.link.begin_request();
         let under_way: Option<UnderWay> = self.watch.as_ref().map(|watch| watch.request(size));
         let result = self.client.checked(request);
         drop(under_way);
@@ -300,18 +338,20 @@ type TakePart<'t> = &'t mut dyn FnMut(Part<'_>) -> Result<(), Error>;
 impl SqlClient {
     /// Runs a request. After an answer that breaks the protocol, the connection is lost and no longer used.
     fn checked<T>(&mut self, request: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
-        if self.health == Health::Broken {
-            return Err(Error::lost("an earlier answer on this connection broke the protocol"));
+        if self.sync == AnswerSync::Lost {
+            return Err(Error::lost("an earlier answer on it broke the protocol"));
         }
         let result = request(self);
         match result {
-            Ok(_) | Err(Error::Refused { .. } | Error::FileRequest { .. } | Error::Answer { .. }) => result,
+            Ok(_) | Err(Error::Refused { .. } | Error::FileRequest { .. } | Error::StatementShape { .. }) => {
+                result
+            }
             Err(Error::Protocol(error)) => {
-                self.health = Health::Broken;
+                self.sync = AnswerSync::Lost;
                 Err(Error::lost(error.to_string()))
             }
             Err(_) => {
-                self.health = Health::Broken;
+                self.sync = AnswerSync::Lost;
                 result
             }
         }
@@ -323,12 +363,15 @@ impl SqlClient {
         let mut reader = ResultReader::new(self.link.session().capabilities);
         let mut result = Ok(());
         while !reader.is_done() {
-            let requested = match reader.read(self.link.next()?)? {
-                Part::FileRequest(name) => name.to_vec(),
-                part => {
+            let requested = match reader.read(self.link.next()?) {
+                Ok(Part::FileRequest(name)) => name.to_vec(),
+                Ok(part) => {
                     take(part)?;
                     continue;
                 }
+                // The server refuses what it got in place of the file.
+                Err(WireError::Refused(_)) if result.is_err() => return result,
+                Err(error) => return Err(error.into()),
             };
             match self.send_file(&requested) {
                 Err(error @ Error::FileRequest { .. }) => result = Err(error),
@@ -341,7 +384,7 @@ impl SqlClient {
     /// Sends the file that the statement loads. Without one, the server gets an empty file, and the caller an error.
     fn send_file(&mut self, requested: &[u8]) -> Result<(), Error> {
         let file = self.file.take();
-        for piece in file.as_deref().unwrap_or_default().chunks(PIECE_SIZE) {
+        for piece in file.as_deref().unwrap_or_default().chunks(self.piece_size()) {
             self.link.send_more(piece)?;
         }
         self.link.send_more(&[])?;
@@ -357,12 +400,11 @@ impl SqlClient {
             None => self.prepare(sql)?,
         };
         if prepared.columns > 0 || usize::from(prepared.parameters) != parameters.len() {
-            let found = format!("of {} parameters and {} columns", prepared.parameters, prepared.columns);
-            let wanted = "a statement without a result set that has a parameter for each value";
-            return Err(Error::Answer { question: "COM_STMT_PREPARE", found, wanted });
+            let PreparedStatement { parameters: found, columns, .. } = prepared;
+            return Err(Error::StatementShape { parameters: found, columns, values: parameters.len() });
         }
         let mut values: Vec<ParameterValue<'_>> = parameters.iter().map(Parameter::value).collect();
-        let is_in_pieces = size >= IN_PIECES;
+        let is_in_pieces = size >= self.packet_max.map_or(IN_PIECES, |max| IN_PIECES.min(max / 2));
         if is_in_pieces {
             self.send_ahead(prepared.statement, &mut values)?;
         }
@@ -401,12 +443,16 @@ impl SqlClient {
     fn send_ahead(&mut self, statement: u32, values: &mut [ParameterValue<'_>]) -> Result<(), Error> {
         for (parameter, value) in (0..=u16::MAX).zip(values) {
             let ParameterValue::Bytes(bytes @ [_, ..]) = *value else { continue };
-            for data in bytes.chunks(PIECE_SIZE) {
+            for data in bytes.chunks(self.piece_size()) {
                 self.link.send(&Command::SendLongData { statement, parameter, data })?;
             }
             *value = ParameterValue::SentAhead;
         }
         Ok(())
+    }
+
+    fn piece_size(&self) -> usize {
+        self.packet_max.map_or(PIECE_SIZE, |max| PIECE_SIZE.min(max / 2)).max(1)
     }
 
     /// Reads the answer to a statement without a result set.
@@ -417,7 +463,7 @@ impl SqlClient {
                 Answer::Ok(ok) if ok.status.contains(Status::MORE_RESULTS) => {}
                 Answer::Ok(ok) => return Ok(ok.affected_rows),
                 Answer::Eof(_) => {
-                    let error = wire::WireError::Unexpected { found: Some(0xfe), wanted: "an OK packet" };
+                    let error = WireError::Unexpected { found: Some(0xfe), wanted: "an OK packet" };
                     return Err(Error::Protocol(error));
                 }
             }
@@ -426,13 +472,19 @@ impl SqlClient {
 }
 
 /// Returns the row's values, and adds their size to `size`, which is bounded.
-fn held(row: TextRow<'_>, size: &mut usize) -> Result<Row, Error> {
+fn held(row: TextRow<'_>, size: &mut usize, size_max: usize) -> Result<Row, Error> {
     let row = owned(row);
-    *size += row.iter().flatten().map(|value| value.len() + mem::size_of::<Vec<u8>>()).sum::<usize>();
-    match *size > ROWS_SIZE_MAX {
-        true => Err(Error::lost(format!("an answer has more than {} MiB of rows", ROWS_SIZE_MAX >> 20))),
+    *size += memory_of(&row);
+    match *size > size_max {
+        true => Err(Error::lost(format!("an answer has more than {} MiB of rows", size_max >> 20))),
         false => Ok(row),
     }
+}
+
+/// Returns the size of a row in memory.
+pub(crate) fn memory_of(row: &Row) -> usize {
+    let values: usize = row.iter().flatten().map(Vec::len).sum();
+    size_of::<Row>() + row.len() * size_of::<Option<Vec<u8>>>() + values
 }
 
 fn owned(row: TextRow<'_>) -> Row {
@@ -440,9 +492,9 @@ fn owned(row: TextRow<'_>) -> Row {
 }
 
 /// Asks a server over a new connection whether it runs something for another one.
-fn ask(address: &Address, id: u32, patience: Duration) -> Found {
-    let address = Address { timeout: patience, ..address.clone() };
-    let options = LinkOptions { connect_timeout: patience, ..LinkOptions::default() };
+fn ask(address: &Address, id: u32, timeout: Duration) -> Found {
+    let address = Address { timeout, ..address.clone() };
+    let options = LinkOptions { connect_timeout: timeout, ..LinkOptions::default() };
     let asked = Link::open(&address, &options).and_then(|mut link| link.query("SHOW PROCESSLIST"));
     let rows = match asked {
         Ok(rows) => rows,

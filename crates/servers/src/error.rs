@@ -100,6 +100,16 @@ pub enum Error {
         /// What should have come.
         wanted: &'static str,
     },
+    /// A statement is prepared that has other parameters than there are values, or a result set.
+    #[error("the statement has {parameters} parameters and {columns} columns; expected {values} and 0")]
+    StatementShape {
+        /// Its parameters.
+        parameters: u16,
+        /// The columns of its result.
+        columns: u16,
+        /// The values for its parameters.
+        values: usize,
+    },
     /// The server is too old for what is to be done with it.
     #[error("the server is MySQL {found}; this needs MySQL {wanted} or newer")]
     TooOld {

@@ -54,6 +54,7 @@ impl Facts {
         let version = connection.value("SELECT @@version")?.unwrap_or_default();
         let is_mariadb = version.contains("MariaDB");
         let packet_max = number(connection, "SELECT @@max_allowed_packet")?;
+        connection.set_packet_max(packet_max);
         let log_bin = number(connection, "SELECT @@log_bin")? != 0;
         let mut facts = Self {
             version,

@@ -1,22 +1,22 @@
 //! A connection on which commands and packets of the protocol are sent and received.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Write as _};
 use std::mem;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustls::{ClientConnection, StreamOwned};
+use rustls::ClientConnection;
 use wire::{
     Capabilities, ClientHandshake, ClientOptions, Command, Compression, Next, Packets, Part, ResultReader,
     Session, TlsWish, Transport, WireError,
 };
 
 use crate::address::Address;
-use crate::connection::Row;
+use crate::connection::{Row, memory_of};
 use crate::error::Error;
-use crate::socket::{Socket, Stream, is_not_yet};
+use crate::socket::{Arrival, Socket, Stream, TlsStream, is_not_yet};
 use crate::tls;
 use crate::tls_error;
 use crate::tls_policy::SslMode;
@@ -25,6 +25,8 @@ use crate::tls_policy::SslMode;
 const SECURE_TRANSPORT_REQUIRED: u16 = 3159;
 /// Bytes of the answer to a question at most, and of the answers to all of a replica's: they ask for a few values.
 pub(crate) const ANSWER_SIZE_MAX: usize = 16 << 20;
+/// Time that a request has to end by itself before a cancellation ends it: short ones may still say how things ended.
+const CANCEL_DELAY: Duration = Duration::from_secs(1);
 
 /// Options of a connection, besides those of its address.
 #[derive(Clone)]
@@ -74,8 +76,9 @@ enum WaitLimit {
     Login { since: Instant, timeout: Duration },
     /// Ends waits in which nothing has come for this long.
     Silence(Duration),
-    /// Ends no wait: the watch of a SQL connection does, by shutting the socket down.
-    None,
+    /// Ends no wait, as a statement may take hours: the watch of a SQL connection does, by shutting the socket down. A
+    /// cancellation counts once the request has taken [`CANCEL_DELAY`].
+    Request { since: Instant },
 }
 
 impl Default for LinkOptions {
@@ -98,7 +101,7 @@ impl Cancel {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Has it been cancelled?
+    /// Tells whether it has been cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -164,12 +167,14 @@ impl Link {
         while !reader.is_done() {
             let payload = self.pipe.next()?;
             size += payload.len();
+            if let Part::Row(row) = reader.read(payload)? {
+                let row: Row = row.map(|value| value.map(<[u8]>::to_vec)).collect();
+                size += memory_of(&row);
+                rows.push(row);
+            }
             if size > ANSWER_SIZE_MAX {
                 let why = format!("an answer has more than {} MiB", ANSWER_SIZE_MAX >> 20);
                 return Err(Error::lost(why).at(&self.pipe.place));
-            }
-            if let Part::Row(row) = reader.read(payload)? {
-                rows.push(row.map(|value| value.map(<[u8]>::to_vec)).collect());
             }
         }
         Ok(rows)
@@ -221,9 +226,13 @@ impl Link {
         self.pipe.flush().map_err(|error| error.at(&self.pipe.place))
     }
 
-    /// Removes the time limit and the cancellation of waits.
-    pub(crate) fn wait_without_limit(&mut self) {
-        self.pipe.limit = WaitLimit::None;
+    /// Begins a request whose answer may take any time.
+    pub(crate) fn begin_request(&mut self) {
+        self.pipe.limit = WaitLimit::Request { since: Instant::now() };
+    }
+
+    /// Lets waits go on after a cancellation.
+    pub(crate) fn ignore_cancel(&mut self) {
         self.pipe.cancel = Cancel::default();
     }
 
@@ -232,7 +241,7 @@ impl Link {
         self.pipe.stream.descriptor()
     }
 
-    /// Has the next packet come already?
+    /// Tells whether the next packet has come already.
     ///
     /// # Errors
     ///
@@ -278,7 +287,7 @@ impl Pipe {
 
     fn start_tls(
         &mut self,
-        mut tls: ClientConnection,
+        tls: ClientConnection,
         address: &Address,
         server_version: &str,
     ) -> Result<(), Error> {
@@ -286,18 +295,21 @@ impl Pipe {
             let reason = "the server sent bytes before TLS began: a man in the middle may have added them";
             return Err(Error::Tls(reason.to_owned()));
         }
-        let Stream::Plain(mut socket) = mem::replace(&mut self.stream, Stream::Closed) else {
+        let Stream::Plain(socket) = mem::replace(&mut self.stream, Stream::Closed) else {
             return Err(Error::Tls("the connection is encrypted already".to_owned()));
         };
+        let mut stream = TlsStream::new(tls, socket);
         let start = Instant::now();
-        while tls.is_handshaking() {
-            match tls.complete_io(&mut socket) {
-                Ok(_) => self.wait(start)?,
-                Err(error) if is_not_yet(&error) => self.wait(start)?,
-                Err(error) => return Err(tls_error::explain(&error, address, server_version)),
+        while !stream.is_ready() {
+            match stream.shake_hands() {
+                Err(error) if !is_not_yet(&error) => {
+                    return Err(tls_error::explain(&error, address, server_version));
+                }
+                // Also while something comes: a byte from time to time is no reason to go on.
+                Ok(()) | Err(_) => self.wait(start)?,
             }
         }
-        self.stream = Stream::Tls(Box::new(StreamOwned::new(tls, socket)));
+        self.stream = Stream::Tls(Box::new(stream));
         Ok(())
     }
 
@@ -327,23 +339,21 @@ impl Pipe {
         Ok(())
     }
 
-    /// Reads what comes within a moment. Has a whole packet come?
+    /// Reads what comes within a moment. Returns whether a whole packet has come.
     pub(crate) fn wait_a_moment(&mut self) -> Result<bool, Error> {
         if self.packets.is_ready()? {
             return Ok(true);
         }
         self.check_login()?;
         // Also while something comes: a byte from time to time is no reason to go on.
-        if self.cancel.is_cancelled() {
-            return Err(Error::Cancelled);
-        }
+        self.check_cancel()?;
         match self.read().map_err(|error| error.at(&self.place))? {
             true => Ok(self.packets.is_ready()?),
             false => self.wait(self.heard).map(|()| false),
         }
     }
 
-    /// Reads what has come already. Has a whole packet come?
+    /// Reads what has come already. Returns whether a whole packet has come.
     pub(crate) fn look(&mut self) -> Result<bool, Error> {
         self.read_ready().map_err(|error| error.at(&self.place))
     }
@@ -362,13 +372,17 @@ impl Pipe {
         Ok(true)
     }
 
-    /// Reads once. Has anything come?
+    /// Reads once. Returns whether anything has come.
     fn read(&mut self) -> Result<bool, Error> {
-        match self.stream.read(self.packets.room()) {
-            Ok(0) => Err(closed()),
-            Ok(count) => {
+        match self.stream.receive(self.packets.room()) {
+            Ok(Arrival::End) => Err(closed()),
+            Ok(Arrival::Bytes(count)) => {
                 self.packets.filled(count);
                 self.received += count as u64;
+                self.heard = Instant::now();
+                Ok(true)
+            }
+            Ok(Arrival::PartOfRecord) => {
                 self.heard = Instant::now();
                 Ok(true)
             }
@@ -381,15 +395,22 @@ impl Pipe {
 
     /// Checks that a wait in which nothing has come since `start` may go on.
     fn wait(&self, start: Instant) -> Result<(), Error> {
-        if self.cancel.is_cancelled() {
-            return Err(Error::Cancelled);
-        }
+        self.check_cancel()?;
         self.check_login()?;
         match self.limit {
             WaitLimit::Silence(timeout) if start.elapsed() >= timeout => {
                 Err(Error::Silent { seconds: timeout.as_secs() })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Checks that the wait has not been cancelled.
+    fn check_cancel(&self) -> Result<(), Error> {
+        let has_time = matches!(self.limit, WaitLimit::Request { since } if since.elapsed() < CANCEL_DELAY);
+        match self.cancel.is_cancelled() && !has_time {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
         }
     }
 

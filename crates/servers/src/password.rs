@@ -34,7 +34,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const PASSWORD_MAX: u64 = 64 << 10;
 
 impl PasswordSource {
-    /// Is there a password at all?
+    /// Tells whether there is a password at all.
     pub const fn is_some(&self) -> bool {
         !matches!(self, Self::None)
     }
@@ -106,12 +106,13 @@ fn run(command: &str, cancel: &Cancel) -> Result<String, String> {
 fn output(child: &mut Child, cancel: &Cancel) -> Result<Vec<u8>, String> {
     let (sender, receiver) = mpsc::channel();
     if let Some(pipe) = child.stdout.take() {
-        thread::spawn(move || {
+        let reading = thread::Builder::new().spawn(move || {
             let mut bytes = Vec::new();
             let read = pipe.take(PASSWORD_MAX + 1).read_to_end(&mut bytes).map(|_| bytes);
             // Nobody waits for it any more after a timeout.
             let _ = sender.send(read);
         });
+        reading.map_err(|error| error.to_string())?;
     }
     let begun = Instant::now();
     let bytes = loop {
@@ -163,9 +164,7 @@ mod tests {
         check("echo secret; exit 3", Err("the password command failed: exit status: 3"));
         check(
             "head -c 70000 /dev/zero | tr '\\0' x",
-            Err(
-                "the password command failed: its output cannot be used: its first line is longer than 65536 bytes",
-            ),
+            Err("the password command failed: it printed more than 65536 bytes"),
         );
     }
 

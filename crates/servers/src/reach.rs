@@ -1,8 +1,10 @@
-//! Waits for what cannot be called off: the look-up of a name, and a host that answers nothing. It goes on in a thread
-//! of its own, which is left alone once it is not waited for any more.
+//! Waits for what cannot be cancelled: the look-up of a name, and a host or a socket that does not answer. It goes on in a
+//! thread of its own, which is left alone once it is not waited for any more.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,21 +16,35 @@ use crate::address::Address;
 use crate::error::Error;
 use crate::link::{Cancel, LinkOptions};
 
-/// How often somebody who waits for a connection looks whether it was called off.
-const GLANCE: Duration = Duration::from_millis(100);
+/// Interval at which the wait for a connection polls for a cancellation.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A TCP connection to the first of a host's addresses that answers, within one time for all of them.
 ///
 /// # Errors
 ///
-/// When there is none by then, or it was called off.
+/// When there is none in time, or the wait is cancelled.
 pub(crate) fn tcp(address: &Address, options: &LinkOptions) -> Result<TcpStream, Error> {
     let (host, port, bind) = (address.host.clone(), address.port, options.bind.clone());
     let patience = options.connect_timeout;
     let connect = move || connect(&host, port, bind.as_deref(), patience);
-    let connected = within(Some(patience), &options.cancel, connect);
+    connected(within(patience, &options.cancel, connect)?)
+}
+
+/// A connection to a Unix socket. A server that hangs accepts none, and the system waits for it without end.
+///
+/// # Errors
+///
+/// When there is none in time, or the wait is cancelled.
+pub(crate) fn unix(path: &Path, options: &LinkOptions) -> Result<UnixStream, Error> {
+    let path = path.to_owned();
+    connected(within(options.connect_timeout, &options.cancel, move || UnixStream::connect(path))?)
+}
+
+/// Returns the connection, or the error of an attempt; `None` stands for one that took too long.
+fn connected<T>(attempt: Option<io::Result<T>>) -> Result<T, Error> {
     let timed_out = || Error::lost(io::Error::from(Errno::ETIMEDOUT).to_string());
-    match connected? {
+    match attempt {
         None => Err(timed_out()),
         Some(Err(error)) if error.kind() == ErrorKind::TimedOut => Err(timed_out()),
         Some(connected) => connected.map_err(|error| Error::lost(error.to_string())),
@@ -62,21 +78,22 @@ fn connect_to(place: &SocketAddr, bind: Option<&str>, patience: Duration) -> io:
     Ok(socket.into())
 }
 
-/// What `connect` gives; none if that takes longer than this.
+/// Returns the result of `connect`; `None` if that takes longer than `timeout`.
 ///
 /// # Errors
 ///
-/// When it was called off.
-pub(crate) fn within<T: Send + 'static>(
-    patience: Option<Duration>,
+/// When the wait is cancelled, or the system has no thread for it.
+fn within<T: Send + 'static>(
+    timeout: Duration,
     cancel: &Cancel,
     connect: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Option<T>, Error> {
     let (sender, receiver) = channel();
-    thread::spawn(move || sender.send(connect()));
+    let connecting = thread::Builder::new().spawn(move || sender.send(connect()));
+    connecting.map_err(|error| Error::lost(error.to_string()))?;
     let began = Instant::now();
     loop {
-        match receiver.recv_timeout(GLANCE) {
+        match receiver.recv_timeout(POLL_INTERVAL) {
             Ok(connected) => return Ok(Some(connected)),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Error::lost("the attempt to connect has failed"));
@@ -84,7 +101,7 @@ pub(crate) fn within<T: Send + 'static>(
             Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => return Err(Error::Cancelled),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if patience.is_some_and(|patience| began.elapsed() >= patience) {
+        if began.elapsed() >= timeout {
             return Ok(None);
         }
     }

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use logs::ThreadPanic;
 use nix::sys::socket::{Shutdown, shutdown};
 
+use crate::error::Error;
+
 /// What a large request may take longer: so many bytes a second are to be had of any network.
 const BYTES_A_SECOND: usize = 64 << 10;
 
@@ -60,15 +62,19 @@ pub(crate) enum Found {
 impl Watch {
     /// Looks after the connection with this descriptor; `ask` asks the server for it, over another one, and takes no
     /// longer than the time that it is given.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no thread for it.
     pub(crate) fn new(
         fd: RawFd,
         silence_max: Duration,
         ask: impl Fn(Duration) -> Found + Send + 'static,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let state = State { fd, request: None, requests: 0, ended: None, is_over: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), over: Condvar::new() });
         let watched = Arc::clone(&shared);
-        thread::spawn(move || {
+        let watching = thread::Builder::new().spawn(move || {
             if let Err(panic) =
                 ThreadPanic::catch("monitors a connection", || watched.watch(silence_max, &ask))
             {
@@ -76,7 +82,8 @@ impl Watch {
                 watched.state().end(panic.to_string());
             }
         });
-        Self { shared, silence_max }
+        watching.map_err(|error| Error::lost(error.to_string()))?;
+        Ok(Self { shared, silence_max })
     }
 
     /// A request of so many bytes is about to be sent. It is under way until what this gives is dropped.
@@ -222,7 +229,7 @@ mod tests {
     #[test]
     fn whoever_waits_in_vain_hears_of_it() {
         let (mut ours, _theirs) = UnixStream::pair().unwrap();
-        let watch = Watch::new(ours.as_raw_fd(), Duration::from_millis(20), |_| Found::Idle);
+        let watch = Watch::new(ours.as_raw_fd(), Duration::from_millis(20), |_| Found::Idle).unwrap();
         let _under_way = watch.request(0);
         // Nothing ever comes.
         assert_eq!(ours.read(&mut [0]).unwrap(), 0);
@@ -232,7 +239,7 @@ mod tests {
     #[test]
     fn a_panic_of_the_watch_ends_the_connection() {
         let (mut ours, _theirs) = UnixStream::pair().unwrap();
-        let watch = Watch::new(ours.as_raw_fd(), Duration::from_millis(20), |_| panic!("injected"));
+        let watch = Watch::new(ours.as_raw_fd(), Duration::from_millis(20), |_| panic!("injected")).unwrap();
         let _under_way = watch.request(0);
         assert_eq!(ours.read(&mut [0]).unwrap(), 0);
         let why = watch.ended().unwrap();

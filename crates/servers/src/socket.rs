@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rustls::{ClientConnection, StreamOwned};
+use rustls::ClientConnection;
 
 use crate::address::Address;
 use crate::error::Error;
@@ -25,12 +25,29 @@ pub(crate) enum Socket {
 /// A socket, with TLS or without.
 pub(crate) enum Stream {
     Plain(Socket),
-    Tls(Box<StreamOwned<ClientConnection, Socket>>),
+    Tls(Box<TlsStream>),
     /// TLS could not be begun.
     Closed,
 }
 
-/// Would the same call succeed later?
+/// TLS over a socket. A call reads once at most: between calls, the caller checks its limits, also while something comes.
+pub(crate) struct TlsStream {
+    tls: ClientConnection,
+    socket: Socket,
+}
+
+/// The result of reading once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// This number of bytes.
+    Bytes(usize),
+    /// Bytes of a TLS record that is not whole yet, or of none that has data.
+    PartOfRecord,
+    /// The end: the peer has closed the connection.
+    End,
+}
+
+/// Tells whether the same call may succeed later.
 pub(crate) fn is_not_yet(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
@@ -46,7 +63,7 @@ impl Socket {
             stream.set_write_timeout(Some(POLL_INTERVAL)).map_err(failed)?;
             return Ok(Self::Tcp(stream));
         };
-        let stream = UnixStream::connect(path).map_err(failed)?;
+        let stream = reach::unix(path, options)?;
         stream.set_read_timeout(Some(POLL_INTERVAL)).map_err(failed)?;
         stream.set_write_timeout(Some(POLL_INTERVAL)).map_err(failed)?;
         Ok(Self::Unix(stream))
@@ -76,7 +93,7 @@ impl Stream {
         match self {
             Self::Plain(Socket::Tcp(stream)) => Some(stream.as_raw_fd()),
             Self::Plain(Socket::Unix(stream)) => Some(stream.as_raw_fd()),
-            Self::Tls(stream) => match &stream.sock {
+            Self::Tls(stream) => match &stream.socket {
                 Socket::Tcp(stream) => Some(stream.as_raw_fd()),
                 Socket::Unix(stream) => Some(stream.as_raw_fd()),
             },
@@ -87,10 +104,112 @@ impl Stream {
     fn set_nonblocking(&self, is_so: bool) -> Result<(), Error> {
         let set = match self {
             Self::Plain(socket) => socket.set_nonblocking(is_so),
-            Self::Tls(stream) => stream.sock.set_nonblocking(is_so),
+            Self::Tls(stream) => stream.socket.set_nonblocking(is_so),
             Self::Closed => Ok(()),
         };
         set.map_err(|error| Error::lost(error.to_string()))
+    }
+
+    /// Reads once.
+    pub(crate) fn receive(&mut self, bytes: &mut [u8]) -> io::Result<Arrival> {
+        match self {
+            Self::Plain(socket) => socket.read(bytes).map(arrival),
+            Self::Tls(stream) => stream.receive(bytes),
+            Self::Closed => Ok(Arrival::End),
+        }
+    }
+}
+
+const fn arrival(count: usize) -> Arrival {
+    match count {
+        0 => Arrival::End,
+        count => Arrival::Bytes(count),
+    }
+}
+
+impl TlsStream {
+    pub(crate) const fn new(tls: ClientConnection, socket: Socket) -> Self {
+        Self { tls, socket }
+    }
+
+    /// Tells whether the handshake is over, and its last message sent.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.tls.is_handshaking() && !self.tls.wants_write()
+    }
+
+    /// Does one step of the handshake.
+    pub(crate) fn shake_hands(&mut self) -> io::Result<()> {
+        match self.tls.wants_write() {
+            true => self.write_records(),
+            false => self.read_records(),
+        }
+    }
+
+    fn receive(&mut self, bytes: &mut [u8]) -> io::Result<Arrival> {
+        if let Some(arrival) = self.take_plaintext(bytes)? {
+            return Ok(arrival);
+        }
+        // Answers of TLS itself, as to a change of keys.
+        match self.write_all_records() {
+            Err(error) if !is_not_yet(&error) => return Err(error),
+            _ => {}
+        }
+        self.read_records()?;
+        Ok(self.take_plaintext(bytes)?.unwrap_or(Arrival::PartOfRecord))
+    }
+
+    /// Takes what has been decrypted; `None` if there is nothing.
+    fn take_plaintext(&mut self, bytes: &mut [u8]) -> io::Result<Option<Arrival>> {
+        match self.tls.reader().read(bytes) {
+            Ok(count) => Ok(Some(arrival(count))),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read_records(&mut self) -> io::Result<()> {
+        let has_ended = self.tls.read_tls(&mut self.socket)? == 0;
+        if let Err(error) = self.tls.process_new_packets() {
+            // The alert tells the server why; it may be gone already.
+            let _ = self.tls.write_tls(&mut self.socket);
+            return Err(io::Error::new(ErrorKind::InvalidData, error));
+        }
+        match has_ended && self.tls.is_handshaking() {
+            true => Err(ErrorKind::UnexpectedEof.into()),
+            false => Ok(()),
+        }
+    }
+
+    fn write_records(&mut self) -> io::Result<()> {
+        match self.tls.write_tls(&mut self.socket)? {
+            0 => Err(ErrorKind::WriteZero.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends records until none is left, or the socket takes no more.
+    fn write_all_records(&mut self) -> io::Result<()> {
+        while self.tls.wants_write() {
+            self.write_records()?;
+        }
+        Ok(())
+    }
+}
+
+impl Write for TlsStream {
+    /// Takes bytes once all earlier ones are sent.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all_records()?;
+        let count = self.tls.writer().write(bytes)?;
+        match self.write_all_records() {
+            // They are taken: what is left of them goes with the next call.
+            Err(error) if !is_not_yet(&error) => Err(error),
+            _ => Ok(count),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.write_all_records()
     }
 }
 
@@ -115,16 +234,6 @@ impl Write for Socket {
         match self {
             Self::Tcp(stream) => stream.flush(),
             Self::Unix(stream) => stream.flush(),
-        }
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(socket) => socket.read(bytes),
-            Self::Tls(stream) => stream.read(bytes),
-            Self::Closed => Ok(0),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Servers that answer what makes no sense: an error, no panic, and no wait without end.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -218,10 +220,42 @@ fn files_are_sent_only_for_statements_that_load_them() {
 }
 
 #[test]
+fn a_server_that_asks_for_a_file_and_then_refuses_is_not_believed() {
+    let (port, playing) = serve(|peer| {
+        peer.greet(PLAIN);
+        peer.next().unwrap();
+        peer.send(OK);
+        peer.next_command().unwrap();
+        peer.send(b"\xfb/etc/passwd");
+        assert_eq!(peer.next().as_deref(), Some(&b""[..]));
+        peer.send(b"\xff\x15\x04#28000no");
+        assert_eq!(peer.next_command().as_deref(), Some(&b"\x03DO 2"[..]));
+        peer.send(OK);
+    });
+    let mut connection = Connection::open(&address(port)).unwrap();
+    let result = connection.run("SELECT 1");
+    assert!(matches!(&result, Err(Error::FileRequest { name }) if name == "/etc/passwd"), "{result:?}");
+    connection.run("DO 2").unwrap();
+    drop(connection);
+    playing.join().unwrap();
+}
+
+#[test]
+fn values_without_bytes_take_memory_too() {
+    const COLUMNS: usize = 4096;
+    let nulls = vec![b'\xfb'; COLUMNS];
+    let mut packets: Vec<&[u8]> = vec![b"\xfc\x00\x10"];
+    packets.extend([COLUMN; COLUMNS]);
+    packets.extend([nulls.as_slice(); 200]);
+    is_lost(answered(&packets, |connection| connection.value("SELECT 1")), "more than 16 MiB");
+}
+
+#[test]
 fn statements_with_rows_are_not_executed() {
     const ROWS: &[u8] = b"\0\x07\0\0\0\x01\0\0\0\0\0\0";
     let result = answered(&[ROWS, COLUMN], |connection| connection.execute("SELECT 1", Vec::new()));
-    assert!(matches!(result, Err(Error::Answer { .. })), "{result:?}");
+    let wanted = "the statement has 0 parameters and 1 columns; expected 0 and 0";
+    assert_eq!(result.unwrap_err().to_string(), wanted);
     let result = answered(&[b"\x01", COLUMN, b"\x01a", END], |connection| connection.rows("SELECT 1"));
     assert_eq!(result.unwrap(), [vec![Some(b"a".to_vec())]]);
 }
@@ -241,6 +275,93 @@ fn a_login_that_never_ends_is_given_up() {
     assert!(said.contains("packet") || said.contains("longer than 1 seconds"), "{said}");
     assert!(start.elapsed() < Duration::from_secs(5));
     playing.join().unwrap();
+}
+
+/// Offers TLS, and answers with the beginning of a record of 16 KiB, a byte now and then.
+fn trickle_record(peer: &mut Peer) {
+    peer.greet(Capabilities(0xdfff_ffff));
+    peer.next().unwrap();
+    peer.stream.write_all(b"\x16\x03\x03\x40\x00").unwrap();
+    while peer.stream.write_all(b"\x02").is_ok() {
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_slow_peer_in_tls_is_given_up() {
+    let tls = || TlsPolicy::with_mode(SslMode::Required);
+    let (port, playing) = serve(trickle_record);
+    let start = Instant::now();
+    let result = Connection::open(&Address { timeout: Duration::from_secs(1), tls: tls(), ..address(port) });
+    is_lost(result, "longer than 1 seconds");
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    playing.join().unwrap();
+    let (port, playing) = serve(trickle_record);
+    let address = Address { timeout: Duration::from_secs(30), tls: tls(), ..address(port) };
+    cancel_after(Duration::from_millis(300), &address.cancel);
+    let start = Instant::now();
+    let result = Connection::open(&address);
+    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    playing.join().unwrap();
+}
+
+fn cancel_after(delay: Duration, cancel: &Cancel) {
+    let cancel = cancel.clone();
+    thread::spawn(move || {
+        thread::sleep(delay);
+        cancel.cancel();
+    });
+}
+
+/// Cancels a request to a server that says nothing for two seconds and then OK, from a connection that `prepare` changes.
+fn cancelled(prepare: fn(&mut Connection)) -> (Result<(), Error>, Duration) {
+    let (port, playing) = serve(|peer| {
+        peer.greet(PLAIN);
+        peer.next().unwrap();
+        peer.send(OK);
+        peer.next_command().unwrap();
+        thread::sleep(Duration::from_secs(2));
+        peer.send(OK);
+    });
+    let address = Address { timeout: Duration::from_secs(30), ..address(port) };
+    let mut connection = Connection::open(&address).unwrap();
+    prepare(&mut connection);
+    address.cancel.cancel();
+    let start = Instant::now();
+    let result = connection.run("DO SLEEP(2)");
+    let elapsed = start.elapsed();
+    drop(connection);
+    playing.join().unwrap();
+    (result, elapsed)
+}
+
+#[test]
+fn a_cancellation_ends_a_request_after_a_second() {
+    let (result, elapsed) = cancelled(|_| ());
+    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+    let range = Duration::from_millis(900)..Duration::from_millis(1900);
+    assert!(range.contains(&elapsed), "{elapsed:?}");
+    let (result, _) = cancelled(Connection::ignore_cancel);
+    result.unwrap();
+}
+
+#[test]
+fn a_socket_that_accepts_nothing_is_given_up() {
+    let folder = std::env::temp_dir().join(format!("bintide-hostile-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("socket");
+    let listener = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
+    listener.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
+    listener.listen(0).unwrap();
+    // One waits to be accepted, and the next one waits to be let wait.
+    let _waiting = UnixStream::connect(&path).unwrap();
+    let timeout = Duration::from_secs(1);
+    let start = Instant::now();
+    let result = Connection::open(&Address { socket: Some(path), timeout, ..address(0) });
+    is_lost(result, "timed out");
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 /// What is said where a server that offers TLS then answers with these bytes?

@@ -45,7 +45,8 @@ impl Error {
     pub(crate) const fn is_passing(&self) -> bool {
         let Self::Server { cause, .. } = self else { return false };
         match cause {
-            servers::Error::Lost { .. } | servers::Error::Silent { .. } => true,
+            // A cancelled one ends with the run, which its observer ends.
+            servers::Error::Lost { .. } | servers::Error::Silent { .. } | servers::Error::Cancelled => true,
             servers::Error::Refused { code, .. } => matches!(
                 *code,
                 1040 | 1053 | 1077 | 1158..=1161 | 1203 | 1317 | 1927 | 3032 | 3100 | 3168 | 3169

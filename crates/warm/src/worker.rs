@@ -105,6 +105,10 @@ fn search(shared: &Shared, mut open: Open, job: &Job) -> Option<Open> {
             }
             refused(shared, &error);
         }
+        Err(Error::Cancelled) => {
+            shared.disconnected(open.connection.id());
+            return None;
+        }
         Err(_) => {
             shared.count(|counts| counts.errors += 1);
             shared.disconnected(open.connection.id());

@@ -154,6 +154,8 @@ impl MysqlTarget {
         let as_sql = why_sql(apply_as, &facts, &mut control)?;
         let collations = TargetCollations::ask(&mut control, &facts)
             .map_err(|error| Failure::from(error).at("ask which collations the server has"))?;
+        // What an earlier replay or this one has under way is waited for and reported also after Ctrl-C.
+        control.ignore_cancel();
         let control = Arc::new(Mutex::new(control));
         let target = Self {
             address,
@@ -331,6 +333,8 @@ impl Target for MysqlTarget {
         no_generated_keys(&mut connection)?;
         let number = self.sessions.fetch_add(1, Ordering::SeqCst);
         lock(&mut connection, &session_lock(number), PATIENCE)?;
+        connection.ignore_cancel();
+        connection.set_packet_max(self.facts.packet_max);
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).push(connection.id());
         connection.run(&format!(
             "UPDATE {PROGRESS_TABLE} SET sessions = GREATEST(sessions, {}) WHERE stream = 1",

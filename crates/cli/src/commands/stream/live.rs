@@ -90,7 +90,7 @@ pub(super) fn follow(
         pause = if before == resume.token { (pause * 2).min(PAUSE_MAX) } else { PAUSE_MIN };
         match ended {
             Err(Ended::Lost(error)) if is_begun => {
-                if !live.quiet {
+                if !live.quiet && !is_over(live) {
                     screen::remark(format_args!("{error}; trying again in {}", duration(pause)));
                 }
                 if let Err(error) = output.rewind() {

@@ -229,6 +229,9 @@ fn open(
 ) -> Result<ControlFlow<()>, Failure> {
     let sql = format!("SELECT 1 FROM {} LIMIT 0", quoted(table.names()));
     while let Err(error) = connection.run(&sql) {
+        if matches!(error, servers::Error::Cancelled) {
+            return Ok(ControlFlow::Break(()));
+        }
         if error.code() != Some(LOCK_WAIT_TIMEOUT) {
             return Err(refused(error, table));
         }
@@ -287,7 +290,7 @@ fn rows(
     };
     let read = connection.each_row(&sql, &mut take);
     told.map_err(failed)?;
-    if is_cut {
+    if is_cut || matches!(read, Err(servers::Error::Cancelled)) {
         return Ok(ControlFlow::Break(()));
     }
     read.map_err(|error| refused(error, table))?;
