@@ -1,6 +1,7 @@
 //! TLS to a server, verified as an address asks for it.
 
 use std::fs;
+use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,14 +53,16 @@ pub(crate) fn connect(address: &Address) -> Result<ClientConnection, Error> {
     let failed = |error: RustlsError| Error::Tls(error.to_string());
     let provider = Arc::new(provider(policy)?);
     let named = |name: &str| {
-        ServerName::try_from(name.to_owned())
-            .map_err(|_| Error::Tls(format!("{name} is not a host name that a certificate can contain")))
+        ServerName::try_from(name.to_owned()).map_err(|_| {
+            let why = "neither a host name nor an IP address, so no certificate can be verified for it";
+            Error::Tls(format!("{name} is {why}"))
+        })
     };
-    let host = match (named(&address.host), policy.mode.verifies()) {
+    let host = match (named(&address.host), policy.mode) {
         (Ok(host), _) => host,
-        (Err(error), true) => return Err(error),
+        (Err(error), SslMode::VerifyIdentity) => return Err(error),
         // The name is neither verified nor sent.
-        (Err(_), false) => ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into()),
+        (Err(_), _) => ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into()),
     };
     let verifier: Arc<dyn ServerCertVerifier> = match policy.mode.verifies() {
         true => {
@@ -162,7 +165,10 @@ fn files(path: &Path, letter: &str) -> Result<Vec<PathBuf>, Error> {
         hash.len() == 8 && is_digits(hash, 16) && is_digits(number, 10)
     };
     let listed = fs::read_dir(path).map_err(|error| unusable(path, error))?;
-    let mut files: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).filter(is_named).collect();
+    // An entry that cannot be read could be a revocation list.
+    let paths: Result<Vec<PathBuf>, io::Error> = listed.map(|entry| Ok(entry?.path())).collect();
+    let mut files = paths.map_err(|error| unusable(path, error))?;
+    files.retain(is_named);
     files.sort();
     Ok(files)
 }
