@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use wire::PreparedStatement;
 
-/// Prepared statements that a connection keeps. Bounds what the server holds for it.
-pub(crate) const PREPARED_MAX: usize = 256;
+/// Prepared statements that a connection keeps. Bounds what the server holds for it: 64 workers with 64 statements each are
+/// a quarter of the default of `max_prepared_stmt_count`, 16,382.
+pub(crate) const PREPARED_MAX: usize = 64;
 
 /// The prepared statements of one connection. Those that were used last are kept.
 #[derive(Default)]
