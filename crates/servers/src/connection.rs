@@ -40,12 +40,12 @@ struct SqlClient {
 }
 
 /// The relation of requests and answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum AnswerSync {
     /// The next answer is that of the next request.
     InStep,
-    /// The next answer could be the rest of an earlier one.
-    Lost,
+    /// The next answer could be the rest of an earlier one, which failed for this reason.
+    Lost { reason: String },
 }
 
 /// A row of a result: its values as text, `None` for NULL.
@@ -336,23 +336,30 @@ impl Connection {
 type TakePart<'t> = &'t mut dyn FnMut(Part<'_>) -> Result<(), Error>;
 
 impl SqlClient {
-    /// Runs a request. After an answer that breaks the protocol, the connection is lost and no longer used.
+    /// Runs a request. After an answer that is not read to its end, the connection is lost and no longer used.
     fn checked<T>(&mut self, request: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
-        if self.sync == AnswerSync::Lost {
-            return Err(Error::lost("an earlier answer on it broke the protocol"));
+        if let AnswerSync::Lost { reason } = &self.sync {
+            return Err(match self.link.is_cancelled() {
+                true => Error::Cancelled,
+                false => Error::lost(format!("an earlier request on it has failed: {reason}")),
+            });
         }
         let result = request(self);
         match result {
             Ok(_) | Err(Error::Refused { .. } | Error::FileRequest { .. } | Error::StatementShape { .. }) => {
                 result
             }
-            Err(Error::Protocol(error)) => {
-                self.sync = AnswerSync::Lost;
-                Err(Error::lost(error.to_string()))
-            }
-            Err(_) => {
-                self.sync = AnswerSync::Lost;
-                result
+            Err(error) => {
+                let error = match error {
+                    Error::Protocol(error) => Error::lost(error.to_string()),
+                    error => error,
+                };
+                let reason = match &error {
+                    Error::Lost { reason, .. } => reason.clone(),
+                    error => error.to_string(),
+                };
+                self.sync = AnswerSync::Lost { reason };
+                Err(error)
             }
         }
     }

@@ -231,6 +231,11 @@ impl Link {
         self.pipe.limit = WaitLimit::Request { since: Instant::now() };
     }
 
+    /// Tells whether its waits have been cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.pipe.cancel.is_cancelled()
+    }
+
     /// Lets waits go on after a cancellation.
     pub(crate) fn ignore_cancel(&mut self) {
         self.pipe.cancel = Cancel::default();
