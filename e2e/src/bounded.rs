@@ -24,8 +24,6 @@ pub struct Bounded {
 
 /// Interval at which a run is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Time to end in order.
-const SECOND_INTERRUPT_AFTER: Duration = Duration::from_secs(2);
 
 /// Runs a command to its end.
 ///
@@ -36,8 +34,7 @@ pub fn run(command: &mut Command, time_max: Duration) -> Result<Bounded> {
     run_within(command, None, time_max)
 }
 
-/// Runs a command, and asks it to end, as Ctrl-C does, if it still runs after a time; a second time if it waits for a
-/// server then, which ends it at once.
+/// Runs a command, and asks it once to end, as Ctrl-C does, if it still runs after a time.
 ///
 /// # Errors
 ///
@@ -89,16 +86,15 @@ fn wait(
     time_max: Duration,
     peak_kib: &mut u64,
 ) -> Result<ExitStatus> {
-    let (mut began, mut interrupts) = (Instant::now(), 0);
+    let mut began = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
         *peak_kib = peak_of(child.id()).unwrap_or(0).max(*peak_kib);
-        if interrupts < 2 && interrupt_after.is_some_and(|after| began.elapsed() > after) {
+        if interrupt_after.is_some_and(|after| began.elapsed() > after) {
             kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
-            (began, interrupts) = (Instant::now(), interrupts + 1);
-            interrupt_after = Some(SECOND_INTERRUPT_AFTER);
+            (began, interrupt_after) = (Instant::now(), None);
         }
         if began.elapsed() > time_max {
             bail!("it still runs after {time_max:?}");
