@@ -60,27 +60,31 @@ enum Offer {
 
 /// What becomes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum ConnectionOutcome {
     Plain,
     Encrypted,
     Refused(&'static str),
 }
 
 /// The rule of MySQL's own programs.
-fn wanted(mode: SslMode, certificate: Certificate, offer: Offer) -> Outcome {
+fn wanted(mode: SslMode, certificate: Certificate, offer: Offer) -> ConnectionOutcome {
     match (mode, offer) {
-        (SslMode::Disabled, _) | (SslMode::Preferred, Offer::Removed) => return Outcome::Plain,
-        (_, Offer::Removed) => return Outcome::Refused("a man in the middle has removed the offer"),
-        (SslMode::Preferred | SslMode::Required, Offer::Arrives) => return Outcome::Encrypted,
+        (SslMode::Disabled, _) | (SslMode::Preferred, Offer::Removed) => return ConnectionOutcome::Plain,
+        (_, Offer::Removed) => {
+            return ConnectionOutcome::Refused("a man in the middle has removed the offer");
+        }
+        (SslMode::Preferred | SslMode::Required, Offer::Arrives) => return ConnectionOutcome::Encrypted,
         (SslMode::VerifyCa | SslMode::VerifyIdentity, Offer::Arrives) => {}
     }
     match certificate {
-        Certificate::Right => Outcome::Encrypted,
-        Certificate::OtherName if mode == SslMode::VerifyCa => Outcome::Encrypted,
-        Certificate::OtherName => Outcome::Refused("certificate is not for 127.0.0.1"),
-        Certificate::Expired => Outcome::Refused("certificate has expired"),
-        Certificate::Revoked => Outcome::Refused("certificate has been revoked"),
-        Certificate::UnknownAuthority | Certificate::SelfSigned => Outcome::Refused("not by an authority of"),
+        Certificate::Right => ConnectionOutcome::Encrypted,
+        Certificate::OtherName if mode == SslMode::VerifyCa => ConnectionOutcome::Encrypted,
+        Certificate::OtherName => ConnectionOutcome::Refused("certificate is not for 127.0.0.1"),
+        Certificate::Expired => ConnectionOutcome::Refused("certificate has expired"),
+        Certificate::Revoked => ConnectionOutcome::Refused("certificate has been revoked"),
+        Certificate::UnknownAuthority | Certificate::SelfSigned => {
+            ConnectionOutcome::Refused("not by an authority of")
+        }
     }
 }
 
@@ -219,18 +223,22 @@ fn address(port: u16, tls: TlsPolicy) -> Address {
 }
 
 /// A connection that asks for something, and says whether it is encrypted.
-type Connects = fn(&Address) -> Result<Outcome, servers::Error>;
+type Connects = fn(&Address) -> Result<ConnectionOutcome, servers::Error>;
 
-fn outcome(cipher: Option<Vec<u8>>) -> Outcome {
-    if cipher.unwrap_or_default().is_empty() { Outcome::Plain } else { Outcome::Encrypted }
+fn outcome(cipher: Option<Vec<u8>>) -> ConnectionOutcome {
+    if cipher.unwrap_or_default().is_empty() {
+        ConnectionOutcome::Plain
+    } else {
+        ConnectionOutcome::Encrypted
+    }
 }
 
-fn by_sql(address: &Address) -> Result<Outcome, servers::Error> {
+fn by_sql(address: &Address) -> Result<ConnectionOutcome, servers::Error> {
     let rows = Connection::open(address)?.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'")?;
     Ok(outcome(rows.into_iter().flatten().nth(1).flatten()))
 }
 
-fn by_link(address: &Address) -> Result<Outcome, servers::Error> {
+fn by_link(address: &Address) -> Result<ConnectionOutcome, servers::Error> {
     let mut link = Link::open(address, &LinkOptions::default())?;
     let rows = link.query("SHOW SESSION STATUS LIKE 'Ssl_cipher'")?;
     Ok(outcome(rows.into_iter().flatten().nth(1).flatten()))
@@ -273,14 +281,14 @@ fn every_mode_meets_every_certificate() -> Result<()> {
 
 fn check(
     proxy: &Proxy,
-    found: Result<Outcome, servers::Error>,
+    found: Result<ConnectionOutcome, servers::Error>,
     address: &Address,
-    wanted: Outcome,
+    wanted: ConnectionOutcome,
 ) -> Result<()> {
     let readable = readable(proxy);
     match (found, wanted) {
         (Ok(found), wanted) => ensure!(found == wanted, "found {found:?}, wanted {wanted:?}"),
-        (Err(error), Outcome::Refused(why)) => {
+        (Err(error), ConnectionOutcome::Refused(why)) => {
             let said = error.to_string();
             ensure!(said.contains(why), "wanted {why}: {said}");
             for weak in ["tls=off", "DISABLED"] {
@@ -291,7 +299,7 @@ fn check(
     }
     match wanted {
         // The key of the server encrypts the password. That the rest is readable proves the recorder.
-        Outcome::Plain => {
+        ConnectionOutcome::Plain => {
             let as_wanted = readable.contains(&USER) && !readable.contains(&PASSWORD);
             ensure!(as_wanted, "readable: {readable:?}");
         }
@@ -339,9 +347,10 @@ fn sockets_folders_and_client_certificates() -> Result<()> {
     };
     for connect in [by_sql as Connects, by_link] {
         // As with mysql, a socket is encrypted only where that is required.
-        for (mode, wanted) in
-            [(SslMode::Preferred, Outcome::Plain), (SslMode::VerifyIdentity, Outcome::Encrypted)]
-        {
+        for (mode, wanted) in [
+            (SslMode::Preferred, ConnectionOutcome::Plain),
+            (SslMode::VerifyIdentity, ConnectionOutcome::Encrypted),
+        ] {
             let found = connect(&by_socket(certificates.policy(mode)))?;
             ensure!(found == wanted, "{mode:?} by a socket: {found:?}");
         }
@@ -357,7 +366,7 @@ fn sockets_folders_and_client_certificates() -> Result<()> {
             revocation_folder: Some(folder),
             ..TlsPolicy::default()
         };
-        ensure!(connect(&address(server.port(), hashed))? == Outcome::Encrypted);
+        ensure!(connect(&address(server.port(), hashed))? == ConnectionOutcome::Encrypted);
         server.sql(&format!("alter user {USER}@'%' require x509"))?;
         let error = connect(&address(server.port(), TlsPolicy::default()));
         ensure!(matches!(error, Err(servers::Error::Refused { code: 1045, .. })), "{error:?}");
@@ -366,21 +375,25 @@ fn sockets_folders_and_client_certificates() -> Result<()> {
             key: Some(certificates.path("client.key")),
             ..certificates.policy(SslMode::VerifyIdentity)
         };
-        ensure!(connect(&address(server.port(), own))? == Outcome::Encrypted);
+        ensure!(connect(&address(server.port(), own))? == ConnectionOutcome::Encrypted);
         server.sql(&format!("alter user {USER}@'%' require none"))?;
     }
     Ok(())
 }
 
-/// How a command is told what it is to verify.
+/// The options about TLS of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum TlsOption {
     /// Nothing is said.
     Unsaid,
     Off,
     Required,
     /// With our authority.
     Verified,
+    /// The same, in an option file.
+    OptionFile,
+    /// `--ssl-ca` with our authority, and no mode.
+    AuthorityAlone,
 }
 
 /// The commands that connect, and what they are to do.
@@ -394,51 +407,61 @@ struct Commands<'a> {
 }
 
 impl Commands<'_> {
-    fn command(&self, name: &str, wish: Wish) -> Result<Command> {
+    fn command(&self, name: &str, option: TlsOption) -> Result<Command> {
         let (ca, port) = (self.certificates.text("ca.pem"), self.port.to_string());
-        let query = match wish {
-            Wish::Unsaid => String::new(),
-            Wish::Off => "?tls=off".to_owned(),
-            Wish::Required => "?tls=required".to_owned(),
-            Wish::Verified => format!("?tls-ca={ca}&tls=required"),
+        let query = match option {
+            TlsOption::Unsaid | TlsOption::OptionFile | TlsOption::AuthorityAlone => String::new(),
+            TlsOption::Off => "?tls=off".to_owned(),
+            TlsOption::Required => "?tls=required".to_owned(),
+            TlsOption::Verified => format!("?tls-ca={ca}&tls=required"),
         };
         let server = format!("mysql://{USER}@127.0.0.1:{port}/{query}");
         let path = |name: &str| self.folder.path().join(name).display().to_string();
         let mut command = Command::new(bintide()?);
         command.env_clear().env("MYSQL_PWD", PASSWORD).stdout(Stdio::null()).stderr(Stdio::piped());
         let account = ["-h", "127.0.0.1", "-P", &port, "-u", USER];
+        // The options of commands whose server has no address.
+        let options = match option {
+            TlsOption::Unsaid | TlsOption::OptionFile => Vec::new(),
+            TlsOption::Off => vec!["--ssl-mode=DISABLED".to_owned()],
+            TlsOption::Required => vec!["--ssl-mode=REQUIRED".to_owned()],
+            TlsOption::Verified => vec!["--ssl-mode=VERIFY_IDENTITY".to_owned(), format!("--ssl-ca={ca}")],
+            TlsOption::AuthorityAlone => vec![format!("--ssl-ca={ca}")],
+        };
+        let verb = name.split(' ').next().unwrap_or(name);
+        command.arg(verb);
+        if option == TlsOption::OptionFile {
+            let file = path("my.cnf");
+            fs::write(&file, format!("[client]\nssl-ca={ca}\nssl-mode=VERIFY_IDENTITY\n"))?;
+            command.arg(format!("--defaults-file={file}"));
+        }
         match name {
-            "dump" => command.args(["dump", "-R"]).args(account).arg("binlog.000001").args(match wish {
-                Wish::Unsaid => Vec::new(),
-                Wish::Off => vec!["--ssl-mode=DISABLED".to_owned()],
-                Wish::Required => vec!["--ssl-mode=REQUIRED".to_owned()],
-                Wish::Verified => vec!["--ssl-mode=VERIFY_IDENTITY".to_owned(), format!("--ssl-ca={ca}")],
-            }),
-            "receive" => command.args(["receive", &path("store"), "--from", &server, "--stop-at-end"]),
-            "replay --to" => command.arg("replay").args(self.logs).args(["--to", &server]),
+            "dump" => command.arg("-R").args(account).arg("binlog.000001").args(options),
+            "warm" => command.args(account).args(options),
+            "receive" => command.args([&path("store"), "--from", &server, "--stop-at-end"]),
+            "replay --to" => command.args(self.logs).args(["--to", &server]),
             "replay --from" => {
                 let sqlite = format!("sqlite:{}", path("copy.db"));
-                command.args(["replay", "--relay", &path("relay"), "--to", &sqlite, "--from", &server])
+                command.args(["--relay", &path("relay"), "--to", &sqlite, "--from", &server])
             }
-            "stream" => command.args(["stream", "--format", "maxwell", "--stop-at-end", "--from", &server]),
-            "warm" => command.arg("warm").args(account).args(match wish {
-                Wish::Verified => vec![format!("--tls-ca={ca}")],
-                _ => Vec::new(),
-            }),
-            "advise" => command.args(["advise", "--from", &server]),
+            "stream" => command.args(["--format", "maxwell", "--stop-at-end", "--from", &server]),
+            "advise" => command.args(["--from", &server]),
             _ => bail!("no command {name}"),
         };
         Ok(command)
     }
 }
 
+/// Bytes of a server that are more than a login, with a certificate.
+const LET_IN_BYTES: usize = 2_000;
+
 /// Waits for the command's end, or until it has been let in and reads what the server sends. Returns what it complains
 /// about.
 fn watch(mut child: Child, proxy: &Proxy) -> Result<String> {
-    const LOGGED_IN_BYTES: usize = 20_000;
+    const ENOUGH_BYTES: usize = 20_000;
     let start = Instant::now();
     while child.try_wait()?.is_none() {
-        let is_in = proxy.recorded().server.len() > LOGGED_IN_BYTES;
+        let is_in = proxy.recorded().server.len() > ENOUGH_BYTES;
         if is_in || start.elapsed() > Duration::from_secs(5) {
             child.kill()?;
         }
@@ -458,40 +481,59 @@ fn every_command_keeps_to_the_mode() -> Result<()> {
     let commands = Commands { certificates: &certificates, logs: &logs, port, folder };
     // A proof of the recorder, and of what each command sends: the server remembers the password from the first time.
     by_sql(&address(server.port(), TlsPolicy::default()))?;
-    let cells: [(Wish, Certificate, Offer, Outcome); 6] = [
-        (Wish::Off, Certificate::Right, Offer::Arrives, Outcome::Plain),
-        (Wish::Unsaid, Certificate::SelfSigned, Offer::Arrives, Outcome::Encrypted),
-        (Wish::Verified, Certificate::Right, Offer::Arrives, Outcome::Encrypted),
+    let untrusted = ConnectionOutcome::Refused("not by an authority of");
+    let cells: [(TlsOption, Certificate, Offer, ConnectionOutcome); 9] = [
+        (TlsOption::Off, Certificate::Right, Offer::Arrives, ConnectionOutcome::Plain),
+        (TlsOption::Unsaid, Certificate::SelfSigned, Offer::Arrives, ConnectionOutcome::Encrypted),
+        (TlsOption::Verified, Certificate::Right, Offer::Arrives, ConnectionOutcome::Encrypted),
+        (TlsOption::Verified, Certificate::UnknownAuthority, Offer::Arrives, untrusted),
+        (TlsOption::OptionFile, Certificate::Right, Offer::Arrives, ConnectionOutcome::Encrypted),
+        (TlsOption::OptionFile, Certificate::UnknownAuthority, Offer::Arrives, untrusted),
+        // As mysqlbinlog: an authority is to be verified, also if no mode says so.
+        (TlsOption::AuthorityAlone, Certificate::UnknownAuthority, Offer::Arrives, untrusted),
         (
-            Wish::Verified,
-            Certificate::UnknownAuthority,
-            Offer::Arrives,
-            Outcome::Refused("not by an authority of"),
+            TlsOption::Verified,
+            Certificate::Right,
+            Offer::Removed,
+            ConnectionOutcome::Refused("man in the middle"),
         ),
-        (Wish::Verified, Certificate::Right, Offer::Removed, Outcome::Refused("man in the middle")),
-        (Wish::Required, Certificate::Right, Offer::Removed, Outcome::Refused("man in the middle")),
+        (
+            TlsOption::Required,
+            Certificate::Right,
+            Offer::Removed,
+            ConnectionOutcome::Refused("man in the middle"),
+        ),
     ];
-    for (wish, certificate, offer, wanted) in cells {
+    for (option, certificate, offer, wanted) in cells {
         certificates.install(&server, certificate)?;
         proxy.remove_tls(offer == Offer::Removed);
         for name in COMMANDS {
-            if name == "warm" && matches!(wish, Wish::Off | Wish::Required) {
+            if option == TlsOption::AuthorityAlone && !["dump", "warm"].contains(&name) {
                 continue;
             }
-            let cell = format!("{name}: {wish:?}, {certificate:?}, {offer:?}");
+            let cell = format!("{name}: {option:?}, {certificate:?}, {offer:?}");
             proxy.record();
-            let said = watch(commands.command(name, wish)?.spawn()?, &proxy)?;
+            let said = watch(commands.command(name, option)?.spawn()?, &proxy)?;
             let readable = readable(&proxy);
             match wanted {
-                Outcome::Refused(why) => ensure!(said.contains(why), "{cell}: wanted {why}: {said}"),
-                _ => ensure!(!said.contains("TLS") && !said.contains("no connection"), "{cell}: {said}"),
+                ConnectionOutcome::Refused(why) => {
+                    ensure!(said.contains(why), "{cell}: wanted {why}: {said}")
+                }
+                _ => {
+                    ensure!(!said.contains("TLS") && !said.contains("no connection"), "{cell}: {said}");
+                    let received = proxy.recorded().server.len();
+                    let is_let_in = wanted == ConnectionOutcome::Plain || received > LET_IN_BYTES;
+                    ensure!(is_let_in, "{cell}: it got {received} bytes only: {said}");
+                }
             }
             ensure!(
                 !said.contains("tls=off") && !said.contains("DISABLED"),
                 "{cell}: weaker is advised: {said}"
             );
             match wanted {
-                Outcome::Plain => ensure!(readable.contains(&USER), "{cell}: nothing was recorded: {said}"),
+                ConnectionOutcome::Plain => {
+                    ensure!(readable.contains(&USER), "{cell}: nothing was recorded: {said}")
+                }
                 _ => ensure!(readable.is_empty(), "{cell}: readable: {readable:?}"),
             }
         }
@@ -509,7 +551,7 @@ fn servers_without_tls() -> Result<()> {
             password: PasswordSource::None,
             ..address(server.port(), certificates.policy(mode))
         };
-        ensure!(connect(&address(SslMode::Preferred))? == Outcome::Plain);
+        ensure!(connect(&address(SslMode::Preferred))? == ConnectionOutcome::Plain);
         for mode in [SslMode::Required, SslMode::VerifyCa, SslMode::VerifyIdentity] {
             let error = connect(&address(mode)).err().context("it connects")?.to_string();
             ensure!(error.contains("does not offer TLS") && error.contains(mode.name()), "{error}");
