@@ -7,6 +7,7 @@ use std::path::Path;
 
 use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, FilePassword, KeyringKey, LogCipher};
 use binlog::{MAGIC, MAGIC_ENCRYPTED};
+use nix::errno::Errno;
 
 use crate::error::Error;
 use crate::keyring::{open_header, read_keyring};
@@ -43,7 +44,7 @@ impl LogFile {
 
     /// The same, over whatever is there.
     pub(crate) fn begin(path: &Path, key: Option<&KeyringKey>) -> io::Result<Self> {
-        let file = private_options().write(true).truncate(true).open(path)?;
+        let file = private_options().write(true).truncate(true).open(path).map_err(explained)?;
         let mut log = Self::of(file, None);
         if let Some(key) = key {
             let (header, password) = new_header(key)?;
@@ -61,7 +62,7 @@ impl LogFile {
     pub(crate) fn open(path: &Path, keyring: Option<&Path>) -> Result<Option<Self>, Error> {
         let name = path.display().to_string();
         let file = private_options().create(false).read(true).write(true).open(path);
-        let file = file.map_err(|cause| Error::io("open", &name, cause))?;
+        let file = file.map_err(|cause| Error::io("open", &name, explained(cause)))?;
         let head = head_of(&file).map_err(|cause| Error::io("read", &name, cause))?;
         let size = file.metadata().map_err(|cause| Error::io("open", &name, cause))?.len();
         if is_zeros(&head, size) {
@@ -172,7 +173,18 @@ pub fn new_header(key: &KeyringKey) -> io::Result<(EncryptedHeader, FilePassword
     Ok((header, password))
 }
 
-/// Is nothing there that a log has behind its first bytes?
+/// Explains why a log's file cannot be opened, where the system's own words say little.
+fn explained(cause: io::Error) -> io::Error {
+    match Errno::from_raw(cause.raw_os_error().unwrap_or_default()) {
+        Errno::ELOOP => {
+            let reason = "it is a symbolic link; receive writes to regular files only. Move the file here";
+            io::Error::new(cause.kind(), reason)
+        }
+        _ => cause,
+    }
+}
+
+/// Tells whether nothing is there that a log has behind its first bytes.
 pub(crate) fn has_at_most_a_beginning(path: &Path) -> io::Result<bool> {
     let file = match open_regular(path) {
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(true),
@@ -183,13 +195,13 @@ pub(crate) fn has_at_most_a_beginning(path: &Path) -> io::Result<bool> {
     Ok(is_beginning(&head, size))
 }
 
-/// May a file of this size that starts like this be no more than the torn beginning of a log?
+/// Tells whether a file of this size that starts like this may be no more than the torn beginning of a log.
 fn is_beginning(head: &[u8], size: u64) -> bool {
     let is_encrypted = head.starts_with(&MAGIC_ENCRYPTED);
     is_zeros(head, size) || size <= if is_encrypted { BEGINNING_SIZE as u64 } else { MAGIC.len() as u64 }
 }
 
-/// Has it the size of a beginning, and only zeros? After a power cut, a file may have its size and nothing of its content.
+/// Tells whether it has the size of a beginning, and only zeros. After a power cut, a file may have its size and nothing of its content.
 fn is_zeros(head: &[u8], size: u64) -> bool {
     size <= BEGINNING_SIZE as u64 && head.iter().all(|byte| *byte == 0)
 }
