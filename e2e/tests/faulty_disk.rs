@@ -102,6 +102,7 @@ impl Trial<'_> {
             }
             Some(_) => bail!("it ends with another code: {first:?}"),
         }
+        check_reported(disk, fault, &first, folder)?;
         let calls = fs::read(disk_log(folder))?;
         let again = self.once(folder, disk, DiskFault::None)?;
         fs::write(disk_log(folder), calls)?;
@@ -134,6 +135,17 @@ impl Trial<'_> {
         let stdout = reader.join().map_err(|_| anyhow!("the reader broke"))??;
         Ok(Ran { stdout, ..child.output()?.into() })
     }
+}
+
+/// Checks that a run says that something may not be on the disk, if that is so.
+fn check_reported(disk: &FaultyDisk, fault: DiskFault, ran: &Ran, folder: &Path) -> Result<()> {
+    let DiskFault::Once(number, Errno::EIO) = fault else { return Ok(()) };
+    let calls = disk.calls()?;
+    let call = calls.get(number - 1).context("the call that fails is made")?;
+    let is_reported = ran.code != Some(0) || ran.stderr.contains(&folder.display().to_string());
+    let is_sync = ["fsync", "fdatasync", "rename"].contains(&call.name.as_str());
+    ensure!(!is_sync || is_reported, "a failed {} is not reported: {ran:?}", call.name);
+    Ok(())
 }
 
 /// A folder in memory, if there is such a place: what fails is not the machine's own disk, which need not be waited for.
