@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal, Write};
 
 use clap::{ColorChoice, ValueEnum};
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use dump::visible::is_steering;
 
 /// When to do something that only a terminal shows well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -178,15 +179,6 @@ pub(crate) fn visible(name: &str) -> String {
         }
     }
     text
-}
-
-/// Controls, and marks that turn the direction of writing.
-fn is_steering(character: char) -> bool {
-    let is_direction = matches!(
-        character,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    );
-    is_direction || character.is_control()
 }
 
 #[cfg(test)]

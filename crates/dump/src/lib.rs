@@ -41,4 +41,4 @@ mod stores;
 pub mod table_metadata;
 mod talk;
 mod value_text;
-mod visible;
+pub mod visible;

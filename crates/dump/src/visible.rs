@@ -36,7 +36,7 @@ pub(crate) struct VisibleWriter<'o> {
     written: Vec<u8>,
 }
 
-/// How the characters begin that have more than one byte: C1 controls, and marks that turn the direction of writing.
+/// First bytes of the multi-byte characters that are escaped: C1 controls, and marks that turn the direction of writing.
 const STARTS: [&[u8]; 5] = [b"\xc2", b"\xd8", b"\xe2", b"\xe2\x80", b"\xe2\x81"];
 
 impl<'o> VisibleWriter<'o> {
@@ -50,7 +50,7 @@ impl<'o> VisibleWriter<'o> {
             return;
         }
         let character = str::from_utf8(&self.begun).ok().and_then(|text| text.chars().next());
-        match character.filter(|character| is_steering(*character)) {
+        match character.filter(|character| !matches!(character, '\t' | '\n') && is_steering(*character)) {
             Some(character) => self.escape(character),
             None => self.written.extend_from_slice(&self.begun),
         }
@@ -102,9 +102,9 @@ pub(crate) fn visible_line(line: &[u8]) -> Vec<u8> {
     visible
 }
 
-fn is_steering(character: char) -> bool {
+/// Tells whether a character moves a terminal's cursor or turns the direction of writing, and so could hide text.
+pub fn is_steering(character: char) -> bool {
     match character {
-        '\t' | '\n' => false,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
         other => other.is_control(),
     }
