@@ -4,6 +4,7 @@ use std::fs::{self, File, FileTimes};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
+use logs::sync_parent;
 use tempfile::NamedTempFile;
 
 use crate::error::Error;
@@ -116,7 +117,7 @@ impl Synced {
             let path = numbered(&target, number);
             match file.persist_noclobber(&path) {
                 Ok(_) => {
-                    sync_folder(&path)?;
+                    sync_entry(&path)?;
                     return Ok(Beside { path, is_new: true });
                 }
                 Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => file = error.file,
@@ -144,7 +145,7 @@ impl Placed {
     ///
     /// When the system refuses. The log is in its place all the same.
     pub fn sync(self) -> Result<(), Error> {
-        sync_folder(&self.path)
+        sync_entry(&self.path)
     }
 }
 
@@ -236,11 +237,8 @@ fn lock(_: File) -> Result<Lock, Unlocked> {
     Err(Unlocked::NoLocks)
 }
 
-fn sync_folder(target: &Path) -> Result<(), Error> {
-    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(|cause| failed("the entry of", target, cause))
+fn sync_entry(target: &Path) -> Result<(), Error> {
+    sync_parent(target).map_err(|cause| failed("the entry of", target, cause))
 }
 
 #[cfg(unix)]
