@@ -30,6 +30,7 @@
 
 mod chunk;
 mod contents;
+mod created_paths;
 mod error;
 mod file_name;
 mod follow;
@@ -37,7 +38,6 @@ mod input;
 mod keyring;
 mod large;
 mod log_file;
-mod made;
 mod maps;
 pub mod ordered;
 mod own_files;
@@ -68,7 +68,7 @@ pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};
 pub use crate::regular_file::open_regular;
 pub use crate::series::Series;
 pub use crate::spool::Spool;
-pub use crate::store::{ElsewhereLine, Store};
+pub use crate::store::{IgnoredIndexPath, Store};
 pub use crate::store_folder::StoreFolder;
 pub use crate::store_writer::{Appended, AtRest, Keep, StorePlace, StoreWriter};
 pub use crate::temporary::limit_temporary_files;

@@ -133,7 +133,7 @@ fn lock_file(path: &Path) -> io::Result<Option<Flock<File>>> {
     }
 }
 
-/// Is a file still the one at this path?
+/// Tells whether a file is still the one at this path.
 fn is_at(file: &File, path: &Path) -> bool {
     let (opened, there) = (file.metadata(), fs::symlink_metadata(path));
     opened.is_ok_and(|opened| {

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use binlog::encryption::{FilePassword, LogCipher};
 use tempfile::SpooledTempFile;
 
-use crate::temporary::Reservation;
+use crate::temporary::TemporarySpace;
 
 /// What is encrypted at once. Bounds the memory for it.
 const STEP: usize = 256 << 10;
@@ -28,7 +28,7 @@ struct Stored {
     size: u64,
     /// Bytes that stay in memory.
     memory_max: u64,
-    reservation: Reservation,
+    reservation: TemporarySpace,
     scratch: Vec<u8>,
 }
 
@@ -44,7 +44,7 @@ impl Spool {
         getrandom::fill(&mut password).map_err(io::Error::other)?;
         let password = FilePassword::new(password);
         let (file, cipher) = (SpooledTempFile::new_in(memory_max, folder), password.cipher());
-        let (memory_max, reservation) = (memory_max as u64, Reservation::new(folder));
+        let (memory_max, reservation) = (memory_max as u64, TemporarySpace::new(folder));
         let stored = Stored { file, cipher, size: 0, memory_max, reservation, scratch: Vec::new() };
         let stored = Mutex::new(stored);
         Ok(Self { stored, password })

@@ -23,7 +23,7 @@ pub struct Store {
     logs: Vec<PathBuf>,
     /// The index, as it was read.
     text: Vec<u8>,
-    elsewhere: Option<ElsewhereLine>,
+    elsewhere: Option<IgnoredIndexPath>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ enum Place {
 
 /// A line of an index that names a file in another directory, although there is a log of that name beside the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ElsewhereLine {
+pub struct IgnoredIndexPath {
     /// The index.
     pub index: PathBuf,
     /// The line's number, from 1 on.
@@ -49,7 +49,7 @@ pub struct ElsewhereLine {
     pub read: PathBuf,
 }
 
-impl fmt::Display for ElsewhereLine {
+impl fmt::Display for IgnoredIndexPath {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [index, named, read] = [&self.index, &self.named, &self.read].map(|path| path.display());
         write!(
@@ -95,7 +95,7 @@ impl Store {
 
     /// The first line of the index that names an existing file in another directory, where the log beside the index is
     /// read instead; none mostly.
-    pub fn elsewhere(&self) -> Option<&ElsewhereLine> {
+    pub fn elsewhere(&self) -> Option<&IgnoredIndexPath> {
         self.elsewhere.as_ref()
     }
 
@@ -185,7 +185,7 @@ fn logs_of(
     text: &[u8],
     index: &Path,
     place: &Place,
-    elsewhere: &mut Option<ElsewhereLine>,
+    elsewhere: &mut Option<IgnoredIndexPath>,
 ) -> Result<Vec<PathBuf>, Error> {
     let folder = index.parent().unwrap_or(Path::new(""));
     let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..);
@@ -199,7 +199,7 @@ fn logs_of(
             _ if beside.exists() => {
                 if named.exists() && !is_same_file(&named, &beside) {
                     let (index, read) = (index.to_owned(), beside.clone());
-                    elsewhere.get_or_insert(ElsewhereLine { index, number, named, read });
+                    elsewhere.get_or_insert(IgnoredIndexPath { index, number, named, read });
                 }
                 beside
             }
@@ -215,7 +215,7 @@ fn logs_of(
     Ok(logs)
 }
 
-/// Is it a file's name, or a name behind `./`?
+/// Tells whether it is a file's name, or a name behind `./`.
 fn names_no_folder(line: &Path) -> bool {
     line.parent().is_none_or(|folder| folder.as_os_str().is_empty() || folder == Path::new("."))
 }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use binlog::{MAGIC, MAGIC_ENCRYPTED};
 
+use crate::created_paths::CreatedPaths;
 use crate::error::Error;
 use crate::file_name::is_file_name;
 use crate::log_file::has_at_most_a_beginning;
-use crate::made::Made;
 use crate::own_files::FolderLock;
 use crate::regular_file::{open_regular, read_regular_text};
 use crate::series::LogName;
@@ -27,7 +27,7 @@ pub(crate) const INDEX_PREFIX: &str = "./";
 pub struct StoreFolder {
     pub(crate) path: PathBuf,
     // In front of the lock, which is released last.
-    pub(crate) made: Made,
+    pub(crate) made: CreatedPaths,
     _lock: FolderLock,
 }
 
@@ -38,7 +38,7 @@ impl StoreFolder {
     ///
     /// When the system refuses, another process writes to the store, or the folder has logs and is no store.
     pub fn lock(path: &Path) -> Result<Self, Error> {
-        let mut made = Made::folders(path)?;
+        let mut made = CreatedPaths::folders(path)?;
         let Some(lock) = FolderLock::take(path).map_err(io("lock", path))? else {
             made.keep();
             return Err(Error::Locked { name: path.display().to_string() });
@@ -95,7 +95,7 @@ pub(crate) fn log_names<'t>(text: &'t str, index: &Path) -> Result<Vec<&'t str>,
     names.collect()
 }
 
-/// Is it a log's name, and no path to one?
+/// Tells whether it is a log's name, and no path to one.
 pub(crate) fn is_log_name(name: &str) -> bool {
     is_file_name(name.as_bytes())
         && !name.contains(char::is_control)
@@ -114,7 +114,7 @@ fn refuse_foreign(folder: &Path) -> Result<(), Error> {
     }
 }
 
-/// Is it a log with more than what a crash may leave of one that was about to begin?
+/// Tells whether it is a log with more than what a crash may leave of one that was about to begin.
 fn is_log(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
     let mut read = || open_regular(path)?.read_exact(&mut magic);
@@ -124,7 +124,7 @@ fn is_log(path: &Path) -> bool {
         && !has_at_most_a_beginning(path).is_ok_and(|is_so| is_so)
 }
 
-/// Is it an index that lists something? A store whose first log could not be begun leaves one that does not.
+/// Tells whether it is an index that lists something. A store whose first log could not be begun leaves one that does not.
 fn is_index_of_logs(path: &Path) -> bool {
     is_index(path) && !read_regular_text(path).is_ok_and(|text| !text.contains('\n'))
 }

@@ -25,12 +25,12 @@ pub fn limit_temporary_files(bytes_max: u64) {
 
 /// The share of one file in the bound.
 #[derive(Debug)]
-pub(crate) struct Reservation {
+pub(crate) struct TemporarySpace {
     folder: PathBuf,
     bytes: u64,
 }
 
-impl Reservation {
+impl TemporarySpace {
     /// For a file in `folder`, which has no bytes yet.
     pub(crate) fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), bytes: 0 }
@@ -62,7 +62,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for TemporarySpace {
     fn drop(&mut self) {
         self.shrink(self.bytes);
     }

@@ -22,7 +22,7 @@ use crate::args::Global;
 use crate::commands::rewrite;
 use crate::commands::stream::catalogue::Schema;
 use crate::commands::stream::live::{Live, Resume};
-use crate::commands::stream::reader::KeptProgress;
+use crate::commands::stream::reader::ProgressFile;
 use crate::commands::tables::Tables;
 use crate::connection_args::{ConnectionArgs, NAMING_SERVER, SchemaServer, Sharing};
 use crate::exit::{Failure, Outcome};
@@ -297,7 +297,7 @@ impl GoesOn {
         };
         let progress = self.progress.clone().zip(lock);
         let pipe =
-            reader::stdout(progress.map(|(path, lock)| KeptProgress { path, lock, definitions: kept }));
+            reader::stdout(progress.map(|(path, lock)| ProgressFile { path, lock, definitions: kept }));
         let pipe = pipe.context("could not write to standard output").map_err(Failure::NotBegun)?;
         Ok((Output::new(To::Pipe(Box::new(pipe))), resume))
     }

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The file that says how far records were taken.
-pub(super) struct KeptProgress {
+pub(super) struct ProgressFile {
     pub(super) path: PathBuf,
     pub(super) lock: FileLock,
     /// The number of the file of definitions that it names.
@@ -38,14 +38,14 @@ pub(super) struct KeptProgress {
 /// # Errors
 ///
 /// When there is no standard output.
-pub(super) fn stdout(progress: Option<KeptProgress>) -> io::Result<Pipe> {
+pub(super) fn stdout(progress: Option<ProgressFile>) -> io::Result<Pipe> {
     // Not by the standard library's own buffer: what is in there was not written.
     let stdout = Arc::new(File::from(io::stdout().as_fd().try_clone_to_owned()?));
     let is_pipe = stdout.metadata()?.file_type().is_fifo();
     let pipe = Pipe::new(Box::new(Patient(stdout.clone())));
     Ok(match progress {
         None => pipe,
-        Some(KeptProgress { path, lock, definitions }) => {
+        Some(ProgressFile { path, lock, definitions }) => {
             let waiting = move || if is_pipe { ioctl_fionread(&stdout).unwrap_or(u64::MAX) } else { 0 };
             pipe.with_progress(path, lock, definitions, waiting)
         }

@@ -8,9 +8,9 @@ use crate::own_files::make_folders;
 
 /// What was not there before, in the order in which it was made. It goes again, unless it is kept.
 #[derive(Debug, Default)]
-pub(crate) struct Made(Vec<PathBuf>);
+pub(crate) struct CreatedPaths(Vec<PathBuf>);
 
-impl Made {
+impl CreatedPaths {
     /// Makes a folder, and those that it is in.
     pub(crate) fn folders(folder: &Path) -> Result<Self, Error> {
         let is_there = |path: &&Path| !path.as_os_str().is_empty() && path.exists();
@@ -34,7 +34,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for CreatedPaths {
     fn drop(&mut self) {
         for path in self.0.iter().rev() {
             // What somebody else has put into a folder keeps it there.
@@ -47,7 +47,7 @@ impl Drop for Made {
 mod tests {
     use std::fs;
 
-    use super::Made;
+    use super::CreatedPaths;
 
     #[test]
     fn what_was_made_goes_unless_it_is_kept_or_used() {
@@ -56,7 +56,7 @@ mod tests {
         fs::write(&before, "").unwrap();
         let (outer, inner) = (there.path().join("outer"), there.path().join("outer/inner"));
         let make = || {
-            let mut made = Made::folders(&inner).unwrap();
+            let mut made = CreatedPaths::folders(&inner).unwrap();
             made.if_new(&inner.join("file"));
             made.if_new(&before);
             fs::write(inner.join("file"), "").unwrap();
@@ -71,7 +71,7 @@ mod tests {
         fs::remove_dir_all(&outer).unwrap();
         make().keep();
         assert!(inner.join("file").exists());
-        let error = Made::folders(&before.join("in it")).unwrap_err().to_string();
+        let error = CreatedPaths::folders(&before.join("in it")).unwrap_err().to_string();
         let wanted = "before is a file, and a directory is wanted: give the name of one, or of none yet";
         assert!(error.ends_with(wanted), "{error}");
     }
