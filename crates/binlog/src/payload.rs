@@ -29,7 +29,7 @@ pub struct PayloadLimits {
     pub event_size_max: u32,
     /// All inner events together, in bytes.
     pub total_size_max: u64,
-    /// Whether they must be of the size that the payload's fields state.
+    /// Meaning of the size that the payload's fields state.
     pub claim: SizeClaim,
 }
 

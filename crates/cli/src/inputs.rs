@@ -186,7 +186,7 @@ pub(crate) fn needs_memory(error: &DecodeError) -> bool {
     }
 }
 
-/// What to do then.
+/// Advice for an event that does not fit in `--memory`.
 pub(crate) const MEMORY_ADVICE: Advice = Advice("raise --memory to more than three times the event's size");
 
 /// The error, with what can be done about it if we know.

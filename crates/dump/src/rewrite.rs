@@ -58,7 +58,7 @@ fn finish(event: &mut [u8], format: &LogFormat) {
     }
 }
 
-/// Where an event's header has the event's size.
+/// Offset of the event's size in its header.
 const EVENT_SIZE_AT: usize = 9;
 
 /// The event inside a payload, or the payload, that cannot be rewritten.

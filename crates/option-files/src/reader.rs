@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::choice::{Environment, FileChoice};
 use crate::login_path;
 
-/// How deep files may include files.
+/// Maximum depth of includes.
 const DEPTH_MAX: u32 = 10;
 
 /// Bytes of a line that are read at once; what is longer is taken for several lines.
@@ -368,7 +368,7 @@ fn split_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// What stands behind a directive's keyword. Its last byte is taken for the line end, whatever it is.
+/// Returns the argument of a directive. Its last byte is taken for the line end, whatever it is.
 fn argument(text: &[u8]) -> &[u8] {
     let Some((_, most)) = text.split_last() else { return text };
     trim_end(most)

@@ -81,7 +81,7 @@ pub struct SourceFacts {
     pub server_uuid: Option<String>,
     /// Its `gtid_mode` (MySQL); none before version 5.6.
     pub gtid_mode: Option<String>,
-    /// What stands behind events until the first format description says so itself.
+    /// Checksum behind events until the first format description names it.
     pub checksum: ChecksumAlgorithm,
     /// Whether it wants events acknowledged.
     pub semi_sync: SemiSync,

@@ -115,7 +115,7 @@ impl PreparedStatement {
 pub struct PrepareReader {
     capabilities: Capabilities,
     prepared: Option<PreparedStatement>,
-    /// What is still to come, in this order.
+    /// Definitions still to come, in this order.
     parameters: u16,
     columns: u16,
     /// Whether the definitions that came last still want their EOF packet.
