@@ -300,9 +300,11 @@ impl Connection {
     pub fn value(&mut self, sql: &str) -> Result<Option<String>, Error> {
         let (mut first, mut size) = (None, 0);
         self.query(sql.as_bytes(), &mut |part| {
-            if let Part::Row(row) = part {
-                let row = held(row, &mut size, ANSWER_SIZE_MAX)?;
-                first.get_or_insert(row);
+            match (part, &first) {
+                (Part::Row(row), None) => first = Some(held(row, &mut 0, ROWS_SIZE_MAX)?),
+                // More rows are of no use, and so have a lower bound.
+                (Part::Row(row), Some(_)) => drop(held(row, &mut size, ANSWER_SIZE_MAX)?),
+                _ => {}
             }
             Ok(())
         })?;

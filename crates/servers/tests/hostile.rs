@@ -307,6 +307,18 @@ fn a_slow_peer_in_tls_is_given_up() {
     playing.join().unwrap();
 }
 
+#[test]
+fn only_verify_identity_needs_a_name_that_a_certificate_can_have() {
+    let check = |mode, wanted: &str| {
+        let tls = TlsPolicy { mode, ..TlsPolicy::verify_identity("/nowhere/ca.pem") };
+        let host = "fe80::1%eth0".to_owned();
+        let why = Connection::open(&Address { host, tls, ..address(1) }).unwrap_err().to_string();
+        assert!(why.contains(wanted), "{mode:?}: {why}");
+    };
+    check(SslMode::VerifyCa, "could not use /nowhere/ca.pem");
+    check(SslMode::VerifyIdentity, "fe80::1%eth0 is neither a host name nor an IP address");
+}
+
 fn cancel_after(delay: Duration, cancel: &Cancel) {
     let cancel = cancel.clone();
     thread::spawn(move || {
