@@ -117,7 +117,7 @@ impl<'t> Former<'t> {
     pub(super) fn take(&mut self, head: Head, work: Work, out: &mut Vec<Group>) -> Result<(), Error> {
         if self.order == CommitOrder::Any && head.gtid().is_none() {
             return Err(Error::Refused(format!(
-                "{head} has no GTID: --commit-order any saves progress by GTID. Use grouped or strict."
+                "{head} has no GTID: --commit-order any saves progress by GTID. Use grouped or strict"
             )));
         }
         let claim = self.claimer.claim(&head, &work)?;
