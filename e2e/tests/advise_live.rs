@@ -113,6 +113,6 @@ fn what_an_account_may_not_see_is_named() -> Result<()> {
 fn a_mariadb_is_refused_before_anything_is_fetched() -> Result<()> {
     let refused = advise(&Launch::mariadb().start()?, "root", &["--json"])?;
     let said = String::from_utf8_lossy(&refused.stderr);
-    ensure!(refused.status.code() == Some(2) && said.contains("is a MariaDB, which has no"), "{said}");
+    ensure!(refused.status.code() == Some(2) && said.contains("is a MariaDB server, which has no"), "{said}");
     Ok(())
 }

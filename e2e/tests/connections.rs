@@ -239,7 +239,7 @@ fn options_that_cannot_be_honoured_are_refused() -> Result<()> {
         ("ssl-crl=/list.pem", "CA certificate is required"),
         ("ssl-session-data=/session", "my.cnf, line 2: ssl-session-data is not supported"),
         ("loose-ssl-session-data=/session", "ssl-session-data is not supported"),
-        ("ssl-verify-server-cert", "give ssl-mode=VERIFY_IDENTITY"),
+        ("ssl-verify-server-cert", "set ssl-mode=VERIFY_IDENTITY"),
         ("tls-version=TLSv1.1", "tls-version has TLSv1.1"),
         ("port=x", "my.cnf, line 2: port is x"),
     ];
@@ -261,14 +261,6 @@ fn options_that_cannot_be_honoured_are_refused() -> Result<()> {
     ensure!(said.contains("ssl-mode is odd; expected one of DISABLED"), "{said}");
     let said = refused(&["receive", &store, "--no-defaults"])?;
     ensure!(said.contains("no server is named: give --from, or --host or --socket"), "{said}");
-    // A file that anyone may write is not read, and that is said.
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o666))?;
-    let ran = Command::new(bintide()?)
-        .env_clear()
-        .args(["receive", &store, "--from", nobody, &of_file])
-        .output()?;
-    let said = String::from_utf8_lossy(&ran.stderr);
-    ensure!(said.contains(&format!("[Warning] World-writable config file '{file}' is ignored.")), "{said}");
     Ok(())
 }
 
@@ -326,4 +318,46 @@ fn a_hangup_that_is_ignored_stays_ignored() -> Result<()> {
         ensure!(ran.status.code() == Some(wanted), "ignored: {ignored}: {:?}: {said}", ran.status);
     }
     Ok(())
+}
+
+/// What such a file asks for would be lost: a verified connection, perhaps.
+#[test]
+fn option_files_that_cannot_be_used_end_the_command() -> Result<()> {
+    let folder = TempDir::new()?;
+    let path = |name: &str| folder.path().join(name);
+    let files = [
+        ("open.cnf", "[client]\nhost=127.0.0.1\n", 0o666),
+        ("included.cnf", "!include open.cnf\n", 0o600),
+        ("lost.cnf", "!include lost-too.cnf\n", 0o600),
+        ("upper.cnf", "[client]\nSSL-CA=ca.pem\n", 0o600),
+        ("login", "\0\0\0\0no login path file at all", 0o600),
+    ];
+    for (name, text, mode) in files {
+        fs::write(path(name), text)?;
+        fs::set_permissions(path(name), fs::Permissions::from_mode(mode))?;
+    }
+    let check = |options: &[&str], wanted: &str| {
+        let mut command = Command::new(bintide()?);
+        command.env_clear().env("MYSQL_TEST_LOGIN_FILE", path("none")).current_dir(&folder);
+        command.args(["receive", "store", "--quiet", "--from", "mysql://r@127.0.0.1:1/"]).args(options);
+        if options.contains(&"--login-path=damaged") {
+            command.env("MYSQL_TEST_LOGIN_FILE", path("login"));
+        }
+        let output = command.output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(2) && said.contains(wanted), "{options:?}: {output:?}");
+        Ok(())
+    };
+    check(
+        &["--defaults-file=open.cnf"],
+        "open.cnf cannot be used: all users may write to it; run chmod o-w",
+    )?;
+    check(&["--defaults-extra-file=open.cnf"], "open.cnf cannot be used: all users may write to it")?;
+    check(&["--defaults-file=included.cnf"], "open.cnf cannot be used: all users may write to it")?;
+    check(&["--defaults-file=lost.cnf"], "Can't get stat of 'lost-too.cnf'")?;
+    check(&["--defaults-file=."], "cannot be used: it is a directory; expected a file")?;
+    check(&["--defaults-file=upper.cnf"], "SSL-CA is not an option: write it in lower case, ssl-ca")?;
+    check(&["--no-defaults", "--login-path=damaged"], "a part of it cannot be decrypted")?;
+    check(&["--no-defaults", "--login-path=other"], "the login path file has no other")?;
+    check(&["--password-file=/dev/null"], "it is not a regular file")
 }

@@ -388,7 +388,7 @@ impl ConnectionArgs<MainServer> {
         own: &ConnectionOptions,
         global: &Global,
     ) -> Result<Address, Failure> {
-        let lines = self.lines(global)?;
+        let lines = self.lines()?;
         let sources = OptionSources::default()
             .with(OptionOrigin::CommandLine, self.command_line.clone())
             .with(OptionOrigin::Address, of_address(text, option, global)?)
@@ -408,7 +408,7 @@ impl ConnectionArgs<MainServer> {
     }
 
     /// The lines of option files, read once.
-    fn lines(&self, global: &Global) -> Result<&[FileOption], Failure> {
+    fn lines(&self) -> Result<&[FileOption], Failure> {
         if let Some(lines) = self.lines.get() {
             return Ok(lines);
         }
@@ -417,7 +417,7 @@ impl ConnectionArgs<MainServer> {
         if choice.group_suffix.is_none() {
             choice.group_suffix.clone_from(&environment.group_suffix);
         }
-        let lines = read_files(choice, &OPTION_GROUPS, &environment, global)?;
+        let lines = read_files(choice, &OPTION_GROUPS, &environment)?;
         Ok(self.lines.get_or_init(|| lines))
     }
 }
@@ -441,12 +441,12 @@ impl<R: ServerRole> ConnectionArgs<R> {
             Sharing::Account => options.for_other_place(),
             Sharing::All => options.clone(),
         };
-        let mut files = of_lines(main.lines(global)?)?;
+        let mut files = of_lines(main.lines()?)?;
         let strong = OptionSources::default()
             .with(OptionOrigin::CommandLine, self.command_line.clone())
             .with(OptionOrigin::Address, of_address(Some(text), &option, global)?)
             .with(OptionOrigin::Settings, self.settings.clone())
-            .with(OptionOrigin::OptionFiles, self.login_path(global)?);
+            .with(OptionOrigin::OptionFiles, self.login_path()?);
         if sharing != Sharing::All {
             // The password of an option file is for the account that the file names.
             let user = strong.user(&[
@@ -470,10 +470,10 @@ impl<R: ServerRole> ConnectionArgs<R> {
     }
 
     /// The options of this server's own login path.
-    fn login_path(&self, global: &Global) -> Result<ConnectionOptions, Failure> {
+    fn login_path(&self) -> Result<ConnectionOptions, Failure> {
         let Some(path) = &self.files.login_path else { return Ok(ConnectionOptions::default()) };
         let choice = FileChoice { none: true, login_path: Some(path.clone()), ..FileChoice::default() };
-        of_lines(&read_files(choice, &[], &Environment::of_process(), global)?)
+        of_lines(&read_files(choice, &[], &Environment::of_process())?)
     }
 
     fn made_out(&self, sources: &OptionSources, option: &str) -> Result<Address, Failure> {
@@ -509,11 +509,24 @@ fn read_files(
     mut choice: FileChoice,
     groups: &[&str],
     environment: &Environment,
-    global: &Global,
 ) -> Result<Vec<FileOption>, Failure> {
-    let mut messages = OptionFileMessages::new(global);
-    option_files::read(&mut choice, groups, environment, &mut messages)
-        .map_err(|_| Failure::NotBegun(anyhow!("could not read the option files: {}", messages.errors())))
+    let mut messages = OptionFileMessages::default();
+    let read = option_files::read(&mut choice, groups, environment, &mut messages);
+    // MySQL's programs go on without an included file that is missing. What it asks for would be lost.
+    let lines = read.ok().filter(|_| !messages.has_errors()).ok_or_else(|| {
+        Failure::NotBegun(anyhow!("could not read the option files: {}", messages.errors()))
+    })?;
+    match &choice.login_path {
+        Some(path)
+            if !choice.login_none && !lines.iter().any(|line| line.group.eq_ignore_ascii_case(path)) =>
+        {
+            let path = String::from_utf8_lossy(path);
+            Err(Failure::NotBegun(anyhow!(
+                "--login-path: the login path file has no {path}; mysql_config_editor print --all lists what it has"
+            )))
+        }
+        _ => Ok(lines),
+    }
 }
 
 fn of_lines(lines: &[FileOption]) -> Result<ConnectionOptions, Failure> {

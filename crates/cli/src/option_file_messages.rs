@@ -2,20 +2,22 @@
 
 use std::io;
 
-use option_files::Diagnostics;
+use option_files::{Diagnostics, FileOrigin, Neglect};
 
-use crate::args::Global;
 use crate::screen;
 
 /// Shows warnings about option files, and keeps errors for the line that the command ends with.
+///
+/// Warnings are shown also with `--quiet`: a file that is not used may have asked for a verified connection.
+#[derive(Default)]
 pub(crate) struct OptionFileMessages {
-    is_quiet: bool,
     errors: Vec<String>,
 }
 
 impl OptionFileMessages {
-    pub(crate) fn new(global: &Global) -> Self {
-        Self { is_quiet: global.quiet, errors: Vec::new() }
+    /// Tells whether a file was not used as its writer meant.
+    pub(crate) fn has_errors(&self) -> bool {
+        !self.errors.is_empty()
     }
 
     /// Returns the errors, separated by semicolons.
@@ -29,10 +31,22 @@ fn text_of(parts: &[&[u8]]) -> String {
 }
 
 impl Diagnostics for OptionFileMessages {
-    fn warning(&mut self, text: &[&[u8]]) {
-        if !self.is_quiet {
-            screen::remark(format_args!("[Warning] {}.", text_of(text)));
+    fn neglected(&mut self, file: &[u8], reason: Neglect, origin: FileOrigin) {
+        let reason = match reason {
+            Neglect::WorldWritable => "all users may write to it; run chmod o-w",
+            Neglect::Unreadable => "this user may not read it",
+            Neglect::Directory => "it is a directory; expected a file",
+            Neglect::Damaged => "a part of it cannot be decrypted; write it again with mysql_config_editor",
+        };
+        let file = String::from_utf8_lossy(file);
+        match origin {
+            FileOrigin::Named => self.errors.push(format!("{file} cannot be used: {reason}")),
+            FileOrigin::Usual => screen::remark(format_args!("[Warning] {file} is ignored: {reason}.")),
         }
+    }
+
+    fn warning(&mut self, text: &[&[u8]]) {
+        screen::remark(format_args!("[Warning] {}.", text_of(text)));
     }
 
     fn error(&mut self, text: &[&[u8]]) {

@@ -17,4 +17,4 @@ mod login_path;
 mod reader;
 
 pub use crate::choice::{Environment, FileChoice};
-pub use crate::reader::{Diagnostics, FileOption, ReadFailed, directories, read};
+pub use crate::reader::{Diagnostics, FileOption, FileOrigin, Neglect, ReadFailed, directories, read};

@@ -16,11 +16,11 @@ const LINE_MAX: usize = 4095;
 //    4  unused
 //   20  key
 //    *  lines: size (4), then so many bytes, encrypted
-/// The lines in plain; they end where the file does, or where one cannot be decrypted.
-pub(crate) fn lines(bytes: &[u8]) -> Vec<Vec<u8>> {
+/// Returns the lines in plain, and the rest of the file behind them: it is not empty if a line cannot be decrypted.
+pub(crate) fn lines(bytes: &[u8]) -> (Vec<Vec<u8>>, &[u8]) {
     let mut lines = Vec::new();
     let Some((key, mut rest)) = bytes.get(4..).and_then(|rest| rest.split_first_chunk::<KEY_SIZE>()) else {
-        return lines;
+        return (lines, bytes);
     };
     let cipher = Aes128::new(&fold(key).into());
     while let Some((size, behind)) = rest.split_first_chunk::<4>() {
@@ -32,7 +32,7 @@ pub(crate) fn lines(bytes: &[u8]) -> Vec<Vec<u8>> {
         lines.push(line);
         rest = behind;
     }
-    lines
+    (lines, rest)
 }
 
 /// A key of any size becomes one of sixteen bytes: its bytes are laid over each other.
@@ -86,16 +86,21 @@ mod tests {
     fn lines_come_back() {
         let texts = ["[client]\n", "user = root\n", "password = \"sixteen bytes, see\"\n"];
         let bytes = file(&texts);
-        assert_eq!(lines(&bytes), texts.map(|text| text.as_bytes().to_vec()));
+        let whole = texts.map(|text| text.as_bytes().to_vec());
+        assert_eq!(lines(&bytes), (whole.to_vec(), [].as_slice()));
     }
 
     #[test]
     fn torn_and_corrupt_files_end_early() {
         let bytes = file(&["[client]\n", "user = root\n"]);
-        assert_eq!(lines(&bytes[..bytes.len() - 1]).len(), 1);
-        assert_eq!(lines(&bytes[..20]).len(), 0);
+        let check = |bytes: &[u8], wanted: usize| {
+            let (lines, rest) = lines(bytes);
+            assert_eq!((lines.len(), rest.is_empty()), (wanted, false));
+        };
+        check(&bytes[..bytes.len() - 1], 1);
+        check(&bytes[..20], 0);
         let mut corrupt = bytes;
         corrupt[30] ^= 1;
-        assert_eq!(lines(&corrupt).len(), 0);
+        check(&corrupt, 0);
     }
 }

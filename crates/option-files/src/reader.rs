@@ -30,8 +30,37 @@ pub struct FileOption {
     pub line: usize,
 }
 
+/// The reason that a file, or the rest of it, is not used. MySQL's programs go on without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Neglect {
+    /// All users may write to it.
+    WorldWritable,
+    /// The operating system does not let this user read it.
+    Unreadable,
+    /// It is a directory.
+    Directory,
+    /// It is a login path file with a part that cannot be decrypted.
+    Damaged,
+}
+
+/// The way in which a file was named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileOrigin {
+    /// By an option or a directive: somebody wants it to be read.
+    Named,
+    /// By the list of usual places.
+    Usual,
+}
+
 /// Receives the warnings and errors about option files.
 pub trait Diagnostics {
+    /// Takes a file that is not used. Without an implementation, the warnings are those of MySQL's programs.
+    fn neglected(&mut self, file: &[u8], reason: Neglect, _: FileOrigin) {
+        if reason == Neglect::WorldWritable {
+            self.warning(&[b"World-writable config file '", file, b"' is ignored."]);
+        }
+    }
+
     /// Takes a warning: something is ignored.
     fn warning(&mut self, text: &[&[u8]]);
 
@@ -63,7 +92,8 @@ pub fn read(
         *path = absolute(path, environment);
     }
     let groups = with_suffix(groups, choice.group_suffix.as_deref());
-    let mut reader = Reader { groups, options: Vec::new(), environment, diagnostics };
+    let origin = FileOrigin::Usual;
+    let mut reader = Reader { groups, options: Vec::new(), environment, diagnostics, origin };
     reader.read_all(choice)?;
     Ok(reader.options)
 }
@@ -131,6 +161,8 @@ struct Reader<'r> {
     options: Vec<FileOption>,
     environment: &'r Environment,
     diagnostics: &'r mut dyn Diagnostics,
+    /// Of the file at hand, and of those that it includes.
+    origin: FileOrigin,
 }
 
 impl Reader<'_> {
@@ -157,7 +189,10 @@ impl Reader<'_> {
     }
 
     fn read_required(&mut self, name: &[u8]) -> Result<(), ReadFailed> {
-        match self.read(name, 0) {
+        self.origin = FileOrigin::Named;
+        let outcome = self.read(name, 0);
+        self.origin = FileOrigin::Usual;
+        match outcome {
             Outcome::Read => Ok(()),
             Outcome::Missing => {
                 self.diagnostics.error(&[b"Failed to open required defaults file: ", name]);
@@ -185,7 +220,10 @@ impl Reader<'_> {
             return Ok(());
         }
         let Ok(bytes) = fs::read(as_path(&name)) else { return Ok(()) };
-        let lines = login_path::lines(&bytes);
+        let (lines, rest) = login_path::lines(&bytes);
+        if !rest.is_empty() {
+            self.diagnostics.neglected(&name, Neglect::Damaged, FileOrigin::Named);
+        }
         match self.lines(&name, lines.iter().map(Vec::as_slice), 0) {
             Ok(()) => Ok(()),
             Err(ReadFailed) => Err(ReadFailed),
@@ -205,13 +243,19 @@ impl Reader<'_> {
             }
         };
         if is_writable_by_all(&metadata) {
-            self.diagnostics.warning(&[b"World-writable config file '", &name, b"' is ignored."]);
+            self.diagnostics.neglected(&name, Neglect::WorldWritable, self.origin);
             return Outcome::Read;
         }
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::IsADirectory => Vec::new(),
-            Err(_) => return Outcome::Missing,
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                self.diagnostics.neglected(&name, Neglect::Directory, self.origin);
+                Vec::new()
+            }
+            Err(_) => {
+                self.diagnostics.neglected(&name, Neglect::Unreadable, self.origin);
+                return Outcome::Missing;
+            }
         };
         match self.lines(&name, split_lines(&bytes), depth) {
             Ok(()) => Outcome::Read,

@@ -45,6 +45,7 @@ impl ConnectionOptions {
             Some(name) => (name, Looseness::Loose),
             None => (name.as_str(), Looseness::Strict),
         };
+        refuse_other_case(name)?;
         if loose == Looseness::Loose && !is_of_mysql(name) {
             return Ok(());
         }
@@ -65,7 +66,17 @@ impl ConnectionOptions {
     }
 }
 
-/// Whether an unknown option is passed over: `loose-` stands in front of it.
+/// Refuses a name such as `SSL-CA`: MySQL's programs do not know it, and verification would be lost without a word.
+fn refuse_other_case(name: &str) -> Result<(), String> {
+    let lower = name.to_ascii_lowercase();
+    let is_of_tls = lower.starts_with("ssl") || lower.starts_with("tls");
+    match is_of_tls && lower != name {
+        true => Err(format!("{name} is not an option: write it in lower case, {lower}")),
+        false => Ok(()),
+    }
+}
+
+/// The treatment of an unknown option, which is ignored if `loose-` stands in front of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Looseness {
     Strict,
@@ -120,6 +131,8 @@ mod tests {
         check("client", &["loose-ssl-session-data=f"], session);
         let ssl = "/my.cnf, line 1: ssl is not supported: set ssl-mode=REQUIRED or ssl-mode=DISABLED";
         check("client", &["skip-ssl"], ssl);
+        let upper = "/my.cnf, line 1: SSL-CA is not an option: write it in lower case, ssl-ca";
+        check("client", &["SSL-CA=ca.pem"], upper);
         check("bintide_two", &["odd=1"], "/my.cnf, line 1: odd is not a connection option");
     }
 }
