@@ -1,13 +1,14 @@
 //! Where the password of an account comes from.
 
 use std::fmt;
-use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use logs::open_regular;
 
 use crate::error::Error;
 use crate::link::Cancel;
@@ -49,7 +50,8 @@ impl PasswordSource {
             Self::None => Ok(String::new()),
             Self::Text(text) => Ok(text.clone()),
             Self::File(path) => {
-                let bytes = fs::File::open(path).and_then(|file| {
+                // A pipe would be empty at the next connection, and a login without a password be tried.
+                let bytes = open_regular(path).and_then(|file| {
                     let mut bytes = Vec::new();
                     file.take(PASSWORD_MAX + 1).read_to_end(&mut bytes).map(|_| bytes)
                 });
@@ -58,8 +60,10 @@ impl PasswordSource {
                 })?;
                 first_line(&bytes).map_err(|why| Error::Password(format!("{}: {why}", path.display())))
             }
-            Self::Command(command) => run(command, cancel)
-                .map_err(|why| Error::Password(format!("the password command failed: {why}"))),
+            Self::Command(command) => run(command, cancel).map_err(|why| match cancel.is_cancelled() {
+                true => Error::Cancelled,
+                false => Error::Password(format!("the password command failed: {why}")),
+            }),
         }
     }
 }
@@ -148,6 +152,7 @@ fn refuse_wait(begun: Instant, cancel: &Cancel) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::PasswordSource;
+    use crate::error::Error;
     use crate::link::Cancel;
 
     #[test]
@@ -173,10 +178,7 @@ mod tests {
         let cancel = Cancel::default();
         cancel.cancel();
         let read = PasswordSource::Command("sleep 60".to_owned()).read(&cancel);
-        assert_eq!(
-            read.map_err(|error| error.to_string()).unwrap_err(),
-            "the password command failed: cancelled"
-        );
+        assert!(matches!(read, Err(Error::Cancelled)), "{read:?}");
     }
 
     #[test]
