@@ -393,7 +393,16 @@ impl Session {
     }
 
     fn setting(&mut self, dice: &mut Dice) {
-        self.say(*dice.pick(&SETTINGS));
+        let setting = *dice.pick(&SETTINGS);
+        // With this on, MySQL logs its own text of a CREATE TABLE: in UTF-8, but with the client's character set. A
+        // replica, and the mysql client after mysqlbinlog, then create a table of another name.
+        if setting == "SET sql_generate_invisible_primary_key = ON" {
+            self.say("SET NAMES utf8mb4");
+        }
+        if setting.starts_with("SET NAMES") && !setting.contains("utf8mb4") {
+            self.say("SET sql_generate_invisible_primary_key = OFF");
+        }
+        self.say(setting);
     }
 
     fn user_variable(&mut self, dice: &mut Dice) {
