@@ -1,7 +1,9 @@
-//! The checks that neither the compiler nor clippy makes: what every file must hold to, what may import what,
-//! and that the documents hang together.
+//! Checks that neither the compiler nor clippy makes: rules for lines and functions, imports between crates, links of
+//! the documents, figures of names and comments, subjects of commits.
 
+mod commits;
 mod documents;
+mod figures;
 mod imports;
 mod sources;
 
@@ -40,6 +42,8 @@ pub(crate) fn check() -> Result<()> {
     let mut findings = sources::check(&files)?;
     findings.extend(documents::check(&root, &files)?);
     findings.extend(imports::check(&root)?);
+    findings.extend(figures::check(&root, &files)?);
+    findings.extend(commits::check(&root)?);
     for finding in &findings {
         println!("{finding}");
     }
