@@ -185,7 +185,9 @@ impl Heed for Heeded<'_> {
             }
             Which::Verbose => self.verbose += 1,
             Which::ShortForm => {
+                // As mysqlbinlog, which takes even --skip-short-form for --short-form.
                 self.short_form = true;
+                values.set(Which::ShortForm, Value::Switch(true));
                 deprecated(talk, "--short-form", None);
             }
             Which::StartDatetime => self.start_time = self.moment(kept(values, spec.key), talk)?,
