@@ -1,16 +1,16 @@
-//! How fast rows are decoded, walked and counted, on one core.
+//! Benchmark of decoding, walking and counting rows on one core.
 //!
-//! Usage: `cargo bench -p bintide-binlog --bench rows -- [--way=WAY] LOG...`. A line a log and way of reading:
-//! `NAME WAY: ROWS rows, ROWS/S, MB/S`, where MB are of the rows alone (null bits and values), and the time is the
-//! median of several runs over rows events held in memory, as this thread's processor time: a crowded machine changes
-//! it little. Without a log it measures nothing and says so.
+//! Usage: `cargo bench -p bintide-binlog --bench rows -- [--way=WAY] LOG...`. Prints one line per log and way of
+//! reading: `NAME WAY: ROWS rows, ROWS/S, MB/S`. MB count only the rows (NULL bits and values). The time is the
+//! median of several runs over rows events in memory, in CPU time of this thread, so that other processes hardly
+//! affect it. Without a log, it measures nothing and says so.
 //!
-//! | way | what is done with each row |
+//! | way | work per row |
 //! |---|---|
-//! | values | every column's value is decoded |
-//! | fields | every column's bytes are found |
-//! | rows | it is split into images |
-//! | count | it is passed over |
+//! | values | decodes the value of each column |
+//! | fields | finds the bytes of each column |
+//! | rows | splits the row into images |
+//! | count | skips the row |
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -22,10 +22,10 @@ use bintide_binlog::{
     DecodeError, Event, Format, Framed, Framer, MAGIC, RawEvent, RawEventBuf, RowDecoder, Table, Value,
 };
 
-/// Runs of each way of reading; the median counts.
+/// Number of runs per way of reading; the median counts.
 const RUNS: usize = 9;
 
-/// One event, and what decodes it.
+/// One event with its decoder.
 struct Prepared {
     event: RawEventBuf,
     decoder: Arc<RowDecoder>,
@@ -100,7 +100,7 @@ fn values(events: &[(Rows<'_>, &RowDecoder)]) -> Result<u64, DecodeError> {
     Ok(count)
 }
 
-/// A number that depends on the value, so that it must have been decoded.
+/// Returns a number that depends on the value, so that the compiler cannot remove the decoding.
 fn look_at(value: &Value<'_>) -> u64 {
     match value {
         Value::Int(number) => *number as u64,

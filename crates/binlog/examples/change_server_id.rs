@@ -1,4 +1,4 @@
-//! Writes a log again under another server id: every event decoded, encoded, and given a new header and checksum.
+//! Rewrites a log with another server ID. Each event is decoded and encoded, with a new header and checksum.
 //!
 //! ```text
 //! cargo run --example change_server_id samples/ddl.binlog 4711 /tmp/changed.binlog
@@ -22,14 +22,14 @@ pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box
     };
     let server_id = server_id.to_str().ok_or("the server id is a number")?.parse()?;
     let log = fs::read(source)?;
-    let mut rest = log.strip_prefix(&MAGIC).ok_or("this is no binary log")?;
+    let mut rest = log.strip_prefix(&MAGIC).ok_or("not a binary log")?;
     let mut framer = Framer::new();
     let mut changed = MAGIC.to_vec();
     let mut count = 0;
     while let Framed::Event(raw) = framer.next(rest)? {
-        let format = framer.format().ok_or("the first event describes the format")?;
+        let format = framer.format().ok_or("the first event must be a format description")?;
         let event = raw.decode(format)?;
-        // To keep the body as it is, `RawEvent::rewrite` would do without decoding.
+        // `RawEvent::rewrite` would keep the body without decoding it.
         let origin = Origin { server_id, ..raw.header().origin() };
         let next = NextPosition::Behind(changed.len() as u64);
         event.write(origin, next, format, &mut changed)?;

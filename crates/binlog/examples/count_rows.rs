@@ -1,4 +1,4 @@
-//! Counts the changed rows of each table, also inside compressed transactions.
+//! Counts the changed rows of each table, including those inside compressed transactions.
 //!
 //! ```text
 //! cargo run --example count_rows samples/types-compressed.binlog
@@ -17,17 +17,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     run(&env::args_os().skip(1).collect::<Vec<_>>(), &mut stdout().lock())
 }
 
-/// How many rows were written, updated and deleted, by table.
+/// Number of changed rows by table and kind of change.
 type Counts = BTreeMap<(String, RowsKind), u64>;
 
 pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let [path] = arguments else { return Err("usage: count_rows LOG".into()) };
     let log = fs::read(path)?;
-    let mut rest = log.strip_prefix(&MAGIC).ok_or("this is no binary log")?;
+    let mut rest = log.strip_prefix(&MAGIC).ok_or("not a binary log")?;
     let (mut framer, mut opener) = (Framer::new(), PayloadOpener::new());
     let (mut tables, mut counts) = (Tables::new(), Counts::new());
     while let Framed::Event(raw) = framer.next(rest)? {
-        let format = framer.format().ok_or("the first event describes the format")?;
+        let format = framer.format().ok_or("the first event must be a format description")?;
         if let Event::TransactionPayload(payload) = raw.decode(format)? {
             let mut inner = opener.open(&payload)?;
             while let Some(raw) = inner.next_event()? {

@@ -1,4 +1,4 @@
-//! Follows the transactions of logs, given in order, and says which GTIDs they hold in all.
+//! Lists the transactions of consecutive logs, and prints the set of their GTIDs.
 //!
 //! ```text
 //! cargo run --example follow_gtids samples/gtids/binlog.00*
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
-    // One for all logs: in relay logs, a transaction may start in one and end in the next.
+    // One tracker for all logs: in relay logs, a transaction can continue in the next log.
     let mut tracker = Tracker::new();
     let mut executed = GtidSet::new();
     for path in arguments {
@@ -42,12 +42,12 @@ fn follow(
     tracker: &mut Tracker,
     mut see: impl FnMut(&Outline) -> std::io::Result<()>,
 ) -> Result<(), Box<dyn Error>> {
-    let mut rest = log.strip_prefix(&MAGIC).ok_or("this is no binary log")?;
+    let mut rest = log.strip_prefix(&MAGIC).ok_or("not a binary log")?;
     let mut framer = Framer::new();
     while let Framed::Event(raw) = framer.next(rest)? {
         let position = (log.len() - rest.len()) as u64;
-        let format = framer.format().ok_or("the first event describes the format")?;
-        // A fault says what it found, what it wanted, and what is lost by going on; here it ends the walk.
+        let format = framer.format().ok_or("the first event must be a format description")?;
+        // A fault tells what was found and expected, and what must be skipped to continue. This example stops there.
         let tracked = tracker.track(position, &raw, format)?;
         if let Some(outline) = &tracked.ended {
             see(outline)?;

@@ -1,4 +1,4 @@
-//! Lists the events of a log, one a line.
+//! Lists the events of a log, one per line.
 //!
 //! ```text
 //! cargo run --example list_events samples/ddl.binlog
@@ -18,13 +18,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let [path] = arguments else { return Err("usage: list_events LOG".into()) };
     let log = fs::read(path)?;
-    let mut rest = log.strip_prefix(&MAGIC).ok_or("this is no binary log")?;
+    let mut rest = log.strip_prefix(&MAGIC).ok_or("not a binary log")?;
     let mut framer = Framer::new();
-    // At the end of a file that nobody writes to, less than an event means that the last one is torn.
+    // The file is complete, so an incomplete event at its end is torn.
     while let Framed::Event(raw) = framer.next(rest)? {
         let position = log.len() - rest.len();
         raw.verify().map_err(|error| format!("the event at {position}: {error}"))?;
-        let format = framer.format().ok_or("the first event describes the format")?;
+        let format = framer.format().ok_or("the first event must be a format description")?;
         let event = raw.decode(format).map_err(|error| format!("the event at {position}: {error}"))?;
         writeln!(out, "{position:>10}  {:<20} {}", raw.event_type().name(), describe(&event))?;
         rest = &rest[raw.bytes().len()..];
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box
 fn describe(event: &Event<'_>) -> String {
     match event {
         Event::FormatDescription(format) => String::from_utf8_lossy(format.version()).into_owned(),
-        // Statements are in any character set, so they are bytes.
+        // Statements can be in any character set, so they are bytes.
         Event::Query(query) => String::from_utf8_lossy(query.sql).into_owned(),
         Event::TableMap(map) => {
             let (database, table) =

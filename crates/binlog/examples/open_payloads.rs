@@ -1,4 +1,4 @@
-//! Opens the compressed transactions of a log: what is inside, and how much room was saved.
+//! Lists the events of compressed transactions, and their sizes before and after compression.
 //!
 //! ```text
 //! cargo run --example open_payloads samples/types-compressed.binlog
@@ -19,11 +19,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let [path] = arguments else { return Err("usage: open_payloads LOG".into()) };
     let log = fs::read(path)?;
-    let mut rest = log.strip_prefix(&MAGIC).ok_or("this is no binary log")?;
-    // One for all payloads: its buffers are used again.
+    let mut rest = log.strip_prefix(&MAGIC).ok_or("not a binary log")?;
+    // One opener for all payloads, to reuse its buffers.
     let (mut framer, mut opener) = (Framer::new(), PayloadOpener::new());
     while let Framed::Event(raw) = framer.next(rest)? {
-        let format = framer.format().ok_or("the first event describes the format")?;
+        let format = framer.format().ok_or("the first event must be a format description")?;
         if let Event::TransactionPayload(payload) = raw.decode(format)? {
             writeln!(out, "at {}:", log.len() - rest.len())?;
             open(&payload, &mut opener, out)?;
@@ -39,7 +39,7 @@ fn open(
     out: &mut dyn Write,
 ) -> Result<(), Box<dyn Error>> {
     let mut events = opener.open(payload)?;
-    // The events come one at a time: a payload of a gigabyte needs no more memory than its largest event.
+    // Events are returned one at a time: even a payload of a gigabyte needs no more memory than its largest event.
     while let Some(raw) = events.next_event()? {
         writeln!(out, "  {:<20} {:>8} bytes", raw.event_type().name(), raw.bytes().len())?;
     }

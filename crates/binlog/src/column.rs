@@ -1,41 +1,41 @@
-//! One column of a table map: what type its values have, and how they are stored.
+//! One column of a table map: its type and how its values are stored.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Reason};
 
-/// One column of a table, as its table map tells it.
+/// One column of a table, as described by its table map.
 ///
-/// What the server leaves out at `binlog_row_metadata=MINIMAL` (names, keys, texts) is `None` or empty.
+/// Fields that a server omits at `binlog_row_metadata=MINIMAL` (names, keys, texts) are `None` or empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Column {
-    /// What its values are, sizes included.
+    /// Type of the values, sizes included.
     pub column_type: ColumnType,
     /// The type code as written: 254 for CHAR, ENUM and SET alike.
     pub type_code: u8,
     /// The type's metadata as one number, as `mysqlbinlog -vv` shows it (`meta=`).
     pub metadata: u32,
-    /// May it be NULL?
+    /// True if the column may be NULL.
     pub nullable: bool,
-    /// Numeric columns only, and not in logs older than 8.0.1.
+    /// True if unsigned. Numeric columns only, and not in logs older than 8.0.1.
     pub unsigned: Option<bool>,
-    /// Character columns, ENUM and SET only: the collation's number.
+    /// Number of the collation. Character columns, ENUM and SET only.
     pub collation: Option<u16>,
-    /// Its name.
+    /// Name of the column.
     pub name: Option<Box<[u8]>>,
     /// The texts of an ENUM or SET, in the column's character set; index 0 is value 1 (ENUM), bit 0 (SET).
     pub texts: Box<[Box<[u8]>]>,
-    /// Does `SELECT *` show it?
+    /// True if `SELECT *` shows the column.
     pub visible: Option<bool>,
-    /// Geometry columns only.
+    /// Subtype of a geometry column.
     pub geometry_type: Option<GeometryType>,
-    /// Vector columns only: how many numbers a value may hold.
+    /// Largest number of entries in a value. Vector columns only.
     pub dimension: Option<u32>,
 }
 
-/// What a column's values are, and how they are stored.
+/// Type of a column, with the sizes needed to read its values.
 ///
-/// Fractions are digits behind the second, 0 to 6.
+/// `fraction` is the number of digits of fractional seconds, 0 to 6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ColumnType {
@@ -55,33 +55,33 @@ pub enum ColumnType {
     Double,
     /// DECIMAL.
     Decimal {
-        /// Digits in all, 1 to 65.
+        /// Total number of digits, 1 to 65.
         precision: u8,
-        /// Digits behind the point.
+        /// Number of digits after the decimal point.
         scale: u8,
     },
     /// Always NULL: no bytes.
     Null,
     /// TIMESTAMP since 5.6.
     Timestamp {
-        /// Digits behind the second.
+        /// Digits of fractional seconds.
         fraction: u8,
     },
     /// DATETIME since 5.6.
     DateTime {
-        /// Digits behind the second.
+        /// Digits of fractional seconds.
         fraction: u8,
     },
     /// TIME since 5.6.
     Time {
-        /// Digits behind the second.
+        /// Digits of fractional seconds.
         fraction: u8,
     },
     /// TIMESTAMP before 5.6: four bytes of seconds.
     OldTimestamp,
-    /// DATETIME before 5.6: eight bytes, the digits YYYYMMDDhhmmss as a number.
+    /// DATETIME before 5.6: eight bytes, a number with the digits YYYYMMDDhhmmss.
     OldDateTime,
-    /// TIME before 5.6: three bytes, the digits hhmmss as a number.
+    /// TIME before 5.6: three bytes, a number with the digits hhmmss.
     OldTime,
     /// DATE: three bytes.
     Date,
@@ -89,71 +89,71 @@ pub enum ColumnType {
     Year,
     /// VARCHAR, VARBINARY.
     Varchar {
-        /// Bytes a value may have.
+        /// Maximum size of a value in bytes.
         size_max: u16,
     },
     /// CHAR, BINARY.
     Char {
-        /// Bytes a value may have.
+        /// Maximum size of a value in bytes.
         size_max: u16,
     },
     /// ENUM.
     Enum {
-        /// Bytes a value has: 1 or 2.
+        /// Size of a value in bytes: 1 or 2.
         size: u8,
     },
     /// SET.
     Set {
-        /// Bytes a value has: 1 to 8.
+        /// Size of a value in bytes: 1 to 8.
         size: u8,
     },
     /// BIT.
     Bit {
-        /// Bits a value has: 0 to 64.
+        /// Number of bits in a value: 0 to 64.
         bits: u8,
     },
-    /// TEXT, BLOB and their kin.
+    /// TEXT, BLOB and their other sizes.
     Blob {
-        /// Bytes in a value's size: 1 to 4.
+        /// Size of the length prefix in bytes: 1 to 4.
         prefix: u8,
     },
     /// JSON.
     Json {
-        /// Bytes in a value's size: 1 to 4.
+        /// Size of the length prefix in bytes: 1 to 4.
         prefix: u8,
     },
-    /// GEOMETRY and its kin.
+    /// GEOMETRY and its subtypes.
     Geometry {
-        /// Bytes in a value's size: 1 to 4.
+        /// Size of the length prefix in bytes: 1 to 4.
         prefix: u8,
     },
     /// VECTOR.
     Vector {
-        /// Bytes in a value's size: 1 to 4.
+        /// Size of the length prefix in bytes: 1 to 4.
         prefix: u8,
     },
-    /// The keys of a multi-valued index; no server logs it.
+    /// Keys of a multi-valued index; servers never log it.
     TypedArray,
     /// MariaDB's VARCHAR … COMPRESSED.
     CompressedVarchar {
-        /// Bytes a value may have.
+        /// Maximum size of a value in bytes.
         size_max: u16,
     },
     /// MariaDB's BLOB … COMPRESSED.
     CompressedBlob {
-        /// Bytes in a value's size: 1 to 4.
+        /// Size of the length prefix in bytes: 1 to 4.
         prefix: u8,
     },
-    /// A type whose values cannot be told apart: an unknown code, or DECIMAL before 5.0.
+    /// Type whose values have no known size: an unknown code, or DECIMAL before 5.0.
     Unknown,
 }
 
-/// What a geometry column may hold.
+/// Subtype of a geometry column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum GeometryType {
-    /// GEOMETRY: any.
+    /// GEOMETRY: any shape.
     Geometry,
     /// POINT.
     Point,
@@ -169,7 +169,7 @@ pub enum GeometryType {
     MultiPolygon,
     /// GEOMETRYCOLLECTION.
     GeometryCollection,
-    /// Another code.
+    /// Any other code.
     Unknown(u64),
 }
 
@@ -189,19 +189,19 @@ impl GeometryType {
     }
 }
 
-/// How many bytes a value takes in a row.
+/// Number of bytes a value takes in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
-    /// Always so many.
+    /// Fixed number of bytes.
     Fixed(u8),
-    /// So many bytes of size, little-endian, then as many bytes as it says.
+    /// Length prefix of this many bytes, little-endian, then the value.
     Sized(u8),
-    /// Cannot be told.
+    /// Unknown size.
     Unknown,
 }
 
 impl ColumnType {
-    /// Is it one of the types that the signedness field has a bit for?
+    /// Returns true if the signedness field has a bit for this type.
     pub const fn is_numeric(self) -> bool {
         matches!(
             self,
@@ -217,7 +217,8 @@ impl ColumnType {
         )
     }
 
-    /// Is it one of the types that the character set fields have an entry for? Vectors are: theirs says `binary`.
+    /// Returns true if the character set fields have an entry for this type. Vectors have one, with the collation
+    /// `binary`.
     pub const fn is_character(self) -> bool {
         matches!(
             self,
@@ -230,8 +231,7 @@ impl ColumnType {
         )
     }
 
-    /// What MySQL's `information_schema.columns.data_type` may say of a column that is logged so; nothing if that cannot
-    /// be told.
+    /// Returns the values of `information_schema.columns.data_type` (MySQL) that match this type; empty if unknown.
     pub const fn data_types(self) -> &'static [&'static str] {
         match self {
             Self::TinyInt => &["tinyint"],
@@ -262,8 +262,8 @@ impl ColumnType {
         }
     }
 
-    /// An integer that was read as a signed one, for want of the signedness field, and is unsigned: `-1` of a SMALLINT
-    /// is 65535.
+    /// Reinterprets an integer that was decoded as signed because the log lacks the signedness field: `-1` of a
+    /// SMALLINT becomes 65535.
     pub const fn unsigned(self, number: i64) -> u64 {
         let unused = match self {
             Self::TinyInt => 56,
@@ -307,20 +307,21 @@ const fn fraction_size(digits: u8) -> u8 {
     digits.div_ceil(2)
 }
 
-/// Bytes of a stored DECIMAL: nine digits make four bytes, what is left over on either side fewer.
+/// Returns the size of a stored DECIMAL in bytes. Nine digits take four bytes; the remaining digits on either side
+/// take fewer.
 pub(crate) const fn decimal_size(precision: u8, scale: u8) -> u8 {
     const LEFT_OVER: [u8; 9] = [0, 1, 1, 2, 2, 3, 3, 4, 4];
     let whole = precision - scale;
     whole / 9 * 4 + LEFT_OVER[(whole % 9) as usize] + scale / 9 * 4 + LEFT_OVER[(scale % 9) as usize]
 }
 
-/// A column's type, resolved from its code and the front of the metadata.
+/// A column's type, resolved from its type code and its metadata.
 pub(crate) struct Resolved {
     pub(crate) column_type: ColumnType,
     pub(crate) metadata: u32,
 }
 
-/// Takes one column's metadata.
+/// Reads the metadata of one column from the front of `cursor`.
 // code  bytes  metadata
 // 0-3, 6-14  0
 //  4,5      1  bytes of a value
@@ -415,7 +416,7 @@ fn typed_array(cursor: &mut Cursor<'_>) -> Result<Resolved, DecodeError> {
         15 => {
             cursor.u24()?;
         }
-        // An array of arrays does not exist, and must not recurse.
+        // Arrays of arrays do not exist; without this arm, corrupt input could recurse.
         20 => return Ok(Resolved { column_type: ColumnType::Unknown, metadata: 0 }),
         element => {
             resolve(element, cursor)?;
@@ -441,14 +442,14 @@ fn decimal(cursor: &mut Cursor<'_>) -> Result<Resolved, DecodeError> {
     Ok(Resolved { column_type: ColumnType::Decimal { precision, scale }, metadata })
 }
 
-/// CHAR, BINARY, ENUM and SET. The first byte is the real type. Sizes over 255 would not fit into the second: two
-/// bits of such a size stand, inverted, where every one of these types has two ones.
+/// Reads the metadata of CHAR, BINARY, ENUM and SET. The first byte is the real type. It also holds two bits of sizes
+/// above 255, inverted, in two positions that are 1 in each of these type codes.
 fn string(cursor: &mut Cursor<'_>) -> Result<Resolved, DecodeError> {
     const SHARED: u8 = 0x30;
     let offset = cursor.offset();
     let [first, second] = cursor.array()?;
     let metadata = u32::from(u16::from_be_bytes([first, second]));
-    // Before 5.0.3 the map's own code stood here for all of them, with no size above 255.
+    // Before 5.0.3, the type code of the map stood here for all of these types, and no size exceeded 255.
     let (real_type, size) = match first & SHARED == SHARED {
         true => (first, u16::from(second)),
         false => (first | SHARED, u16::from(second) | u16::from((first & SHARED) ^ SHARED) << 4),

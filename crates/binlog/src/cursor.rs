@@ -1,8 +1,8 @@
-//! Reads fields off the front of a slice, and remembers where it is.
+//! Cursor that reads fields from the front of a slice and tracks the offset.
 
 use crate::error::{DecodeError, Reason};
 
-/// A place in a slice. All integers are little-endian unless the name says otherwise.
+/// Read position in a slice. All integers are little-endian unless the name says otherwise.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
@@ -10,32 +10,32 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// At the start of `bytes`; errors count from there.
+    /// Creates a cursor at the start of `bytes`. Offsets in errors count from there.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self::at(bytes, 0)
     }
 
-    /// At the start of `bytes`, which themselves start at `offset` of something larger.
+    /// Creates a cursor at the start of `bytes`, which are at `offset` of a larger input.
     pub const fn at(bytes: &'a [u8], offset: usize) -> Self {
         Self { rest: bytes, offset }
     }
 
-    /// Where the next field starts.
+    /// Returns the offset of the next field.
     pub const fn offset(&self) -> usize {
         self.offset
     }
 
-    /// What has not been read yet.
+    /// Returns the unread bytes.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Is all read?
+    /// Returns true if nothing is left to read.
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     #[inline]
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         match self.rest.split_at_checked(count) {
@@ -48,7 +48,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     #[inline]
     pub fn array_ref<const N: usize>(&mut self) -> Result<&'a [u8; N], DecodeError> {
         match self.rest.split_first_chunk::<N>() {
@@ -61,13 +61,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A copy of the next `N` bytes.
+    /// Reads and copies the next `N` bytes.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         self.array_ref().copied()
     }
 
-    /// All that is left.
+    /// Reads all remaining bytes.
     pub fn take_rest(&mut self) -> &'a [u8] {
         let rest = self.rest;
         self.offset += rest.len();
@@ -75,58 +75,58 @@ impl<'a> Cursor<'a> {
         rest
     }
 
-    /// One byte.
+    /// Reads one byte.
     #[inline]
     pub fn u8(&mut self) -> Result<u8, DecodeError> {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
-    /// Two bytes.
+    /// Reads two bytes.
     #[inline]
     pub fn u16(&mut self) -> Result<u16, DecodeError> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    /// Three bytes.
+    /// Reads three bytes.
     #[inline]
     pub fn u24(&mut self) -> Result<u32, DecodeError> {
         let [a, b, c] = self.array()?;
         Ok(u32::from_le_bytes([a, b, c, 0]))
     }
 
-    /// Four bytes.
+    /// Reads four bytes.
     #[inline]
     pub fn u32(&mut self) -> Result<u32, DecodeError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// Six bytes.
+    /// Reads six bytes.
     #[inline]
     pub fn u48(&mut self) -> Result<u64, DecodeError> {
         let [a, b, c, d, e, f] = self.array()?;
         Ok(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
     }
 
-    /// Seven bytes.
+    /// Reads seven bytes.
     #[inline]
     pub fn u56(&mut self) -> Result<u64, DecodeError> {
         let [a, b, c, d, e, f, g] = self.array()?;
         Ok(u64::from_le_bytes([a, b, c, d, e, f, g, 0]))
     }
 
-    /// Eight bytes.
+    /// Reads eight bytes.
     #[inline]
     pub fn u64(&mut self) -> Result<u64, DecodeError> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// Eight bytes, signed.
+    /// Reads eight bytes as a signed integer.
     #[inline]
     pub fn i64(&mut self) -> Result<i64, DecodeError> {
         Ok(i64::from_le_bytes(self.array()?))
     }
 
-    /// A length-encoded integer, as the client/server protocol writes them.
+    /// Reads a length-encoded integer, as in the client/server protocol.
     ///
     /// | first byte | then |
     /// |---|---|
@@ -144,7 +144,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A length-encoded integer, then so many bytes.
+    /// Reads a length-encoded integer, then that number of bytes.
     pub fn lenenc_bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let size = self.lenenc()?;
         match usize::try_from(size) {
@@ -153,10 +153,10 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A variable-length integer, as MySQL 8.3 and later write tagged GTIDs.
+    /// Reads a variable-length integer, as in the tagged GTIDs of MySQL 8.3 and later.
     ///
-    /// The one bits at the low end of the first byte count the bytes behind it, up to eight; the bits above them
-    /// and those bytes are the value, low bits first.
+    /// The number of trailing one bits in the first byte is the number of bytes that follow, up to eight. The value
+    /// is the remaining upper bits of the first byte, then those bytes, low bits first.
     #[inline]
     pub fn varlen(&mut self) -> Result<u64, DecodeError> {
         let first = self.u8()?;
@@ -168,7 +168,7 @@ impl<'a> Cursor<'a> {
         Ok(low | high << 7_u32.saturating_sub(more))
     }
 
-    /// A variable-length signed integer: the sign in the lowest bit, negative values inverted.
+    /// Reads a signed variable-length integer: the sign is the lowest bit, negative values are inverted.
     #[inline]
     pub fn varlen_signed(&mut self) -> Result<i64, DecodeError> {
         let folded = self.varlen()?;
@@ -176,7 +176,7 @@ impl<'a> Cursor<'a> {
         Ok(if folded & 1 == 0 { magnitude } else { !magnitude })
     }
 
-    /// Nothing may be left.
+    /// Checks that no bytes are left.
     pub fn finish(&self) -> Result<(), DecodeError> {
         match self.rest.len() {
             0 => Ok(()),
@@ -184,7 +184,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An error here and now.
+    /// Creates an error at the current offset.
     pub const fn error(&self, reason: Reason) -> DecodeError {
         DecodeError::new(self.offset, reason)
     }
@@ -194,7 +194,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Bytes that [`put_lenenc`] appends.
+/// Returns the number of bytes that [`put_lenenc`] appends.
 pub(crate) const fn lenenc_size(value: u64) -> usize {
     match value {
         0..=250 => 1,
@@ -226,7 +226,7 @@ pub fn put_lenenc(out: &mut Vec<u8>, value: u64) {
 
 /// Appends `value` as [`Cursor::varlen`] reads it, in the fewest bytes.
 pub(crate) fn put_varlen(out: &mut Vec<u8>, value: u64) {
-    // Seven bits a byte: the eighth goes into the count.
+    // Seven value bits per byte; the eighth bit is part of the count.
     match u64::BITS.saturating_sub(value.leading_zeros() + 1) / 7 {
         more @ 0..=7 => {
             let ones = (1 << more) - 1;

@@ -5,14 +5,14 @@ use std::fmt;
 use crate::column::decimal_size;
 use crate::error::{DecodeError, Reason};
 
-/// Digits that a server computes with. A column has 65 at most; in JSON, a number's whole digits are rounded up to
-/// groups of nine.
+/// Largest precision in a server's arithmetic. Columns have at most 65 digits; JSON rounds the digits before the
+/// point up to groups of nine.
 const PRECISION_MAX: u8 = 81;
 
 /// An exact number of up to 65 digits, as stored.
 ///
-/// Digits stand in groups of nine, each a big-endian number of four bytes; what is left over at either end takes
-/// fewer. The first bit is set unless the number is negative; a negative number has all bits inverted.
+/// Digits are stored in groups of nine, each as a four-byte big-endian number. The incomplete groups at both ends
+/// take fewer bytes. The first bit is set unless the number is negative; negative numbers have all bits inverted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decimal<'a> {
     bytes: &'a [u8],
@@ -25,7 +25,7 @@ impl<'a> Decimal<'a> {
     ///
     /// # Errors
     ///
-    /// When there are too few or too many bytes, or a group of digits has more digits than its place.
+    /// Fails if the number of bytes is wrong, or if a group holds a number with more digits than the group.
     pub fn new(bytes: &'a [u8], precision: u8, scale: u8) -> Result<Self, DecodeError> {
         if precision > PRECISION_MAX || scale > precision {
             let (found, max) = (u64::from(precision), u64::from(PRECISION_MAX));
@@ -49,27 +49,27 @@ impl<'a> Decimal<'a> {
         Ok(decimal)
     }
 
-    /// Digits in all.
+    /// Returns the total number of digits.
     pub const fn precision(&self) -> u8 {
         self.precision
     }
 
-    /// Digits behind the point.
+    /// Returns the number of digits after the decimal point.
     pub const fn scale(&self) -> u8 {
         self.scale
     }
 
-    /// The stored bytes.
+    /// Returns the stored bytes.
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Is it below zero?
+    /// Returns true if the number is negative.
     pub fn is_negative(&self) -> bool {
         self.bytes.first().is_some_and(|first| first & 0x80 == 0)
     }
 
-    /// Appends `[-]digits[.digits]`: no needless zeros in front, all of the scale behind.
+    /// Appends `[-]digits[.digits]` without leading zeros and with all digits of the scale.
     pub fn write(&self, out: &mut Vec<u8>) {
         if self.is_negative() {
             out.push(b'-');
@@ -111,7 +111,7 @@ fn zero_if_nothing(out: &mut Vec<u8>, start: usize) {
     }
 }
 
-/// Appends `number` as `width` digits; as few as it needs, none for 0, if it `leads`.
+/// Appends `number` as `width` digits. If `leads`, omits leading zeros; 0 then appends nothing.
 fn put_group(out: &mut Vec<u8>, mut number: u32, width: usize, leads: bool) {
     let mut digits = [b'0'; 9];
     let mut start = digits.len();
@@ -124,7 +124,7 @@ fn put_group(out: &mut Vec<u8>, mut number: u32, width: usize, leads: bool) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// So many digits, as one number.
+/// A group of digits, stored as one number.
 struct Group {
     number: u32,
     digits: u8,
@@ -145,7 +145,7 @@ impl Iterator for Groups<'_> {
 
     fn next(&mut self) -> Option<Group> {
         const DIGITS: u8 = 9;
-        // What is left over stands in front of the point's left side, and at the end of its right side.
+        // The incomplete group comes first before the decimal point, and last after it.
         let is_fraction = self.whole == 0;
         let digits = match (self.whole, self.fraction) {
             (0, 0) => return None,
@@ -157,7 +157,7 @@ impl Iterator for Groups<'_> {
         let (group, rest) = self.bytes.split_at_checked(size)?;
         let mut number = 0;
         for (index, byte) in group.iter().enumerate() {
-            // The first bit of all is the sign.
+            // The very first bit is the sign.
             let sign = if self.offset + index == 0 { 0x80 } else { 0 };
             number = number << 8 | u32::from(byte ^ sign ^ self.mask);
         }
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn both_sides_of_the_point() {
-        // The manual's example: 1234567890.1234.
+        // The example of MySQL's manual: 1234567890.1234.
         check(14, 4, &[0x81, 0x0d, 0xfb, 0x38, 0xd2, 0x04, 0xd2], "1234567890.1234");
         check(14, 4, &[0x7e, 0xf2, 0x04, 0xc7, 0x2d, 0xfb, 0x2d], "-1234567890.1234");
         check(4, 2, &[0x80, 0], "0.00");
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn sixty_five_digits() {
-        // Seven groups of nine digits, and two more in front.
+        // Seven groups of nine digits, preceded by two digits.
         let mut whole = vec![0x80 | 99];
         whole.extend([0x3b, 0x9a, 0xc9, 0xff].repeat(7));
         check(65, 0, &whole, &"9".repeat(65));

@@ -1,10 +1,10 @@
-//! Encrypted logs: what stands in front of them, and the cipher that they are under.
+//! Encrypted logs: their header and their cipher.
 //!
-//! An encrypted log is a header of 512 bytes and then a log under AES-256-CTR, from its magic on. The key of the log
-//! comes from a password that stands in the header, itself under AES-256-CBC with a key of the server's keyring.
-//! When that key is rotated, the server writes a new header in place and leaves the log as it is.
+//! An encrypted log is a header of 512 bytes, followed by a log that is encrypted with AES-256-CTR from its magic on.
+//! The log's key is derived from a password in the header. The password is encrypted with AES-256-CBC and a key of
+//! the server's keyring. When that key is rotated, the server replaces the header and leaves the log unchanged.
 //!
-//! Positions in the log, and so in everything that speaks of it, do not count the header.
+//! Positions in the log do not count the header.
 
 mod keyring;
 
@@ -21,40 +21,40 @@ use crate::cursor::Cursor;
 use crate::error::{DecodeError, Reason};
 use crate::framer::MAGIC_ENCRYPTED;
 
-/// Bytes in front of an encrypted log.
+/// Size of the header of an encrypted log in bytes.
 pub const ENCRYPTED_HEADER_SIZE: usize = 512;
 
-/// Bytes in a key of the keyring that opens logs.
+/// Size of a keyring key for logs in bytes.
 pub const KEY_SIZE: usize = 32;
 
 const PASSWORD_SIZE: usize = 32;
 const IV_SIZE: usize = 16;
 
-/// What stands in front of an encrypted log.
+/// Header of an encrypted log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncryptedHeader {
-    /// Which key of the keyring opens it: `MySQLReplicationKey_UUID_NUMBER`.
+    /// Name of the keyring key that encrypts the password: `MySQLReplicationKey_UUID_NUMBER`.
     key_id: Vec<u8>,
     password: [u8; PASSWORD_SIZE],
     iv: [u8; IV_SIZE],
 }
 
-/// Why a log does not open.
+/// Key problem that keeps an encrypted log from being opened or created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The keyring has no key of that name.
+    /// The keyring has no key with this name.
     MissingKey {
-        /// The name.
+        /// Name of the missing key.
         key_id: String,
-        /// Those that it has.
+        /// Names of the keyring's keys for logs.
         known: Vec<String>,
     },
-    /// The keyring's key is no AES-256 key.
+    /// The key is no AES-256 key.
     KeySize {
-        /// Its name.
+        /// Name of the key.
         key_id: String,
-        /// Its bytes.
+        /// Size of the key in bytes.
         found: usize,
     },
 }
@@ -86,18 +86,18 @@ const FIELD_IV: u8 = 3;
 // size  field
 //    4  magic
 //    1  version: 1
-//       fields, each with its type in one byte in front:
-//    *  1: the key's name, its size in one byte in front
+//       fields, each preceded by its type (1):
+//    *  1: size of the key's name (1), then the name
 //   32  2: the password, encrypted
 //   16  3: the initialisation vector for it
 //    *  zeros, up to 512 bytes
 impl EncryptedHeader {
-    /// Reads the first 512 bytes of an encrypted log.
+    /// Decodes the first 512 bytes of an encrypted log.
     ///
     /// # Errors
     ///
-    /// When the magic is not that of an encrypted log, the version or a field is unknown, a field is missing, or
-    /// something follows the last one.
+    /// Fails if the magic is not that of an encrypted log, if the version or a field is unknown, if a field is
+    /// missing, or if other bytes follow the fields.
     pub fn decode(bytes: &[u8; ENCRYPTED_HEADER_SIZE]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         let magic = cursor.array()?;
@@ -143,12 +143,12 @@ impl EncryptedHeader {
         })
     }
 
-    /// The first 512 bytes of an encrypted log.
+    /// Encodes the first 512 bytes of an encrypted log.
     pub fn encode(&self) -> [u8; ENCRYPTED_HEADER_SIZE] {
         let mut bytes = Vec::with_capacity(ENCRYPTED_HEADER_SIZE);
         bytes.extend_from_slice(&MAGIC_ENCRYPTED);
         bytes.push(VERSION);
-        // A name has 255 bytes at most: see `seal` and `decode`.
+        // `seal` and `decode` limit names to 255 bytes.
         bytes.extend_from_slice(&[FIELD_KEY_ID, self.key_id.len() as u8]);
         bytes.extend_from_slice(&self.key_id);
         bytes.push(FIELD_PASSWORD);
@@ -160,12 +160,12 @@ impl EncryptedHeader {
         header
     }
 
-    /// A header for a log whose password is given, under a key of the keyring. Password and vector must be random,
-    /// and new for each log.
+    /// Creates the header of a log, with its password encrypted by a key of the keyring. Password and initialisation
+    /// vector must be random and new for each log.
     ///
     /// # Errors
     ///
-    /// When the key is no AES-256 key, or its name has more than 255 bytes.
+    /// Fails if the key is no AES-256 key, or if its name is longer than 255 bytes.
     pub fn seal(key: &KeyringKey, password: &FilePassword, iv: [u8; IV_SIZE]) -> Result<Self, OpenError> {
         let key_bytes = aes_key(key)?;
         let key_id = key.id.clone();
@@ -179,17 +179,17 @@ impl EncryptedHeader {
         Ok(Self { key_id, password: sealed, iv })
     }
 
-    /// Which key of the keyring opens the log.
+    /// Returns the name of the keyring key that opens the log.
     pub fn key_id(&self) -> &[u8] {
         &self.key_id
     }
 
-    /// The log's password, with the key that it names. A wrong key of the right size shows only in what comes out:
-    /// the log does not begin with its magic.
+    /// Decrypts the log's password. A wrong key of the right size is not detected here: the decrypted log does not
+    /// begin with its magic.
     ///
     /// # Errors
     ///
-    /// When the keyring has no such key, or it is no AES-256 key.
+    /// Fails if the keyring lacks the key, or if it is no AES-256 key.
     pub fn open(&self, keyring: &Keyring) -> Result<FilePassword, OpenError> {
         let Some(key) = keyring.key(&self.key_id) else {
             let key_id = String::from_utf8_lossy(&self.key_id).into_owned();
@@ -209,49 +209,49 @@ fn aes_key(key: &KeyringKey) -> Result<&[u8; KEY_SIZE], OpenError> {
     key.bytes.as_slice().try_into().map_err(|_| OpenError::KeySize { key_id: key.name(), found })
 }
 
-/// What one log's key comes from.
+/// Password of one log, from which its key is derived.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FilePassword([u8; PASSWORD_SIZE]);
 
 impl fmt::Debug for FilePassword {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("FilePassword")
     }
 }
 
 impl FilePassword {
-    /// From random bytes.
+    /// Creates a password from random bytes.
     pub const fn new(bytes: [u8; PASSWORD_SIZE]) -> Self {
         Self(bytes)
     }
 
-    /// The cipher that the log is under.
+    /// Returns the cipher of the log.
     pub fn cipher(&self) -> LogCipher {
         let digest: [u8; 64] = Sha512::digest(self.0).into();
         let mut key = [0; KEY_SIZE];
         key.copy_from_slice(&digest[..KEY_SIZE]);
-        // The vector's second half is the block's number.
+        // The second half of the vector is the block counter.
         let mut iv = [0; IV_SIZE];
         iv[..8].copy_from_slice(&digest[KEY_SIZE..KEY_SIZE + 8]);
         LogCipher(Ctr64BE::new(&key.into(), &iv.into()))
     }
 }
 
-/// The cipher that one log is under. It works in both directions, from any place on.
+/// Cipher of one log, for both directions and any offset.
 pub struct LogCipher(Ctr64BE<Aes256>);
 
 impl fmt::Debug for LogCipher {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("LogCipher")
     }
 }
 
 impl LogCipher {
-    /// Encrypts or decrypts in place the bytes of the log from `offset` on, the header not counted.
+    /// Encrypts or decrypts in place the bytes at `offset` of the log; the header does not count.
     pub fn apply(&mut self, offset: u64, bytes: &mut [u8]) {
-        // A keystream has 2^68 bytes: no 64-bit offset lies beyond.
+        // The keystream has 2^68 bytes, so that every 64-bit offset is valid.
         let _ = self.0.try_seek(offset);
         let _ = self.0.try_apply_keystream(bytes);
     }
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(error, "the key a has 16 bytes, wanted 32");
         assert!(EncryptedHeader::seal(&key(&[b'x'; 256], KEY_SIZE), &password, iv).is_err());
         assert!(EncryptedHeader::seal(&key(&[b'x'; 255], KEY_SIZE), &password, iv).is_ok());
-        // Another user's key is not the server's.
+        // Keys of other users are not used.
         let other = KeyringKey { user: b"joe".to_vec(), ..key(b"a", KEY_SIZE) };
         assert!(header.open(&Keyring::new(vec![other])).is_err());
     }
@@ -346,7 +346,7 @@ mod tests {
         check(0, 0xfe, 0, |reason| matches!(reason, Reason::Unexpected { field: "magic", .. }));
         check(4, 2, 4, |reason| matches!(reason, Reason::Unsupported { .. }));
         check(5, 9, 5, |reason| matches!(reason, Reason::Unsupported { .. }));
-        // The name's size: the next field then has no known type.
+        // The size of the name: the next field then has an unknown type.
         check(6, 57, 64, |reason| matches!(reason, Reason::Unsupported { .. }));
         check(5, 0, 6, |reason| matches!(reason, Reason::Unexpected { field: "padding", .. }));
         check(511, 1, 511, |reason| matches!(reason, Reason::Unexpected { field: "padding", .. }));

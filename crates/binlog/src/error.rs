@@ -1,107 +1,107 @@
-//! What can be wrong with bytes, and where.
+//! Errors of decoding and encoding.
 
 use std::fmt;
 
-/// Bytes that are not what the format says they must be.
+/// Bytes that do not match the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
-    /// Where, in bytes from the start of what was handed in: usually the event, header included.
+    /// Offset in bytes from the start of the input: usually of the event, header included.
     pub offset: usize,
-    /// What was found there, and what was wanted.
+    /// Kind of the error, with the found and expected values.
     pub reason: Reason,
 }
 
-/// What was found, and what was wanted.
+/// Kind of a decoding error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The bytes stop before the field does.
+    /// The input ends before the field does.
     Short {
-        /// How many bytes the field needs.
+        /// Number of bytes that the field needs.
         wanted: u64,
-        /// How many are left.
+        /// Number of bytes left.
         found: usize,
     },
-    /// Bytes are left over behind the last field.
+    /// Bytes are left after the last field.
     Trailing {
-        /// How many.
+        /// Number of bytes left.
         count: usize,
     },
-    /// A length-encoded integer starts with 0xfb or 0xff, which start none.
+    /// The first byte of a length-encoded integer is 0xfb or 0xff.
     LengthEncoding {
         /// The byte found.
         byte: u8,
     },
-    /// The CRC32 stored behind the event is not that of its bytes.
+    /// The stored CRC32 does not match the event's bytes.
     Checksum {
-        /// As stored, little-endian, in the event's last four bytes.
+        /// Stored value, little-endian, from the last four bytes of the event.
         stored: u32,
-        /// As computed over the bytes before them.
+        /// Value computed over the bytes before it.
         computed: u32,
     },
-    /// A number outside the range that the format gives it.
+    /// A number is outside the range of its field.
     OutOfRange {
-        /// The field's name.
+        /// Name of the field.
         field: &'static str,
-        /// What was found.
+        /// Value found.
         found: u64,
-        /// The largest value there is.
+        /// Largest valid value.
         max: u64,
     },
-    /// A field that must have one of a few values has another.
+    /// A field has a value that the format does not allow.
     Unexpected {
-        /// The field's name.
+        /// Name of the field.
         field: &'static str,
-        /// What was found.
+        /// Value found.
         found: u64,
-        /// What was wanted, in words.
+        /// Description of the allowed values.
         wanted: &'static str,
     },
-    /// zstd refuses what stands there.
+    /// zstd reports an error.
     Zstd {
-        /// Its own words.
+        /// zstd's error message.
         message: &'static str,
     },
-    /// A number that two places give, and they do not agree.
+    /// A number disagrees with the same number stated elsewhere.
     Differs {
-        /// The field's name.
+        /// Name of the field.
         field: &'static str,
-        /// What was found here.
+        /// Value found here.
         found: u64,
-        /// What the other place says.
+        /// Value stated elsewhere.
         wanted: u64,
     },
-    /// A byte that starts no character.
+    /// The byte starts no character of the character set.
     Character {
-        /// The character set's name.
+        /// Name of the character set.
         charset: &'static str,
-        /// The byte.
+        /// Byte found.
         byte: u8,
     },
-    /// Right, but not something this build or this crate reads.
+    /// The input is valid, but this crate or this build cannot read it.
     Unsupported {
-        /// What it is.
+        /// Description of the unsupported input.
         what: &'static str,
     },
 }
 
 impl Reason {
-    /// A zstd frame stops before its end.
+    /// Error for a zstd frame that is cut off.
     pub(crate) const TORN_FRAME: Self = Self::Zstd { message: "the frame is torn" };
 }
 
 impl DecodeError {
-    /// Is something missing at the end, rather than wrong?
+    /// Returns true if the input is cut off rather than wrong.
     pub fn is_short(&self) -> bool {
         matches!(self.reason, Reason::Short { .. }) || self.reason == Reason::TORN_FRAME
     }
 
-    /// An error at `offset`.
+    /// Creates an error at `offset`.
     pub const fn new(offset: usize, reason: Reason) -> Self {
         Self { offset, reason }
     }
 
-    /// The same error, seen from `base` bytes further out.
+    /// Adds `base` to the offset, for an input that starts at `base` of a larger one.
     #[must_use]
     pub const fn within(mut self, base: usize) -> Self {
         self.offset += base;
@@ -142,33 +142,33 @@ impl fmt::Display for Reason {
 
 impl std::error::Error for DecodeError {}
 
-/// A value that the format has no room for.
+/// A value that does not fit the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// A number, or a size, larger than its field can hold.
+    /// A number or size exceeds the maximum of its field.
     TooLarge {
-        /// The field's name.
+        /// Name of the field.
         field: &'static str,
-        /// What it should have held.
+        /// Value to be encoded.
         found: u64,
-        /// The most that it can hold.
+        /// Largest value of the field.
         max: u64,
     },
-    /// A part whose size follows from another field has a different size.
+    /// The size of a part differs from the size that another field states.
     Mismatch {
-        /// The part's name.
+        /// Name of the part.
         field: &'static str,
-        /// Its size in bytes.
+        /// Size of the part in bytes.
         found: u64,
-        /// The size that the other field asks for.
+        /// Size stated by the other field.
         wanted: u64,
     },
-    /// A field is absent although one that must stand behind it is there.
+    /// A field is absent, but a field that must follow it is present.
     Missing {
-        /// The absent field's name.
+        /// Name of the absent field.
         field: &'static str,
-        /// The name of the one behind it.
+        /// Name of the field after it.
         behind: &'static str,
     },
 }
@@ -191,7 +191,7 @@ impl fmt::Display for EncodeError {
 
 impl std::error::Error for EncodeError {}
 
-/// `found` as a number of at most `max`.
+/// Returns `found` as a `T`, if it is at most `max`.
 pub(crate) fn narrow<T>(field: &'static str, found: u64, max: T) -> Result<T, EncodeError>
 where
     T: TryFrom<u64> + Into<u64>,
@@ -203,7 +203,7 @@ where
     }
 }
 
-/// A part of `found` bytes must be of `wanted`.
+/// Checks that a part has `wanted` bytes.
 pub(crate) fn same_size(field: &'static str, found: usize, wanted: usize) -> Result<(), EncodeError> {
     match found == wanted {
         true => Ok(()),
@@ -211,7 +211,7 @@ pub(crate) fn same_size(field: &'static str, found: usize, wanted: usize) -> Res
     }
 }
 
-/// A field must be there when `behind`, the one behind it, is.
+/// Returns the value of a field that must be present because `behind`, the field after it, is present.
 pub(crate) fn present<T>(
     field: &'static str,
     value: Option<T>,

@@ -1,4 +1,4 @@
-//! The table of event types: one line each, and everything that depends on the type follows from it.
+//! Table of event types: one line per type, from which all type-dependent code is generated.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
@@ -8,14 +8,14 @@ use crate::gtid::Gtid;
 use crate::header::HEADER_SIZE;
 use crate::raw::RawEvent;
 
-/// What a body's decoder and encoder may need to know from outside the body.
+/// Input of a body's decoder and encoder that is not in the body itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'f> {
     pub(crate) event_type: EventType,
     pub(crate) format: &'f Format,
 }
 
-/// A body that can be read and written. `encode` gives back what `decode` was given.
+/// A decodable and encodable event body. `encode` returns the bytes that `decode` was given.
 pub(crate) trait Body<'a>: Sized {
     fn decode(cursor: &mut Cursor<'a>, context: Context<'_>) -> Result<Self, DecodeError>;
     fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError>;
@@ -23,21 +23,21 @@ pub(crate) trait Body<'a>: Sized {
 
 macro_rules! events {
     ($($code:literal $name:ident $shown:literal $view:ty;)*) => {
-        /// What an event's body holds: the fifth byte of its header.
+        /// Type of an event: the fifth byte of its header.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
         #[non_exhaustive]
         pub enum EventType {
             $(#[doc = concat!("Code ", stringify!($code), ", shown as `", $shown, "`.")] $name,)*
-            /// A code that this crate does not know.
+            /// Code unknown to this crate.
             Unknown(u8),
         }
 
         impl EventType {
-            /// Every type that this crate knows, by code.
+            /// All types known to this crate, by code.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The type with this code.
+            /// Returns the type with this code.
             pub const fn from_code(code: u8) -> Self {
                 match code {
                     $($code => Self::$name,)*
@@ -45,7 +45,7 @@ macro_rules! events {
                 }
             }
 
-            /// Its code.
+            /// Returns the code.
             pub const fn code(self) -> u8 {
                 match self {
                     $(Self::$name => $code,)*
@@ -53,7 +53,7 @@ macro_rules! events {
                 }
             }
 
-            /// Its name in `SHOW BINLOG EVENTS`.
+            /// Returns the name in `SHOW BINLOG EVENTS`.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => $shown,)*
@@ -62,7 +62,7 @@ macro_rules! events {
             }
         }
 
-        /// One event's body, decoded: a view of the bytes it came from.
+        /// Decoded body of one event: a view of the bytes it was decoded from.
         #[derive(Clone, Debug, PartialEq)]
         #[cfg_attr(
             feature = "serde",
@@ -72,7 +72,7 @@ macro_rules! events {
         #[non_exhaustive]
         pub enum Event<'a> {
             $(#[doc = concat!("See [`EventType::", stringify!($name), "`].")] $name($view),)*
-            /// An event of a type that this crate does not know.
+            /// Event of a type unknown to this crate.
             Unknown(events::Unknown<'a>),
         }
 
@@ -90,7 +90,7 @@ macro_rules! events {
                 Ok(event)
             }
 
-            /// What the body holds.
+            /// Returns the type of the event.
             pub const fn event_type(&self) -> EventType {
                 match self {
                     $(Self::$name(_) => EventType::$name,)*
@@ -98,15 +98,15 @@ macro_rules! events {
                 }
             }
 
-            /// Appends the body: what stands between header and checksum. [`Event::write`] appends the whole.
+            /// Appends the body, without header and checksum. [`Event::write`] appends a whole event.
             ///
-            /// Encoding what was decoded under the same format gives the same bytes, as long as every number was
-            /// written in the fewest bytes, as all servers do.
+            /// A decoded event encodes to the same bytes under the same format, if all its integers used the shortest
+            /// encoding. All servers write them so.
             ///
             /// # Errors
             ///
-            /// When a field is too large for its place, or two fields contradict each other. What was decoded
-            /// can always be encoded.
+            /// Fails if a field exceeds its maximum or two fields contradict each other. A decoded event always
+            /// encodes.
             pub fn encode(&self, format: &Format, out: &mut Vec<u8>) -> Result<(), EncodeError> {
                 let context = Context { event_type: self.event_type(), format };
                 match self {
@@ -118,7 +118,7 @@ macro_rules! events {
     };
 }
 
-// The names in quotes are those of `SHOW BINLOG EVENTS`.
+// The names in quotes are those in `SHOW BINLOG EVENTS`.
 events! {
     1   StartV3              "Start_v3"             events::Opaque<'a>;
     2   Query                "Query"                events::Query<'a>;
@@ -178,7 +178,8 @@ events! {
 }
 
 impl Event<'_> {
-    /// The identifier in the three events that start a transaction; `None` in all others, and when anonymous.
+    /// Returns the identifier of the three event types that start a transaction; `None` for anonymous transactions
+    /// and all other types.
     pub fn gtid(&self) -> Option<Gtid> {
         match self {
             Self::Gtid(event) | Self::AnonymousGtid(event) => event.gtid(),

@@ -1,46 +1,46 @@
-//! What a format description promises of the events behind it.
+//! Format of a log's events, as stated by its format description event.
 
 use crate::event::EventType;
 use crate::events::format_description::{has_checksum, version_numbers};
 use crate::raw::Checksum;
 
-/// What a format description promises of the events behind it.
+/// Format of a log's events, as stated by its format description event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// As written, without the padding: `9.7.4`, `10.11.6-MariaDB-log`.
+    /// Version as written, without the padding: `9.7.4`, `10.11.6-MariaDB-log`.
     pub server_version: Vec<u8>,
-    /// Of the bytes in front of each body: entry i belongs to event type i + 1.
+    /// Sizes of the fixed part of each event body: entry i belongs to event type i + 1.
     pub post_header_sizes: Vec<u8>,
-    /// Whether events carry one.
+    /// Checksum algorithm of the events.
     pub checksum: ChecksumAlgorithm,
-    /// Whose event types these are.
+    /// Server family that defines the event types.
     pub flavour: Flavour,
 }
 
-/// Whose event types a log holds.
+/// Server family that defines the event types of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Flavour {
-    /// MySQL and its close relatives.
+    /// MySQL and servers derived from it.
     MySql,
-    /// MariaDB, by its server version.
+    /// MariaDB, recognized by its server version.
     MariaDb,
 }
 
-/// The checksum algorithm byte of a format description.
+/// Checksum algorithm of a log, one byte in its format description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum ChecksumAlgorithm {
     /// 0: none.
     Off,
-    /// 1: CRC32 behind each event.
+    /// 1: CRC32 after each event.
     Crc32,
     /// 255, or a server before 5.6.1: none.
     Undefined,
 }
 
 impl ChecksumAlgorithm {
-    /// What follows each event's body, the format description itself apart.
+    /// Returns the checksum of all events except the format description.
     pub const fn for_events(self) -> Checksum {
         match self {
             Self::Crc32 => Checksum::Crc32,
@@ -49,27 +49,28 @@ impl ChecksumAlgorithm {
     }
 }
 
-/// Event types that a format description of MySQL 5.1 and 5.5 lists.
+/// Number of event types in a format description of MySQL 5.1 and 5.5.
 const TYPES_OF_5_5: usize = 27;
 
-/// The post-header sizes of the types that MySQL 5.6 added, up to the row events of version 2: Ignorable,
-/// Rows_query, Write_rows, Update_rows, Delete_rows.
+/// Post-header sizes of the types that MySQL 5.6 added, up to version 2 rows events: Ignorable, Rows_query,
+/// Write_rows, Update_rows, Delete_rows.
 const SIZES_SINCE_5_6: [u8; 5] = [0, 0, 10, 10, 10];
 
 impl Format {
-    /// The fixed part of an event's body, in bytes; `None` for a type that the description does not list.
+    /// Returns the size in bytes of the fixed part of an event's body; `None` for a type that the description does
+    /// not list.
     pub fn post_header_size(&self, event_type: EventType) -> Option<u8> {
         let index = usize::from(event_type.code()).checked_sub(1)?;
         self.post_header_sizes.get(index).copied()
     }
 
-    /// The same log's format inside a transaction payload, where events carry no checksum.
+    /// Returns this format for events inside a transaction payload, which have no checksum.
     #[must_use]
     pub fn inside_payload(&self) -> Self {
         Self { checksum: ChecksumAlgorithm::Off, ..self.clone() }
     }
 
-    /// Returns the same log's format with row events of version 2, which servers before MySQL 5.6 do not list.
+    /// Returns this format with version 2 rows events, which servers before MySQL 5.6 do not list.
     #[must_use]
     pub fn with_rows_v2(&self) -> Self {
         let mut format = self.clone();
@@ -80,8 +81,8 @@ impl Format {
         format
     }
 
-    /// Tells whether the log's table maps show the hidden columns of functional indexes. These stand behind the others, and
-    /// no row image has a value for them. MySQL 8.0.15 writes them, and 8.0.33 does not.
+    /// Returns true if the log's table maps list the hidden columns of functional indexes. These follow the other
+    /// columns, and row images have no values for them. MySQL 8.0.15 lists them, 8.0.33 does not.
     pub fn shows_hidden_columns(&self) -> bool {
         const FUNCTIONAL_INDEXES_SINCE: (u32, u32, u32) = (8, 0, 13);
         const LEFT_OUT_SINCE: (u32, u32, u32) = (8, 0, 33);
@@ -89,13 +90,13 @@ impl Format {
         self.flavour == Flavour::MySql && (FUNCTIONAL_INDEXES_SINCE..LEFT_OUT_SINCE).contains(&version)
     }
 
-    /// Tells whether the server writes every `TIME`, `DATETIME` and `TIMESTAMP` in the formats of before MySQL 5.6.4. MySQL
-    /// 9.7 does not take them in row events (error 1610).
+    /// Returns true if the server writes `TIME`, `DATETIME` and `TIMESTAMP` in the formats used before MySQL 5.6.4.
+    /// MySQL 9.7 rejects them in rows events (error 1610).
     pub fn has_old_temporals(&self) -> bool {
         self.flavour == Flavour::MySql && version_numbers(&self.server_version) < (5, 6, 4)
     }
 
-    /// Tells whether format descriptions of this server's version name the checksum of events.
+    /// Returns true if format descriptions of this server version state the checksum algorithm.
     pub fn has_checksum_byte(&self) -> bool {
         has_checksum(&self.server_version)
     }

@@ -1,4 +1,4 @@
-//! Finds where events start and end.
+//! Splits a log into events.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Reason};
@@ -14,64 +14,63 @@ pub const MAGIC: [u8; 4] = [0xfe, b'b', b'i', b'n'];
 /// The first four bytes of an encrypted log.
 pub const MAGIC_ENCRYPTED: [u8; 4] = [0xfd, b'b', b'i', b'n'];
 
-/// No server writes or reads a larger event: `max_log_event_size`, 1 GiB.
+/// Maximum size of an event: `max_log_event_size`, 1 GiB. Servers neither write nor read larger ones.
 pub const EVENT_SIZE_MAX: u32 = 1 << 30;
 
-/// Finds where events start and end, and remembers what the last format description promised.
+/// Splits a log into events and keeps the format from the last format description.
 ///
-/// It does not guess whether more bytes are coming: [`Framed::NeedMore`] at the end of a growing log means
-/// *not yet*, at the end of a closed one *torn*, and only the caller knows which it is.
+/// The framer does not know whether more bytes will come. [`Framed::NeedMore`] means *not yet* at the end of a
+/// growing log and *torn* at the end of a closed one; the caller decides.
 #[derive(Clone, Debug, Default)]
 pub struct Framer {
     format: Option<Format>,
     behind: Behind,
 }
 
-/// What stands behind the events so far.
+/// Kind of the bytes after the events read so far.
 #[derive(Clone, Copy, Debug, Default)]
 enum Behind {
     #[default]
     Events,
-    /// MariaDB encrypts each event by itself, all but its size.
+    /// Encrypted events of MariaDB. Each event is encrypted separately, except for its size.
     MariadbCiphertext,
 }
 
-/// What stands at the front of the bytes.
+/// Result of looking at the front of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Framed<'a> {
-    /// A whole event; the next one starts behind its bytes.
+    /// A whole event; the next event starts after its bytes.
     Event(RawEvent<'a>),
-    /// Less than a whole event.
+    /// Only a part of an event.
     NeedMore {
-        /// How many bytes it takes in all, as far as can be told yet.
+        /// Number of bytes needed in total, as far as known.
         wanted: usize,
     },
 }
 
 impl Framer {
-    /// For a log from its first event on (behind the magic), whose format is not yet known.
+    /// Creates a framer for a log from its first event (after the magic); the format is not yet known.
     pub const fn new() -> Self {
         Self { format: None, behind: Behind::Events }
     }
 
-    /// For events that follow a known format description, or that come out of a payload
-    /// ([`Format::inside_payload`]).
+    /// Creates a framer for events of a known format, or for events of a payload ([`Format::inside_payload`]).
     pub const fn with_format(format: Format) -> Self {
         Self { format: Some(format), behind: Behind::Events }
     }
 
-    /// What the last format description promised.
+    /// Returns the format from the last format description.
     pub const fn format(&self) -> Option<&Format> {
         self.format.as_ref()
     }
 
-    /// The event at the front of `bytes`. Its checksum is not verified, but the sizes are sane and a format
-    /// description has been understood.
+    /// Returns the event at the front of `bytes`. The size is checked and format descriptions are decoded; the
+    /// checksum is not verified.
     ///
     /// # Errors
     ///
-    /// When the size in the header cannot be one, when the first event is no format description, when a format
-    /// description cannot be decoded, or behind an event that says that MariaDB encrypts all that follows.
+    /// Fails if the header states an impossible size, if the first event is no format description, if a format
+    /// description cannot be decoded, or after an event which starts MariaDB's encryption.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Framed<'a>, DecodeError> {
         let Some(head) = bytes.first_chunk::<HEADER_SIZE>() else {
             return Ok(Framed::NeedMore { wanted: HEADER_SIZE });
@@ -171,7 +170,7 @@ mod tests {
         whole(&Event::FormatDescription(description), ChecksumAlgorithm::Off)
     }
 
-    /// Types and body sizes of a log's events, or what is wrong, and where.
+    /// Returns the types and body sizes of a log's events, or the position of an error and the error.
     fn events(mut framer: Framer, log: &[u8]) -> Result<Vec<(EventType, usize)>, (usize, DecodeError)> {
         let (mut events, mut position) = (Vec::new(), 0);
         loop {
@@ -253,7 +252,7 @@ mod tests {
     fn a_source_sends_a_made_up_rotation_first() {
         let rotate = Event::Rotate(Rotate { position: 4, file: b"binlog.000007" });
         let log = [whole(&rotate, ChecksumAlgorithm::Crc32), description(b"9.7.4", Some(1))].concat();
-        // Whether it has a checksum was agreed with the source before.
+        // Source and replica agreed on checksums beforehand.
         let framer = Framer::with_format(format(ChecksumAlgorithm::Crc32));
         assert_eq!(
             events(framer, &log),

@@ -1,4 +1,4 @@
-//! Global transaction identifiers, one and in sets.
+//! Global transaction identifiers (GTIDs) and sets of them.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -7,21 +7,21 @@ pub use uuid::Uuid;
 
 pub use crate::gtid_set::{Commented, GtidSet, GtidSetFormat, GtidTextError, Interval};
 
-/// A transaction's number on its source: 1 to 2^63 - 2.
+/// Number of a transaction on its source: 1 to 2^63 - 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Gno(NonZeroU64);
 
 impl Gno {
-    /// The largest: one less than the end of the last interval, which is 2^63 - 1.
+    /// Largest number. The exclusive end of an interval is at most 2^63 - 1.
     pub const MAX: u64 = (1 << 63) - 2;
 
-    /// Checks the range.
+    /// Returns `raw` as a number, or `None` if it is out of range.
     pub fn new(raw: u64) -> Option<Self> {
         NonZeroU64::new(raw).filter(|raw| raw.get() <= Self::MAX).map(Self)
     }
 
-    /// As a plain number.
+    /// Returns the plain number.
     pub const fn get(self) -> u64 {
         self.0.get()
     }
@@ -33,9 +33,9 @@ impl fmt::Display for Gno {
     }
 }
 
-/// A tag: a letter or underscore, then letters, digits, underscores; 32 bytes at most, lower case.
+/// GTID tag: a letter or underscore, then letters, digits, underscores; at most 32 bytes, lower case.
 ///
-/// The empty tag stands for none.
+/// The empty tag means no tag.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Tag {
     bytes: [u8; Self::SIZE_MAX],
@@ -43,13 +43,13 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// Bytes at most.
+    /// Maximum size in bytes.
     pub const SIZE_MAX: usize = 32;
 
     /// No tag.
     pub const NONE: Self = Self { bytes: [0; Self::SIZE_MAX], size: 0 };
 
-    /// Checks grammar and folds case; the empty text is [`Tag::NONE`].
+    /// Checks the syntax and converts to lower case. The empty text is [`Tag::NONE`].
     pub fn new(text: &[u8]) -> Option<Self> {
         let mut bytes = [0; Self::SIZE_MAX];
         let place = bytes.get_mut(..text.len())?;
@@ -60,12 +60,12 @@ impl Tag {
         (word && starts).then_some(Self { bytes, size: text.len() as u8 })
     }
 
-    /// Its text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..usize::from(self.size)]).unwrap_or_default()
     }
 
-    /// Is there none?
+    /// Returns true if there is no tag.
     pub const fn is_none(&self) -> bool {
         self.size == 0
     }
@@ -90,12 +90,12 @@ impl serde::Serialize for Tag {
     }
 }
 
-/// Who numbered a transaction: a server's UUID and perhaps a tag.
+/// Transaction source identifier: a server's UUID and an optional tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tsid {
-    /// The source's UUID.
+    /// UUID of the source.
     pub uuid: Uuid,
-    /// [`Tag::NONE`] for most.
+    /// Tag; usually [`Tag::NONE`].
     pub tag: Tag,
 }
 
@@ -108,12 +108,12 @@ impl fmt::Display for Tsid {
     }
 }
 
-/// One transaction: `uuid:number` or `uuid:tag:number`.
+/// Global transaction identifier: `uuid:number` or `uuid:tag:number`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gtid {
-    /// Who numbered it.
+    /// Source and tag.
     pub tsid: Tsid,
-    /// Its number.
+    /// Number on the source.
     pub gno: Gno,
 }
 

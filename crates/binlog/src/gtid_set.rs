@@ -1,7 +1,7 @@
 //! Sets of global transaction identifiers.
 //!
-//! A set is, for each source and tag, a sorted list of intervals; everything that looks at two sets walks both lists
-//! once, so a million intervals take milliseconds.
+//! A set has a sorted list of intervals for each source and tag. Operations on two sets walk both lists once: sets of
+//! a million intervals take milliseconds.
 
 mod encoding;
 mod text;
@@ -13,23 +13,23 @@ pub use self::encoding::GtidSetFormat;
 pub use self::text::{Commented, GtidTextError};
 use crate::gtid::{Gno, Gtid, Tsid};
 
-/// Which transactions: any number of them, from any number of sources.
+/// Set of GTIDs, of any number of transactions and sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GtidSet {
-    /// No list is empty.
+    /// Intervals by source and tag. No list is empty.
     lists: BTreeMap<Tsid, Vec<Interval>>,
 }
 
-/// Consecutive transaction numbers: at least one.
+/// Range of consecutive transaction numbers, never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Interval {
     start: u64,
-    /// The first number behind it: at most 2^63 - 1.
+    /// First number after the interval: at most 2^63 - 1.
     end: u64,
 }
 
 impl Interval {
-    /// From the first to the last number, both included; `None` if `last` comes before `first`.
+    /// Returns the interval from `first` to `last`, both included; `None` if `last` is less than `first`.
     pub const fn new(first: Gno, last: Gno) -> Option<Self> {
         match first.get() <= last.get() {
             true => Some(Self { start: first.get(), end: last.get() + 1 }),
@@ -37,17 +37,17 @@ impl Interval {
         }
     }
 
-    /// Its first number.
+    /// Returns the first number.
     pub const fn first(self) -> u64 {
         self.start
     }
 
-    /// Its last number.
+    /// Returns the last number.
     pub const fn last(self) -> u64 {
         self.end - 1
     }
 
-    /// How many numbers.
+    /// Returns how many transaction numbers the interval holds.
     pub const fn count(self) -> u64 {
         self.end - self.start
     }
@@ -60,39 +60,39 @@ impl From<Gno> for Interval {
 }
 
 impl GtidSet {
-    /// The empty set.
+    /// Creates an empty set.
     pub const fn new() -> Self {
         Self { lists: BTreeMap::new() }
     }
 
-    /// Is there no transaction in it?
+    /// Returns true if the set has no transactions.
     pub fn is_empty(&self) -> bool {
         self.lists.is_empty()
     }
 
-    /// How many transactions. A single source can have 2^63 of them.
+    /// Returns the number of transactions. One source can have almost 2^63.
     pub fn count(&self) -> u128 {
         self.intervals().map(|(_, interval)| u128::from(interval.count())).sum()
     }
 
-    /// The sources, by UUID and tag, and the intervals of each, in order; intervals neither overlap nor touch.
+    /// Returns each source and tag with its intervals, in order. The intervals neither overlap nor touch.
     pub fn iter(&self) -> impl Iterator<Item = (Tsid, &[Interval])> {
         self.lists.iter().map(|(tsid, list)| (*tsid, list.as_slice()))
     }
 
-    /// All intervals, in order.
+    /// Returns all intervals in order.
     pub fn intervals(&self) -> impl Iterator<Item = (Tsid, Interval)> {
         self.lists.iter().flat_map(|(tsid, list)| list.iter().map(|interval| (*tsid, *interval)))
     }
 
-    /// All transactions one by one, in order. There can be very many.
+    /// Returns all transactions in order, one by one. This can be a very long iteration.
     pub fn gtids(&self) -> impl Iterator<Item = Gtid> {
         self.intervals().flat_map(|(tsid, interval)| {
             (interval.start..interval.end).filter_map(move |gno| Some(Gtid { tsid, gno: Gno::new(gno)? }))
         })
     }
 
-    /// Is this transaction in it?
+    /// Returns true if the set contains the transaction.
     pub fn contains(&self, gtid: Gtid) -> bool {
         self.lists.get(&gtid.tsid).is_some_and(|list| {
             let index = list.partition_point(|interval| interval.end <= gtid.gno.get());
@@ -100,16 +100,16 @@ impl GtidSet {
         })
     }
 
-    /// Adds one transaction; was it new? Quick at the end of a list; in the middle of a long one,
-    /// [`GtidSet::extend`] many at once.
+    /// Adds one transaction and returns true if it was new. This is fast at the end of a list; use
+    /// [`GtidSet::extend`] to add many in the middle.
     pub fn add(&mut self, gtid: Gtid) -> bool {
         self.add_interval(gtid.tsid, gtid.gno.into())
     }
 
-    /// Adds an interval; was any of it new?
+    /// Adds an interval and returns true if any of it was new.
     pub fn add_interval(&mut self, tsid: Tsid, interval: Interval) -> bool {
         let list = self.lists.entry(tsid).or_default();
-        // Those that overlap or touch it.
+        // Intervals that overlap or touch the new one.
         let from = match list.last() {
             Some(last) if last.end < interval.start => list.len(),
             _ => list.partition_point(|other| other.end < interval.start),
@@ -130,7 +130,7 @@ impl GtidSet {
         true
     }
 
-    /// Adds all of `other`.
+    /// Adds all transactions of `other`.
     pub fn add_all(&mut self, other: &Self) {
         for (tsid, more) in &other.lists {
             match self.lists.entry(*tsid) {
@@ -148,7 +148,7 @@ impl GtidSet {
         }
     }
 
-    /// Takes out all of `other`.
+    /// Removes all transactions of `other`.
     pub fn remove_all(&mut self, other: &Self) {
         for (tsid, less) in &other.lists {
             if let Entry::Occupied(mut place) = self.lists.entry(*tsid) {
@@ -161,7 +161,7 @@ impl GtidSet {
         }
     }
 
-    /// What is in either.
+    /// Returns the transactions in either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut set = self.clone();
@@ -169,7 +169,7 @@ impl GtidSet {
         set
     }
 
-    /// What is in this one and not in `other`: the server's `GTID_SUBTRACT`.
+    /// Returns the transactions of this set that are not in `other`: the server's `GTID_SUBTRACT`.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.map_lists(|tsid, list| match other.lists.get(tsid) {
@@ -178,7 +178,7 @@ impl GtidSet {
         })
     }
 
-    /// What is in both.
+    /// Returns the transactions in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.map_lists(|tsid, list| match other.lists.get(tsid) {
@@ -187,7 +187,7 @@ impl GtidSet {
         })
     }
 
-    /// What is missing between the first and the last transaction of each source.
+    /// Returns the missing numbers between the first and the last transaction of each source.
     #[must_use]
     pub fn gaps(&self) -> Self {
         self.map_lists(|_, list| {
@@ -195,7 +195,7 @@ impl GtidSet {
         })
     }
 
-    /// Is everything in this one in `other` too? The server's `GTID_SUBSET`.
+    /// Returns true if `other` contains all of this set: the server's `GTID_SUBSET`.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.lists.iter().all(|(tsid, list)| {
             other.lists.get(tsid).is_some_and(|within| {
@@ -208,12 +208,12 @@ impl GtidSet {
         })
     }
 
-    /// Is any transaction in both?
+    /// Returns true if the sets have a transaction in common.
     pub fn intersects(&self, other: &Self) -> bool {
         !self.intersection(other).is_empty()
     }
 
-    /// Of intervals in any order, which may overlap.
+    /// Creates a set from intervals in any order, which may overlap.
     fn of_lists(mut lists: BTreeMap<Tsid, Vec<Interval>>) -> Self {
         lists.retain(|_, list| !list.is_empty());
         for list in lists.values_mut() {
@@ -232,7 +232,7 @@ impl GtidSet {
 }
 
 impl Extend<Gtid> for GtidSet {
-    /// Adds many at once, in any order.
+    /// Adds many transactions at once, in any order.
     fn extend<I: IntoIterator<Item = Gtid>>(&mut self, gtids: I) {
         let mut lists: BTreeMap<Tsid, Vec<Interval>> = BTreeMap::new();
         for gtid in gtids {
@@ -254,8 +254,8 @@ impl FromIterator<Gtid> for GtidSet {
     }
 }
 
-/// The first interval from `index` on that ends behind `start`. Neighbours are found at once, the far ones by
-/// doubling steps.
+/// Returns the index of the first interval, from `index` on, that ends after `start`. The search starts next to
+/// `index` and doubles its steps.
 fn seek(list: &[Interval], index: usize, start: u64) -> usize {
     let mut step = 1;
     let mut low = index;
@@ -267,7 +267,7 @@ fn seek(list: &[Interval], index: usize, start: u64) -> usize {
     low + list[low..high].partition_point(|interval| interval.end <= start)
 }
 
-/// Appends an interval that starts at or behind the last one's start.
+/// Appends an interval that does not start before the last one.
 fn put(list: &mut Vec<Interval>, interval: Interval) {
     match list.last_mut() {
         Some(last) if interval.start <= last.end => last.end = last.end.max(interval.end),
@@ -338,7 +338,7 @@ mod tests {
         Interval::new(Gno::new(first).unwrap(), Gno::new(last).unwrap()).unwrap()
     }
 
-    /// A set, and the same one as a plain set of numbers.
+    /// Returns a set, and the same transactions as a plain set.
     fn both(parts: &[(u8, u64, u64)]) -> (GtidSet, BTreeSet<Gtid>) {
         let (mut set, mut model) = (GtidSet::new(), BTreeSet::new());
         for (source, first, size) in parts {
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(set.difference(&set), GtidSet::new());
     }
 
-    /// Holes everywhere: each operation must walk the lists once and not once an interval.
+    /// Tests lists full of gaps: each operation must walk the lists once, not once per interval.
     #[test]
     fn million_intervals() {
         let set = |from: u64| {

@@ -3,8 +3,8 @@
 //! Every event of MySQL 5.6 to 9.7 and of MariaDB: framed, decoded, encoded. Rows with every column type, JSON
 //! documents and their partial updates, GTID sets, transactions, compressed and encrypted logs.
 //!
-//! This crate never does I/O, never reads a clock, never spawns a thread. It takes slices and gives views of
-//! them; whoever has a file, a socket or a test vector can call it.
+//! This crate does no I/O, reads no clock and spawns no thread. It takes slices and returns views of them, so that it
+//! works with files, sockets and test data.
 //!
 //! # Quick start
 //!
@@ -13,11 +13,11 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let log = std::fs::read("binlog.000001")?;
-//! let mut rest = log.strip_prefix(&MAGIC).ok_or("this is no binary log")?;
+//! let mut rest = log.strip_prefix(&MAGIC).ok_or("not a binary log")?;
 //! let (mut framer, mut tables) = (Framer::new(), Tables::new());
 //! while let Framed::Event(raw) = framer.next(rest)? {
 //!     raw.verify()?; // The checksum, if there is one.
-//!     let format = framer.format().ok_or("the first event describes the format")?;
+//!     let format = framer.format().ok_or("the first event must be a format description")?;
 //!     match raw.decode(format)? {
 //!         Event::Query(query) => println!("{}", String::from_utf8_lossy(query.sql)),
 //!         Event::TableMap(map) => drop(tables.map(&map)?),
@@ -31,14 +31,14 @@
 //!     rest = &rest[raw.bytes().len()..];
 //! }
 //! if !rest.is_empty() {
-//!     return Err("the log stops within an event".into());
+//!     return Err("the log is torn: it ends within an event".into());
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! The crate's `examples` folder has programs that list events, count rows, follow GTIDs, open compressed
-//! transactions, and write a log anew.
+//! The `examples` folder has programs that list events, count rows, follow GTIDs, decompress transactions, and
+//! rewrite a log.
 //!
 //! # From bytes to values
 //!
@@ -47,43 +47,43 @@
 //! | [`Framer`] | the bytes of a log, in pieces of any size | [`RawEvent`]: header, body, checksum |
 //! | [`RawEvent::decode`] | one raw event and the log's [`Format`] | [`Event`]: a view with named fields |
 //! | [`PayloadOpener`] | a compressed transaction | the events inside, one at a time |
-//! | [`gtid::GtidSet`] | text or bytes | which transactions, and their algebra |
-//! | `encryption` | an encrypted log and a keyring | the log |
+//! | [`gtid::GtidSet`] | text or bytes | a set of transactions, with set operations |
+//! | `encryption` | an encrypted log and a keyring | the decrypted log |
 //! | [`Tables`] | table maps and rows events | [`RowDecoder`]: rows, fields, [`Value`]s |
-//! | [`Tracker`] | events in order | where transactions start and end, and an [`Outline`] of each |
-//! | [`Assembler`] | events in order | each [`Transaction`] as a whole |
-//! | [`Event::encode`] | an event | the body it came from, byte for byte |
-//! | [`Event::write`] | an event and who made it | the whole event: header, body, checksum |
-//! | [`RawEvent::rewrite`] | a raw event | the same in another place |
+//! | [`Tracker`] | events in order | start and end of each transaction, and its [`Outline`] |
+//! | [`Assembler`] | events in order | whole [`Transaction`]s |
+//! | [`Event::encode`] | an event | its original body, byte for byte |
+//! | [`Event::write`] | an event and its [`Origin`] | the whole event: header, body, checksum |
+//! | [`RawEvent::rewrite`] | a raw event | the event with another header or position |
 //!
 //! # Borrowing and owning
 //!
-//! Events are views of the bytes that they were decoded from: nothing is copied. To keep one, keep its bytes:
-//! [`RawEvent::to_buf`] copies one event, a [`Transaction`] holds all of its own, and decoding them again is cheap.
+//! Events are views of the bytes they were decoded from; nothing is copied. To keep an event, keep its bytes:
+//! [`RawEvent::to_buf`] copies one event, and a [`Transaction`] owns all of its events. Decoding them again is cheap.
 //!
 //! # Features
 //!
 //! | feature | without it | on by default |
 //! |---|---|---|
-//! | `zstd` | compressed transactions stay closed (MySQL) | yes |
-//! | `zlib` | compressed events and columns stay closed (MariaDB) | yes |
-//! | `ciphers` | encrypted logs stay closed | yes |
-//! | `charsets` | texts of nine East Asian character sets stay bytes | yes |
-//! | `serde` | no `Serialize` for events and outlines (row values have none) | no |
+//! | `zstd` | compressed transactions cannot be read (MySQL) | yes |
+//! | `zlib` | compressed events and columns cannot be read (MariaDB) | yes |
+//! | `ciphers` | encrypted logs cannot be read | yes |
+//! | `charsets` | text of nine East Asian character sets is not converted | yes |
+//! | `serde` | no `Serialize` for events, outlines and values | no |
 //!
-//! Serialized, names and statements are strings where they are UTF-8, and `{"base64": "…"}` where they are not, as
-//! all other bytes are; GTIDs, sets of them and XIDs look as the server shows them; the session variables of a
-//! query are decoded.
+//! When serialized, names and statements are strings if they are UTF-8. Otherwise they are `{"base64": "…"}`, like
+//! all other bytes. GTIDs, GTID sets and XIDs have the server's text form, and the session variables of a query are
+//! decoded.
 //!
-//! # What to expect
+//! # Guarantees
 //!
-//! - An unknown event, flag, session variable or metadata field is kept and shown, not dropped. Whether an unknown
-//!   event may be passed over is for its [`Flags::IGNORABLE`] to say.
-//! - An error says where, what was found, and what was wanted.
-//! - Rust 1.88 or later. A later release may ask for a later Rust, and says so by its minor version.
+//! - Unknown events, flags, session variables and metadata fields are kept, not dropped. Readers may skip unknown
+//!   events only if [`Flags::IGNORABLE`] is set.
+//! - Errors have an offset, and the found and expected values.
+//! - Rust 1.88 or later. A release that needs a later Rust increments the minor version.
 //!
-//! What it never does: allocate by a size that a header claims, skip bytes that it does not understand without
-//! saying so, or panic on any input.
+//! This crate never allocates by a size that a header claims, never skips unknown bytes silently, and never panics on
+//! any input.
 #![forbid(unsafe_code)]
 
 mod charset;

@@ -1,4 +1,4 @@
-//! Opens MariaDB's compressed events.
+//! Decompression of MariaDB's compressed events.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::raw::RawEvent;
 use crate::write::{NextPosition, write};
 
 impl EventType {
-    /// What a compressed event of MariaDB is when decompressed; `None` for all other types.
+    /// Returns the type of a compressed MariaDB event after decompression; `None` for all other types.
     pub const fn decompressed(self) -> Option<Self> {
         Some(match self {
             Self::MariadbQueryCompressed => Self::Query,
@@ -28,16 +28,16 @@ impl EventType {
 }
 
 impl RawEvent<'_> {
-    /// Appends the plain event that this one holds compressed, as the server would have written it, with a checksum
-    /// if this one has one; an event that is not compressed stays as it is. MariaDB only: MySQL compresses whole
+    /// Appends the decompressed event, as the server would have written it. It has a checksum if this one has one.
+    /// Events that are not compressed are appended unchanged. Only MariaDB writes such events: MySQL compresses whole
     /// transactions.
     ///
-    /// Memory is bounded by `size_max`: the whole plain event, in bytes.
+    /// `size_max` limits the size of the whole decompressed event in bytes, and thus memory.
     ///
     /// # Errors
     ///
-    /// When the compressed part is corrupt, does not have the size it says, is too large, or is compressed in a way
-    /// that is unknown or that this build leaves out. Then `out` is as it was.
+    /// Fails if the compressed part is corrupt, differs from its stated size, is too large, or uses a compression
+    /// that is unknown or not in this build. `out` is then unchanged.
     pub fn decompress_mariadb(
         &self,
         format: &Format,
@@ -106,14 +106,14 @@ pub(crate) fn decompress(compressed: &[u8], size_max: usize) -> Result<Vec<u8>, 
     inflate(cursor.rest(), size, Wrapping::Zlib).map_err(|reason| DecodeError::new(start, reason))
 }
 
-/// The plain bytes of a value of a compressed column.
+/// Decompresses a value of a compressed column.
 // size  field
-//    1  bits 4 to 7: 0 for not compressed, 8 for deflate; bit 3: no zlib head and checksum around it; bits 0 to 2:
+//    1  bits 4 to 7: 0 for not compressed, 8 for deflate; bit 3: no zlib header and checksum; bits 0 to 2: number of
 //       bytes in the size, 1 to 4
 //  1-4  size when decompressed, big-endian; only if it is compressed
 //    *  the bytes, or a stream: to the end
 pub(crate) fn decompress_value(stored: &[u8], size_max: usize) -> Result<Cow<'_, [u8]>, DecodeError> {
-    // An empty value is stored as nothing.
+    // Empty values take no bytes at all.
     let Some((head, plain)) = stored.split_first() else { return Ok(Cow::Borrowed(stored)) };
     let wrapping = match head & 0x08 {
         0 => Wrapping::Zlib,
@@ -141,14 +141,14 @@ pub(crate) fn decompress_value(stored: &[u8], size_max: usize) -> Result<Cow<'_,
     value.map(Cow::Owned).map_err(|reason| DecodeError::new(start, reason))
 }
 
-/// What stands around a deflate stream.
+/// Wrapping around a deflate stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wrapping {
     Absent,
     Zlib,
 }
 
-/// The plain bytes of a stream: exactly `size`. Grows with what comes out, not by what `size` claims.
+/// Decompresses a stream of exactly `size` bytes. Memory grows with the output, not with the stated size.
 #[cfg(feature = "zlib")]
 fn inflate(stream: &[u8], size: usize, wrapping: Wrapping) -> Result<Vec<u8>, Reason> {
     use miniz_oxide::inflate::{
@@ -162,7 +162,7 @@ fn inflate(stream: &[u8], size: usize, wrapping: Wrapping) -> Result<Vec<u8>, Re
     let found = match result {
         Ok(plain) if plain.len() == size => return Ok(plain),
         Ok(plain) => plain.len() as u64,
-        // The limit is reached, and more would come.
+        // The limit is reached, and the stream continues.
         Err(error) if error.status == TINFLStatus::HasMoreOutput => error.output.len() as u64 + 1,
         Err(_) => return Err(Reason::Unsupported { what: "a corrupt zlib stream" }),
     };
@@ -180,7 +180,7 @@ mod tests {
     use super::decompress;
     use crate::error::{DecodeError, Reason};
 
-    /// `hello hello`, as Python's zlib.compress writes it.
+    /// `hello hello`, as compressed by Python's `zlib.compress`.
     const HELLO: [u8; 16] =
         [0x78, 0x9c, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x57, 0xc8, 0x00, 0x91, 0x00, 0x19, 0x91, 0x04, 0x49];
 

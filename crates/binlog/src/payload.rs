@@ -1,6 +1,6 @@
-//! Opens transaction payloads: one inner event at a time, or a chunk of whole events.
+//! Decompression of transaction payloads: one event at a time, or in chunks of whole events.
 //!
-//! Memory is bounded by the largest inner event, whatever the payload holds and whatever its headers claim.
+//! The size of the largest event bounds memory, whatever sizes the headers claim.
 
 mod flow;
 mod inner;
@@ -22,37 +22,37 @@ use crate::events::{PayloadCompression, TransactionPayload};
 use crate::framer::EVENT_SIZE_MAX;
 use crate::raw::RawEvent;
 
-/// How far a payload may go before it is refused.
+/// Limits on the contents of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PayloadLimits {
-    /// The largest inner event, in bytes: what bounds memory.
+    /// Maximum size of an inner event in bytes. Bounds memory.
     pub event_size_max: u32,
-    /// All inner events together, in bytes.
+    /// Maximum size of all inner events in bytes.
     pub total_size_max: u64,
-    /// Meaning of the size that the payload's fields state.
+    /// Treatment of the size that the payload states.
     pub claim: SizeClaim,
 }
 
-/// The meaning of [`TransactionPayload::uncompressed_size`].
+/// Treatment of [`TransactionPayload::uncompressed_size`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SizeClaim {
-    /// A payload of another size is corrupt: a few kilobytes can decompress to any size, and the statement is what a
-    /// reader may reckon with.
+    /// Payloads of another size are corrupt. A few kilobytes can decompress to any size; readers can rely on the
+    /// stated one.
     #[default]
     Binding,
-    /// Any size is right; [`PayloadSummary::is_claim_true`] compares.
+    /// Any size is accepted; [`PayloadSummary::is_claim_true`] compares.
     Ignored,
 }
 
 impl Default for PayloadLimits {
-    /// Events as large as a server writes, and as many of them as there are: a payload is opened as a stream,
-    /// so its total costs time and no memory.
+    /// Returns limits that allow all events that a server writes. The total is not limited: payloads are decompressed
+    /// as a stream, so their total size needs no memory.
     fn default() -> Self {
         Self { event_size_max: EVENT_SIZE_MAX, total_size_max: u64::MAX, claim: SizeClaim::Binding }
     }
 }
 
-/// Opens one payload after the other, with one zstd context and one buffer. Each thread needs its own.
+/// Decompresses payloads one after another, with one zstd context and one buffer. Each thread needs its own opener.
 #[derive(Debug, Default)]
 pub struct PayloadOpener {
     limits: PayloadLimits,
@@ -61,31 +61,31 @@ pub struct PayloadOpener {
 }
 
 impl PayloadOpener {
-    /// With the usual limits.
+    /// Creates an opener with the default limits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With other limits.
+    /// Creates an opener with these limits.
     pub fn with_limits(limits: PayloadLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// The events inside `payload`. They have no checksums whatever the log's format says: decode them with
+    /// Opens a payload. Its events have no checksums, whatever the format of the log: decode them with
     /// [`Format::inside_payload`](crate::Format::inside_payload).
     ///
-    /// Bytes behind the payload ([`TransactionPayload::rest`]) are the caller's to judge.
+    /// Bytes after the payload ([`TransactionPayload::rest`]) are ignored.
     ///
     /// # Errors
     ///
-    /// When the payload is compressed in a way that is unknown or that this build leaves out.
+    /// Fails if the compression is unknown or not in this build.
     pub fn open<'o>(&'o mut self, payload: &TransactionPayload<'o>) -> Result<InnerEvents<'o>, PayloadError> {
         let input = Input { bytes: payload.payload, position: 0, ending: Ending::Here };
         let flow = self.flow(payload.compression, payload.uncompressed_size, Pace::AtOnce)?;
         Ok(InnerEvents { flow, input })
     }
 
-    /// The events inside a payload that comes in pieces, because it is too large to be in memory at once.
+    /// Opens a payload that is too large for memory, and arrives in pieces.
     ///
     /// # Errors
     ///
@@ -106,7 +106,7 @@ impl PayloadOpener {
     ) -> Result<Flow<'_>, PayloadError> {
         self.buffer.clear();
         if self.buffer.capacity() > BUFFER_KEPT_MAX {
-            // One huge event must not cost its size for good.
+            // One huge event must not keep its memory forever.
             self.buffer = Vec::new();
         }
         let source = match compression {
@@ -120,14 +120,14 @@ impl PayloadOpener {
     }
 }
 
-/// How a payload comes.
+/// Arrival of a payload: all at once, or in pieces.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pace {
     AtOnce,
     InPieces,
 }
 
-/// The largest buffer that is kept from one payload to the next.
+/// Maximum capacity of the buffer that is kept for the next payload.
 const BUFFER_KEPT_MAX: usize = 8 << 20;
 
 fn unsupported(what: &'static str) -> PayloadError {
@@ -135,7 +135,7 @@ fn unsupported(what: &'static str) -> PayloadError {
     PayloadError { inner_offset: 0, payload_offset: 0, error }
 }
 
-/// The events inside one payload.
+/// Events inside one payload.
 #[derive(Debug)]
 pub struct InnerEvents<'o> {
     flow: Flow<'o>,
@@ -143,40 +143,42 @@ pub struct InnerEvents<'o> {
 }
 
 impl InnerEvents<'_> {
-    /// The next event, or `None` behind the last. Not an `Iterator`: the event is lent, until the next call.
+    /// Returns the next event, or `None` after the last one. Not an `Iterator`: the event is borrowed until the next
+    /// call.
     ///
     /// # Errors
     ///
-    /// When the payload is corrupt, stops within a frame or an event, goes beyond the limits, is not of the size that
-    /// it states, or holds what no payload may: another payload, or a format description. The same error comes again from then on.
+    /// Fails if the payload is corrupt, cut off within a frame or an event, exceeds a limit, differs from its stated
+    /// size, or holds an event that no payload may hold (a payload, a format description). Later calls return the
+    /// same error.
     pub fn next_event(&mut self) -> Result<Option<RawEvent<'_>>, PayloadError> {
         self.flow.next_event(&mut self.input)
     }
 
-    /// Appends whole events to `out`: as many as fit in `size` bytes, at least one. Gives their number, 0 behind
+    /// Appends whole events to `out`: at least one, and as many as fit in `size` bytes. Returns their number, 0 after
     /// the last event.
     ///
     /// # Errors
     ///
-    /// As [`InnerEvents::next_event`]; events before the fault have been handed out by then.
+    /// As [`InnerEvents::next_event`]. The events before an error are returned first.
     pub fn next_chunk(&mut self, size: usize, out: &mut Vec<u8>) -> Result<usize, PayloadError> {
         self.flow.next_chunk(&mut self.input, size, out)
     }
 
-    /// What was found so far.
+    /// Returns a summary of the events so far.
     pub const fn summary(&self) -> &PayloadSummary {
         self.flow.summary()
     }
 }
 
-/// The events inside one payload that comes in pieces of any size.
+/// Events inside one payload that arrives in pieces of any size.
 #[derive(Debug)]
 pub struct PayloadStream<'o> {
     flow: Flow<'o>,
 }
 
 impl PayloadStream<'_> {
-    /// The next event. Takes what it needs off the front of `input`; `None` when it needs more than is there.
+    /// Returns the next event, or `None` if it needs more input. Consumes the used bytes of `input`.
     ///
     /// # Errors
     ///
@@ -188,8 +190,8 @@ impl PayloadStream<'_> {
         Ok(result?.map(|size| self.flow.lend(size)))
     }
 
-    /// Appends whole events to `out`: as many as fit in `size` bytes, at least one. Gives their number, 0 when more
-    /// input is needed. Takes what it needs off the front of `input`.
+    /// Appends whole events to `out`: at least one, and as many as fit in `size` bytes. Returns their number, 0 if
+    /// more input is needed. Consumes the used bytes of `input`.
     ///
     /// # Errors
     ///
@@ -211,15 +213,15 @@ impl PayloadStream<'_> {
         self.flow.note_taken(size);
     }
 
-    /// To be called when all input has gone in and all events have come out: does the payload end here?
+    /// Checks that the payload ends here. Call this after all input was consumed and all events were taken.
     ///
     /// # Errors
     ///
-    /// When it stops within a frame or an event, or has failed before.
+    /// Fails if the payload is cut off within a frame or an event, or has failed before.
     ///
     /// # Panics
     ///
-    /// When events are left that could have been taken.
+    /// Panics if an event could still be taken.
     pub fn finish(&mut self) -> Result<&PayloadSummary, PayloadError> {
         let mut nothing = Input { bytes: &[], position: 0, ending: Ending::Here };
         match self.flow.whole_event(&mut nothing)? {
@@ -228,45 +230,45 @@ impl PayloadStream<'_> {
         }
     }
 
-    /// What was found so far.
+    /// Returns a summary of the events so far.
     pub const fn summary(&self) -> &PayloadSummary {
         self.flow.summary()
     }
 }
 
-/// What was found in a payload so far; all of it once [`InnerEvents::next_event`] gave `None`.
+/// Summary of the events taken from a payload so far; complete once [`InnerEvents::next_event`] returned `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PayloadSummary {
-    /// Whole inner events.
+    /// Number of whole inner events.
     pub events: u64,
-    /// Their bytes.
+    /// Size of the inner events in bytes.
     pub uncompressed_size: u64,
-    /// [`TransactionPayload::uncompressed_size`]: what the writer says that their bytes are.
+    /// [`TransactionPayload::uncompressed_size`]: size stated by the writer.
     pub claimed_size: Option<u64>,
-    /// zstd frames with data in them. Servers write one.
+    /// Number of zstd frames with data. Servers write one.
     pub frames: u64,
-    /// Those of them whose header says how much data is in them.
+    /// Number of these frames that state their content size.
     pub frames_with_size: u64,
-    /// zstd frames that decompress to nothing by definition. Servers write none, and some cannot read them.
+    /// Number of zstd's skippable frames, which hold no data. Servers write none, and some cannot read them.
     pub frames_skippable: u64,
 }
 
 impl PayloadSummary {
-    /// Is the claimed size the true one? No claim is not false.
+    /// Returns true unless the stated size is wrong.
     pub fn is_claim_true(&self) -> bool {
         self.claimed_size.is_none_or(|claimed| claimed == self.uncompressed_size)
     }
 }
 
-/// A payload that cannot be opened, or not to its end.
+/// Error in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PayloadError {
-    /// How many bytes of whole inner events came out before.
+    /// Total size of the whole events before the error.
     pub inner_offset: u64,
-    /// How many bytes of the payload itself went in before.
+    /// Number of consumed bytes of the payload.
     pub payload_offset: usize,
-    /// What is wrong there. When it is with an inner event, the offset counts from that event's first byte.
+    /// Error at this place. For an error in an inner event, its offset counts from the start of that event.
     pub error: DecodeError,
 }
 
@@ -298,14 +300,14 @@ mod tests {
     use crate::events::{PayloadCompression, TransactionPayload};
     use crate::header::HEADER_SIZE;
 
-    /// An event of `size` bytes.
+    /// Returns an event of `size` bytes.
     fn event(code: u8, size: u32, seed: u8) -> Vec<u8> {
         let mut bytes = vec![0; 4];
         bytes.push(code);
         bytes.extend([1, 0, 0, 0]);
         bytes.extend(size.to_le_bytes());
         bytes.extend([0; 6]);
-        // Neither constant nor noise: zstd finds some of it again.
+        // Neither constant nor noise: zstd compresses this in part.
         let body = (HEADER_SIZE as u32..size).map(|at| (at.wrapping_mul(at / 97) as u8) ^ seed);
         bytes.extend(body);
         bytes
@@ -319,7 +321,7 @@ mod tests {
         frame(plain, CParameter::CompressionLevel(3))
     }
 
-    /// One frame, written as a stream, so without content size.
+    /// Compresses one frame as a stream, so that it states no content size.
     fn frame(plain: &[u8], parameter: CParameter) -> Vec<u8> {
         let mut context = CCtx::create();
         context.set_parameter(parameter).unwrap();
@@ -330,7 +332,7 @@ mod tests {
         out
     }
 
-    /// One frame, with content size.
+    /// Compresses one frame that states its content size.
     fn frame_sized(plain: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(zstd_safe::compress_bound(plain.len()));
         CCtx::create().compress(&mut out, plain, 3).unwrap();
@@ -353,7 +355,7 @@ mod tests {
         }
     }
 
-    /// Opens `input` one event at a time and in chunks; both must give `plain` and then end or fail so.
+    /// Opens `input` by event and by chunk. Both must return `plain` and then end, or fail with `wanted`.
     fn check(
         input: &TransactionPayload<'_>,
         plain: &[u8],
@@ -370,7 +372,7 @@ mod tests {
     ) -> PayloadSummary {
         let mut opener = PayloadOpener::with_limits(limits);
         let mut summary = None;
-        // Twice: a payload before, good or not, must leave no traces.
+        // Twice, because an earlier payload, valid or not, must have no effect.
         for how in
             [How::Events, How::Events, How::Chunks(100), How::Chunks(READ_SIZE * 2)].into_iter().chain([
                 How::Pieces(7, 0),
@@ -396,7 +398,7 @@ mod tests {
     enum How {
         Events,
         Chunks(usize),
-        /// In pieces of so many bytes; one event at a time (0), or in chunks of so many bytes.
+        /// Pieces of this size in bytes; then the size of a chunk in bytes, or 0 for one event at a time.
         Pieces(usize, usize),
     }
 
@@ -500,7 +502,7 @@ mod tests {
             let summary = check_within(limits, &claim, &plain, None);
             assert_eq!((summary.claimed_size, summary.is_claim_true()), (claimed_size, is_true));
         }
-        // An event of 1 GiB, of which twenty bytes come.
+        // An event of 1 GiB, of which only twenty bytes follow.
         let liar = zstd(&event(30, 1 << 30, 0)[..20]);
         let mut opener = PayloadOpener::new();
         assert!(opener.open(&payload(&liar)).unwrap().next_event().is_err());
@@ -528,8 +530,8 @@ mod tests {
         }
     }
 
-    /// What opens to more than it states fails in front of the event that is too much, also one that never comes whole;
-    /// what opens to less fails at its end.
+    /// Payloads larger than stated fail before the first event that exceeds the size, even if that event is
+    /// incomplete. Smaller payloads fail at their end.
     #[test]
     fn the_stated_size_is_binding() {
         let plain = events(&[100, 200, 300]);
@@ -590,7 +592,7 @@ mod tests {
 
     #[test]
     fn window_that_no_server_writes() {
-        // A frame without content size whose window is 256 MiB, and one block of one byte.
+        // A frame without content size, with a window of 256 MiB and one block of one byte.
         let input = [0x28, 0xb5, 0x2f, 0xfd, 0x00, (28 - 10) << 3, 0x09, 0x00, 0x00, 0x00];
         let message = "Frame requires too much memory for decoding";
         check(&payload(&input), &[], Some((0, Reason::Zstd { message })));
@@ -604,7 +606,7 @@ mod tests {
             input[at] ^= 0x55;
             let mut opener = PayloadOpener::new();
             let (bytes, error) = drain(&mut opener.open(&payload(&input)).unwrap());
-            // The last block is lost, and what the fault turned into other bytes.
+            // The last block is lost; the changed byte may have damaged others.
             assert!(
                 bytes.len() >= plain.len() - 2 * (128 << 10),
                 "{} of {}, {error:?}",

@@ -1,4 +1,4 @@
-//! One event, framed but not decoded.
+//! Events that are framed but not decoded.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Reason};
@@ -6,20 +6,20 @@ use crate::event::{Event, EventType};
 use crate::format::Format;
 use crate::header::{Flags, HEADER_SIZE, Header};
 
-/// Bytes in the checksum behind an event.
+/// Size of the checksum after an event.
 pub const CHECKSUM_SIZE: usize = 4;
 
-/// Does a CRC32 follow this event's body?
+/// Checksum of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
-    /// No: the log has none, or the event is inside a transaction payload.
+    /// None: the log has no checksums, or the event is inside a transaction payload.
     Absent,
-    /// Yes: the last four bytes, over all bytes before them.
+    /// CRC32 in the last four bytes, over all bytes before them.
     Crc32,
 }
 
 impl Checksum {
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     pub const fn size(self) -> usize {
         match self {
             Self::Absent => 0,
@@ -28,7 +28,7 @@ impl Checksum {
     }
 }
 
-/// One event's bytes: nineteen of header, the body, perhaps a checksum.
+/// Bytes of one event: the nineteen bytes of the header, the body, and possibly a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawEvent<'a> {
     bytes: &'a [u8],
@@ -37,11 +37,11 @@ pub struct RawEvent<'a> {
 }
 
 impl<'a> RawEvent<'a> {
-    /// Takes exactly one event. Its checksum is not verified: see [`RawEvent::verify`].
+    /// Wraps the bytes of exactly one event. [`RawEvent::verify`] verifies the checksum.
     ///
     /// # Errors
     ///
-    /// When `bytes` is not as long as its header says, or too short for a header and a checksum.
+    /// Fails if the size of `bytes` differs from the size in the header, or is too small for a header and a checksum.
     #[inline]
     pub fn new(bytes: &'a [u8], checksum: Checksum) -> Result<Self, DecodeError> {
         let header = Header::decode(&mut Cursor::new(bytes))?;
@@ -59,40 +59,40 @@ impl<'a> RawEvent<'a> {
         }
     }
 
-    /// The event at the front of bytes that are known to be whole events, and what is behind it; `None` at the end, or
-    /// when there is no whole event.
+    /// Splits the first event from bytes that are known to be whole events; returns `None` at the end, or if there is
+    /// no whole event.
     pub fn split_first(bytes: &'a [u8], checksum: Checksum) -> Option<(Self, &'a [u8])> {
         let header = Header::decode(&mut Cursor::new(bytes)).ok()?;
         let (bytes, rest) = bytes.split_at_checked(header.size as usize)?;
         Some((Self { bytes, header, checksum }, rest))
     }
 
-    /// The decoded header.
+    /// Returns the decoded header.
     pub const fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What the body holds.
+    /// Returns the type of the event.
     pub const fn event_type(&self) -> EventType {
         self.header.event_type
     }
 
-    /// The whole event as it stands in the log.
+    /// Returns the bytes of the whole event.
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// What stands between header and checksum.
+    /// Returns the bytes between header and checksum.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[HEADER_SIZE..self.bytes.len() - self.checksum.size()]
     }
 
-    /// Whether a checksum follows the body.
+    /// Returns the kind of checksum after the body.
     pub const fn checksum(&self) -> Checksum {
         self.checksum
     }
 
-    /// The checksum as stored.
+    /// Returns the stored checksum.
     pub fn checksum_stored(&self) -> Option<u32> {
         match self.checksum {
             Checksum::Absent => None,
@@ -100,7 +100,7 @@ impl<'a> RawEvent<'a> {
         }
     }
 
-    /// Compares the stored checksum with the bytes; an event without one passes.
+    /// Verifies the checksum; an event without one passes.
     pub fn verify(&self) -> Result<(), DecodeError> {
         let Some(stored) = self.checksum_stored() else { return Ok(()) };
         let covered = &self.bytes[..self.bytes.len() - CHECKSUM_SIZE];
@@ -111,12 +111,12 @@ impl<'a> RawEvent<'a> {
         Err(DecodeError::new(covered.len(), Reason::Checksum { stored, computed }))
     }
 
-    /// The body's fields, as views of these bytes.
+    /// Decodes the body into a view of these bytes.
     pub fn decode(&self, format: &Format) -> Result<Event<'a>, DecodeError> {
         Event::decode(self, format)
     }
 
-    /// A copy that owns its bytes.
+    /// Returns a copy that owns its bytes.
     pub fn to_buf(&self) -> RawEventBuf {
         RawEventBuf { bytes: self.bytes.into(), checksum: self.checksum }
     }
@@ -130,11 +130,11 @@ pub struct RawEventBuf {
 }
 
 impl RawEventBuf {
-    /// A view of it.
+    /// Returns a view of the event.
     ///
     /// # Panics
     ///
-    /// Never: the bytes were checked when this was made.
+    /// Never: the bytes were checked at construction.
     pub fn as_raw(&self) -> RawEvent<'_> {
         match RawEvent::new(&self.bytes, self.checksum) {
             Ok(raw) => raw,
@@ -149,9 +149,10 @@ impl From<RawEvent<'_>> for RawEventBuf {
     }
 }
 
-/// The CRC32 (zlib's) that stands behind an event whose other bytes are `covered`.
+/// Computes the CRC32 (zlib's) of an event over `covered`, all its other bytes.
 ///
-/// The in-use flag of a format description is left out: a server clears it in place when it closes the file.
+/// The in-use flag of a format description is not covered, because the server clears it in place when it closes the
+/// file.
 pub(crate) fn checksum(event_type: EventType, covered: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     match covered.split_first_chunk::<HEADER_SIZE>() {

@@ -1,4 +1,4 @@
-//! Rows events row by row: prepared once for a table and its column sets, then a tight loop.
+//! Decoding of rows events: prepared once per table and column set, then row by row.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::json::{Json, JsonChanges};
 use crate::table::Table;
 use crate::value::{Codec, Value};
 
-/// Reads the rows of events of one kind, with the same column sets, of one table.
+/// Decoder for rows events of one kind, one table and the same column sets.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -32,17 +32,17 @@ pub struct RowDecoder {
     kind: RowsKind,
     before: Option<ImageDecoder>,
     after: Option<ImageDecoder>,
-    /// Does a row take no bytes at all?
+    /// True if rows take no bytes at all.
     is_sizeless: bool,
 }
 
 impl RowDecoder {
-    /// Prepares for the event's kind and column sets.
+    /// Creates a decoder for the event's kind and column sets.
     ///
     /// # Errors
     ///
-    /// When the event does not count as many columns as the table has, or a column is of a type whose values
-    /// cannot be told apart.
+    /// Fails if the event and the table differ in their number of columns, or if the values of a column have no known
+    /// size.
     pub fn new(table: Arc<Table>, rows: &Rows<'_>) -> Result<Self, DecodeError> {
         let wanted = table.columns.len() as u64;
         if rows.column_count != wanted {
@@ -66,7 +66,7 @@ impl RowDecoder {
         Ok(Self { kind: rows.kind, before, after, is_sizeless })
     }
 
-    /// Is this decoder the right one for another event of the same table?
+    /// Returns true if this decoder can decode another event of the same table.
     pub fn fits(&self, rows: &Rows<'_>) -> bool {
         let (first, second) = match self.kind {
             RowsKind::Write => (&self.after, &None),
@@ -78,32 +78,32 @@ impl RowDecoder {
         self.kind == rows.kind && same(first, Some(rows.columns)) && same(second, rows.columns_after)
     }
 
-    /// What was done to the rows.
+    /// Returns the kind of the row changes.
     pub const fn kind(&self) -> RowsKind {
         self.kind
     }
 
-    /// How images before the change are read: updates and deletes.
+    /// Returns the decoder of before images: updates and deletes.
     pub const fn before(&self) -> Option<&ImageDecoder> {
         self.before.as_ref()
     }
 
-    /// How images after the change are read: inserts and updates.
+    /// Returns the decoder of after images: inserts and updates.
     pub const fn after(&self) -> Option<&ImageDecoder> {
         self.after.as_ref()
     }
 
-    /// The event's rows. [`RowDecoder::fits`] must hold.
+    /// Returns the rows of an event, for which [`RowDecoder::fits`] must hold.
     pub fn rows<'d, 'a>(&'d self, rows: &Rows<'a>) -> RowIter<'d, 'a> {
         let end = rows.rows_offset() + rows.rows.len();
         RowIter { decoder: self, rest: rows.rows, end, next: self.next(rows) }
     }
 
-    /// How many rows the event has, without looking at any value. [`RowDecoder::fits`] must hold.
+    /// Returns the number of rows in the event without decoding values. [`RowDecoder::fits`] must hold.
     ///
     /// # Errors
     ///
-    /// When the last row stops short.
+    /// Fails if the last row is cut off.
     pub fn count(&self, rows: &Rows<'_>) -> Result<u64, DecodeError> {
         if rows.rows.is_empty() {
             return Ok(u64::from(self.next(rows) == Next::Row));
@@ -120,7 +120,8 @@ impl RowDecoder {
         Ok(count)
     }
 
-    /// Does an empty event hold a row? An INSERT of nothing but defaults takes no bytes at all in a minimal image.
+    /// Returns the first state of the iteration. An INSERT of only default values takes no bytes in a minimal image:
+    /// an empty event then has one row.
     fn next(&self, rows: &Rows<'_>) -> Next {
         let defaults = self.kind == RowsKind::Write && self.is_sizeless && rows.column_count > 0;
         match !rows.rows.is_empty() || defaults {
@@ -129,7 +130,7 @@ impl RowDecoder {
         }
     }
 
-    /// The row at the front of `bytes`, which end at `end` of the event, and what is behind it.
+    /// Splits the first row from `bytes`, which end at offset `end` of the event.
     #[inline(always)]
     fn split<'d, 'a>(&'d self, bytes: &'a [u8], end: usize) -> Option<(Row<'d, 'a>, &'a [u8])> {
         if self.is_sizeless && !bytes.is_empty() {
@@ -162,7 +163,7 @@ impl RowDecoder {
         Some(rest)
     }
 
-    /// Where and why the row at the front of `bytes` cannot be read.
+    /// Returns the error in the row at the front of `bytes`.
     #[cold]
     fn fault(&self, bytes: &[u8], offset: usize) -> DecodeError {
         let mut cursor = Cursor::at(bytes, offset);
@@ -171,33 +172,33 @@ impl RowDecoder {
                 return error;
             }
         }
-        // Rows of no bytes, and yet there are bytes.
+        // Rows of no bytes are followed by bytes.
         cursor.error(Reason::Trailing { count: bytes.len() })
     }
 }
 
-/// One row of an event.
+/// Change of one row.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'d, 'a> {
-    /// What it was: updates and deletes.
+    /// Before image: updates and deletes.
     pub before: Option<Image<'d, 'a>>,
-    /// What it became: inserts and updates.
+    /// After image: inserts and updates.
     pub after: Option<Image<'d, 'a>>,
 }
 
 impl<'d, 'a> Row<'d, 'a> {
-    /// Its images: before, then after.
+    /// Returns the images: before, then after.
     #[inline]
     pub fn images(&self) -> impl Iterator<Item = &Image<'d, 'a>> {
         self.before.iter().chain(&self.after)
     }
 
-    /// The document that a JSON column holds afterwards, as stored: if the event has but the changes, they are
-    /// applied to the document before. `None` when the event does not tell, or it is NULL.
+    /// Returns the new document of a JSON column in stored form. If the event has only the changes, they are applied
+    /// to the old document. `None` if the event lacks the column or the old document, or if it is NULL.
     ///
     /// # Errors
     ///
-    /// When the changes do not fit the document before, or either is corrupt.
+    /// Fails if the changes do not match the old document, or if either is corrupt.
     pub fn document_after(&self, column: usize) -> Result<Option<Cow<'a, [u8]>>, DecodeError> {
         let Some(after) = self.after.and_then(|image| image.field(column)) else { return Ok(None) };
         let Some(bytes) = after.bytes() else { return Ok(None) };
@@ -217,23 +218,23 @@ enum Next {
     End,
 }
 
-/// The rows of one event; stops behind the first error.
+/// Iterator over the rows of one event; ends after the first error.
 #[derive(Clone, Debug)]
 pub struct RowIter<'d, 'a> {
     decoder: &'d RowDecoder,
     rest: &'a [u8],
-    /// Where the rest ends, in bytes from the event's first byte.
+    /// Offset of the end of `rest` in the event.
     end: usize,
     next: Next,
 }
 
 impl<'a> RowIter<'_, 'a> {
-    /// What has not been read yet: behind an error, from the row on that could not be read.
+    /// Returns the bytes not read yet; after an error, from the start of the bad row.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Where the rest starts, in bytes from the event's first byte.
+    /// Returns the offset of the unread bytes in the event.
     pub const fn offset(&self) -> usize {
         self.end - self.rest.len()
     }
@@ -242,7 +243,7 @@ impl<'a> RowIter<'_, 'a> {
 impl<'d, 'a> Iterator for RowIter<'d, 'a> {
     type Item = Result<Row<'d, 'a>, DecodeError>;
 
-    // Not inlined, a row would be copied twice, and each copy has to wait for the stores before it.
+    // If this is not inlined, each row is copied twice, and each copy waits for the preceding stores.
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.next == Next::End {
@@ -260,31 +261,31 @@ impl<'d, 'a> Iterator for RowIter<'d, 'a> {
     }
 }
 
-/// Reads images that have the same columns of one table.
+/// Decoder for the images of one table with the same columns.
 ///
 /// | size | field |
 /// |---|---|
-/// | lenenc | options, in the image behind a partial update only; bit 0: the next field is there |
-/// | a bit a JSON column of the table | which of them hold changes, not documents |
-/// | a bit a column of the image | which of them are NULL |
-/// | | the others' values, in order |
+/// | lenenc | options, only in the after image of a partial update; bit 0: the next field is present |
+/// | one bit per JSON column of the table | 1 for columns with changes instead of a document |
+/// | one bit per column of the image | 1 for NULL |
+/// | | values of the other columns, in order |
 #[derive(Clone, Debug)]
 pub struct ImageDecoder {
     table: Arc<Table>,
-    /// The column set that this was made from.
+    /// Column set of the images.
     set: Box<[u8]>,
     steps: Box<[Step]>,
-    /// The steps of an image without any NULL, joined.
+    /// Runs of an image without NULLs.
     runs: Box<[Run]>,
     null_size: usize,
-    /// Which bits of the last byte of NULL bits are columns. Servers set the others at will.
+    /// Bits of the last NULL byte that belong to columns. Servers set the others arbitrarily.
     null_mask: u8,
     partial: Partial,
-    /// Bytes in the field that says which JSON columns hold changes.
+    /// Size in bytes of the field that marks JSON columns with changes.
     partial_size: usize,
 }
 
-/// May an image hold changes of JSON documents?
+/// Presence of JSON changes in an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Partial {
     Never,
@@ -296,15 +297,15 @@ enum Partial {
 struct Step {
     codec: Codec,
     column: u16,
-    /// Its number among the table's JSON columns.
+    /// Index among the table's JSON columns.
     json: Option<u16>,
-    /// Bytes of a value, or 0 when it is sized.
+    /// Size of a fixed-size value in bytes; 0 for values with a length prefix.
     fixed: u8,
-    /// Bytes of a value's size, or 0 when it is fixed.
+    /// Size of the length prefix in bytes; 0 for fixed-size values.
     prefix: u8,
 }
 
-/// Several columns of fixed size, then perhaps one that is sized.
+/// Consecutive fixed-size columns, and possibly one column with a length prefix after them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     fixed: u32,
@@ -339,17 +340,17 @@ impl ImageDecoder {
         })
     }
 
-    /// The table whose rows these are.
+    /// Returns the table.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// How many columns an image has.
+    /// Returns the number of columns an image has.
     pub fn column_count(&self) -> usize {
         self.steps.len()
     }
 
-    /// What is behind the image at the front of `bytes`; `None` if it stops short.
+    /// Returns the bytes after the image at the front of `bytes`; `None` if it is cut off.
     #[inline]
     fn skip<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         match self.partial {
@@ -394,7 +395,7 @@ impl ImageDecoder {
         }
     }
 
-    /// The bits that say which JSON columns hold changes.
+    /// Reads the options, and returns the bits that mark JSON columns with changes.
     fn take_options<'a>(&self, cursor: &mut Cursor<'a>) -> Result<&'a [u8], DecodeError> {
         const PARTIAL_JSON: u64 = 1;
         let offset = cursor.offset();
@@ -408,7 +409,7 @@ impl ImageDecoder {
         }
     }
 
-    /// Passes over an image, field by field.
+    /// Skips an image field by field.
     fn walk(&self, cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
         if self.partial == Partial::Allowed {
             self.take_options(cursor)?;
@@ -435,7 +436,7 @@ impl ImageDecoder {
         Ok(())
     }
 
-    /// Takes an image no bytes at all?
+    /// Returns true if images take no bytes at all.
     fn is_sizeless(&self) -> bool {
         self.steps.is_empty() && self.partial == Partial::Never
     }
@@ -475,7 +476,7 @@ fn runs(steps: &[Step]) -> Box<[Run]> {
     runs.into()
 }
 
-/// What is behind a value with `prefix` bytes of size; all of `bytes` if there are none.
+/// Returns the bytes after a value with a length prefix of `prefix` bytes; all of `bytes` if `prefix` is 0.
 #[inline]
 fn skip_value(bytes: &[u8], prefix: u8) -> Option<&[u8]> {
     if prefix == 0 {
@@ -484,7 +485,7 @@ fn skip_value(bytes: &[u8], prefix: u8) -> Option<&[u8]> {
     split_sized(bytes, prefix).map(|(_, rest)| rest)
 }
 
-/// A value with `prefix` (1 to 4) bytes of size, and what is behind it.
+/// Splits a value with a length prefix of `prefix` (1 to 4) bytes from the rest.
 #[inline]
 fn split_sized(bytes: &[u8], prefix: u8) -> Option<(&[u8], &[u8])> {
     let (size, rest) = match prefix {
@@ -513,57 +514,57 @@ fn bit(bits: &[u8], index: usize) -> bool {
     bits.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 == 1)
 }
 
-/// A row as it was, or as it became: those of its columns that the event has.
+/// Before or after image of a row: the values of the columns in the event.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'d, 'a> {
     decoder: &'d ImageDecoder,
-    /// All of it: see [`ImageDecoder`].
+    /// Whole image: see [`ImageDecoder`].
     bytes: &'a [u8],
-    /// Where it ends, in bytes from the event's first byte.
+    /// Offset of the end of the image in the event.
     end: usize,
 }
 
 impl<'d, 'a> Image<'d, 'a> {
-    /// What stands in front of `behind` in `bytes`, which end at `end` of the event: a whole image.
+    /// Creates an image from the bytes before `behind`. `bytes` end at offset `end` of the event.
     #[inline(always)]
     fn new(decoder: &'d ImageDecoder, bytes: &'a [u8], behind: &'a [u8], end: usize) -> Self {
         Self { decoder, bytes: &bytes[..bytes.len() - behind.len()], end: end - behind.len() }
     }
 
-    /// The image as it stands in the event.
+    /// Returns the bytes of the image.
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Where it starts, in bytes from the event's first byte.
+    /// Returns the offset of the image in the event.
     pub const fn offset(&self) -> usize {
         self.end - self.bytes.len()
     }
 
-    /// The table whose row this is.
+    /// Returns the table of the row.
     pub fn table(&self) -> &'d Table {
         &self.decoder.table
     }
 
-    /// This column, counted from 0 in the table; `None` if the event leaves it out.
+    /// Returns the column with this index in the table; `None` if the event omits it.
     pub fn field(&self, column: usize) -> Option<Field<'d, 'a>> {
         self.fields().find(|field| field.index() == column)
     }
 
-    /// Its columns, in order; those that the event leaves out are passed over.
+    /// Returns the columns in order, without those that the event omits.
     #[inline]
     pub fn fields(&self) -> FieldIter<'d, 'a> {
         let (partial, bytes) = match self.decoder.partial {
             Partial::Never => (&[][..], self.bytes),
             Partial::Allowed => self.options(),
         };
-        // An image is whole when it is made.
+        // Images are complete by construction.
         let (nulls, rest) = bytes.split_at_checked(self.decoder.null_size).unwrap_or_default();
         let steps = self.decoder.steps.iter();
         FieldIter { decoder: self.decoder, steps, partial, nulls: Nulls::new(nulls), rest, end: self.end }
     }
 
-    /// The bits that say which JSON columns hold changes, and what is behind them.
+    /// Returns the bits that mark JSON columns with changes, and the bytes after them.
     fn options(&self) -> (&'a [u8], &'a [u8]) {
         let mut cursor = Cursor::new(self.bytes);
         let partial = self.decoder.take_options(&mut cursor).unwrap_or_default();
@@ -571,12 +572,12 @@ impl<'d, 'a> Image<'d, 'a> {
     }
 }
 
-/// NULL bits, one after the other.
+/// Iterator over NULL bits.
 #[derive(Clone, Debug)]
 struct Nulls<'a> {
-    /// Those to come next, the next one lowest.
+    /// Next bits, the lowest first.
     word: u64,
-    /// How many of the word's bits are left.
+    /// Number of bits left in the word.
     left: u8,
     rest: &'a [u8],
 }
@@ -609,7 +610,7 @@ impl<'a> Nulls<'a> {
     }
 }
 
-/// The fields of an image.
+/// Iterator over the columns of an image.
 #[derive(Clone, Debug)]
 pub struct FieldIter<'d, 'a> {
     decoder: &'d ImageDecoder,
@@ -652,10 +653,10 @@ impl<'d, 'a> Iterator for FieldIter<'d, 'a> {
     }
 }
 
-/// An image is whole when it is made, so there are as many as it has columns.
+/// Images are complete by construction: there is a field for each column.
 impl ExactSizeIterator for FieldIter<'_, '_> {}
 
-/// One column's value in one image, not yet decoded.
+/// Value of one column in one image, not yet decoded.
 #[derive(Clone, Copy, Debug)]
 pub struct Field<'d, 'a> {
     decoder: &'d ImageDecoder,
@@ -666,40 +667,40 @@ pub struct Field<'d, 'a> {
 }
 
 impl<'d, 'a> Field<'d, 'a> {
-    /// Which column of the table, from 0.
+    /// Returns the index of the column in the table.
     #[inline]
     pub const fn index(&self) -> usize {
         self.step.column as usize
     }
 
-    /// The column.
+    /// Returns the column.
     #[inline]
     pub fn column(&self) -> &'d Column {
         &self.decoder.table.columns[self.index()]
     }
 
-    /// The value as stored, without the size in front of it; `None` for NULL.
+    /// Returns the stored value without the length prefix; `None` for NULL.
     #[inline]
     pub const fn bytes(&self) -> Option<&'a [u8]> {
         self.bytes
     }
 
-    /// Does it hold changes of a JSON document, not a document?
+    /// Returns true if the value holds changes to a JSON document, not a document.
     #[inline]
     pub const fn is_partial(&self) -> bool {
         self.is_partial
     }
 
-    /// Where [`Field::bytes`] start, in bytes from the event's first byte.
+    /// Returns the offset of [`Field::bytes`] in the event.
     pub const fn offset(&self) -> usize {
         self.offset
     }
 
-    /// The value decoded.
+    /// Decodes the value.
     ///
     /// # Errors
     ///
-    /// When the stored bytes are no value of the column's type.
+    /// Fails if the bytes are no value of the column's type.
     #[inline]
     pub fn value(&self) -> Result<Value<'a>, DecodeError> {
         let Some(bytes) = self.bytes else { return Ok(Value::Null) };
@@ -798,14 +799,14 @@ mod tests {
         write(0b00011, &[0, 1, 2, 1, 9], "+ 0=[1, 2] 1=[9]");
         write(0b01010, &[0, 0, 3, 0, 7, 8, 9], "+ 1=[] 3=[7, 8, 9]");
         write(0b00100, &[0, 1, 0, 0, 0, 5], "+ 2=[5]");
-        // Bits beyond the table's columns are of nothing.
+        // Bits after the table's columns are ignored.
         write(0b1110_0001, &[0, 1, 2], "+ 0=[1, 2]");
     }
 
     #[test]
     fn nulls() {
         write(0b00011, &[0b01, 1, 9, 0b10, 1, 2, 0b11], "+ 0=NULL 1=[9]; + 0=[1, 2] 1=NULL; + 0=NULL 1=NULL");
-        // Servers set the bits behind the last column, or leave them.
+        // Servers may set the bits after the last column.
         write(0b00011, &[0b1111_1100, 1, 2, 0], "+ 0=[1, 2] 1=[]");
         write(0b00011, &[0b1111_1111], "+ 0=NULL 1=NULL");
         let many = table(&[1; 70], &[]);
@@ -843,7 +844,7 @@ mod tests {
         partial(&with(&[1, 0b11, 0b100, 3, 4, 0, 0, 0, 0]), "- 0=[1, 2] + 0=[3, 4] ~2=[] ~4=NULL");
         partial(&with(&[2]), "byte 33: options of a row is 2, must be at most 1");
         partial(&with(&[1]), "byte 34: wanted 1 more bytes, found 0");
-        // The first JSON column is not in the image, but has its bit.
+        // The first JSON column is not in the image, but has a bit.
         check(
             RowsKind::PartialUpdate,
             five(),
@@ -858,7 +859,7 @@ mod tests {
         let none = || table(&[], &[]);
         check(RowsKind::Write, none(), [&[], &[]], &[], "");
         check(RowsKind::Delete, none(), [&[], &[]], &[1, 2], "byte 28: wanted the end, found 2 more bytes");
-        // An INSERT of nothing but defaults.
+        // An INSERT of only default values.
         write(0, &[], "+");
         write(0, &[7], "byte 29: wanted the end, found 1 more bytes");
         check(RowsKind::Delete, five(), [&[0], &[]], &[], "");
@@ -886,7 +887,7 @@ mod tests {
         assert!(!decoder.fits(&event(RowsKind::Write, &table, [&[3], &[]], &[])));
         assert!(!decoder.fits(&event(RowsKind::Delete, &table, [&[1], &[]], &[])));
         assert!(!decoder.fits(&event(RowsKind::Update, &table, [&[1], &[1]], &[])));
-        // A type of unknown size is no obstacle where it is left out.
+        // A column of unknown size may be in the table, but not in the image.
         let unknown = self::table(&[2, 200], &[]);
         check(RowsKind::Write, unknown.clone(), [&[1], &[]], &[0, 1, 2], "+ 0=[1, 2]");
         let wanted = "byte 27: column type is 200, wanted one whose values have a known size";
@@ -900,7 +901,7 @@ mod tests {
             nulls in any::<bool>(),
         ) {
             let kind = [RowsKind::Write, RowsKind::Update, RowsKind::Delete, RowsKind::PartialUpdate][kind];
-            // Codes that need no metadata, mostly.
+            // Mostly codes without metadata.
             let types: Vec<u8> = types.iter().map(|code| if code % 8 == 0 { *code } else { code % 4 }).collect();
             let map = TableMap {
                 table_id: 7, flags: 1, database: b"d", table: b"t", column_types: &types, metadata: &metadata,

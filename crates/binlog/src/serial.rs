@@ -1,10 +1,10 @@
-//! How bytes look when serialized.
+//! Serialization of byte strings.
 //!
-//! | bytes | in JSON and other formats for people | in binary formats |
+//! | bytes | in JSON and other text formats | in binary formats |
 //! |---|---|---|
-//! | names, statements, messages: UTF-8 nearly always | a string; `{"base64": "…"}` where they are not UTF-8 | the same string; bytes |
+//! | names, statements, messages (mostly UTF-8) | a string; `{"base64": "…"}` if not UTF-8 | a string or bytes |
 //! | all others | `{"base64": "…"}` | bytes |
-//! | identifiers: GTIDs, sets of them, XIDs | a string, as MySQL shows them | the same |
+//! | identifiers: GTIDs, GTID sets, XIDs | a string in MySQL's form | the same |
 
 use base64_simd::STANDARD;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use serde::ser::{SerializeMap, SerializeStruct, Serializer};
 use crate::events::{ColumnSet, DatabaseNames, MariadbGtid, MariadbGtidList, StatusVars, Xid128};
 use crate::gtid::{Gtid, GtidSet, Tsid};
 
-/// Bytes that mean no text.
+/// Serializes bytes that are not text.
 pub(crate) fn bytes<S: Serializer>(value: impl AsRef<[u8]>, out: S) -> Result<S::Ok, S::Error> {
     if !out.is_human_readable() {
         return out.serialize_bytes(value.as_ref());
@@ -23,7 +23,7 @@ pub(crate) fn bytes<S: Serializer>(value: impl AsRef<[u8]>, out: S) -> Result<S:
     map.end()
 }
 
-/// Bytes that mean text.
+/// Serializes bytes that are text.
 pub(crate) fn text<S: Serializer>(value: impl AsRef<[u8]>, out: S) -> Result<S::Ok, S::Error> {
     match std::str::from_utf8(value.as_ref()) {
         Ok(text) => out.serialize_str(text),
@@ -31,13 +31,13 @@ pub(crate) fn text<S: Serializer>(value: impl AsRef<[u8]>, out: S) -> Result<S::
     }
 }
 
-/// Text that ends at the first zero.
+/// Serializes text that ends at the first zero byte.
 pub(crate) fn padded_text<S: Serializer>(value: impl AsRef<[u8]>, out: S) -> Result<S::Ok, S::Error> {
     let value = value.as_ref();
     text(value.split(|byte| *byte == 0).next().unwrap_or_default(), out)
 }
 
-/// Bytes that mean no text, if there are any.
+/// Serializes optional bytes that are not text.
 pub(crate) fn optional_bytes<S: Serializer>(value: &Option<&[u8]>, out: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => bytes(value, out),
@@ -45,7 +45,7 @@ pub(crate) fn optional_bytes<S: Serializer>(value: &Option<&[u8]>, out: S) -> Re
     }
 }
 
-/// A GTID set as it stands in events.
+/// Serializes an encoded GTID set.
 pub(crate) fn encoded_gtid_set<S: Serializer>(value: &&[u8], out: S) -> Result<S::Ok, S::Error> {
     match GtidSet::decode(value) {
         Ok(set) => out.collect_str(&set),
@@ -77,7 +77,7 @@ impl Serialize for Xid128<'_> {
     }
 }
 
-/// Decoded, one after the other; all of them as bytes if one cannot be decoded.
+/// Serializes each decoded variable; if one cannot be decoded, serializes all of them as bytes.
 impl Serialize for StatusVars<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         match self.iter().collect::<Result<Vec<_>, _>>() {

@@ -1,11 +1,11 @@
-//! Bits of `sql_mode`, as the log has them with a statement (`enum enum_sql_mode`, which a server never renumbers).
+//! Bits of `sql_mode` as logged with a statement (`enum enum_sql_mode`, which servers never renumber).
 
-/// `"x"` is a name.
+/// `"x"` is an identifier.
 pub const ANSI_QUOTES: u64 = 4;
-/// A backslash is a character like others.
+/// The backslash is an ordinary character.
 pub const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
 
-/// Those that what a statement reads depends on.
+/// Modes that change the parsing of a statement.
 pub const OF_READING: u64 = REAL_AS_FLOAT
     | PIPES_AS_CONCAT
     | ANSI_QUOTES

@@ -1,4 +1,4 @@
-//! Which table each rows event belongs to.
+//! Tables of the current log, by their numbers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use crate::header::HEADER_SIZE;
 use crate::row::RowDecoder;
 use crate::table::Table;
 
-/// Tables kept at least; as many again may be. Bounds memory: numbers are never used again, so a long log has any
-/// number of them, while a statement has as many as it names tables.
+/// Number of tables that are always kept; up to twice as many may be. Bounds memory: table numbers are never reused,
+/// so a long log has any number of them. One statement has only the tables it names.
 const TABLES_KEPT: usize = 4096;
 
-/// Which table each rows event belongs to: remembers table maps, and the decoders made from them.
+/// Keeps table maps and the row decoders made from them, to find the table of each rows event.
 ///
-/// A server writes the map anew for every statement. One that says the same as before costs a comparison.
+/// Servers repeat the map for every statement. An unchanged map costs only a comparison.
 ///
 /// ```
 /// # use bintide_binlog::{DecodeError, Event, Tables};
@@ -34,42 +34,43 @@ const TABLES_KEPT: usize = 4096;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
-    /// Used since `older` was last replaced.
+    /// Tables used since `older` was last replaced.
     newer: HashMap<u64, Known>,
-    /// Not used since then, yet.
+    /// Tables not used since then.
     older: HashMap<u64, Known>,
 }
 
 #[derive(Clone, Debug)]
 struct Known {
     table: Arc<Table>,
-    /// The parts of the map that the table does not hold, as written, one after the other.
+    /// Bytes of the map that the table does not hold, concatenated.
     written: Box<[u8]>,
-    /// How much of that is columns' metadata.
+    /// Size of the columns' metadata in these bytes.
     metadata_size: usize,
-    /// One for each kind of event and column set seen.
+    /// Decoders by kind of event and column sets.
     decoders: Vec<Arc<RowDecoder>>,
 }
 
-/// Decoders kept a table. MINIMAL images have a column set for each set of columns that some statement changes.
+/// Maximum number of decoders per table. MINIMAL images have a column set for each set of columns that a statement
+/// changes.
 const DECODERS_KEPT: usize = 32;
 
 impl Tables {
-    /// Without any table.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes a table map: rows events behind it that have its number belong to its table.
+    /// Registers a table map for the rows events that follow with its number.
     ///
     /// # Errors
     ///
-    /// When the map cannot be what it says; the number then stands for no table.
+    /// Fails if the map is invalid. The number then refers to no table.
     pub fn map(&mut self, map: &TableMap<'_>) -> Result<Arc<Table>, DecodeError> {
         if let Some(known) = self.known(map.table_id).filter(|known| known.says(map)) {
             return Ok(Arc::clone(&known.table));
         }
-        // A map that cannot be read must not leave an older one behind for its rows.
+        // The rows of an invalid map must not be decoded with an older map.
         self.newer.remove(&map.table_id);
         let table = Arc::new(Table::new(map)?);
         let written = written(map).concat().into();
@@ -79,17 +80,17 @@ impl Tables {
         Ok(table)
     }
 
-    /// The table that this number stands for.
+    /// Returns the table with this number.
     pub fn table(&mut self, table_id: u64) -> Option<Arc<Table>> {
         self.known(table_id).map(|known| Arc::clone(&known.table))
     }
 
-    /// What reads the event's rows. An event without columns, as servers write to do nothing but end a statement,
-    /// needs no table.
+    /// Returns the decoder for the event's rows. Events without columns, which servers write only to end a statement,
+    /// need no table.
     ///
     /// # Errors
     ///
-    /// When no map with its number came before, or the event does not fit the map.
+    /// Fails if there is no map with the event's number, or if the event does not match the map.
     pub fn decoder(&mut self, rows: &Rows<'_>) -> Result<Arc<RowDecoder>, DecodeError> {
         let Some(known) = self.known(rows.table_id) else {
             return match rows.column_count {
@@ -200,7 +201,7 @@ mod tests {
         check(&mut tables, &rows(7, 1, &[0, 5, 0, 6]), Ok(2));
         tables.map(&map(7, &[2])).unwrap();
         check(&mut tables, &rows(7, 1, &[0, 5, 5]), Ok(1));
-        // VARCHAR without its metadata: no map at all.
+        // VARCHAR without metadata: an invalid map.
         assert!(tables.map(&map(7, &[15])).is_err());
         let unknown =
             Reason::Unexpected { field: "table id", found: 7, wanted: "that of a table map before it" };

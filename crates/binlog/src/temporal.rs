@@ -1,67 +1,67 @@
-//! Dates and times as rows store them.
+//! Dates and times in rows.
 
 use std::fmt;
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Reason};
 
-/// A day, or part of one: month and day may be 0.
+/// Calendar date. Month and day may be 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Date {
-    /// 0 to 9999; corrupt values more.
+    /// 0 to 9999; larger if corrupt.
     pub year: u16,
-    /// 0 to 12; corrupt values up to 15.
+    /// 0 to 12; up to 15 if corrupt.
     pub month: u8,
     /// 0 to 31.
     pub day: u8,
 }
 
-/// A length of time, -838:59:59 to 838:59:59.
+/// TIME value, -838:59:59 to 838:59:59.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Time {
-    /// Is it less than nothing?
+    /// True if negative.
     pub negative: bool,
-    /// 0 to 838; corrupt values up to 1023.
+    /// 0 to 838; up to 1023 if corrupt.
     pub hours: u16,
-    /// 0 to 59; corrupt values up to 63.
+    /// 0 to 59; up to 63 if corrupt.
     pub minutes: u8,
-    /// 0 to 59; corrupt values up to 63.
+    /// 0 to 59; up to 63 if corrupt.
     pub seconds: u8,
-    /// Millionths of a second, below 1,000,000.
+    /// Microseconds, less than 1,000,000.
     pub micros: u32,
-    /// Digits shown behind the second.
+    /// Number of fractional digits shown.
     pub fraction: u8,
 }
 
-/// A day and a time of day, in no particular time zone.
+/// Date and time without a time zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct DateTime {
-    /// The day.
+    /// Date.
     pub date: Date,
-    /// 0 to 23; corrupt values more.
+    /// 0 to 23; larger if corrupt.
     pub hour: u8,
-    /// 0 to 59; corrupt values more.
+    /// 0 to 59; larger if corrupt.
     pub minute: u8,
-    /// 0 to 59; corrupt values more.
+    /// 0 to 59; larger if corrupt.
     pub second: u8,
-    /// Millionths of a second, below 1,000,000.
+    /// Microseconds, less than 1,000,000.
     pub micros: u32,
-    /// Digits shown behind the second.
+    /// Number of fractional digits shown.
     pub fraction: u8,
 }
 
-/// A point in time; 0 stands for the zero date.
+/// Point in time; 0 is the zero date.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Timestamp {
-    /// Since 1970, UTC.
+    /// Seconds since 1970, UTC.
     pub seconds: u32,
-    /// Millionths of a second, below 1,000,000.
+    /// Microseconds, less than 1,000,000.
     pub micros: u32,
-    /// Digits shown behind the second.
+    /// Number of fractional digits shown.
     pub fraction: u8,
 }
 
@@ -110,7 +110,7 @@ impl Time {
         })
     }
 
-    /// As servers before 5.6 store it: the digits hhmmss as a signed number of three bytes.
+    /// Decodes the format of servers before 5.6: a signed three-byte number with the digits hhmmss.
     pub(crate) fn decode_old(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let packed = (cursor.u24()? << 8) as i32 >> 8;
         let absolute = packed.unsigned_abs();
@@ -124,7 +124,7 @@ impl Time {
         })
     }
 
-    /// As JSON stores it: see [`packed_parts`].
+    /// Decodes the format in JSON documents: see [`packed_parts`].
     pub(crate) fn from_packed(packed: i64) -> Self {
         let (whole, micros) = packed_parts(packed);
         Self {
@@ -185,7 +185,7 @@ impl DateTime {
         }
     }
 
-    /// As servers before 5.6 store it: the digits YYYYMMDDhhmmss as a number of eight bytes.
+    /// Decodes the format of servers before 5.6: an eight-byte number with the digits YYYYMMDDhhmmss.
     pub(crate) fn decode_old(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let packed = cursor.u64()?;
         let two = |divisor: u64| (packed / divisor % 100) as u8;
@@ -203,7 +203,7 @@ impl DateTime {
         })
     }
 
-    /// As JSON stores it: see [`packed_parts`].
+    /// Decodes the format in JSON documents: see [`packed_parts`].
     pub(crate) fn from_packed(packed: i64) -> Self {
         let (whole, micros) = packed_parts(packed);
         Self::from_whole(whole, micros, 6)
@@ -230,7 +230,7 @@ impl Timestamp {
         Ok(Self { seconds, micros: micros(stored, fraction, offset)?, fraction })
     }
 
-    /// As servers before 5.6 store it: seconds, little-endian.
+    /// Decodes the format of servers before 5.6: seconds, little-endian.
     pub(crate) fn decode_old(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         Ok(Self { seconds: cursor.u32()?, micros: 0, fraction: 0 })
     }
@@ -241,7 +241,7 @@ impl Timestamp {
         put_fraction(out, self.micros, self.fraction);
     }
 
-    /// The same moment as a calendar shows it in UTC.
+    /// Converts to date and time in UTC.
     pub fn to_utc(&self) -> DateTime {
         if self.seconds == 0 && self.micros == 0 {
             return DateTime { fraction: self.fraction, ..DateTime::default() };
@@ -258,9 +258,9 @@ impl Timestamp {
     }
 }
 
-/// The Gregorian date so many days behind 1970-01-01.
+/// Returns the Gregorian date that is `days` after 1970-01-01.
 fn date_of_day(days: u32) -> Date {
-    // Years that start in March have their leap day last, which makes months a matter of one formula.
+    // Counting years from March puts the leap day last, so that one formula gives the month.
     let days = days + 719_468;
     let era = days / 146_097;
     let day_of_era = days % 146_097;
@@ -275,8 +275,8 @@ fn date_of_day(days: u32) -> Date {
     Date { year: year as u16, month: month as u8, day: day as u8 }
 }
 
-/// A number that JSON documents hold: the parts of a date or time in the bits above 24, microseconds below; negated
-/// as a whole for a negative time.
+/// Splits a packed number of a JSON document: date and time in the bits from 24 up, microseconds below. Negative
+/// times are negated as a whole.
 fn packed_parts(packed: i64) -> (u64, u32) {
     let absolute = packed.unsigned_abs();
     (absolute >> 24, (absolute & 0xff_ffff) as u32)
@@ -286,7 +286,7 @@ fn big_endian(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Stored fractions are hundredths, ten-thousandths or millionths.
+/// Converts a stored fraction, in hundredths, ten-thousandths or millionths, to microseconds.
 fn micros(stored: u64, fraction: u8, offset: usize) -> Result<u32, DecodeError> {
     let (unit, max) = match fraction {
         0 => return Ok(0),
@@ -461,7 +461,7 @@ mod tests {
             }
         }
 
-        /// A negative time is stored as the two's complement of what it would be without the sign.
+        /// Negative times are stored as the two's complement of the positive time.
         #[test]
         fn times_negate(bytes: [u8; 6], fraction in 0_u8..7) {
             let size = 3 + usize::from(fraction.div_ceil(2));

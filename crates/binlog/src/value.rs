@@ -1,4 +1,4 @@
-//! A column's value, decoded.
+//! Decoded column values.
 
 #[cfg(feature = "serde")]
 mod serial;
@@ -13,18 +13,18 @@ use crate::json::{Json, JsonChanges};
 use crate::mariadb::decompress_value;
 use crate::temporal::{Date, DateTime, Time, Timestamp};
 
-/// The collation `binary`: bytes that are no text.
+/// Number of the collation `binary`, for bytes that are not text.
 pub(crate) const BINARY: u16 = 63;
 
-/// A column's value, decoded: a view of the row it came from.
+/// Decoded column value: a view of the row it was decoded from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value<'a> {
     /// NULL.
     Null,
-    /// An integer of a signed column, or of one whose signedness the log does not tell.
+    /// Integer of a signed column, or of a column whose signedness is not logged.
     Int(i64),
-    /// An integer of an unsigned column.
+    /// Integer of an unsigned column.
     UInt(u64),
     /// FLOAT.
     Float(f32),
@@ -42,117 +42,117 @@ pub enum Value<'a> {
     Timestamp(Timestamp),
     /// YEAR: 0, or 1901 to 2155.
     Year(u16),
-    /// ENUM: 0 for the empty error value, else which of [`Column::texts`], from 1.
+    /// ENUM: 0 for the empty error value, otherwise an index of [`Column::texts`] plus 1.
     Enum(u16),
-    /// SET: a bit for each of [`Column::texts`], the first in bit 0.
+    /// SET: one bit for each of [`Column::texts`], the first in bit 0.
     Set(u64),
     /// BIT.
     Bit(Bit),
-    /// CHAR, VARCHAR, TEXT and their kin.
+    /// CHAR, VARCHAR, TEXT and its other sizes.
     Text(Text<'a>),
-    /// BINARY, VARBINARY, BLOB and their kin, and text in a log that does not tell character sets.
+    /// BINARY, VARBINARY, BLOB and its other sizes; also text if the log lacks character sets.
     Bytes(Bytes<'a>),
-    /// JSON: a document.
+    /// JSON document.
     Json(Json<'a>),
-    /// JSON: what changed in a document.
+    /// Changes to a JSON document.
     JsonChanges(JsonChanges<'a>),
-    /// GEOMETRY and its kin.
+    /// GEOMETRY and its subtypes.
     Geometry(Geometry<'a>),
     /// VECTOR.
     Vector(Vector<'a>),
-    /// MariaDB's compressed columns: see [`Compressed`].
+    /// Value of a compressed column of MariaDB.
     Compressed(Compressed<'a>),
 }
 
-/// Up to 64 bits.
+/// BIT value of up to 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Bit {
-    /// As a number.
+    /// Value as a number.
     pub value: u64,
-    /// How many there are.
+    /// Number of bits.
     pub bits: u8,
 }
 
-/// Text, in the character set of its collation.
+/// Text in the character set of its collation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Text<'a> {
-    /// As stored; of a CHAR without the spaces that fill it up.
+    /// Stored bytes; for a CHAR without the trailing spaces.
     pub bytes: &'a [u8],
-    /// The collation's number.
+    /// Number of the collation.
     pub collation: u16,
 }
 
-/// Bytes that are no text.
+/// Bytes that are not text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bytes<'a> {
-    /// As stored; of a BINARY without the zeros that fill it up.
+    /// Stored bytes; for a BINARY without the trailing zeros.
     pub bytes: &'a [u8],
-    /// How many zeros a BINARY has behind them.
+    /// Number of trailing zeros that were removed from a BINARY.
     pub padding: u16,
 }
 
-/// A geometry: a spatial reference, then its well-known binary form.
+/// Geometry: the number of a spatial reference system, then the geometry in well-known binary format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Geometry<'a> {
-    /// As stored.
+    /// Stored bytes.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Geometry<'a> {
-    /// The spatial reference system's number.
+    /// Returns the number of the spatial reference system (SRID).
     pub fn srid(&self) -> Option<u32> {
         self.bytes.first_chunk().map(|srid| u32::from_le_bytes(*srid))
     }
 
-    /// The well-known binary form.
+    /// Returns the geometry in well-known binary format (WKB).
     pub fn wkb(&self) -> Option<&'a [u8]> {
         self.bytes.get(4..)
     }
 }
 
-/// Floating-point numbers, little-endian, four bytes each.
+/// Vector of little-endian floating-point numbers of four bytes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Vector<'a> {
-    /// As stored: a whole number of numbers.
+    /// Stored bytes, a multiple of four.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Vector<'a> {
-    /// The numbers.
+    /// Returns the numbers.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = f32> + use<'a> {
         let numbers: &'a [[u8; 4]] = self.bytes.as_chunks().0;
         numbers.iter().map(|number| f32::from_le_bytes(*number))
     }
 }
 
-/// A value that MariaDB compressed by itself.
+/// Value that MariaDB compressed separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Compressed<'a> {
-    /// As stored.
+    /// Stored bytes.
     pub bytes: &'a [u8],
-    /// The collation's number, if the log tells it.
+    /// Number of the collation, if it is logged.
     pub collation: Option<u16>,
 }
 
 impl<'a> Compressed<'a> {
-    /// The plain value: text in the character set of its collation, or bytes. Memory is bounded by `size_max`, in
-    /// bytes.
+    /// Decompresses the value: text in the character set of its collation, or bytes. `size_max` limits its size in
+    /// bytes, and thus memory.
     ///
     /// # Errors
     ///
-    /// When it is corrupt, larger, or compressed in a way that is unknown or that this build leaves out.
+    /// Fails if the value is corrupt, too large, or uses a compression that is unknown or not in this build.
     pub fn decompress(&self, size_max: usize) -> Result<Cow<'a, [u8]>, DecodeError> {
         decompress_value(self.bytes, size_max)
     }
 }
 
 impl Column {
-    /// Decodes one of this column's values from its stored bytes (without the size in front of them).
+    /// Decodes a value of this column from its stored bytes, without the length prefix.
     ///
     /// # Errors
     ///
-    /// When they are no value of the column's type. Offsets count from the first of the bytes.
+    /// Fails if the bytes are no value of the column's type. Offsets count from the first of the bytes.
     pub fn value<'a>(&self, bytes: &'a [u8]) -> Result<Value<'a>, DecodeError> {
         self.codec().value(bytes)
     }
@@ -167,7 +167,7 @@ impl Column {
     }
 }
 
-/// What it takes to decode a column's values, and nothing else: small, to be at hand for every one of them.
+/// The properties of a column needed to decode its values. Small, because it is used for each value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Codec {
     column_type: ColumnType,
@@ -199,7 +199,7 @@ impl Codec {
         }
     }
 
-    /// How many zeros the server cut off the end of a BINARY.
+    /// Returns the number of trailing zeros that the server removed from a BINARY.
     fn padding(&self, bytes: &[u8]) -> u16 {
         match self.column_type {
             ColumnType::Char { size_max } if self.collation == Some(BINARY) => {
@@ -281,7 +281,7 @@ fn exact<const N: usize>(bytes: &[u8]) -> Result<[u8; N], DecodeError> {
     })
 }
 
-/// The decoder must use all of the bytes.
+/// Decodes a value from all of the bytes.
 #[inline]
 fn whole<'a>(
     bytes: &'a [u8],
@@ -362,7 +362,7 @@ mod tests {
             let unknown = column(type_code, metadata).unwrap();
             let text = Column { collation: Some(255), ..unknown.clone() };
             let bytes = Column { collation: Some(BINARY), ..unknown.clone() };
-            // A BINARY(4) is filled up with zeros, and so is nothing else.
+            // Only BINARY(4) is padded with zeros.
             let padding = if type_code == 254 { 3 } else { 0 };
             check(&unknown, b"a", Ok(Value::Bytes(Bytes { bytes: b"a", padding: 0 })));
             check(&text, b"a", Ok(Value::Text(Text { bytes: b"a", collation: 255 })));

@@ -1,4 +1,4 @@
-//! Writes whole events: header, body, checksum.
+//! Encoding of whole events: header, body, checksum.
 
 use crate::error::{EncodeError, narrow};
 use crate::event::{Event, EventType};
@@ -7,23 +7,24 @@ use crate::framer::EVENT_SIZE_MAX;
 use crate::header::{HEADER_SIZE, Header, Origin};
 use crate::raw::{Checksum, RawEvent, checksum};
 
-/// What an event's header says of where the next one starts ([`Header::next_position`]).
+/// Value for an event's [`Header::next_position`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextPosition {
-    /// The place right behind the event, modulo 2^32; the event itself starts at this position of its file.
+    /// The end of the event, modulo 2^32; the event starts at this position of its file.
     Behind(u64),
-    /// Just this: 0 inside a transaction payload and in made-up events, the source's position in a relay log.
+    /// This exact value: 0 inside a transaction payload and in artificial events, the source's position in a relay
+    /// log.
     Is(u32),
 }
 
 impl Event<'_> {
-    /// Appends the whole event to `out`: header, body, and the checksum that `format` asks for.
+    /// Appends the whole event to `out`: header, body, and the checksum that `format` states.
     ///
-    /// A format description has the checksum that its own version asks for, whatever `format` says.
+    /// Format descriptions have the checksum of their own version, whatever `format` states.
     ///
     /// # Errors
     ///
-    /// As [`Event::encode`]; also when the event becomes larger than [`EVENT_SIZE_MAX`]. Then `out` is as it was.
+    /// As [`Event::encode`]; also fails if the event becomes larger than [`EVENT_SIZE_MAX`]. `out` is then unchanged.
     pub fn write(
         &self,
         origin: Origin,
@@ -42,11 +43,11 @@ impl Event<'_> {
 impl RawEvent<'_> {
     /// Appends the same body under another header, with or without a checksum.
     ///
-    /// That is how an event moves to another place, another log, or into a payload and out again.
+    /// This moves an event to another position, another log, or into and out of a payload.
     ///
     /// # Errors
     ///
-    /// When a checksum makes it larger than [`EVENT_SIZE_MAX`]. Then `out` is as it was.
+    /// Fails if the checksum makes the event larger than [`EVENT_SIZE_MAX`]. `out` is then unchanged.
     pub fn rewrite(
         &self,
         origin: Origin,
@@ -61,11 +62,11 @@ impl RawEvent<'_> {
     }
 }
 
-/// Gives a whole event another place in its log: its header says so, and its checksum covers it.
+/// Changes the position of an encoded event in its log, and updates its checksum.
 ///
 /// # Panics
 ///
-/// When `bytes` is shorter than a header and the checksum.
+/// Panics if `bytes` is shorter than a header and the checksum.
 pub fn move_event(bytes: &mut [u8], kind: Checksum, next: NextPosition) {
     assert!(bytes.len() >= HEADER_SIZE + kind.size(), "ours: an event is at least a header long");
     let position = next.after(bytes.len() as u32);
@@ -113,7 +114,7 @@ fn put_checksum(kind: Checksum, event_type: EventType, start: usize, out: &mut V
 impl NextPosition {
     fn after(self, size: u32) -> u32 {
         match self {
-            // Servers cut the position to its low half, too: files grow beyond 4 GiB.
+            // Servers also keep only the low 32 bits: files can exceed 4 GiB.
             Self::Behind(start) => (start as u32).wrapping_add(size),
             Self::Is(position) => position,
         }

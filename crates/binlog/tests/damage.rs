@@ -1,4 +1,4 @@
-//! Damaged logs: no panic, and nothing is lost without a word.
+//! Damaged logs must not cause panics or silent losses.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use bintide_binlog::{
 
 use common::{Sample, for_each_event, for_each_event_deep, samples};
 
-/// A log cut anywhere: all whole events come, and what is left is said to be less than an event.
+/// Logs cut at any byte return all whole events, and report the rest as incomplete.
 #[test]
 fn logs_cut_at_every_byte() {
     for sample in samples() {
@@ -29,7 +29,7 @@ fn logs_cut_at_every_byte() {
     }
 }
 
-/// An event cut anywhere, its size made to fit: it decodes to something shorter, or to an error within it.
+/// Events cut at any byte, with an adjusted size, decode to something shorter or fail within the event.
 #[test]
 fn events_cut_at_every_byte() {
     for sample in samples() {
@@ -45,7 +45,7 @@ fn events_cut_at_every_byte() {
     }
 }
 
-/// One byte changed anywhere: the checksum says so, and no decoder minds.
+/// With one byte changed, the checksum is wrong, and decoders return a value or an error.
 #[test]
 fn events_with_one_byte_changed() {
     let mut random = Random(1);
@@ -65,14 +65,14 @@ fn events_with_one_byte_changed() {
     }
 }
 
-/// The one change that a checksum is blind to.
+/// Returns true for the only change that the checksum does not cover.
 fn is_only_in_use(raw: &RawEvent<'_>, changed: &RawEvent<'_>) -> bool {
     let mut flipped = raw.bytes().to_vec();
     flipped[17] ^= Flags::IN_USE.0 as u8;
     raw.event_type() == EventType::FormatDescription && flipped == changed.bytes()
 }
 
-/// What decodes encodes to what decodes the same; errors name a place within the event.
+/// Decoded events must encode to bytes that decode to the same event; errors must be within the event.
 fn check_decoding(raw: &RawEvent<'_>, format: &Format, what: &dyn Fn() -> String) {
     let event = raw.decode(format);
     for error in [event.as_ref().err(), Role::of(raw, format).as_ref().err()].into_iter().flatten() {
@@ -93,7 +93,7 @@ fn check_again(event: &Event<'_>, format: &Format, what: &dyn Fn() -> String) {
     assert_eq!(again.decode(format).as_ref(), Ok(event), "{}", what());
 }
 
-/// Events left out, doubled and swapped: every event is still accounted for.
+/// With events omitted, repeated and swapped, each event still belongs to a transaction or is reported.
 #[test]
 fn logs_with_events_out_of_place() {
     let mut random = Random(2);
@@ -131,7 +131,7 @@ fn shuffle_and_track(sample: &Sample, random: &mut Random) {
     assert_eq!(inside, ended + cut + open, "{}", sample.name);
 }
 
-/// The first events of each type in a log, those inside payloads too.
+/// Calls `see` with the first events of each type in a log, including those inside payloads.
 fn for_some_events(sample: &Sample, mut see: impl FnMut(usize, &RawEvent<'_>, &Format)) {
     let mut seen: BTreeMap<EventType, u32> = BTreeMap::new();
     for_each_event_deep(&sample.bytes, |position, raw, format| {
@@ -143,13 +143,13 @@ fn for_some_events(sample: &Sample, mut see: impl FnMut(usize, &RawEvent<'_>, &F
     });
 }
 
-/// Every size up to that of the interesting part of an event, and some of the others.
+/// Returns all sizes within the first bytes of an event, and some larger ones.
 fn sizes_to_try(size: usize) -> impl Iterator<Item = usize> {
     let dense = 160;
     (0..size.min(dense)).chain((dense..size).step_by(1 + size / 40))
 }
 
-/// Numbers that look random, and are the same each time.
+/// Deterministic pseudo-random numbers.
 struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! The examples run on the samples, and say what they should.
+//! Output of the examples for the sample logs.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ mod open_payloads;
 
 type Run = fn(&[OsString], &mut dyn Write) -> Result<(), Box<dyn std::error::Error>>;
 
-/// What an example says of sample logs.
+/// Returns the output of an example for sample logs.
 fn output(run: Run, samples: &[&str]) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
     let paths: Vec<OsString> = samples.iter().map(|name| folder.join(name).into_os_string()).collect();

@@ -1,4 +1,4 @@
-//! MariaDB's own events, in logs that a MariaDB server wrote.
+//! MariaDB's own events, in logs written by a MariaDB server.
 
 #![cfg(feature = "zlib")]
 #![allow(clippy::unwrap_used)]
@@ -14,7 +14,7 @@ fn sample(name: &str) -> Sample {
     samples().into_iter().find(|sample| sample.name == name).unwrap()
 }
 
-/// What an event changes, without what differs from one recording to the next.
+/// Change made by an event, without fields that differ between recordings.
 #[derive(Debug, PartialEq)]
 enum Change {
     Sql(Vec<u8>),
@@ -32,7 +32,7 @@ fn change(raw: &RawEvent<'_>, format: &Format) -> Option<Change> {
     }
 }
 
-/// The changes in a log, its compressed events decompressed; how many were compressed.
+/// Returns the decompressed changes of a log, and the number of compressed events.
 fn changes(name: &str) -> (Vec<Change>, u32) {
     let (mut changes, mut compressed, mut bytes) = (Vec::new(), 0, Vec::new());
     for_each_event(&sample(name).bytes, |position, raw, format| {

@@ -1,4 +1,4 @@
-//! Events with any field values: what is written is read back the same.
+//! Events with arbitrary field values decode to the same event after encoding.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,7 +23,7 @@ fn format(checksum: ChecksumAlgorithm, table_id_size: u8) -> Format {
     Format { server_version: b"9.7.4".to_vec(), post_header_sizes, checksum, flavour: Flavour::MySql }
 }
 
-/// Writes an event with and without a checksum, with table numbers of six and of four bytes, and reads it back.
+/// Encodes and decodes an event, with and without a checksum, with table numbers of six and four bytes.
 fn check(event: &Event<'_>) {
     for checksum in [ChecksumAlgorithm::Off, ChecksumAlgorithm::Crc32] {
         check_as(event, &format(checksum, 6)).unwrap();
@@ -52,7 +52,7 @@ fn bytes(size_max: usize) -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 0..=size_max)
 }
 
-/// Numbers of all sizes.
+/// Generates numbers of all sizes.
 fn number() -> impl Strategy<Value = u64> {
     (any::<u64>(), 0..64_u32).prop_map(|(number, shift)| number >> shift)
 }
@@ -206,7 +206,7 @@ proptest! {
         clock in (signed(), signed()),
         stamps in whole_stamps(),
         fields_needed in 0..=12_u64,
-        // An unknown field starts with its number, 12 or more.
+        // Unknown fields have numbers from 12 on.
         rest in prop_oneof![Just(vec![]), bytes(200).prop_map(|body| [&[24], body.as_slice()].concat())],
     ) {
         let (last_committed, sequence_number) = clock;
@@ -295,7 +295,7 @@ proptest! {
     }
 }
 
-/// Stamps as servers of all versions write them: each field only behind those that came with older versions.
+/// Generates the fields that some version of the server writes: each version only adds fields.
 fn stamps() -> impl Strategy<Value = CommitStamps> {
     (whole_stamps(), 0..4_u8, number_below(55), number_below(56), number_below(31)).prop_map(
         |(whole, fields, immediate_us, original_us, immediate)| CommitStamps {
@@ -309,7 +309,7 @@ fn stamps() -> impl Strategy<Value = CommitStamps> {
     )
 }
 
-/// Stamps with all fields that a tagged GTID event has.
+/// Generates all fields of a tagged GTID event.
 fn whole_stamps() -> impl Strategy<Value = CommitStamps> {
     let versions = (any::<u32>(), any::<u32>());
     (number(), number(), number(), versions, proptest::option::of(number())).prop_map(
@@ -324,7 +324,7 @@ fn whole_stamps() -> impl Strategy<Value = CommitStamps> {
     )
 }
 
-/// What differs is always written; what is equal may be.
+/// Different values are always written; equal ones may be.
 fn layout(stamps: Option<CommitStamps>, written: (bool, bool)) -> GtidLayout {
     let Some(stamps) = stamps else { return GtidLayout::default() };
     let has_version = stamps.immediate_server_version.is_some();

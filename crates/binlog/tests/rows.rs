@@ -1,6 +1,6 @@
-//! Every row of every sample log: all of its values decode, and cut short it is an error.
+//! Rows of all sample logs: each value decodes, and cut rows are errors.
 
-// Not every function that serves a test is one.
+// Helper functions of tests also count as non-test code.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -12,7 +12,7 @@ use bintide_binlog::{Event, JsonQuotes, Tables, Value};
 
 use common::{for_each_event_deep, samples};
 
-/// Calls `see` with each rows event and the tables known then.
+/// Calls `see` with each rows event and the tables known at that point.
 fn for_each_rows(mut see: impl FnMut(&str, &mut Tables, &Rows<'_>)) {
     for sample in samples() {
         let mut tables = Tables::new();
@@ -47,7 +47,7 @@ fn every_value_decodes() {
                 } else if let Value::JsonChanges(changes) = value {
                     assert!(changes.iter().all(|change| change.path.starts_with(b"$")));
                     let document = row.document_after(field.index());
-                    // In a minimal image the document before is missing.
+                    // Minimal images lack the old document.
                     rebuilt += usize::from(document.unwrap().is_some());
                 }
             }
@@ -65,12 +65,12 @@ fn kind(value: &Value<'_>) -> String {
     text.split(|character: char| !character.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }
 
-/// A row that stops short anywhere is an error at that place, and the rows in front of it are still read.
+/// A row that is cut off is an error at that place; the rows before it are still returned.
 #[test]
 fn every_cut_is_an_error_in_its_place() {
     for_each_rows(|name, tables, rows| {
         let decoder = tables.decoder(rows).unwrap();
-        // The places where a row ends are the only ones where a cut is no error.
+        // Cuts at the end of a row are no errors.
         let mut iter = decoder.rows(rows);
         let mut ends = BTreeSet::from([0]);
         while iter.next().is_some() {
@@ -94,7 +94,7 @@ fn every_cut_is_an_error_in_its_place() {
     });
 }
 
-/// Errors name bytes of the event: what the offsets count from is where it is.
+/// Offsets in errors refer to bytes of the event.
 #[test]
 fn offsets_are_of_the_event() {
     for sample in samples() {

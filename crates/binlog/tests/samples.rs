@@ -1,4 +1,4 @@
-//! Every event of every sample log: it decodes, and encodes to the bytes it came from.
+//! Events of all sample logs decode, and encode to the same bytes.
 
 mod common;
 
@@ -31,8 +31,8 @@ fn every_event_encodes_to_the_bytes_it_came_from() {
     assert_eq!(unseen, NOT_IN_THE_SAMPLES);
 }
 
-/// Event types that no sample holds: no longer written, never in a file, only in a replication group or under
-/// settings that the samples leave alone.
+/// Event types in no sample: obsolete, never in a file, or written only in replication groups or under settings that
+/// the samples do not use.
 const NOT_IN_THE_SAMPLES: &[EventType] = &[
     EventType::StartV3,
     EventType::Load,
@@ -84,7 +84,8 @@ fn inner_events_have_no_position_and_no_checksum() {
     assert!(count > 500, "only {count} events");
 }
 
-/// Most events of a relay log keep the positions they had in the source's log.
+/// Returns true if the event has a position of this file. Most events of relay logs keep their position in the
+/// source's log.
 fn is_of_this_file(name: &str, raw: &RawEvent<'_>) -> bool {
     !name.contains("relay") || raw.header().flags.contains(Flags::RELAY_LOG)
 }
@@ -100,8 +101,8 @@ fn transaction_sizes_are_settled_as_the_server_does() {
     assert!(count > 500, "only {count} transactions");
 }
 
-/// Takes the event's own size from the size it says, and settles it again: is it the same event? `Some(false)` for
-/// events that say no size.
+/// Recomputes the transaction size of a GTID event, and returns true if it is unchanged; `Some(false)` for events
+/// without a transaction size.
 fn resettle(raw: &RawEvent<'_>, format: &Format) -> Option<bool> {
     let checksum = raw.checksum();
     match raw.decode(format).ok()? {

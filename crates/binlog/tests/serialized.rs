@@ -11,7 +11,7 @@ use serde_json::{Value, json, to_value};
 
 use common::{for_each_event_deep, samples};
 
-/// The first event of a type in a sample, as JSON.
+/// Returns the first event of a type in a sample, as JSON.
 fn first(name: &str, event_type: EventType) -> Value {
     let sample = samples().into_iter().find(|sample| sample.name == name).unwrap();
     let mut first = None;

@@ -1,4 +1,4 @@
-//! The transactions of every sample log: where they start and end, and what they say of themselves.
+//! Boundaries and outlines of the transactions in all sample logs.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use bintide_binlog::{
 
 use common::{Sample, for_each_event, samples};
 
-/// What the transactions of a sample say of themselves; there must be no fault.
+/// Returns the outlines of a sample's transactions; panics on any fault.
 fn outlines(tracker: &mut Tracker, sample: &Sample) -> Vec<Outline> {
     let mut outlines = Vec::new();
     for_each_event(&sample.bytes, |position, raw, format| {
@@ -101,7 +101,7 @@ fn payloads_hold_what_stands_between_gtid_and_commit() {
     assert!(count > 50, "only {count} payloads");
 }
 
-/// Where the last event of a payload stands; all others must stand inside.
+/// Returns the place of a payload's last event; all others must be inside.
 fn last_place(raw: &RawEvent<'_>, format: &Format) -> Place {
     let Event::TransactionPayload(payload) = raw.decode(format).unwrap() else { unreachable!() };
     let (mut opener, mut grammar) = (PayloadOpener::new(), Grammar::inside_payload());
@@ -114,7 +114,7 @@ fn last_place(raw: &RawEvent<'_>, format: &Format) -> Place {
     last
 }
 
-/// All transactions of a sample, with the given limit, and what went wrong.
+/// Returns all transactions of a sample up to the given limit, and the errors.
 fn assemble(sample: &Sample, size_max: usize) -> (Vec<Transaction>, Vec<AssembleError>) {
     let mut assembler: Option<Assembler> = None;
     let (mut whole, mut errors) = (Vec::new(), Vec::new());
@@ -160,7 +160,7 @@ fn transactions_beyond_the_limit_are_refused_and_the_others_come() {
     }
 }
 
-/// Events of the relay log samples: those of one file, in order, from and to the given numbers.
+/// Returns a range of the events of a relay log sample.
 fn relay_events(name: &str, from: usize, to: usize) -> Vec<(u64, Vec<u8>, Checksum, Format)> {
     let sample = samples().into_iter().find(|sample| sample.name == name).unwrap();
     let mut events = Vec::new();
@@ -171,7 +171,7 @@ fn relay_events(name: &str, from: usize, to: usize) -> Vec<(u64, Vec<u8>, Checks
     events.drain(from..to).collect()
 }
 
-/// How many transactions ended, and the events of those that were cut.
+/// Returns the number of transactions that ended, and the number of events in those that were discarded.
 fn follow(events: &[(u64, Vec<u8>, Checksum, Format)]) -> (usize, Vec<u64>) {
     let (mut tracker, mut ended, mut cut) = (Tracker::new(), 0, Vec::new());
     for (position, bytes, checksum, format) in events {
@@ -193,8 +193,8 @@ fn a_transaction_goes_on_in_the_next_relay_log() {
     let whole = relay_events("relay/relay.000002", 0, usize::MAX);
     let (ended, cut) = follow(&whole);
     assert_eq!((ended, cut), (4, vec![]));
-    // Rotated in the middle of the third transaction: a rotation, a format description and a set of GTIDs of the
-    // replica's own stand between its events.
+    // The relay log was rotated in the middle of the third transaction. The replica's own rotation, format
+    // description and Previous_gtids are between its events.
     let mut events = whole[..12].to_vec();
     events.push(whole.last().unwrap().clone());
     events.extend(relay_events("relay/relay.000003", 0, 2));
@@ -204,7 +204,7 @@ fn a_transaction_goes_on_in_the_next_relay_log() {
 
 #[test]
 fn a_transaction_is_cut_where_the_connection_broke_off() {
-    // The source then sends it again, from its start, behind a made-up rotation and the format description.
+    // The source sends the transaction again from its start, after an artificial rotation and the format description.
     let mut events = relay_events("relay/relay.000002", 0, 12);
     events.extend(relay_events("relay/relay.000004", 0, usize::MAX));
     let (ended, cut) = follow(&events);

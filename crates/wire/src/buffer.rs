@@ -1,30 +1,30 @@
-//! Bytes that come, and room for more.
+//! Growing buffer for received bytes.
 
-/// Bytes that are read at once, at least.
+/// Minimum room for one read.
 const ROOM_SIZE: usize = 64 << 10;
-/// A larger buffer is given back as soon as it is empty.
+/// Larger buffers are released when they are empty.
 const KEPT_SIZE_MAX: usize = 4 << 20;
 
-/// A larger buffer grows by a part of its size, so that one huge packet takes little more than its own size.
+/// Larger buffers grow by less than double, so that one huge packet needs little more memory than its own size.
 const DOUBLED_SIZE_MAX: usize = 16 << 20;
-/// That part: one in so many.
+/// Larger buffers grow by their size divided by this.
 const GROWTH_SHARE: usize = 8;
 
-/// Bytes that came, in front of room for more. It grows by what has come, whatever headers claim.
+/// Received bytes, followed by room for more. Grows with the received bytes, not with the sizes that headers claim.
 #[derive(Default)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
-    /// Where room begins.
+    /// Number of received bytes; the room starts here.
     filled: usize,
 }
 
 impl Buffer {
-    /// What has come.
+    /// Returns the received bytes.
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.filled]
     }
 
-    /// The same, to be moved about.
+    /// Returns the received bytes for in-place changes.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.filled]
     }
@@ -33,7 +33,7 @@ impl Buffer {
         self.filled
     }
 
-    /// Room for at least [`ROOM_SIZE`] more.
+    /// Returns room for at least [`ROOM_SIZE`] more bytes.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         if self.bytes.len() - self.filled < ROOM_SIZE {
             let more = match self.filled {
@@ -41,14 +41,14 @@ impl Buffer {
                 large => large / GROWTH_SHARE,
             };
             let size = self.filled + more.max(ROOM_SIZE);
-            // Without the reserve that a vector would add by itself.
+            // Avoids the spare capacity that a vector allocates on its own.
             self.bytes.reserve_exact(size - self.bytes.len());
             self.bytes.resize(size, 0);
         }
         &mut self.bytes[self.filled..]
     }
 
-    /// So many bytes of the room are filled.
+    /// Adds the first `count` bytes of the room to the received bytes.
     pub(crate) fn fill(&mut self, count: usize) {
         assert!(count <= self.bytes.len() - self.filled, "ours: no more is read than there is room for");
         self.filled += count;
@@ -64,7 +64,7 @@ impl Buffer {
         }
     }
 
-    /// Forgets so many bytes at the front.
+    /// Removes the first `count` bytes.
     pub(crate) fn drop_front(&mut self, count: usize) {
         self.bytes.copy_within(count..self.filled, 0);
         self.filled -= count;

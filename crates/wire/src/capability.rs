@@ -1,90 +1,90 @@
-//! What each side of a connection can do.
+//! Capabilities of clients and servers.
 
 use std::fmt;
 use std::ops::BitOr;
 
-/// What each side of a connection can do: a connection does what both can. Unknown ones are kept.
+/// Capability flags of one side of a connection. A connection uses those of both sides. Unknown flags are kept.
 ///
-/// The upper 32 are MariaDB's own.
+/// The upper 32 flags are specific to MariaDB.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Capabilities(pub u64);
 
-/// Makes the constants and the table of their names.
+/// Defines the constants and the table of their names.
 macro_rules! capabilities {
     ($($(#[$doc:meta])* $bit:literal, $name:ident;)*) => {
         impl Capabilities {
             $($(#[$doc])* pub const $name: Self = Self(1 << $bit);)*
         }
 
-        /// The name of each that has one.
+        /// Names of the known flags.
         const NAMES: &[(Capabilities, &str)] = &[$((Capabilities::$name, stringify!($name)),)*];
     };
 }
 
 capabilities! {
-    /// `CLIENT_LONG_PASSWORD`. A MariaDB server does not have it: this is how a client knows one.
+    /// `CLIENT_LONG_PASSWORD`. MariaDB servers lack this flag, which is how clients recognize them.
     0, LONG_PASSWORD;
-    /// An UPDATE counts the rows that it finds, and not those that it changes.
+    /// UPDATE counts the rows found instead of the rows changed.
     1, FOUND_ROWS;
-    /// All flags of columns are sent.
+    /// All column flags are sent.
     2, LONG_FLAG;
-    /// The client's answer to the greeting names a database.
+    /// The login request names a database.
     3, CONNECT_WITH_DB;
-    /// Packets are compressed by zlib once the client is let in.
+    /// Packets are compressed with zlib after the handshake.
     5, COMPRESS;
     /// `LOAD DATA LOCAL`.
     7, LOCAL_FILES;
-    /// The packets of MySQL 4.1 and later: the only ones that this crate knows.
+    /// Packets of MySQL 4.1 and later, the only ones supported here.
     9, PROTOCOL_41;
-    /// The connection can go over to TLS.
+    /// The connection can switch to TLS.
     11, SSL;
-    /// Answers say whether a transaction is open.
+    /// Responses have the transaction state.
     13, TRANSACTIONS;
-    /// Passwords are proved, as from MySQL 4.1 on.
+    /// Authentication of MySQL 4.1 and later.
     15, SECURE_CONNECTION;
     /// A query may hold several statements.
     16, MULTI_STATEMENTS;
     /// A query may have several results.
     17, MULTI_RESULTS;
-    /// How passwords are proved has a name, and can be another one for each account.
+    /// Authentication plugins, which can differ between accounts.
     19, PLUGIN_AUTH;
-    /// The client says what it is, in names and values.
+    /// The client sends connection attributes (names and values).
     20, CONNECT_ATTRS;
-    /// The proof of a password can have more than 255 bytes.
+    /// Authentication data can be longer than 255 bytes.
     21, PLUGIN_AUTH_LENENC_CLIENT_DATA;
-    /// The client can be let in with an expired password, to change it.
+    /// The client can log in with an expired password to change it.
     22, CAN_HANDLE_EXPIRED_PASSWORDS;
-    /// OK packets say what has changed in the session.
+    /// OK packets have changes of the session state.
     23, SESSION_TRACK;
-    /// Results end in an OK packet, and not in an EOF packet.
+    /// Result sets end with an OK packet instead of an EOF packet.
     24, DEPRECATE_EOF;
-    /// Packets are compressed by zstd once the client is let in.
+    /// Packets are compressed with zstd after the handshake.
     26, ZSTD_COMPRESSION_ALGORITHM;
     /// A query can have attributes.
     27, QUERY_ATTRIBUTES;
-    /// Accounts can have several passwords, asked for one after the other.
+    /// Accounts can have several authentication factors, requested one after another.
     28, MULTI_FACTOR_AUTHENTICATION;
-    /// MariaDB: a server says how far it is.
+    /// MariaDB: the server reports progress.
     32, MARIADB_PROGRESS;
-    /// MariaDB: columns say more of their type.
+    /// MariaDB: columns have extended type information.
     35, MARIADB_EXTENDED_METADATA;
-    /// MariaDB: columns that the client knows already are not sent again.
+    /// MariaDB: column definitions that the client knows already are not sent again.
     36, MARIADB_CACHE_METADATA;
 }
 
 impl Capabilities {
-    /// Are all of `others` among these?
+    /// Returns true if all of `others` are set.
     pub const fn contains(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Those that are in both.
+    /// Returns the flags set in both.
     #[must_use]
     pub const fn both(self, others: Self) -> Self {
         Self(self.0 & others.0)
     }
 
-    /// These, but none of `others`.
+    /// Returns the flags without `others`.
     #[must_use]
     pub const fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
@@ -99,7 +99,7 @@ impl BitOr for Capabilities {
     }
 }
 
-/// Names, and a number for what has none.
+/// Shows the names of known flags, and a number for the others.
 impl fmt::Debug for Capabilities {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = NAMES.iter().filter(|(one, _)| self.contains(*one));

@@ -1,38 +1,38 @@
-//! What a client sends once it is let in: the commands that replication needs.
+//! Commands of a client after the handshake.
 
 use binlog::{Cursor, DecodeError, Reason};
 
 use crate::error::WireError;
 
-/// What a client asks of a server.
+/// Command of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// `COM_QUIT`: the client goes. There is no answer.
+    /// `COM_QUIT`: close the connection. The server does not respond.
     Quit,
-    /// `COM_QUERY`: run this.
+    /// `COM_QUERY`: run a statement.
     Query {
-        /// The statement.
+        /// Text of the statement.
         sql: &'a [u8],
     },
-    /// `COM_PING`: a sign of life.
+    /// `COM_PING`: check the connection.
     Ping,
-    /// `COM_STMT_PREPARE`: prepare this statement, with `?` for each parameter.
+    /// `COM_STMT_PREPARE`: prepare a statement with `?` for each parameter.
     Prepare {
-        /// The statement.
+        /// Text of the statement.
         sql: &'a [u8],
     },
-    /// `COM_STMT_SEND_LONG_DATA`: a piece of a parameter's value. The server does not answer.
+    /// `COM_STMT_SEND_LONG_DATA`: send a piece of a parameter's value. The server does not respond.
     SendLongData {
-        /// The statement's number.
+        /// Number of the statement.
         statement: u32,
-        /// The parameter's number, from 0.
+        /// Index of the parameter, from 0.
         parameter: u16,
         /// Bytes to append to the value.
         data: &'a [u8],
     },
-    /// `COM_STMT_CLOSE`: forget a prepared statement. The server does not answer.
+    /// `COM_STMT_CLOSE`: close a prepared statement. The server does not respond.
     CloseStatement {
-        /// The statement's number.
+        /// Number of the statement.
         statement: u32,
     },
     /// `COM_REGISTER_REPLICA`
@@ -41,73 +41,74 @@ pub enum Command<'a> {
     BinlogDump(BinlogDump<'a>),
     /// `COM_BINLOG_DUMP_GTID`
     BinlogDumpGtid(BinlogDumpGtid<'a>),
-    /// One that replication does not need.
+    /// Any other command.
     Other {
-        /// Its number.
+        /// Number of the command.
         code: u8,
-        /// What follows.
+        /// Bytes after the number.
         rest: &'a [u8],
     },
 }
 
-/// A replica says who it is, for `SHOW REPLICAS` and `SHOW SLAVE HOSTS`.
+/// Registration of a replica, for `SHOW REPLICAS` and `SHOW SLAVE HOSTS`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegisterReplica<'a> {
-    /// The replica's `server_id`.
+    /// `server_id` of the replica.
     pub server_id: u32,
-    /// Its `report_host`.
+    /// `report_host` of the replica.
     pub host: &'a [u8],
-    /// Its `report_user`.
+    /// `report_user` of the replica.
     pub user: &'a [u8],
-    /// Its `report_password`.
+    /// `report_password` of the replica.
     pub password: &'a [u8],
-    /// Its `report_port`.
+    /// `report_port` of the replica.
     pub port: u16,
 }
 
-/// How a log is to be sent. Unknown flags are kept.
+/// Options for sending a log. Unknown flags are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DumpFlags(pub u16);
 
 impl DumpFlags {
-    /// Stop at the end of the last log, instead of waiting for more.
+    /// Stop at the end of the last log instead of waiting for more.
     pub const NON_BLOCK: Self = Self(0x01);
-    /// MySQL: heartbeats may have positions beyond 4 GiB (version 8.0.26 and later).
+    /// MySQL: heartbeats may have positions beyond 4 GiB (8.0.26 and later).
     pub const HEARTBEAT_V2: Self = Self(0x02);
-    /// MariaDB: the text of statements is sent in front of their rows.
+    /// MariaDB: send the text of statements before their rows.
     pub const SEND_ANNOTATE_ROWS: Self = Self(0x02);
 
-    /// Are all of `flags` set?
+    /// Returns true if all of `flags` are set.
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 }
 
-/// Send a log, from a place in a file on. A MariaDB may have been told of GTIDs instead: then there is no file.
+/// Request for a log from a file and position. For MariaDB, session variables may give GTIDs instead; the file is
+/// then empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BinlogDump<'a> {
-    /// Where to start in the file: 4 is its first event.
+    /// Start position in the file: 4 for its first event.
     pub position: u32,
     /// See [`DumpFlags`].
     pub flags: DumpFlags,
-    /// The replica's `server_id`.
+    /// `server_id` of the replica.
     pub server_id: u32,
-    /// The file's name, without a folder; empty for the first there is.
+    /// Name of the file, without a directory; empty for the first file.
     pub file: &'a [u8],
 }
 
-/// Send all transactions that are not in a set.
+/// Request for all transactions that are not in a GTID set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BinlogDumpGtid<'a> {
     /// See [`DumpFlags`].
     pub flags: DumpFlags,
-    /// The replica's `server_id`.
+    /// `server_id` of the replica.
     pub server_id: u32,
-    /// The file to start from, empty for the server to find it.
+    /// File to start from; empty to let the server find it.
     pub file: &'a [u8],
-    /// Where to start in it: 4.
+    /// Start position in the file: 4.
     pub position: u64,
-    /// The set, encoded as in a Previous_gtids event, with tags or without.
+    /// GTID set as in a Previous_gtids event, with or without tags.
     pub gtids: &'a [u8],
 }
 
@@ -122,11 +123,11 @@ const CLOSE_STATEMENT: u8 = 0x19;
 const BINLOG_DUMP_GTID: u8 = 0x1e;
 
 impl<'a> Command<'a> {
-    /// Reads one.
+    /// Decodes a command.
     ///
     /// # Errors
     ///
-    /// When the payload is empty, or not what its command needs.
+    /// Fails if the payload is empty, or invalid for its command.
     pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
         let Some((&code, rest)) = payload.split_first() else {
             return Err(WireError::unexpected(payload, "a command"));
@@ -148,11 +149,11 @@ impl<'a> Command<'a> {
         command.map_err(WireError::packet("command"))
     }
 
-    /// Writes one.
+    /// Encodes the command.
     ///
     /// # Errors
     ///
-    /// When a name, or the set of GTIDs, is longer than its field can say.
+    /// Fails if a name or the GTID set exceeds the maximum size of its field.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
         match self {
             Self::Quit => out.push(QUIT),
@@ -202,10 +203,10 @@ impl<'a> Command<'a> {
 impl<'a> RegisterReplica<'a> {
     // size  field
     //    4  server_id
-    //    *  host, user, password: one byte for the size, and so many bytes each
+    //    *  host, user, password: size (1), then the bytes
     //    2  port
-    //    4  nothing: once the replica's rank
-    //    4  nothing: the server's own server_id
+    //    4  unused: formerly the replica's rank
+    //    4  unused: the source's server_id
     fn decode(cursor: &mut Cursor<'a>) -> Result<Self, DecodeError> {
         let server_id = cursor.u32()?;
         let mut name = || {
@@ -262,9 +263,9 @@ impl<'a> BinlogDumpGtid<'a> {
     // size  field
     //    2  flags
     //    4  server_id
-    //    *  file: four bytes for the size, and so many bytes
+    //    *  file: size (4), then the bytes
     //    8  position
-    //    *  gtids: four bytes for the size, and so many bytes
+    //    *  gtids: size (4), then the bytes
     fn decode(cursor: &mut Cursor<'a>) -> Result<Self, DecodeError> {
         let flags = DumpFlags(cursor.u16()?);
         let server_id = cursor.u32()?;

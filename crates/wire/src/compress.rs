@@ -1,4 +1,4 @@
-//! Compressed packets: frames around the bytes of plain ones, wherever those start and end.
+//! Compressed packets: frames around the bytes of plain packets, independent of packet boundaries.
 
 use binlog::Cursor;
 use miniz_oxide::deflate::compress_to_vec_zlib;
@@ -9,43 +9,43 @@ use crate::buffer::Buffer;
 use crate::error::WireError;
 use crate::packets::Numbers;
 
-/// How packets are compressed.
+/// Compression of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// `zlib`; this side's level, 1 to 9. Servers use 6.
+    /// `zlib`, with this side's level, 1 to 9. Servers use 6.
     Zlib {
-        /// The level.
+        /// Compression level.
         level: u8,
     },
-    /// `zstd`; the level of both sides, 1 to 22. 3 unless somebody asks.
+    /// `zstd`, with the level of both sides, 1 to 22 (default 3).
     Zstd {
-        /// The level.
+        /// Compression level.
         level: u8,
     },
 }
 
-/// Bytes of a frame's header.
+/// Size of a frame's header.
 pub(crate) const FRAME_HEADER_SIZE: usize = 7;
-/// Bytes that one frame holds at most, opened: as many as servers put into one.
+/// Maximum size of a frame's uncompressed content, the same as in servers.
 const FRAME_CONTENT_MAX: usize = 0xff_ffff - FRAME_HEADER_SIZE;
-/// What has fewer bytes is not compressed: servers' `MIN_COMPRESS_LENGTH`.
+/// Smaller content is not compressed: `MIN_COMPRESS_LENGTH` of servers.
 const COMPRESS_SIZE_MIN: usize = 50;
-/// A block of zstd opens to no more bytes than this...
+/// Maximum uncompressed size of a zstd block.
 const ZSTD_BLOCK_MAX: usize = 128 << 10;
-/// ... and takes no fewer than this.
+/// Minimum compressed size of a zstd block.
 const ZSTD_BLOCK_SIZE_MIN: usize = 3;
 
-/// Both directions of a compressed connection.
+/// State of a compressed connection, for both directions.
 pub(crate) struct Frames {
     compression: Compression,
     zstd: Option<Zstd>,
-    /// The number of the next frame, in either direction.
+    /// Number of the next frame, in either direction.
     pub(crate) sequence: u8,
-    /// Bytes as they came.
+    /// Received bytes, still compressed.
     pub(crate) raw: Buffer,
-    /// Where the next frame starts among them.
+    /// Offset of the next frame in the received bytes.
     start: usize,
-    /// What was compressed or opened last.
+    /// Output of the last compression or decompression.
     scratch: Vec<u8>,
 }
 
@@ -55,13 +55,13 @@ struct Zstd {
 }
 
 impl Frames {
-    /// The connection goes on compressed.
+    /// Creates the state for a connection that starts compression.
     pub(crate) fn new(compression: Compression) -> Self {
         let zstd = match compression {
             Compression::Zlib { .. } => None,
             Compression::Zstd { level } => {
                 let mut zstd = Zstd { compress: CCtx::create(), decompress: DCtx::create() };
-                // A level that there is not becomes the nearest one, here and on servers.
+                // Invalid levels become the nearest valid one, as on servers.
                 let _ = zstd.compress.set_parameter(CParameter::CompressionLevel(level.into()));
                 Some(zstd)
             }
@@ -69,12 +69,12 @@ impl Frames {
         Self { compression, zstd, sequence: 0, raw: Buffer::default(), start: 0, scratch: Vec::new() }
     }
 
-    /// Have bytes come of which nothing has been opened?
+    /// Returns true if received bytes have not been decompressed yet.
     pub(crate) fn has_unread(&self) -> bool {
         self.start < self.raw.len()
     }
 
-    /// Opens the next frame and gives its content; `None` until all of it has come.
+    /// Decompresses the next frame and returns its content; `None` until the whole frame has arrived.
     // size  field
     //    3  size of the body
     //    1  sequence
@@ -109,7 +109,7 @@ impl Frames {
         Ok(Some(&self.scratch))
     }
 
-    /// Appends frames that hold `plain` to `out`.
+    /// Appends `plain` to `out` in frames.
     pub(crate) fn put(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         for content in plain.chunks(FRAME_CONTENT_MAX) {
             let compressed = self.compress(content);
@@ -125,7 +125,7 @@ impl Frames {
         }
     }
 
-    /// Compresses into the scratch buffer; did it help?
+    /// Compresses into the scratch buffer; returns true if this makes the content smaller.
     fn compress(&mut self, content: &[u8]) -> bool {
         if content.len() < COMPRESS_SIZE_MIN {
             return false;
@@ -144,7 +144,7 @@ impl Frames {
         self.scratch.len() < content.len()
     }
 
-    /// Makes room behind what has not been opened yet.
+    /// Removes the frames already decompressed.
     fn compact(&mut self) {
         self.raw.drop_front(self.start);
         self.start = 0;
@@ -153,7 +153,7 @@ impl Frames {
 
 impl Zstd {
     fn open(&mut self, body: &[u8], opened_size: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
-        // No more than the body can hold, whatever the frame claims.
+        // Limits the allocation to what the body can hold, whatever size the frame claims.
         let blocks = body.len() / ZSTD_BLOCK_SIZE_MIN + 1;
         out.reserve(opened_size.min(blocks.saturating_mul(ZSTD_BLOCK_MAX)));
         self.decompress.decompress(out, body).map_err(zstd_safe::get_error_name)?;

@@ -1,188 +1,188 @@
-//! What can go wrong between two ends of a connection.
+//! Errors of connections.
 
 use binlog::DecodeError;
 
-/// What can go wrong between two ends of a connection.
+/// Error of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
     /// The other side refuses.
     #[error(transparent)]
     Refused(#[from] ServerError),
-    /// A packet is not what the protocol says it must be.
+    /// A packet is invalid.
     #[error("{packet}: {error}")]
     Packet {
-        /// Which packet.
+        /// Name of the packet.
         packet: &'static str,
-        /// Where in its payload, what was found, and what was wanted.
+        /// Error in the packet's payload.
         error: DecodeError,
     },
-    /// A packet is none of those that may come now.
+    /// The packet is not allowed at this point.
     #[error("a packet that starts with {} came where {wanted} was wanted", first_byte(*.found))]
     Unexpected {
-        /// Its first byte; `None` when it is empty.
+        /// First byte of the packet; `None` if it is empty.
         found: Option<u8>,
-        /// What was wanted.
+        /// Description of the packets allowed.
         wanted: &'static str,
     },
-    /// Packets are numbered, and this is not the next one.
+    /// The packet's sequence number is not the next one.
     #[error(
         "packet number {found} came where number {wanted} was due: bytes are lost, or these are no packets"
     )]
     Sequence {
-        /// The number it has.
+        /// Number found.
         found: u8,
-        /// The number it should have.
+        /// Number expected.
         wanted: u8,
     },
-    /// A packet, all its pieces joined, is larger than this side takes.
+    /// A packet, all its pieces joined, exceeds the limit.
     #[error(
         "a packet of at least {found} bytes came, and at most {limit} are taken: raise the limit of packets"
     )]
     TooLarge {
-        /// The size of all pieces so far.
+        /// Total size of the pieces so far.
         found: usize,
-        /// The most that is taken.
+        /// Limit in bytes.
         limit: usize,
     },
-    /// A compressed packet does not open to what it says it holds.
+    /// A compressed packet cannot be decompressed, or not to its stated size.
     #[error("a compressed packet of {size} bytes cannot be opened: {reason}")]
     Compressed {
-        /// Its size, compressed.
+        /// Compressed size in bytes.
         size: usize,
-        /// Why.
+        /// Reason.
         reason: &'static str,
     },
-    /// The server is older than MySQL 4.1, or behaves so.
+    /// The server is older than MySQL 4.1, or lacks the same capabilities.
     #[error("the server ({version}) lacks what every server since MySQL 5.5 can do in a handshake")]
     TooOld {
-        /// What it says it is.
+        /// Version of the server.
         version: String,
     },
-    /// TLS is required.
+    /// TLS is required, but the server does not offer it.
     #[error("the server does not offer TLS, or a man in the middle has removed its offer")]
     NoTls,
-    /// No way to compress is left.
+    /// Server and client have no compression in common.
     #[error(
         "the server compresses in none of the ways that were asked for: see its protocol_compression_algorithms"
     )]
     NoCompression,
-    /// The account's password is proved in a way that is not known here.
+    /// The account's authentication plugin is not supported.
     #[error(
         "the account's password is proved by {name}, which is not known here: \
          caching_sha2_password, sha256_password, mysql_native_password, mysql_clear_password and MariaDB's ed25519 are"
     )]
     UnknownPlugin {
-        /// The name of that way.
+        /// Name of the plugin.
         name: String,
     },
-    /// The server wants the password itself, and others could read it.
+    /// The server wants the password itself over an insecure connection.
     #[error("{plugin} sends the password itself: use TLS, or name or ask for the server's public key")]
     NeedsTls {
-        /// The name of the way in which the password is proved.
+        /// Name of the plugin.
         plugin: &'static str,
     },
-    /// The server wants the password itself, and that is not allowed.
+    /// The server wants the password as clear text, which is not allowed.
     #[error("the server wants the password as clear text: that needs TLS, and has to be allowed")]
     Cleartext,
-    /// A text is longer than its field can say.
+    /// A text exceeds the maximum size of its field.
     #[error("{field} is of {found} bytes, and there is room for {max}")]
     TooLong {
-        /// The field's name.
+        /// Name of the field.
         field: &'static str,
-        /// How long it is.
+        /// Size of the text in bytes.
         found: usize,
-        /// The most there is room for.
+        /// Maximum size in bytes.
         max: usize,
     },
-    /// A source's answer makes no sense.
+    /// A source's answer is invalid.
     #[error("the source's {question} is {found}, and not {wanted}")]
     Answer {
-        /// What was asked for.
+        /// Name of the variable.
         question: &'static str,
-        /// What it said.
+        /// Answer of the source.
         found: String,
-        /// What it could have said.
+        /// Description of the valid answers.
         wanted: &'static str,
     },
-    /// Two servers cannot be told apart.
+    /// Source and replica have the same identifier.
     #[error("the source's {what} is {value}, which is this replica's: give this one another")]
     Same {
-        /// What they have in common.
+        /// Name of the variable.
         what: &'static str,
-        /// Its value.
+        /// Value of the variable.
         value: String,
     },
-    /// A start that this kind of server does not know.
+    /// The server does not support this kind of start.
     #[error("the source is a {flavour}: its log starts at a file and position, or behind {wanted}")]
     Start {
-        /// Whose server it is.
+        /// Server family.
         flavour: &'static str,
-        /// How GTIDs are given to it.
+        /// Alternative supported by the server.
         wanted: &'static str,
     },
-    /// An event is not what the format says it must be.
+    /// An event is invalid.
     #[error("{file}, position {position}: {error}")]
     Event {
-        /// The source's file.
+        /// File of the source.
         file: String,
-        /// Where the event starts in it.
+        /// Position of the event in the file.
         position: u64,
-        /// Where in the event, what was found, and what was wanted.
+        /// Error in the event.
         error: DecodeError,
     },
-    /// Events are missing, or come twice.
+    /// Events are missing or repeated.
     #[error(
         "{file}, position {position}: the event says that it ends at {found}, and it would at {wanted}: \
              the source has left something out"
     )]
     Gap {
-        /// The source's file.
+        /// File of the source.
         file: String,
-        /// Where the event before it ended.
+        /// End position of the previous event.
         position: u64,
-        /// Where the event ends if nothing is missing.
+        /// End position of the event if nothing is missing.
         wanted: u64,
-        /// Where it says it ends.
+        /// End position stated by the event.
         found: u64,
     },
-    /// A sign of life from another place than the one reached.
+    /// A heartbeat is not at the current position.
     #[error(
         "a heartbeat from {file}, position {position}, came at {wanted_file}, position {wanted_position}: \
              the source has left something out, or its log is another one"
     )]
     Heartbeat {
-        /// The file it names.
+        /// File named by the heartbeat.
         file: String,
-        /// The position it names.
+        /// Position named by the heartbeat.
         position: u64,
-        /// The file that was reached.
+        /// Current file.
         wanted_file: String,
-        /// The position that was reached.
+        /// Current position.
         wanted_position: u64,
     },
-    /// The server's public key is of no use.
+    /// The server's public key cannot be used.
     #[error("the password cannot be encrypted by the server's public key: {reason}")]
     ServerKey {
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }
 
-/// What a server says when it refuses.
+/// Error reported by a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (error {code}, SQL state {state})")]
 pub struct ServerError {
-    /// MySQL's error number.
+    /// MySQL error number.
     pub code: u16,
-    /// The SQL state, five letters or digits; `HY000` when the server names none.
+    /// SQL state, five letters or digits; `HY000` if the server sends none.
     pub state: String,
-    /// What the server says, in its own words.
+    /// Message of the server.
     pub message: String,
 }
 
 impl WireError {
-    /// The server's error number, if the server refused.
+    /// Returns the server's error number, if a server refused.
     pub const fn code(&self) -> Option<u16> {
         match self {
             Self::Refused(error) => Some(error.code),
@@ -190,12 +190,12 @@ impl WireError {
         }
     }
 
-    /// What makes an error of a field into one of its packet.
+    /// Returns a function that adds the name of the packet to a decoding error.
     pub(crate) fn packet(packet: &'static str) -> impl Fn(DecodeError) -> Self {
         move |error| Self::Packet { packet, error }
     }
 
-    /// `payload` is none of those that may come now.
+    /// Creates the error for a packet that is not allowed at this point.
     pub(crate) fn unexpected(payload: &[u8], wanted: &'static str) -> Self {
         Self::Unexpected { found: payload.first().copied(), wanted }
     }

@@ -1,56 +1,57 @@
-//! Events as packets, and what a replica answers to them.
+//! Packets with events, and acknowledgements of semi-synchronous replication.
 
 use binlog::{Cursor, DecodeError, Reason};
 
 use crate::error::WireError;
 
-/// First byte of a packet that holds an event.
+/// First byte of a packet with an event.
 const EVENT: u8 = 0x00;
-/// First byte of what semi-synchronous replication adds, in both directions.
+/// Mark of semi-synchronous replication, in both directions.
 const SEMI_SYNC: u8 = 0xef;
-/// Bytes of a file's name at most: servers take no longer one in an acknowledgement.
+/// Maximum size of a file name in an acknowledgement, as on servers.
 const FILE_SIZE_MAX: u64 = 511;
 
-/// Whether packets of events carry two bytes more, as was agreed on before the log was asked for.
+/// State of semi-synchronous replication, agreed on before the log is requested. If on, event packets have two more
+/// bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SemiSync {
-    /// No.
+    /// Off.
     #[default]
     Off,
-    /// Yes, and the replica acknowledges.
+    /// On: the replica acknowledges events.
     On,
 }
 
-/// Whether the source waits for this event to be acknowledged.
+/// Acknowledgement that the source expects for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// It does not.
+    /// None.
     No,
-    /// It does: see [`SemiSyncAck`]. A source that has gone back to asynchronous replication says so of every event,
-    /// whether a transaction ends there or not.
+    /// The source waits for a [`SemiSyncAck`]. A source that has fallen back to asynchronous replication requests one
+    /// for every event, even inside transactions.
     Wanted,
 }
 
-/// A packet that holds an event.
+/// Packet with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventPacket<'a> {
-    /// Whether the source waits for it to be acknowledged.
+    /// Acknowledgement that the source expects.
     pub acknowledge: Acknowledge,
-    /// The event: header, body, checksum.
+    /// Bytes of the event: header, body, checksum.
     pub event: &'a [u8],
 }
 
 impl<'a> EventPacket<'a> {
-    /// Could `payload` be one, once a log is being sent?
+    /// Returns true if `payload`, in a log stream, looks like an event packet.
     pub fn is(payload: &[u8]) -> bool {
         payload.first() == Some(&EVENT)
     }
 
-    /// Reads one.
+    /// Decodes an event packet.
     ///
     /// # Errors
     ///
-    /// When the payload starts as another packet, or lacks what was agreed on.
+    /// Fails if the payload has another first byte, or lacks the mark of semi-synchronous replication.
     pub fn decode(payload: &'a [u8], semi_sync: SemiSync) -> Result<Self, WireError> {
         Self::decode_fields(payload, semi_sync).map_err(WireError::packet("event packet"))
     }
@@ -58,7 +59,7 @@ impl<'a> EventPacket<'a> {
     // size  field
     //    1  0
     //    1  0xef, with semi-synchronous replication
-    //    1  1 to acknowledge, 0 not to, with semi-synchronous replication
+    //    1  1 if the source waits for an acknowledgement, else 0, with semi-synchronous replication
     //    *  event: to the end
     fn decode_fields(payload: &'a [u8], semi_sync: SemiSync) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(payload);
@@ -73,7 +74,7 @@ impl<'a> EventPacket<'a> {
         Ok(Self { acknowledge, event: cursor.take_rest() })
     }
 
-    /// Writes one.
+    /// Encodes the packet.
     pub fn encode(&self, semi_sync: SemiSync, out: &mut Vec<u8>) {
         out.push(EVENT);
         if semi_sync == SemiSync::On {
@@ -83,21 +84,22 @@ impl<'a> EventPacket<'a> {
     }
 }
 
-/// A replica has all up to here, and keeps it. Sent as a packet of its own, number 0; there is no answer.
+/// Acknowledgement that a replica has durably received the log up to a position. Sent as a packet with number 0; the
+/// source does not respond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SemiSyncAck<'a> {
-    /// Where the next event starts in the source's file.
+    /// Position of the next event in the source's file.
     pub position: u64,
-    /// The source's file.
+    /// File of the source.
     pub file: &'a [u8],
 }
 
 impl<'a> SemiSyncAck<'a> {
-    /// Reads one.
+    /// Decodes an acknowledgement.
     ///
     /// # Errors
     ///
-    /// When the payload is none.
+    /// Fails if the payload is no acknowledgement.
     pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
         Self::decode_fields(payload).map_err(WireError::packet("acknowledgement"))
     }
@@ -120,7 +122,7 @@ impl<'a> SemiSyncAck<'a> {
         Ok(Self { position, file })
     }
 
-    /// Writes one.
+    /// Encodes the acknowledgement.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(SEMI_SYNC);
         out.extend_from_slice(&self.position.to_le_bytes());

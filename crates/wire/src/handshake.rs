@@ -1,4 +1,4 @@
-//! The packets of a handshake, from the greeting to the last word on a password.
+//! Packets of the handshake, from the greeting to the end of authentication.
 
 mod auth;
 mod client;
@@ -12,42 +12,42 @@ use crate::answer::put_lenenc_bytes;
 use crate::capability::Capabilities;
 use crate::error::WireError;
 
-/// The version of the protocol: the only one since MySQL 3.21.
+/// Version of the protocol, the only one since MySQL 3.21.
 const PROTOCOL_VERSION: u8 = 10;
-/// Bytes of a nonce in the greeting's first part.
+/// Size of the first part of the nonce in a greeting.
 const NONCE_HEAD_SIZE: usize = 8;
-/// Bytes of its second part at least, the NUL behind it included.
+/// Minimum size of the second part, including the NUL after it.
 const NONCE_TAIL_SIZE_MIN: usize = 13;
-/// First byte of a wish for another kind of proof.
+/// First byte of a request to switch the authentication plugin.
 const AUTH_SWITCH: u8 = 0xfe;
-/// First byte of more that a kind of proof has to say.
+/// First byte of further authentication data.
 const AUTH_MORE_DATA: u8 = 0x01;
 
-/// What a server says first.
+/// Greeting: the first packet of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting<'a> {
-    /// As the server writes it. A MariaDB of before version 11 puts `5.5.5-` in front of its own.
+    /// Version of the server as written. MariaDB before version 11 adds the prefix `5.5.5-`.
     pub server_version: &'a [u8],
-    /// The server's number for this connection.
+    /// Server's number of this connection.
     pub connection_id: u32,
-    /// What the password is proved with: random bytes, in two parts.
+    /// Nonce for authentication: random bytes, in two parts.
     pub nonce: (&'a [u8; NONCE_HEAD_SIZE], &'a [u8]),
-    /// What the server can do.
+    /// Capabilities of the server.
     pub capabilities: Capabilities,
-    /// The number of the server's collation.
+    /// Number of the server's collation.
     pub collation: u8,
     /// `server_status`.
     pub status: u16,
-    /// How passwords are proved unless the account says otherwise.
+    /// Default authentication plugin.
     pub plugin: &'a [u8],
 }
 
 impl<'a> Greeting<'a> {
-    /// Reads one.
+    /// Decodes a greeting.
     ///
     /// # Errors
     ///
-    /// When the payload is none, or one of a server older than MySQL 4.1.
+    /// Fails if the payload is no greeting, or one of a server older than MySQL 4.1.
     pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
         Self::decode_fields(payload).map_err(WireError::packet("greeting"))
     }
@@ -63,8 +63,8 @@ impl<'a> Greeting<'a> {
     //    2  status
     //    2  capabilities, the next 16
     //    1  size of the nonce, NUL included; 0 without PLUGIN_AUTH
-    //    6  nothing
-    //    4  MariaDB's capabilities; nothing with LONG_PASSWORD
+    //    6  unused
+    //    4  MariaDB's capabilities; unused with LONG_PASSWORD
     //    *  nonce, second part, NUL: 13 bytes or more
     //    *  plugin, NUL, with PLUGIN_AUTH
     fn decode_fields(payload: &'a [u8]) -> Result<Self, DecodeError> {
@@ -103,11 +103,11 @@ impl<'a> Greeting<'a> {
         Ok(Self { server_version, connection_id, nonce, capabilities, collation, status, plugin })
     }
 
-    /// Writes one.
+    /// Encodes the greeting.
     ///
     /// # Panics
     ///
-    /// When the second part of the nonce has not from 12 to 246 bytes.
+    /// Panics unless the second part of the nonce has 12 to 246 bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (nonce_head, nonce_tail) = self.nonce;
         let nonce_size = u8::try_from(NONCE_HEAD_SIZE + nonce_tail.len() + 1);
@@ -132,23 +132,23 @@ impl<'a> Greeting<'a> {
     }
 }
 
-/// A client that wants to go over to TLS before it says who it is; also the head of a [`LoginRequest`].
+/// Request to start TLS before login; also the first fields of a [`LoginRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SslRequest {
-    /// What both can do.
+    /// Capabilities of both sides.
     pub capabilities: Capabilities,
-    /// The largest packet that the client takes.
+    /// Maximum size of a packet to the client.
     pub packet_max: u32,
-    /// The number of the client's collation.
+    /// Number of the client's collation.
     pub collation: u8,
 }
 
 impl SslRequest {
-    /// Reads one.
+    /// Decodes a TLS request.
     ///
     /// # Errors
     ///
-    /// When the payload is none: a [`LoginRequest`] is none either, being longer.
+    /// Fails if the payload is no TLS request. Login requests are longer, and fail too.
     pub fn decode(payload: &[u8]) -> Result<Self, WireError> {
         let mut cursor = Cursor::new(payload);
         let request = Self::decode_head(&mut cursor);
@@ -160,8 +160,8 @@ impl SslRequest {
     //    4  capabilities, the lowest 32
     //    4  packet_max
     //    1  collation
-    //   19  nothing
-    //    4  MariaDB's capabilities; nothing with LONG_PASSWORD
+    //   19  unused
+    //    4  MariaDB's capabilities; unused with LONG_PASSWORD
     fn decode_head(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let mut capabilities = Capabilities(cursor.u32()?.into());
         if !capabilities.contains(Capabilities::PROTOCOL_41) {
@@ -178,7 +178,7 @@ impl SslRequest {
         Ok(Self { capabilities, packet_max, collation })
     }
 
-    /// Writes one.
+    /// Encodes the request.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let bits = self.capabilities.0.to_le_bytes();
         out.extend_from_slice(&bits[..4]);
@@ -189,31 +189,31 @@ impl SslRequest {
     }
 }
 
-/// Who a client is, and its first proof: MySQL's `HandshakeResponse41`.
+/// Login request with authentication data: MySQL's `HandshakeResponse41`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoginRequest<'a> {
-    /// What both can do, and how.
+    /// Capabilities and other first fields.
     pub head: SslRequest,
-    /// The account's name.
+    /// Name of the account.
     pub user: &'a [u8],
-    /// What proves its password.
+    /// Authentication data, computed from the password.
     pub proof: &'a [u8],
-    /// The database to use, with [`Capabilities::CONNECT_WITH_DB`].
+    /// Default database, with [`Capabilities::CONNECT_WITH_DB`].
     pub database: &'a [u8],
-    /// How the password is proved.
+    /// Authentication plugin of the data.
     pub plugin: &'a [u8],
-    /// What the client says of itself: names and values in turn, each length-encoded.
+    /// Connection attributes: names and values in turn, each length-encoded.
     pub attributes: &'a [u8],
-    /// The level, with [`Capabilities::ZSTD_COMPRESSION_ALGORITHM`].
+    /// Compression level, with [`Capabilities::ZSTD_COMPRESSION_ALGORITHM`].
     pub zstd_level: u8,
 }
 
 impl<'a> LoginRequest<'a> {
-    /// Reads one.
+    /// Decodes a login request.
     ///
     /// # Errors
     ///
-    /// When the payload is none.
+    /// Fails if the payload is no login request.
     pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
         Self::decode_fields(payload).map_err(WireError::packet("login request"))
     }
@@ -221,10 +221,10 @@ impl<'a> LoginRequest<'a> {
     // size  field
     //   32  head: as SslRequest
     //    *  user, NUL
-    //    *  proof: its size (lenenc with PLUGIN_AUTH_LENENC_CLIENT_DATA, else one byte) and so many bytes
+    //    *  proof: size (lenenc with PLUGIN_AUTH_LENENC_CLIENT_DATA, else 1), then the bytes
     //    *  database, NUL, with CONNECT_WITH_DB
     //    *  plugin, NUL, with PLUGIN_AUTH
-    //    *  attributes: lenenc and so many bytes, with CONNECT_ATTRS
+    //    *  attributes: lenenc size, then the bytes, with CONNECT_ATTRS
     //    1  zstd_level, with ZSTD_COMPRESSION_ALGORITHM
     fn decode_fields(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(payload);
@@ -255,7 +255,8 @@ impl<'a> LoginRequest<'a> {
         Ok(Self { head, user, proof, database, plugin, attributes, zstd_level })
     }
 
-    /// Writes one. Of a proof without [`Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA`] at most 255 bytes are written.
+    /// Encodes the request. Without [`Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA`], authentication data is cut off
+    /// after 255 bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let has = |one| self.head.capabilities.contains(one);
         self.head.encode(out);
@@ -281,7 +282,7 @@ impl<'a> LoginRequest<'a> {
         }
     }
 
-    /// Names and values as [`LoginRequest::attributes`] has them.
+    /// Encodes names and values for [`LoginRequest::attributes`].
     pub fn encode_attributes(attributes: &[(&str, &str)]) -> Vec<u8> {
         let mut out = Vec::new();
         for (name, value) in attributes {
@@ -294,30 +295,30 @@ impl<'a> LoginRequest<'a> {
     }
 }
 
-/// The account's password is proved in another way.
+/// Request of the server to switch to another authentication plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthSwitchRequest<'a> {
-    /// In which; empty for that of before MySQL 4.1.
+    /// Name of the plugin; empty for the authentication before MySQL 4.1.
     pub plugin: &'a [u8],
-    /// A nonce, for most.
+    /// New nonce, for most plugins.
     pub nonce: &'a [u8],
 }
 
 impl<'a> AuthSwitchRequest<'a> {
-    /// Could `payload` be one, in a handshake?
+    /// Returns true if `payload`, in a handshake, looks like this request.
     pub fn is(payload: &[u8]) -> bool {
         payload.first() == Some(&AUTH_SWITCH)
     }
 
-    /// Reads one.
+    /// Decodes the request.
     ///
     /// # Errors
     ///
-    /// When the payload starts as another packet.
+    /// Fails if the payload has another first byte.
     // size  field
     //    1  0xfe
     //    *  plugin, NUL
-    //    *  nonce: to the end, mostly with a NUL behind it
+    //    *  nonce: to the end, usually with a trailing NUL
     pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
         let Some((&AUTH_SWITCH, rest)) = payload.split_first() else {
             return Err(WireError::unexpected(payload, "a wish for another kind of proof (0xfe)"));
@@ -328,7 +329,7 @@ impl<'a> AuthSwitchRequest<'a> {
         Ok(Self { plugin, nonce: nonce.strip_suffix(&[0]).unwrap_or(nonce) })
     }
 
-    /// Writes one.
+    /// Encodes the request.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(AUTH_SWITCH);
         put_nul_ended(out, self.plugin);
@@ -336,24 +337,24 @@ impl<'a> AuthSwitchRequest<'a> {
     }
 }
 
-/// More that a kind of proof has to say.
+/// Further authentication data, specific to the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthMoreData<'a> {
-    /// What it means is for the kind of proof to say.
+    /// Data for the plugin.
     pub data: &'a [u8],
 }
 
 impl<'a> AuthMoreData<'a> {
-    /// Could `payload` be one, in a handshake?
+    /// Returns true if `payload`, in a handshake, looks like this packet.
     pub fn is(payload: &[u8]) -> bool {
         payload.first() == Some(&AUTH_MORE_DATA)
     }
 
-    /// Reads one.
+    /// Decodes the packet.
     ///
     /// # Errors
     ///
-    /// When the payload starts as another packet.
+    /// Fails if the payload has another first byte.
     // size  field
     //    1  0x01
     //    *  data: to the end
@@ -364,7 +365,7 @@ impl<'a> AuthMoreData<'a> {
         }
     }
 
-    /// Writes one.
+    /// Encodes the packet.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(AUTH_MORE_DATA);
         out.extend_from_slice(self.data);
@@ -385,7 +386,7 @@ fn nul_ended<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], DecodeError> {
     }
 }
 
-/// Some servers and clients leave the last NUL out.
+/// Reads text up to a NUL, or all of the rest: some servers and clients omit the last NUL.
 fn nul_ended_or_rest<'a>(cursor: &mut Cursor<'a>) -> &'a [u8] {
     nul_ended(cursor).unwrap_or_else(|_| cursor.take_rest())
 }

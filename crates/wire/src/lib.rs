@@ -1,27 +1,27 @@
-//! MySQL's client/server protocol, as replication and SQL clients speak it: bytes in, bytes out.
+//! MySQL's client/server protocol for replication and SQL clients: bytes in, bytes out.
 //!
-//! Whoever has a socket hands in what came and sends what stands ready; nothing here waits for anything. Each packet
-//! is read and written, so that a client and a server are made of the same parts.
+//! The caller owns the socket: it passes in received bytes and sends the output. Nothing in this crate blocks. Each
+//! packet can be decoded and encoded, so that clients and servers share the same code.
 //!
-//! | part | what it is |
+//! | part | content |
 //! |---|---|
-//! | [`Packets`] | packets cut out of the bytes of one connection, and put into them; numbered, joined, compressed |
-//! | [`ClientHandshake`] | a client's way in: capabilities, TLS, the proof of a password |
-//! | [`Greeting`], [`SslRequest`], [`LoginRequest`], [`AuthSwitchRequest`], [`AuthMoreData`] | its packets |
-//! | [`Command`] | what a client asks for: queries, and logs |
-//! | [`ReplicaConversation`] | what a replica asks before the log flows, and the packets of the log |
-//! | [`EventPacket`], [`SemiSyncAck`] | events, and what is answered to them in semi-synchronous replication |
-//! | [`StreamReader`] | which events stand in the source's files, and which are made up for the wire |
-//! | [`Capabilities`] | what both sides can do |
-//! | [`OkPacket`], [`ErrPacket`], [`EofPacket`] | the three answers |
-//! | [`ResultReader`], [`ResultWriter`] | results of queries as text: columns, rows, end |
-//! | [`PrepareReader`], [`Execution`] | prepared statements: the answer to preparing one, and running it with values |
+//! | [`Packets`] | packets from and to the bytes of one connection: numbering, joining, compression |
+//! | [`ClientHandshake`] | client side of the handshake: capabilities, TLS, authentication |
+//! | [`Greeting`], [`SslRequest`], [`LoginRequest`], [`AuthSwitchRequest`], [`AuthMoreData`] | handshake packets |
+//! | [`Command`] | commands of a client: queries, log dumps |
+//! | [`ReplicaConversation`] | a replica's questions before the log, and the packets of the log |
+//! | [`EventPacket`], [`SemiSyncAck`] | events, and acknowledgements in semi-synchronous replication |
+//! | [`StreamReader`] | positions of events in the source's files; artificial events |
+//! | [`Capabilities`] | capability flags of both sides |
+//! | [`OkPacket`], [`ErrPacket`], [`EofPacket`] | generic responses |
+//! | [`ResultReader`], [`ResultWriter`] | result sets as text: columns, rows, end |
+//! | [`PrepareReader`], [`Execution`] | prepared statements: response to preparing one, running it with values |
 //!
-//! All sizes are in bytes. What a server refuses is a [`ServerError`]; every other error says what is wrong with the
-//! bytes, and where.
+//! All sizes are in bytes. Errors reported by a server are a [`ServerError`]; all other errors describe invalid bytes
+//! and their offset.
 //!
-//! What this crate never does: I/O of any kind, read a clock, draw a random number, spawn a thread, allocate by a size
-//! that a peer claims, or panic on any input.
+//! This crate does no I/O, reads no clock, draws no random numbers and spawns no thread. It never allocates by a size
+//! that the other side claims, and never panics on any input.
 #![forbid(unsafe_code)]
 
 mod answer;

@@ -1,4 +1,4 @@
-//! Packets cut out of the bytes of one connection, and put into them.
+//! Packets of a connection: splitting and joining, sequence numbers, compression.
 
 use std::mem;
 
@@ -8,14 +8,14 @@ use crate::buffer::Buffer;
 use crate::compress::{Compression, Frames, put_u24};
 use crate::error::WireError;
 
-/// Bytes of a packet's header: the size of what follows, and a number.
+/// Size of a packet's header: payload size and sequence number.
 const HEADER_SIZE: usize = 4;
-/// A piece of a packet has at most so many bytes; one that has exactly so many is followed by another.
+/// Maximum size of a piece of a packet. A piece of exactly this size is followed by another.
 pub const PIECE_SIZE_MAX: usize = 0xff_ffff;
-/// No limit on packets is lower than this: handshakes must fit.
+/// Lower bound for the packet limit: handshakes must fit.
 pub const PACKET_LIMIT_MIN: usize = 64 << 10;
 
-/// Both directions of one connection: bytes as they come and go on one side, whole packets on the other.
+/// Codec for both directions of one connection: bytes on one side, whole packets on the other.
 ///
 /// ```
 /// use wire::Packets;
@@ -30,53 +30,53 @@ pub const PACKET_LIMIT_MIN: usize = 64 << 10;
 /// # Ok::<(), wire::WireError>(())
 /// ```
 pub struct Packets {
-    /// Bytes of a packet at most, all its pieces joined.
+    /// Maximum size of a packet in bytes, all pieces joined.
     limit: usize,
-    /// The number of the next packet, in either direction.
+    /// Sequence number of the next packet, in either direction.
     sequence: u8,
     numbers: Numbers,
     incoming: Incoming,
     frames: Option<Frames>,
     output: Vec<u8>,
-    /// Bytes at the front of `output` that have been sent.
+    /// Number of bytes of `output` that have been sent.
     sent: usize,
 }
 
-/// Size of the output buffer that is kept once all of it has been sent, at most: there may be many connections.
+/// Maximum capacity of an empty output buffer. There may be many connections.
 const KEPT_OUTPUT_MAX: usize = 256 << 10;
 
-/// Whether the numbers of packets that come are compared.
+/// Handling of the sequence numbers of received packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Numbers {
     Checked,
     Ignored,
 }
 
-/// What has come. From the front: what has been handed out, the packet being joined, what has not been looked at.
+/// Received bytes. In order: the packet handed out, the packet being joined, unread bytes.
 #[derive(Default)]
 struct Incoming {
     buffer: Buffer,
-    /// The packet that is being joined, or was handed out.
+    /// Start of the packet that is being joined or was handed out.
     start: usize,
     joined: usize,
-    /// Where the next header stands.
+    /// Start of the next header.
     unread: usize,
     phase: Phase,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// Pieces of a packet are still to come.
+    /// More pieces of the packet are expected.
     #[default]
     Joining,
-    /// A packet is whole.
+    /// The packet is whole.
     Whole,
-    /// It has been handed out.
+    /// The packet was handed out.
     Given,
 }
 
 impl Packets {
-    /// A new connection, that takes packets of up to `limit` bytes.
+    /// Creates the codec of a new connection, for received packets of up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             limit: limit.max(PACKET_LIMIT_MIN),
@@ -89,21 +89,21 @@ impl Packets {
         }
     }
 
-    /// Room to read into what comes: call [`Packets::filled`] with how much it was.
+    /// Returns room for received bytes. Call [`Packets::filled`] with the number of bytes read.
     pub fn room(&mut self) -> &mut [u8] {
         self.arriving().room()
     }
 
-    /// So many bytes of the room that was given last are filled.
+    /// Adds the first `count` bytes of the last room to the received bytes.
     ///
     /// # Panics
     ///
-    /// When it is more than there was room for.
+    /// Panics if `count` is larger than the room.
     pub fn filled(&mut self, count: usize) {
         self.arriving().fill(count);
     }
 
-    /// These bytes came.
+    /// Appends received bytes.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.arriving().append(bytes);
     }
@@ -116,12 +116,12 @@ impl Packets {
         }
     }
 
-    /// The next whole packet's payload; `None` until more has come.
+    /// Returns the payload of the next whole packet; `None` until more bytes have arrived.
     ///
     /// # Errors
     ///
-    /// When numbers do not follow each other, a packet is beyond the limit, or a compressed one cannot be opened.
-    /// Nothing can be read from the connection after that.
+    /// Fails if a sequence number is wrong, if a packet exceeds the limit, or if a compressed packet cannot be
+    /// decompressed. No packet can be read after that.
     #[allow(clippy::should_implement_trait, reason = "what it gives is borrowed from it")]
     pub fn next(&mut self) -> Result<Option<&[u8]>, WireError> {
         if !self.is_ready()? {
@@ -131,7 +131,7 @@ impl Packets {
         Ok(Some(self.incoming.payload()))
     }
 
-    /// Has a whole packet come?
+    /// Returns true if a whole packet has arrived.
     ///
     /// # Errors
     ///
@@ -146,12 +146,13 @@ impl Packets {
         Ok(true)
     }
 
-    /// Joins pieces as far as they have come; is the packet whole?
+    /// Joins the pieces that have arrived; returns true if the packet is whole.
     fn join(&mut self) -> Result<bool, WireError> {
         let is_numbered = self.frames.is_none() && self.numbers == Numbers::Checked;
         while self.incoming.phase == Phase::Joining {
             let Some((size, sequence)) = self.incoming.header() else { return Ok(false) };
-            // Inside compressed packets servers number as they like: only the frames' numbers say something.
+            // Servers number the packets inside compressed frames arbitrarily; only the numbers of frames are
+            // checked.
             if is_numbered && sequence != self.sequence {
                 return Err(WireError::Sequence { found: sequence, wanted: self.sequence });
             }
@@ -167,14 +168,14 @@ impl Packets {
         Ok(true)
     }
 
-    /// Have bytes come that were not handed out? Before a connection goes over to TLS there must be none.
+    /// Returns true if received bytes have not been handed out. Before a switch to TLS there must be none.
     pub fn has_unread(&self) -> bool {
         let incoming = &self.incoming;
         let in_frames = self.frames.as_ref().is_some_and(Frames::has_unread);
         in_frames || incoming.unread < incoming.buffer.len() || incoming.phase == Phase::Whole
     }
 
-    /// A command begins, to be sent or to be read: numbers start at 0.
+    /// Resets the sequence numbers to 0, at the start of a command to send or receive.
     pub fn begin_command(&mut self) {
         self.sequence = 0;
         if let Some(frames) = &mut self.frames {
@@ -182,13 +183,13 @@ impl Packets {
         }
     }
 
-    /// From here on the numbers of packets that come are not compared: a source and its replica, both sending as they
-    /// like (semi-synchronous replication), do not keep them.
+    /// Stops checking the sequence numbers of received packets. In semi-synchronous replication, source and replica
+    /// send independently, and their numbers do not match.
     pub fn ignore_numbers(&mut self) {
         self.numbers = Numbers::Ignored;
     }
 
-    /// Everything from here on is compressed, in both directions. For the moment after a server has let a client in.
+    /// Starts compression in both directions. Call this right after a successful login.
     pub fn start_compression(&mut self, compression: Compression) {
         self.incoming.release();
         let Incoming { buffer, unread, .. } = mem::take(&mut self.incoming);
@@ -197,7 +198,7 @@ impl Packets {
         self.frames = Some(frames);
     }
 
-    /// Puts a packet behind what stands ready to be sent, in as many pieces as it takes.
+    /// Appends a packet to the output, in as many pieces as needed.
     pub fn send(&mut self, payload: &[u8]) {
         let Some(frames) = &mut self.frames else {
             put_pieces(payload, &mut self.sequence, &mut self.output);
@@ -208,11 +209,11 @@ impl Packets {
         frames.put(&plain, &mut self.output);
     }
 
-    /// Appends a packet to the output. `encode` writes its payload, in place where that is possible.
+    /// Appends a packet to the output. `encode` writes its payload, in place if possible.
     ///
     /// # Errors
     ///
-    /// Those of `encode`: then nothing is appended.
+    /// Returns the errors of `encode`. Nothing is then appended.
     pub fn send_encoded<E>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
         if self.frames.is_some() {
             let mut payload = Vec::new();
@@ -230,23 +231,23 @@ impl Packets {
             self.sequence = self.sequence.wrapping_add(1);
             return Ok(());
         }
-        // Each piece needs a header of its own.
+        // Each piece needs its own header.
         let payload = self.output.split_off(start + HEADER_SIZE);
         self.output.truncate(start);
         self.send(&payload);
         Ok(())
     }
 
-    /// What stands ready to be sent.
+    /// Returns the bytes to be sent.
     pub fn output(&self) -> &[u8] {
         &self.output[self.sent..]
     }
 
-    /// So many bytes of it have been sent.
+    /// Removes the first `count` bytes of the output after they were sent.
     ///
     /// # Panics
     ///
-    /// When it is more than stood ready.
+    /// Panics if `count` is larger than the output.
     pub fn sent(&mut self, count: usize) {
         assert!(count <= self.output().len(), "ours: no more is sent than stood ready");
         self.sent += count;
@@ -266,20 +267,20 @@ impl Packets {
 //    1  sequence
 //    *  payload
 impl Incoming {
-    /// The size and number of the next piece, if they have come.
+    /// Returns the size and sequence number of the next piece, if its header has arrived.
     fn header(&self) -> Option<(usize, u8)> {
         let mut cursor = Cursor::new(&self.buffer.as_slice()[self.unread..]);
         Some((cursor.u24().ok()? as usize, cursor.u8().ok()?))
     }
 
-    /// Takes a piece of `size` bytes behind what is joined; has it come?
+    /// Appends the next piece of `size` bytes to the joined ones; returns false if it has not arrived yet.
     fn take_piece(&mut self, size: usize) -> bool {
         let piece = self.unread + HEADER_SIZE..self.unread + HEADER_SIZE + size;
         if self.buffer.len() < piece.end {
             return false;
         }
         if self.joined == self.start {
-            // The first piece stays where it is.
+            // The first piece stays in place.
             (self.start, self.joined) = (piece.start, piece.end);
         } else {
             self.buffer.as_mut_slice().copy_within(piece.clone(), self.joined);
@@ -296,7 +297,8 @@ impl Incoming {
         &self.buffer.as_slice()[self.start..self.joined]
     }
 
-    /// Forgets a packet that was handed out. Its bytes go when most of what is kept is of such.
+    /// Releases the packet that was handed out. Moves the remaining bytes to the front once they are no more than the
+    /// released ones.
     fn release(&mut self) {
         if self.phase != Phase::Given {
             return;

@@ -1,4 +1,4 @@
-//! What a replica asks a source before the log flows, as a table, and the log then.
+//! A replica's conversation with its source: a table of questions, then the log.
 
 use std::mem;
 use std::time::Duration;
@@ -12,95 +12,96 @@ use crate::event_packet::{EventPacket, SemiSync};
 use crate::handshake::Session;
 use crate::result_set::{Part, ResultReader};
 
-/// A set of none, as in a Previous_gtids event.
+/// Empty GTID set, as in a Previous_gtids event.
 const NO_GTIDS: [u8; 8] = [0; 8];
-/// A server that does not know a variable.
+/// Error code for an unknown variable.
 const UNKNOWN_VARIABLE: u16 = 1193;
 
-/// What a replica is, and what it wants.
+/// Identity and requests of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaOptions {
-    /// Its `server_id`: 1 or more, and that of no other server of the same source.
+    /// `server_id` of the replica: 1 or more, unique among the servers of the source.
     pub server_id: u32,
-    /// Its UUID, the same each time: the source ends an older connection of the same one. Empty for none.
+    /// UUID of the replica, always the same: the source closes an older connection with the same UUID. Empty for
+    /// none.
     pub uuid: String,
-    /// Its `report_host`, for the source's list of replicas; empty for none.
+    /// `report_host` for the source's list of replicas; empty for none.
     pub report_host: String,
-    /// Its `report_port`.
+    /// `report_port` for the source's list of replicas.
     pub report_port: u16,
-    /// After how long without an event the source gives a sign of life; zero for never.
+    /// Time without events after which the source sends a heartbeat; zero for no heartbeats.
     pub heartbeat: Duration,
-    /// Whether it can acknowledge events. It does if the source wants that.
+    /// Support for semi-synchronous replication. It is used if the source has it enabled.
     pub semi_sync: SemiSync,
-    /// Where the log is to start.
+    /// Start of the log.
     pub start: Start,
-    /// Where it is to end.
+    /// End of the log.
     pub end: End,
 }
 
-/// Where the log is to start.
+/// Start of the requested log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At a place in a file.
+    /// At a position of a file.
     Position {
-        /// The file's name; empty for the first there is.
+        /// Name of the file; empty for the first file.
         file: Vec<u8>,
-        /// Where in it: 4 is its first event. Beyond 4 GiB, a MySQL with `gtid_mode=ON` is asked as by GTIDs, of which
-        /// the replica has none, since only that command has room for such a position; others cannot be asked.
+        /// Position in the file: 4 for its first event. Only the GTID command has room for positions beyond 4 GiB.
+        /// MySQL with `gtid_mode=ON` is sent that command with an empty GTID set; other servers cannot start there.
         position: u64,
     },
-    /// Behind the transactions of a set.
+    /// After the transactions of a GTID set.
     Gtids {
-        /// The set as in a Previous_gtids event (MySQL).
+        /// GTID set as in a Previous_gtids event (MySQL).
         set: Vec<u8>,
     },
-    /// Behind the last transaction of each domain.
+    /// After the last transaction of each domain.
     MariadbGtids {
-        /// Those, as MariaDB writes them: `0-1-270,1-2-9`. Empty for the source's first.
+        /// These transactions in MariaDB's syntax: `0-1-270,1-2-9`. Empty for the source's first transaction.
         state: String,
     },
 }
 
-/// Where a log is to end.
+/// End of the requested log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Nowhere: the source waits for more.
+    /// No end: the source waits for more events.
     Never,
-    /// Behind the last event there is.
+    /// After the last event.
     LastEvent,
 }
 
-/// What a source says of itself.
+/// Properties that a source reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFacts {
-    /// Its clock, in seconds since 1970, when it was asked.
+    /// Clock in seconds since 1970, when it was queried.
     pub clock_s: Option<u64>,
-    /// Its `server_id`.
+    /// `server_id` of the source.
     pub server_id: Option<u32>,
-    /// Its `server_uuid` (MySQL).
+    /// `server_uuid` of the source (MySQL).
     pub server_uuid: Option<String>,
-    /// Its `gtid_mode` (MySQL); none before version 5.6.
+    /// `gtid_mode` of the source (MySQL); `None` before version 5.6.
     pub gtid_mode: Option<String>,
-    /// Checksum behind events until the first format description names it.
+    /// Checksum of the events before the first format description.
     pub checksum: ChecksumAlgorithm,
-    /// Whether it wants events acknowledged.
+    /// State of semi-synchronous replication.
     pub semi_sync: SemiSync,
 }
 
-/// What is to be done next.
+/// Next action of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// Send this command, then read.
     Send(Vec<u8>),
-    /// Read.
+    /// Read the next packet.
     Wait,
-    /// An event came.
+    /// Event from the log.
     Event(EventPacket<'a>),
-    /// There are no more, as was asked for.
+    /// End of the log, as requested.
     End,
 }
 
-/// A replica's side, from the handshake's end on: what came in, what is to be done next.
+/// Replica side of a connection after the handshake, as a state machine: packets in, actions out.
 pub struct ReplicaConversation {
     options: ReplicaOptions,
     session: Session,
@@ -109,40 +110,40 @@ pub struct ReplicaConversation {
 }
 
 enum Phase {
-    /// The question with this number is asked; this much of the answer is known.
+    /// A question was sent. `value` is the answer as far as received.
     Asking { number: usize, reader: ResultReader, value: Option<Vec<u8>> },
-    /// The replica has said who it is.
+    /// The registration was sent.
     Registering,
-    /// The log flows.
+    /// The source sends the log.
     Streaming,
-    /// It has ended.
+    /// The conversation has ended.
     Over,
 }
 
-/// Takes what a source answered.
+/// Function that stores the answer to a question.
 type Hear = fn(&ReplicaOptions, &mut SourceFacts, Option<&[u8]>) -> Result<(), WireError>;
 
 /// One question to a source.
 struct Question {
-    /// The statement; none if there is nothing to be asked.
+    /// Returns the statement; `None` to skip the question.
     ask: fn(&ReplicaOptions, &SourceFacts) -> Option<String>,
-    /// What the answer says: the first value of the first row, if there is one.
+    /// Stores the answer: the first value of the first row, if there is one.
     hear: Hear,
-    /// What may be refused.
+    /// Handling of an error response.
     refusal: Refusal,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
-    /// It ends the conversation.
+    /// The error ends the conversation.
     Ends,
-    /// A source that does not know the variable is old, or has no such plugin.
+    /// An unknown variable is accepted: the source is old, or lacks a plugin.
     UnknownVariable,
-    /// Whatever the reason.
+    /// Any error is accepted.
     Passes,
 }
 
-/// As MySQL's replicas ask, in their order; semi-synchronous replication by both its names.
+/// Questions of MySQL's replicas, in their order. Semi-synchronous replication has two names.
 const MYSQL: &[Question] = &[
     Question { ask: |_, _| query("SELECT UNIX_TIMESTAMP()"), hear: clock, refusal: Refusal::Passes },
     Question { ask: |_, _| query("SELECT @@GLOBAL.SERVER_ID"), hear: server_id, refusal: Refusal::Ends },
@@ -200,7 +201,7 @@ const MYSQL: &[Question] = &[
     },
 ];
 
-/// As MariaDB's replicas ask.
+/// Questions of MariaDB's replicas.
 const MARIADB: &[Question] = &[
     Question { ask: |_, _| query("SELECT UNIX_TIMESTAMP()"), hear: clock, refusal: Refusal::Passes },
     Question { ask: |_, _| query("SELECT @@GLOBAL.SERVER_ID"), hear: server_id, refusal: Refusal::Ends },
@@ -219,7 +220,7 @@ const MARIADB: &[Question] = &[
         hear: checksum,
         refusal: Refusal::UnknownVariable,
     },
-    // 4: knows GTIDs. Without it the source turns events into older ones.
+    // 4: the replica supports GTIDs. Without it, the source converts events to older ones.
     Question {
         ask: |_, _| query("SET @mariadb_slave_capability = 4"),
         hear: nothing,
@@ -259,11 +260,11 @@ const MARIADB: &[Question] = &[
 ];
 
 impl ReplicaConversation {
-    /// Begins, and gives the first command to be sent.
+    /// Starts the conversation, and returns the first command to send.
     ///
     /// # Errors
     ///
-    /// When the options do not go together with the server.
+    /// Fails if the options are incompatible with the server.
     pub fn begin(options: ReplicaOptions, session: Session) -> Result<(Self, Vec<u8>), WireError> {
         match (&options.start, session.flavour) {
             (Start::Gtids { .. }, Flavour::MariaDb) => {
@@ -293,22 +294,22 @@ impl ReplicaConversation {
         Ok((conversation, first))
     }
 
-    /// What the source has said of itself so far: all of it once events come.
+    /// Returns the properties reported so far; complete once events arrive.
     pub fn facts(&self) -> &SourceFacts {
         &self.facts
     }
 
-    /// Was the log asked for?
+    /// Returns true if the log has been requested.
     pub fn is_streaming(&self) -> bool {
         matches!(self.phase, Phase::Streaming)
     }
 
-    /// A packet came.
+    /// Handles a packet from the source.
     ///
     /// # Errors
     ///
-    /// [`WireError::Refused`] when the source refuses (1236: it cannot send what is asked for); otherwise when the
-    /// packet is not what must come now, or an answer makes no sense. The connection is of no use after that.
+    /// Returns [`WireError::Refused`] if the source refuses (1236: it cannot send the requested log). Fails if the
+    /// packet is not allowed at this point, or if an answer is invalid. The connection cannot be used after an error.
     pub fn read<'a>(&mut self, payload: &'a [u8]) -> Result<Step<'a>, WireError> {
         match mem::replace(&mut self.phase, Phase::Over) {
             Phase::Asking { number, reader, value } => self.hear(payload, number, reader, value),
@@ -359,7 +360,7 @@ impl ReplicaConversation {
         self.ask_from(number + 1).map(Step::Send)
     }
 
-    /// The next question that there is to be asked, or the registration behind the last one.
+    /// Returns the next applicable question, or the registration after the last one.
     fn ask_from(&mut self, first: usize) -> Result<Vec<u8>, WireError> {
         let questions = self.questions().iter().enumerate().skip(first);
         let asked = questions
@@ -436,7 +437,7 @@ impl Refusal {
     }
 }
 
-// What is asked.
+// Statements of the questions.
 
 fn query(sql: &str) -> Option<String> {
     Some(sql.to_owned())
@@ -460,13 +461,13 @@ fn if_gtids(options: &ReplicaOptions, sql: &str) -> Option<String> {
     matches!(options.start, Start::MariadbGtids { .. }).then(|| sql.to_owned())
 }
 
-/// A string in SQL, whatever `sql_mode` says of backslashes: what needs care is left out, and is in no UUID or GTID.
+/// Quotes a string for any `sql_mode`. Drops quotes and backslashes, which no UUID or GTID has.
 fn quoted(text: &str) -> String {
     let plain: String = text.chars().filter(|one| !matches!(one, '\'' | '\\')).collect();
     format!("'{plain}'")
 }
 
-// What the answers say.
+// Handling of the answers.
 
 fn nothing(_: &ReplicaOptions, _: &mut SourceFacts, _: Option<&[u8]>) -> Result<(), WireError> {
     Ok(())

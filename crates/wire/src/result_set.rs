@@ -1,4 +1,4 @@
-//! Results of queries, as text: columns, rows, end.
+//! Result sets in text form: columns, rows, end.
 
 use binlog::{Cursor, DecodeError, Reason, put_lenenc};
 
@@ -7,39 +7,39 @@ use crate::capability::Capabilities;
 use crate::error::WireError;
 use crate::packets::Packets;
 
-/// First byte of a value that is NULL, and of a server's wish for a file of the client's.
+/// First byte of a NULL value, and of a server's request for a local file.
 const NULL: u8 = 0xfb;
-/// Columns of a result at most: a server's own limit for a table.
+/// Maximum number of columns: the servers' limit for a table.
 const COLUMNS_MAX: u64 = 4096;
-/// Bytes of a column's definition whose size the protocol fixes.
+/// Size of the fixed fields of a column definition.
 const FIXED_SIZE: u64 = 12;
 
-/// One column of a result.
+/// Definition of one column of a result set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColumnDefinition<'a> {
-    /// The database.
+    /// Name of the database.
     pub schema: &'a [u8],
-    /// The table's name in the query.
+    /// Name of the table in the query.
     pub table: &'a [u8],
-    /// The table's own name.
+    /// Original name of the table.
     pub org_table: &'a [u8],
-    /// The column's name in the query.
+    /// Name of the column in the query.
     pub name: &'a [u8],
-    /// The column's own name.
+    /// Original name of the column.
     pub org_name: &'a [u8],
-    /// The number of its collation.
+    /// Number of the collation.
     pub collation: u16,
-    /// How many bytes its values have at most.
+    /// Maximum size of a value in bytes.
     pub size: u32,
-    /// The number of its type.
+    /// Type code of the column.
     pub column_type: u8,
-    /// The flags of its definition.
+    /// Flags of the column.
     pub flags: u16,
-    /// Digits behind the point.
+    /// Number of digits after the decimal point.
     pub decimals: u8,
 }
 
-/// Where a column comes from: the same for all columns there are.
+/// Catalog of a column, always the same.
 const CATALOG: &[u8] = b"def";
 
 /// One row: values as text, `None` for NULL.
@@ -48,27 +48,27 @@ pub struct TextRow<'a> {
     cursor: Cursor<'a>,
 }
 
-/// What one packet of a result says.
+/// Content of one packet of a result.
 #[derive(Clone, Debug)]
 pub enum Part<'a> {
-    /// There are no columns and rows: the statement is done.
+    /// No result set: the statement has succeeded.
     Ok(OkPacket<'a>),
-    /// The server asks for a file of the client's, of this name, as for `LOAD DATA LOCAL`. Send its content in
-    /// packets, and an empty one at its end; the result follows.
+    /// Request for a local file with this name, as for `LOAD DATA LOCAL`. Send its content in packets, then an empty
+    /// packet; the result follows.
     FileRequest(&'a [u8]),
-    /// So many columns follow.
+    /// Number of columns that follow.
     Columns(usize),
-    /// One of them.
+    /// Definition of a column.
     Column(ColumnDefinition<'a>),
-    /// There are no more.
+    /// End of the columns.
     ColumnsEnd,
-    /// A row.
+    /// One row.
     Row(TextRow<'a>),
-    /// There are no more.
+    /// End of the rows.
     End(EofPacket),
 }
 
-/// Reads the packets that answer a query.
+/// Reader of the packets that respond to a query.
 #[derive(Clone, Debug)]
 pub struct ResultReader {
     capabilities: Capabilities,
@@ -85,12 +85,12 @@ enum Phase {
 }
 
 impl ResultReader {
-    /// A query was just sent.
+    /// Creates a reader for a query that was just sent.
     pub fn new(capabilities: Capabilities) -> Self {
         Self { capabilities, phase: Phase::Start }
     }
 
-    /// Has all of the answer been read?
+    /// Returns true if the whole response has been read.
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
     }
@@ -99,12 +99,12 @@ impl ResultReader {
     ///
     /// # Errors
     ///
-    /// [`WireError::Refused`] when the server refuses, be it amid the rows; otherwise when the packet is not what must
-    /// come now.
+    /// Returns [`WireError::Refused`] if the server refuses, which it can do even between rows. Fails if the packet
+    /// is not allowed at this point.
     ///
     /// # Panics
     ///
-    /// When the answer is [done](ResultReader::is_done).
+    /// Panics if the response is [done](ResultReader::is_done).
     pub fn read<'a>(&mut self, payload: &'a [u8]) -> Result<Part<'a>, WireError> {
         if ErrPacket::is(payload) {
             self.phase = Phase::Done;
@@ -164,7 +164,7 @@ impl ResultReader {
     }
 }
 
-/// What follows an OK or EOF packet with this status.
+/// Returns the phase after an OK or EOF packet with this status.
 fn behind(status: Status) -> Phase {
     match status.contains(Status::MORE_RESULTS) {
         true => Phase::Start,
@@ -190,24 +190,24 @@ fn column_count(payload: &[u8]) -> Result<u64, DecodeError> {
 }
 
 impl<'a> ColumnDefinition<'a> {
-    /// Reads one.
+    /// Decodes a column definition.
     ///
     /// # Errors
     ///
-    /// When the payload is none.
+    /// Fails if the payload is no column definition.
     pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
         Self::decode_fields(payload).map_err(WireError::packet("column definition"))
     }
 
     // size  field
-    //    *  catalog, schema, table, org_table, name, org_name: lenenc and so many bytes each
+    //    *  catalog, schema, table, org_table, name, org_name: lenenc size, then the bytes
     //    1  12: the size of what follows (lenenc)
     //    2  collation
     //    4  size
     //    1  column_type
     //    2  flags
     //    1  decimals
-    //    2  nothing
+    //    2  unused
     fn decode_fields(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(payload);
         cursor.lenenc_bytes()?;
@@ -236,7 +236,7 @@ impl<'a> ColumnDefinition<'a> {
         Ok(column)
     }
 
-    /// Writes one.
+    /// Encodes the definition.
     pub fn encode(&self, out: &mut Vec<u8>) {
         for name in [CATALOG, self.schema, self.table, self.org_table, self.name, self.org_name] {
             put_lenenc_bytes(out, name);
@@ -252,11 +252,11 @@ impl<'a> ColumnDefinition<'a> {
 }
 
 impl<'a> TextRow<'a> {
-    /// Reads a row of `count` values: all of them are looked at.
+    /// Decodes a row of `count` values, and checks all of them.
     ///
     /// # Errors
     ///
-    /// When the payload holds fewer values, or more.
+    /// Fails if the payload has fewer or more values.
     pub fn decode(payload: &'a [u8], count: usize) -> Result<Self, WireError> {
         let row = Self { cursor: Cursor::new(payload) };
         let mut cursor = row.cursor.clone();
@@ -266,7 +266,7 @@ impl<'a> TextRow<'a> {
         Ok(row)
     }
 
-    /// Writes one.
+    /// Encodes a row.
     pub fn encode(values: &[Option<&[u8]>], out: &mut Vec<u8>) {
         for value in values {
             match value {
@@ -296,7 +296,7 @@ fn value<'a>(cursor: &mut Cursor<'a>) -> Result<Option<&'a [u8]>, DecodeError> {
     cursor.lenenc_bytes().map(Some)
 }
 
-/// Writes the packets that answer a query.
+/// Writer of the packets that respond to a query.
 pub struct ResultWriter<'a> {
     packets: &'a mut Packets,
     capabilities: Capabilities,
@@ -305,11 +305,11 @@ pub struct ResultWriter<'a> {
 }
 
 impl<'a> ResultWriter<'a> {
-    /// Sends the columns.
+    /// Sends the columns of a result set.
     ///
     /// # Panics
     ///
-    /// When there are none: a statement without columns is answered with an OK packet.
+    /// Panics without columns: the response to a statement without columns is an OK packet.
     pub fn begin(
         packets: &'a mut Packets,
         capabilities: Capabilities,
@@ -327,17 +327,17 @@ impl<'a> ResultWriter<'a> {
         writer
     }
 
-    /// Sends a row.
+    /// Sends one row.
     ///
     /// # Panics
     ///
-    /// When it has more or fewer values than there are columns.
+    /// Panics if the number of values differs from the number of columns.
     pub fn row(&mut self, values: &[Option<&[u8]>]) {
         assert_eq!(values.len(), self.columns, "ours: a row has a value for each column");
         self.send(|out| TextRow::encode(values, out));
     }
 
-    /// Sends the end.
+    /// Sends the end of the result set.
     pub fn end(mut self, status: Status) {
         let capabilities = self.capabilities;
         self.send(|out| EofPacket { warnings: 0, status }.encode(capabilities, out));

@@ -1,4 +1,4 @@
-//! Prepared statements: what a server answers when it has prepared one, and what a client sends to run it.
+//! Prepared statements: the response to preparing one, and the command to run it.
 
 use binlog::{Cursor, DecodeError, Reason};
 
@@ -11,73 +11,73 @@ use crate::result_set::ColumnDefinition;
 const EXECUTE: u8 = 0x17;
 /// First byte of the answer to `COM_STMT_PREPARE`.
 const PREPARED: u8 = 0x00;
-/// `CURSOR_TYPE_NO_CURSOR`: all rows are sent at once.
+/// `CURSOR_TYPE_NO_CURSOR`: the server sends all rows at once.
 const NO_CURSOR: u8 = 0;
-/// Number of times that a statement is run: the only one that servers accept.
+/// Number of iterations; servers accept only 1.
 const ITERATIONS: u32 = 1;
-/// Says that the parameters' types follow.
+/// Flag: the types of the parameters follow.
 const TYPES_FOLLOW: u8 = 1;
-/// In a parameter's type: the integer has no sign.
+/// Flag of a parameter's type: unsigned integer.
 const UNSIGNED: u8 = 0x80;
 
-/// `MYSQL_TYPE_FLOAT`
+/// `MYSQL_TYPE_FLOAT`.
 const TYPE_FLOAT: u8 = 4;
-/// `MYSQL_TYPE_DOUBLE`
+/// `MYSQL_TYPE_DOUBLE`.
 const TYPE_DOUBLE: u8 = 5;
-/// `MYSQL_TYPE_NULL`
+/// `MYSQL_TYPE_NULL`.
 const TYPE_NULL: u8 = 6;
-/// `MYSQL_TYPE_LONGLONG`
+/// `MYSQL_TYPE_LONGLONG`.
 const TYPE_LONGLONG: u8 = 8;
-/// `MYSQL_TYPE_VAR_STRING`
+/// `MYSQL_TYPE_VAR_STRING`.
 const TYPE_VAR_STRING: u8 = 0xfd;
 
-/// A value of a prepared statement's parameter.
+/// Value of a prepared statement's parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParameterValue<'a> {
-    /// NULL
+    /// NULL.
     Null,
     /// A signed integer.
     Int(i64),
     /// An unsigned integer.
     UInt(u64),
-    /// A number of four bytes.
+    /// FLOAT of four bytes.
     Float(f32),
-    /// A number of eight bytes.
+    /// DOUBLE of eight bytes.
     Double(f64),
     /// Text in the session's `character_set_client`, or bytes.
     Bytes(&'a [u8]),
-    /// Bytes that were sent ahead, by [`Command::SendLongData`](crate::Command::SendLongData).
+    /// Bytes that were sent earlier with [`Command::SendLongData`](crate::Command::SendLongData).
     SentAhead,
 }
 
-/// `COM_STMT_EXECUTE`: run a prepared statement with these values.
+/// `COM_STMT_EXECUTE`: run a prepared statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Execution<'a> {
-    /// The statement's number.
+    /// Number of the statement.
     pub statement: u32,
-    /// A value for each parameter.
+    /// Values of the parameters.
     pub parameters: Vec<ParameterValue<'a>>,
 }
 
-/// First packet of the answer to `COM_STMT_PREPARE`.
+/// First packet of the response to `COM_STMT_PREPARE`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PreparedStatement {
-    /// The number that the server has given to the statement.
+    /// Server's number of the statement.
     pub statement: u32,
-    /// Columns of its result: 0 if it has none.
+    /// Number of columns in the result set; 0 without a result set.
     pub columns: u16,
-    /// Its parameters.
+    /// Number of parameters.
     pub parameters: u16,
-    /// Warnings that preparing it gave.
+    /// Number of warnings.
     pub warnings: u16,
 }
 
 impl PreparedStatement {
-    /// Decodes one.
+    /// Decodes the packet.
     ///
     /// # Errors
     ///
-    /// When the payload is none.
+    /// Fails if the payload is no such packet.
     pub fn decode(payload: &[u8]) -> Result<Self, WireError> {
         Self::decode_fields(payload).map_err(WireError::packet("answer to COM_STMT_PREPARE"))
     }
@@ -99,7 +99,7 @@ impl PreparedStatement {
         Ok(Self { statement, columns, parameters, warnings })
     }
 
-    /// Encodes one.
+    /// Encodes the packet.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(PREPARED);
         out.extend_from_slice(&self.statement.to_le_bytes());
@@ -110,29 +110,30 @@ impl PreparedStatement {
     }
 }
 
-/// Reads the packets that answer `COM_STMT_PREPARE`: the statement's number, its parameters, its columns.
+/// Reader of the response to `COM_STMT_PREPARE`: the statement's number, then the definitions of parameters and
+/// columns.
 #[derive(Clone, Debug)]
 pub struct PrepareReader {
     capabilities: Capabilities,
     prepared: Option<PreparedStatement>,
-    /// Definitions still to come, in this order.
+    /// Number of definitions still to come: first parameters, then columns.
     parameters: u16,
     columns: u16,
-    /// Whether the definitions that came last still want their EOF packet.
+    /// True if the last definitions are to be followed by an EOF packet.
     wants_eof: bool,
 }
 
 impl PrepareReader {
-    /// Creates a reader for the moment after the command was sent.
+    /// Creates a reader for a command that was just sent.
     pub const fn new(capabilities: Capabilities) -> Self {
         Self { capabilities, prepared: None, parameters: 0, columns: 0, wants_eof: false }
     }
 
-    /// Reads the next packet. Returns the statement once all of the answer has been read.
+    /// Reads the next packet. Returns the statement after the last one.
     ///
     /// # Errors
     ///
-    /// [`WireError::Refused`] when the server refuses; otherwise when the packet is not what must come now.
+    /// Returns [`WireError::Refused`] if the server refuses. Fails if the packet is not allowed at this point.
     pub fn read(&mut self, payload: &[u8]) -> Result<Option<PreparedStatement>, WireError> {
         if ErrPacket::is(payload) {
             return Err(ErrPacket::decode(payload)?.to_error().into());
@@ -159,11 +160,12 @@ impl PrepareReader {
 }
 
 impl<'a> Execution<'a> {
-    /// Decodes one of a statement with this many parameters; `sent_ahead` are the numbers of those whose values came before.
+    /// Decodes the command for a statement with this number of parameters. `sent_ahead` has the indexes of the
+    /// parameters whose values were sent earlier.
     ///
     /// # Errors
     ///
-    /// When the payload is none, or has a type that [`Execution::encode`] does not use.
+    /// Fails if the payload is no such command, or uses a type that [`Execution::encode`] does not write.
     pub fn decode(payload: &'a [u8], parameters: u16, sent_ahead: &[u16]) -> Result<Self, WireError> {
         let execution = Self::decode_fields(payload, parameters, sent_ahead);
         execution.map_err(WireError::packet("COM_STMT_EXECUTE"))
@@ -175,10 +177,10 @@ impl<'a> Execution<'a> {
     //    1  0: no cursor
     //    4  1: iterations
     //  for a statement with parameters
-    //    *  a bit for each parameter that is NULL, in as many bytes as they fill
+    //    *  one bit per parameter, 1 for NULL
     //    1  1: types follow
-    //    *  types: one byte for the type, one for its sign, for each parameter
-    //    *  values of those that are neither NULL nor sent ahead
+    //    *  types: type (1) and sign (1) of each parameter
+    //    *  values of the parameters that are neither NULL nor sent ahead
     fn decode_fields(payload: &'a [u8], count: u16, sent_ahead: &[u16]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(payload);
         expect(&mut cursor, "first byte", EXECUTE)?;
@@ -203,7 +205,7 @@ impl<'a> Execution<'a> {
         Ok(Self { statement, parameters })
     }
 
-    /// Encodes one.
+    /// Encodes the command.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(EXECUTE);
         out.extend_from_slice(&self.statement.to_le_bytes());
@@ -222,7 +224,7 @@ impl<'a> Execution<'a> {
                 ParameterValue::UInt(_) => (TYPE_LONGLONG, UNSIGNED),
                 ParameterValue::Float(_) => (TYPE_FLOAT, 0),
                 ParameterValue::Double(_) => (TYPE_DOUBLE, 0),
-                // The type of a BLOB would keep the server from reading it in the session's character set.
+                // With a BLOB type, the server would not interpret the bytes in the session's character set.
                 ParameterValue::Bytes(_) | ParameterValue::SentAhead => (TYPE_VAR_STRING, 0),
             };
             if *parameter == ParameterValue::Null {

@@ -1,4 +1,4 @@
-//! Which events stand in the source's files, and where; and which are made up for the wire.
+//! Events of a replication stream: their positions in the source's files, and the artificial events between them.
 
 use binlog::events::{Heartbeat, HeartbeatV2, Rotate};
 use binlog::{
@@ -8,61 +8,62 @@ use binlog::{
 
 use crate::error::WireError;
 
-/// No file is larger: `off_t`.
+/// Maximum position in a file: the limit of `off_t`.
 const POSITION_MAX: u64 = i64::MAX as u64;
 
-/// Whether events may be left out between two that come.
+/// Gaps between consecutive events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gaps {
-    /// None: the log was asked for from a place in a file on.
+    /// No gaps: the log was requested from a file and position.
     None,
-    /// Transactions that the replica has, as it said in GTIDs.
+    /// The source skips transactions in the replica's GTID set.
     Skipped,
 }
 
-/// What came.
+/// Item of a replication stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrival<'a> {
-    /// Made up: what follows is of this file. Comes first, and behind each file's end.
+    /// Artificial rotation: the following events are from this file. Comes first, and after the end of each file.
     File {
-        /// The file's name.
+        /// Name of the file.
         file: &'a [u8],
-        /// Where in it the next event starts.
+        /// Position of the next event in the file.
         position: u64,
     },
-    /// How the events of this file are written.
+    /// Format description of the file.
     Format {
-        /// The event.
+        /// Bytes of the event.
         event: RawEvent<'a>,
-        /// Whether it was read from its place in the file.
+        /// Origin of the format description.
         origin: Origin,
     },
-    /// A sign of life: nothing is in the file up to here that has not been sent.
+    /// Heartbeat: all events up to this position have been sent.
     Heartbeat {
-        /// Where the source stands in its file.
+        /// Current position of the source in its file.
         position: u64,
     },
-    /// Made up, and in no file: MariaDB's list of GTIDs where a replica joins in the middle of a file.
+    /// Other artificial event: MariaDB's GTID list, sent if a replica starts in the middle of a file.
     Artificial(RawEvent<'a>),
-    /// An event of the file.
+    /// Event of the file.
     Event {
-        /// The event. Its checksum has been verified.
+        /// Event with a verified checksum.
         event: RawEvent<'a>,
-        /// Where it starts in the file.
+        /// Position of the event in the file.
         position: u64,
     },
 }
 
-/// Where a format description comes from.
+/// Origin of a format description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// From its place in the file, where it stands with these bytes once the file is closed.
+    /// Read from its position in the file. The file has the same bytes there once it is closed.
     File,
-    /// It was changed, and sent in front of events from the middle of the file.
+    /// Modified, and sent before events from the middle of the file.
     Repeated,
 }
 
-/// Tells events of the source's files from those made up for the wire, verifies them, and counts where they stand.
+/// Reader of a replication stream. Separates the events of the source's files from artificial ones, verifies
+/// checksums and tracks positions.
 #[derive(Clone, Debug)]
 pub struct StreamReader {
     checksum: Checksum,
@@ -73,31 +74,32 @@ pub struct StreamReader {
 }
 
 impl StreamReader {
-    /// At the start of a stream whose first event has a checksum of this kind.
+    /// Creates a reader for the start of a stream. `checksum` is that of the first event.
     pub fn new(checksum: ChecksumAlgorithm, gaps: Gaps) -> Self {
         Self { checksum: checksum.for_events(), format: None, gaps, file: Vec::new(), position: 0 }
     }
 
-    /// The source's file.
+    /// Returns the current file of the source.
     pub fn file(&self) -> &[u8] {
         &self.file
     }
 
-    /// Where the next event starts in it; this and the file are what is acknowledged.
+    /// Returns the position of the next event in the file. A replica acknowledges this position and file.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// What the last format description promised.
+    /// Returns the format from the last format description.
     pub fn format(&self) -> Option<&Format> {
         self.format.as_ref()
     }
 
-    /// An event came.
+    /// Reads an event.
     ///
     /// # Errors
     ///
-    /// When its checksum is wrong, it is none, or it does not stand where the one before it ended.
+    /// Fails if the event is invalid, if its checksum is wrong, or if it does not start at the end of the previous
+    /// event.
     pub fn read<'a>(&mut self, event: &'a [u8]) -> Result<Arrival<'a>, WireError> {
         let header = Header::decode(&mut Cursor::new(event)).map_err(|error| self.error(error))?;
         let is_artificial = header.flags.contains(Flags::ARTIFICIAL);
@@ -122,11 +124,11 @@ impl StreamReader {
         };
         self.format = framer.format().cloned();
         self.checksum = self.format.as_ref().map_or(Checksum::Absent, |format| format.checksum.for_events());
-        // Where events have no checksums, nobody verifies the four bytes behind this one.
+        // If events have no checksums, nothing verifies the last four bytes of a format description.
         if self.checksum == Checksum::Crc32 {
             raw.verify().map_err(|error| self.error(error))?;
         }
-        // Without a place of its own it stands in front of events from the middle of the file.
+        // A format description without a position comes before events from the middle of the file.
         if header.next_position == 0 {
             return Ok(Arrival::Format { event: raw, origin: Origin::Repeated });
         }
@@ -175,13 +177,13 @@ impl StreamReader {
         }
     }
 
-    /// A position of which only the lowest 32 bits are known: at or behind where we stand, if within 2 GiB.
+    /// Extends the lower 32 bits of a position to the full position nearest to the current one, within 2 GiB.
     fn widened(&self, low: u32) -> u64 {
         let ahead = low.wrapping_sub(self.position as u32).cast_signed();
         self.position.saturating_add_signed(ahead.into())
     }
 
-    /// Moves behind an event of the file, and says where it starts.
+    /// Moves to the end of an event of the file; returns its start position.
     fn advance(&mut self, header: &Header) -> Result<u64, WireError> {
         let mut start = self.position;
         let end = start + u64::from(header.size);
@@ -198,7 +200,7 @@ impl StreamReader {
         Ok(start)
     }
 
-    /// Made-up events come before the first format description, too.
+    /// Artificial events can come before the first format description.
     fn decode<'a>(&self, raw: &RawEvent<'a>) -> Result<Event<'a>, WireError> {
         let none = Format {
             server_version: Vec::new(),

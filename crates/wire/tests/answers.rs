@@ -1,4 +1,4 @@
-//! Answers and results, byte for byte, both ways.
+//! Responses and result sets, encoded and decoded byte for byte.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
 use wire::{
@@ -73,9 +73,9 @@ fn eof_packets() {
     let eof = EofPacket { warnings: 1, status: Status::AUTOCOMMIT };
     check_eof(b"\xfe\x01\0\x02\0", OLD, eof);
     check_eof(b"\xfe\0\0\x02\0\x01\0", NEW, eof);
-    // A server that ends results in OK packets still ends a log in an EOF packet.
+    // Servers that end result sets with OK packets still end a log with an EOF packet.
     assert_eq!(EofPacket::decode(b"\xfe\x01\0\x02\0", NEW).unwrap(), eof);
-    // A row whose first value has a length of eight bytes.
+    // A row whose first value has an eight-byte length.
     assert!(!EofPacket::is(b"\xfe\0\0\0\x01\0\0\0\0", OLD));
 }
 
@@ -94,7 +94,7 @@ fn what_is_no_answer() {
     refused(b"\xff\x15\x04#28000no", "no (error 1045, SQL state 28000)");
 }
 
-/// A result that one side writes, as the other reads it.
+/// Reads a result that the other side wrote.
 fn read(packets: &mut Packets, capabilities: Capabilities) -> Result<Vec<String>, WireError> {
     let mut reader = ResultReader::new(capabilities);
     let mut parts = Vec::new();

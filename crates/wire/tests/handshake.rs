@@ -1,4 +1,4 @@
-//! Handshakes as scripts: what the server says, and what the client does.
+//! Handshakes as scripts: packets of the server, and actions of the client.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
 use wire::{
@@ -8,10 +8,10 @@ use wire::{
 
 const NONCE: &[u8; 20] = b"0123456789abcdefghij";
 const MYSQL: Capabilities = Capabilities(0xdfff_ffff);
-/// As a MariaDB 10.11 offers: no LONG_PASSWORD, and its own ones.
+/// Capabilities of MariaDB 10.11: its own flags, and no LONG_PASSWORD.
 const MARIADB: Capabilities = Capabilities(0x1d_81bf_f7fe);
 
-/// What the server does.
+/// Action of the server.
 enum Server<'a> {
     Greets(&'a str, Capabilities, &'a str),
     Switches(&'a str),
@@ -276,7 +276,7 @@ fn what_both_can_do() {
     );
 }
 
-/// A server may refuse before anything was said, and then without an SQL state.
+/// Servers may refuse before the handshake, without an SQL state.
 #[test]
 fn refused_at_the_door() {
     let mut handshake = ClientHandshake::new(options());
@@ -305,7 +305,7 @@ fn greetings_are_read_as_they_are_written() {
     }
 }
 
-/// Made for this test.
+/// Key created for this test.
 const KEY: &[u8] = b"-----BEGIN PUBLIC KEY-----\n\
     MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAxJ07nDph4FDsJOT/7vV7\n\
     KqrGoApmCVDxDU8Kcrau8ENAsFQNeqAWxspdfSrwIZ4byh4OE09a6cj7zp1+kgvm\n\

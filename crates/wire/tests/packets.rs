@@ -1,11 +1,11 @@
-//! Bytes in, packets out, and back: however the bytes arrive.
+//! Packets in both directions, with bytes arriving in any pieces.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
 use wire::{Compression, PIECE_SIZE_MAX, Packets, WireError};
 
 const LIMIT: usize = 64 << 20;
 
-/// Payloads sent by one side are those that the other takes, when `piece` bytes arrive at a time.
+/// Checks that payloads sent by one side arrive at the other, `piece` bytes at a time.
 fn check(payloads: &[Vec<u8>], compression: Option<Compression>, piece: usize) {
     let (mut client, mut server) = (Packets::new(LIMIT), Packets::new(LIMIT));
     for side in [&mut client, &mut server] {
@@ -32,7 +32,7 @@ fn check(payloads: &[Vec<u8>], compression: Option<Compression>, piece: usize) {
     assert!(client.output().is_empty());
 }
 
-/// Bytes that compress, and not to nothing.
+/// Returns compressible bytes.
 fn bytes(size: usize) -> Vec<u8> {
     (0..size as u64).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 20) as u8 & 0x0f).collect()
 }
@@ -73,7 +73,7 @@ fn headers_are_as_the_protocol_has_them() {
     assert_eq!(packets.output()[4 + PIECE_SIZE_MAX..], *b"\0\0\0\x01");
 }
 
-/// What is too small to compress is framed as it is.
+/// Small content is framed without compression.
 #[test]
 fn small_frames_are_plain() {
     let mut packets = Packets::new(LIMIT);
@@ -124,7 +124,7 @@ fn what_is_no_packet_is_refused() {
     );
 }
 
-/// A frame opens to what its header says, no more and no less.
+/// Frames must have exactly the stated uncompressed size.
 #[test]
 fn the_size_of_a_frame_must_be_true() {
     for compression in [Compression::Zlib { level: 6 }, Compression::Zstd { level: 3 }] {
@@ -144,7 +144,7 @@ fn the_size_of_a_frame_must_be_true() {
     }
 }
 
-/// What a server sends right behind the packet that ends a handshake is compressed already.
+/// Bytes that the server sends right after the last packet of the handshake are compressed.
 #[test]
 fn compression_begins_in_the_middle_of_what_came() {
     let (mut client, mut server) = (Packets::new(LIMIT), Packets::new(LIMIT));

@@ -1,5 +1,5 @@
-//! Conversations with real servers, recorded by `cargo run -p bintide-e2e --example conversations`: hearing the same,
-//! the client says the same, byte for byte; and what the server said is written as it was read.
+//! Conversations with real servers, recorded by `cargo run -p bintide-e2e --example conversations`. For the same
+//! input, the client must send the same bytes. Decoded server packets must encode to the same bytes.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use wire::{
     Step, StreamReader, TlsWish, Transport,
 };
 
-/// As `e2e::conversation` has it.
+/// Returns the options of `e2e::conversation`.
 fn client() -> ClientOptions {
     ClientOptions {
         user: b"repl".to_vec(),
@@ -39,7 +39,7 @@ fn replica() -> ReplicaOptions {
     }
 }
 
-/// One side's bytes, in the order of the conversation.
+/// Splits a conversation into the bytes of each turn.
 fn turns(text: &str) -> Vec<(&str, Vec<u8>)> {
     let mut turns: Vec<(&str, Vec<u8>)> = Vec::new();
     for line in text.lines() {
@@ -54,7 +54,7 @@ fn turns(text: &str) -> Vec<(&str, Vec<u8>)> {
     turns
 }
 
-/// The server's turns, and the client's to be held against.
+/// Remaining turns of the recorded conversation.
 struct Stage {
     turns: std::vec::IntoIter<(&'static str, Vec<u8>)>,
     packets: Packets,
@@ -67,7 +67,7 @@ impl Stage {
         stage
     }
 
-    /// What the client says is what it said then; the server goes on.
+    /// Checks that the client sends the recorded bytes, then reads the server's turn.
     fn say(&mut self, payload: &[u8]) {
         self.packets.send(payload);
         let (who, bytes) = self.turns.next().unwrap();
@@ -133,7 +133,7 @@ fn play(text: &'static str, plugin: &str, questions: usize, wanted: &str) {
     assert_eq!(events(&mut stage, &mut conversation), wanted);
 }
 
-/// An OK packet is written as it was read.
+/// Checks that an OK packet encodes to the same bytes.
 fn check_answer(payload: &[u8], capabilities: Capabilities) {
     if let Ok(Answer::Ok(ok)) = Answer::decode(payload, capabilities) {
         let mut again = Vec::new();
@@ -142,7 +142,7 @@ fn check_answer(payload: &[u8], capabilities: Capabilities) {
     }
 }
 
-/// The types of the events of the files, whose places and checksums are right.
+/// Returns the event types in the files; positions and checksums must be right.
 fn events(stage: &mut Stage, conversation: &mut ReplicaConversation) -> String {
     let mut reader = StreamReader::new(conversation.facts().checksum, Gaps::None);
     let mut types: Vec<&str> = Vec::new();

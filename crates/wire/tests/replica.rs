@@ -1,4 +1,4 @@
-//! What a replica asks and what it is told, as scripts; and commands, byte for byte.
+//! Conversations of replicas as scripts; commands, byte for byte.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn place() -> Start {
     Start::Position { file: b"binlog.000001".to_vec(), position: 4 }
 }
 
-/// What a source answers.
+/// Response of a source.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Ok,
@@ -57,7 +57,7 @@ enum Source<'a> {
 
 use Source::{Null, Ok as Fine, Refuses, Sends, Value};
 
-/// The payloads of an answer.
+/// Returns the payloads of a response.
 fn payloads(source: Source<'_>) -> Vec<Vec<u8>> {
     let (mut packets, mut out) = (Packets::new(0), Vec::new());
     let value = match source {
@@ -114,7 +114,7 @@ fn show(step: &Step<'_>) -> Option<String> {
     }
 }
 
-/// Runs the script; what the replica does first stands in front.
+/// Runs the script; the replica's first action comes before it.
 fn check(options: ReplicaOptions, flavour: Flavour, script: &[(Source<'_>, &str)]) {
     let (mut conversation, first) = ReplicaConversation::begin(options, session(flavour)).unwrap();
     assert_eq!(show_command(&first), "SELECT UNIX_TIMESTAMP()");
@@ -158,7 +158,7 @@ fn a_mysql_source() {
     );
 }
 
-/// Beyond 4 GiB only the command for GTIDs has room for a position, and positions in headers have wrapped.
+/// Beyond 4 GiB, only the GTID command has room for the position, and positions in headers have wrapped.
 #[test]
 fn a_log_is_gone_on_with_behind_4_gib() {
     let position = (4 << 30) + 1000;
@@ -198,7 +198,7 @@ fn a_log_is_gone_on_with_behind_4_gib() {
     );
 }
 
-/// One of before version 5.6 knows neither checksums nor GTIDs.
+/// Sources before version 5.6 have neither checksums nor GTIDs.
 #[test]
 fn an_old_source() {
     let start = Start::Gtids { set: vec![0; 8] };
@@ -384,7 +384,7 @@ fn acknowledgements() {
     );
 }
 
-/// An event of a file without a format description in front: with a CRC32, ending at `next`.
+/// Returns an event that ends at `next`, for a file without a format description.
 fn event(event: &Event<'_>, flags: Flags, next: u32, checksum: ChecksumAlgorithm) -> Vec<u8> {
     let format = Format {
         server_version: b"9.7.4".to_vec(),
@@ -433,7 +433,7 @@ fn arrive(gaps: Gaps, script: &[(Vec<u8>, &str)]) {
     }
 }
 
-/// An Xid with its checksum has 31 bytes.
+/// An Xid event with its checksum has 31 bytes.
 #[test]
 fn events_of_files_and_others() {
     arrive(

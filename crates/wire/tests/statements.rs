@@ -1,4 +1,4 @@
-//! Prepared statements, byte for byte, both ways.
+//! Prepared statements, encoded and decoded byte for byte.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
 use proptest::prelude::{Strategy, any, prop, prop_oneof, proptest};
@@ -29,7 +29,7 @@ fn commands() {
     assert!(Command::decode(b"\x18\x07\0\0\0\0").is_err());
 }
 
-/// The numbers of the parameters that are sent ahead.
+/// Returns the indexes of the parameters that were sent earlier.
 fn ahead(parameters: &[ParameterValue<'_>]) -> Vec<u16> {
     let is_ahead = |number: &u16| parameters[usize::from(*number)] == ParameterValue::SentAhead;
     (0..parameters.len() as u16).filter(is_ahead).collect()
@@ -60,7 +60,7 @@ fn executions() {
     check(&[Null; 9], &[b"\xff\x01\x01", &b"\x06\0".repeat(9)]);
 }
 
-/// Reads the answer to a statement with this many parameters and columns, as a server writes it.
+/// Reads the response to a statement with these parameters and columns, as a server writes it.
 fn read(capabilities: Capabilities, prepared: PreparedStatement) -> Result<(), WireError> {
     let mut reader = PrepareReader::new(capabilities);
     let mut packets = Vec::new();
@@ -83,7 +83,7 @@ fn read(capabilities: Capabilities, prepared: PreparedStatement) -> Result<(), W
         assert_eq!(reader.read(packet)?, None);
     }
     assert_eq!(reader.read(last)?, Some(prepared));
-    // Nothing may follow.
+    // No packet may follow.
     assert!(reader.read(last).is_err());
     Ok(())
 }
@@ -102,7 +102,7 @@ fn answers_to_prepare() {
     refused(b"", "answer to COM_STMT_PREPARE: byte 0: wanted 1 more bytes, found 0");
     refused(b"\xff\x28\x04#42000no", "no (error 1064, SQL state 42000)");
     refused(b"\0\x01\0\0\0\0\0\0\0\0\0", "answer to COM_STMT_PREPARE: byte 10: wanted 2 more bytes, found 1");
-    // Definitions that never come are not waited for in memory, and nothing else is taken for one.
+    // No memory is reserved for definitions that never arrive, and no other packet is accepted as one.
     let mut reader = PrepareReader::new(NEW);
     let most = PreparedStatement { parameters: u16::MAX, columns: u16::MAX, ..PreparedStatement::default() };
     let mut out = Vec::new();
@@ -111,7 +111,7 @@ fn answers_to_prepare() {
     assert!(reader.read(b"").is_err());
 }
 
-/// A value that owns its bytes.
+/// Value that owns its bytes.
 #[derive(Clone, Debug)]
 enum Owned {
     Value(ParameterValue<'static>),
@@ -136,7 +136,7 @@ proptest! {
     fn every_execution_is_read_as_it_was_written(values in prop::collection::vec(owned(), 0..40), statement: u32) {
         let value = |owned: &'_ Owned| match owned {
             Owned::Value(value) => *value,
-            // Leaked, in a test: what is borrowed lives as long as what is not.
+            // Leaked for the test, so that owned and borrowed values have the same lifetime.
             Owned::Bytes(bytes) => ParameterValue::Bytes(bytes.clone().leak()),
         };
         let execution = Execution { statement, parameters: values.iter().map(value).collect() };

@@ -1,4 +1,4 @@
-//! Character sets: their names, and their texts as Rust's.
+//! Character sets: their names, and the conversion of their text to UTF-8.
 
 mod multi;
 mod single;
@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use crate::error::{DecodeError, Reason};
 
-/// A character set of MySQL. MariaDB has the same ones, `gb18030` apart.
+/// A character set of MySQL. MariaDB has the same sets except `gb18030`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -18,7 +18,7 @@ pub enum Charset {
     Ascii,
     /// Big5 Traditional Chinese.
     Big5,
-    /// Bytes that are no text.
+    /// Bytes that are not text.
     Binary,
     /// Windows Central European.
     Cp1250,
@@ -62,7 +62,7 @@ pub enum Charset {
     Koi8r,
     /// KOI8-U Ukrainian.
     Koi8u,
-    /// Windows-1252, and its five unassigned bytes as they are.
+    /// Windows-1252, with its five unassigned bytes mapped to themselves.
     Latin1,
     /// ISO 8859-2 Central European.
     Latin2,
@@ -96,7 +96,7 @@ pub enum Charset {
     Utf8mb4,
 }
 
-/// What is known of a character set.
+/// Properties of a character set.
 struct Row {
     charset: Charset,
     name: &'static str,
@@ -115,7 +115,7 @@ const fn row(
     Row { charset, name, character_size_max, default_collation, form }
 }
 
-/// How characters are written.
+/// Encoding of characters.
 #[derive(Clone, Copy)]
 enum Form {
     Ascii,
@@ -126,7 +126,8 @@ enum Form {
     Utf8,
 }
 
-/// Sets of one to four bytes a character that agree with a set of the web, a few characters apart.
+/// Sets of one to four bytes per character. Each agrees with an encoding of the WHATWG standard, except for a few
+/// characters.
 #[derive(Clone, Copy)]
 enum Multi {
     Big5,
@@ -149,7 +150,8 @@ enum Wide {
     Utf32,
 }
 
-/// In the order of the enum: name, bytes of a character at most, the default collation's number.
+/// Table of character sets, in the order of the enum: name, maximum size of a character in bytes, number of the
+/// default collation.
 #[rustfmt::skip]
 static ROWS: [Row; 41] = [
     row(Charset::Armscii8, "armscii8", 1, 32, Form::Single(&single::ARMSCII8)),
@@ -196,33 +198,33 @@ static ROWS: [Row; 41] = [
 ];
 
 impl Charset {
-    /// Every one.
+    /// Returns all character sets.
     pub fn all() -> impl Iterator<Item = Self> {
         ROWS.iter().map(|row| row.charset)
     }
 
-    /// By its name; `utf8` is `utf8mb3`.
+    /// Returns the character set with this name; `utf8` is `utf8mb3`.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = if name.eq_ignore_ascii_case("utf8") { "utf8mb3" } else { name };
         ROWS.iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(|row| row.charset)
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// How many bytes a character takes at most: 1 to 4.
+    /// Returns the maximum size of a character in bytes: 1 to 4.
     pub fn character_size_max(self) -> u8 {
         self.row().character_size_max
     }
 
-    /// The number of the collation that a column has when only its character set is named, in MySQL 8.0 and later.
+    /// Returns the collation of columns that name only this character set, in MySQL 8.0 and later.
     pub fn default_collation(self) -> u16 {
         u16::from(self.row().default_collation)
     }
 
-    /// The byte that fills up a CHAR or BINARY: 0 for `binary`, else a space.
+    /// Returns the padding byte of CHAR or BINARY: 0 for `binary`, otherwise a space.
     pub fn padding(self) -> u8 {
         match self {
             Self::Binary => 0,
@@ -230,11 +232,11 @@ impl Charset {
         }
     }
 
-    /// The text in UTF-8; borrowed if it is that already. Of `binary`, bytes that are UTF-8.
+    /// Converts text to UTF-8; borrows text that already is UTF-8. Accepts `binary` if the bytes are UTF-8.
     ///
     /// # Errors
     ///
-    /// When some bytes are no character of the set, with the first such byte's offset.
+    /// Fails if bytes are no character of the set, with the offset of the first invalid byte.
     pub fn decode(self, bytes: &[u8]) -> Result<Cow<'_, str>, DecodeError> {
         match borrowed(self.row().form, bytes) {
             Some(text) => Ok(Cow::Borrowed(text)),
@@ -246,7 +248,7 @@ impl Charset {
         }
     }
 
-    /// As [`Charset::decode`], with U+FFFD in place of what is no character.
+    /// Converts text like [`Charset::decode`], with U+FFFD in place of invalid bytes.
     pub fn decode_lossy(self, bytes: &[u8]) -> Cow<'_, str> {
         if let Some(text) = borrowed(self.row().form, bytes) {
             return Cow::Borrowed(text);
@@ -265,7 +267,7 @@ impl Charset {
         &ROWS[self as usize]
     }
 
-    /// Bytes that are passed over when they start no character.
+    /// Returns the number of bytes to skip if they start no character.
     fn unit_size(self) -> usize {
         match self.row().form {
             Form::Wide(Wide::Utf32) => 4,
@@ -279,7 +281,7 @@ impl Charset {
         DecodeError::new(offset, Reason::Character { charset: self.name(), byte })
     }
 
-    /// Appends characters until there are no more, or until the offset where there is none.
+    /// Appends the converted characters. `Err` is the offset of the first invalid byte.
     fn append(self, bytes: &[u8], text: &mut String) -> Result<(), usize> {
         match self.row().form {
             Form::Ascii => append_each(bytes, text, |_| None),
@@ -294,7 +296,7 @@ impl Charset {
     }
 }
 
-/// The text, if its bytes are UTF-8 as they stand.
+/// Returns the text if it is valid UTF-8 without conversion.
 fn borrowed(form: Form, bytes: &[u8]) -> Option<&str> {
     match form {
         Form::Wide(_) | Form::Swe7 => None,
@@ -315,7 +317,7 @@ fn append_each(bytes: &[u8], text: &mut String, upper: impl Fn(u8) -> Option<cha
     Ok(())
 }
 
-/// ASCII with letters in place of some signs.
+/// Appends text of swe7: ASCII with letters in place of some symbols.
 fn append_swe7(bytes: &[u8], text: &mut String) -> Result<(), usize> {
     for (offset, &byte) in bytes.iter().enumerate() {
         text.push(match byte {
@@ -360,7 +362,7 @@ fn append_wide(wide: Wide, bytes: &[u8], text: &mut String) -> Result<(), usize>
     Ok(())
 }
 
-/// The first character, and its size in bytes.
+/// Decodes the first character, and returns it with its size in bytes.
 fn wide_character(wide: Wide, bytes: &[u8]) -> Option<(char, usize)> {
     let unit = |index: usize| {
         let pair = [*bytes.get(2 * index)?, *bytes.get(2 * index + 1)?];
@@ -390,7 +392,7 @@ fn append_multi(multi: Multi, bytes: &[u8], text: &mut String) -> Result<(), usi
         let size = multi.size(&bytes[offset..]);
         let character = match bytes.get(offset..offset + size) {
             Some(code) => multi.exception(code),
-            // The run's end reports it.
+            // `append_run` reports the incomplete character.
             None => break,
         };
         if let Some(character) = character {
@@ -403,7 +405,7 @@ fn append_multi(multi: Multi, bytes: &[u8], text: &mut String) -> Result<(), usi
     append_run(multi, bytes, run_start..bytes.len(), text)
 }
 
-/// Appends characters that are as the web has them.
+/// Appends characters that MySQL and WHATWG encode alike.
 #[cfg(feature = "charsets")]
 fn append_run(
     multi: Multi,
@@ -427,14 +429,14 @@ fn append_run(
     Ok(())
 }
 
-/// Appends ASCII: what is beyond it needs the feature `charsets`.
+/// Appends ASCII; other characters need the feature `charsets`.
 #[cfg(not(feature = "charsets"))]
 fn append_run(_: Multi, bytes: &[u8], run: std::ops::Range<usize>, text: &mut String) -> Result<(), usize> {
     append_each(&bytes[run.clone()], text, |_| None).map_err(|offset| run.start + offset)
 }
 
 impl Multi {
-    /// Bytes of the first character, by its first bytes.
+    /// Returns the size of the first character in bytes.
     fn size(self, bytes: &[u8]) -> usize {
         match (self, bytes) {
             (_, [] | [0..0x80, ..]) => 1,
@@ -445,7 +447,7 @@ impl Multi {
         }
     }
 
-    /// The character that MySQL has for this code, if the web has another one or none.
+    /// Returns MySQL's character for this code, if WHATWG has a different one or none.
     fn exception(self, code: &[u8]) -> Option<char> {
         if !(2..=3).contains(&code.len()) {
             return None;

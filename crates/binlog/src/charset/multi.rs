@@ -1,15 +1,15 @@
-//! Where MySQL's multi-byte character sets differ from the web's.
+//! Differences between MySQL's multi-byte character sets and the WHATWG encodings.
 //!
-//! Found by comparing a MySQL 9.7 server's `CONVERT(x USING utf32)` of every two- and three-byte code with what
-//! `encoding_rs` makes of it.
+//! Taken from a MySQL 9.7 server: `CONVERT(x USING utf32)` of all two- and three-byte codes, compared with the output
+//! of `encoding_rs`.
 
-/// Codes that follow one another, and so do their characters.
+/// Consecutive codes with consecutive characters.
 pub(super) struct Run {
-    /// The first code, its bytes as a big-endian number.
+    /// First code, as a big-endian number.
     pub(super) code: u32,
-    /// Its character.
+    /// Character of the first code.
     pub(super) character: u16,
-    /// How many there are.
+    /// Number of codes.
     pub(super) count: u16,
 }
 

@@ -1,7 +1,7 @@
-//! What the upper 128 bytes of each single-byte character set mean.
+//! Code points of the upper 128 bytes of each single-byte character set.
 //!
-//! Taken from a MySQL 9.7 server: `CONVERT(x USING utf32)` of each byte, 0xfffd where it has no character. The lower
-//! 128 bytes are ASCII in all of them.
+//! Taken from a MySQL 9.7 server: `CONVERT(x USING utf32)` of each byte, 0xfffd for bytes without a character. The
+//! lower 128 bytes are ASCII in all sets.
 
 /// Code points of the bytes 128 to 255.
 pub(super) type Upper = [u16; 128];

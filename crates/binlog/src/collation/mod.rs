@@ -1,4 +1,4 @@
-//! Collations: what the numbers in a log stand for.
+//! Collations by their numbers in logs.
 
 mod table;
 
@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use crate::charset::Charset;
 use crate::format::Flavour;
 
-/// A collation: a character set, and how its texts compare.
+/// A collation: a character set and its rules of comparison.
 ///
 /// ```
 /// use bintide_binlog::{Charset, Collation, Flavour};
@@ -26,18 +26,18 @@ pub struct Collation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Name {
     Fixed(&'static str),
-    /// Made of parts: the tailoring, then three bits.
+    /// Name built from the tailoring and three bits.
     Uca1400 {
         tailoring: &'static str,
         bits: u16,
     },
 }
 
-/// MariaDB numbers its collations of Unicode 14 from here on.
+/// First number of MariaDB's collations of Unicode 14.
 const UCA1400_FIRST: u16 = 2048;
 
 impl Collation {
-    /// The collation that has this number in logs of this flavour.
+    /// Returns the collation with this number in logs of this flavour.
     pub fn new(id: u16, flavour: Flavour) -> Option<Self> {
         let mysql = || fixed(table::MYSQL, id);
         match flavour {
@@ -47,8 +47,8 @@ impl Collation {
         }
     }
 
-    /// The value that `SET character_set_client` takes for the collation of this number, which a statement in a log
-    /// names: the number, or the character set's name where MariaDB refuses its own numbers.
+    /// Returns the value of `SET character_set_client` for the collation number of a logged statement: the number, or
+    /// the character set's name where MariaDB rejects its own numbers.
     ///
     /// ```
     /// use bintide_binlog::Collation;
@@ -63,22 +63,22 @@ impl Collation {
         }
     }
 
-    /// MySQL's, by number.
+    /// Returns all collations of MySQL, by number.
     pub fn all() -> impl Iterator<Item = Self> {
         table::MYSQL.iter().map(|&(id, charset, name)| Self { id, charset, name: Name::Fixed(name) })
     }
 
-    /// Its number.
+    /// Returns the number.
     pub const fn id(&self) -> u16 {
         self.id
     }
 
-    /// Its character set.
+    /// Returns the character set.
     pub const fn charset(&self) -> Charset {
         self.charset
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> Cow<'static, str> {
         match self.name {
             Name::Fixed(name) => Cow::Borrowed(name),
@@ -91,7 +91,7 @@ impl Collation {
         }
     }
 
-    /// Do spaces at the end count when two texts are compared?
+    /// Returns true for PAD SPACE collations, which ignore trailing spaces in comparisons.
     pub fn pads(&self) -> bool {
         match self.name {
             Name::Fixed(name) => name != "binary" && !name.contains("_0900_") && !name.contains("_nopad_"),
@@ -109,9 +109,9 @@ fn fixed(entries: &[table::Entry], id: u16) -> Option<Collation> {
 // bits  field, high bits first
 //    8  character set, from UCA1400_FIRST on
 //    5  tailoring
-//    1  spaces at the end count
-//    1  accents count
-//    1  case counts
+//    1  trailing spaces are significant
+//    1  accents are significant
+//    1  case is significant
 fn uca1400(id: u16) -> Option<Collation> {
     let parts = id.checked_sub(UCA1400_FIRST)?;
     let charset = *table::UCA1400_CHARSETS.get(usize::from(parts >> 8))?;

@@ -1,13 +1,13 @@
-//! Every collation of MySQL 9.7, and those of MariaDB 10.11 that are not the same there.
+//! All collations of MySQL 9.7, and those of MariaDB 10.11 that differ.
 //!
 //! Taken from `information_schema` of both servers.
 
 use crate::charset::Charset;
 
-/// A collation's number, character set and name.
+/// Number, character set and name of a collation.
 pub(super) type Entry = (u16, Charset, &'static str);
 
-/// MySQL's, by number.
+/// MySQL's collations, by number.
 #[rustfmt::skip]
 pub(super) static MYSQL: &[Entry] = &[
     (1, Charset::Big5, "big5_chinese_ci"),
@@ -298,7 +298,7 @@ pub(super) static MYSQL: &[Entry] = &[
     (323, Charset::Utf8mb4, "utf8mb4_mn_cyrl_0900_as_cs"),
 ];
 
-/// MariaDB's below 2048 where they differ from MySQL's, by number.
+/// MariaDB's collations below 2048 that differ from MySQL's, by number.
 #[rustfmt::skip]
 pub(super) static MARIADB: &[Entry] = &[
     (122, Charset::Utf16, "utf16_croatian_mysql561_ci"),
@@ -411,11 +411,12 @@ pub(super) static MARIADB: &[Entry] = &[
     (1270, Charset::Utf8mb4, "utf8mb4_unicode_520_nopad_ci"),
 ];
 
-/// MariaDB's from 2048 on are numbered by their parts: character set, tailoring, then three bits.
+/// Character sets of MariaDB's collations from 2048 on. Their numbers consist of character set, tailoring and three
+/// bits.
 pub(super) static UCA1400_CHARSETS: [Charset; 5] =
     [Charset::Utf8mb3, Charset::Utf8mb4, Charset::Ucs2, Charset::Utf16, Charset::Utf32];
 
-/// The tailorings of MariaDB's collations from 2048 on, as they stand in the name.
+/// Tailorings of MariaDB's collations from 2048 on, as in their names.
 #[rustfmt::skip]
 pub(super) static UCA1400_TAILORINGS: [Option<&str>; 25] = [
     Some(""), Some("_icelandic"), Some("_latvian"), Some("_romanian"), Some("_slovenian"), Some("_polish"),

@@ -1,4 +1,4 @@
-//! Keyrings: the files in which a server's keyring component or plugin keeps its keys.
+//! Keyrings: the files in which a server's keyring component or plugin stores its keys.
 
 use std::fmt;
 
@@ -8,46 +8,46 @@ use sha2::{Digest, Sha256};
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
 
-/// The keys of one keyring file.
+/// Keys of one keyring file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keyring {
     keys: Vec<KeyringKey>,
 }
 
-/// One key.
+/// One key of a keyring.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyringKey {
-    /// Its name.
+    /// Name of the key.
     pub id: Vec<u8>,
-    /// Whose it is; empty for the server's own.
+    /// Owner of the key; empty for the server.
     pub user: Vec<u8>,
-    /// Its bytes.
+    /// Bytes of the key.
     pub bytes: Vec<u8>,
 }
 
 impl fmt::Debug for KeyringKey {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "KeyringKey({}, {} bytes)", self.name(), self.bytes.len())
     }
 }
 
 impl KeyringKey {
-    /// Its name as text.
+    /// Returns the name as text.
     pub fn name(&self) -> String {
         String::from_utf8_lossy(&self.id).into_owned()
     }
 }
 
-/// Why a keyring has no key to write logs with.
+/// Reason why a keyring has no usable key for new logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoLogKey {
-    /// None of its keys is for logs.
+    /// No key is for logs.
     None,
-    /// It has keys of several servers, and nobody says whose is meant.
+    /// The keys for logs belong to several servers.
     Several {
-        /// The servers' UUIDs.
+        /// UUIDs of the servers.
         servers: Vec<String>,
     },
 }
@@ -69,20 +69,20 @@ impl fmt::Display for NoLogKey {
 
 impl std::error::Error for NoLogKey {}
 
-/// Why a file is no keyring.
+/// Error in a keyring file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyringError {
-    /// It begins like no keyring that is known here.
+    /// The file is of no known kind.
     Unknown,
-    /// It begins as a component_keyring_file data file, and does not go on as one.
+    /// The file begins like a data file of component_keyring_file, but is corrupt.
     Component {
-        /// What is wrong. Never what stands there.
+        /// Description of the error. Never quotes the file, which holds keys.
         message: String,
     },
-    /// It begins as a keyring_file file, and does not go on as one.
+    /// The file begins like a keyring_file file, but is corrupt.
     Plugin(DecodeError),
-    /// The digest at the end of a keyring_file file is not that of its keys.
+    /// The digest at the end of a keyring_file file does not match its keys.
     Digest,
 }
 
@@ -104,12 +104,12 @@ impl fmt::Display for KeyringError {
 impl std::error::Error for KeyringError {}
 
 impl Keyring {
-    /// Reads a keyring file of either kind: the data file of `component_keyring_file` or of the old plugin
+    /// Parses a keyring file of either kind: a data file of `component_keyring_file`, or one of the old plugin
     /// `keyring_file`.
     ///
     /// # Errors
     ///
-    /// When the bytes are no such file.
+    /// Fails if the bytes are neither.
     pub fn parse(bytes: &[u8]) -> Result<Self, KeyringError> {
         match bytes {
             _ if bytes.starts_with(PLUGIN_HEAD) => parse_plugin(bytes),
@@ -118,26 +118,26 @@ impl Keyring {
         }
     }
 
-    /// With these keys.
+    /// Creates a keyring with these keys.
     pub fn new(keys: Vec<KeyringKey>) -> Self {
         Self { keys }
     }
 
-    /// All keys, in the file's order.
+    /// Returns all keys, in the order of the file.
     pub fn keys(&self) -> &[KeyringKey] {
         &self.keys
     }
 
-    /// The server's key of this name.
+    /// Returns the server's key with this name.
     pub fn key(&self, id: &[u8]) -> Option<&KeyringKey> {
         self.keys.iter().find(|key| key.id == id && key.user.is_empty())
     }
 
-    /// The key that its server would encrypt the next log with: of those for logs, the one with the highest number.
+    /// Returns the key that the server would use for its next log: the key for logs with the highest number.
     ///
     /// # Errors
     ///
-    /// When there is none, or when there are such keys of several servers.
+    /// Fails if there is no key for logs, or if there are such keys of several servers.
     pub fn newest_log_key(&self) -> Result<&KeyringKey, NoLogKey> {
         let named = self.keys.iter().filter_map(|key| Some((log_key_name(key)?, key)));
         let mut named: Vec<((&str, u32), &KeyringKey)> = named.collect();
@@ -152,11 +152,11 @@ impl Keyring {
     }
 }
 
-/// What the names of a server's keys for logs begin with; its UUID follows, and a number. Others that begin so, without a
-/// number, say which numbers there are.
+/// Prefix of the names of keys for logs; the server's UUID and a number follow. Keys with this prefix but without a
+/// number store which numbers are in use.
 const LOG_KEY: &str = "MySQLReplicationKey_";
 
-/// Whose key for logs it is, and which; none for other keys.
+/// Returns the server's UUID and the number of a key for logs; `None` for other keys.
 fn log_key_name(key: &KeyringKey) -> Option<(&str, u32)> {
     let name = str::from_utf8(&key.id).ok().filter(|_| key.user.is_empty())?;
     let (uuid, number) = name.strip_prefix(LOG_KEY)?.rsplit_once('_')?;
@@ -179,7 +179,7 @@ struct ComponentElement {
 fn parse_component(bytes: &[u8]) -> Result<Keyring, KeyringError> {
     let corrupt = |message: String| KeyringError::Component { message };
     let file: ComponentFile = serde_json::from_slice(bytes).map_err(|error| {
-        // serde_json quotes what it finds where it wants something else: it could be a key.
+        // serde_json's message quotes unexpected input, which could be a key.
         corrupt(format!("no such JSON as wanted at line {}, column {}", error.line(), error.column()))
     })?;
     if file.version != "1.0" {
@@ -205,21 +205,21 @@ const PLUGIN_VERSION_1: &[u8] = b"1.0";
 const PLUGIN_VERSION_2: &[u8] = b"2.0";
 const PLUGIN_END: &[u8] = b"EOF";
 
-/// What keys in a plugin's file are exclusive-ored with, over and over.
+/// Repeating mask that keys in a plugin's file are XORed with.
 const PLUGIN_MASK: &[u8] = b"*305=Ljt0*!@$Hnm(*-9-w;:";
 
 // size  field
 //   24  `Keyring file version:2.0` (or 1.0)
 //       for each key:
-//    8  the size of all that belongs to it, padding included
-//    8  the size of its name
-//    8  the size of its type
-//    8  the size of its user
-//    8  the size of the key
+//    8  total size of its fields, padding included
+//    8  size of its name
+//    8  size of its type
+//    8  size of its user
+//    8  size of the key
 //    *  name, type, user, key (masked)
 //    *  padding, to a multiple of 8 bytes
 //    3  `EOF`
-//   32  2.0 only: the SHA-256 of all keys as they stand here
+//   32  2.0 only: SHA-256 of all keys in this form
 fn parse_plugin(bytes: &[u8]) -> Result<Keyring, KeyringError> {
     let mut cursor = Cursor::new(bytes);
     let mut take = |count| cursor.bytes(count).map_err(KeyringError::Plugin);
@@ -237,7 +237,7 @@ fn parse_plugin(bytes: &[u8]) -> Result<Keyring, KeyringError> {
     cursor.bytes(PLUGIN_END.len()).map_err(KeyringError::Plugin)?;
     if has_digest {
         let stored: [u8; 32] = cursor.array().map_err(KeyringError::Plugin)?;
-        // What stands behind no keys at all is not a digest of them.
+        // Without keys, the bytes at this place are no digest.
         if !keys.is_empty() && stored != <[u8; 32]>::from(Sha256::digest(covered)) {
             return Err(KeyringError::Digest);
         }

@@ -1,14 +1,14 @@
-//! A file of `LOAD DATA` that is no longer wanted.
+//! Notice that a file of a failed `LOAD DATA` is no longer needed.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
-/// A file of `LOAD DATA` that is no longer wanted: the statement failed.
+/// Notice that a file of `LOAD DATA` is no longer needed, because the statement failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct DeleteFile {
-    /// Which file.
+    /// Number of the file.
     pub file_id: u32,
 }
 

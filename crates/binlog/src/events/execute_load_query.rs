@@ -1,36 +1,36 @@
-//! A `LOAD DATA` statement whose file came in pieces before it.
+//! `LOAD DATA` statement, after the blocks of its file.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 use crate::events::query::{Query, QueryHead};
 
-/// A `LOAD DATA` statement whose file came in pieces before it.
+/// `LOAD DATA` statement, after the blocks of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ExecuteLoadQuery<'a> {
-    /// The statement.
+    /// Statement.
     pub query: Query<'a>,
-    /// Which file it reads.
+    /// Number of the file.
     pub file_id: u32,
-    /// Where the file's name starts in the statement: in front of ` LOCAL INFILE` or ` INFILE`.
+    /// Offset in the statement of the part with the file's name: before ` LOCAL INFILE` or ` INFILE`.
     pub name_start: u32,
-    /// Where the statement goes on behind the file's name, `REPLACE` and `INTO`.
+    /// Offset in the statement after the file's name, `REPLACE` and `INTO`.
     pub name_end: u32,
-    /// What to do with rows whose key is there already.
+    /// Treatment of rows with duplicate keys.
     pub duplicates: DuplicateHandling,
 }
 
-/// What `LOAD DATA` does with rows whose key is there already.
+/// Treatment of rows with duplicate keys by `LOAD DATA`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum DuplicateHandling {
-    /// 0: stop.
+    /// 0: fail.
     Error,
-    /// 1: leave the old row.
+    /// 1: keep the old row.
     Ignore,
-    /// 2: take the new row.
+    /// 2: keep the new row.
     Replace,
     /// Any other code.
     Unknown(u8),

@@ -1,4 +1,4 @@
-//! The first event of every log: who wrote it, and how.
+//! Format description: the first event of every log.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError, Reason, same_size};
@@ -7,36 +7,36 @@ use crate::format::{ChecksumAlgorithm, Flavour, Format};
 use crate::header::HEADER_SIZE;
 use crate::raw::Checksum;
 
-/// The first event of every log: who wrote it, and how.
+/// Format description: the first event of every log, with the server's version and the format of the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FormatDescription<'a> {
-    /// 4 for every log since MySQL 5.0.
+    /// Version of the format: 4 for all logs since MySQL 5.0.
     pub binlog_version: u16,
-    /// Fifty bytes, zeros at the end.
+    /// Version of the server: fifty bytes, zero-padded.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::padded_text"))]
     pub server_version: &'a [u8; SERVER_VERSION_SIZE],
-    /// When the server started, if this is its first log since then; else 0. Seconds since 1970.
+    /// Start time of the server, in seconds since 1970, in the first log after the start; otherwise 0.
     pub created: u32,
-    /// Bytes in an event's header: 19.
+    /// Size of an event's header in bytes: 19.
     pub header_size: u8,
-    /// Of the bytes in front of each body: entry i belongs to event type i + 1.
+    /// Sizes of the fixed part of each event body: entry i belongs to event type i + 1.
     pub post_header_sizes: &'a [u8],
-    /// The checksum algorithm's number, absent before MySQL 5.6.1.
+    /// Number of the checksum algorithm; absent before MySQL 5.6.1.
     pub checksum_algorithm: Option<u8>,
 }
 
-/// Bytes in front of the post-header sizes.
+/// Size of the fields before the post-header sizes.
 const FIXED_SIZE: usize = 2 + SERVER_VERSION_SIZE + 4 + 1;
 const SERVER_VERSION_SIZE: usize = 50;
 
-/// No server that writes no checksums knows as many event types.
+/// Maximum number of event types of a server without checksums.
 const TYPES_WITHOUT_CHECKSUMS: usize = 40;
 
-/// The first server that writes checksums.
+/// First version of MySQL with checksums.
 const CHECKSUMS_SINCE: (u32, u32, u32) = (5, 6, 1);
 
-/// The first MariaDB that writes checksums.
+/// First version of MariaDB with checksums.
 const MARIADB_CHECKSUMS_SINCE: (u32, u32, u32) = (5, 3, 0);
 
 // size  field
@@ -69,12 +69,12 @@ impl<'a> FormatDescription<'a> {
         })
     }
 
-    /// The server's version, without the zeros.
+    /// Returns the server's version without the padding.
     pub fn version(&self) -> &'a [u8] {
         version_text(self.server_version)
     }
 
-    /// Whether a CRC32 stands behind this event: since MySQL 5.6.1 always, even if the other events have none.
+    /// Returns the checksum of this event. Since MySQL 5.6.1 this is always CRC32, even if other events have none.
     pub const fn checksum(&self) -> Checksum {
         match self.checksum_algorithm {
             Some(_) => Checksum::Crc32,
@@ -82,7 +82,7 @@ impl<'a> FormatDescription<'a> {
         }
     }
 
-    /// The same for the format description in `bytes`, not yet decoded.
+    /// Returns the checksum of the format description in `bytes`, which is not decoded yet.
     pub(crate) fn checksum_in(bytes: &[u8]) -> Checksum {
         let version = bytes.get(HEADER_SIZE + 2..HEADER_SIZE + 2 + SERVER_VERSION_SIZE);
         match version {
@@ -93,12 +93,12 @@ impl<'a> FormatDescription<'a> {
         }
     }
 
-    /// What it promises of the events behind it.
+    /// Returns the format of the events after this one.
     ///
     /// # Errors
     ///
-    /// When it is of another binary log version than 4, has headers of other than 19 bytes, or an unknown checksum
-    /// algorithm.
+    /// Fails if the binary log version is not 4, if the header size is not 19, or if the checksum algorithm is
+    /// unknown.
     pub fn format(&self) -> Result<Format, DecodeError> {
         if self.binlog_version != 4 {
             let (field, found) = ("binary log version", u64::from(self.binlog_version));
@@ -111,7 +111,7 @@ impl<'a> FormatDescription<'a> {
         }
         let types = self.post_header_sizes.len();
         if self.checksum_algorithm.is_none() && types > TYPES_WITHOUT_CHECKSUMS {
-            // The version is not what it was: its events would be read with their checksums as part of them.
+            // The version must be corrupt. Trusting it would take the checksums for parts of the events.
             let (field, found) = ("number of event types", types as u64);
             let wanted = "40 at most, as servers of this version write no checksums";
             let offset = HEADER_SIZE + FIXED_SIZE;
@@ -173,7 +173,7 @@ pub(crate) fn has_checksum(server_version: &[u8]) -> bool {
     version_numbers(server_version) >= since
 }
 
-/// The three numbers of a version; 0 for those that it lacks.
+/// Returns the three numbers of a version; missing ones are 0.
 pub(crate) fn version_numbers(server_version: &[u8]) -> (u32, u32, u32) {
     let mut parts = version_text(server_version).splitn(3, |byte| *byte == b'.').map(leading_number);
     let mut part = || parts.next().unwrap_or(0);

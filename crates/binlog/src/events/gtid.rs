@@ -1,4 +1,4 @@
-//! The start of a transaction: its identifier, its place in the logical clock, its times and its size.
+//! GTID event: the start of a transaction, with its identifier, logical clock, times and size.
 
 use crate::cursor::{Cursor, put_lenenc};
 use crate::error::{DecodeError, EncodeError, narrow, present};
@@ -7,75 +7,76 @@ use crate::gtid::{Gno, Gtid, Tag, Tsid, Uuid};
 use crate::header::HEADER_SIZE;
 use crate::raw::Checksum;
 
-/// The start of a transaction, with its identifier or (type Anonymous_Gtid) without.
+/// Start of a transaction, with its identifier, or without one in Anonymous_Gtid events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GtidEvent<'a> {
-    /// Bit 0: the transaction may hold statements.
+    /// Bit 0: the transaction may have statements.
     pub flags: u8,
-    /// The source's UUID; zeros when anonymous.
+    /// UUID of the source; zeros if anonymous.
     pub uuid: Uuid,
-    /// The transaction's number on its source; 0 when anonymous.
+    /// Number of the transaction on its source; 0 if anonymous.
     pub gno: i64,
-    /// What may run beside it; absent before MySQL 5.7.
+    /// Logical clock; absent before MySQL 5.7.
     pub clock: Option<LogicalClock>,
-    /// Absent before MySQL 8.0.1.
+    /// Commit times, size and server versions; absent before MySQL 8.0.1.
     pub stamps: Option<CommitStamps>,
-    /// Which fields were written.
+    /// Presence of the optional fields.
     pub layout: GtidLayout,
-    /// Bytes behind the known fields; also all of them behind a clock of an unknown kind.
+    /// Bytes after the known fields. If the type of the clock is unknown, these are all bytes from the clock on.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
 
-/// What may run beside a transaction: it depends on none behind `last_committed`, counted within its file.
+/// Dependencies of a transaction: it may run in parallel with transactions after `last_committed`. Numbers count
+/// within one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LogicalClock {
-    /// The last transaction that must have committed before this one starts; 0 for none.
+    /// Last transaction that must have committed before this one starts; 0 for none.
     pub last_committed: i64,
-    /// This transaction's own number in its file, from 1.
+    /// Number of this transaction in its file, from 1.
     pub sequence_number: i64,
 }
 
-/// When, how large and by which server: what a transaction's first event says since MySQL 8.0.1.
+/// Commit times, size and server versions of a transaction, logged since MySQL 8.0.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct CommitStamps {
-    /// When it committed on the server that wrote this log, in microseconds since 1970.
+    /// Commit time on the server that wrote this log, in microseconds since 1970.
     pub immediate_commit_us: u64,
-    /// When it committed on the server where it began, in microseconds since 1970; 0 if unknown.
+    /// Commit time on the originating server, in microseconds since 1970; 0 if unknown.
     pub original_commit_us: u64,
-    /// Bytes from this event's start to the transaction's end; absent before 8.0.2.
+    /// Number of bytes from the start of this event to the end of the transaction; absent before 8.0.2.
     pub transaction_size: Option<u64>,
-    /// The version of the server that wrote this log, as 80043 for 8.0.43; absent before 8.0.14.
+    /// Version of the server that wrote this log, such as 80043 for 8.0.43; absent before 8.0.14.
     pub immediate_server_version: Option<u32>,
-    /// The version of the server where it began; 999999 if unknown.
+    /// Version of the originating server; 999999 if unknown.
     pub original_server_version: Option<u32>,
-    /// Group replication's ticket; absent if 0.
+    /// Ticket of group replication; absent if 0.
     pub commit_group_ticket: Option<u64>,
 }
 
-/// Which of the fields that repeat another were written: needed to write the same bytes again.
+/// Presence of fields that may repeat another field. Needed to encode the same bytes again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GtidLayout {
-    /// Was the original commit time written though equal?
+    /// True if the original commit time was written although it is equal to the immediate one.
     pub original_commit_written: bool,
-    /// Was the original server version written though equal?
+    /// True if the original server version was written although it is equal to the immediate one.
     pub original_version_written: bool,
 }
 
 impl GtidEvent<'_> {
-    /// Flag: the transaction may hold statements, not only rows.
+    /// Flag: the transaction may have statements, not only rows.
     pub const MAY_HAVE_STATEMENTS: u8 = 1;
 
-    /// Sets the transaction's size to this event's own plus `behind`: the bytes of all events behind it, as they
-    /// stand in the log. An event without that field, from before MySQL 8.0.2, stays as it is.
+    /// Sets the transaction's size to the size of this event plus `behind`, the total size of all later events as
+    /// logged. An event without that field, from before MySQL 8.0.2, stays unchanged.
     ///
     /// # Errors
     ///
-    /// When the event cannot be encoded.
+    /// Fails if the event cannot be encoded.
     pub fn settle_transaction_size(&mut self, behind: u64, checksum: Checksum) -> Result<(), EncodeError> {
         let mut event = *self;
         if event.stamps.is_none_or(|stamps| stamps.transaction_size.is_none()) {
@@ -89,17 +90,18 @@ impl GtidEvent<'_> {
         Ok(())
     }
 
-    /// The identifier; `None` when anonymous or out of range.
+    /// Returns the identifier; `None` if anonymous or out of range.
     pub fn gtid(&self) -> Option<Gtid> {
         let gno = Gno::new(u64::try_from(self.gno).ok()?)?;
         Some(Gtid { tsid: Tsid { uuid: self.uuid, tag: Tag::NONE }, gno })
     }
 }
 
-/// Lets `put` write an event's body with the size of the whole transaction in it, until that size is true.
+/// Encodes an event's body with the size of the whole transaction. Calls `put` with growing sizes until the size is
+/// right.
 ///
-/// It is a number of variable length that counts the event it stands in: a larger number makes a larger event, and
-/// so a still larger number. Counting up from 0 ends at the smallest that is true.
+/// The size is a variable-length number and part of the event that it counts: a larger number can make the event
+/// larger. Starting from 0 finds the smallest size that is right.
 pub(crate) fn settle_transaction_size(
     behind: u64,
     checksum: Checksum,
@@ -117,13 +119,13 @@ pub(crate) fn settle_transaction_size(
     }
 }
 
-/// The typecode in front of a logical clock.
+/// Type code before a logical clock.
 const CLOCK_TYPECODE: u8 = 2;
 
-/// Bit 55 of the first commit time: a second one follows.
+/// Bit 55 of the first commit time: a second commit time follows.
 const COMMIT_TIME_FOLLOWS: u64 = 1 << 55;
 
-/// Bit 31 of the first version: a second one follows.
+/// Bit 31 of the first version: a second version follows.
 const VERSION_FOLLOWS: u32 = 1 << 31;
 
 // size  field
@@ -262,7 +264,7 @@ mod tests {
     use crate::header::HEADER_SIZE;
     use crate::raw::Checksum;
 
-    /// The first transaction of a log by 8.0.29, with all fields.
+    /// Returns the first transaction of a log of MySQL 8.0.29, with all fields.
     fn event() -> GtidEvent<'static> {
         GtidEvent {
             flags: 0,

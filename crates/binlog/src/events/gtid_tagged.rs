@@ -1,4 +1,4 @@
-//! The start of a transaction whose identifier has a tag: MySQL 8.3 and later.
+//! GTID event with a tag: MySQL 8.3 and later.
 
 use crate::cursor::{Cursor, put_varlen, put_varlen_signed};
 use crate::error::{DecodeError, EncodeError, Reason, present};
@@ -7,36 +7,36 @@ use crate::events::gtid::{CommitStamps, LogicalClock, settle_transaction_size};
 use crate::gtid::{Gno, Gtid, Tag, Tsid, Uuid};
 use crate::raw::Checksum;
 
-/// The start of a transaction whose identifier has a tag.
+/// Start of a transaction whose identifier has a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GtidTagged<'a> {
-    /// Bit 0: the transaction may hold statements.
+    /// Bit 0: the transaction may have statements.
     pub flags: u64,
-    /// The source's UUID.
+    /// UUID of the source.
     pub uuid: Uuid,
-    /// The transaction's number on its source, for this tag.
+    /// Number of the transaction on its source, for this tag.
     pub gno: i64,
-    /// The tag.
+    /// Tag.
     pub tag: Tag,
-    /// What may run beside it.
+    /// Logical clock.
     pub clock: LogicalClock,
-    /// When, how large and by which server.
+    /// Commit times, size and server versions.
     pub stamps: CommitStamps,
-    /// One more than the last field that a reader must know; 0 for none.
+    /// Number of the last field that readers must know, plus one; 0 for none.
     pub fields_needed: u64,
-    /// Fields behind the known ones, from the number of the first on.
+    /// Fields after the known ones, starting with the number of the first.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
 
 impl GtidTagged<'_> {
-    /// Sets the transaction's size to this event's own plus `behind`: the bytes of all events behind it, as they
-    /// stand in the log.
+    /// Sets the transaction's size to the size of this event plus `behind`, the total size of all later events as
+    /// logged.
     ///
     /// # Errors
     ///
-    /// When the event cannot be encoded.
+    /// Fails if the event cannot be encoded.
     pub fn settle_transaction_size(&mut self, behind: u64, checksum: Checksum) -> Result<(), EncodeError> {
         let mut event = *self;
         settle_transaction_size(behind, checksum, |size, out| {
@@ -47,17 +47,17 @@ impl GtidTagged<'_> {
         Ok(())
     }
 
-    /// The identifier; `None` when the number is out of range.
+    /// Returns the identifier; `None` if the number is out of range.
     pub fn gtid(&self) -> Option<Gtid> {
         let gno = Gno::new(u64::try_from(self.gno).ok()?)?;
         Some(Gtid { tsid: Tsid { uuid: self.uuid, tag: self.tag }, gno })
     }
 }
 
-/// The version of the encoding, and the number of its first field.
+/// Version of the encoding, and number of the version field.
 const ENCODING_VERSION: u64 = 1;
 
-/// The fields that this crate knows, by number.
+/// Names of the known fields, by number.
 const FIELDS: [&str; 12] = [
     "0, flags",
     "1, the source's UUID",
@@ -77,12 +77,12 @@ const FIELDS: [&str; 12] = [
 //
 // field
 //        encoding version: 1
-//        size of the body, from the version on
+//        size of the body, version included
 //        fields_needed
 //     0  flags
 //     1  uuid: each of its sixteen bytes as an integer
 //     2  gno, signed
-//     3  tag: its size, then so many bytes
+//     3  tag: its size, then its bytes
 //     4  last_committed, signed
 //     5  sequence_number, signed
 //     6  immediate_commit_us
@@ -93,7 +93,7 @@ const FIELDS: [&str; 12] = [
 //    11  commit_group_ticket, if there is one
 //     *  rest: to the end of the body
 //
-// The number stands in front of each field. They come in order.
+// Each field is preceded by its number. The fields are in this order.
 impl<'a> Body<'a> for GtidTagged<'a> {
     fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
         let fields_needed = decode_head(cursor)?;
@@ -131,8 +131,8 @@ impl GtidTagged<'_> {
         put_varlen(&mut head, self.fields_needed);
         put_varlen(&mut head, fields.len() as u64);
         put_varlen(out, ENCODING_VERSION);
-        // As the server counts: with room for the fields' size, not for its own. One byte too few when only the
-        // latter needs a second byte.
+        // Servers count the size field of the fields, but assume one byte for this size. It is one too small if this
+        // size needs two bytes and the other does not.
         put_varlen(out, (1 + head.len() + fields.len()) as u64);
         put_varlen(out, self.fields_needed);
         out.extend_from_slice(&fields);
@@ -180,7 +180,7 @@ fn put_field_signed(out: &mut Vec<u8>, field: u64, value: i64) {
     put_varlen_signed(out, value);
 }
 
-/// Reads what stands in front of the fields; returns `fields_needed`.
+/// Decodes the head of the body; returns `fields_needed`.
 fn decode_head(cursor: &mut Cursor<'_>) -> Result<u64, DecodeError> {
     let start = cursor.clone();
     let found = cursor.varlen()?;
@@ -202,7 +202,7 @@ fn decode_head(cursor: &mut Cursor<'_>) -> Result<u64, DecodeError> {
     Ok(needed)
 }
 
-/// A field that every writer writes.
+/// Reads a mandatory field.
 fn wanted<'a, T>(
     cursor: &mut Cursor<'a>,
     field: usize,
@@ -217,7 +217,7 @@ fn wanted<'a, T>(
     read(cursor)
 }
 
-/// A field that stands there only when it says something new.
+/// Reads an optional field.
 fn optional<'a, T>(
     cursor: &mut Cursor<'a>,
     field: usize,
@@ -248,7 +248,7 @@ fn version(cursor: &mut Cursor<'_>) -> Result<u32, DecodeError> {
     Ok(ranged(cursor, "server version", u64::from(u32::MAX))? as u32)
 }
 
-/// An integer of at most `max`.
+/// Reads an integer of at most `max`.
 fn ranged(cursor: &mut Cursor<'_>, field: &'static str, max: u64) -> Result<u64, DecodeError> {
     let here = cursor.clone();
     match cursor.varlen()? {
@@ -269,7 +269,7 @@ mod tests {
     use crate::header::HEADER_SIZE;
     use crate::raw::Checksum;
 
-    /// As MySQL 9.2 wrote it.
+    /// Body written by MySQL 9.2.
     const BODY: [u8; 59] = [
         0x02, 0x76, 0x00, 0x00, 0x02, 0x02, 0x25, 0x02, 0xdc, 0xf0, 0x09, 0x02, 0x30, 0xf9, 0x03, 0x22, 0xbd,
         0x03, 0xad, 0x02, 0x21, 0x02, 0x44, 0x44, 0x5a, 0x68, 0x51, 0x03, 0x22, 0x04, 0x04, 0x06, 0x0c, 0x66,

@@ -1,14 +1,14 @@
-//! Signs of life from a source with nothing to send. Never in a file.
+//! Heartbeats, sent while a source has no events. Never in a file.
 
 use crate::cursor::{Cursor, lenenc_size, put_lenenc};
 use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
-/// A sign of life from a source with nothing to send; the position is the header's.
+/// Heartbeat, sent while a source has no events. Its position is in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Heartbeat<'a> {
-    /// The source's current file.
+    /// Current file of the source.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub file: &'a [u8],
 }
@@ -26,22 +26,22 @@ impl<'a> Body<'a> for Heartbeat<'a> {
     }
 }
 
-/// The same with a position of 64 bits, from 8.0.26 on.
+/// Heartbeat with a 64-bit position, since 8.0.26.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct HeartbeatV2<'a> {
     /// Type, size and value of each field, as written.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub fields: &'a [u8],
-    /// The source's current file.
+    /// Current file of the source.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub file: &'a [u8],
-    /// Where its next event will start.
+    /// Position of the next event in the file.
     pub position: u64,
 }
 
 impl HeartbeatV2<'_> {
-    /// The fields that a server writes.
+    /// Encodes the fields as a server does.
     pub fn encode_fields(file: &[u8], position: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(file.len() + 16);
         put_lenenc(&mut out, 1);

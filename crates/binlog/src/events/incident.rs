@@ -1,25 +1,25 @@
-//! Something happened on the source that its log cannot tell.
+//! Incident on the source that makes its log incomplete.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError, narrow};
 use crate::event::{Body, Context};
 
-/// Something happened on the source that its log cannot tell: replicas must stop.
+/// Incident on the source that makes its log incomplete; replicas must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Incident<'a> {
     /// 1: events were lost.
     pub incident: u16,
-    /// What the source says of it.
+    /// Message of the source.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub message: &'a [u8],
-    /// Bytes behind it: where events carry checksums, MySQL writes this one's twice.
+    /// Bytes after the message. In logs with checksums, MySQL writes the checksum of this event twice.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
 
 impl Incident<'_> {
-    /// Its name.
+    /// Returns the name of the incident.
     pub const fn name(&self) -> &'static str {
         match self.incident {
             0 => "NOTHING",

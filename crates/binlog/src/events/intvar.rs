@@ -1,27 +1,27 @@
-//! An integer that the next statement depends on.
+//! Integer variable of the next statement.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
-/// An integer that the next statement depends on.
+/// Integer variable of the next statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Intvar {
-    /// Which one.
+    /// Kind of the variable.
     pub kind: IntvarKind,
-    /// Its value.
+    /// Value of the variable.
     pub value: u64,
 }
 
-/// Which integer.
+/// Kind of an integer variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum IntvarKind {
-    /// 1: what `LAST_INSERT_ID()` returns.
+    /// 1: the result of `LAST_INSERT_ID()`.
     LastInsertId,
-    /// 2: the first value for an `AUTO_INCREMENT` column.
+    /// 2: the first value of an `AUTO_INCREMENT` column.
     InsertId,
     /// Any other code.
     Unknown(u8),

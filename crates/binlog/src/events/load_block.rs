@@ -1,16 +1,16 @@
-//! A piece of a file that `LOAD DATA` reads.
+//! Block of a file for `LOAD DATA`.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
-/// A piece of a file that `LOAD DATA` reads: the first (Begin_load_query) or a later one (Append_block).
+/// Block of a file for `LOAD DATA`: the first one (Begin_load_query) or a later one (Append_block).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LoadBlock<'a> {
-    /// Which file: the same number in all events that speak of it.
+    /// Number of the file, the same in all its events.
     pub file_id: u32,
-    /// The piece.
+    /// Bytes of the file.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub block: &'a [u8],
 }

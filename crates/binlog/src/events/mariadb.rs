@@ -1,4 +1,4 @@
-//! What only MariaDB writes.
+//! Events that only MariaDB writes.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use crate::events::rows::Rows;
 use crate::events::xa_prepare::Xid128;
 use crate::mariadb;
 
-/// MariaDB's identifier of a transaction, shown as `domain-server-number`.
+/// GTID of MariaDB, shown as `domain-server-number`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MariadbGtid {
-    /// The replication domain.
+    /// Replication domain.
     pub domain_id: u32,
-    /// The server it began on.
+    /// Originating server.
     pub server_id: u32,
-    /// Its number in its domain.
+    /// Sequence number in the domain.
     pub sequence_number: u64,
 }
 
@@ -27,71 +27,72 @@ impl fmt::Display for MariadbGtid {
     }
 }
 
-/// The start of a transaction; the server's number is in the header.
+/// Start of a transaction. The server ID is in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MariadbGtidEvent<'a> {
-    /// The transaction's number in its domain.
+    /// Sequence number in the domain.
     pub sequence_number: u64,
-    /// The replication domain.
+    /// Replication domain.
     pub domain_id: u32,
-    /// See the constants of this type.
+    /// Flags; see the constants of this type.
     pub flags: u8,
-    /// What the flags ask for, or padding: [`MariadbGtidEvent::details`] reads it.
+    /// Fields for these flags, or padding: [`MariadbGtidEvent::details`] decodes them.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
 
 impl MariadbGtidEvent<'_> {
-    /// Flag: one statement that commits by itself. Without it, the event is the transaction's `BEGIN`.
+    /// Flag: a single statement that commits implicitly. Without this flag, the event is the `BEGIN` of the
+    /// transaction.
     pub const STANDALONE: u8 = 1;
-    /// Flag: a commit id follows.
+    /// Flag: a commit ID follows.
     pub const GROUP_COMMIT: u8 = 2;
-    /// Flag: it can be rolled back.
+    /// Flag: the transaction can be rolled back.
     pub const TRANSACTIONAL: u8 = 4;
-    /// Flag: it may run beside others.
+    /// Flag: the transaction may run in parallel with others.
     pub const ALLOW_PARALLEL: u8 = 8;
-    /// Flag: it waited for a lock.
+    /// Flag: the transaction waited for a lock.
     pub const WAITED: u8 = 16;
-    /// Flag: it holds DDL.
+    /// Flag: the transaction is DDL.
     pub const DDL: u8 = 32;
     /// Flag: the first phase of an XA transaction, whose identifier follows.
     pub const PREPARED_XA: u8 = 64;
     /// Flag: the second phase of an XA transaction, whose identifier follows.
     pub const COMPLETED_XA: u8 = 128;
 
-    /// The identifier; `server_id` is the header's.
+    /// Returns the identifier; `server_id` is in the header.
     pub const fn gtid(&self, server_id: u32) -> MariadbGtid {
         MariadbGtid { domain_id: self.domain_id, server_id, sequence_number: self.sequence_number }
     }
 }
 
 impl<'a> MariadbGtidEvent<'a> {
-    /// What stands behind the flags. Offsets in errors count from there.
+    /// Decodes the fields after the flags. Offsets in errors count from there.
     ///
     /// # Errors
     ///
-    /// When the event stops before all is there that its flags ask for.
+    /// Fails if a field for one of the flags is missing or cut off.
     pub fn details(&self) -> Result<MariadbGtidDetails<'a>, DecodeError> {
         MariadbGtidDetails::decode(self.flags, &mut Cursor::new(self.rest))
     }
 }
 
-/// What stands behind the flags of a [`MariadbGtidEvent`].
+/// Fields after the flags of a [`MariadbGtidEvent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MariadbGtidDetails<'a> {
-    /// The number that transactions which committed together share.
+    /// Number shared by transactions that committed as a group.
     pub commit_id: Option<u64>,
-    /// The XA transaction that it prepares or finishes.
+    /// XA transaction that is prepared or completed.
     pub xid: Option<Xid128<'a>>,
-    /// More flags: 1 several engines, 2 an ALTER starts, 4 it commits, 8 it rolls back. Since 10.5.
+    /// More flags since 10.5: 1 several engines, 2 ALTER starts, 4 ALTER commits, 8 ALTER rolls back.
     pub extra_flags: u8,
-    /// How many engines beside the first took part.
+    /// Number of engines besides the first.
     pub extra_engines: Option<u8>,
-    /// The sequence number of the ALTER that commits or rolls back.
+    /// Sequence number of the ALTER that commits or rolls back.
     pub alter_sequence_number: Option<u64>,
-    /// Bytes behind all that, padding mostly.
+    /// Bytes after these fields, usually padding.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
@@ -149,17 +150,17 @@ impl<'a> Body<'a> for MariadbGtidEvent<'a> {
     }
 }
 
-/// Which transactions all earlier files hold, by domain and server.
+/// Transactions of all earlier files, by domain and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MariadbGtidList<'a> {
-    /// The low 28 bits count the entries, the high four are flags.
+    /// Number of entries in the low 28 bits, flags in the high four.
     pub count_and_flags: u32,
-    /// Domain, server and sequence number of each (4, 4 and 8 bytes).
+    /// Domain, server and sequence number of each entry (4, 4 and 8 bytes).
     pub entries: &'a [u8],
 }
 
 impl<'a> MariadbGtidList<'a> {
-    /// Domain, server and sequence number of each.
+    /// Returns domain, server and sequence number of each entry.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32, u64)> + use<'a> {
         let entries: &'a [[u8; 16]] = self.entries.as_chunks().0;
         entries.iter().map(|entry| {
@@ -186,11 +187,11 @@ impl<'a> Body<'a> for MariadbGtidList<'a> {
     }
 }
 
-/// The statement whose rows follow, for people to read.
+/// Statement of the rows that follow, for information only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MariadbAnnotateRows<'a> {
-    /// The statement.
+    /// Text of the statement.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub sql: &'a [u8],
 }
@@ -208,14 +209,14 @@ impl<'a> Body<'a> for MariadbAnnotateRows<'a> {
     }
 }
 
-/// The oldest file that crash recovery still needs.
+/// Oldest file needed for crash recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MariadbBinlogCheckpoint<'a> {
-    /// Its name.
+    /// Name of the file.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub file: &'a [u8],
-    /// Bytes behind it.
+    /// Bytes after the name.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
@@ -238,15 +239,15 @@ impl<'a> Body<'a> for MariadbBinlogCheckpoint<'a> {
     }
 }
 
-/// All events behind this one are encrypted, each by itself.
+/// Start of encryption: all later events are encrypted one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MariadbStartEncryption<'a> {
-    /// How: 1 is the only one.
+    /// Encryption scheme; only 1 exists.
     pub scheme: u8,
-    /// The key's version.
+    /// Version of the key.
     pub key_version: u32,
-    /// Twelve bytes.
+    /// Nonce of twelve bytes.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub nonce: &'a [u8],
 }
@@ -268,23 +269,23 @@ impl<'a> Body<'a> for MariadbStartEncryption<'a> {
     }
 }
 
-/// A query whose text is compressed: [`Query::sql`] holds the compressed form.
+/// Query with compressed text: [`Query::sql`] has the compressed form.
 ///
-/// [`RawEvent::decompress_mariadb`](crate::RawEvent::decompress_mariadb) makes the plain event of it.
+/// [`RawEvent::decompress_mariadb`](crate::RawEvent::decompress_mariadb) returns the decompressed event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MariadbQueryCompressed<'a> {
-    /// The query, its text compressed.
+    /// Query with compressed text.
     pub query: Query<'a>,
 }
 
 impl MariadbQueryCompressed<'_> {
-    /// The statement, of at most `size_max` bytes.
+    /// Decompresses the statement, up to `size_max` bytes.
     ///
     /// # Errors
     ///
-    /// When the text is corrupt, larger, or compressed in a way that is unknown or that this build leaves out.
-    /// Offsets count from the start of the compressed form.
+    /// Fails if the text is corrupt, too large, or uses a compression that is unknown or not in this build. Offsets
+    /// count from the start of the compressed form.
     pub fn sql(&self, size_max: usize) -> Result<Vec<u8>, DecodeError> {
         mariadb::decompress(self.query.sql, size_max)
     }
@@ -303,13 +304,13 @@ impl<'a> Body<'a> for MariadbQueryCompressed<'a> {
     }
 }
 
-/// Changed rows, compressed: [`Rows::rows`] holds the compressed form.
+/// Rows event with compressed rows: [`Rows::rows`] has the compressed form.
 ///
-/// [`RawEvent::decompress_mariadb`](crate::RawEvent::decompress_mariadb) makes the plain event of it.
+/// [`RawEvent::decompress_mariadb`](crate::RawEvent::decompress_mariadb) returns the decompressed event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MariadbRowsCompressed<'a> {
-    /// The event, its rows compressed.
+    /// Rows event with compressed rows.
     pub rows: Rows<'a>,
 }
 

@@ -1,7 +1,7 @@
-//! A view of each event's body: one event, one file.
+//! Views of event bodies, with one file per event.
 //!
-//! Every view borrows from the bytes it was decoded from. Layout and names are those of MySQL's own sources;
-//! each file draws the layout above the code that reads it.
+//! Views borrow from the bytes they were decoded from. Names and layouts follow MySQL's sources. Each file shows the
+//! layout above the decoder.
 
 mod delete_file;
 mod execute_load_query;

@@ -1,15 +1,14 @@
-//! A body that is kept as it is.
+//! Bodies that are not decoded.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
-/// A body that is kept as it is: of an event that no server has written for long, or whose text is all there is
-/// to it.
+/// Body that is not decoded: of an obsolete event, or of an event without fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Opaque<'a> {
-    /// What stands between header and checksum.
+    /// Bytes between header and checksum.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub body: &'a [u8],
 }
@@ -25,13 +24,13 @@ impl<'a> Body<'a> for Opaque<'a> {
     }
 }
 
-/// An event of a type that this crate does not know, kept as it is.
+/// Event of a type unknown to this crate, not decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Unknown<'a> {
-    /// The type's code.
+    /// Code of the type.
     pub code: u8,
-    /// What stands between header and checksum.
+    /// Bytes between header and checksum.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub body: &'a [u8],
 }

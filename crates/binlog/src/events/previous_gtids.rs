@@ -1,14 +1,14 @@
-//! Which transactions all earlier files hold.
+//! GTIDs of all earlier files.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
-/// Which transactions all earlier files hold.
+/// GTIDs of all earlier files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PreviousGtids<'a> {
-    /// An encoded GTID set: see [`crate::gtid::GtidSet::decode`].
+    /// Encoded GTID set: see [`crate::gtid::GtidSet::decode`].
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::encoded_gtid_set"))]
     pub set: &'a [u8],
 }

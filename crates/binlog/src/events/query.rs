@@ -1,30 +1,30 @@
-//! A statement, with the session variables it depends on.
+//! Statement with its session variables.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError, Reason, narrow};
 use crate::event::{Body, Context};
 
-/// A statement, with the session variables it depends on.
+/// Statement with its session variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Query<'a> {
-    /// The connection that ran it.
+    /// Connection that ran the statement.
     pub thread_id: u32,
-    /// How long it ran, in seconds.
+    /// Run time in seconds.
     pub exec_time: u32,
-    /// The error it ended with; 0 for none.
+    /// Error code of the statement; 0 for success.
     pub error_code: u16,
-    /// The session variables it depends on.
+    /// Session variables that the statement depends on.
     pub status: StatusVars<'a>,
-    /// The default database; may be empty.
+    /// Default database; may be empty.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub database: &'a [u8],
-    /// As sent. Not always UTF-8.
+    /// Text of the statement as sent. Not always UTF-8.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub sql: &'a [u8],
 }
 
-/// The fixed part of a query's body, in front of the status variables.
+/// Fixed part of a query's body, before the status variables.
 pub(crate) struct QueryHead {
     pub(crate) thread_id: u32,
     pub(crate) exec_time: u32,
@@ -113,7 +113,7 @@ impl<'a> Body<'a> for Query<'a> {
 /// The session variables of a [`Query`], as written: [`StatusVars::iter`] decodes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusVars<'a> {
-    /// Code, value, code, value, to the end.
+    /// Code and value of each variable.
     pub bytes: &'a [u8],
 }
 
@@ -125,15 +125,15 @@ pub enum StatusVar<'a> {
     /// 0: bits of the session's options: 0x4000 `sql_auto_is_null`, 0x80000 autocommit off, 0x4000000 foreign key
     /// checks off, 0x8000000 unique checks off.
     Flags2(u32),
-    /// 1: `sql_mode`'s bits.
+    /// 1: bits of `sql_mode`.
     SqlMode(u64),
-    /// 2: the catalog, with a zero behind it; old servers only.
+    /// 2: the catalog, followed by a zero; old servers only.
     Catalog(#[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))] &'a [u8]),
     /// 3: `auto_increment_increment` and `auto_increment_offset`.
     AutoIncrement {
-        /// The step.
+        /// Increment.
         increment: u16,
-        /// The first value.
+        /// First value.
         offset: u16,
     },
     /// 4: collation numbers of client, connection and server.
@@ -153,22 +153,22 @@ pub enum StatusVar<'a> {
     LcTimeNames(u16),
     /// 8: `collation_database`.
     CharsetDatabase(u16),
-    /// 9: which tables a multi-table update changes, as bits.
+    /// 9: bits of the tables that a multi-table update changes.
     TableMapForUpdate(u64),
     /// 10: obsolete.
     MasterDataWritten(u32),
-    /// 11: who runs it.
+    /// 11: the account that runs the statement.
     Invoker {
-        /// The account's user name.
+        /// User name of the account.
         #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
         user: &'a [u8],
-        /// The account's host name.
+        /// Host name of the account.
         #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
         host: &'a [u8],
     },
-    /// 12: the databases it changes; `None` when there are more than 16.
+    /// 12: the databases that the statement changes; `None` if there are more than 16.
     UpdatedDatabases(Option<DatabaseNames<'a>>),
-    /// 13: the fraction of its start time, in microseconds.
+    /// 13: the fraction of the statement's start time, in microseconds.
     Microseconds(u32),
     /// 14: obsolete.
     CommitTs(u64),
@@ -176,7 +176,7 @@ pub enum StatusVar<'a> {
     CommitTs2(u64),
     /// 16: `explicit_defaults_for_timestamp`.
     ExplicitDefaultsForTimestamp(u8),
-    /// 17: the transaction number of a statement that commits by itself.
+    /// 17: the XID of a DDL statement.
     DdlXid(u64),
     /// 18: `default_collation_for_utf8mb4`.
     DefaultCollationForUtf8mb4(u16),
@@ -190,43 +190,43 @@ pub enum StatusVar<'a> {
     MariadbMicroseconds(u32),
     /// 129: MariaDB's [`StatusVar::DdlXid`].
     MariadbXid(u64),
-    /// 130: MariaDB, more flags of the GTID event before a replica has seen it.
+    /// 130: more flags of MariaDB's GTID event.
     MariadbGtidFlags {
         /// As [`MariadbGtidDetails::extra_flags`](crate::events::MariadbGtidDetails::extra_flags).
         flags: u8,
-        /// The sequence number of the ALTER that commits or rolls back.
+        /// Sequence number of the ALTER that commits or rolls back.
         alter_sequence_number: Option<u64>,
     },
     /// 131: MariaDB, `character_set_collations`: pairs of collation numbers, two bytes each.
     MariadbCollations(
         #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))] &'a [u8],
     ),
-    /// A code that this crate does not know, and all bytes behind it: nothing says where it ends.
+    /// Code unknown to this crate. Its size is unknown, so this includes all bytes after it.
     Unknown {
-        /// Its code.
+        /// Code of the variable.
         code: u8,
-        /// All that follows the code.
+        /// All bytes after the code.
         #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
         rest: &'a [u8],
     },
 }
 
-/// Names with a zero behind each.
+/// Database names, each followed by a zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabaseNames<'a> {
-    /// The names, a zero behind each.
+    /// Names, each followed by a zero.
     pub bytes: &'a [u8],
 }
 
 impl<'a> DatabaseNames<'a> {
-    /// The names, one by one.
+    /// Returns the names one by one.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
         self.bytes.split_inclusive(|byte| *byte == 0).map(|name| name.strip_suffix(&[0]).unwrap_or(name))
     }
 }
 
 impl<'a> StatusVars<'a> {
-    /// Decodes them one by one, in the order written; an error ends the walk.
+    /// Decodes the variables in the order written. The iteration ends after the first error.
     pub fn iter(&self) -> impl Iterator<Item = Result<StatusVar<'a>, DecodeError>> + use<'a> {
         let mut cursor = Cursor::new(self.bytes);
         let mut failed = false;
@@ -241,7 +241,7 @@ impl<'a> StatusVars<'a> {
     }
 }
 
-/// Names in one event at most; more, and the server writes [`DATABASES_TOO_MANY`] alone.
+/// Count that servers write instead of more than 16 names.
 const DATABASES_TOO_MANY: u8 = 254;
 
 impl<'a> StatusVar<'a> {

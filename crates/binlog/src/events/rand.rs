@@ -1,10 +1,10 @@
-//! The seeds of `RAND()` in the next statement.
+//! Seeds of `RAND()` in the next statement.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
-/// The seeds of `RAND()` in the next statement.
+/// Seeds of `RAND()` in the next statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Rand {

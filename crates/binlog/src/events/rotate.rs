@@ -1,16 +1,16 @@
-//! The log goes on in another file.
+//! Rotation to the next file of the log.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
-/// The log goes on in another file.
+/// Rotation to the next file of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Rotate<'a> {
-    /// Where to start in the next file: 4 but for made-up rotations.
+    /// Start position in the next file: 4, except in artificial rotations.
     pub position: u64,
-    /// The next file's name, without a folder.
+    /// Name of the next file, without a directory.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub file: &'a [u8],
 }

@@ -1,4 +1,4 @@
-//! Changed rows of one table.
+//! Row changes of one table.
 
 use crate::cursor::{Cursor, lenenc_size, put_lenenc};
 use crate::error::{DecodeError, EncodeError, Reason, narrow, same_size};
@@ -6,72 +6,72 @@ use crate::event::{Body, Context, Event, EventType};
 use crate::events::table_map::{put_table_id, table_id};
 use crate::header::HEADER_SIZE;
 
-/// Changed rows of one table. The rows themselves stay undecoded here: a row decoder, made from the table's map,
-/// reads them.
+/// Row changes of one table. The rows are not decoded here, because that needs the table map: see
+/// [`RowDecoder`](crate::RowDecoder).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Rows<'a> {
-    /// What was done to them: follows from the event's type, which alone counts when the event is encoded.
+    /// Kind of the changes. It follows from the event's type; the encoder uses only the type.
     pub kind: RowsKind,
-    /// The number that a table map gave the table.
+    /// Number of the table in its table map.
     pub table_id: u64,
     /// See [`RowsFlags`].
     pub flags: RowsFlags,
     /// Extra fields of version 2 events (partitions, NDB), as written; `None` in version 1.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::optional_bytes"))]
     pub extra: Option<&'a [u8]>,
-    /// How many columns the table has.
+    /// Number of columns of the table.
     pub column_count: u64,
-    /// The columns in the first image: after an insert, before an update or delete.
+    /// Columns in the first image: the after image of an insert, the before image of an update or delete.
     pub columns: ColumnSet<'a>,
-    /// The columns in an update's image after.
+    /// Columns in the after image of an update.
     pub columns_after: Option<ColumnSet<'a>>,
-    /// The rows, one after the other.
+    /// Rows, concatenated.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rows: &'a [u8],
 }
 
 impl Rows<'_> {
-    /// Where `column_count` stands, in bytes from the event's first byte, as servers since 5.1.4 lay it out.
+    /// Returns the offset of `column_count` from the start of the event, in the layout of servers since 5.1.4.
     pub fn columns_offset(&self) -> usize {
         HEADER_SIZE + 8 + self.extra.map_or(0, |extra| 2 + extra.len())
     }
 
-    /// Where `rows` starts, in bytes from the event's first byte, as servers since 5.1.4 lay it out.
+    /// Returns the offset of `rows` from the start of the event, in the layout of servers since 5.1.4.
     pub fn rows_offset(&self) -> usize {
         let after = self.columns_after.map_or(0, |after| after.bits.len());
         self.columns_offset() + lenenc_size(self.column_count) + self.columns.bits.len() + after
     }
 }
 
-/// What was done to the rows.
+/// Kind of row changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum RowsKind {
-    /// Inserted: one image a row.
+    /// Inserts: one image per row.
     Write,
-    /// Updated: two images a row.
+    /// Updates: two images per row.
     Update,
-    /// Deleted: one image a row.
+    /// Deletes: one image per row.
     Delete,
-    /// Updated, with JSON columns given as changes: two images a row.
+    /// Updates with partial JSON values: two images per row.
     PartialUpdate,
 }
 
 impl RowsKind {
-    /// Does each row have an image after the change, behind the one before it?
+    /// Returns true if each row has an after image following its before image.
     pub const fn has_after(self) -> bool {
         matches!(self, Self::Update | Self::PartialUpdate)
     }
 }
 
-/// A rows event's flags. Unknown ones are kept.
+/// Flags of a rows event. Unknown flags are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RowsFlags(pub u16);
 
 impl RowsFlags {
-    /// The statement's last rows event.
+    /// Last rows event of its statement.
     pub const STATEMENT_END: Self = Self(0x1);
     /// `foreign_key_checks` was off.
     pub const NO_FOREIGN_KEY_CHECKS: Self = Self(0x2);
@@ -79,33 +79,33 @@ impl RowsFlags {
     pub const RELAXED_UNIQUE_CHECKS: Self = Self(0x4);
     /// Every row has every column.
     pub const COMPLETE_ROWS: Self = Self(0x8);
-    /// Foreign keys act in SQL, not in the engine: the rows that a cascade changes are in the log. Since 9.6.
+    /// SQL layer handles foreign keys instead of the engine, so that rows changed by cascades are logged. Since 9.6.
     pub const USE_SQL_FOREIGN_KEY: Self = Self(0x10);
 
-    /// Are all of `flags` set?
+    /// Returns true if all of `flags` are set.
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 }
 
-/// Which columns an image has: a bit a column, low bit first.
+/// Columns in an image: one bit per column, low bit first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnSet<'a> {
-    /// The bits.
+    /// Bits of the columns.
     pub bits: &'a [u8],
 }
 
 impl ColumnSet<'_> {
-    /// Is this column there?
+    /// Returns true if the image has this column.
     pub fn contains(&self, column: usize) -> bool {
         self.bits.get(column / 8).is_some_and(|byte| byte >> (column % 8) & 1 == 1)
     }
 }
 
 // size  field
-//    6  table_id (4 if the format says that 6 bytes stand in front of the body)
+//    6  table_id (4 if the format states a fixed part of 6 bytes)
 //    2  flags
-//    *  extra: its size with these two bytes (2), then so many; version 2 only
+//    *  extra: size including these two bytes (2), then the fields; version 2 only
 //    *  column_count: lenenc
 //    *  columns
 //    *  columns_after: updates only
@@ -151,7 +151,7 @@ impl<'a> Body<'a> for Rows<'a> {
     }
 }
 
-/// The extra fields: their size counts its own two bytes.
+/// Reads the extra fields. Their size includes its own two bytes.
 fn extra<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], DecodeError> {
     let here = cursor.clone();
     let size = cursor.u16()?;
@@ -171,13 +171,13 @@ fn put_extra(out: &mut Vec<u8>, extra: &[u8]) -> Result<(), EncodeError> {
     Ok(())
 }
 
-/// Bytes in a [`ColumnSet`] of so many columns.
+/// Returns the size in bytes of a [`ColumnSet`].
 fn set_size(column_count: u64) -> usize {
     usize::try_from(column_count.div_ceil(8)).unwrap_or(usize::MAX)
 }
 
 impl EventType {
-    /// What an event of this type does to rows, if anything.
+    /// Returns the kind of row changes in events of this type; `None` for other events.
     pub const fn rows_kind(self) -> Option<RowsKind> {
         match self.rows_shape() {
             Some((kind, _)) => Some(kind),
@@ -199,20 +199,20 @@ impl EventType {
     }
 }
 
-/// Events of version 2 have extra fields.
+/// Version of a rows event. Version 2 has extra fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RowsVersion {
     One,
     Two,
 }
 
-/// The shape of the event that is being read or written: only types that have one come here.
+/// Returns kind and version of the current event, which is always a rows event.
 fn shape(context: Context<'_>) -> (RowsKind, RowsVersion) {
     context.event_type.rows_shape().unwrap_or((RowsKind::Write, RowsVersion::Two))
 }
 impl<'a> Event<'a> {
-    /// Returns rows of version 1 as rows of version 2, without extra fields; any other event as it is. Servers since 8.4
-    /// take no row events of version 1. [`Format::with_rows_v2`] is the format of such events.
+    /// Converts version 1 rows to version 2, without extra fields; returns other events unchanged. Servers since 8.4
+    /// reject version 1. The converted events need the format [`Format::with_rows_v2`].
     ///
     /// [`Format::with_rows_v2`]: crate::Format::with_rows_v2
     #[must_use]
@@ -226,7 +226,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// The changed rows, if that is what the event holds, in the open: MariaDB's compressed rows are not.
+    /// Returns the row changes of a rows event; `None` for MariaDB's compressed rows and other events.
     pub const fn rows(&self) -> Option<&Rows<'a>> {
         match self {
             Self::WriteRows(rows)

@@ -1,16 +1,16 @@
-//! The statement whose rows follow.
+//! Statement of the rows that follow.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
-/// The statement whose rows follow, for people to read.
+/// Statement of the rows that follow, for information only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RowsQuery<'a> {
-    /// The low byte of the text's size: readers ignore it.
+    /// Low byte of the text's size, which readers ignore.
     pub size_low: u8,
-    /// The statement.
+    /// Text of the statement.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub sql: &'a [u8],
 }

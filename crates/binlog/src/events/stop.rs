@@ -1,10 +1,10 @@
-//! The server stopped here.
+//! Stop of the server.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
-/// The server stopped here. No body.
+/// Stop of the server. Has no body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Stop;

@@ -1,4 +1,4 @@
-//! Which table the rows that follow belong to, and what its columns are.
+//! Table map: name and columns of the table in the rows events that follow.
 
 use crate::cursor::{Cursor, lenenc_size, put_lenenc};
 use crate::error::{DecodeError, EncodeError, narrow, same_size};
@@ -6,59 +6,59 @@ use crate::event::{Body, Context};
 use crate::format::Flavour;
 use crate::header::HEADER_SIZE;
 
-/// Which table the rows that follow belong to, and what its columns are.
+/// Table map: name and columns of the table in the rows events that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TableMap<'a> {
-    /// The number that rows events name the table by, until the statement's end.
+    /// Number of the table in rows events, until the end of the statement.
     pub table_id: u64,
-    /// See the constants of this type.
+    /// Flags; see the constants of this type.
     pub flags: u16,
-    /// The database.
+    /// Name of the database.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub database: &'a [u8],
-    /// The table.
+    /// Name of the table.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub table: &'a [u8],
-    /// The type code of each column.
+    /// Type code of each column.
     pub column_types: &'a [u8],
-    /// Type-dependent bytes of each column, one after the other.
+    /// Type-dependent metadata of each column, concatenated.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub metadata: &'a [u8],
-    /// A bit a column, low bit first: may it be NULL?
+    /// One bit per column, low bit first: 1 if the column may be NULL.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub nullable: &'a [u8],
-    /// Fields of type, size, value (1, lenenc, size): signedness, collations, names, keys.
+    /// Optional fields of type, size and value (1, lenenc, size): signedness, collations, names, keys.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub optional: &'a [u8],
-    /// Whose map it is: they do not count the same columns in `optional`.
+    /// Server family, because MySQL and MariaDB count different columns in `optional`.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub flavour: Flavour,
 }
 
 impl TableMap<'_> {
-    /// Where `metadata` starts, in bytes from the event's first byte, as servers since 5.1.4 lay it out.
+    /// Returns the offset of `metadata` from the start of the event, in the layout of servers since 5.1.4.
     pub const fn metadata_offset(&self) -> usize {
         let names = 4 + self.database.len() + self.table.len();
         let types = lenenc_size(self.column_types.len() as u64) + self.column_types.len();
         HEADER_SIZE + 8 + names + types + lenenc_size(self.metadata.len() as u64)
     }
 
-    /// Where `optional` starts, in bytes from the event's first byte, as servers since 5.1.4 lay it out.
+    /// Returns the offset of `optional` from the start of the event, in the layout of servers since 5.1.4.
     pub const fn optional_offset(&self) -> usize {
         self.metadata_offset() + self.metadata.len() + self.nullable.len()
     }
 
-    /// Flag: BIT columns' sizes are exact. Always set.
+    /// Flag: the sizes of BIT columns are exact. Always set.
     pub const BIT_SIZE_EXACT: u16 = 1;
-    /// Flag: a foreign key leads to a table in another database.
+    /// Flag: a foreign key refers to a table in another database.
     pub const REFERRED_FOREIGN_KEY_DATABASE: u16 = 2;
     /// Flag: the first column is a generated invisible primary key.
     pub const GENERATED_INVISIBLE_PRIMARY_KEY: u16 = 4;
 }
 
 // size  field
-//    6  table_id (4 if the format says that 6 bytes stand in front of the body)
+//    6  table_id (4 if the format states a fixed part of 6 bytes)
 //    2  flags
 //    1  size of database, then database, then 0
 //    1  size of table, then table, then 0
@@ -100,7 +100,7 @@ impl<'a> Body<'a> for TableMap<'a> {
     }
 }
 
-/// A table's number: of 6 bytes, or of 4 if the format says that 6 bytes stand in front of the body.
+/// Reads the number of a table: 6 bytes, or 4 if the format states a fixed part of 6 bytes.
 pub(crate) fn table_id(cursor: &mut Cursor<'_>, context: Context<'_>) -> Result<u64, DecodeError> {
     match table_id_size(context) {
         4 => cursor.u32().map(u64::from),
@@ -108,7 +108,7 @@ pub(crate) fn table_id(cursor: &mut Cursor<'_>, context: Context<'_>) -> Result<
     }
 }
 
-/// Appends what [`table_id`] reads.
+/// Appends the number of a table as [`table_id`] reads it.
 pub(crate) fn put_table_id(out: &mut Vec<u8>, id: u64, context: Context<'_>) -> Result<(), EncodeError> {
     let size = table_id_size(context);
     narrow("table_id", id, (1_u64 << (8 * size)) - 1)?;

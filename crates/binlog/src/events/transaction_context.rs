@@ -1,28 +1,28 @@
-//! What a replication group needs to certify a transaction.
+//! Input for the certification of a transaction in a replication group.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError, narrow};
 use crate::event::{Body, Context};
 
-/// What a replication group needs to certify a transaction.
+/// Input for the certification of a transaction in a replication group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TransactionContext<'a> {
-    /// The member it ran on, as text.
+    /// UUID of the group member that ran the transaction, as text.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub server_uuid: &'a [u8],
-    /// The connection it ran on.
+    /// Connection that ran the transaction.
     pub thread_id: u32,
-    /// Not 0: its GTID was given, not made.
+    /// Not 0 if the GTID was specified instead of generated.
     pub gtid_specified: u8,
-    /// The GTID set it saw, encoded.
+    /// Encoded GTID set that the transaction saw.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::encoded_gtid_set"))]
     pub snapshot_version: &'a [u8],
-    /// How many items were written.
+    /// Number of items written.
     pub write_set_count: u32,
-    /// How many items were read.
+    /// Number of items read.
     pub read_set_count: u32,
-    /// The items written, then those read, the size of each in front (2 bytes).
+    /// Written items, then read items, each preceded by its size (2 bytes).
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub items: &'a [u8],
 }

@@ -1,43 +1,43 @@
-//! A whole transaction in one event, compressed.
+//! Compressed transactions.
 
 use crate::cursor::{Cursor, lenenc_size, put_lenenc};
 use crate::error::{DecodeError, EncodeError, Reason};
 use crate::event::{Body, Context};
 
-/// A whole transaction in one event, compressed: everything behind its GTID event, up to and with its commit.
+/// Compressed transaction in one event: all events after its GTID event, commit included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TransactionPayload<'a> {
-    /// How.
+    /// Compression algorithm.
     pub compression: PayloadCompression,
-    /// The size of the events inside, in bytes, as the writer says. Not to be trusted: nothing is allocated by it.
+    /// Size of the events inside, in bytes, as stated by the writer. Not trusted: nothing is allocated by it.
     pub uncompressed_size: Option<u64>,
-    /// The fields in front of the payload, as written, end mark included.
+    /// Fields before the payload, as written, end mark included.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub fields: &'a [u8],
-    /// The payload.
+    /// Compressed events.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub payload: &'a [u8],
-    /// Bytes behind the payload: no server writes any.
+    /// Bytes after the payload; no server writes any.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
 
-/// How a payload is compressed.
+/// Compression algorithm of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum PayloadCompression {
     /// 0: zstd frames.
     Zstd,
-    /// 255: not at all. Legal, written by no server.
+    /// 255: no compression. Valid, but no server writes it.
     None,
     /// Any other code.
     Unknown(u64),
 }
 
 impl PayloadCompression {
-    /// Its code.
+    /// Returns the code.
     pub const fn code(self) -> u64 {
         match self {
             Self::Zstd => 0,
@@ -46,7 +46,7 @@ impl PayloadCompression {
         }
     }
 
-    /// Its name as MySQL shows it.
+    /// Returns the name as MySQL shows it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Zstd => "ZSTD",
@@ -56,19 +56,19 @@ impl PayloadCompression {
     }
 }
 
-/// What stands in front of a payload.
+/// Fields before a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PayloadFields {
-    /// How the payload is compressed.
+    /// Compression algorithm.
     pub compression: PayloadCompression,
-    /// The payload's own size, in bytes.
+    /// Size of the payload itself in bytes.
     pub payload_size: u64,
     /// See [`TransactionPayload::uncompressed_size`].
     pub uncompressed_size: Option<u64>,
 }
 
 impl TransactionPayload<'_> {
-    /// The fields that a server writes in front of a payload.
+    /// Encodes the fields that a server writes before a payload.
     pub fn encode_fields(
         compression: PayloadCompression,
         payload_size: u64,
@@ -96,11 +96,11 @@ fn put_number(out: &mut Vec<u8>, field: u64, number: u64) {
 //       1 payload size, 2 compression, 3 uncompressed size
 //    1  0: the end of the fields
 impl PayloadFields {
-    /// Reads them off the front of a body.
+    /// Decodes the fields at the front of a body.
     ///
     /// # Errors
     ///
-    /// When they stop short, or the payload's size or compression is missing.
+    /// Fails if the fields are cut off, or if the payload's size or compression is missing.
     pub fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let start = cursor.clone();
         let (mut payload_size, mut compression, mut uncompressed_size) = (None, None, None);
@@ -171,7 +171,7 @@ mod tests {
         check(&[2, 1, 0, 3, 1, 0xf3, 1, 1, 0xb4, 0], Ok((Zstd, 0xb4, Some(0xf3))));
         check(&[1, 1, 9, 2, 3, 0xfc, 0xff, 0, 0], Ok((None, 9, Option::None)));
         check(&[2, 1, 7, 1, 1, 9, 0], Ok((Unknown(7), 9, Option::None)));
-        // A field of an unknown kind, then a size beyond 32 bits.
+        // A field of unknown type, then a size of more than 32 bits.
         let large = [99, 2, 1, 2, 2, 1, 0, 1, 9, 0xfe, 0, 0, 0, 0, 1, 0, 0, 0, 0];
         check(&large, Ok((Zstd, 1 << 32, Option::None)));
         let missing = |offset, field| {

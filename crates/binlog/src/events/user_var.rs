@@ -1,33 +1,33 @@
-//! A user variable that the next statement reads.
+//! User variable of the next statement.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError, narrow};
 use crate::event::{Body, Context};
 
-/// A user variable that the next statement reads.
+/// User variable of the next statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct UserVar<'a> {
-    /// Without the `@`.
+    /// Name without the `@`.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub name: &'a [u8],
-    /// `None` for NULL.
+    /// Value; `None` for NULL.
     pub value: Option<UserValue<'a>>,
 }
 
-/// A user variable's value as written.
+/// Value of a user variable, as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct UserValue<'a> {
-    /// 0 string, 1 real (8 bytes), 2 integer (8 bytes), 3 row, 4 decimal (precision, scale, then the column's
-    /// binary form).
+    /// Type: 0 string, 1 real (8 bytes), 2 integer (8 bytes), 3 row, 4 decimal (precision, scale, then the binary
+    /// form of a column).
     pub kind: u8,
-    /// The collation's number.
+    /// Number of the collation.
     pub collation: u32,
-    /// The value's bytes.
+    /// Bytes of the value.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub bytes: &'a [u8],
-    /// Bit 0: unsigned. Written behind integers only; any further bytes are kept.
+    /// Bit 0: unsigned. Servers write it after integers only; further bytes are kept.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub flags: &'a [u8],
 }
@@ -44,7 +44,7 @@ impl UserValue<'_> {
     /// Kind: a DECIMAL's precision, scale and binary form.
     pub const DECIMAL: u8 = 4;
 
-    /// Is an integer to be read as one without a sign?
+    /// Returns true if an integer is unsigned.
     pub fn is_unsigned(&self) -> bool {
         self.flags.first().is_some_and(|flags| flags & 1 != 0)
     }
@@ -53,7 +53,7 @@ impl UserValue<'_> {
 // size  field
 //    4  size of name
 //    *  name
-//    1  is it NULL? if so, the end
+//    1  not 0 for NULL, which ends the body
 //    1  kind
 //    4  collation
 //    4  size of value

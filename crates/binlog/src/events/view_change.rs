@@ -1,27 +1,27 @@
-//! The members of a replication group changed.
+//! Change of the members of a replication group.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
-/// The members of a replication group changed.
+/// Change of the members of a replication group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ViewChange<'a> {
-    /// Forty bytes, zeros at the end.
+    /// Name of the view: forty bytes, zero-padded.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::padded_text"))]
     pub view_id: &'a [u8; 40],
-    /// The view's number.
+    /// Number of the view.
     pub sequence_number: u64,
-    /// How many entries follow.
+    /// Number of certification entries.
     pub certification_count: u32,
-    /// Key and value of each entry, the size of each in front (2 and 4 bytes).
+    /// Key and value of each entry, each preceded by its size (2 and 4 bytes).
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub certification: &'a [u8],
 }
 
 impl<'a> ViewChange<'a> {
-    /// The view's name, without the zeros.
+    /// Returns the name of the view without the padding.
     pub fn view_name(&self) -> &'a [u8] {
         let end = self.view_id.iter().position(|byte| *byte == 0).unwrap_or(self.view_id.len());
         &self.view_id[..end]

@@ -1,4 +1,4 @@
-//! The end of an XA transaction's first phase.
+//! End of the first phase of an XA transaction.
 
 use std::fmt;
 
@@ -6,27 +6,27 @@ use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError, Reason, narrow};
 use crate::event::{Body, Context};
 
-/// The end of an XA transaction's first phase, or of the whole in one phase.
+/// End of the first phase of an XA transaction, or of a transaction committed in one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct XaPrepare<'a> {
-    /// Not 0: `XA COMMIT … ONE PHASE`.
+    /// Not 0 for `XA COMMIT … ONE PHASE`.
     pub one_phase: u8,
-    /// Which transaction.
+    /// Identifier of the XA transaction.
     pub xid: Xid128<'a>,
-    /// Anything behind the identifier: no server writes any.
+    /// Bytes after the identifier; no server writes any.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
 
-/// An XA transaction's identifier; shown as MySQL writes it: `X'67',X'62',1`.
+/// Identifier of an XA transaction, displayed as in MySQL: `X'67',X'62',1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xid128<'a> {
-    /// The format's number.
+    /// Number of the format.
     pub format_id: i32,
-    /// The global part, 64 bytes at most.
+    /// Global transaction identifier, at most 64 bytes.
     pub gtrid: &'a [u8],
-    /// The branch, 64 bytes at most.
+    /// Branch qualifier, at most 64 bytes.
     pub bqual: &'a [u8],
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Xid128<'_> {
             part.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
             out.write_str("',")?;
         }
-        // MySQL shows it without its sign.
+        // MySQL shows the number as unsigned.
         write!(out, "{}", self.format_id.cast_unsigned())
     }
 }
@@ -76,7 +76,7 @@ impl<'a> Body<'a> for XaPrepare<'a> {
 
 const PART_SIZE: &str = "size of an XID's part";
 
-/// Bytes in each part of an identifier at most: the XA standard's limit.
+/// Maximum size of each part of an identifier: the limit of the XA standard.
 const PART_SIZE_MAX: u32 = 64;
 
 fn part_size(cursor: &mut Cursor<'_>) -> Result<usize, DecodeError> {

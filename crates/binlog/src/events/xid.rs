@@ -1,14 +1,14 @@
-//! The commit of a transaction that touched only transactional tables.
+//! Commit of a transaction on transactional tables only.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::event::{Body, Context};
 
-/// The commit of a transaction that touched only transactional tables.
+/// Commit of a transaction on transactional tables only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Xid {
-    /// The server's own number for the transaction.
+    /// Server's internal number of the transaction.
     pub xid: u64,
 }
 

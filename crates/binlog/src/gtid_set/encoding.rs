@@ -1,4 +1,4 @@
-//! Sets of global transaction identifiers as bytes: in Previous_gtids events, and in the protocol.
+//! Binary encoding of GTID sets, in Previous_gtids events and in the protocol.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -8,18 +8,19 @@ use crate::error::{DecodeError, Reason};
 use crate::gtid::{Gno, Tag, Tsid, Uuid};
 use crate::gtid_set::{GtidSet, Interval};
 
-/// How a set is written in events and in the protocol.
+/// Binary format of a GTID set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GtidSetFormat {
-    /// Every server's form; it has no place for tags.
+    /// Format of all servers, without tags.
     Untagged,
-    /// The form of MySQL 8.3 and later, written as soon as there are tags.
+    /// Format of MySQL 8.3 and later, used if the set has tags.
     Tagged,
 }
 
-/// In front of a tagged set: its number of sources, between two bytes of 1.
+/// First eight bytes of a tagged set: a 1 in the lowest and in the highest byte, and the number of sources between
+/// them.
 const TAGGED: u64 = 1 << 56 | 1;
-/// Where the number of sources stands in a tagged set's first eight bytes.
+/// Position of the number of sources in the first eight bytes of a tagged set.
 const TAGGED_COUNT_SHIFT: u32 = 8;
 const TAGGED_COUNT_MAX: u64 = (1 << 48) - 1;
 
@@ -31,14 +32,14 @@ const TAGGED_COUNT_MAX: u64 = (1 << 48) - 1;
 //    8  number of intervals
 //       for each interval, in order:
 //    8  its first number
-//    8  the first number behind it
+//    8  the number after its last
 impl GtidSet {
-    /// Reads a set as it stands in a Previous_gtids event, in either format.
+    /// Decodes a set in either format, as in a Previous_gtids event.
     ///
     /// # Errors
     ///
-    /// When the bytes stop short or go on, when intervals are empty, out of range, or not in order, or when the
-    /// format is newer than those known here.
+    /// Fails if the bytes are cut off or continue after the set, if an interval is empty, out of range or out of
+    /// order, or if the format is unknown.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         let head = cursor.u64()?;
@@ -62,7 +63,8 @@ impl GtidSet {
             let list = decode_intervals(&mut cursor)?;
             match lists.entry(tsid) {
                 Entry::Vacant(place) => drop(place.insert(list)),
-                // Servers name a source once; whoever names it a million times waits no longer for that.
+                // Servers list each source once. Sorting later keeps this linear for input that repeats a source
+                // often.
                 Entry::Occupied(mut place) => place.get_mut().extend(list),
             }
         }
@@ -70,7 +72,7 @@ impl GtidSet {
         Ok(Self::of_lists(lists))
     }
 
-    /// Appends the set as it stands in a Previous_gtids event. The untagged format leaves sources with tags out.
+    /// Appends the set as in a Previous_gtids event. The untagged format omits sources with tags.
     pub fn encode(&self, format: GtidSetFormat, out: &mut Vec<u8>) {
         let is_written = |tsid: &Tsid| format == GtidSetFormat::Tagged || tsid.tag.is_none();
         let count = self.lists.keys().filter(|tsid| is_written(tsid)).count() as u64;
@@ -93,7 +95,7 @@ impl GtidSet {
         }
     }
 
-    /// The format that leaves nothing out.
+    /// Returns the format that can hold the whole set.
     pub fn format(&self) -> GtidSetFormat {
         match self.lists.keys().all(|tsid| tsid.tag.is_none()) {
             true => GtidSetFormat::Untagged,
@@ -118,7 +120,7 @@ fn decode_tsid(cursor: &mut Cursor<'_>, format: GtidSetFormat) -> Result<Tsid, D
 
 fn decode_intervals(cursor: &mut Cursor<'_>) -> Result<Vec<Interval>, DecodeError> {
     let count = cursor.u64()?;
-    // The count is a claim: room is made for what is there.
+    // The count may be false: allocate only for the bytes that are there.
     let room = usize::try_from(count).unwrap_or(usize::MAX).min(cursor.rest().len() / 16);
     let mut list: Vec<Interval> = Vec::with_capacity(room);
     for _ in 0..count {
@@ -183,7 +185,7 @@ mod tests {
         check(&format!("{uuid}:tag:1-3"), GtidSetFormat::Tagged, &bytes);
     }
 
-    /// Each time the source comes again, its list must not be walked again.
+    /// Repeating a source must not walk its list each time.
     #[test]
     fn one_source_named_a_hundred_thousand_times() {
         let count = 100_000_u64;
@@ -225,7 +227,7 @@ mod tests {
         });
         check(&[2, 0, 0, 0, 0, 0, 0, 2], 7, |reason| matches!(reason, Reason::Unsupported { .. }));
         check(&[2, 0, 0, 0, 0, 0, 0, 1], 0, |reason| matches!(reason, Reason::Differs { found: 2, .. }));
-        // A set of 2^48 - 1 sources, and an interval list of 2^64 - 1: claims, and no more.
+        // False counts: 2^48 - 1 sources, and 2^64 - 1 intervals.
         check(&[1, 255, 255, 255, 255, 255, 255, 1], 8, |reason| matches!(reason, Reason::Short { .. }));
         let mut large = good.clone();
         large[25..33].fill(255);

@@ -1,4 +1,4 @@
-//! Global transaction identifiers and sets of them as text.
+//! Text form of GTIDs and GTID sets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,13 +8,14 @@ use crate::gtid::{Gno, Gtid, Tag, Tsid, Uuid};
 use crate::gtid_set::{GtidSet, Interval, union};
 
 impl fmt::Display for GtidSet {
-    /// As the server writes it: `uuid:1-5:7:tag:1-3`, a line for each UUID, a comma at the end of each but the last.
+    /// Writes the set as a server does: `uuid:1-5:7:tag:1-3`, one line per UUID, with a comma at the end of all lines
+    /// but the last.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_lines(out, ",\n")
     }
 }
 
-/// A set as mysqlbinlog writes it into its comments: see [`GtidSet::commented`].
+/// GTID set in the form of mysqlbinlog's comments: see [`GtidSet::commented`].
 #[derive(Clone, Copy, Debug)]
 pub struct Commented<'s>(&'s GtidSet);
 
@@ -29,8 +30,8 @@ impl fmt::Display for Commented<'_> {
 }
 
 impl GtidSet {
-    /// The set as mysqlbinlog writes it into its comments: each line begins with `# `, and the empty set is
-    /// `# [empty]`.
+    /// Returns the set in the form of mysqlbinlog's comments: each line begins with `# `, and the empty set is `#
+    /// [empty]`.
     pub const fn commented(&self) -> Commented<'_> {
         Commented(self)
     }
@@ -65,12 +66,12 @@ impl serde::Serialize for GtidSet {
     }
 }
 
-/// Text that is no GTID set, or no GTID.
+/// Syntax error in the text of a GTID or a GTID set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GtidTextError {
-    /// Where, in bytes from the start.
+    /// Offset in bytes from the start of the text.
     pub offset: usize,
-    /// What should stand there.
+    /// Description of the expected text.
     pub wanted: &'static str,
 }
 
@@ -83,13 +84,13 @@ impl fmt::Display for GtidTextError {
 impl std::error::Error for GtidTextError {}
 
 impl GtidSet {
-    /// Reads a set's text as the server does: white space and empty places between commas do not matter, nor does
-    /// case; UUIDs may lack their dashes or stand in braces; intervals come in any order and may overlap; those
-    /// that end before they start are empty.
+    /// Parses a set with the server's syntax. White space, case and empty items between commas do not matter. UUIDs
+    /// may lack their dashes or be in braces. Intervals may be in any order and overlap; an interval whose end is
+    /// less than its start is empty.
     ///
     /// # Errors
     ///
-    /// For text that the server refuses.
+    /// Fails for text that the server rejects.
     pub fn parse(text: &[u8]) -> Result<Self, GtidTextError> {
         let mut scanner = Scanner { text, offset: 0 };
         let mut lists: BTreeMap<Tsid, Vec<Interval>> = BTreeMap::new();
@@ -131,7 +132,7 @@ impl FromStr for GtidSet {
 impl FromStr for Gtid {
     type Err = GtidTextError;
 
-    /// Reads `uuid:number` or `uuid:tag:number`.
+    /// Parses `uuid:number` or `uuid:tag:number`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut scanner = Scanner { text: text.as_bytes(), offset: 0 };
         let mut tsid = Tsid { uuid: scanner.uuid()?, tag: Tag::NONE };
@@ -152,7 +153,7 @@ impl FromStr for Gtid {
     }
 }
 
-/// Reads a set's text from front to back. White space in front of whatever is read does not matter.
+/// Tokenizer for the text of GTIDs and sets. White space before each token is skipped.
 struct Scanner<'t> {
     text: &'t [u8],
     offset: usize,
@@ -192,7 +193,7 @@ impl<'t> Scanner<'t> {
         Uuid::try_parse_ascii(text).map_err(|_| GtidTextError { offset: at, wanted })
     }
 
-    /// A tag, if a number does not stand here.
+    /// Reads a tag; `None` if a number is next.
     fn tag(&mut self) -> Result<Option<Tag>, GtidTextError> {
         self.skip_space();
         let at = self.offset;
@@ -207,7 +208,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// One number or two; `None` if the second is smaller.
+    /// Reads an interval: one number, or two separated by a dash. `None` if the second is smaller.
     fn interval(&mut self) -> Result<Option<Interval>, GtidTextError> {
         let first = self.first()?;
         if !self.take(b'-') {
@@ -253,7 +254,7 @@ mod tests {
     use super::GtidSet;
     use crate::gtid::Gtid;
 
-    /// The tests write `@` and `%` for two UUIDs.
+    /// Replaces `@` and `%`, which the tests use for two UUIDs.
     fn long(text: &str) -> String {
         text.replace('@', "3E11FA47-71CA-11E1-9E33-C80AA9429562")
             .replace('%', "3e11fa47-71ca-11e1-9e33-c80aa9429563")
@@ -273,7 +274,7 @@ mod tests {
         assert_eq!(error.offset, offset, "{text}: {error}");
     }
 
-    // Each line was tried on MySQL 9.7.4, which says the same.
+    // Each line was verified with MySQL 9.7.4.
     #[test]
     fn sets_that_the_server_takes() {
         check("@:1-5", "@:1-5");

@@ -1,4 +1,4 @@
-//! What a partial update says of a JSON document: steps that make the new one out of the old one.
+//! Partial updates of JSON documents: the changes that turn the old document into the new one.
 
 use super::edit::Node;
 use super::path::Leg;
@@ -7,10 +7,10 @@ use crate::cursor::Cursor;
 use crate::error::DecodeError;
 use crate::error::Reason;
 
-/// A path has no more steps: a server takes no deeper documents. Bounds recursion.
+/// Maximum number of steps in a path: servers reject deeper documents. Bounds recursion.
 pub(super) const PATH_LEGS_MAX: usize = super::DEPTH_MAX;
 
-/// What changed in a JSON document: steps to be taken in order; none if nothing changed.
+/// Changes to a JSON document, to be applied in order; empty if nothing changed.
 ///
 /// Written by servers at `binlog_row_value_options=PARTIAL_JSON`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,35 +18,35 @@ pub struct JsonChanges<'a> {
     bytes: &'a [u8],
 }
 
-/// One step.
+/// One change to a JSON document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct JsonChange<'a> {
-    /// What to do.
+    /// Kind of the change.
     pub kind: JsonChangeKind,
-    /// Where: `$.name[3]`, as written.
+    /// Path of the changed value, as written: `$.name[3]`.
     pub path: &'a [u8],
-    /// With what: none if it is removed.
+    /// New value; `None` for removals.
     pub value: Option<Json<'a>>,
 }
 
-/// What to do.
+/// Kind of a JSON change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum JsonChangeKind {
-    /// Put another value in place of one (`JSON_REPLACE`).
+    /// Replaces an existing value (`JSON_REPLACE`).
     Replace,
-    /// Put a new value into an object (`JSON_INSERT`) or an array (`JSON_ARRAY_INSERT`).
+    /// Inserts a new value into an object (`JSON_INSERT`) or an array (`JSON_ARRAY_INSERT`).
     Insert,
-    /// Take a value out (`JSON_REMOVE`).
+    /// Removes a value (`JSON_REMOVE`).
     Remove,
 }
 
 impl<'a> JsonChanges<'a> {
-    /// Takes changes as stored.
+    /// Wraps changes in their stored form.
     ///
     /// # Errors
     ///
-    /// When one stops short or is none of the three kinds. Paths and values are not looked at.
+    /// Fails if a change is cut off or is of none of the three kinds. Paths and values are not checked.
     pub fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         while !cursor.is_empty() {
@@ -55,23 +55,23 @@ impl<'a> JsonChanges<'a> {
         Ok(Self { bytes })
     }
 
-    /// As stored.
+    /// Returns the stored bytes.
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The steps, in order.
+    /// Returns the changes in order.
     pub fn iter(&self) -> impl Iterator<Item = JsonChange<'a>> + use<'a> {
         let mut cursor = Cursor::new(self.bytes);
-        // What `new` has looked at does not fail.
+        // Cannot fail: `new` has decoded all changes.
         std::iter::from_fn(move || JsonChange::decode(&mut cursor).ok())
     }
 
-    /// The new document, as stored, from the old one.
+    /// Applies the changes to the old document and returns the new one in stored form.
     ///
     /// # Errors
     ///
-    /// When a path leads nowhere in the document, or the document or a path is corrupt.
+    /// Fails if a path does not exist in the document, or if the document or a path is corrupt.
     pub fn apply(&self, before: Json<'_>) -> Result<Vec<u8>, DecodeError> {
         let mut root = Node::of_document(before)?;
         let mut cursor = Cursor::new(self.bytes);
@@ -106,19 +106,19 @@ impl JsonChangeKind {
 }
 
 impl<'a> JsonChange<'a> {
-    /// The path, taken apart: from the whole document inwards.
+    /// Parses the path into its steps, from the whole document inwards.
     ///
     /// # Errors
     ///
-    /// When it is no path, or one that leads to more than one place.
+    /// Fails if the path is invalid or can match several places.
     pub fn legs(&self) -> Result<Vec<Leg>, DecodeError> {
         path::parse(self.path, 0)
     }
 
     // size  field
     //    1  kind
-    //    *  path: lenenc, then so many bytes
-    //    *  value: lenenc, then so many bytes; not if it is removed
+    //    *  path: lenenc size, then the bytes
+    //    *  value: lenenc size, then the bytes; absent for removals
     fn decode(cursor: &mut Cursor<'a>) -> Result<Self, DecodeError> {
         let offset = cursor.offset();
         let kind = match cursor.u8()? {
@@ -242,7 +242,7 @@ mod tests {
         );
     }
 
-    /// What grows beyond 64 KiB gets large fields, and small ones again when it shrinks.
+    /// Documents that grow beyond 64 KiB get large fields; they get small fields again when they shrink.
     #[test]
     fn documents_grow_and_shrink() {
         let mut text = vec![12, 0x80, 0x80, 0x04];

@@ -1,4 +1,4 @@
-//! A JSON document taken apart only as far as it is changed, and put together again.
+//! JSON documents in an editable form. Only the containers on changed paths are expanded.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,15 @@ use super::runs::Runs;
 use super::{Json, JsonContainer, Part, Width};
 use crate::error::{DecodeError, Reason};
 
-/// A value: as stored, or taken apart. What is inside a container is placed relative to the container's start, so
-/// that it can be moved as it is.
+/// A JSON value, stored or expanded. Offsets in a container are relative to its start, so that stored values can be
+/// moved unchanged.
 #[derive(Clone, Debug)]
 pub(super) enum Node<'a> {
-    /// As stored; exactly its bytes.
+    /// A value in stored form, without trailing bytes.
     Stored(Part<'a>),
-    /// Values in order.
+    /// Elements of an array.
     Array(Runs<Node<'a>>),
-    /// Values by name, sorted by the names' sizes, then byte by byte.
+    /// Members of an object, sorted by the size of the name, then by its bytes.
     Object(Runs<(Cow<'a, [u8]>, Node<'a>)>),
 }
 
@@ -28,14 +28,14 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Puts `value` in place of what stands at the path; false if nothing does.
+    /// Replaces the value at `path`; returns false if there is none.
     pub(super) fn replace(&mut self, path: &[Leg], value: Self) -> Result<bool, DecodeError> {
         let Some(place) = self.find(path)? else { return Ok(false) };
         *place = value;
         Ok(true)
     }
 
-    /// Puts `value` where the path says that there is nothing yet; false if there is no such place.
+    /// Inserts `value` at `path`; returns false if there is no such place, or if it has a value already.
     pub(super) fn insert(&mut self, path: &[Leg], value: Self) -> Result<bool, DecodeError> {
         let Some((last, path)) = path.split_last() else { return Ok(false) };
         let Some(parent) = self.find(path)? else { return Ok(false) };
@@ -54,7 +54,7 @@ impl<'a> Node<'a> {
         Ok(true)
     }
 
-    /// Takes out what stands at the path; false if nothing does.
+    /// Removes the value at `path`; returns false if there is none.
     pub(super) fn remove(&mut self, path: &[Leg]) -> Result<bool, DecodeError> {
         let Some((last, path)) = path.split_last() else { return Ok(false) };
         let Some(parent) = self.find(path)? else { return Ok(false) };
@@ -91,7 +91,7 @@ impl<'a> Node<'a> {
                         None => return Ok(None),
                     }
                 }
-                // What is no array is its own first and last value.
+                // A value that is no array acts as an array of itself.
                 (single, Leg::Index(0) | Leg::FromLast(0)) => single,
                 _ => return Ok(None),
             };
@@ -99,7 +99,7 @@ impl<'a> Node<'a> {
         Ok(Some(node))
     }
 
-    /// Takes a stored container apart, one level deep.
+    /// Expands a stored container by one level.
     fn open(&mut self) -> Result<(), DecodeError> {
         let Self::Stored(part) = self else { return Ok(()) };
         if part.type_code > 3 {
@@ -114,7 +114,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// The document: its type, then its value.
+    /// Encodes the document: its type, then its value.
     pub(super) fn encode_document(&self) -> Result<Vec<u8>, DecodeError> {
         let (type_code, value) = self.encode()?;
         let mut out = Vec::with_capacity(1 + value.len());
@@ -141,7 +141,7 @@ impl<'a> Node<'a> {
 }
 
 impl Leg {
-    /// Which of `count` values.
+    /// Returns the index in an array of `count` values.
     fn index(&self, count: usize) -> Option<usize> {
         match self {
             Self::Name(_) => None,
@@ -151,15 +151,15 @@ impl Leg {
     }
 }
 
-/// Where a name stands, or where it would.
+/// Searches for a name: `Ok` with its index, or `Err` with the index to insert it at.
 fn place(members: &Runs<(Cow<'_, [u8]>, Node<'_>)>, name: &[u8]) -> Result<usize, usize> {
     members.search_by(|(member, _)| (member.len(), &**member).cmp(&(name.len(), name)))
 }
 
-/// The values of a container, and their names.
+/// Iterator over the values of a container, with their names.
 struct Parts<'a> {
     container: JsonContainer<'a>,
-    /// Bytes that no part has taken yet: parts that overlap would be copied again and again.
+    /// Bytes that no value has used yet. Overlapping values would be copied again and again.
     unused: usize,
     index: usize,
 }
@@ -189,7 +189,7 @@ impl<'a> Iterator for Parts<'a> {
 }
 
 impl Part<'_> {
-    /// The same without the bytes behind it.
+    /// Removes the bytes after the value.
     fn cut(self) -> Result<Self, DecodeError> {
         let size = self.size()?;
         match self.bytes.get(..size) {
@@ -204,7 +204,7 @@ impl Part<'_> {
 
 type Encoded<'a> = (u8, Cow<'a, [u8]>);
 
-/// Small if it fits, else large, as servers do.
+/// Encodes with small fields if possible, else with large ones, like servers.
 fn encode_container<'a>(names: Option<&[&[u8]]>, values: &[Encoded<'_>]) -> Result<Encoded<'a>, DecodeError> {
     let base = if names.is_some() { 0 } else { 2 };
     for (type_code, width) in [(base, Width::Small), (base + 1, Width::Large)] {
@@ -215,7 +215,7 @@ fn encode_container<'a>(names: Option<&[&[u8]]>, values: &[Encoded<'_>]) -> Resu
     Err(DecodeError::new(0, Reason::Unsupported { what: "a JSON document of 4 GiB" }))
 }
 
-/// `None` if it does not fit into fields of this width.
+/// Returns `None` if the container does not fit fields of this width.
 fn encode_as(width: Width, names: Option<&[&[u8]]>, values: &[Encoded<'_>]) -> Option<Vec<u8>> {
     let is_own = |value: &Encoded<'_>| !width.holds(value.0);
     let name_entry = if names.is_some() { width.size() + 2 } else { 0 };

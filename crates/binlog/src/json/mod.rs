@@ -7,17 +7,17 @@
 //!
 //! | type | value |
 //! |---|---|
-//! | 0, 1 | object, with fields of 2 or of 4 bytes |
-//! | 2, 3 | array, with fields of 2 or of 4 bytes |
+//! | 0, 1 | object, with fields of 2 or 4 bytes |
+//! | 2, 3 | array, with fields of 2 or 4 bytes |
 //! | 4 | literal (1): 0 null, 1 true, 2 false |
-//! | 5, 6 | integer (2), signed or not |
-//! | 7, 8 | integer (4), signed or not |
-//! | 9, 10 | integer (8), signed or not |
+//! | 5, 6 | integer (2), signed or unsigned |
+//! | 7, 8 | integer (4), signed or unsigned |
+//! | 9, 10 | integer (8), signed or unsigned |
 //! | 11 | double (8) |
 //! | 12 | string: size, then UTF-8 |
-//! | 15 | of another type of column: its type code (1), size, then what the column would store, or nearly so |
+//! | 15 | value of another column type: type code (1), size, then the value, mostly in the column's stored form |
 //!
-//! The size of a string is 7 bits a byte, low bits first; the high bit says that another byte follows.
+//! The size of a string has 7 bits per byte, low bits first; the high bit means that another byte follows.
 
 mod changes;
 mod edit;
@@ -35,10 +35,10 @@ pub use self::changes::{JsonChange, JsonChangeKind, JsonChanges};
 pub use self::path::Leg as JsonPathLeg;
 pub use self::text::JsonQuotes;
 
-/// A server takes no deeper documents, and neither do we.
+/// Maximum depth of a document, as on servers.
 const DEPTH_MAX: usize = 100;
 
-/// A JSON document as stored. No bytes at all stand for `null`.
+/// A JSON document in stored form. An empty slice means `null`.
 ///
 /// ```
 /// use bintide_binlog::{Json, JsonQuotes};
@@ -54,7 +54,7 @@ pub struct Json<'a> {
     bytes: &'a [u8],
 }
 
-/// A part of a JSON document.
+/// Any value in a JSON document.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum JsonValue<'a> {
@@ -70,43 +70,43 @@ pub enum JsonValue<'a> {
     Double(f64),
     /// A string: UTF-8, unless corrupt.
     String(&'a [u8]),
-    /// Values in order.
+    /// Array.
     Array(JsonContainer<'a>),
-    /// Values by name.
+    /// Object.
     Object(JsonContainer<'a>),
-    /// An exact number.
+    /// A DECIMAL.
     Decimal(Decimal<'a>),
-    /// A day.
+    /// A DATE.
     Date(Date),
-    /// A length of time.
+    /// A TIME.
     Time(Time),
-    /// A day and time of day, of a DATETIME or a TIMESTAMP.
+    /// A DATETIME or TIMESTAMP.
     DateTime(DateTime),
-    /// A value of another type of column.
+    /// A value of any other column type.
     Opaque {
-        /// The column's type code.
+        /// Type code of the column.
         type_code: u8,
-        /// What the column would store.
+        /// Bytes in the column's stored form.
         bytes: &'a [u8],
     },
 }
 
 impl<'a> Json<'a> {
-    /// Takes a document as stored. Nothing is checked yet.
+    /// Wraps a document in stored form. Nothing is checked yet.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
-    /// As stored.
+    /// Returns the stored bytes.
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The outermost value.
+    /// Returns the outermost value.
     ///
     /// # Errors
     ///
-    /// When its bytes are no value. Parts of it are checked when they are asked for.
+    /// Fails if the value is invalid. Nested values are checked when they are read.
     pub fn root(&self) -> Result<JsonValue<'a>, DecodeError> {
         match self.part()? {
             Some(part) => part.value(),
@@ -114,12 +114,12 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Looks at every part.
+    /// Checks all values of the document.
     ///
     /// # Errors
     ///
-    /// When a part is no value, lies outside of the one around it, or overlaps another; or when they are nested
-    /// deeper than a server allows.
+    /// Fails if a value is invalid, overlaps another or reaches beyond its container, or if the document is nested
+    /// deeper than servers allow.
     pub fn check(&self) -> Result<(), DecodeError> {
         self.write(JsonQuotes::Always, &mut Vec::new())
     }
@@ -132,17 +132,17 @@ impl<'a> Json<'a> {
     }
 }
 
-/// A value not yet looked at.
+/// A value that is not decoded yet.
 #[derive(Clone, Copy, Debug)]
 struct Part<'a> {
     type_code: u8,
-    /// From where it starts, as far as it may reach.
+    /// Bytes from the start of the value to the limit of its container.
     bytes: &'a [u8],
-    /// Where it starts in the document.
+    /// Offset of the value in the document.
     offset: usize,
 }
 
-/// Fields of 2 or of 4 bytes?
+/// Width of a container's fields: 2 or 4 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Width {
     Small,
@@ -175,7 +175,7 @@ impl Width {
         out.extend_from_slice(&field.to_le_bytes()[..self.size()]);
     }
 
-    /// Does a value of this type stand in place of its offset?
+    /// Returns true if values of this type are stored inline, in place of their offset.
     const fn holds(self, type_code: u8) -> bool {
         match self {
             Self::Small => matches!(type_code, 4..=6),
@@ -235,7 +235,7 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// How many bytes the value takes from where it starts.
+    /// Returns the size of the value in bytes.
     fn size(&self) -> Result<usize, DecodeError> {
         let mut cursor = self.cursor();
         Ok(match self.type_code {
@@ -257,7 +257,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The size in front of a string.
+/// Reads the size at the start of a string.
 fn string_size(cursor: &mut Cursor<'_>) -> Result<usize, DecodeError> {
     let offset = cursor.offset();
     let mut size = 0;
@@ -284,7 +284,7 @@ fn string_size(cursor: &mut Cursor<'_>) -> Result<usize, DecodeError> {
 //   10  DATE: as DATETIME
 //   11  TIME: a packed number (8)
 //   12  DATETIME: a packed number (8)
-//  246  DECIMAL: precision (1), scale (1), then as a column stores it
+//  246  DECIMAL: precision (1), scale (1), then the column's stored form
 fn opaque<'a>(type_code: u8, mut cursor: Cursor<'a>) -> Result<JsonValue<'a>, DecodeError> {
     let value = match type_code {
         7 | 12 => JsonValue::DateTime(DateTime::from_packed(cursor.i64()?)),
@@ -308,15 +308,15 @@ fn opaque<'a>(type_code: u8, mut cursor: Cursor<'a>) -> Result<JsonValue<'a>, De
 /// | size | field |
 /// |---|---|
 /// | 2 or 4 | count |
-/// | 2 or 4 | size in bytes of all of it |
-/// | (4 or 6) * count | objects only: where each name starts (2 or 4), its size (2) |
-/// | (3 or 5) * count | type of each value (1), where it starts or itself (2 or 4) |
+/// | 2 or 4 | size of the whole container in bytes |
+/// | (4 or 6) * count | objects only: offset of each name (2 or 4), its size (2) |
+/// | (3 or 5) * count | type of each value (1), its offset or the inline value (2 or 4) |
 /// | * | names, then values |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonContainer<'a> {
-    /// All of it.
+    /// The whole container.
     bytes: &'a [u8],
-    /// Where it starts in the document.
+    /// Offset of the container in the document.
     offset: usize,
     count: usize,
     width: Width,
@@ -335,7 +335,7 @@ impl<'a> JsonContainer<'a> {
         };
         let is_object = part.type_code < 2;
         let container = Self { bytes, offset: part.offset, count, width, is_object };
-        // Checked in 64 bits: a count of 2^32 - 1 must not wrap.
+        // Computed in 64 bits: a count of 2^32 - 1 must not wrap.
         let entries = count as u64 * container.entry_size() as u64;
         let wanted = 2 * width.size() as u64 + entries;
         if wanted > size as u64 {
@@ -344,30 +344,31 @@ impl<'a> JsonContainer<'a> {
         Ok(container)
     }
 
-    /// How many values it has.
+    /// Returns the number of values.
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Has it none?
+    /// Returns true if there are no values.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The value with this index.
+    /// Returns the value at `index`.
     ///
     /// # Errors
     ///
-    /// When there is none, or it is no value.
+    /// Fails if there is no value at `index`, or if it is invalid.
     pub fn value(&self, index: usize) -> Result<JsonValue<'a>, DecodeError> {
         self.part(index)?.value()
     }
 
-    /// The name of an object's value with this index. They are sorted by size, then byte by byte.
+    /// Returns the name of the object member at `index`. Members are sorted by the size of the name, then by its
+    /// bytes.
     ///
     /// # Errors
     ///
-    /// When there is none, or it lies outside of the object.
+    /// Fails if there is no member at `index`, or if its name lies outside of the object.
     pub fn name(&self, index: usize) -> Result<&'a [u8], DecodeError> {
         self.exists(index)?;
         let mut entry = self.entry(2 * self.width.size() + index * self.name_entry_size())?;
@@ -376,7 +377,7 @@ impl<'a> JsonContainer<'a> {
         self.inside(start)?.bytes(size)
     }
 
-    /// The values in order; the names of an object's, too.
+    /// Returns the values in order; for objects, with their names.
     pub fn iter(
         &self,
     ) -> impl Iterator<Item = Result<(Option<&'a [u8]>, JsonValue<'a>), DecodeError>> + use<'a> {
@@ -416,12 +417,12 @@ impl<'a> JsonContainer<'a> {
         }
     }
 
-    /// Bytes that one value takes in front of the names and values.
+    /// Returns the number of bytes that one value takes in the table before the names and values.
     const fn entry_size(&self) -> usize {
         self.name_entry_size() + 1 + self.width.size()
     }
 
-    /// From `start` of the container on.
+    /// Creates a cursor at `start` of the container.
     fn entry(&self, start: usize) -> Result<Cursor<'a>, DecodeError> {
         match self.bytes.get(start..) {
             Some(bytes) => Ok(Cursor::at(bytes, self.offset + start)),
@@ -432,8 +433,8 @@ impl<'a> JsonContainer<'a> {
         }
     }
 
-    /// From `start` of the container on, where names and values may be: behind all entries. Parts thus get
-    /// smaller the deeper they are, and a loop cannot be.
+    /// Creates a cursor at `start` of the container, which must be after the table of entries. Nested values are thus
+    /// always smaller than their container, which rules out loops.
     fn inside(&self, start: usize) -> Result<Cursor<'a>, DecodeError> {
         let entries_end = 2 * self.width.size() + self.count * self.entry_size();
         if start < entries_end {
@@ -451,7 +452,7 @@ mod tests {
 
     use super::{Json, JsonQuotes, JsonValue};
 
-    /// The text of a document, or what is wrong with it.
+    /// Returns the text of a document, or the error.
     fn text(bytes: &[u8], quotes: JsonQuotes) -> String {
         let mut text = Vec::new();
         match Json::new(bytes).write(quotes, &mut text) {
@@ -464,7 +465,7 @@ mod tests {
         assert_eq!(text(bytes, JsonQuotes::Always), wanted, "{bytes:02x?}");
     }
 
-    /// A document that is one string, or is written as one.
+    /// Checks a document that is a single string, or is written as one.
     fn check_bare(bytes: &[u8], wanted: &str) {
         check(bytes, &format!("\"{wanted}\""));
         assert_eq!(text(bytes, JsonQuotes::Inside), wanted, "{bytes:02x?}");
@@ -561,7 +562,7 @@ mod tests {
         check(&[15, 11, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0], "byte 11: wanted the end, found 1 more bytes");
     }
 
-    /// A document of so many arrays, one in the other.
+    /// Returns a document of `depth` nested arrays.
     fn nested(depth: usize) -> Vec<u8> {
         let mut value = vec![0, 0, 4, 0];
         for _ in 1..depth {
@@ -578,11 +579,11 @@ mod tests {
         check(&nested(101), "byte 701: depth of a JSON document is 101, must be at most 100");
     }
 
-    /// Offsets that lead back, or twice to the same place, would make a short document's text endless.
+    /// Offsets that point back, or twice to the same place, could make the text of a short document endless.
     #[test]
     fn parts_must_not_overlap() {
         check(&[2, 1, 0, 7, 0, 2, 0, 0], "byte 1: JSON offset is 0, wanted an offset behind the entries");
-        // Each of two values is the array behind; that one's two values are the next one.
+        // Both values of each array are the next array.
         let mut bomb = vec![2];
         for _ in 0..40 {
             bomb.extend([2, 0, 0xff, 0x00, 2, 10, 0, 2, 10, 0]);
@@ -625,7 +626,7 @@ mod tests {
             assert!(text.len() <= 16 * (bytes.len() + 4));
         }
 
-        /// Doubles read back as what they are.
+        /// The text of a double parses to the same double.
         #[test]
         fn doubles_read_back(number in any::<f64>()) {
             let text = text(&[&[11][..], &number.to_le_bytes()].concat(), JsonQuotes::Always);

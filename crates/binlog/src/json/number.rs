@@ -1,17 +1,17 @@
-//! Floating-point numbers as MySQL writes them.
+//! Text of floating-point numbers in JSON, as MySQL writes it.
 
 use std::io::Write as _;
 
-/// Appends the fewest digits that read back as the same number, in the form that a JSON document's text has.
+/// Appends the shortest digits that parse to the same number, in the form used in JSON text.
 ///
-/// Plain (`0.001`, `100.0`) when the point is not further than fifteen places away from the first digit, or stands
-/// between digits; else with an exponent (`1e20`, `1.5e-20`).
+/// The plain form (`0.001`, `100.0`) is used if the decimal point is between digits or at most fifteen places away
+/// from the first digit; otherwise the exponent form (`1e20`, `1.5e-20`).
 pub(super) fn put_double(out: &mut Vec<u8>, number: f64) {
     let mut scientific = [0; 32];
     let mut rest = &mut scientific[..];
-    // Rust's digits are the shortest, and of those the nearest, which is what MySQL's dtoa gives.
+    // Rust writes the shortest digits, and the nearest among those, like MySQL's dtoa.
     if !number.is_finite() || write!(rest, "{:e}", number.abs()).is_err() {
-        // JSON has none of these; a server writes 0 for them.
+        // JSON has no infinities and NaNs; servers write 0 for them.
         return out.extend_from_slice(b"0.0");
     }
     let unused = rest.len();
@@ -27,7 +27,7 @@ pub(super) fn put_double(out: &mut Vec<u8>, number: f64) {
     if number.is_sign_negative() {
         out.push(b'-');
     }
-    // How many of the digits stand in front of the point.
+    // The point follows this many digits.
     put(out, &digits[..count], exponent + 1);
 }
 
@@ -68,6 +68,6 @@ fn put_scientific(out: &mut Vec<u8>, digits: &[u8], exponent: i32) {
         out.extend_from_slice(others);
     }
     out.push(b'e');
-    // A `Vec` takes whatever is written to it.
+    // Writing to a `Vec` does not fail.
     let _ = write!(out, "{exponent}");
 }

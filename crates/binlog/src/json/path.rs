@@ -1,4 +1,4 @@
-//! Paths into JSON documents, as partial updates name them: `$.name."another name"[3]`.
+//! Paths into JSON documents, as in partial updates: `$.name."another name"[3]`.
 
 use super::changes::PATH_LEGS_MAX;
 use crate::cursor::Cursor;
@@ -8,19 +8,19 @@ use crate::error::{DecodeError, Reason};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leg {
-    /// Into an object, by name.
+    /// Member of an object, by name.
     Name(Vec<u8>),
-    /// Into an array, counted from its start.
+    /// Element of an array, counted from the start.
     Index(usize),
-    /// Into an array, counted from its end: 0 is the last value.
+    /// Element of an array, counted from the end: 0 is the last one.
     FromLast(usize),
 }
 
-/// Takes a path apart.
+/// Parses a path.
 ///
 /// # Errors
 ///
-/// When it is no path, or one that leads to more than one place.
+/// Fails if the path is invalid or can match several places.
 pub(super) fn parse(path: &[u8], offset: usize) -> Result<Vec<Leg>, DecodeError> {
     let mut cursor = Cursor::at(path, offset);
     expect(&mut cursor, b'$')?;
@@ -56,7 +56,7 @@ fn unexpected(offset: usize, byte: u8) -> DecodeError {
     DecodeError::new(offset, Reason::Unexpected { field: "byte of a JSON path", found, wanted })
 }
 
-/// `.name` or `."name"`.
+/// Parses `.name` or `."name"`.
 fn name(cursor: &mut Cursor<'_>) -> Result<Leg, DecodeError> {
     expect(cursor, b'.')?;
     if peek(cursor) == Some(b'"') {
@@ -69,7 +69,7 @@ fn name(cursor: &mut Cursor<'_>) -> Result<Leg, DecodeError> {
     }
 }
 
-/// A JSON string.
+/// Parses a quoted name, which is a JSON string.
 fn quoted_name(cursor: &mut Cursor<'_>) -> Result<Vec<u8>, DecodeError> {
     expect(cursor, b'"')?;
     let mut name = Vec::new();
@@ -98,7 +98,7 @@ fn escape(cursor: &mut Cursor<'_>) -> Result<char, DecodeError> {
             let high = hex(cursor)?;
             match char::from_u32(high) {
                 Some(character) => character,
-                // Half of a character beyond 16 bits: the other half follows.
+                // The first half of a surrogate pair: the second half follows.
                 None => {
                     expect(cursor, b'\\')?;
                     expect(cursor, b'u')?;
@@ -123,7 +123,7 @@ fn hex(cursor: &mut Cursor<'_>) -> Result<u32, DecodeError> {
     Ok(number)
 }
 
-/// `[3]`, `[last]` or `[last-3]`.
+/// Parses `[3]`, `[last]` or `[last-3]`.
 fn index(cursor: &mut Cursor<'_>) -> Result<Leg, DecodeError> {
     expect(cursor, b'[')?;
     let leg = match cursor.rest().strip_prefix(b"last") {

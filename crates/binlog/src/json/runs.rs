@@ -1,12 +1,12 @@
-//! A list that takes values in its middle without moving all that is behind them.
+//! A list that is fast to insert into at any index.
 
-/// Values of a run at most; a full one becomes two.
+/// Maximum number of values in a run; a full run is split in two.
 const RUN_MAX: usize = 1024;
 
-/// Values in order, in runs of limited length: to insert or remove one moves a run, not the list.
+/// List of values, stored in runs of limited length. Inserting or removing a value moves only the rest of its run.
 #[derive(Clone, Debug)]
 pub(super) struct Runs<T> {
-    /// None is empty.
+    /// Runs in order; none is empty.
     runs: Vec<Vec<T>>,
     count: usize,
 }
@@ -25,11 +25,11 @@ impl<T> Runs<T> {
         self.runs.get_mut(run)?.get_mut(within)
     }
 
-    /// Puts a value in front of the one at `index`, or at the end.
+    /// Inserts a value before `index`, or at the end.
     pub(super) fn insert(&mut self, index: usize, value: T) {
         let (mut run, mut within) = self.find(index);
         if run == self.runs.len() {
-            // Behind all of them: at the end of the last run, if there is one.
+            // `index` is the end of the list: insert at the end of the last run, if there is one.
             run = run.saturating_sub(1);
             within = self.runs.last().map_or(0, Vec::len);
         }
@@ -47,7 +47,7 @@ impl<T> Runs<T> {
         self.count += 1;
     }
 
-    /// Takes out the value at `index`, if there is one.
+    /// Removes the value at `index`, if there is one.
     pub(super) fn remove(&mut self, index: usize) {
         let (run, within) = self.find(index);
         if let Some(values) = self.runs.get_mut(run).filter(|values| within < values.len()) {
@@ -59,7 +59,7 @@ impl<T> Runs<T> {
         }
     }
 
-    /// Where a sorted list has a value, or would have it.
+    /// Searches a sorted list, like `slice::binary_search_by`.
     pub(super) fn search_by(&self, mut order: impl FnMut(&T) -> std::cmp::Ordering) -> Result<usize, usize> {
         let run = self.runs.partition_point(|run| run.last().is_some_and(|last| order(last).is_lt()));
         let before: usize = self.runs[..run].iter().map(Vec::len).sum();
@@ -69,7 +69,7 @@ impl<T> Runs<T> {
         }
     }
 
-    /// In which run, and where in it.
+    /// Returns the run of the value at `index`, and the index within the run.
     fn find(&self, index: usize) -> (usize, usize) {
         let mut within = index;
         for (run, values) in self.runs.iter().enumerate() {
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// Each value goes in front of all others: moving them all each time would take hours.
+    /// Each value is inserted before all others; moving them all each time would take hours.
     #[test]
     fn a_million_at_the_front() {
         let mut runs: Runs<[u64; 8]> = Runs::from_iter([]);

@@ -1,27 +1,27 @@
-//! JSON documents as text, the way MySQL writes them.
+//! Text of JSON documents, as MySQL writes it.
 
 use super::number::put_double;
 use super::{DEPTH_MAX, Json, JsonContainer, JsonValue, Part, Width};
 use crate::error::{DecodeError, Reason};
 
-/// Where strings, and what is written as one, have quotes around them.
+/// Quoting of strings, and of other values that are written as strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonQuotes {
-    /// Everywhere: the text is JSON.
+    /// Quotes everywhere: the text is JSON.
     Always,
-    /// Inside arrays and objects only: a document that is just a string is written as that string.
+    /// Quotes inside arrays and objects only: a document that is a single string is written without quotes.
     Inside,
 }
 
 impl Json<'_> {
     /// Appends the document's text, as `SELECT` shows it: `{"a": [1, 2.5, "b"]}`.
     ///
-    /// A date, a time and bytes of another type (`base64:type15:…`) are written as strings.
+    /// Dates, times and values of other types (`base64:type15:…`) are written as strings.
     ///
     /// # Errors
     ///
-    /// When a part is no value, lies outside of the one around it, or overlaps another; or when they are nested
-    /// deeper than a server allows. What has been appended until then stays.
+    /// Fails if a value is invalid, overlaps another or reaches beyond its container, or if the document is nested
+    /// deeper than servers allow. The text up to there stays in `out`.
     pub fn write(&self, quotes: JsonQuotes, out: &mut Vec<u8>) -> Result<(), DecodeError> {
         let Some(part) = self.part()? else {
             out.extend_from_slice(b"null");
@@ -37,15 +37,15 @@ impl Json<'_> {
 
 struct Writer<'a, 'o> {
     out: &'o mut Vec<u8>,
-    /// The containers around the place where we are, and which value of each comes next.
+    /// Open containers, outermost first, each with the index of its next value.
     open: Vec<(JsonContainer<'a>, usize)>,
-    /// Bytes of the document that no part has taken yet. Parts that overlap could make a short document's text
-    /// grow without end.
+    /// Bytes of the document that no value has used yet. Without this limit, overlapping values could make the text
+    /// of a short document endless.
     unused: usize,
 }
 
 impl<'a> Writer<'a, '_> {
-    /// Appends one value of the innermost container, or its end; false when nothing is open.
+    /// Appends the next value of the innermost container, or its end; returns false if no container is open.
     fn step(&mut self) -> Result<bool, DecodeError> {
         let Some((container, next)) = self.open.last_mut() else { return Ok(false) };
         let (container, index) = (*container, *next);
@@ -111,7 +111,7 @@ impl<'a> Writer<'a, '_> {
 }
 
 impl Part<'_> {
-    /// Bytes that belong to this value and to none inside it.
+    /// Returns the number of bytes that belong to this value but not to a nested one.
     fn own_size(&self) -> Result<usize, DecodeError> {
         match self.type_code {
             0..=3 => {
@@ -124,7 +124,7 @@ impl Part<'_> {
     }
 }
 
-/// The type of binary strings in documents of MySQL 5.7, which shows them in base64; from 8.0 on they are text.
+/// Type of binary strings in documents of MySQL 5.7. MySQL 5.7 shows them in base64, later versions as text.
 const VAR_STRING: u8 = 253;
 
 fn put_scalar(out: &mut Vec<u8>, value: &JsonValue<'_>, quotes: JsonQuotes) {
@@ -149,7 +149,7 @@ fn put_scalar(out: &mut Vec<u8>, value: &JsonValue<'_>, quotes: JsonQuotes) {
             out.push(b':');
             put_base64(out, bytes, quotes);
         }),
-        // Whoever has a container opens it.
+        // The caller opens containers.
         JsonValue::Array(_) | JsonValue::Object(_) => {}
     }
 }
@@ -166,11 +166,11 @@ fn quoted(out: &mut Vec<u8>, quotes: JsonQuotes, put: impl FnOnce(&mut Vec<u8>))
 
 fn put_display(out: &mut Vec<u8>, number: &impl std::fmt::Display) {
     use std::io::Write as _;
-    // A `Vec` takes whatever is written to it.
+    // Writing to a `Vec` does not fail.
     let _ = write!(out, "{number}");
 }
 
-/// Appends a string in quotes; bytes beyond ASCII stay as they are.
+/// Appends a quoted string; bytes beyond ASCII are not changed.
 pub(super) fn put_string(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     let mut rest = bytes;
@@ -200,7 +200,7 @@ fn put_escaped(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
-/// Appends base64 with a line break behind every 76 characters that others follow.
+/// Appends base64 with a line break after every 76 characters, except at the end.
 fn put_base64(out: &mut Vec<u8>, bytes: &[u8], quotes: JsonQuotes) {
     const LINE: usize = 76 / 4 * 3;
     let line_break: &[u8] = match quotes {
@@ -217,7 +217,7 @@ fn put_base64(out: &mut Vec<u8>, bytes: &[u8], quotes: JsonQuotes) {
     }
 }
 
-/// One to three bytes as four characters.
+/// Encodes one to three bytes as four characters.
 fn put_base64_group(out: &mut Vec<u8>, group: &[u8]) {
     const DIGITS: [u8; 64] = *b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let byte = |index: usize| group.get(index).copied().map_or(0, u32::from);

@@ -1,4 +1,4 @@
-//! What is common to payloads in memory and payloads in pieces: bytes in, whole events out.
+//! Decoding of payloads, in memory or in pieces: bytes in, whole events out.
 
 use super::zstd::Frames;
 use super::{PayloadError, PayloadLimits, PayloadSummary, SizeClaim};
@@ -8,21 +8,21 @@ use crate::event::EventType;
 use crate::header::{HEADER_SIZE, Header};
 use crate::raw::{Checksum, RawEvent};
 
-/// A piece of a payload, or all of it.
+/// All or a piece of a payload.
 #[derive(Debug)]
 pub(super) struct Input<'i> {
     pub(super) bytes: &'i [u8],
-    /// How much of it has gone in.
+    /// Number of consumed bytes.
     pub(super) position: usize,
     pub(super) ending: Ending,
 }
 
-/// Where a payload ends.
+/// End of a payload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Ending {
-    /// With this piece.
+    /// The payload ends with this piece.
     Here,
-    /// Perhaps in another one.
+    /// Another piece may follow.
     Later,
 }
 
@@ -32,17 +32,17 @@ impl<'i> Input<'i> {
     }
 }
 
-/// Payload in, whole events out.
+/// Reads a payload and returns whole events.
 #[derive(Debug)]
 pub(super) struct Flow<'o> {
     source: Source<'o>,
     buffer: &'o mut Vec<u8>,
-    /// How much of the buffer has been given out.
+    /// Number of bytes of the buffer that have been returned.
     taken: usize,
     limits: PayloadLimits,
     summary: PayloadSummary,
     failure: Option<PayloadError>,
-    /// Bytes of earlier pieces.
+    /// Number of bytes of earlier pieces.
     earlier: usize,
 }
 
@@ -61,7 +61,7 @@ impl<'o> Flow<'o> {
         Ok(self.whole_event(input)?.map(|size| self.lend(size)))
     }
 
-    /// Hands out the event of `size` bytes that `whole_event` has found.
+    /// Returns the event of `size` bytes that `whole_event` has found.
     pub(super) fn lend(&mut self, size: usize) -> RawEvent<'_> {
         let start = self.taken;
         self.take(size, 1);
@@ -96,7 +96,8 @@ impl<'o> Flow<'o> {
         self.earlier += size;
     }
 
-    /// The size of the next event if the chunk may have it. A fault waits if events can be handed out before it.
+    /// Returns the size of the next event if it fits in the chunk. An error is deferred if the chunk already has
+    /// events.
     fn next_fitting(
         &mut self,
         input: &mut Input<'_>,
@@ -111,11 +112,12 @@ impl<'o> Flow<'o> {
         }
     }
 
-    /// The bytes and number of whole sane events in the buffer, up to `room`; the `first` bytes are known to be one.
+    /// Returns the size and number of the whole valid events in the buffer, up to `room` bytes. The `first` bytes are
+    /// known to be one.
     fn run_of_events(&self, first: usize, room: usize) -> (usize, usize) {
         let (mut run, mut count) = (first, 1);
         let ready = &self.buffer[self.taken..];
-        // Events come out one at a time only where the limits are near.
+        // Near a limit, events are returned one at a time.
         let size_max = self.limits.total_size_max.min(self.claimed_size().unwrap_or(u64::MAX));
         let near = self.summary.uncompressed_size.saturating_add(ready.len() as u64) > size_max;
         while !near && let Ok(Some(size)) = frame(&ready[run..], self.limits.event_size_max) {
@@ -134,7 +136,7 @@ impl<'o> Flow<'o> {
         self.summary.uncompressed_size += size as u64;
     }
 
-    /// Sees to it that the buffer holds one whole event more, and gives its size; `None` when the input is used up.
+    /// Fills the buffer with one whole event and returns its size; `None` if the input is used up.
     pub(super) fn whole_event(&mut self, input: &mut Input<'_>) -> Result<Option<usize>, PayloadError> {
         loop {
             if let Some(failure) = self.failure {
@@ -144,7 +146,7 @@ impl<'o> Flow<'o> {
             let found = ready.len();
             let wanted = match frame(ready, self.limits.event_size_max) {
                 Ok(Some(size)) if size <= found => return self.within_total(size).map(Some),
-                // Its size alone shows that it is too large: it need not come first.
+                // The stated size is too large; no need to read the event.
                 Ok(Some(size)) => self.within_total(size)?,
                 Ok(None) => HEADER_SIZE,
                 Err(error) => return Err(self.fail(input, error)),
@@ -163,12 +165,12 @@ impl<'o> Flow<'o> {
         }
     }
 
-    /// The size that the inner events must have together, if that is to be enforced.
+    /// Returns the total size that the inner events must have, if it is enforced.
     fn claimed_size(&self) -> Option<u64> {
         self.summary.claimed_size.filter(|_| self.limits.claim == SizeClaim::Binding)
     }
 
-    /// No more than stated has come; has less?
+    /// Checks that no fewer bytes came than the payload states. A larger payload has failed before.
     fn all_came(&mut self, input: &Input<'_>) -> Result<(), PayloadError> {
         let found = self.summary.uncompressed_size;
         match self.claimed_size() {
@@ -193,12 +195,12 @@ impl<'o> Flow<'o> {
         Err(self.fail(&nothing, DecodeError::new(0, reason)))
     }
 
-    /// Makes room for `wanted` bytes of the event at hand, or less if it has only begun to come, and fills it. Gives
-    /// how many bytes came.
+    /// Makes room for `wanted` bytes of the current event, but at most twice the bytes received, and fills it.
+    /// Returns the number of bytes added.
     fn refill(&mut self, input: &mut Input<'_>, wanted: usize) -> Result<usize, PayloadError> {
         self.buffer.drain(..self.taken);
         self.taken = 0;
-        // The size is a claim: room grows only as fast as the bytes come.
+        // The size may be false: allocate in proportion to the received bytes.
         let old = self.buffer.len();
         let room = wanted.min(old * 2).max(READ_SIZE);
         self.buffer.reserve_exact(room - old);
@@ -213,10 +215,11 @@ impl<'o> Flow<'o> {
     }
 }
 
-/// How much is decompressed at a time: fits a core's own cache.
+/// Number of bytes to decompress at a time; fits the private cache of a core.
 pub(super) const READ_SIZE: usize = 128 << 10;
 
-/// The size of the event at the front of `bytes`, as its header says; `None` without a whole header.
+/// Returns the size of the event at the front of `bytes`, as stated in its header; `None` if the header is
+/// incomplete.
 fn frame(bytes: &[u8], size_max: u32) -> Result<Option<usize>, DecodeError> {
     let Some(head) = bytes.first_chunk::<HEADER_SIZE>() else { return Ok(None) };
     let header = Header::decode(&mut Cursor::new(head))?;
@@ -240,12 +243,12 @@ fn frame(bytes: &[u8], size_max: u32) -> Result<Option<usize>, DecodeError> {
     Ok(Some(header.size as usize))
 }
 
-/// Where a header has its event type.
+/// Offset of the event type in a header.
 const TYPE_OFFSET: usize = 4;
-/// Where a header has its event's size.
+/// Offset of the event size in a header.
 const SIZE_OFFSET: usize = 9;
 
-/// What turns a payload into events' bytes.
+/// Decoder from a payload to the bytes of its events.
 #[derive(Debug)]
 pub(super) enum Source<'o> {
     Zstd(Frames<'o>),
@@ -253,7 +256,7 @@ pub(super) enum Source<'o> {
 }
 
 impl Source<'_> {
-    /// Has all that went in come out, so that the payload may end here?
+    /// Returns true if all consumed input has been returned, so that the payload may end here.
     fn is_between_frames(&self) -> bool {
         match self {
             Self::Zstd(frames) => frames.is_between(),
@@ -261,7 +264,7 @@ impl Source<'_> {
         }
     }
 
-    /// Appends to `out` until it has `room` bytes or more, or the input is used up.
+    /// Appends to `out` until it has at least `room` bytes, or the input is used up.
     fn fill(
         &mut self,
         input: &mut Input<'_>,

@@ -1,11 +1,11 @@
-//! Events as they stand inside a payload, and the fields in front of it.
+//! Encoding of events inside a payload, and of the fields before it.
 
 use crate::cursor::put_lenenc;
 use crate::events::{PayloadCompression, TransactionPayload};
 use crate::header::{HEADER_SIZE, Header};
 use crate::raw::RawEvent;
 
-/// Appends an event as it stands inside a payload: without a checksum, its size without one, and no position.
+/// Appends an event in its form inside a payload: without checksum, position 0, and the size reduced accordingly.
 pub fn put_inner(raw: &RawEvent<'_>, out: &mut Vec<u8>) {
     let size = inner_size(raw);
     let header = Header { size, next_position: 0, ..*raw.header() };
@@ -13,14 +13,14 @@ pub fn put_inner(raw: &RawEvent<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(raw.body());
 }
 
-/// How many bytes an event takes inside a payload.
+/// Returns the size of an event inside a payload.
 pub fn inner_size(raw: &RawEvent<'_>) -> u32 {
     (HEADER_SIZE + raw.body().len()) as u32
 }
 
 impl<'a> TransactionPayload<'a> {
-    /// A payload made by [`PayloadWriter`](crate::PayloadWriter), with the fields that a server writes in front of it; they are put
-    /// into `fields`.
+    /// Creates a payload event from the output of [`PayloadWriter`](crate::PayloadWriter). `fields` receives the
+    /// fields that a server writes before the payload.
     pub fn zstd(uncompressed_size: u64, payload: &'a [u8], fields: &'a mut Vec<u8>) -> Self {
         fields.clear();
         Self::put_zstd_fields(uncompressed_size, payload.len() as u64, fields);
@@ -28,7 +28,7 @@ impl<'a> TransactionPayload<'a> {
         Self { compression, uncompressed_size, fields, payload, rest: &[] }
     }
 
-    /// Appends those fields, their end mark included.
+    /// Appends these fields, end mark included.
     pub fn put_zstd_fields(uncompressed_size: u64, payload_size: u64, out: &mut Vec<u8>) {
         put_field(out, 2, 0);
         put_field(out, 3, uncompressed_size);

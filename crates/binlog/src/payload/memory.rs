@@ -1,10 +1,10 @@
-//! What zstd takes in memory, before it takes it.
+//! Estimates of zstd's memory.
 
 use super::Level;
 
 const MIB: u64 = 1 << 20;
 
-/// Powers of two by level, as zstd's `clevels.h` has them for inputs of more than 256 KiB: window, chain, hash.
+/// Base-2 logarithms by level, from zstd's `clevels.h` for inputs of more than 256 KiB: window, chain, hash.
 const POWERS: [[u32; 3]; 22] = [
     [19, 13, 14],
     [20, 15, 16],
@@ -30,24 +30,24 @@ const POWERS: [[u32; 3]; 22] = [
     [27, 27, 25],
 ];
 
-/// From here on zstd keeps binary trees, two places for each position.
+/// First level at which zstd uses binary trees, with two entries per position.
 const TREES_FROM: u8 = 13;
 
 impl Level {
-    /// The power of two of the window that zstd keeps at this level for inputs of `size` bytes.
+    /// Returns the base-2 logarithm of zstd's window at this level for inputs of `size` bytes.
     pub fn window_log(self, size: u64) -> u32 {
-        // Tables are no larger than the input asks for.
+        // Tables are no larger than the input requires.
         let wanted = size.max(1).checked_next_power_of_two().map_or(u64::BITS, u64::trailing_zeros);
         self.powers()[0].min(wanted.max(10))
     }
 
-    /// What zstd takes at this level for inputs of `size` bytes: bytes of memory, at most.
+    /// Returns the maximum memory of zstd in bytes at this level for inputs of `size` bytes.
     pub fn memory_for(self, size: u64) -> u64 {
         let [_, chain, hash] = self.powers();
         let window = self.window_log(size);
         let chain_max = window + u32::from(self.get() >= TREES_FROM);
         let tables = 4 * ((1 << chain.min(chain_max)) + (1 << hash.min(window + 1)));
-        // The input at hand and the block that is made of it.
+        // Buffers for the current input and its compressed block.
         tables + (1 << window) + 2 * MIB
     }
 
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn tables_are_those_of_zstd() {
-        // What its documentation says of the highest levels.
+        // Figures from zstd's documentation of the highest levels.
         for (level, wanted) in [(19, 80), (20, 160), (21, 320), (22, 640)] {
             let found = Level::new(level).unwrap().memory_for(1 << 30) / MIB;
             assert!((wanted..=wanted * 5 / 4 + 8).contains(&found), "{level}: {found}");

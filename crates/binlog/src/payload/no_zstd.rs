@@ -1,4 +1,4 @@
-//! Stands in for zstd in a build without it: there are no frames.
+//! Replacement of zstd in builds without it: no frame can be read.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;

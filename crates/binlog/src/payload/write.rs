@@ -1,4 +1,4 @@
-//! Closes transactions into payloads: plain events in, one zstd frame out.
+//! Compression of transactions into payloads: events in, one zstd frame out.
 
 use std::fmt;
 
@@ -8,25 +8,25 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective, get_error
 use crate::framer::EVENT_SIZE_MAX;
 use crate::header::HEADER_SIZE;
 
-/// How hard zstd tries, `binlog_transaction_compression_level_zstd`: 1 to 22.
+/// zstd compression level, `binlog_transaction_compression_level_zstd`: 1 to 22.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Level(u8);
 
 impl Level {
-    /// The fastest.
+    /// Fastest level.
     pub const MIN: Self = Self(1);
-    /// The server's default.
+    /// Default of servers.
     pub const DEFAULT: Self = Self(3);
-    /// The smallest output.
+    /// Level with the smallest output.
     pub const MAX: Self = Self(22);
 
-    /// Checks the range.
+    /// Returns `raw` as a level, or `None` if it is out of range.
     pub fn new(raw: u8) -> Option<Self> {
         (Self::MIN.0..=Self::MAX.0).contains(&raw).then_some(Self(raw))
     }
 
-    /// As a plain number.
+    /// Returns the plain number.
     pub const fn get(self) -> u8 {
         self.0
     }
@@ -44,25 +44,25 @@ impl fmt::Display for Level {
     }
 }
 
-/// A transaction that did not become a payload.
+/// Error in the compression of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompressError {
-    /// The frame would not fit into an event of this many bytes.
+    /// The frame does not fit in an event of this size.
     TooLarge {
-        /// Bytes at most.
+        /// Maximum size in bytes.
         max: u32,
     },
-    /// zstd cannot go on: it has no memory for this level, as a rule.
+    /// zstd failed, usually for lack of memory at this level.
     Zstd {
-        /// What it says.
+        /// zstd's error message.
         message: &'static str,
     },
-    /// More or fewer bytes came than were announced.
+    /// The number of bytes differs from the announced one.
     Announced {
-        /// Bytes announced.
+        /// Number of bytes announced.
         wanted: u64,
-        /// Bytes that came.
+        /// Number of bytes received.
         found: u64,
     },
 }
@@ -81,16 +81,16 @@ impl fmt::Display for CompressError {
 
 impl std::error::Error for CompressError {}
 
-/// Makes one payload after the other, with one zstd context and one buffer. Each thread needs its own.
+/// Compresses payloads one after another, with one zstd context and one buffer. Each thread needs its own writer.
 ///
-/// Payloads are what a server since 8.3 writes: one zstd frame with its content's size in it and no checksum.
+/// The payloads are like those of servers since 8.3: one zstd frame, with its content size and without a checksum.
 pub struct PayloadWriter {
     context: CCtx<'static>,
     frame: Vec<u8>,
     frame_size_max: u32,
-    /// Bytes of the frame that have been handed on.
+    /// Number of bytes of the frame that were already drained.
     drained: usize,
-    /// The size that the frame states; `None` for a frame that states none.
+    /// Content size stated by the frame; `None` if it states none.
     announced: Option<u64>,
     came: u64,
 }
@@ -104,18 +104,19 @@ impl fmt::Debug for PayloadWriter {
     }
 }
 
-/// How much of its output zstd is given room for at a time.
+/// Size by which the output grows at a time.
 const FRAME_STEP: usize = 128 * 1024;
 
-/// What is kept of the buffer from one payload to the next: one huge transaction must not cost its size for good.
+/// Maximum capacity of the buffer that is kept for the next payload: one huge transaction must not keep its memory
+/// forever.
 const FRAME_KEPT_MAX: usize = 16 * 1024 * 1024;
 
 impl PayloadWriter {
-    /// With nothing in it yet.
+    /// Creates a writer without a payload.
     ///
     /// # Errors
     ///
-    /// When zstd has no memory.
+    /// Fails if zstd cannot allocate its context.
     pub fn new(level: Level) -> Result<Self, CompressError> {
         let mut context = CCtx::try_create().ok_or(CompressError::Zstd { message: "no memory" })?;
         context.set_parameter(CParameter::CompressionLevel(i32::from(level.get()))).map_err(failed)?;
@@ -123,53 +124,54 @@ impl PayloadWriter {
         Ok(Self { context, frame: Vec::new(), frame_size_max, drained: 0, announced: Some(0), came: 0 })
     }
 
-    /// No frame may be larger: `replica_max_allowed_packet` less the room for the event's head.
+    /// Limits the size of the event: `replica_max_allowed_packet`. Room for the event's header, fields and checksum
+    /// is subtracted.
     #[must_use]
     pub fn with_event_size_max(mut self, event_size_max: u32) -> Self {
         self.frame_size_max = event_size_max.min(EVENT_SIZE_MAX).saturating_sub(HEAD_ROOM);
         self
     }
 
-    /// Lets zstd spread one frame over this many threads of its own; worth it from some megabytes on.
+    /// Makes zstd compress one frame in this many threads; worthwhile for inputs of some megabytes.
     ///
     /// # Errors
     ///
-    /// When zstd was built without threads.
+    /// Fails if zstd was built without threads.
     pub fn set_threads(&mut self, threads: u32) -> Result<(), CompressError> {
         self.context.set_parameter(CParameter::NbWorkers(threads)).map_err(failed)?;
         Ok(())
     }
 
-    /// The bytes that zstd has taken for its context by now: what a session keeps.
+    /// Returns the current size of zstd's context in bytes.
     pub fn memory(&self) -> usize {
         self.context.sizeof()
     }
 
-    /// The whole of a payload at once: inner events as [`put_inner`](crate::put_inner) writes them.
+    /// Compresses a whole payload: inner events in the form of [`put_inner`](crate::put_inner).
     ///
     /// # Errors
     ///
-    /// When the frame becomes too large, or zstd cannot.
+    /// Fails if the frame becomes too large, or if zstd fails.
     pub fn frame(&mut self, inner: &[u8]) -> Result<&[u8], CompressError> {
         self.begin(inner.len() as u64)?;
         self.push(inner)?;
         self.finish()
     }
 
-    /// Begins a payload whose inner events have this many bytes together.
+    /// Starts a payload whose inner events have `size` bytes in total.
     ///
     /// # Errors
     ///
-    /// When zstd cannot.
+    /// Fails if zstd fails.
     pub fn begin(&mut self, size: u64) -> Result<(), CompressError> {
         self.begin_with(Some(size))
     }
 
-    /// Begins a payload of unknown size: its frame does not state one, as those that mysqlbinlog writes.
+    /// Starts a payload of unknown size. Its frame states no size, like the frames written by mysqlbinlog.
     ///
     /// # Errors
     ///
-    /// When zstd cannot.
+    /// Fails if zstd fails.
     pub fn begin_unsized(&mut self) -> Result<(), CompressError> {
         self.begin_with(None)
     }
@@ -183,26 +185,26 @@ impl PayloadWriter {
         Ok(())
     }
 
-    /// Takes more of the inner events' bytes.
+    /// Adds bytes of the inner events.
     ///
     /// # Errors
     ///
-    /// When more came than was announced, the frame becomes too large, or zstd cannot.
+    /// Fails if more bytes came than announced, if the frame becomes too large, or if zstd fails.
     pub fn push(&mut self, inner: &[u8]) -> Result<(), CompressError> {
         self.came += inner.len() as u64;
         match self.announced {
             Some(wanted) if self.came > wanted => Err(self.size_error(wanted)),
-            // With all of the input at hand zstd needs no copy of it.
+            // If it has the whole input, zstd does not copy it.
             Some(wanted) if self.came == wanted => self.run(inner, ZSTD_EndDirective::ZSTD_e_end),
             _ => self.run(inner, ZSTD_EndDirective::ZSTD_e_continue),
         }
     }
 
-    /// The payload: all that was announced has come.
+    /// Ends the payload and returns it.
     ///
     /// # Errors
     ///
-    /// When less came than was announced, the frame becomes too large, or zstd cannot.
+    /// Fails if fewer bytes came than announced, if the frame becomes too large, or if zstd fails.
     pub fn finish(&mut self) -> Result<&[u8], CompressError> {
         match self.announced {
             Some(wanted) if self.came != wanted => return Err(self.size_error(wanted)),
@@ -215,12 +217,12 @@ impl PayloadWriter {
         Ok(&self.frame)
     }
 
-    /// Hands on what the frame has so far, and forgets it; gives its size in bytes. For frames too large for memory:
-    /// [`PayloadWriter::finish`] then gives what is left.
+    /// Passes the frame's bytes so far to `take`, removes them, and returns their number. For frames too large for
+    /// memory: [`PayloadWriter::finish`] then returns the remaining bytes.
     ///
     /// # Errors
     ///
-    /// Those of `take`.
+    /// Returns the errors of `take`.
     pub fn drain<E>(&mut self, take: impl FnOnce(&[u8]) -> Result<(), E>) -> Result<u64, E> {
         let size = self.frame.len();
         take(&self.frame)?;
@@ -255,7 +257,7 @@ impl PayloadWriter {
     }
 }
 
-/// An event's header, the fields in front of the payload and a checksum, each as large as it can get.
+/// Maximum size of an event's header, the fields before the payload and a checksum.
 const HEAD_ROOM: u32 = HEADER_SIZE as u32 + 3 + 11 + 11 + 1 + 4;
 
 fn failed(code: zstd_safe::ErrorCode) -> CompressError {

@@ -1,4 +1,4 @@
-//! zstd frames, one behind the other, as a stream.
+//! Stream of consecutive zstd frames.
 
 use std::fmt;
 
@@ -8,20 +8,19 @@ use super::flow::{Ending, Input};
 use super::{Pace, PayloadError, PayloadSummary, unsupported};
 use crate::error::Reason;
 
-/// The largest window, as a power of two: 128 MiB, what level 22 (`--ultra`) needs, and what every other
-/// reader allows too.
+/// Base-2 logarithm of the largest window: 128 MiB, which level 22 (`--ultra`) needs and other readers also allow.
 const WINDOW_LOG_MAX: u32 = 27;
 
-/// What zstd wants to see of a frame first.
+/// Number of bytes that zstd reads first of a frame.
 const START_WISH: usize = 5;
 
-/// Bytes in front of each block of a frame.
+/// Size of the header of each block.
 const BLOCK_HEADER_SIZE: usize = 3;
 
-/// The lowest four bits of a skippable frame's magic are free.
+/// Bytes of a skippable frame's magic after the first. The lower four bits of the first byte are free.
 const MAGIC_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
-/// A zstd context that remembers its settings.
+/// zstd context, created on first use.
 #[derive(Default)]
 pub(super) struct Context(Option<DCtx<'static>>);
 
@@ -41,53 +40,54 @@ impl Context {
             self.0 = Some(context);
         }
         let context = self.0.as_mut().ok_or_else(|| unsupported("zstd"))?;
-        // The payload before may have been left in its middle.
+        // The previous payload may have been left unfinished.
         context.reset(ResetDirective::SessionOnly).map_err(|_| unsupported("zstd"))?;
         Ok(context)
     }
 }
 
-/// Turns frames into what they hold.
+/// Decoder of consecutive frames.
 pub(super) struct Frames<'o> {
     context: &'o mut DCtx<'static>,
-    /// How many bytes zstd would like to see next; 0 between two frames, when all that went in has come out.
+    /// Number of bytes that zstd expects next; 0 between frames, after all output was returned.
     wish: usize,
     frame: Frame,
     care: Care,
-    /// What ends the stream before its end.
+    /// Error to report after the remaining output.
     fault: Option<Reason>,
 }
 
-/// The frame at hand.
+/// State of the current frame.
 #[derive(Clone, Copy, Default)]
 struct Frame {
-    /// Where it starts in the input.
+    /// Offset of the frame in the input.
     start: usize,
-    /// Its first bytes.
+    /// First bytes of the frame.
     head: [u8; FRAME_HEAD_SIZE],
     head_size: usize,
-    /// Bytes that came out of it.
+    /// Number of output bytes of the frame.
     given: usize,
-    /// Is it read a second time?
+    /// True if the frame is read a second time.
     is_second: bool,
-    /// Bytes that still come out of it a second time.
+    /// Number of output bytes to drop in the second reading.
     repeated: usize,
 }
 
-/// The longest header of a frame, magic included.
+/// Maximum size of a frame header, magic included.
 const FRAME_HEAD_SIZE: usize = 18;
 
 enum Progress {
     Some,
-    /// Nothing in, nothing out, and the frame is not over.
+    /// Neither input nor output moved, and the frame is not finished.
     None,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Care {
-    /// As much as there is at once; what would be lost in front of a fault is read again block by block.
+    /// Decodes as much as possible at once. On an error, reads the frame again block by block to recover the output
+    /// before it.
     Fast,
-    /// One block at a time: everything in front of a fault comes out.
+    /// Decodes one block at a time, so that all output before an error is returned.
     BlockByBlock,
 }
 
@@ -101,7 +101,7 @@ impl<'o> Frames<'o> {
     pub(super) fn new(context: &'o mut Context, pace: Pace) -> Result<Self, PayloadError> {
         let care = match pace {
             Pace::AtOnce => Care::Fast,
-            // What went in before is gone, and cannot be read again.
+            // Earlier pieces are gone and cannot be read again.
             Pace::InPieces => Care::BlockByBlock,
         };
         Ok(Self { context: context.ready()?, wish: 0, frame: Frame::default(), care, fault: None })
@@ -121,7 +121,7 @@ impl<'o> Frames<'o> {
         let old = out.len();
         while out.len() < room {
             if let Some(fault) = self.fault {
-                // All in front of it is handed out first.
+                // Return the output before the error first.
                 return if out.len() == old { Err(fault) } else { Ok(()) };
             }
             if self.wish == 0 {
@@ -147,7 +147,8 @@ impl<'o> Frames<'o> {
         let is_careful = self.care == Care::BlockByBlock || self.frame.is_second;
         let size = match self.wish {
             _ if !is_careful => usize::MAX,
-            // With a block, zstd likes to see the next one's header, and a fault there would hide this block.
+            // zstd asks for a block together with the next block's header. An error in that header would hide this
+            // block.
             wish if wish > BLOCK_HEADER_SIZE => wish - BLOCK_HEADER_SIZE,
             wish => wish,
         };
@@ -166,7 +167,7 @@ impl<'o> Frames<'o> {
         Ok(if is_stuck { Progress::None } else { Progress::Some })
     }
 
-    /// Goes back to the start of a frame that has a fault somewhere.
+    /// Restarts a frame that has an error.
     fn begin_again(&mut self, input: &mut Input<'_>) -> Result<(), Reason> {
         let reset = self.context.reset(ResetDirective::SessionOnly);
         reset.map_err(|code| Reason::Zstd { message: get_error_name(code) })?;

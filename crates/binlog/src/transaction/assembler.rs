@@ -1,4 +1,4 @@
-//! Collects a log's events into whole transactions.
+//! Assembly of events into whole transactions.
 
 use std::fmt;
 use std::mem;
@@ -20,22 +20,22 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// What it says of itself.
+    /// Returns the outline.
     pub const fn outline(&self) -> &Outline {
         &self.outline
     }
 
-    /// What its events are to be decoded with.
+    /// Returns the format for decoding the events.
     pub const fn format(&self) -> &Arc<Format> {
         &self.format
     }
 
-    /// Its events as they stand in the log, one behind the other.
+    /// Returns the bytes of all events, as in the log.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Its events, one by one; a payload is one event.
+    /// Returns the events one by one; a payload is one event.
     pub fn events(&self) -> impl Iterator<Item = RawEvent<'_>> {
         let (mut rest, checksum) = (self.bytes.as_slice(), self.checksum);
         std::iter::from_fn(move || {
@@ -46,50 +46,50 @@ impl Transaction {
     }
 }
 
-/// Collects a log's events into whole transactions.
+/// Assembles a log's events into whole transactions.
 ///
-/// It holds one transaction at most, up to a limit in bytes. Who does not need whole transactions, or must cope with
-/// any size, follows the log with a [`Tracker`] instead.
+/// Holds at most one transaction, up to a limit in bytes. Use a [`Tracker`] for transactions of any size, or if whole
+/// transactions are not needed.
 #[derive(Clone, Debug)]
 pub struct Assembler {
     tracker: Tracker,
     size_max: usize,
     format: Arc<Format>,
     taking: Taking,
-    /// Bytes of the last transaction: the next one is mostly about as large.
+    /// Size of the last transaction in bytes; the next one often has a similar size.
     size_last: usize,
 }
 
-/// What is made ready for a transaction's events before they come, at most, in bytes.
+/// Maximum number of bytes allocated for a transaction in advance.
 const READY_MAX: usize = 16 << 10;
 
-/// What happens to the open transaction's events.
+/// State of the open transaction's events.
 #[derive(Clone, Debug)]
 enum Taking {
-    /// They are collected.
+    /// Events are collected.
     Events { position: u64, checksum: Checksum, bytes: Vec<u8> },
-    /// They are passed over: there is no open transaction, or it has been refused.
+    /// Events are skipped: no transaction is open, or it failed.
     Nothing,
 }
 
-/// A transaction that could not be put together. The assembler passes over what is left of it, and goes on.
+/// Error in a transaction. The assembler skips the rest of the transaction and continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AssembleError {
-    /// An event that cannot be decoded.
+    /// An event cannot be decoded.
     Decode(DecodeError),
-    /// An event that cannot stand where it stands.
+    /// An event is not allowed at its place.
     Fault {
-        /// What was found and wanted.
+        /// Event found, and what was expected.
         fault: Fault,
-        /// The transaction that the event is all of, whole and sound, if it is one.
+        /// Transaction that consists of this event alone, if it is one.
         whole: Option<Box<Transaction>>,
     },
-    /// More events than may be held.
+    /// The transaction exceeds the size limit.
     TooLarge {
-        /// Where the transaction starts.
+        /// Position of the transaction.
         position: u64,
-        /// The limit, in bytes.
+        /// Limit in bytes.
         size_max: usize,
     },
 }
@@ -109,19 +109,19 @@ impl fmt::Display for AssembleError {
 impl std::error::Error for AssembleError {}
 
 impl Assembler {
-    /// For a log of this format, read from its start or from behind a transaction. No transaction may be larger than
-    /// `size_max`, in bytes.
+    /// Creates an assembler for a log of this format, read from its start or from the end of a transaction.
+    /// `size_max` is the maximum size of a transaction in bytes.
     pub fn new(format: Format, size_max: usize) -> Self {
         let (tracker, format) = (Tracker::new(), Arc::new(format));
         Self { tracker, size_max, format, taking: Taking::Nothing, size_last: 0 }
     }
 
-    /// The transaction that has started and not ended: at the end of a log, one that was torn.
+    /// Returns the transaction that has started but not ended. At the end of a log, it is torn.
     pub const fn open(&self) -> Option<&Outline> {
         self.tracker.open()
     }
 
-    /// How many bytes it holds of the open transaction.
+    /// Returns the number of collected bytes of the open transaction.
     pub fn held(&self) -> usize {
         match &self.taking {
             Taking::Events { bytes, .. } => bytes.len(),
@@ -129,8 +129,8 @@ impl Assembler {
         }
     }
 
-    /// Gives away the events of the open transaction that came by now, one behind the other. It is followed to its
-    /// end, but not handed out.
+    /// Removes and returns the collected events of the open transaction. The assembler follows the transaction to its
+    /// end, but does not return it.
     pub fn give_up(&mut self) -> Vec<u8> {
         match mem::replace(&mut self.taking, Taking::Nothing) {
             Taking::Events { bytes, .. } => bytes,
@@ -138,12 +138,12 @@ impl Assembler {
         }
     }
 
-    /// Takes the next event, which starts at `position` of its file; gives the transaction that it ends.
+    /// Adds the next event, which starts at `position` of its file. Returns the transaction that it ends.
     ///
     /// # Errors
     ///
-    /// When the event cannot be decoded or cannot stand there, or when the transaction becomes too large. A
-    /// transaction in which that happened is not handed out.
+    /// Fails if the event cannot be decoded or is not allowed at its place, or if the transaction becomes too large.
+    /// The transaction is then not returned.
     pub fn push(
         &mut self,
         position: u64,

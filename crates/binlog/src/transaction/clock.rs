@@ -1,34 +1,36 @@
-//! Logical clocks in another file: each file counts its transactions from 1.
+//! Logical clocks of transactions that move to another file. Each file numbers its transactions from 1.
 
 use crate::events::LogicalClock;
 
-/// How far logical clocks move when transactions go from one file into another.
+/// Shift of logical clocks when transactions move from one file to another.
 ///
-/// Within the new file everything waits for what it waited for before. What comes behind another file's transactions
-/// waits for all of those: nothing says what it would do beside them, and a replica waits at the end of a file, too.
+/// Within the new file, transactions keep their dependencies. Transactions placed after those of another file wait
+/// for all of them: the log does not tell which are independent, and replicas also wait at the end of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockShift {
     by: i64,
-    /// What everything waits for at least.
+    /// Lower limit of `last_committed`.
     last_committed_min: i64,
 }
 
 impl ClockShift {
-    /// For transactions that keep their numbers.
+    /// No shift: transactions keep their numbers.
     pub const NONE: Self = Self::by(0);
 
-    /// For a file whose transactions come behind others, the last of which has this number in the new file.
+    /// Creates the shift for transactions appended to a file whose last transaction has the number `last`.
     pub const fn behind(last: i64) -> Self {
         Self::by(last)
     }
 
-    /// For transactions that begin a file of their own, the one in front of which has this number in the old file.
+    /// Creates the shift for transactions that start a new file; `last` is the number of the transaction before them
+    /// in the old file.
     pub const fn cut_at(last: i64) -> Self {
         Self::by(last.saturating_neg())
     }
 
-    /// For transactions behind some that are left out of the new file, the last of which has the number `left_out` in
-    /// the old file; in the new one, `last` transactions are in front, and nothing says which of them to wait for.
+    /// Creates the shift for transactions after a gap. `left_out` is the old number of the last omitted transaction,
+    /// and `last` the number of transactions before the gap in the new file. Transactions after the gap wait for all
+    /// of these, since their dependencies are unknown.
     pub const fn behind_gap(left_out: i64, last: i64) -> Self {
         Self { by: last.saturating_sub(left_out), last_committed_min: last }
     }
@@ -37,7 +39,7 @@ impl ClockShift {
         Self { by, last_committed_min: 0 }
     }
 
-    /// The clock in the new file. A clock that says nothing, with number 0, goes on saying nothing.
+    /// Returns the clock in the new file. A clock without a number (0) stays unchanged.
     #[must_use]
     pub fn apply(self, clock: LogicalClock) -> LogicalClock {
         let LogicalClock { last_committed, sequence_number } = clock;
@@ -45,7 +47,7 @@ impl ClockShift {
             return clock;
         }
         LogicalClock {
-            // What committed in the file before does not count.
+            // Transactions of the previous file do not count.
             last_committed: last_committed.saturating_add(self.by).max(self.last_committed_min),
             sequence_number: sequence_number.saturating_add(self.by),
         }
@@ -60,7 +62,8 @@ mod tests {
     use super::ClockShift;
     use crate::events::LogicalClock;
 
-    /// A file's clocks as servers write them: numbers count up from 1, and each waits for one in front.
+    /// Generates the clocks of a file as servers write them: numbers count up from 1, and each depends on an earlier
+    /// one.
     fn file() -> impl Strategy<Value = Vec<LogicalClock>> {
         vec(0..1000_i64, 1..40)
             .prop_map(|draws| (1..).zip(draws).map(|(number, draw)| clock(draw % number, number)).collect())

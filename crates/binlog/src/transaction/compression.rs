@@ -1,7 +1,8 @@
-//! Which transactions a server compresses, and what changes in a log when one is compressed or opened again.
+//! Rules of transaction compression: the transactions that a server compresses, and the changes to a log when one is
+//! compressed or decompressed.
 //!
-//! The rules are those of MySQL 8.0.20 to 9.7 (`binlog_cache_data::compress` in `sql/binlog.cc`), told from the
-//! log alone.
+//! The rules are those of MySQL 8.0.20 to 9.7 (`binlog_cache_data::compress` in `sql/binlog.cc`), applied to the log
+//! alone.
 
 use std::fmt;
 
@@ -17,36 +18,36 @@ use crate::transaction::outline::{Outline, TransactionKind};
 use crate::transaction::role::Role;
 use crate::write::NextPosition;
 
-/// Why a transaction stays as it is.
+/// Reason why a transaction is not compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It is compressed.
+    /// The transaction is compressed already.
     Compressed,
-    /// One statement that commits by itself, such as DDL.
+    /// A single statement that commits implicitly, such as DDL.
     SingleStatement,
-    /// The second phase of an XA transaction: a statement.
+    /// The second phase of an XA transaction, which is a statement.
     XaFinish,
-    /// It holds changes as statements, or none at all.
+    /// The transaction has changes in statement format, or none.
     Statements,
-    /// It ends with a `COMMIT` in words: it changed a table whose engine has no transactions.
+    /// The transaction ends with a `COMMIT` statement: it changed a table of a non-transactional engine.
     NonTransactional,
-    /// It was rolled back, as far as that was possible.
+    /// The transaction was rolled back as far as possible.
     RolledBack,
-    /// Something that the log cannot tell.
+    /// An incident event.
     Incident,
-    /// Other events stand between its own, as in relay logs after a reconnection.
+    /// Other events are between those of the transaction, as in relay logs after a reconnect.
     Interrupted,
-    /// No GTID event stands in front of it: it is of a server that could not compress.
+    /// The transaction has no GTID event: it is from a server without compression.
     NoGtid,
-    /// An event of a type that this crate does not know.
+    /// The transaction has an event of a type unknown to this crate.
     UnknownEvent,
 }
 
 impl Refusal {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [Self; 10] = [
         Self::Compressed,
         Self::SingleStatement,
@@ -78,7 +79,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Watches the events of one transaction for what keeps it from being compressed.
+/// Follows the events of one transaction to find out whether a server would compress it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Candidate {
     has_gtid: bool,
@@ -90,11 +91,11 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Takes the transaction's next event.
+    /// Adds the next event of the transaction.
     ///
     /// # Errors
     ///
-    /// When a GTID event cannot be decoded.
+    /// Fails if a GTID event cannot be decoded.
     pub fn take(&mut self, role: Role, raw: &RawEvent<'_>, format: &Format) -> Result<(), DecodeError> {
         if role == Role::Gtid {
             self.has_gtid = true;
@@ -108,17 +109,17 @@ impl Candidate {
         Ok(())
     }
 
-    /// The bytes of its events inside a payload.
+    /// Returns the total size of the events inside a payload.
     pub const fn inner_size(&self) -> u64 {
         self.inner_size
     }
 
-    /// How many events a payload would hold.
+    /// Returns the number of events inside a payload.
     pub const fn inner_events(&self) -> u64 {
         self.inner_events
     }
 
-    /// Why the transaction, now that it has ended, stays as it is; `None` when a server would compress it.
+    /// Returns the reason why the complete transaction is not compressed; `None` if a server would compress it.
     pub fn refusal(&self, outline: &Outline) -> Option<Refusal> {
         let refused_by_kind = match outline.kind {
             TransactionKind::Payload => Some(Refusal::Compressed),
@@ -150,31 +151,31 @@ fn may_have_statements(gtid: &Event<'_>) -> bool {
 }
 
 impl Format {
-    /// May a log of this format hold compressed transactions? Readers refuse event types that the format description
-    /// does not count.
+    /// Returns true if a log of this format may hold compressed transactions. Readers reject event types beyond those
+    /// that the format description counts.
     pub fn knows_payloads(&self) -> bool {
         let count = usize::from(EventType::TransactionPayload.code());
         self.flavour == Flavour::MySql && self.post_header_sizes.len() >= count
     }
 }
 
-/// The post-header sizes in the format description of MySQL 8.0.20, the first that knows payloads; the last one is as
-/// servers write it, though a payload has no post-header.
+/// Post-header sizes in the format description of MySQL 8.0.20, the first version with payloads. The last entry is as
+/// servers write it, although payloads have no post-header.
 const POST_HEADER_SIZES: [u8; 40] = [
     0, 13, 0, 8, 0, 0, 0, 0, 4, 0, 4, 0, 0, 0, 98, 0, 4, 26, 8, 0, 0, 0, 8, 8, 8, 2, 0, 0, 0, 10, 10, 10, 42,
     42, 0, 18, 52, 0, 10, 40,
 ];
 
 impl<'a> FormatDescription<'a> {
-    /// The same, counting the event types up to payloads: the sizes that are missing are put into `sizes`. Readers
-    /// refuse event types that the format description does not count.
+    /// Returns this description extended to count event types up to payloads; `sizes` receives all sizes. Readers
+    /// reject event types beyond those that the format description counts.
     #[must_use]
     pub fn with_payloads(&self, sizes: &'a mut Vec<u8>) -> Self {
         sizes.clear();
         sizes.extend_from_slice(self.post_header_sizes);
         let added = POST_HEADER_SIZES.len().saturating_sub(sizes.len()) as u8;
         sizes.extend_from_slice(POST_HEADER_SIZES.get(sizes.len()..).unwrap_or_default());
-        // Its own fixed part holds these sizes, and has grown with them.
+        // The fixed part of a format description includes these sizes and grows with them.
         if let Some(own) = sizes.get_mut(usize::from(EventType::FormatDescription.code()) - 1) {
             *own = own.wrapping_add(added);
         }
@@ -182,12 +183,12 @@ impl<'a> FormatDescription<'a> {
     }
 }
 
-/// Appends a transaction's GTID event with the size of the whole made true: `behind` bytes of other events follow
-/// it. The event is otherwise as it was.
+/// Appends a transaction's GTID event with the correct size of the transaction: `behind` bytes of other events
+/// follow. Nothing else changes.
 ///
 /// # Errors
 ///
-/// When the event is no GTID event, or cannot be decoded or written.
+/// Fails if the event is no GTID event, or cannot be decoded or encoded.
 pub fn put_gtid_resized(
     raw: &RawEvent<'_>,
     behind: u64,
@@ -198,7 +199,7 @@ pub fn put_gtid_resized(
     put_gtid_renumbered(raw, ClockShift::NONE, behind, next, format, out)
 }
 
-/// The same for a transaction that goes into another file, where logical clocks are others.
+/// Appends a transaction's GTID event like [`put_gtid_resized`], with its logical clock shifted for another file.
 ///
 /// # Errors
 ///
@@ -218,7 +219,7 @@ pub fn put_gtid_renumbered(
             gtid.settle_transaction_size(behind, raw.checksum())?
         }
         Event::GtidTagged(gtid) => {
-            // Numbers of variable length: the event's own size may change with them.
+            // The numbers have variable length, so the size of the event may change, too.
             gtid.clock = shift.apply(gtid.clock);
             gtid.settle_transaction_size(behind, raw.checksum())?
         }
@@ -231,12 +232,12 @@ pub fn put_gtid_renumbered(
     Ok(event.write(raw.header().origin(), next, format, out)?)
 }
 
-/// A GTID event that could not be written anew.
+/// Error in rewriting a GTID event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResizeError {
-    /// It cannot be read.
+    /// The event cannot be decoded.
     Decode(DecodeError),
-    /// It cannot be written.
+    /// The event cannot be encoded.
     Encode(EncodeError),
 }
 
@@ -264,7 +265,8 @@ impl From<EncodeError> for ResizeError {
 }
 
 impl TransactionPayload<'_> {
-    /// The header that a server gives the payload event behind this GTID event: its time, its server, no flags.
+    /// Returns the header fields that a server gives the payload event after this GTID event: its time and server, no
+    /// flags.
     pub const fn origin(gtid: &RawEvent<'_>) -> Origin {
         let header = gtid.header();
         Origin { timestamp: header.timestamp, server_id: header.server_id, flags: Flags(0) }
@@ -302,7 +304,7 @@ mod tests {
         assert_eq!((longer.post_header_sizes.len(), longer.post_header_sizes[14]), (40, 57 + 40));
     }
 
-    /// Sizes around those where a number of variable length takes a byte more, and any others.
+    /// Generates sizes around those where a variable-length number grows by a byte, and any others.
     fn size() -> impl Strategy<Value = u64> {
         prop_oneof![
             (1..9_u32, 0..120_u64).prop_map(|(bytes, off)| (1_u64 << (7 * bytes)).saturating_sub(off)),

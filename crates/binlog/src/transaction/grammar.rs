@@ -1,4 +1,4 @@
-//! Where transactions and statements start and end: a state machine over the roles of events.
+//! Grammar of transactions and statements: a state machine over the roles of events.
 //!
 //! ```text
 //! log          = { transaction | aside }
@@ -14,10 +14,9 @@ use std::fmt;
 
 use crate::transaction::role::Role;
 
-/// Follows a log event by event, and says where transactions and statements start and end.
+/// State machine that finds the start and end of transactions and statements in a log.
 ///
-/// It needs a few bytes, whatever the log holds. Start it where no transaction is open: at the start of a log, or
-/// behind a transaction.
+/// It has constant size. Start it where no transaction is open: at the start of a log, or after a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grammar {
     state: State,
@@ -28,13 +27,13 @@ enum State {
     /// No transaction is open.
     #[default]
     Between,
-    /// A GTID came.
+    /// A GTID event came.
     Announced,
-    /// Something came behind it, or without it.
+    /// Other events came after the GTID, or without one.
     Inside(Scope, Open),
 }
 
-/// What ends the open transaction.
+/// End of the open transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     /// A commit.
@@ -43,7 +42,7 @@ enum Scope {
     ToStatementEnd,
 }
 
-/// The open statement.
+/// Kind of the open statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
     Nothing,
@@ -52,29 +51,29 @@ enum Open {
     Rows,
 }
 
-/// Where an event stands in a transaction, or in a statement.
+/// Place of an event in a transaction or statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Place {
-    /// It is no part of one.
+    /// Not part of one.
     Outside,
-    /// It is its first event, and others follow.
+    /// First event of several.
     Starts,
-    /// Others came, and others follow.
+    /// Neither first nor last event.
     Inside,
-    /// It is its last event, and others came before.
+    /// Last event of several.
     Ends,
-    /// It is all of it.
+    /// The only event.
     Alone,
 }
 
 impl Place {
-    /// Is it the first event?
+    /// Returns true for the first event, including the only one.
     pub const fn is_first(self) -> bool {
         matches!(self, Self::Starts | Self::Alone)
     }
 
-    /// Is it the last event?
+    /// Returns true for the last event, including the only one.
     pub const fn is_last(self) -> bool {
         matches!(self, Self::Ends | Self::Alone)
     }
@@ -89,43 +88,43 @@ impl Place {
     }
 }
 
-/// Where an event stands.
+/// Places of an event in its transaction and statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Step {
-    /// In its transaction.
+    /// Place in the transaction.
     pub transaction: Place,
-    /// In its statement: GTID, `BEGIN` and commit are part of none.
+    /// Place in the statement. GTID, `BEGIN` and commit are in no statement.
     pub statement: Place,
 }
 
 impl Step {
-    /// No part of a transaction.
+    /// Place outside of transactions.
     pub const OUTSIDE: Self = Self { transaction: Place::Outside, statement: Place::Outside };
 }
 
-/// An event that cannot stand where it stands.
+/// Event that is not allowed at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What was found.
+    /// Role of the event found.
     pub found: Role,
-    /// What could have stood there.
+    /// Description of the events allowed.
     pub wanted: &'static str,
-    /// What was given up to go on.
+    /// Part that was discarded to continue.
     pub lost: Lost,
-    /// How the event was then taken; [`Step::OUTSIDE`] if it was passed over.
+    /// Place of the event after recovery; [`Step::OUTSIDE`] if it was skipped.
     pub step: Step,
 }
 
-/// What is given up to go on behind a [`Fault`].
+/// Part that is discarded to continue after a [`Fault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Lost {
-    /// The event that is at fault.
+    /// The unexpected event.
     Event,
-    /// The open statement: it has no end.
+    /// The open statement, which has no end.
     Statement,
-    /// The open transaction: it has no end. In relay logs this is common where a connection broke off.
+    /// The open transaction, which has no end. This is common in relay logs after a lost connection.
     Transaction,
 }
 
@@ -143,22 +142,22 @@ impl fmt::Display for Fault {
 impl Error for Fault {}
 
 impl Grammar {
-    /// No transaction is open.
+    /// Creates a grammar with no open transaction.
     pub const fn new() -> Self {
         Self { state: State::Between }
     }
 
-    /// For the events inside a payload, whose GTID stands outside.
+    /// Creates a grammar for the events inside a payload, after the transaction's GTID event.
     pub const fn inside_payload() -> Self {
         Self { state: State::Announced }
     }
 
-    /// Is a transaction open?
+    /// Returns true if a transaction is open.
     pub fn is_open(&self) -> bool {
         self.state != State::Between
     }
 
-    /// What may come next, in words.
+    /// Describes the events allowed next.
     pub const fn wanted(&self) -> &'static str {
         match self.state {
             State::Between => "the start of a transaction",
@@ -170,11 +169,11 @@ impl Grammar {
         }
     }
 
-    /// Takes the next event.
+    /// Advances by one event.
     ///
     /// # Errors
     ///
-    /// When the event cannot stand there. The grammar has then given up what [`Fault::lost`] says, and goes on.
+    /// Fails if the event is not allowed here. The grammar has then discarded [`Fault::lost`], and continues.
     pub fn step(&mut self, role: Role) -> Result<Step, Fault> {
         match next(self.state, role) {
             Some((state, step)) => {
@@ -199,7 +198,7 @@ impl Grammar {
     }
 }
 
-/// Where `role` leads from `state`, if it can stand there.
+/// Returns the state after `role` and the place of the event; `None` if `role` is not allowed.
 fn next(state: State, role: Role) -> Option<(State, Step)> {
     use State::{Announced, Between, Inside};
     let (next, transaction) = match (state, role) {
@@ -243,7 +242,7 @@ fn next_in_statement(state: State, role: Role) -> Option<(State, Step)> {
         (Open::Rows, Role::RowsEnd) => (Open::Nothing, Place::Ends),
         _ => return None,
     };
-    // An incident ends whatever is open: what follows is another transaction.
+    // An incident ends the open transaction; later events belong to another one.
     let ends = statement.is_last() && (scope == Scope::ToStatementEnd || role == Role::Incident);
     let transaction = Place::of(state == State::Between, ends);
     let next = if ends { State::Between } else { State::Inside(scope, open) };
@@ -282,7 +281,7 @@ mod tests {
         text.split_whitespace().map(|word| ROLES.iter().find(|(name, _)| *name == word).unwrap().1)
     }
 
-    /// Outside `-`, starts `(`, inside `.`, ends `)`, alone `o`.
+    /// Returns the mark of a place: outside `-`, starts `(`, inside `.`, ends `)`, alone `o`.
     fn mark(place: Place) -> char {
         match place {
             Place::Outside => '-',
@@ -293,7 +292,8 @@ mod tests {
         }
     }
 
-    /// A mark for each event; in front of it, what was lost: the event `e`, a statement `s`, a transaction `t`.
+    /// Returns a mark for each event, preceded by a letter for a discarded event `e`, statement `s` or transaction
+    /// `t`.
     fn marks(grammar: Grammar, events: &str, place: fn(Step) -> Place) -> String {
         let mut grammar = grammar;
         let mut marks = String::new();

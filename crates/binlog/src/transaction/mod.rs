@@ -1,4 +1,4 @@
-//! Where transactions start and end, what they say of themselves, and whole transactions.
+//! Transactions in a log: their boundaries, their outlines, and whole transactions.
 
 mod assembler;
 mod clock;

@@ -1,4 +1,4 @@
-//! What a transaction says of itself, without its events.
+//! Outlines of transactions, without their events.
 
 use std::fmt;
 
@@ -11,45 +11,45 @@ use crate::raw::RawEvent;
 use crate::transaction::grammar::{Fault, Grammar, Lost, Step};
 use crate::transaction::role::Role;
 
-/// What a transaction says of itself, without its events.
+/// Properties of a transaction, without its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Outline {
-    /// Where its first event starts in its file.
+    /// Position of the first event in its file.
     pub position: u64,
-    /// Where its last event ends. In relay logs, other events may stand between the two.
+    /// End position of the last event. In relay logs, other events may be in between.
     pub end: u64,
-    /// Its events' sizes together, in bytes.
+    /// Total size of the events in bytes.
     pub size: u64,
-    /// How many events it has; a payload counts as one.
+    /// Number of events; a payload counts as one.
     pub events: u64,
-    /// Its identifier.
+    /// Identifier of the transaction.
     pub id: TransactionId,
-    /// What may run beside it; absent before MySQL 5.7 and in MariaDB.
+    /// Logical clock; absent before MySQL 5.7 and in MariaDB.
     pub clock: Option<LogicalClock>,
-    /// When, how large and by which server; absent before MySQL 8.0.1 and in MariaDB.
+    /// Commit times, size and server versions; absent before MySQL 8.0.1 and in MariaDB.
     pub stamps: Option<CommitStamps>,
-    /// Of its first event: in seconds since 1970.
+    /// Timestamp of the first event, in seconds since 1970.
     pub timestamp: u32,
-    /// Of its first event: the server it began on.
+    /// Server ID of the first event: the server where the transaction originated.
     pub server_id: u32,
-    /// What became of it, and what it is.
+    /// Kind and outcome of the transaction.
     pub kind: TransactionKind,
 }
 
-/// A transaction's identifier.
+/// Identifier of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum TransactionId {
-    /// MySQL's.
+    /// GTID of MySQL.
     Gtid(Gtid),
-    /// MariaDB's.
+    /// GTID of MariaDB.
     Mariadb(MariadbGtid),
-    /// The source says that it has none.
+    /// Anonymous transaction of MySQL.
     Anonymous,
-    /// No event says: a server from before 5.6, or a log read from its middle.
+    /// No identifier in the log: a server before 5.6, or a log read from the middle.
     Unsaid,
 }
 
@@ -63,26 +63,26 @@ impl fmt::Display for TransactionId {
     }
 }
 
-/// What a transaction is, by its last event.
+/// Kind of a transaction, determined by its last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum TransactionKind {
-    /// It goes on.
+    /// The transaction has not ended.
     Open,
     /// Changes, committed.
     Committed,
-    /// Changes, rolled back as far as that was possible.
+    /// Changes, rolled back as far as possible.
     RolledBack,
-    /// One statement that commits by itself, such as DDL.
+    /// A single statement that commits implicitly, such as DDL.
     Statement,
-    /// The first phase of an XA transaction: to be committed or rolled back later.
+    /// First phase of an XA transaction, to be committed or rolled back later.
     XaPrepared,
-    /// The second phase of one.
+    /// Second phase of an XA transaction.
     XaFinished,
-    /// Changes, compressed and not yet opened.
+    /// Changes in a compressed payload.
     Payload,
-    /// Something that the log cannot tell.
+    /// An incident event.
     Incident,
 }
 
@@ -100,43 +100,43 @@ impl TransactionKind {
     }
 }
 
-/// Follows a log event by event: where transactions start and end, and what they say of themselves.
+/// Follows a log to find the start, end and outline of each transaction.
 ///
-/// It keeps the outline of the open transaction, and no events: memory stays small whatever the log holds.
+/// Keeps the outline of the open transaction but no events, so that memory use is small for any log.
 #[derive(Clone, Debug, Default)]
 pub struct Tracker {
     grammar: Grammar,
     open: Option<Outline>,
 }
 
-/// What one event meant.
+/// Role and place of one event in its transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracked {
-    /// The part it plays.
+    /// Role of the event.
     pub role: Role,
-    /// Where it stands.
+    /// Place of the event.
     pub step: Step,
-    /// The transaction that it ended.
+    /// Outline of the transaction that the event ended.
     pub ended: Option<Outline>,
 }
 
-/// An event that could not be followed.
+/// Error in following an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrackError {
-    /// It cannot be decoded; the tracker is as it was.
+    /// The event cannot be decoded; the tracker is unchanged.
     Decode(DecodeError),
-    /// It cannot stand there; the tracker has gone on.
+    /// The event is not allowed at its place; the tracker has continued after it.
     Fault(Box<TrackFault>),
 }
 
-/// An event that cannot stand where it stands.
+/// Event that is not allowed at its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrackFault {
-    /// What was found and wanted.
+    /// Event found, and what was expected.
     pub fault: Fault,
-    /// What the event meant all the same.
+    /// Role and place of the event after recovery.
     pub tracked: Tracked,
-    /// The open transaction, if it was given up.
+    /// Outline of the open transaction, if it was discarded.
     pub cut: Option<Outline>,
 }
 
@@ -152,26 +152,26 @@ impl fmt::Display for TrackError {
 impl std::error::Error for TrackError {}
 
 impl Tracker {
-    /// No transaction is open.
+    /// Creates a tracker with no open transaction.
     pub const fn new() -> Self {
         Self { grammar: Grammar::new(), open: None }
     }
 
-    /// The transaction that has started and not ended.
+    /// Returns the transaction that has started but not ended.
     pub const fn open(&self) -> Option<&Outline> {
         self.open.as_ref()
     }
 
-    /// What may come next, in words.
+    /// Describes the events allowed next.
     pub const fn wanted(&self) -> &'static str {
         self.grammar.wanted()
     }
 
-    /// Takes the next event, which starts at `position` of its file.
+    /// Follows the next event, which starts at `position` of its file.
     ///
     /// # Errors
     ///
-    /// When the event cannot be decoded as far as is needed, or cannot stand where it stands.
+    /// Fails if the event cannot be decoded as far as needed, or is not allowed at its place.
     pub fn track(
         &mut self,
         position: u64,
@@ -208,7 +208,7 @@ impl Tracker {
 }
 
 impl Outline {
-    /// Of a transaction that has only this event.
+    /// Creates the outline of a transaction with only this event.
     fn new(position: u64, role: Role, raw: &RawEvent<'_>, format: &Format) -> Result<Self, DecodeError> {
         let header = raw.header();
         let size = u64::from(header.size);

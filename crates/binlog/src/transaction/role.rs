@@ -1,4 +1,4 @@
-//! What part an event plays in a transaction.
+//! Roles of events in transactions.
 
 use std::fmt;
 
@@ -11,58 +11,59 @@ use crate::header::{Flags, HEADER_SIZE, Header};
 use crate::raw::RawEvent;
 use crate::transaction::verb::Verb;
 
-/// What part an event plays in a transaction: all that the [`Grammar`](crate::Grammar) needs to know of it.
+/// Role of an event in a transaction: the input of [`Grammar`](crate::Grammar).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
-    /// None: heartbeats, sets of GTIDs, made-up rotations, ignorable events.
+    /// No role: heartbeats, Previous_gtids, artificial rotations, ignorable events.
     Aside,
-    /// A log starts or ends here: a format description, a rotation. No transaction reaches across.
+    /// Start or end of a log: a format description, a rotation. No transaction continues across it.
     LogBoundary,
-    /// Announces a transaction, with or without an identifier.
+    /// GTID event of a transaction, also of an anonymous one.
     Gtid,
-    /// A MariaDB GTID event that is itself the `BEGIN`.
+    /// MariaDB GTID event that also is the `BEGIN`.
     GtidAndBegin,
     /// `BEGIN`, `XA START`.
     Begin,
-    /// A whole transaction, compressed.
+    /// Compressed transaction.
     Payload,
     /// An incident: replicas must stop.
     Incident,
-    /// A statement, given as text.
+    /// Statement as SQL text.
     Statement,
-    /// `XA COMMIT`, `XA ROLLBACK`: of a transaction that was prepared before, or of the open one.
+    /// `XA COMMIT`, `XA ROLLBACK`, of a transaction prepared before or of the open one.
     XaFinish,
-    /// A value that the next statement depends on.
+    /// Variable used by the next statement.
     Variable,
-    /// The first block of a file for `LOAD DATA`.
+    /// First block of a file for `LOAD DATA`.
     LoadBegin,
-    /// A further block.
+    /// Further block of the file.
     LoadBlock,
-    /// `LOAD DATA` itself, or word that it failed.
+    /// `LOAD DATA` itself, or the notice that it failed.
     LoadEnd,
-    /// Before a statement's rows: its text, a table.
+    /// Event before a statement's rows: its text, a table map.
     RowsBegin,
-    /// Rows of a statement that goes on.
+    /// Rows event that does not end its statement.
     Rows,
-    /// The last rows of a statement.
+    /// Last rows event of a statement.
     RowsEnd,
-    /// An Xid event, `COMMIT`, `XA COMMIT … ONE PHASE`.
+    /// Xid event, `COMMIT`, `XA COMMIT … ONE PHASE`.
     Commit,
     /// `ROLLBACK`
     Rollback,
-    /// The end of an XA transaction's first phase.
+    /// End of an XA transaction's first phase.
     XaPrepare,
-    /// An event of a type that this crate does not know, and that may not be ignored.
+    /// Event of a type unknown to this crate that must not be ignored.
     Unknown(u8),
 }
 
 impl Role {
-    /// The role of an event: most follow from its type, some from a flag or from a statement's verb.
+    /// Returns the role of an event, which follows from its type, and for some types from a flag or the statement's
+    /// verb.
     ///
     /// # Errors
     ///
-    /// When the event is too short for what is looked at.
+    /// Fails if the event is too short for the fields that are needed.
     pub fn of(raw: &RawEvent<'_>, format: &Format) -> Result<Self, DecodeError> {
         Ok(match raw.event_type() {
             EventType::FormatDescription | EventType::Rotate if is_made_up(raw.header()) => Self::Aside,
@@ -120,7 +121,7 @@ impl Role {
         }
     }
 
-    /// Looks no further than the flags: a rows event can be large.
+    /// Reads no further than the flags: a rows event can be large.
     fn of_rows(raw: &RawEvent<'_>, format: &Format) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::at(raw.body(), HEADER_SIZE);
         table_id(&mut cursor, Context { event_type: raw.event_type(), format })?;
@@ -131,7 +132,8 @@ impl Role {
     }
 }
 
-/// Not from the source's file: made up by the sender (it has no position there), or by a replica for its relay log.
+/// Returns true for events that are not from the source's file: artificial events of the sender, which have no
+/// position, and those that a replica generates for its relay log.
 fn is_made_up(header: &Header) -> bool {
     header.next_position == 0 || header.flags.contains(Flags::RELAY_LOG)
 }

@@ -1,9 +1,9 @@
-//! What a statement does to the transaction it stands in.
+//! Effects of statements on their transaction.
 
-/// What a statement does to the transaction it stands in.
+/// Effect of a statement on its transaction.
 ///
-/// A server composes the text of all but [`Verb::Other`] itself: no comments, no synonyms, names quoted, the parts
-/// of an XID in hexadecimal.
+/// Servers generate the text of all but [`Verb::Other`] themselves: without comments or synonyms, with quoted names,
+/// and with XIDs in hexadecimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
@@ -14,7 +14,7 @@ pub enum Verb {
     Commit,
     /// `ROLLBACK`
     Rollback,
-    /// `ROLLBACK TO` a savepoint
+    /// `ROLLBACK TO` a savepoint.
     RollbackTo,
     /// `SAVEPOINT`
     Savepoint,
@@ -30,7 +30,8 @@ pub enum Verb {
     Other,
 }
 
-/// The first that fits counts. Case does not matter; a word ends where a name would.
+/// Keywords by verb; the first match counts. Case does not matter, and the last keyword ends where an identifier
+/// would end.
 const VERBS: [(&str, Verb); 9] = [
     ("BEGIN", Verb::Begin),
     ("COMMIT", Verb::Commit),
@@ -44,7 +45,7 @@ const VERBS: [(&str, Verb); 9] = [
 ];
 
 impl Verb {
-    /// The verb of a statement as it stands in a log.
+    /// Returns the verb of a statement in a log.
     pub fn of(sql: &[u8]) -> Self {
         let found = VERBS.iter().find(|(words, _)| starts_with(sql, words.as_bytes()));
         found.map_or(Self::Other, |(_, verb)| *verb)

@@ -1,4 +1,4 @@
-//! How values look when serialized: in the form that a reader without the table's map understands best.
+//! Serialization of values, in the form that is clearest to readers without the table map.
 
 use serde::ser::{Serialize, SerializeSeq as _, SerializeStruct as _, Serializer};
 
@@ -9,8 +9,8 @@ use crate::json::{Json, JsonChange, JsonChanges, JsonQuotes};
 use crate::serial;
 use crate::value::{Text, Value};
 
-/// Numbers as numbers, exact ones, times and JSON documents as their text, text as text if its bytes are any (by
-/// MySQL's numbers of collations), and all else as bytes.
+/// Serializes integers and floats as numbers; decimals, times and JSON documents as their text; text as a string if
+/// its bytes are valid (with MySQL's collation numbers); all others as bytes.
 impl Serialize for Value<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

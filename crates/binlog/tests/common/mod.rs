@@ -1,6 +1,6 @@
-//! The sample logs, and a walk over their events.
+//! Access to the sample logs and their events.
 
-// Each test program uses only some of it.
+// Each test program uses only a part.
 #![allow(clippy::unwrap_used, dead_code)]
 
 use std::fs;
@@ -8,22 +8,22 @@ use std::path::{Path, PathBuf};
 
 use bintide_binlog::{Checksum, Event, EventType, Format, Framed, Framer, MAGIC, PayloadOpener, RawEvent};
 
-/// One real log.
+/// One sample log.
 pub(crate) struct Sample {
-    /// Its path below the samples' folder.
+    /// Path relative to the samples directory.
     pub(crate) name: String,
-    /// Its bytes, magic included.
+    /// Bytes of the log, magic included.
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Sample {
-    /// Was it cut on purpose?
+    /// Returns true for the sample that was cut on purpose.
     pub(crate) fn is_torn(&self) -> bool {
         self.name == "torn.binlog"
     }
 }
 
-/// Every plain (not encrypted) sample log.
+/// Returns all sample logs that are not encrypted.
 pub(crate) fn samples() -> Vec<Sample> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
     let mut samples = Vec::new();
@@ -46,8 +46,8 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     entries.into_iter().flat_map(below).collect()
 }
 
-/// Calls `see` with each whole event of a log: where it starts, the event, and the format it is of. Gives the
-/// number of bytes behind the last whole event.
+/// Calls `see` with the position, event and format of each whole event. Returns the number of bytes after the last
+/// whole event.
 pub(crate) fn for_each_event(bytes: &[u8], mut see: impl FnMut(usize, &RawEvent<'_>, &Format)) -> usize {
     let mut framer = Framer::new();
     let mut position = MAGIC.len();
@@ -58,7 +58,8 @@ pub(crate) fn for_each_event(bytes: &[u8], mut see: impl FnMut(usize, &RawEvent<
     bytes.len() - position
 }
 
-/// The same with the events inside compressed transactions, behind the event that holds them.
+/// Calls `see` like [`for_each_event`], and also with the events inside each compressed transaction, after the event
+/// that holds them.
 pub(crate) fn for_each_event_deep(bytes: &[u8], mut see: impl FnMut(usize, &RawEvent<'_>, &Format)) -> usize {
     let mut opener = PayloadOpener::new();
     for_each_event(bytes, |position, raw, format| {

@@ -1,4 +1,4 @@
-//! How passwords are proved: one entry in the table for each way there is.
+//! Authentication plugins.
 
 use ed25519_dalek::VerifyingKey;
 use ed25519_dalek::hazmat::{ExpandedSecretKey, raw_sign};
@@ -10,22 +10,22 @@ use sha2::{Digest as _, Sha256, Sha512};
 
 use crate::error::WireError;
 
-/// One way to prove a password.
+/// Authentication plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plugin {
-    /// MySQL 8 and later: a hash of the password that the server may have cached, else the password itself.
+    /// MySQL 8 and later: a hash of the password, or the password itself if the server has not cached the hash.
     CachingSha2,
     /// The password itself, encrypted.
     Sha256,
-    /// A hash of the password, by SHA-1.
+    /// SHA-1 hash of the password.
     Native,
     /// The password itself.
     Clear,
-    /// MariaDB: a signature by a key that is made of the password.
+    /// MariaDB: a signature with a key derived from the password.
     Ed25519,
 }
 
-/// Every way known here, by the name it has in the protocol.
+/// Supported plugins, with their names in the protocol.
 const PLUGINS: [(Plugin, &str); 5] = [
     (Plugin::CachingSha2, "caching_sha2_password"),
     (Plugin::Sha256, "sha256_password"),
@@ -51,7 +51,7 @@ impl Plugin {
     }
 }
 
-/// `SHA1(password) XOR SHA1(nonce + SHA1(SHA1(password)))`; nothing for no password.
+/// Computes `SHA1(password) XOR SHA1(nonce + SHA1(SHA1(password)))`; empty without a password.
 pub(super) fn native(password: &[u8], nonce: &[u8]) -> Vec<u8> {
     if password.is_empty() {
         return Vec::new();
@@ -62,7 +62,7 @@ pub(super) fn native(password: &[u8], nonce: &[u8]) -> Vec<u8> {
     xor(&once, &mask)
 }
 
-/// `SHA256(password) XOR SHA256(SHA256(SHA256(password)) + nonce)`; a single 0 for no password.
+/// Computes `SHA256(password) XOR SHA256(SHA256(SHA256(password)) + nonce)`; a single 0 without a password.
 pub(super) fn caching_sha2(password: &[u8], nonce: &[u8]) -> Vec<u8> {
     if password.is_empty() {
         return vec![0];
@@ -73,21 +73,21 @@ pub(super) fn caching_sha2(password: &[u8], nonce: &[u8]) -> Vec<u8> {
     xor(&once, &mask)
 }
 
-/// MariaDB's: the nonce, signed by the key whose seed is the password.
+/// Signs the nonce with the key whose seed is the password (MariaDB).
 pub(super) fn ed25519(password: &[u8], nonce: &[u8]) -> Vec<u8> {
     let hash: [u8; 64] = Sha512::digest(password).into();
     let key = ExpandedSecretKey::from_bytes(&hash);
     raw_sign::<Sha512>(&key, nonce, &VerifyingKey::from(&key)).to_bytes().to_vec()
 }
 
-/// The password itself, as a server takes it over a connection that nobody else reads.
+/// Returns the password itself, as sent over a secure connection.
 pub(super) fn clear(password: &[u8]) -> Vec<u8> {
     [password, &[0]].concat()
 }
 
-/// The password itself, mixed with the nonce and encrypted for the owner of `key` (RSA, OAEP with SHA-1).
+/// Encrypts the password, XORed with the nonce, with the public key `key` (RSA, OAEP with SHA-1).
 ///
-/// `padding` must be random, and another one each time.
+/// `padding` must be random and different each time.
 pub(super) fn encrypted(
     password: &[u8],
     nonce: &[u8],
@@ -96,7 +96,7 @@ pub(super) fn encrypted(
 ) -> Result<Vec<u8>, WireError> {
     let unusable = |reason: String| WireError::ServerKey { reason };
     let pem = str::from_utf8(key).map_err(|_| unusable("it is not PEM".into()))?;
-    // Servers put a NUL behind the key in the file that they make.
+    // Servers write a NUL after the key in the files that they create.
     let pem = pem.trim_matches(|one: char| one == '\0' || one.is_ascii_whitespace());
     let key =
         RsaPublicKey::from_public_key_pem(pem).map_err(|_| unusable("it is no PEM of an RSA key".into()))?;
@@ -106,10 +106,10 @@ pub(super) fn encrypted(
         .map_err(|error| unusable(error.to_string()))
 }
 
-/// Random bytes that an encryption takes.
+/// Number of random bytes for one encryption.
 pub(super) const PADDING_SIZE: usize = 20;
 
-/// Random bytes that were handed in, in the place of a generator: the only ones that are asked for.
+/// Random number generator that returns the given bytes, which are as many as the encryption needs.
 struct Padding<'a>(&'a [u8; PADDING_SIZE]);
 
 impl RngCore for Padding<'_> {

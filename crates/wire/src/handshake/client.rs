@@ -1,4 +1,4 @@
-//! A client's side of the handshake.
+//! Client side of the handshake.
 
 use std::mem;
 
@@ -11,7 +11,7 @@ use crate::capability::Capabilities;
 use crate::compress::Compression;
 use crate::error::WireError;
 
-/// What a client asks for whenever the server has it.
+/// Capabilities that the client uses if the server has them.
 const WANTED: Capabilities = Capabilities(
     Capabilities::LONG_PASSWORD.0
         | Capabilities::LONG_FLAG.0
@@ -23,151 +23,152 @@ const WANTED: Capabilities = Capabilities(
         | Capabilities::CONNECT_ATTRS.0
         | Capabilities::DEPRECATE_EOF.0,
 );
-/// What every server since MySQL 4.1 has, and a client cannot do without.
+/// Capabilities that the client requires; every server since MySQL 4.1 has them.
 const NEEDED: Capabilities = Capabilities(
     Capabilities::PROTOCOL_41.0 | Capabilities::SECURE_CONNECTION.0 | Capabilities::PLUGIN_AUTH.0,
 );
-/// utf8mb4_general_ci: MySQL and MariaDB have it under the same number.
+/// Number of utf8mb4_general_ci, the same in MySQL and MariaDB.
 const COLLATION: u8 = 45;
-/// The largest packet that any server can be set to send.
+/// Maximum packet size that a server can be configured for.
 const PACKET_MAX: u32 = 1 << 30;
-/// What a MariaDB of before version 11 puts in front of its version, for the sake of old replicas.
+/// Version prefix of MariaDB before version 11, added for old replicas.
 const MARIADB_PREFIX: &str = "5.5.5-";
 
-/// The server's answer of caching_sha2_password: it has seen this password before.
+/// caching_sha2_password: the server has cached the hash of the password.
 const CACHED: &[u8] = &[3];
-/// It has not, and wants the password itself.
+/// caching_sha2_password: the hash is not cached; the server wants the password itself.
 const NOT_CACHED: &[u8] = &[4];
-/// A client's wish for the server's public key: of caching_sha2_password, and of sha256_password.
+/// Request for the server's public key, of caching_sha2_password and of sha256_password.
 const KEY_WISH_CACHING: u8 = 2;
 const KEY_WISH_SHA256: u8 = 1;
 
-/// Who wants to be let in, and how.
+/// Account and options of a client.
 #[derive(Clone)]
 pub struct ClientOptions {
-    /// The account's name.
+    /// Name of the account.
     pub user: Vec<u8>,
-    /// Its password; empty for none. Never shown.
+    /// Password; empty for none. Never shown.
     pub password: Vec<u8>,
-    /// What to ask for, beside what every client asks for, if the server has it.
+    /// Capabilities to use, besides the usual ones, if the server has them.
     pub capabilities: Capabilities,
-    /// Whether the connection goes over to TLS.
+    /// Use of TLS.
     pub tls: TlsWish,
-    /// What carries the bytes.
+    /// Transport of the connection.
     pub transport: Transport,
-    /// Where the key comes from that a password is encrypted by without TLS.
+    /// Source of the public key that encrypts passwords without TLS.
     pub server_key: ServerKey,
-    /// Whether a server may ask for the password itself, as `mysql_clear_password` does.
+    /// Permission to send the password itself, as `mysql_clear_password` requires.
     pub cleartext: Cleartext,
-    /// How packets are to be compressed (`None`: not at all), the best first: what the server has is taken.
+    /// Compression methods in order of preference (`None` for no compression); the first one that the server supports
+    /// is used.
     pub compressions: Vec<Option<Compression>>,
-    /// What the client says of itself: names and values, shown in the server's
-    /// `performance_schema.session_connect_attrs`.
+    /// Connection attributes: names and values, shown in the server's `performance_schema.session_connect_attrs`.
     pub attributes: Vec<(String, String)>,
-    /// Random bytes, others for each connection: what the password is encrypted with besides.
+    /// Random bytes for the encryption of the password, different for each connection.
     pub padding: [u8; PADDING_SIZE],
 }
 
-/// Whether a connection goes over to TLS.
+/// Use of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsWish {
-    /// No.
+    /// No TLS.
     Never,
-    /// If the server can. Whoever sits in between can keep it from that.
+    /// TLS if the server offers it. An attacker on the network can suppress this.
     IfOffered,
-    /// Yes, or there is no connection.
+    /// TLS is required.
     Always,
 }
 
-/// What carries the bytes.
+/// Transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// A network: others may read.
+    /// A network, where others can read.
     Network,
-    /// A socket on the same machine: nobody else reads.
+    /// A socket on the same machine, where no other user can read.
     Local,
 }
 
-/// Where the key comes from that a password is encrypted by without TLS.
+/// Source of the public key that encrypts passwords without TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerKey {
-    /// Nowhere: passwords of such accounts need TLS.
+    /// No key: accounts that need one require TLS.
     Refuse,
-    /// From the server. Whoever sits in between can send another, and read the password.
+    /// From the server. An attacker on the network can replace the key and read the password.
     Ask,
     /// From the user, as PEM.
     Known(Vec<u8>),
 }
 
 impl ServerKey {
-    /// A key that is known, as PEM, which this password can be encrypted by.
+    /// Creates the source for a key from the user, as PEM. Checks that the key can encrypt the password.
     ///
     /// # Errors
     ///
-    /// [`WireError::ServerKey`] when it is no such key, or the password is too long for it.
+    /// Returns [`WireError::ServerKey`] if the key is invalid, or if the password is too long for it.
     pub fn known(key: Vec<u8>, password: &[u8]) -> Result<Self, WireError> {
         auth::encrypted(password, &[0; PADDING_SIZE], &key, &[0; PADDING_SIZE])?;
         Ok(Self::Known(key))
     }
 }
 
-/// Whether a server may ask for the password itself.
+/// Permission to send the password itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cleartext {
-    /// No.
+    /// Never.
     Refuse,
-    /// Over TLS, yes.
+    /// Only over TLS.
     OverTls,
 }
 
-/// What is to be done next.
+/// Next action of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Send this, then read.
+    /// Send this payload, then read.
     Send(Vec<u8>),
-    /// Send this, begin TLS, then call [`ClientHandshake::encrypted`]. Nothing may have been read ahead.
+    /// Send this payload, start TLS, then call [`ClientHandshake::encrypted`]. No bytes may have been read beyond
+    /// this point.
     StartTls(Vec<u8>),
-    /// Read.
+    /// Read the next packet.
     Wait,
-    /// The server has let the client in: commands may follow, compressed if that was agreed on.
+    /// The login succeeded. Commands may follow, compressed if agreed.
     Done(Session),
 }
 
-/// What was agreed on.
+/// Result of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// What both can do.
+    /// Capabilities of both sides.
     pub capabilities: Capabilities,
-    /// The server's version, as it calls it: `9.7.4`, `10.11.6-MariaDB-log`.
+    /// Version of the server, without a prefix: `9.7.4`, `10.11.6-MariaDB-log`.
     pub server_version: String,
-    /// Whose server it is.
+    /// Server family.
     pub flavour: Flavour,
-    /// The server's number for this connection.
+    /// Server's number of this connection.
     pub connection_id: u32,
-    /// How packets are compressed from here on.
+    /// Compression of all later packets.
     pub compression: Option<Compression>,
-    /// How the password was proved.
+    /// Authentication plugin used.
     pub plugin: &'static str,
-    /// Is the connection encrypted?
+    /// True if the connection uses TLS.
     pub is_encrypted: bool,
 }
 
-/// A client's side of the handshake: what came in, what is to be done next.
+/// Client side of the handshake, as a state machine: packets in, actions out.
 pub struct ClientHandshake {
     options: ClientOptions,
     phase: Phase,
 }
 
 enum Phase {
-    /// The server speaks first.
+    /// Waiting for the greeting.
     Greeting,
-    /// TLS was asked for.
+    /// TLS was requested.
     Tls(Exchange),
-    /// A proof was sent.
+    /// Authentication data was sent.
     Proving(Exchange),
-    /// The server was asked for its key.
+    /// The server's public key was requested.
     Key(Exchange),
-    /// In, or refused.
+    /// Finished or failed.
     Over,
 }
 
@@ -178,17 +179,17 @@ struct Exchange {
 }
 
 impl ClientHandshake {
-    /// At the start: the server speaks first.
+    /// Creates the state for a new connection, on which the server sends the first packet.
     pub fn new(options: ClientOptions) -> Self {
         Self { options, phase: Phase::Greeting }
     }
 
-    /// A packet came.
+    /// Handles a packet from the server.
     ///
     /// # Errors
     ///
-    /// [`WireError::Refused`] when the server refuses; otherwise when server and options do not go together, or the
-    /// packet is not what must come now. The connection is of no use after that.
+    /// Returns [`WireError::Refused`] if the server refuses. Fails if server and options are incompatible, or if the
+    /// packet is not allowed at this point. The connection cannot be used after an error.
     pub fn read(&mut self, payload: &[u8]) -> Result<Next, WireError> {
         let phase = mem::replace(&mut self.phase, Phase::Over);
         if ErrPacket::is(payload) {
@@ -218,7 +219,7 @@ impl ClientHandshake {
         }
     }
 
-    /// TLS stands.
+    /// Continues after TLS was established.
     ///
     /// # Errors
     ///
@@ -226,7 +227,7 @@ impl ClientHandshake {
     ///
     /// # Panics
     ///
-    /// When TLS was not asked for.
+    /// Panics if TLS was not requested.
     pub fn encrypted(&mut self) -> Result<Next, WireError> {
         match mem::replace(&mut self.phase, Phase::Over) {
             Phase::Tls(mut exchange) => {
@@ -237,7 +238,7 @@ impl ClientHandshake {
         }
     }
 
-    /// Returns the server's version, once it has been asked to begin TLS and until that has begun.
+    /// Returns the server's version between the request for TLS and its start.
     pub fn server_version(&self) -> Option<&str> {
         match &self.phase {
             Phase::Tls(exchange) => Some(&exchange.session.server_version),
@@ -256,7 +257,7 @@ impl ClientHandshake {
         Ok(Next::StartTls(request))
     }
 
-    /// What both can do.
+    /// Negotiates capabilities, compression and plugin.
     fn agree(&self, greeting: &Greeting<'_>) -> Result<Exchange, WireError> {
         let offered = greeting.capabilities;
         if !offered.contains(NEEDED) {
@@ -283,7 +284,7 @@ impl ClientHandshake {
             plugin: "",
             is_encrypted: false,
         };
-        // A hash is safe to show to any server. Where the account needs another proof, the server asks for it.
+        // A hash is safe to send to any server. If the account needs another plugin, the server requests it.
         let plugin = match Plugin::find(greeting.plugin) {
             Ok(Plugin::Native) => Plugin::Native,
             _ => Plugin::CachingSha2,
@@ -345,7 +346,7 @@ impl ClientHandshake {
         }
     }
 
-    /// The server wants the password itself.
+    /// Sends the password itself, over a secure connection or encrypted with the server's public key.
     fn prove_itself(&mut self, exchange: Exchange, key_wish: u8) -> Result<Next, WireError> {
         let password = &self.options.password;
         if exchange.session.is_encrypted || self.options.transport == Transport::Local {
