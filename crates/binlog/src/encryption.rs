@@ -63,10 +63,10 @@ impl fmt::Display for OpenError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MissingKey { key_id, known } if known.is_empty() => {
-                write!(out, "the key {key_id} is not in the keyring, which has no keys for logs")
+                write!(out, "the key {key_id} is not in the keyring: it has no keys for logs")
             }
             Self::MissingKey { key_id, known } => {
-                write!(out, "the key {key_id} is not in the keyring, which has {}", known.join(", "))
+                write!(out, "the key {key_id} is not in the keyring: it has {}", known.join(", "))
             }
             Self::KeySize { key_id, found } => {
                 write!(out, "the key {key_id} has {found} bytes, wanted {KEY_SIZE}")
@@ -103,11 +103,11 @@ impl EncryptedHeader {
         let magic = cursor.array()?;
         if magic != MAGIC_ENCRYPTED {
             let (field, found) = ("magic", u64::from(u32::from_be_bytes(magic)));
-            let wanted = "fd 62 69 6e, as encrypted logs begin";
+            let wanted = "fd 62 69 6e (an encrypted log)";
             return Err(DecodeError::new(0, Reason::Unexpected { field, found, wanted }));
         }
         if cursor.u8()? != VERSION {
-            let what = "an encrypted log of a newer version than 1";
+            let what = "an encrypted log whose version is not 1";
             return Err(DecodeError::new(MAGIC_ENCRYPTED.len(), Reason::Unsupported { what }));
         }
         let (mut key_id, mut password, mut iv) = (None, None, None);
@@ -122,9 +122,9 @@ impl EncryptedHeader {
                 FIELD_PASSWORD => password = Some(cursor.array()?),
                 FIELD_IV => iv = Some(cursor.array()?),
                 _ => {
-                    return Err(
-                        at.error(Reason::Unsupported { what: "a field of an encrypted log's header" })
-                    );
+                    return Err(at.error(Reason::Unsupported {
+                        what: "an unknown field in the header of an encrypted log",
+                    }));
                 }
             }
         }
@@ -135,7 +135,7 @@ impl EncryptedHeader {
             return Err(DecodeError::new(cursor.offset() + index, reason));
         }
         let missing =
-            |field| cursor.error(Reason::Unexpected { field, found: 0, wanted: "a field of that name" });
+            |field| cursor.error(Reason::Unexpected { field, found: 0, wanted: "a mandatory field" });
         Ok(Self {
             key_id: key_id.ok_or_else(|| missing("key name"))?,
             password: password.ok_or_else(|| missing("password"))?,
@@ -321,9 +321,9 @@ mod tests {
             header.open(&Keyring::new(vec![key(b"b", KEY_SIZE), key(b"c", KEY_SIZE), key(b"d", 16)]));
         let error = missing.unwrap_err();
         assert_eq!(error, OpenError::MissingKey { key_id: "a".into(), known: vec!["b".into(), "c".into()] });
-        assert_eq!(error.to_string(), "the key a is not in the keyring, which has b, c");
+        assert_eq!(error.to_string(), "the key a is not in the keyring: it has b, c");
         let error = header.open(&Keyring::default()).unwrap_err().to_string();
-        assert_eq!(error, "the key a is not in the keyring, which has no keys for logs");
+        assert_eq!(error, "the key a is not in the keyring: it has no keys for logs");
         let error = header.open(&Keyring::new(vec![key(b"a", 16)])).unwrap_err().to_string();
         assert_eq!(error, "the key a has 16 bytes, wanted 32");
         assert!(EncryptedHeader::seal(&key(&[b'x'; 256], KEY_SIZE), &password, iv).is_err());

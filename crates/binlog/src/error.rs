@@ -87,7 +87,7 @@ pub enum Reason {
 
 impl Reason {
     /// Error for a zstd frame that is cut off.
-    pub(crate) const TORN_FRAME: Self = Self::Zstd { message: "the frame is torn" };
+    pub(crate) const TORN_FRAME: Self = Self::Zstd { message: "the frame is cut off" };
 }
 
 impl DecodeError {
@@ -119,9 +119,9 @@ impl fmt::Display for Reason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short { wanted, found } => write!(out, "wanted {wanted} more bytes, found {found}"),
-            Self::Trailing { count } => write!(out, "wanted the end, found {count} more bytes"),
+            Self::Trailing { count } => write!(out, "wanted the end, found {count} extra bytes"),
             Self::LengthEncoding { byte } => {
-                write!(out, "wanted a length-encoded integer, found 0x{byte:02x}, which starts none")
+                write!(out, "wanted a length-encoded integer, found byte 0x{byte:02x}")
             }
             Self::Checksum { stored, computed } => {
                 write!(out, "checksum is 0x{stored:08x}, should be 0x{computed:08x}")
@@ -130,7 +130,7 @@ impl fmt::Display for Reason {
                 write!(out, "{field} is {found}, must be at most {max}")
             }
             Self::Unexpected { field, found, wanted } => write!(out, "{field} is {found}, wanted {wanted}"),
-            Self::Zstd { message } => write!(out, "zstd refuses it: {message}"),
+            Self::Zstd { message } => write!(out, "zstd: {message}"),
             Self::Differs { field, found, wanted } => write!(out, "{field} is {found}, wanted {wanted}"),
             Self::Character { charset, byte } => {
                 write!(out, "wanted a character of {charset}, found byte 0x{byte:02x}")
@@ -177,13 +177,13 @@ impl fmt::Display for EncodeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge { field, found, max } => {
-                write!(out, "{field} is {found}, there is room for at most {max}")
+                write!(out, "{field} is {found}, must be at most {max}")
             }
             Self::Mismatch { field, found, wanted } => {
-                write!(out, "{field} is of {found} bytes, must be of {wanted}")
+                write!(out, "{field} has {found} bytes, must have {wanted}")
             }
             Self::Missing { field, behind } => {
-                write!(out, "{field} is absent, must stand in front of {behind}")
+                write!(out, "{field} is missing, but required before {behind}")
             }
         }
     }

@@ -76,7 +76,7 @@ impl Framer {
             return Ok(Framed::NeedMore { wanted: HEADER_SIZE });
         };
         if let Behind::MariadbCiphertext = self.behind {
-            return Err(DecodeError::new(0, Reason::Unsupported { what: "an event that MariaDB encrypted" }));
+            return Err(DecodeError::new(0, Reason::Unsupported { what: "an event encrypted by MariaDB" }));
         }
         let header = Header::decode(&mut Cursor::new(head))?;
         let size = size_checked(&header)?;
@@ -108,7 +108,7 @@ impl Framer {
                 Reason::Unexpected {
                     field: "event type",
                     found: u64::from(header.event_type.code()),
-                    wanted: "15, a format description, as the first event",
+                    wanted: "15 (a format description) as the first event",
                 },
             )),
         }
@@ -207,7 +207,7 @@ mod tests {
         let mut description = description(b"9.7.4", Some(1));
         description[19 + 2] = b'\xb9';
         let (field, found) = ("number of event types", 42 + 1 + 4);
-        let wanted = "40 at most, as servers of this version write no checksums";
+        let wanted = "at most 40, because servers of this version write no checksums";
         let error = DecodeError::new(76, Reason::Unexpected { field, found, wanted });
         assert_eq!(events(Framer::new(), &description), Err((0, error)));
     }
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_log_starts_with_a_format_description() {
-        let (field, wanted) = ("event type", "15, a format description, as the first event");
+        let (field, wanted) = ("event type", "15 (a format description) as the first event");
         let error = DecodeError::new(4, Reason::Unexpected { field, found: 16, wanted });
         let xid = whole(&Event::Xid(Xid { xid: 1 }), ChecksumAlgorithm::Crc32);
         assert_eq!(events(Framer::new(), &xid), Err((0, error)));
@@ -266,7 +266,7 @@ mod tests {
         let start = whole(&Event::MariadbStartEncryption(start), ChecksumAlgorithm::Off);
         let first = description(b"10.11.18-MariaDB", Some(0));
         let log = [first.as_slice(), &start, &[0x55; 29]].concat();
-        let what = "an event that MariaDB encrypted";
+        let what = "an event encrypted by MariaDB";
         let error = DecodeError::new(0, Reason::Unsupported { what });
         assert_eq!(events(Framer::new(), &log), Err((first.len() + start.len(), error)));
     }

@@ -92,7 +92,7 @@ pub(crate) fn decompress(compressed: &[u8], size_max: usize) -> Result<Vec<u8>, 
             let (field, found) = ("head of a compressed part", u64::from(head));
             return Err(DecodeError::new(
                 0,
-                Reason::Unexpected { field, found, wanted: "0x81 to 0x84: zlib" },
+                Reason::Unexpected { field, found, wanted: "0x81 to 0x84 (zlib)" },
             ));
         }
     };
@@ -166,13 +166,13 @@ fn inflate(stream: &[u8], size: usize, wrapping: Wrapping) -> Result<Vec<u8>, Re
         Err(error) if error.status == TINFLStatus::HasMoreOutput => error.output.len() as u64 + 1,
         Err(_) => return Err(Reason::Unsupported { what: "a corrupt zlib stream" }),
     };
-    let field = "size of what a zlib stream holds";
-    Err(Reason::Unexpected { field, found, wanted: "the size in front of it" })
+    let field = "size of a decompressed stream";
+    Err(Reason::Unexpected { field, found, wanted: "the stated size" })
 }
 
 #[cfg(not(feature = "zlib"))]
 fn inflate(_: &[u8], _: usize, _: Wrapping) -> Result<Vec<u8>, Reason> {
-    Err(Reason::Unsupported { what: "zlib, which this build leaves out," })
+    Err(Reason::Unsupported { what: "zlib data in a build without zlib" })
 }
 
 #[cfg(all(test, feature = "zlib"))]
@@ -200,8 +200,8 @@ mod tests {
 
     #[test]
     fn sizes_are_not_believed() {
-        let field = "size of what a zlib stream holds";
-        let not = |found| Reason::Unexpected { field, found, wanted: "the size in front of it" };
+        let field = "size of a decompressed stream";
+        let not = |found| Reason::Unexpected { field, found, wanted: "the stated size" };
         check(&part(&[0x81, 12]), 100, Err(DecodeError::new(2, not(11))));
         check(&part(&[0x81, 10]), 100, Err(DecodeError::new(2, not(11))));
         check(&part(&[0x84, 0x7f, 0xff, 0xff, 0xff]), usize::MAX, Err(DecodeError::new(5, not(11))));
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn corrupt_parts() {
-        let (field, wanted) = ("head of a compressed part", "0x81 to 0x84: zlib");
+        let (field, wanted) = ("head of a compressed part", "0x81 to 0x84 (zlib)");
         for found in [0x00, 0x80, 0x85, 0x89, 0x91, 0xff] {
             let reason = Reason::Unexpected { field, found: u64::from(found), wanted };
             check(&part(&[found, 11]), 100, Err(DecodeError::new(0, reason)));

@@ -586,7 +586,7 @@ mod tests {
             &plain,
             Some((0, Reason::Zstd { message })),
         );
-        let torn = Reason::Zstd { message: "the frame is torn" };
+        let torn = Reason::Zstd { message: "the frame is cut off" };
         check(&payload(&[&zstd(&plain), &[0x28, 0xb5][..]].concat()), &plain, Some((0, torn)));
     }
 

@@ -452,7 +452,7 @@ impl Step {
                 return Err(Reason::Unexpected {
                     field: "column type",
                     found,
-                    wanted: "one whose values have a known size",
+                    wanted: "a type of known size",
                 });
             }
         };
@@ -858,10 +858,10 @@ mod tests {
     fn rows_that_take_no_bytes() {
         let none = || table(&[], &[]);
         check(RowsKind::Write, none(), [&[], &[]], &[], "");
-        check(RowsKind::Delete, none(), [&[], &[]], &[1, 2], "byte 28: wanted the end, found 2 more bytes");
+        check(RowsKind::Delete, none(), [&[], &[]], &[1, 2], "byte 28: wanted the end, found 2 extra bytes");
         // An INSERT of only default values.
         write(0, &[], "+");
-        write(0, &[7], "byte 29: wanted the end, found 1 more bytes");
+        write(0, &[7], "byte 29: wanted the end, found 1 extra bytes");
         check(RowsKind::Delete, five(), [&[0], &[]], &[], "");
         check(RowsKind::Update, five(), [&[0], &[0]], &[], "");
         write(1, &[], "");
@@ -890,7 +890,7 @@ mod tests {
         // A column of unknown size may be in the table, but not in the image.
         let unknown = self::table(&[2, 200], &[]);
         check(RowsKind::Write, unknown.clone(), [&[1], &[]], &[0, 1, 2], "+ 0=[1, 2]");
-        let wanted = "byte 27: column type is 200, wanted one whose values have a known size";
+        let wanted = "byte 27: column type is 200, wanted a type of known size";
         check(RowsKind::Write, unknown, [&[3], &[]], &[0, 1, 2], wanted);
     }
 

@@ -444,7 +444,7 @@ mod tests {
         let visible = |table: &Table| each(table, |column| column.visible.map(u8::from));
         check(&[12, 2, 0b1111_0111, 0b1000_0000], visible, "1 1 1 1 0 1 1 1 1");
         check(&[1, 0], unsigned, "byte 57: wanted 1 more bytes, found 0");
-        check(&[1, 2, 0, 0], unsigned, "byte 58: wanted the end, found 1 more bytes");
+        check(&[1, 2, 0, 0], unsigned, "byte 58: wanted the end, found 1 extra bytes");
     }
 
     #[test]

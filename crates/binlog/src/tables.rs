@@ -150,7 +150,7 @@ fn written<'a>(map: &TableMap<'a>) -> [&'a [u8]; 4] {
 }
 
 fn unknown(table_id: u64) -> DecodeError {
-    let wanted = "that of a table map before it";
+    let wanted = "the id of an earlier table map";
     DecodeError::new(HEADER_SIZE, Reason::Unexpected { field: "table id", found: table_id, wanted })
 }
 
@@ -204,7 +204,7 @@ mod tests {
         // VARCHAR without metadata: an invalid map.
         assert!(tables.map(&map(7, &[15])).is_err());
         let unknown =
-            Reason::Unexpected { field: "table id", found: 7, wanted: "that of a table map before it" };
+            Reason::Unexpected { field: "table id", found: 7, wanted: "the id of an earlier table map" };
         check(&mut tables, &rows(7, 1, &[0, 5, 5]), Err(DecodeError::new(19, unknown)));
     }
 

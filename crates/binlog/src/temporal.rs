@@ -157,11 +157,8 @@ impl DateTime {
         let offset = cursor.offset();
         let packed = big_endian(&cursor.array::<5>()?);
         if packed & SET == 0 {
-            let reason = Reason::Unexpected {
-                field: "first bit of DATETIME",
-                found: 0,
-                wanted: "1, not a negative one",
-            };
+            let reason =
+                Reason::Unexpected { field: "first bit of DATETIME", found: 0, wanted: "1 (not negative)" };
             return Err(DecodeError::new(offset, reason));
         }
         let stored = big_endian(cursor.bytes(usize::from(fraction.div_ceil(2)))?);
@@ -419,7 +416,7 @@ mod tests {
         date_time(&[0x99, 0xb2, 0xba, 0xc8, 0xb8, 78], 1, "2024-02-29 12:34:56.7");
         date_time(&[0x99, 0xb2, 0xba, 0xc8, 0xb8, 0x1e, 0xd2], 3, "2024-02-29 12:34:56.789");
         date_time(&[0x99, 0xb2, 0xba, 0xc8, 0xb8, 0x0c, 0x0a, 0x14], 6, "2024-02-29 12:34:56.789012");
-        let negative = "byte 0: first bit of DATETIME is 0, wanted 1, not a negative one";
+        let negative = "byte 0: first bit of DATETIME is 0, wanted 1 (not negative)";
         date_time(&[0x7f, 0xff, 0xff, 0xff, 0xff], 0, negative);
         let fraction = "byte 5: fraction of a second is 1000000, must be at most 999999";
         date_time(&[0x80, 0, 0, 0, 0, 0x0f, 0x42, 0x40], 6, fraction);

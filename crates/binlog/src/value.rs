@@ -247,7 +247,7 @@ impl Codec {
             ColumnType::Null => whole(bytes, |_| Ok(Value::Null)),
             _ => {
                 let found = u64::from(self.type_code);
-                let wanted = "one that is known";
+                let wanted = "a known type";
                 Err(DecodeError::new(0, Reason::Unexpected { field: "column type", found, wanted }))
             }
         }
@@ -378,9 +378,9 @@ mod tests {
         check(&column(254, &[248, 3]).unwrap(), &[1, 2, 3], Ok(Value::Set(0x03_0201)));
         check(&column(13, &[]).unwrap(), &[0], Ok(Value::Year(0)));
         check(&column(13, &[]).unwrap(), &[255], Ok(Value::Year(2155)));
-        check(&column(242, &[4]).unwrap(), &[0; 5], Err("byte 4: wanted the end, found 1 more bytes"));
+        check(&column(242, &[4]).unwrap(), &[0; 5], Err("byte 4: wanted the end, found 1 extra bytes"));
         check(&column(6, &[]).unwrap(), &[], Ok(Value::Null));
-        check(&column(200, &[]).unwrap(), &[], Err("byte 0: column type is 200, wanted one that is known"));
+        check(&column(200, &[]).unwrap(), &[], Err("byte 0: column type is 200, wanted a known type"));
     }
 
     proptest! {

@@ -55,7 +55,7 @@ fn gtids_are_followed_from_log_to_log() {
     let text = output(follow_gtids::run, &["gtids/binlog.000001", "gtids/binlog.000002"]);
     assert!(text.contains("Committed  cccccccc-cccc-cccc-cccc-cccccccccccc:by_hand:77\n"), "{text}");
     let text = output(follow_gtids::run, &["torn.binlog"]);
-    assert!(text.contains("has no end; next should come a statement or a commit\n"), "{text}");
+    assert!(text.contains("has no end; expected a statement or a commit\n"), "{text}");
 }
 
 #[test]

@@ -119,7 +119,10 @@ fn logs_that_cannot_be_judged_are_named() {
 fn statements_alone_leave_nothing_to_gain() {
     let output = bintide(&["advise", "statements.binlog"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("Nothing to gain") && text.contains("changes as statements, or none"), "{text}");
+    assert!(
+        text.contains("Nothing to gain") && text.contains("changes in statement format, or none"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -164,7 +164,7 @@ impl Zstd {
 fn inflate(body: &[u8], opened_size: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
     match decompress_to_vec_zlib_with_limit(body, opened_size) {
         Ok(opened) => *out = opened,
-        Err(_) => return Err("it is not zlib's, is torn, or opens to more than its header says"),
+        Err(_) => return Err("the zlib data is invalid, cut off, or larger than its header states"),
     }
     check_size(out, opened_size)
 }
@@ -172,7 +172,7 @@ fn inflate(body: &[u8], opened_size: usize, out: &mut Vec<u8>) -> Result<(), &'s
 fn check_size(opened: &[u8], wanted: usize) -> Result<(), &'static str> {
     match opened.len() == wanted {
         true => Ok(()),
-        false => Err("it does not open to the size that its header says"),
+        false => Err("the size differs from its header"),
     }
 }
 

@@ -18,7 +18,7 @@ pub enum WireError {
         error: DecodeError,
     },
     /// The packet is not allowed at this point.
-    #[error("a packet that starts with {} came where {wanted} was wanted", first_byte(*.found))]
+    #[error("unexpected packet: expected {wanted}, got {}", first_byte(*.found))]
     Unexpected {
         /// First byte of the packet; `None` if it is empty.
         found: Option<u8>,
@@ -27,7 +27,7 @@ pub enum WireError {
     },
     /// The packet's sequence number is not the next one.
     #[error(
-        "packet number {found} came where number {wanted} was due: bytes are lost, or these are no packets"
+        "packet out of order: expected {wanted}, got {found} (bytes were lost, or this is not MySQL's protocol)"
     )]
     Sequence {
         /// Number found.
@@ -36,9 +36,7 @@ pub enum WireError {
         wanted: u8,
     },
     /// A packet, all its pieces joined, exceeds the limit.
-    #[error(
-        "a packet of at least {found} bytes came, and at most {limit} are taken: raise the limit of packets"
-    )]
+    #[error("packet of at least {found} bytes exceeds the limit of {limit}")]
     TooLarge {
         /// Total size of the pieces so far.
         found: usize,
@@ -46,7 +44,7 @@ pub enum WireError {
         limit: usize,
     },
     /// A compressed packet cannot be decompressed, or not to its stated size.
-    #[error("a compressed packet of {size} bytes cannot be opened: {reason}")]
+    #[error("cannot decompress a packet of {size} bytes: {reason}")]
     Compressed {
         /// Compressed size in bytes.
         size: usize,
@@ -54,39 +52,39 @@ pub enum WireError {
         reason: &'static str,
     },
     /// The server is older than MySQL 4.1, or lacks the same capabilities.
-    #[error("the server ({version}) lacks what every server since MySQL 5.5 can do in a handshake")]
+    #[error(
+        "server version {version} is not supported: it lacks capabilities that all servers since MySQL 5.5 have"
+    )]
     TooOld {
         /// Version of the server.
         version: String,
     },
     /// TLS is required, but the server does not offer it.
-    #[error("the server does not offer TLS, or a man in the middle has removed its offer")]
+    #[error("the server does not offer TLS, or a man in the middle has removed the offer")]
     NoTls,
     /// Server and client have no compression in common.
-    #[error(
-        "the server compresses in none of the ways that were asked for: see its protocol_compression_algorithms"
-    )]
+    #[error("no requested compression is enabled on the server: see its protocol_compression_algorithms")]
     NoCompression,
     /// The account's authentication plugin is not supported.
     #[error(
-        "the account's password is proved by {name}, which is not known here: \
-         caching_sha2_password, sha256_password, mysql_native_password, mysql_clear_password and MariaDB's ed25519 are"
+        "unsupported authentication plugin {name}: the account must use one of \
+         caching_sha2_password, sha256_password, mysql_native_password, mysql_clear_password and MariaDB's ed25519"
     )]
     UnknownPlugin {
         /// Name of the plugin.
         name: String,
     },
     /// The server wants the password itself over an insecure connection.
-    #[error("{plugin} sends the password itself: use TLS, or name or ask for the server's public key")]
+    #[error("{plugin} sends the password itself: use TLS, or the server's public key")]
     NeedsTls {
         /// Name of the plugin.
         plugin: &'static str,
     },
     /// The server wants the password as clear text, which is not allowed.
-    #[error("the server wants the password as clear text: that needs TLS, and has to be allowed")]
+    #[error("the server wants the password as clear text: use TLS, and allow clear-text passwords")]
     Cleartext,
     /// A text exceeds the maximum size of its field.
-    #[error("{field} is of {found} bytes, and there is room for {max}")]
+    #[error("{field} has {found} bytes, must have at most {max}")]
     TooLong {
         /// Name of the field.
         field: &'static str,
@@ -96,7 +94,7 @@ pub enum WireError {
         max: usize,
     },
     /// A source's answer is invalid.
-    #[error("the source's {question} is {found}, and not {wanted}")]
+    #[error("the source's {question} is {found}, expected {wanted}")]
     Answer {
         /// Name of the variable.
         question: &'static str,
@@ -106,7 +104,7 @@ pub enum WireError {
         wanted: &'static str,
     },
     /// Source and replica have the same identifier.
-    #[error("the source's {what} is {value}, which is this replica's: give this one another")]
+    #[error("source and replica have the same {what}, {value}: use another one for this replica")]
     Same {
         /// Name of the variable.
         what: &'static str,
@@ -114,7 +112,7 @@ pub enum WireError {
         value: String,
     },
     /// The server does not support this kind of start.
-    #[error("the source is a {flavour}: its log starts at a file and position, or behind {wanted}")]
+    #[error("unsupported start for a {flavour} source: use {wanted}")]
     Start {
         /// Server family.
         flavour: &'static str,
@@ -133,8 +131,8 @@ pub enum WireError {
     },
     /// Events are missing or repeated.
     #[error(
-        "{file}, position {position}: the event says that it ends at {found}, and it would at {wanted}: \
-             the source has left something out"
+        "{file}, position {position}: the event ends at {found}, expected {wanted}: \
+             events are missing or repeated"
     )]
     Gap {
         /// File of the source.
@@ -148,8 +146,8 @@ pub enum WireError {
     },
     /// A heartbeat is not at the current position.
     #[error(
-        "a heartbeat from {file}, position {position}, came at {wanted_file}, position {wanted_position}: \
-             the source has left something out, or its log is another one"
+        "unexpected heartbeat: {file}, position {position}, expected {wanted_file}, position {wanted_position}: \
+             the source has skipped events, or its log is a different one"
     )]
     Heartbeat {
         /// File named by the heartbeat.
@@ -162,7 +160,7 @@ pub enum WireError {
         wanted_position: u64,
     },
     /// The server's public key cannot be used.
-    #[error("the password cannot be encrypted by the server's public key: {reason}")]
+    #[error("cannot encrypt the password with the server's public key: {reason}")]
     ServerKey {
         /// Reason.
         reason: String,
@@ -202,5 +200,5 @@ impl WireError {
 }
 
 fn first_byte(found: Option<u8>) -> String {
-    found.map_or_else(|| "nothing".to_owned(), |byte| format!("0x{byte:02x}"))
+    found.map_or_else(|| "an empty one".to_owned(), |byte| format!("one that starts with 0x{byte:02x}"))
 }

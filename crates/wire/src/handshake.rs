@@ -321,7 +321,7 @@ impl<'a> AuthSwitchRequest<'a> {
     //    *  nonce: to the end, usually with a trailing NUL
     pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
         let Some((&AUTH_SWITCH, rest)) = payload.split_first() else {
-            return Err(WireError::unexpected(payload, "a wish for another kind of proof (0xfe)"));
+            return Err(WireError::unexpected(payload, "an authentication switch request (0xfe)"));
         };
         let mut cursor = Cursor::new(rest);
         let plugin = nul_ended_or_rest(&mut cursor);
@@ -361,7 +361,7 @@ impl<'a> AuthMoreData<'a> {
     pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
         match payload.split_first() {
             Some((&AUTH_MORE_DATA, data)) => Ok(Self { data }),
-            _ => Err(WireError::unexpected(payload, "more of a proof (0x01)")),
+            _ => Err(WireError::unexpected(payload, "authentication data (0x01)")),
         }
     }
 

@@ -270,14 +270,20 @@ impl ReplicaConversation {
             (Start::Gtids { .. }, Flavour::MariaDb) => {
                 return Err(WireError::Start {
                     flavour: "MariaDB",
-                    wanted: "a position of GTIDs as 0-1-270",
+                    wanted: "a file and position, or a GTID position such as 0-1-270",
                 });
             }
             (Start::MariadbGtids { .. }, Flavour::MySql) => {
-                return Err(WireError::Start { flavour: "MySQL", wanted: "a set of GTIDs" });
+                return Err(WireError::Start {
+                    flavour: "MySQL",
+                    wanted: "a file and position, or a GTID set",
+                });
             }
             (Start::Position { position, .. }, Flavour::MariaDb) if u32::try_from(*position).is_err() => {
-                return Err(WireError::Start { flavour: "MariaDB", wanted: "a position below 4 GiB" });
+                return Err(WireError::Start {
+                    flavour: "MariaDB",
+                    wanted: "a position below 4 GiB, or a GTID position",
+                });
             }
             _ => {}
         }
@@ -333,7 +339,7 @@ impl ReplicaConversation {
             return Ok(Step::End);
         }
         Answer::decode(payload, self.session.capabilities)?;
-        Err(WireError::unexpected(payload, "an event, or the end of the log"))
+        Err(WireError::unexpected(payload, "an event or the end of the log"))
     }
 
     fn hear<'a>(

@@ -143,7 +143,7 @@ impl ResultReader {
                 return Ok(Part::FileRequest(name));
             }
             Some((&NULL, _)) => {
-                return Err(WireError::unexpected(payload, "a result, and not a request for a file"));
+                return Err(WireError::unexpected(payload, "a result set, not a request for a file"));
             }
             _ => {}
         }

@@ -85,10 +85,10 @@ fn refused(bytes: &[u8], wanted: &str) {
 
 #[test]
 fn what_is_no_answer() {
-    refused(b"", "a packet that starts with nothing came where an OK, EOF or ERR packet was wanted");
-    refused(b"\x01", "a packet that starts with 0x01 came where an OK, EOF or ERR packet was wanted");
+    refused(b"", "unexpected packet: expected an OK, EOF or ERR packet, got an empty one");
+    refused(b"\x01", "unexpected packet: expected an OK, EOF or ERR packet, got one that starts with 0x01");
     refused(b"\0\0", "OK packet: byte 2: wanted 1 more bytes, found 0");
-    refused(b"\xfe\0\0\0\0\0", "EOF packet: byte 5: wanted the end, found 1 more bytes");
+    refused(b"\xfe\0\0\0\0\0", "EOF packet: byte 5: wanted the end, found 1 extra bytes");
     refused(b"\xff\x01", "ERR packet: byte 1: wanted 2 more bytes, found 1");
     refused(b"\xff\x01\x04#HY", "ERR packet: byte 4: wanted 5 more bytes, found 2");
     refused(b"\xff\x15\x04#28000no", "no (error 1045, SQL state 28000)");
@@ -184,7 +184,7 @@ fn what_is_no_result() {
     ColumnDefinition::default().encode(&mut column);
     no_result(
         &[b"\xfb/etc/passwd"],
-        "a packet that starts with 0xfb came where a result, and not a request for a file was wanted",
+        "unexpected packet: expected a result set, not a request for a file, got one that starts with 0xfb",
     );
     no_result(&[b""], "number of columns: byte 0: wanted 1 more bytes, found 0");
     no_result(
@@ -193,5 +193,5 @@ fn what_is_no_result() {
     );
     no_result(&[b"\x01", b"\x03def"], "column definition: byte 4: wanted 1 more bytes, found 0");
     no_result(&[b"\x01", &column, b"\x05a"], "row: byte 1: wanted 5 more bytes, found 1");
-    no_result(&[b"\x01", &column, b"\xfb\xfb"], "row: byte 1: wanted the end, found 1 more bytes");
+    no_result(&[b"\x01", &column, b"\xfb\xfb"], "row: byte 1: wanted the end, found 1 extra bytes");
 }

@@ -97,30 +97,26 @@ fn what_is_no_packet_is_refused() {
     refused(
         None,
         b"\x01\0\0\x05a",
-        "packet number 5 came where number 0 was due: bytes are lost, or these are no packets",
+        "packet out of order: expected 0, got 5 (bytes were lost, or this is not MySQL's protocol)",
     );
-    refused(
-        None,
-        b"\xff\xff\xff\0",
-        "a packet of at least 16777215 bytes came, and at most 65536 are taken: raise the limit of packets",
-    );
+    refused(None, b"\xff\xff\xff\0", "packet of at least 16777215 bytes exceeds the limit of 65536");
     let zlib = Some(Compression::Zlib { level: 6 });
     let zstd = Some(Compression::Zstd { level: 3 });
     refused(
         zlib,
         b"\x03\0\0\x01\0\0\0abc",
-        "packet number 1 came where number 0 was due: bytes are lost, or these are no packets",
+        "packet out of order: expected 0, got 1 (bytes were lost, or this is not MySQL's protocol)",
     );
     refused(
         zlib,
         b"\x03\0\0\0\x05\0\0abc",
-        "a compressed packet of 3 bytes cannot be opened: \
-         it is not zlib's, is torn, or opens to more than its header says",
+        "cannot decompress a packet of 3 bytes: \
+         the zlib data is invalid, cut off, or larger than its header states",
     );
     refused(
         zstd,
         b"\x08\0\0\0\x09\0\0abcdefgh",
-        "a compressed packet of 8 bytes cannot be opened: Src size is incorrect",
+        "cannot decompress a packet of 8 bytes: Src size is incorrect",
     );
 }
 

@@ -191,8 +191,8 @@ fn a_log_is_gone_on_with_behind_4_gib() {
             (heartbeat(b"b.000001", position + 62), "heartbeat 4294968358"),
             (
                 xid(1100),
-                "error: b.000001, position 4294968358: the event says that it ends at 4294968396, and it would at \
-                 4294968389: the source has left something out",
+                "error: b.000001, position 4294968358: the event ends at 4294968396, expected \
+                 4294968389: events are missing or repeated",
             ),
         ],
     );
@@ -295,18 +295,18 @@ fn a_mariadb_source() {
 #[test]
 fn sources_that_will_not_do() {
     let asks = "SELECT @@GLOBAL.SERVER_ID";
-    let same = "error: the source's server_id is 2, which is this replica's: give this one another";
+    let same = "error: source and replica have the same server_id, 2: use another one for this replica";
     check(options(place()), Flavour::MySql, &[(Null, asks), (Value("2"), same)]);
-    let no_number = "error: the source's SERVER_ID is NULL, and not a number";
+    let no_number = "error: the source's SERVER_ID is NULL, expected a number";
     check(options(place()), Flavour::MySql, &[(Null, asks), (Null, no_number)]);
     let start = Start::Gtids { set: Vec::new() };
     let error = ReplicaConversation::begin(options(start), session(Flavour::MariaDb)).map(drop).unwrap_err();
-    let wanted = "the source is a MariaDB: its log starts at a file and position, \
-        or behind a position of GTIDs as 0-1-270";
+    let wanted = "unsupported start for a MariaDB source: use a file and position, \
+        or a GTID position such as 0-1-270";
     assert_eq!(error.to_string(), wanted);
     let start = Start::MariadbGtids { state: String::new() };
     let error = ReplicaConversation::begin(options(start), session(Flavour::MySql)).map(drop).unwrap_err();
-    let wanted = "the source is a MySQL: its log starts at a file and position, or behind a set of GTIDs";
+    let wanted = "unsupported start for a MySQL source: use a file and position, or a GTID set";
     assert_eq!(error.to_string(), wanted);
 }
 
@@ -358,7 +358,7 @@ fn commands() {
     let host = [b'x'; 256];
     let long = Command::RegisterReplica(RegisterReplica { host: &host, ..RegisterReplica::default() });
     let error = long.encode(&mut Vec::new()).unwrap_err();
-    assert_eq!(error.to_string(), "host is of 256 bytes, and there is room for 255");
+    assert_eq!(error.to_string(), "host has 256 bytes, must have at most 255");
 }
 
 #[test]
@@ -450,8 +450,8 @@ fn events_of_files_and_others() {
             (xid(35), "Xid at 4"),
             (
                 xid(97),
-                "error: b.2, position 35: the event says that it ends at 97, and it would at 66: \
-                 the source has left something out",
+                "error: b.2, position 35: the event ends at 97, expected 66: \
+                 events are missing or repeated",
             ),
         ],
     );
@@ -475,8 +475,8 @@ fn transactions_that_the_replica_has_are_left_out() {
             (xid(1031), "Xid at 1000"),
             (
                 xid(131),
-                "error: b.1, position 1031: the event says that it ends at 131, and it would at 1062: \
-                 the source has left something out",
+                "error: b.1, position 1031: the event ends at 131, expected 1062: \
+                 events are missing or repeated",
             ),
         ],
     );
@@ -486,8 +486,8 @@ fn transactions_that_the_replica_has_are_left_out() {
 fn heartbeats_from_elsewhere() {
     for (file, position) in [(b"b.2", 100), (b"b.1", 99)] {
         let wanted = format!(
-            "error: a heartbeat from {}, position {position}, came at b.1, position 100: \
-             the source has left something out, or its log is another one",
+            "error: unexpected heartbeat: {}, position {position}, expected b.1, position 100: \
+             the source has skipped events, or its log is a different one",
             String::from_utf8_lossy(file)
         );
         arrive(Gaps::None, &[(fake_rotate(b"b.1", 100), "b.1 100"), (heartbeat(file, position), &wanted)]);

@@ -55,12 +55,12 @@ pub enum NoLogKey {
 impl fmt::Display for NoLogKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::None => out.write_str(
-                "it has no key for logs: wanted is one called MySQLReplicationKey_UUID_1, of 32 bytes",
-            ),
+            Self::None => {
+                out.write_str("no key for logs: add one named MySQLReplicationKey_UUID_1, of 32 bytes")
+            }
             Self::Several { servers } => write!(
                 out,
-                "it has keys for logs of several servers, {}: give a keyring with those of one",
+                "keys for logs of several servers ({}): use a keyring with the keys of one server",
                 servers.join(", ")
             ),
         }
@@ -90,12 +90,12 @@ impl fmt::Display for KeyringError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => out.write_str(
-                "this is neither a data file of component_keyring_file (JSON) nor one of the plugin keyring_file",
+                "not a keyring: neither a file of component_keyring_file (JSON) nor one of the plugin keyring_file",
             ),
-            Self::Component { message } => write!(out, "this data file of component_keyring_file is corrupt: {message}"),
-            Self::Plugin(error) => write!(out, "this data file of the plugin keyring_file is corrupt: {error}"),
+            Self::Component { message } => write!(out, "corrupt data file of component_keyring_file: {message}"),
+            Self::Plugin(error) => write!(out, "corrupt data file of the plugin keyring_file: {error}"),
             Self::Digest => {
-                out.write_str("this data file of the plugin keyring_file is corrupt: its digest does not fit its keys")
+                out.write_str("corrupt data file of the plugin keyring_file: the digest does not match the keys")
             }
         }
     }
@@ -180,10 +180,10 @@ fn parse_component(bytes: &[u8]) -> Result<Keyring, KeyringError> {
     let corrupt = |message: String| KeyringError::Component { message };
     let file: ComponentFile = serde_json::from_slice(bytes).map_err(|error| {
         // serde_json's message quotes unexpected input, which could be a key.
-        corrupt(format!("no such JSON as wanted at line {}, column {}", error.line(), error.column()))
+        corrupt(format!("unexpected JSON at line {}, column {}", error.line(), error.column()))
     })?;
     if file.version != "1.0" {
-        return Err(corrupt("its version is not 1.0".to_owned()));
+        return Err(corrupt("the version is not 1.0".to_owned()));
     }
     let keys = file.elements.into_iter().map(|element| match decode_hex(&element.data) {
         Some(bytes) => {
@@ -328,8 +328,8 @@ mod tests {
         check(&file("123"), "the data of a is not hexadecimal");
         check(&file("é"), "the data of a is not hexadecimal");
         check(&file("\u{1F511}"), "the data of a is not hexadecimal");
-        check(r#"{"version":"1.1","elements":[]}"#, "its version is not 1.0");
-        check(r#"{"version":"1.0","elements":["SECRET"]}"#, "no such JSON as wanted at line 1, column 37");
+        check(r#"{"version":"1.1","elements":[]}"#, "the version is not 1.0");
+        check(r#"{"version":"1.0","elements":["SECRET"]}"#, "unexpected JSON at line 1, column 37");
         check("", "nor one of the plugin keyring_file");
         check("SECRET", "nor one of the plugin keyring_file");
         assert_eq!(Keyring::parse(b" {\"version\":\"1.0\",\"elements\":[]}\n"), Ok(Keyring::default()));
@@ -357,7 +357,7 @@ mod tests {
         check(&[ten, two, beside[0], beside[1], beside[2]], Ok(ten));
         check(&beside, Err("no key for logs"));
         check(&[], Err("no key for logs"));
-        check(&[ten, other, two], Err("several servers, u, v: give"));
+        check(&[ten, other, two], Err("several servers (u, v): use"));
     }
 
     proptest! {

@@ -113,7 +113,7 @@ impl<'a> FormatDescription<'a> {
         if self.checksum_algorithm.is_none() && types > TYPES_WITHOUT_CHECKSUMS {
             // The version must be corrupt. Trusting it would take the checksums for parts of the events.
             let (field, found) = ("number of event types", types as u64);
-            let wanted = "40 at most, as servers of this version write no checksums";
+            let wanted = "at most 40, because servers of this version write no checksums";
             let offset = HEADER_SIZE + FIXED_SIZE;
             return Err(DecodeError::new(offset, Reason::Unexpected { field, found, wanted }));
         }

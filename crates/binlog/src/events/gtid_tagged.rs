@@ -196,8 +196,7 @@ fn decode_head(cursor: &mut Cursor<'_>) -> Result<u64, DecodeError> {
     let here = cursor.clone();
     let needed = cursor.varlen()?;
     if needed > FIELDS.len() as u64 {
-        return Err(here
-            .error(Reason::Unsupported { what: "a tagged GTID with a new field that must be understood" }));
+        return Err(here.error(Reason::Unsupported { what: "a tagged GTID with an unknown mandatory field" }));
     }
     Ok(needed)
 }
@@ -241,7 +240,7 @@ fn tag(cursor: &mut Cursor<'_>) -> Result<Tag, DecodeError> {
     let here = cursor.clone();
     let size = usize::try_from(cursor.varlen()?).unwrap_or(usize::MAX);
     let text = cursor.bytes(size)?;
-    Tag::new(text).ok_or_else(|| here.error(Reason::Unsupported { what: "a tag that is no name" }))
+    Tag::new(text).ok_or_else(|| here.error(Reason::Unsupported { what: "an invalid tag" }))
 }
 
 fn version(cursor: &mut Cursor<'_>) -> Result<u32, DecodeError> {
@@ -364,14 +363,14 @@ mod tests {
         check(0, 0x04, DecodeError::new(0, version));
         let size = Reason::OutOfRange { field: "size of a tagged GTID", found: 60, max: 59 };
         check(1, 0x78, DecodeError::new(1, size));
-        let what = "a tagged GTID with a new field that must be understood";
+        let what = "a tagged GTID with an unknown mandatory field";
         check(2, 26, DecodeError::new(2, Reason::Unsupported { what }));
         check(
             29,
             0x06,
             DecodeError::new(29, unexpected("field of a tagged GTID", 3, "2, the transaction's number")),
         );
-        check(33, b'-', DecodeError::new(32, Reason::Unsupported { what: "a tag that is no name" }));
+        check(33, b'-', DecodeError::new(32, Reason::Unsupported { what: "an invalid tag" }));
         assert!(decode(&BODY[..58]).is_err());
     }
 }

@@ -150,7 +150,7 @@ impl<'a> Body<'a> for TransactionPayload<'a> {
 }
 
 fn missing(at: &Cursor<'_>, field: &'static str) -> DecodeError {
-    at.error(Reason::Unexpected { field, found: 0, wanted: "a field of that name" })
+    at.error(Reason::Unexpected { field, found: 0, wanted: "a mandatory field" })
 }
 
 #[cfg(test)]
@@ -175,10 +175,7 @@ mod tests {
         let large = [99, 2, 1, 2, 2, 1, 0, 1, 9, 0xfe, 0, 0, 0, 0, 1, 0, 0, 0, 0];
         check(&large, Ok((Zstd, 1 << 32, Option::None)));
         let missing = |offset, field| {
-            Err(DecodeError::new(
-                offset,
-                Reason::Unexpected { field, found: 0, wanted: "a field of that name" },
-            ))
+            Err(DecodeError::new(offset, Reason::Unexpected { field, found: 0, wanted: "a mandatory field" }))
         };
         check(&[2, 1, 0, 0], missing(0, "payload size"));
         check(&[1, 1, 9, 0], missing(0, "payload compression"));

@@ -53,7 +53,7 @@ impl GtidSet {
             _ => {
                 return Err(DecodeError::new(
                     7,
-                    Reason::Unsupported { what: "a GTID set of a newer format" },
+                    Reason::Unsupported { what: "a GTID set of an unknown format" },
                 ));
             }
         };
@@ -128,7 +128,7 @@ fn decode_intervals(cursor: &mut Cursor<'_>) -> Result<Vec<Interval>, DecodeErro
         let (start, end) = (cursor.u64()?, cursor.u64()?);
         let after = list.last().map_or(0, |last| last.end);
         if start <= after {
-            let wanted = "more than the end of the interval before";
+            let wanted = "more than the end of the previous interval";
             return Err(at.error(Reason::Unexpected { field: "interval start", found: start, wanted }));
         }
         if end <= start || end > Gno::MAX + 1 {

@@ -77,7 +77,7 @@ pub struct GtidTextError {
 
 impl fmt::Display for GtidTextError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "wanted {} at byte {}", self.wanted, self.offset)
+        write!(out, "expected {} at byte {}", self.wanted, self.offset)
     }
 }
 

@@ -86,7 +86,7 @@ impl<'a> JsonChanges<'a> {
                 (_, _) => root.remove(&legs)?,
             };
             if !done {
-                let (field, wanted) = ("kind of a JSON change", "one whose path leads into the document");
+                let (field, wanted) = ("kind of a JSON change", "a change whose path exists in the document");
                 let found = change.kind.code().into();
                 return Err(DecodeError::new(offset, Reason::Unexpected { field, found, wanted }));
             }
@@ -207,7 +207,7 @@ mod tests {
     fn changes_that_lead_nowhere() {
         let nowhere = |offset: usize, code: u8| {
             format!(
-                "byte {offset}: kind of a JSON change is {code}, wanted one whose path leads into the document"
+                "byte {offset}: kind of a JSON change is {code}, wanted a change whose path exists in the document"
             )
         };
         check(&[(REPLACE, "$.x", NULL)], &nowhere(0, 0));
@@ -220,10 +220,7 @@ mod tests {
         check(&[(REMOVE, "$", &[])], &nowhere(0, 2));
         check(&[(REMOVE, "$.bc[2]", &[])], &nowhere(0, 2));
         check(&[(REMOVE, "$.a", &[]), (REMOVE, "$.a", &[])], &nowhere(5, 2));
-        check(
-            &[(REMOVE, "$.*", &[])],
-            "byte 4: byte of a JSON path is 42, wanted a path to one place, as servers write it",
-        );
+        check(&[(REMOVE, "$.*", &[])], "byte 4: byte of a JSON path is 42, wanted a path to a single place");
         check(&[(3, "$", NULL)], "byte 0: kind of a JSON change is 3, must be at most 2");
     }
 

@@ -171,7 +171,7 @@ impl<'a> Parts<'a> {
         let entry = self.container.entry_size();
         let own = if self.container.width.holds(part.type_code) { 0 } else { part.bytes.len() };
         self.unused = self.unused.checked_sub(entry + name.len() + own).ok_or_else(|| {
-            let (found, wanted) = (part.offset as u64, "parts that do not overlap");
+            let (found, wanted) = (part.offset as u64, "a value that overlaps no other");
             DecodeError::new(part.offset, Reason::Unexpected { field: "JSON offset", found, wanted })
         })?;
         Ok((Cow::Borrowed(name), Node::Stored(part)))
@@ -212,7 +212,7 @@ fn encode_container<'a>(names: Option<&[&[u8]]>, values: &[Encoded<'_>]) -> Resu
             return Ok((type_code, Cow::Owned(bytes)));
         }
     }
-    Err(DecodeError::new(0, Reason::Unsupported { what: "a JSON document of 4 GiB" }))
+    Err(DecodeError::new(0, Reason::Unsupported { what: "a JSON document of 4 GiB or more" }))
 }
 
 /// Returns `None` if the container does not fit fields of this width.

@@ -275,7 +275,7 @@ fn string_size(cursor: &mut Cursor<'_>) -> Result<usize, DecodeError> {
             };
         }
     }
-    let wanted = "at most five bytes";
+    let wanted = "an encoding of at most five bytes";
     Err(DecodeError::new(offset, Reason::Unexpected { field: "size of a JSON string", found: size, wanted }))
 }
 
@@ -438,7 +438,7 @@ impl<'a> JsonContainer<'a> {
     fn inside(&self, start: usize) -> Result<Cursor<'a>, DecodeError> {
         let entries_end = 2 * self.width.size() + self.count * self.entry_size();
         if start < entries_end {
-            let wanted = "an offset behind the entries";
+            let wanted = "an offset after the entries";
             let reason = Reason::Unexpected { field: "JSON offset", found: start as u64, wanted };
             return Err(DecodeError::new(self.offset, reason));
         }
@@ -549,7 +549,7 @@ mod tests {
         check(&[12, 5, b'a'], "byte 2: wanted 5 more bytes, found 1");
         check(
             &[12, 0xff, 0xff, 0xff, 0xff, 0xff, 0],
-            "byte 1: size of a JSON string is 34359738367, wanted at most five bytes",
+            "byte 1: size of a JSON string is 34359738367, wanted an encoding of at most five bytes",
         );
         check(
             &[12, 0xff, 0xff, 0xff, 0xff, 0x7f],
@@ -559,7 +559,7 @@ mod tests {
         check(&[2, 9, 0, 7, 0, 4, 1, 0], "byte 1: wanted 31 more bytes, found 7");
         check(&[3, 255, 255, 255, 255, 9, 0, 0, 0, 0], "byte 1: wanted 21474836483 more bytes, found 9");
         check(&[15, 11, 3, 1, 2, 3], "byte 3: wanted 8 more bytes, found 3");
-        check(&[15, 11, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0], "byte 11: wanted the end, found 1 more bytes");
+        check(&[15, 11, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0], "byte 11: wanted the end, found 1 extra bytes");
     }
 
     /// Returns a document of `depth` nested arrays.
@@ -582,7 +582,7 @@ mod tests {
     /// Offsets that point back, or twice to the same place, could make the text of a short document endless.
     #[test]
     fn parts_must_not_overlap() {
-        check(&[2, 1, 0, 7, 0, 2, 0, 0], "byte 1: JSON offset is 0, wanted an offset behind the entries");
+        check(&[2, 1, 0, 7, 0, 2, 0, 0], "byte 1: JSON offset is 0, wanted an offset after the entries");
         // Both values of each array are the next array.
         let mut bomb = vec![2];
         for _ in 0..40 {
@@ -600,7 +600,7 @@ mod tests {
         bomb[end..].copy_from_slice(&last);
         let mut text = Vec::new();
         let error = Json::new(&bomb).write(JsonQuotes::Always, &mut text).unwrap_err();
-        assert!(error.to_string().contains("parts that do not overlap"), "{error}");
+        assert!(error.to_string().contains("a value that overlaps no other"), "{error}");
         assert!(text.len() < 1000);
     }
 

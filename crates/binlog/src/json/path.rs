@@ -51,7 +51,7 @@ fn expect(cursor: &mut Cursor<'_>, wanted: u8) -> Result<(), DecodeError> {
 }
 
 fn unexpected(offset: usize, byte: u8) -> DecodeError {
-    let wanted = "a path to one place, as servers write it";
+    let wanted = "a path to a single place";
     let found = u64::from(byte);
     DecodeError::new(offset, Reason::Unexpected { field: "byte of a JSON path", found, wanted })
 }

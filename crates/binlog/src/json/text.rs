@@ -79,7 +79,7 @@ impl<'a> Writer<'a, '_> {
                 Ok(())
             }
             None => {
-                let (found, wanted) = (offset as u64, "parts that do not overlap");
+                let (found, wanted) = (offset as u64, "a value that overlaps no other");
                 Err(DecodeError::new(offset, Reason::Unexpected { field: "JSON offset", found, wanted }))
             }
         }

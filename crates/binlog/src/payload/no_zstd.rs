@@ -15,7 +15,7 @@ pub(super) struct Frames<'o>(Infallible, PhantomData<&'o mut Context>);
 
 impl<'o> Frames<'o> {
     pub(super) fn new(_: &'o mut Context, _: Pace) -> Result<Self, PayloadError> {
-        Err(unsupported("zstd, which this build leaves out,"))
+        Err(unsupported("a zstd payload in a build without zstd"))
     }
 
     pub(super) fn is_between(&self) -> bool {

@@ -73,7 +73,7 @@ impl fmt::Display for CompressError {
             Self::TooLarge { max } => write!(out, "the payload is larger than {max} bytes"),
             Self::Zstd { message } => write!(out, "zstd: {message}"),
             Self::Announced { wanted, found } => {
-                write!(out, "{wanted} bytes of events were announced, {found} came")
+                write!(out, "{wanted} bytes of events were announced, {found} received")
             }
         }
     }

@@ -33,15 +33,18 @@ impl fmt::Debug for Context {
 impl Context {
     fn ready(&mut self) -> Result<&mut DCtx<'static>, PayloadError> {
         if self.0.is_none() {
-            let mut context = DCtx::try_create().ok_or_else(|| unsupported("zstd without memory"))?;
+            let mut context =
+                DCtx::try_create().ok_or_else(|| unsupported("a zstd payload (out of memory)"))?;
             context
                 .set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX))
-                .map_err(|_| unsupported("zstd with a window of 128 MiB"))?;
+                .map_err(|_| unsupported("a zstd payload (window of 128 MiB rejected)"))?;
             self.0 = Some(context);
         }
-        let context = self.0.as_mut().ok_or_else(|| unsupported("zstd"))?;
+        let context = self.0.as_mut().ok_or_else(|| unsupported("a zstd payload (context not usable)"))?;
         // The previous payload may have been left unfinished.
-        context.reset(ResetDirective::SessionOnly).map_err(|_| unsupported("zstd"))?;
+        context
+            .reset(ResetDirective::SessionOnly)
+            .map_err(|_| unsupported("a zstd payload (context not usable)"))?;
         Ok(context)
     }
 }

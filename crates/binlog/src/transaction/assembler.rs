@@ -204,7 +204,8 @@ impl Assembler {
         let Taking::Events { position, checksum, bytes } = &mut self.taking else { return Ok(()) };
         if raw.checksum() != *checksum {
             let (field, found) = ("size of the checksum", raw.checksum().size() as u64);
-            let reason = Reason::Unexpected { field, found, wanted: "that of the transaction's first event" };
+            let reason =
+                Reason::Unexpected { field, found, wanted: "the size in the transaction's first event" };
             return Err(AssembleError::Decode(DecodeError::new(raw.bytes().len(), reason)));
         }
         if bytes.len() + raw.bytes().len() > self.size_max {

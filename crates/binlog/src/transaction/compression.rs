@@ -68,8 +68,8 @@ impl fmt::Display for Refusal {
             Self::Compressed => "compressed already",
             Self::SingleStatement => "a single statement, such as DDL",
             Self::XaFinish => "the second phase of an XA transaction",
-            Self::Statements => "changes as statements, or none",
-            Self::NonTransactional => "a table without transactions",
+            Self::Statements => "changes in statement format, or none",
+            Self::NonTransactional => "a non-transactional table",
             Self::RolledBack => "rolled back",
             Self::Incident => "an incident",
             Self::Interrupted => "interrupted by other events",
@@ -225,7 +225,7 @@ pub fn put_gtid_renumbered(
         }
         _ => {
             let (field, found) = ("event type", u64::from(raw.event_type().code()));
-            let reason = Reason::Unexpected { field, found, wanted: "33, 34 or 42, a GTID event" };
+            let reason = Reason::Unexpected { field, found, wanted: "33, 34 or 42 (a GTID event)" };
             return Err(DecodeError::new(4, reason).into());
         }
     }

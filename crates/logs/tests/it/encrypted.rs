@@ -76,7 +76,7 @@ fn what_is_missing_is_named() {
     let key = |id: &[u8]| KeyringKey { id: id.to_vec(), user: Vec::new(), bytes: vec![1; 32] };
     assert_eq!(
         message(&log, Some(Keyring::new(vec![key(b"other_1"), key(b"other_2")]))),
-        format!(" is encrypted: the key {id} is not in the keyring, which has other_1, other_2")
+        format!(" is encrypted: the key {id} is not in the keyring: it has other_1, other_2")
     );
     assert_eq!(
         message(&log, Some(Keyring::new(vec![key(id.as_bytes())]))),
@@ -113,7 +113,7 @@ fn keyrings_that_are_none() {
     logs.write(b"nothing");
     let path = logs.folder.path().join("binlog.000001");
     let error = read_keyring(&path).unwrap_err().to_string();
-    assert!(error.ends_with("binlog.000001: this is neither a data file of component_keyring_file (JSON) nor one of the plugin keyring_file"), "{error}");
+    assert!(error.ends_with("binlog.000001: not a keyring: neither a file of component_keyring_file (JSON) nor one of the plugin keyring_file"), "{error}");
     let error = read_keyring(path.with_file_name("none")).unwrap_err().to_string();
     assert!(error.starts_with("could not read the keyring "), "{error}");
 }

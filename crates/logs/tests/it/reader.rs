@@ -134,7 +134,7 @@ fn faults() {
     let message = "binlog.000001 at 126: byte 9: event size is 1090519060, must be at most 1073741824";
     check(&log(&[format.clone(), large]), &[&format], message);
     let message =
-        "binlog.000001 at 4: byte 4: event type is 2, wanted 15, a format description, as the first event";
+        "binlog.000001 at 4: byte 4: event type is 2, wanted 15 (a format description) as the first event";
     check(&log(&[query]), &[], message);
     let message =
         "binlog.000001 is no binary log: it starts with 23 20 61 74, and a binary log with fe 62 69 6e";

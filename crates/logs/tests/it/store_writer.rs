@@ -193,7 +193,7 @@ fn encrypted_logs_go_on_with_their_key_only() {
     fs::write(&other, text.replace("0123", "0124")).unwrap();
     refused(Some(other.clone()), "is not the one of that name in this keyring");
     fs::write(&other, text.replace("_3", "_4")).unwrap();
-    refused(Some(other.clone()), &format!("the key {KEY_ID} is not in the keyring, which has"));
+    refused(Some(other.clone()), &format!("the key {KEY_ID} is not in the keyring: it has"));
     fs::write(&other, r#"{"version":"1.0","elements":[]}"#).unwrap();
     let error = StoreWriter::open(folder.path(), AtRest::Encrypted { keyring: other }).unwrap_err();
     assert!(

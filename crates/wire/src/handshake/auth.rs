@@ -95,11 +95,11 @@ pub(super) fn encrypted(
     padding: &[u8; PADDING_SIZE],
 ) -> Result<Vec<u8>, WireError> {
     let unusable = |reason: String| WireError::ServerKey { reason };
-    let pem = str::from_utf8(key).map_err(|_| unusable("it is not PEM".into()))?;
+    let pem = str::from_utf8(key).map_err(|_| unusable("not PEM".into()))?;
     // Servers write a NUL after the key in the files that they create.
     let pem = pem.trim_matches(|one: char| one == '\0' || one.is_ascii_whitespace());
     let key =
-        RsaPublicKey::from_public_key_pem(pem).map_err(|_| unusable("it is no PEM of an RSA key".into()))?;
+        RsaPublicKey::from_public_key_pem(pem).map_err(|_| unusable("not an RSA key in PEM form".into()))?;
     let mask = nonce.iter().cycle();
     let mixed: Vec<u8> = clear(password).iter().zip(mask).map(|(byte, mask)| byte ^ mask).collect();
     key.encrypt(&mut Padding(padding), Oaep::new::<Sha1>(), &mixed)

@@ -214,7 +214,7 @@ impl ClientHandshake {
                     auth::encrypted(&self.options.password, &exchange.nonce, key, &self.options.padding)?;
                 self.prove(exchange, proof)
             }
-            Phase::Proving(_) => Err(WireError::unexpected(payload, "a step of the proof of a password")),
+            Phase::Proving(_) => Err(WireError::unexpected(payload, "an authentication packet")),
             Phase::Tls(_) | Phase::Over => Err(WireError::unexpected(payload, "nothing")),
         }
     }
@@ -342,7 +342,7 @@ impl ClientHandshake {
                 Ok(Next::Wait)
             }
             (Plugin::CachingSha2, NOT_CACHED) => self.prove_itself(exchange, KEY_WISH_CACHING),
-            _ => Err(WireError::unexpected(data, "a step of the proof of a password")),
+            _ => Err(WireError::unexpected(data, "an authentication packet")),
         }
     }
 
