@@ -96,8 +96,8 @@ impl EncryptedHeader {
     ///
     /// # Errors
     ///
-    /// Fails if the magic is not that of an encrypted log, if the version or a field is unknown, if a field is
-    /// missing, or if other bytes follow the fields.
+    /// Fails if the magic is not that of an encrypted log, or if the version or a field is unknown. Also fails if a
+    /// field is missing, or if other bytes follow the fields.
     pub fn decode(bytes: &[u8; ENCRYPTED_HEADER_SIZE]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         let magic = cursor.array()?;

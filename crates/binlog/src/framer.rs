@@ -69,8 +69,8 @@ impl Framer {
     ///
     /// # Errors
     ///
-    /// Fails if the header states an impossible size, if the first event is no format description, if a format
-    /// description cannot be decoded, or after an event which starts MariaDB's encryption.
+    /// Fails if the header states an impossible size, if the first event is no format description, or if a format
+    /// description cannot be decoded. Also fails after an event that starts MariaDB's encryption.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Framed<'a>, DecodeError> {
         let Some(head) = bytes.first_chunk::<HEADER_SIZE>() else {
             return Ok(Framed::NeedMore { wanted: HEADER_SIZE });

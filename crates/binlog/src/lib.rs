@@ -16,7 +16,7 @@
 //! let mut rest = log.strip_prefix(&MAGIC).ok_or("not a binary log")?;
 //! let (mut framer, mut tables) = (Framer::new(), Tables::new());
 //! while let Framed::Event(raw) = framer.next(rest)? {
-//!     raw.verify()?; // The checksum, if there is one.
+//!     raw.verify()?; // Checksum, if there is one.
 //!     let format = framer.format().ok_or("the first event must be a format description")?;
 //!     match raw.decode(format)? {
 //!         Event::Query(query) => println!("{}", String::from_utf8_lossy(query.sql)),

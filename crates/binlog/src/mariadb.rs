@@ -29,7 +29,7 @@ impl EventType {
 
 impl RawEvent<'_> {
     /// Appends the decompressed event, as the server would have written it. It has a checksum if this one has one.
-    /// Events that are not compressed are appended unchanged. Only MariaDB writes such events: MySQL compresses whole
+    /// Events that are not compressed are appended unchanged. Only MariaDB compresses single events; MySQL compresses whole
     /// transactions.
     ///
     /// `size_max` limits the size of the whole decompressed event in bytes, and thus memory.

@@ -148,9 +148,9 @@ impl InnerEvents<'_> {
     ///
     /// # Errors
     ///
-    /// Fails if the payload is corrupt, cut off within a frame or an event, exceeds a limit, differs from its stated
-    /// size, or holds an event that no payload may hold (a payload, a format description). Later calls return the
-    /// same error.
+    /// Fails if the payload is corrupt, is cut off within a frame or an event, or exceeds a limit. Also fails if its
+    /// size differs from the stated one, or if it holds a payload or a format description, which no payload may hold.
+    /// Later calls return the same error.
     pub fn next_event(&mut self) -> Result<Option<RawEvent<'_>>, PayloadError> {
         self.flow.next_event(&mut self.input)
     }

@@ -739,7 +739,7 @@ mod tests {
         Arc::new(Table::new(&map).unwrap())
     }
 
-    /// SMALLINT, VARCHAR(10), JSON, VARCHAR(300), JSON.
+    /// Returns a table of SMALLINT, VARCHAR(10), JSON, VARCHAR(300), JSON.
     fn five() -> Arc<Table> {
         table(&[2, 15, 245, 15, 245], &[10, 0, 4, 44, 1, 4])
     }

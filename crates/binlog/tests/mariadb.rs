@@ -71,7 +71,7 @@ fn limits_and_corruption_are_errors() {
         assert!(raw.decompress_mariadb(format, 30, &mut out).is_err(), "{position}");
         let mut damaged = raw.bytes().to_vec();
         let last = damaged.len() - raw.checksum().size() - 1;
-        damaged[last] ^= 1; // Of the stream's own checksum.
+        damaged[last] ^= 1; // Part of the stream's own checksum.
         let damaged = RawEvent::new(&damaged, raw.checksum()).unwrap();
         assert!(damaged.decompress_mariadb(format, EVENT_SIZE_MAX, &mut out).is_err(), "{position}");
         assert_eq!(out, b"before");

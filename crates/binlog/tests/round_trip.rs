@@ -324,7 +324,7 @@ fn whole_stamps() -> impl Strategy<Value = CommitStamps> {
     )
 }
 
-/// Different values are always written; equal ones may be.
+/// Returns a valid layout for the stamps: different values are always written, equal ones may be.
 fn layout(stamps: Option<CommitStamps>, written: (bool, bool)) -> GtidLayout {
     let Some(stamps) = stamps else { return GtidLayout::default() };
     let has_version = stamps.immediate_server_version.is_some();

@@ -136,7 +136,7 @@ impl Frames {
                 self.scratch.clear();
                 self.scratch.reserve(zstd_safe::compress_bound(content.len()));
                 if zstd.compress.compress2(&mut self.scratch, content).is_err() {
-                    return false; // Sent as it is.
+                    return false; // Sent uncompressed.
                 }
             }
             (Compression::Zstd { .. }, None) => return false,

@@ -77,7 +77,7 @@ impl PreparedStatement {
     ///
     /// # Errors
     ///
-    /// Fails if the payload is no such packet.
+    /// Fails if the payload is another packet.
     pub fn decode(payload: &[u8]) -> Result<Self, WireError> {
         Self::decode_fields(payload).map_err(WireError::packet("answer to COM_STMT_PREPARE"))
     }
@@ -165,7 +165,7 @@ impl<'a> Execution<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the payload is no such command, or uses a type that [`Execution::encode`] does not write.
+    /// Fails if the payload is another command, or uses a type that [`Execution::encode`] does not write.
     pub fn decode(payload: &'a [u8], parameters: u16, sent_ahead: &[u16]) -> Result<Self, WireError> {
         let execution = Self::decode_fields(payload, parameters, sent_ahead);
         execution.map_err(WireError::packet("COM_STMT_EXECUTE"))

@@ -200,7 +200,7 @@ impl StreamReader {
         Ok(start)
     }
 
-    /// Artificial events can come before the first format description.
+    /// Decodes an event. Artificial events can come before the first format description.
     fn decode<'a>(&self, raw: &RawEvent<'a>) -> Result<Event<'a>, WireError> {
         let none = Format {
             server_version: Vec::new(),

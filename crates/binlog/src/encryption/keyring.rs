@@ -137,7 +137,7 @@ impl Keyring {
     ///
     /// # Errors
     ///
-    /// Fails if there is no key for logs, or if there are such keys of several servers.
+    /// Fails if there is no key for logs, or if the keys for logs belong to several servers.
     pub fn newest_log_key(&self) -> Result<&KeyringKey, NoLogKey> {
         let named = self.keys.iter().filter_map(|key| Some((log_key_name(key)?, key)));
         let mut named: Vec<((&str, u32), &KeyringKey)> = named.collect();

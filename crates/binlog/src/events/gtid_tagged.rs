@@ -131,8 +131,8 @@ impl GtidTagged<'_> {
         put_varlen(&mut head, self.fields_needed);
         put_varlen(&mut head, fields.len() as u64);
         put_varlen(out, ENCODING_VERSION);
-        // Servers count the size field of the fields, but assume one byte for this size. It is one too small if this
-        // size needs two bytes and the other does not.
+        // Like servers, counts the size field as large as the encoded size of the fields alone. The result is one too
+        // small if only the size of the whole body needs a second byte.
         put_varlen(out, (1 + head.len() + fields.len()) as u64);
         put_varlen(out, self.fields_needed);
         out.extend_from_slice(&fields);
