@@ -1,17 +1,17 @@
-//! `BINLOG` blocks: an event's bytes in lines of base64.
+//! `BINLOG` statements: the bytes of an event in lines of base64.
 
 use base64_simd::{Out, STANDARD};
 
-/// Characters in a line, as mysqlbinlog breaks them.
+/// Characters per line, as in mysqlbinlog's output.
 const LINE_SIZE: usize = 76;
 
-/// Bytes that fill a line.
+/// Bytes that one full line encodes.
 pub(crate) const LINE_BYTES: usize = LINE_SIZE / 4 * 3;
 
-/// Lines are encoded many at a time, then set apart.
+/// Lines encoded per call, before they are split.
 const LINES_AT_ONCE: usize = 16;
 
-/// Appends `bytes` in base64, in lines of 76 characters, each with its line break.
+/// Appends `bytes` in base64, in lines of 76 characters, each ended by a newline.
 pub fn put_lines(out: &mut Vec<u8>, bytes: &[u8]) {
     let lines = bytes.len().div_ceil(LINE_BYTES);
     out.reserve(lines * (LINE_SIZE + 1));
@@ -25,7 +25,7 @@ pub fn put_lines(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Appends `bytes` in base64, a line break between every 76 characters, but none at the end.
+/// Appends `bytes` in base64 with a newline between lines of 76 characters, and none at the end.
 pub fn put_broken(out: &mut Vec<u8>, bytes: &[u8]) {
     put_lines(out, bytes);
     if !bytes.is_empty() {

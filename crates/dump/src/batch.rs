@@ -1,4 +1,4 @@
-//! What is to be printed, in order, with the heavy parts still to be worked out: by any thread, in any order.
+//! Output in order: text, and events whose text any thread can produce later.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -16,25 +16,25 @@ use crate::hexdump::Hexdump;
 use crate::rows_text::{TableText, put_rows};
 use crate::spool::{Away, Spool};
 
-/// Lines of base64 that are made between two looks at how much there is.
+/// Lines of base64 encoded between two checks of the size of the output.
 const LINES_AT_ONCE: usize = 8192;
 
-/// Text, and events whose text is still to be worked out.
+/// Text, and events whose text is not produced yet.
 ///
-/// What many steps share is held once: counting its holders for each of them, in two threads, would cost more than
-/// the work itself.
+/// Formats, tables and buffers are stored once and referred to by index. A reference count per step, changed from two
+/// threads, would cost more than the step itself.
 #[derive(Default)]
 pub(crate) struct Batch {
     text: Vec<u8>,
-    /// How much of the text is printed whatever follows.
+    /// Length of the text that is printed in any case. The text after it may still be dropped.
     settled: usize,
     steps: Vec<Step>,
-    /// The steps, if they are not here.
+    /// The steps, if they are in a temporary file.
     steps_away: Option<Away>,
     buffers: Vec<Buffer>,
     formats: Vec<Arc<LogFormat>>,
     tables: Vec<Arc<TableText>>,
-    /// What the steps hold, in bytes.
+    /// Size of what the steps refer to, in bytes.
     size: usize,
 }
 
@@ -42,13 +42,13 @@ pub(crate) struct Batch {
 enum Buffer {
     Here(Arc<Bytes>),
     Away(Away, Option<Seen>),
-    /// Away no longer.
+    /// Read back from its file.
     Back(Vec<u8>),
 }
 
-/// What a batch's events were when they were read from a log, which anybody may change.
+/// Range and checksum of a batch's events when they were read. The log may change before they are read again.
 struct Seen {
-    /// Where they stand in their buffer, from the first to the last.
+    /// Range from the first to the last event in the buffer.
     range: Range<usize>,
     checksum: u32,
 }
@@ -63,7 +63,7 @@ impl Seen {
     }
 }
 
-/// Work, and the text in front of it, which starts where the step before ends.
+/// One event to write, after the text that starts where the step before ends.
 #[derive(Clone, Copy)]
 struct Step {
     text_end: usize,
@@ -71,7 +71,7 @@ struct Step {
     work: Work,
 }
 
-/// A part of one of the buffers.
+/// A range of one of the buffers.
 #[derive(Clone, Copy)]
 struct Slice {
     buffer: u32,
@@ -86,14 +86,14 @@ enum Work {
     Head { decoding: Decoding, at: u64, next_position: u32, keys: GeneratedKeys },
 }
 
-/// What it takes to decode an event: its format by number.
+/// Checksum and format (by index) to decode an event with.
 #[derive(Clone, Copy)]
 struct Decoding {
     checksum: Checksum,
     format: u32,
 }
 
-/// Buffers that are in a file, by where they are in memory, too.
+/// Buffers in files, by their address in memory. The `Arc` keeps the address from being reused.
 pub(crate) type PutAway = HashMap<*const Bytes, (Arc<Bytes>, Away)>;
 
 impl Step {
@@ -106,7 +106,7 @@ impl Step {
     //    4  1 as base64, 2 as rows, 3 as rows of an unknown table; 256 more with a checksum
     //    4  format
     //    4  table
-    /// Appends it. Heads are written as they come, so they never wait for a statement's end, and no text does.
+    /// Appends the step. Heads are not stored: they never wait for the end of a statement. Neither is text.
     fn store(&self, out: &mut Vec<u8>) {
         let (kind, format, table) = match self.work {
             Work::Base64 | Work::Head { .. } => (1, 0, 0),
@@ -136,61 +136,61 @@ impl Step {
     }
 }
 
-/// One event, and what it takes to decode it.
+/// One encoded event, with its checksum and format.
 pub(crate) struct Source<'a> {
     pub(crate) buffer: &'a Arc<Bytes>,
-    /// Where it stands in the buffer.
+    /// Range of the event in the buffer.
     pub(crate) range: Range<usize>,
     pub(crate) checksum: Checksum,
     pub(crate) format: &'a Arc<LogFormat>,
 }
 
 impl Batch {
-    /// With memory that has been used before.
+    /// Returns an empty batch that reuses a buffer.
     pub(crate) fn new(spare: &Spare) -> Self {
         Self { text: spare.take(), ..Self::default() }
     }
 
-    /// The text that comes next.
+    /// Returns the text, to append to.
     pub(crate) fn text(&mut self) -> &mut Vec<u8> {
         &mut self.text
     }
 
-    /// Everything so far is printed, whatever follows.
+    /// Marks all text so far as printed in any case.
     pub(crate) fn settle(&mut self) {
         self.settled = self.text.len();
     }
 
-    /// Appends text that is printed whatever follows, in front of what may not be.
+    /// Inserts text that is printed in any case before the text that may still be dropped.
     pub(crate) fn put_settled(&mut self, text: &[u8]) {
         self.text.splice(self.settled..self.settled, text.iter().copied());
         self.settled += text.len();
     }
 
-    /// Takes out the text that may not be printed.
+    /// Removes and returns the text that may still be dropped.
     pub(crate) fn take_unsettled(&mut self) -> Vec<u8> {
         self.text.split_off(self.settled)
     }
 
-    /// The event in base64 comes next.
+    /// Appends the event in base64.
     pub(crate) fn base64(&mut self, event: &Source<'_>) {
         self.step(event, Work::Base64);
     }
 
-    /// The event's rows come next; `table` is what its table id stands for, if anything.
+    /// Appends the event's rows. `table` is the table of its table id, if known.
     pub(crate) fn rows(&mut self, event: &Source<'_>, table: Option<&Arc<TableText>>) {
         let decoding = self.decoding(event);
         let table = table.map(|table| number_of(&mut self.tables, table));
         self.step(event, Work::Rows { decoding, table });
     }
 
-    /// The header line and the text of an event come next that stands at `at`.
+    /// Appends header line and text of an event that starts at position `at`.
     pub(crate) fn head(&mut self, event: &Source<'_>, at: u64, next_position: u32, keys: GeneratedKeys) {
         let decoding = self.decoding(event);
         self.step(event, Work::Head { decoding, at, next_position, keys });
     }
 
-    /// All steps that `other` holds come next: it has no text.
+    /// Moves all steps of `other` to the end of this batch. `other` must have no text.
     pub(crate) fn append(&mut self, other: &mut Self) {
         let text_end = self.text.len();
         self.steps.reserve(other.steps.len());
@@ -234,12 +234,12 @@ impl Batch {
         self.steps.push(Step { text_end: self.text.len(), event, work });
     }
 
-    /// Is nothing in it?
+    /// Returns whether the batch has neither text nor steps.
     pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty() && self.steps.is_empty() && self.steps_away.is_none()
     }
 
-    /// Are all its events in a file anyway?
+    /// Returns whether all events of the batch are in files, so that spooling needs no copy of them.
     pub(crate) fn is_in_file(&self) -> bool {
         self.buffers.iter().all(|buffer| match buffer {
             Buffer::Here(buffer) => buffer.origin().is_some(),
@@ -247,13 +247,13 @@ impl Batch {
         })
     }
 
-    /// Puts steps and events into a temporary file, but for events that are in a file anyway. `known` has what is away
-    /// already, by where it was in memory; it keeps that memory from being used for anything else.
+    /// Moves steps and events into a temporary file. Events of a regular log file are not copied. `known` has the
+    /// buffers that are in files already, by address, and keeps these addresses from being reused.
     pub(crate) fn put_away(&mut self, spool: &mut Spool, known: &mut PutAway) -> io::Result<()> {
         let ranges = self.event_ranges();
         for (held, range) in self.buffers.iter_mut().zip(ranges) {
             let Buffer::Here(buffer) = held else { continue };
-            // Only what is wanted: a log's head changes when its server closes it.
+            // The range of the events only: the head of a log changes when its server closes it.
             let seen = buffer.origin().map(|_| Seen::new(buffer, range));
             let away = match known.get(&Arc::as_ptr(buffer)) {
                 Some((_, away)) => away.clone(),
@@ -277,7 +277,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Where the steps' events stand in each buffer, from the first to the last.
+    /// Returns the range from the first to the last event in each buffer.
     fn event_ranges(&self) -> Vec<Range<usize>> {
         let mut ranges: Vec<Option<Range<usize>>> = vec![None; self.buffers.len()];
         for Slice { buffer, start, end } in self.steps.iter().map(|step| step.event) {
@@ -306,12 +306,12 @@ impl Batch {
         Ok(())
     }
 
-    /// How much it holds, in bytes.
+    /// Size of text and events, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size + self.text.len()
     }
 
-    /// Works it out, and hands on the text in parts of about `part_size` bytes.
+    /// Produces the text and passes it on in parts of about `part_size` bytes.
     pub(crate) fn write<E: From<io::Error>>(
         mut self,
         heads: &mut HeadText<'_>,
@@ -340,7 +340,7 @@ impl Batch {
             let event = &buffer[step.event.start as usize..step.event.end as usize];
             match step.work {
                 Work::Base64 => {
-                    // Whole lines at a time: one event can be a gigabyte.
+                    // In whole lines, a part at a time: an event can have a gigabyte.
                     for piece in event.chunks(LINES_AT_ONCE * LINE_BYTES) {
                         put_lines(&mut out, piece);
                         hand_on_if_full(&mut out)?;
@@ -376,7 +376,7 @@ impl Batch {
         hand_on(out)
     }
 
-    /// An event was decoded before it came here: it can only fail now if it is no longer what it was.
+    /// Decodes an event again. The event was decoded before, so this fails only if the log has changed.
     fn decoded<'e>(&self, event: &'e [u8], decoding: Decoding) -> io::Result<(Header, Event<'e>)> {
         let format = &self.formats[decoding.format as usize];
         let header = Header::decode(&mut Cursor::new(event)).ok();
@@ -392,7 +392,7 @@ fn changed() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "the log changed while it was read")
 }
 
-/// As [`number_of`].
+/// Returns the index of a buffer, as [`number_of`] does.
 fn buffer_number(held: &mut Vec<Buffer>, one: &Arc<Bytes>) -> u32 {
     let is_same = |other: &Buffer| matches!(other, Buffer::Here(other) if Arc::ptr_eq(other, one));
     match held.iter().rposition(is_same) {
@@ -404,7 +404,7 @@ fn buffer_number(held: &mut Vec<Buffer>, one: &Arc<Bytes>) -> u32 {
     }
 }
 
-/// Its number among what is held; it is most often the last.
+/// Returns the index of `one`, after adding it if it is new. Most often it is the last.
 fn number_of<T>(held: &mut Vec<Arc<T>>, one: &Arc<T>) -> u32 {
     match held.iter().rposition(|other| Arc::ptr_eq(other, one)) {
         Some(number) => number as u32,
@@ -415,7 +415,7 @@ fn number_of<T>(held: &mut Vec<Arc<T>>, one: &Arc<T>) -> u32 {
     }
 }
 
-/// What is used again next, most often.
+/// Removes all but the last element, which is the one most often needed next.
 fn keep_last<T>(held: &mut Vec<T>) {
     if held.len() > 1 {
         held.drain(..held.len() - 1);
@@ -514,7 +514,7 @@ mod tests {
         assert_eq!(text(away), wanted);
         assert_eq!(text(again), wanted);
     }
-    /// What becomes of a batch whose log has another byte in one place, by the time it is read again.
+    /// Writes a batch after one byte of its log was changed.
     fn written_after_change(at: u64) -> io::Result<String> {
         let events = [event(1), event(2), event(3)].concat();
         let file = tempfile::tempfile().unwrap();
@@ -534,7 +534,7 @@ mod tests {
         let unchanged = written_after_change(0).unwrap();
         assert!(unchanged.contains("@1=3\n"), "{unchanged}");
         assert_eq!(written_after_change(5 + 3 * event_size).unwrap(), unchanged);
-        // The first byte, and the last value: all of it decodes.
+        // The first byte and the last value. Both changed logs still decode.
         for at in [5, 5 + 3 * event_size - 1] {
             let error = written_after_change(at).unwrap_err();
             assert_eq!(error.to_string(), "the log changed while it was read");

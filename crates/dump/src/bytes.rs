@@ -1,5 +1,5 @@
-//! Buffers: of events, which threads share, and of text. Both are used again: memory that is mapped already, and
-//! often in a cache.
+//! Buffers for events, which threads share, and for text. They are reused: their memory is mapped already and often
+//! cached.
 
 use std::mem::take;
 use std::ops::Deref;
@@ -11,30 +11,30 @@ use crate::log_file::LogFile;
 #[derive(Debug, Default)]
 pub(crate) struct Bytes {
     bytes: Vec<u8>,
-    /// A log that has them too, and where.
+    /// The log file that has the same bytes, and their offset in it.
     origin: Option<(Arc<LogFile>, u64)>,
-    /// Where the memory goes when nobody needs it any more.
+    /// The pool that gets the memory back on drop.
     home: Option<Arc<Spare>>,
 }
 
 impl Bytes {
-    /// Bytes from nowhere in particular.
+    /// Wraps bytes that belong to no pool.
     pub(crate) fn new(bytes: Vec<u8>) -> Self {
         Self { bytes, origin: None, home: None }
     }
 
-    /// In memory that goes back to `home`.
+    /// Wraps bytes whose memory goes back to `home`.
     pub(crate) fn at_home(bytes: Vec<u8>, home: &Arc<Spare>) -> Self {
         Self { bytes, origin: None, home: Some(Arc::clone(home)) }
     }
 
-    /// The same, of bytes that a log has.
+    /// Sets the log file that has the same bytes, and their offset in it.
     pub(crate) fn of_log(mut self, file: &Arc<LogFile>, offset: u64) -> Self {
         self.origin = Some((Arc::clone(file), offset));
         self
     }
 
-    /// A log that has them, and where.
+    /// Returns the log file that has the same bytes, and their offset in it.
     pub(crate) fn origin(&self) -> Option<&(Arc<LogFile>, u64)> {
         self.origin.as_ref()
     }
@@ -56,34 +56,34 @@ impl Drop for Bytes {
     }
 }
 
-/// Buffers that nobody needs, to be filled again.
+/// Unused buffers, to be filled again.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Spare {
-    /// More are not kept.
+    /// Maximum number of buffers kept.
     const COUNT_MAX: usize = 64;
 
-    /// Larger ones are not kept, in bytes.
+    /// Maximum capacity of a buffer that is kept, in bytes.
     const SIZE_MAX: usize = 1 << 20;
 
-    /// An empty buffer.
+    /// Returns an empty buffer.
     pub(crate) fn take(&self) -> Vec<u8> {
         let mut buffer = self.take_used();
         buffer.clear();
         buffer
     }
 
-    /// So many bytes, of any value.
+    /// Returns a buffer of `size` bytes of any value.
     pub(crate) fn take_filled(&self, size: usize) -> Vec<u8> {
         let mut buffer = self.take_used();
         buffer.resize(size, 0);
         buffer
     }
 
-    /// Keeps a buffer, unless it has become large.
+    /// Keeps a buffer for reuse, unless it is too large or the pool is full.
     pub(crate) fn put_back(&self, buffer: Vec<u8>) {
         if buffer.capacity() == 0 || buffer.capacity() > Self::SIZE_MAX {
             return;

@@ -1,9 +1,9 @@
-//! What ends a statement.
+//! The delimiter after each printed statement.
 
-/// Chosen so that no statement holds it.
+/// mysqlbinlog's delimiter, which no statement contains.
 pub(crate) const DELIMITER: &[u8] = b"/*!*/;";
 
-/// Ends a statement and its line.
+/// Appends the delimiter and a newline.
 #[inline]
 pub(crate) fn end_statement(out: &mut Vec<u8>) {
     out.extend_from_slice(b"/*!*/;\n");

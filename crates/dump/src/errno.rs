@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// `OS errno 2 - No such file or directory`; the text alone of what is not the system's own.
+/// Returns `OS errno 2 - No such file or directory`, or only the text for an error without an OS code.
 pub(crate) fn os_error(error: &io::Error) -> Vec<u8> {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();

@@ -1,11 +1,11 @@
-//! One event's bytes, shared between threads.
+//! The bytes of one event, shared between threads.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
 
-/// One event's bytes: a part of a buffer that others share.
+/// The bytes of one event: a range of a shared buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct EventRef {
     buffer: Arc<Bytes>,
@@ -15,19 +15,19 @@ pub(crate) struct EventRef {
 impl EventRef {
     /// # Panics
     ///
-    /// When the range does not lie within the buffer.
+    /// If the range does not lie within the buffer.
     pub(crate) fn new(buffer: Arc<Bytes>, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= buffer.len());
         Self { buffer, range }
     }
 
-    /// All of a buffer.
+    /// References all of a buffer.
     pub(crate) fn whole(buffer: Arc<Bytes>) -> Self {
         let range = 0..buffer.len();
         Self { buffer, range }
     }
 
-    /// The buffer, and which part of it.
+    /// Returns the buffer and the range in it.
     pub(crate) fn parts(&self) -> (&Arc<Bytes>, &Range<usize>) {
         (&self.buffer, &self.range)
     }

@@ -1,4 +1,4 @@
-//! The text of each kind of event, behind its header line.
+//! The text of each event type, after its header line.
 
 use std::ops::Range;
 
@@ -22,10 +22,10 @@ pub(crate) fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
     }
 }
 
-/// A server's version when nothing says which.
+/// The server's version if no event gives it.
 pub(crate) const VERSION_UNKNOWN: u32 = 999_999;
 
-/// Behind a query's header.
+/// Appends the rest of a query's header line.
 pub(crate) fn query_line(out: &mut Vec<u8>, event_type: EventType, numbers: QueryNumbers) {
     put(out, &[b"\t", event_type.name().as_bytes(), b"\tthread_id="]);
     put_u32(out, numbers.thread_id);
@@ -40,7 +40,7 @@ pub(crate) fn query_line(out: &mut Vec<u8>, event_type: EventType, numbers: Quer
     out.push(b'\n');
 }
 
-/// What a query's first line says.
+/// Numbers in a query's header line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QueryNumbers {
     pub(crate) thread_id: u32,
@@ -60,7 +60,7 @@ pub(crate) fn commit(out: &mut Vec<u8>) {
     end_statement(out);
 }
 
-/// Behind the header, which is printed even in short form.
+/// Appends header line and statement. The header is printed even in short form.
 pub(crate) fn xa_prepare(out: &mut Vec<u8>, event: &XaPrepare<'_>) {
     let mut xid = Vec::new();
     for part in [event.xid.gtrid, event.xid.bqual] {
@@ -68,7 +68,7 @@ pub(crate) fn xa_prepare(out: &mut Vec<u8>, event: &XaPrepare<'_>) {
         put_hex(&mut xid, part);
         xid.extend_from_slice(b"',");
     }
-    // Unlike everywhere else, the number of the format has no sign here.
+    // Only here, mysqlbinlog prints the format id as unsigned.
     put_u32(&mut xid, event.xid.format_id.cast_unsigned());
     put(out, &[b"\tXA PREPARE ", &xid, b"\n"]);
     match event.one_phase {
@@ -103,12 +103,13 @@ pub(crate) fn rand(out: &mut Vec<u8>, event: &Rand) {
     end_statement(out);
 }
 
-/// The collation of names, MySQL's utf8mb3_general_ci.
+/// Collation of names: utf8mb3_general_ci.
 const NAMES_COLLATION: u16 = 33;
 
-/// A user variable. Its name is in utf8mb3, so the session is switched to that, and back.
+/// Appends the statement that sets a user variable. Its name is in utf8mb3, so the session switches to utf8mb3 and
+/// back.
 ///
-/// Gives the number of a character set that nobody knows, if one was printed.
+/// Returns the number of an unknown character set, if one was printed.
 pub(crate) fn user_var(out: &mut Vec<u8>, event: &UserVar<'_>, session: &Session) -> Option<u16> {
     let connection = match &event.value {
         Some(value) if value.kind != STRING && collation(value).is_some() => value.collation as u16,
@@ -137,7 +138,7 @@ const REAL: u8 = 1;
 const INT: u8 = 2;
 const DECIMAL: u8 = 4;
 
-/// Digits of a real number.
+/// Significant digits of a real number.
 const REAL_DIGITS: usize = 14;
 
 fn put_user_value(out: &mut Vec<u8>, value: &UserValue<'_>) {
@@ -184,10 +185,11 @@ fn put_user_string(out: &mut Vec<u8>, value: &UserValue<'_>, collation: Collatio
     put(out, &[b" COLLATE `", collation.name().as_bytes(), b"`"]);
 }
 
-/// The numbers that a character set can have.
+/// Valid numbers of character sets.
 const CHARSETS: Range<u16> = 1..2048;
 
-/// Appends what sets a session's three character sets, by collation numbers. Gives the first one if nobody knows it.
+/// Appends the statement that sets a session's three character sets, by collation number. Returns the client's number
+/// if it is unknown.
 pub(crate) fn put_charset(out: &mut Vec<u8>, charset: [u16; 3]) -> Option<u16> {
     let [client, connection, server] = charset;
     let known = Collation::new(client, Flavour::MySql);
@@ -207,14 +209,14 @@ pub(crate) fn put_charset(out: &mut Vec<u8>, charset: [u16; 3]) -> Option<u16> {
     (known.is_none() && CHARSETS.contains(&client)).then_some(client)
 }
 
-/// Behind a LOAD DATA statement.
+/// Appends the comment after a LOAD DATA statement.
 pub(crate) fn load_file_id(out: &mut Vec<u8>, event: &ExecuteLoadQuery<'_>) {
     out.extend_from_slice(b"# file_id: ");
     put_i64(out, event.file_id.cast_signed().into());
     out.extend_from_slice(b" \n");
 }
 
-/// Behind the header of a piece of a file for LOAD DATA.
+/// Appends the line after the header of a block of a LOAD DATA file.
 pub(crate) fn load_block(out: &mut Vec<u8>, event_type: EventType, event: &LoadBlock<'_>) {
     put(out, &[b"\n#", event_type.name().as_bytes(), b": file_id: "]);
     put_i64(out, event.file_id.cast_signed().into());
@@ -223,7 +225,7 @@ pub(crate) fn load_block(out: &mut Vec<u8>, event_type: EventType, event: &LoadB
     out.push(b'\n');
 }
 
-/// LOAD DATA with a local file in place of the source's.
+/// Appends a LOAD DATA statement that reads `file` in place of the source's file.
 pub(crate) fn load_statement(out: &mut Vec<u8>, event: &ExecuteLoadQuery<'_>, file: &[u8]) {
     let sql = event.query.sql;
     let (start, end) = (event.name_start as usize, event.name_end as usize);
@@ -235,7 +237,7 @@ pub(crate) fn load_statement(out: &mut Vec<u8>, event: &ExecuteLoadQuery<'_>, fi
     end_statement(out);
 }
 
-/// The statement that rows come from, each line a comment.
+/// Appends the original statement of row events, each line as a comment.
 pub(crate) fn rows_query(out: &mut Vec<u8>, event: &RowsQuery<'_>) {
     out.extend_from_slice(b"\tRows_query\n# ");
     for byte in event.sql {
@@ -252,7 +254,7 @@ pub(crate) fn rows_query(out: &mut Vec<u8>, event: &RowsQuery<'_>) {
     out.push(b'\n');
 }
 
-/// Rows flags and their names, in the order shown.
+/// Flags of row events and their names, in mysqlbinlog's order.
 const ROWS_FLAGS: [(u16, &str); 5] = [
     (0x01, " STMT_END_F"),
     (0x02, " NO_FOREIGN_KEY_CHECKS_F"),
@@ -261,7 +263,7 @@ const ROWS_FLAGS: [(u16, &str); 5] = [
     (0x08, " COMPLETE_ROWS_F"),
 ];
 
-/// Behind the header of a rows event.
+/// Appends the rest of a row event's header line.
 pub(crate) fn rows_line(out: &mut Vec<u8>, event_type: EventType, table_id: u64, flags: RowsFlags) {
     put(out, &[b"\t", event_type.name().as_bytes(), b": table id "]);
     put_u64(out, table_id);
@@ -281,7 +283,7 @@ pub(crate) fn rows_line(out: &mut Vec<u8>, event_type: EventType, table_id: u64,
     out.push(b'\n');
 }
 
-/// Behind the header of a compressed transaction.
+/// Appends the rest of a compressed transaction's header line.
 pub(crate) fn payload_line(out: &mut Vec<u8>, event: &TransactionPayload<'_>, payload_size: u64) {
     out.extend_from_slice(b"\tTransaction_Payload\t\tpayload_size=");
     put_u64(out, payload_size);
@@ -291,14 +293,14 @@ pub(crate) fn payload_line(out: &mut Vec<u8>, event: &TransactionPayload<'_>, pa
     out.extend_from_slice(b"\n# Start of compressed events.\n");
 }
 
-/// Behind the header, which nothing sets apart.
+/// Appends the event's text directly after the header, without a separator.
 pub(crate) fn transaction_context(out: &mut Vec<u8>, event: &TransactionContext<'_>) {
     put(out, &[b"Transaction_context: server_uuid=", event.server_uuid, b"\tthread_id="]);
     put_u32(out, event.thread_id);
     out.push(b'\n');
 }
 
-/// Behind the header, which nothing sets apart.
+/// Appends the event's text directly after the header, without a separator.
 pub(crate) fn view_change(out: &mut Vec<u8>, event: &ViewChange<'_>) {
     let id = event.view_id.split(|byte| *byte == 0).next().unwrap_or_default();
     put(out, &[b"View_change_log_event: view_id=", id, b"\n"]);

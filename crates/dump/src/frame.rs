@@ -1,10 +1,10 @@
-//! What stands in front of and behind all events.
+//! The statements before the first and after the last event.
 
 use crate::delimiter::DELIMITER;
 use crate::event_text::put;
 use crate::settings::Settings;
 
-/// In front of the first event.
+/// Appends the statements before the first event.
 pub(crate) fn put_start(out: &mut Vec<u8>, settings: &Settings) {
     out.extend_from_slice(
         b"# The proper term is pseudo_replica_mode, but we use this compatibility alias\n\
@@ -28,7 +28,7 @@ pub(crate) fn put_start(out: &mut Vec<u8>, settings: &Settings) {
     put(out, &[b"DELIMITER ", DELIMITER, b"\n"]);
 }
 
-/// Appends the settings that mysqlbinlog puts in front of the first event even when it writes raw files.
+/// Appends the settings that mysqlbinlog prints before the first event even when it writes raw files.
 pub(crate) fn put_start_settings(out: &mut Vec<u8>, settings: &Settings) {
     if settings.idempotent {
         out.extend_from_slice(b"/*!50700 SET @@SESSION.RBR_EXEC_MODE=IDEMPOTENT*/;\n\n");
@@ -38,7 +38,7 @@ pub(crate) fn put_start_settings(out: &mut Vec<u8>, settings: &Settings) {
     }
 }
 
-/// Behind the last.
+/// Appends the statements after the last event.
 pub(crate) fn put_end(out: &mut Vec<u8>, settings: &Settings) {
     out.extend_from_slice(
         b"DELIMITER ;\n# End of log file\n/*!50003 SET COMPLETION_TYPE=@OLD_COMPLETION_TYPE*/;\n",
@@ -59,19 +59,19 @@ pub(crate) fn put_end(out: &mut Vec<u8>, settings: &Settings) {
     }
 }
 
-/// Takes back `--idempotent`.
+/// Reverts the setting of `--idempotent`.
 pub(crate) const IDEMPOTENT_END: &[u8] = b"/*!50700 SET @@SESSION.RBR_EXEC_MODE=STRICT*/;\n";
 
-/// Where a log ends whose transactions belong to nobody behind it.
+/// The unfinished transaction at the end of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OpenEnds {
     /// A transaction has begun.
     pub(crate) in_transaction: bool,
-    /// A GTID has been seen, and no transaction has begun.
+    /// A GTID was seen, but its transaction has not begun.
     pub(crate) seen_gtid: bool,
 }
 
-/// Ends what is open at the end of a log.
+/// Appends the statements that end an unfinished transaction at the end of a log.
 pub(crate) fn put_log_end(out: &mut Vec<u8>, ends: OpenEnds, skip_gtids: bool) {
     const ROLLBACK: &[u8] = b"ROLLBACK /* added by mysqlbinlog */ /*!*/;\n";
     if ends.in_transaction {

@@ -1,4 +1,4 @@
-//! The text of the events that begin a transaction.
+//! The text of events that begin a transaction.
 
 use binlog::events::{CommitStamps, LogicalClock};
 use binlog::gtid::Uuid;
@@ -9,14 +9,14 @@ use crate::local_time::LocalTime;
 use crate::memo::Memo;
 use crate::numbers::{Decimal, put_i64, put_u32, put_u64};
 
-/// Who numbered a transaction.
+/// The GTID without its number.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum GtidName {
     Anonymous,
     Source { uuid: Uuid, tag: Box<[u8]> },
 }
 
-/// What else the event says.
+/// The other fields of the event.
 pub(crate) struct GtidNumbers {
     pub(crate) number: i64,
     pub(crate) may_have_statements: bool,
@@ -24,12 +24,12 @@ pub(crate) struct GtidNumbers {
     pub(crate) stamps: CommitStamps,
 }
 
-/// Writes what sets a transaction's identifier, and remembers what most transactions share.
+/// Writes the statements that set the GTID, and caches text that most transactions share.
 #[derive(Default)]
 pub(crate) struct GtidText {
-    /// By the versions of the server that was first, and of the one at hand.
+    /// The versions statement, by original and immediate server version.
     versions: Memo<(Option<u32>, Option<u32>)>,
-    /// Up to the transaction's number.
+    /// The GTID_NEXT statement up to the number.
     next: Memo<GtidName>,
 }
 
@@ -40,7 +40,7 @@ impl GtidName {
 }
 
 impl GtidNumbers {
-    /// The line that names the transaction, behind the header.
+    /// Appends the rest of the header line.
     pub(crate) fn put_line(&self, out: &mut Vec<u8>, name: &GtidName) {
         let title: &[u8] = if *name == GtidName::Anonymous { b"\tAnonymous_GTID" } else { b"\tGTID" };
         put(out, &[title, b"\tlast_committed="]);
@@ -59,7 +59,7 @@ impl GtidNumbers {
 }
 
 impl GtidText {
-    /// What sets it for the transaction that follows.
+    /// Appends the session variables of the transaction that follows.
     pub(crate) fn put_settings(
         &mut self,
         out: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! Header lines, and the text of events that depends on nothing else: worked out by any thread.
+//! Header lines, and the text of events that depends on no other event, so that any thread can write it.
 
 use binlog::events::{LogicalClock, Query, StatusVar, StatusVars, TableMap};
 use binlog::{Event, EventType, Header};
@@ -14,32 +14,32 @@ use crate::numbers::{put_u32, put_u64};
 use crate::settings::Settings;
 use crate::table_metadata::put_table_metadata;
 
-/// Writes heads, each thread with its own.
+/// Writes heads: header lines and such text. Each thread has its own writer.
 pub(crate) struct HeadText<'s> {
     settings: &'s Settings,
     pub(crate) time: LocalTime,
-    /// How header lines begin, by timestamp and server.
+    /// Start of the header line, by timestamp and server id.
     front: Memo<(u32, u32)>,
     gtid: GtidText,
-    /// Of statements, by their kind and numbers.
+    /// Rest of a statement's header line, by event type and numbers.
     query: Memo<(EventType, QueryNumbers)>,
-    /// The last status variables among which was no transaction number.
+    /// The last status variables without a transaction number.
     status_without_xid: Vec<u8>,
 }
 
-/// One event, and where it stands.
+/// One event with its position and format.
 #[derive(Clone, Copy)]
 pub(crate) struct Head<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) header: Header,
     pub(crate) format: &'a LogFormat,
-    /// Where it starts in its log.
+    /// Start of the event in its log.
     pub(crate) at: u64,
-    /// The form of its `--hexdump`.
+    /// Layout of the event under `--hexdump`.
     pub(crate) hexdump: Hexdump,
 }
 
-/// Does the source say whether a table's primary key was made up?
+/// Support of a server version for the flag of generated invisible primary keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GeneratedKeys {
     Told,
@@ -58,7 +58,7 @@ impl<'s> HeadText<'s> {
         }
     }
 
-    /// Appends an event's header line, up to where its own text begins.
+    /// Appends an event's header line up to the start of its own text.
     pub(crate) fn put_header(&mut self, out: &mut Vec<u8>, head: Head<'_>) {
         let (timestamp, server_id) = (head.header.timestamp, head.header.server_id);
         let front = self.front.text((timestamp, server_id), |out| {
@@ -82,8 +82,8 @@ impl<'s> HeadText<'s> {
         }
     }
 
-    /// Appends header line and text of one of the events that make up most of a log: what begins and ends a
-    /// transaction, tables and rows. Of a statement, what stands in front of its session variables.
+    /// Appends header line and text of the most frequent events: transaction begins and ends, table maps and rows. For
+    /// a statement, ends before the session variables.
     pub(crate) fn put(&mut self, out: &mut Vec<u8>, head: Head<'_>, event: &Event<'_>, keys: GeneratedKeys) {
         let has_header = !self.settings.short_form;
         if has_header {
@@ -125,7 +125,7 @@ impl<'s> HeadText<'s> {
                 let name = if event_type == EventType::AnonymousGtid {
                     GtidName::Anonymous
                 } else {
-                    // A tag that is none.
+                    // The invalid tag of a tagged GTID.
                     GtidName::new(event.uuid, event.rest)
                 };
                 (name, event.gno, event.flags.into(), event.clock, event.stamps)
@@ -157,7 +157,7 @@ impl<'s> HeadText<'s> {
         out.extend_from_slice(line);
     }
 
-    /// The transaction number of a statement that commits by itself.
+    /// Returns the transaction number of a statement that commits by itself.
     fn xid(&mut self, status: StatusVars<'_>) -> Option<u64> {
         if self.status_without_xid == status.bytes {
             return None;
@@ -193,10 +193,10 @@ impl<'s> HeadText<'s> {
 }
 
 impl GeneratedKeys {
-    /// The first version that tells.
+    /// First server version that sets the flag.
     const SINCE: u32 = 80_030;
 
-    /// In a transaction that this version of the server wrote.
+    /// Returns the value for transactions of a server version.
     pub(crate) fn of_version(version: u32) -> Self {
         match version >= Self::SINCE && version != VERSION_UNKNOWN {
             true => Self::Told,

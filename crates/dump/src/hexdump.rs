@@ -1,4 +1,4 @@
-//! `--hexdump`: an event's bytes behind its header line, in comments.
+//! `--hexdump`: an event's bytes in comments after its header line.
 
 use std::io::Write;
 
@@ -6,21 +6,21 @@ use binlog::HEADER_SIZE;
 
 use crate::quote::put_hex;
 
-/// Bytes in a line.
+/// Bytes per line.
 const LINE_BYTES: usize = 16;
 
-/// The form of an event's bytes.
+/// Layout of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hexdump {
-    /// The header's fields in columns with titles, then the body.
+    /// The header's fields in titled columns, then the body.
     Columns,
-    /// As many bytes as the body has, from the header's start on: mysqlbinlog's form while no format description has
-    /// told the header's size.
+    /// The first bytes of the event, as many as its body has. This is what mysqlbinlog prints before a format
+    /// description gives the header's size.
     Plain,
 }
 
-/// Appends the bytes of an event that stands at `position` in its file, from behind the header line's last space
-/// to the `# ` that the event's own text follows.
+/// Appends the bytes of an event at `position` in its file. The text continues the header line and ends with the `# `
+/// before the event's own text.
 pub fn put_hexdump(out: &mut Vec<u8>, position: u64, event: &[u8], form: Hexdump) {
     out.push(b'\n');
     let (header, body) = event.split_at(event.len().min(HEADER_SIZE));
@@ -42,13 +42,13 @@ pub fn put_hexdump(out: &mut Vec<u8>, position: u64, event: &[u8], form: Hexdump
     out.extend_from_slice(b"# ");
 }
 
-/// `# 00000017 `
+/// Appends `# 00000017 `.
 fn put_position(out: &mut Vec<u8>, position: u64) {
     // Writing to memory does not fail.
     let _ = write!(out, "# {position:08x} ");
 }
 
-/// The fields apart: timestamp, type, server, size, next position, flags.
+/// Appends the header's fields: timestamp, type, server, size, next position, flags.
 fn put_header(out: &mut Vec<u8>, header: &[u8]) {
     for (index, byte) in header.iter().enumerate() {
         match index {
@@ -61,7 +61,7 @@ fn put_header(out: &mut Vec<u8>, header: &[u8]) {
     out.push(b'\n');
 }
 
-/// Two groups of eight bytes, then letters and digits as they are, dots for all others.
+/// Appends two groups of eight bytes, then the characters: letters and digits as they are, dots for all others.
 fn put_line(out: &mut Vec<u8>, bytes: &[u8]) {
     const WIDTH: usize = 3 * LINE_BYTES;
     let start = out.len();

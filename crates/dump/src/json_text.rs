@@ -1,4 +1,4 @@
-//! The text of JSON documents and of changes to them, as `mysqlbinlog -v` writes it.
+//! JSON documents and changes to them, as `mysqlbinlog -v` writes them.
 
 use binlog::{Cursor, DecodeError, Json, JsonQuotes, JsonValue};
 
@@ -6,7 +6,7 @@ use crate::numbers::put_u64;
 use crate::quote::{put_quoted, quote_from};
 use crate::value_text::Abandoned;
 
-/// Appends a document in single quotes. Strings that are whole documents lose their double quotes.
+/// Appends a document in single quotes. A document that is one string loses its double quotes.
 pub(crate) fn put_document(out: &mut Vec<u8>, document: &[u8]) -> Result<(), Abandoned> {
     let document = Json::new(document);
     if document.root().is_err() {
@@ -24,7 +24,7 @@ pub(crate) fn put_document(out: &mut Vec<u8>, document: &[u8]) -> Result<(), Aba
     Ok(())
 }
 
-/// Appends changes to the document in column `number` as calls of functions, each around the one before it:
+/// Appends changes to the document in column `number` as nested function calls, the first change innermost:
 ///
 /// ```text
 /// JSON_REMOVE(
@@ -45,10 +45,10 @@ pub(crate) fn put_changes(out: &mut Vec<u8>, changes: &[u8], number: usize) {
     }
 }
 
-/// Where a call goes on in the next line.
+/// Line break between nested calls.
 const NEXT_LINE: &[u8] = b"\n###      ";
 
-/// The names of the functions, the last one outermost. Neighbours of one name share a call.
+/// Appends the function names, the last one outermost. Adjacent changes by the same function share a call.
 fn put_functions(out: &mut Vec<u8>, changes: &[Change<'_>]) {
     for (index, change) in changes.iter().enumerate().rev() {
         if index > 0 && changes[index - 1].function() == change.function() {
@@ -95,7 +95,7 @@ impl<'a> Change<'a> {
     const INSERT: u8 = 1;
     const REMOVE: u8 = 2;
 
-    /// What cannot be read is told in mysqlbinlog's words.
+    /// Decodes all changes. An error is mysqlbinlog's text for it.
     fn read_all(bytes: &'a [u8]) -> Result<Vec<Self>, &'static str> {
         let mut cursor = Cursor::new(bytes);
         let mut changes = Vec::new();
@@ -177,7 +177,7 @@ mod tests {
         let wanted = format!("'[\"base64:type252:{}\\\\nAAAA\"]'", "A".repeat(76));
         check(&long, &wanted);
         check(&[15, 246, 5, 5, 2, 0x80, 1, 25], "'1.25'");
-        // 65 digits, 35 of them whole, which are rounded up to 36.
+        // 65 digits. The stored precision counts 36 in the integer part, which has 35.
         let digits = [
             &[15, 246, 32, 66, 30, 0x7a, 0x0a, 0x1f, 0][..],
             &[0xc4, 0x65, 0x36, 0].repeat(6),
@@ -197,7 +197,7 @@ mod tests {
             assert_eq!(out, b"Invalid JSON\n");
         }
         check(&[2, 1, 0, 7, 0, 4, 3, 0], "Failed to format JSON object as string.\n");
-        // An array that holds itself.
+        // An array that contains itself.
         check(&[2, 1, 0, 7, 0, 2, 0, 0], "Failed to format JSON object as string.\n");
     }
 

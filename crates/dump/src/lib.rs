@@ -1,6 +1,6 @@
-//! Binary logs as text: mysqlbinlog's output byte for byte, and JSON.
+//! Prints binary logs as text: mysqlbinlog's output byte for byte, JSON, and tables.
 //!
-//! This crate never talks to a server by itself (its caller hands in what does), and never changes a log.
+//! This crate opens no connection: its caller passes in the code that talks to servers. It never changes a log.
 #![forbid(unsafe_code)]
 
 pub mod base64;

@@ -7,27 +7,27 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Names that are tried for a file, before giving up.
+/// Maximum number of names tried for a file.
 const NAMES_MAX: u32 = 1000;
 
-/// The files written so far, by the number that a log gives them.
+/// Files written so far, by file id in the log.
 pub(crate) struct LoadFiles {
     directory: Vec<u8>,
     names: HashMap<u32, Vec<u8>>,
 }
 
-/// Why a file is not there.
+/// Error of writing a local file.
 pub(crate) enum LoadError {
-    /// None of the names is free.
+    /// No name is free.
     NoName,
-    /// It cannot be opened again.
+    /// The file cannot be reopened.
     Open(Vec<u8>, io::Error),
-    /// It cannot be written.
+    /// The file cannot be written.
     Write(Vec<u8>, io::Error),
 }
 
 impl LoadFiles {
-    /// Puts them into `directory`.
+    /// Creates files in `directory`.
     pub(crate) fn new(directory: &[u8]) -> Self {
         let mut directory = directory.to_vec();
         if !directory.is_empty() && !directory.ends_with(b"/") {
@@ -36,12 +36,12 @@ impl LoadFiles {
         Self { directory, names: HashMap::new() }
     }
 
-    /// What the name of each file starts with.
+    /// Returns the common prefix of the files' paths.
     pub(crate) fn prefix(&self) -> Vec<u8> {
         [&self.directory, b"SQL_LOAD_MB".as_slice()].concat()
     }
 
-    /// Starts a file.
+    /// Creates a file with its first block.
     pub(crate) fn begin(&mut self, file_id: u32, block: &[u8]) -> Result<(), LoadError> {
         let mut start = self.prefix();
         start.extend_from_slice(format!("-{file_id:x}").as_bytes());
@@ -55,7 +55,7 @@ impl LoadFiles {
         Err(LoadError::NoName)
     }
 
-    /// Appends to a file; false if it was not begun.
+    /// Appends a block to a file. Returns false if the file was not created.
     pub(crate) fn append(&self, file_id: u32, block: &[u8]) -> Result<bool, LoadError> {
         let Some(name) = self.names.get(&file_id) else { return Ok(false) };
         let open = OpenOptions::new().append(true).open(as_path(name));
@@ -64,7 +64,7 @@ impl LoadFiles {
         Ok(true)
     }
 
-    /// The name of a file, which is not asked for again.
+    /// Removes and returns the name of a file.
     pub(crate) fn take(&mut self, file_id: u32) -> Option<Vec<u8>> {
         self.names.remove(&file_id)
     }

@@ -1,17 +1,17 @@
-//! Times of events, in the time zone of whoever reads them.
+//! Times of events in the local time zone.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::numbers::{put_four, put_two, put_u64};
 
-/// The time zone that the environment asks for, as C's library finds it; UTC if there is none.
+/// Returns the time zone of the environment, as the C library finds it; UTC if there is none.
 pub(crate) fn local_zone() -> TimeZone {
     let zone = TimeZone::system();
     if zone.is_unknown() { TimeZone::UTC } else { zone }
 }
 
-/// Writes times, and remembers the last: most events share theirs with the one before.
+/// Writes times, and caches the last one, because most events have the time of the one before.
 pub(crate) struct LocalTime {
     zone: TimeZone,
     short_second: Option<u32>,

@@ -1,4 +1,4 @@
-//! A log's file: what it holds comes out in the open, whatever it is under.
+//! The file of a log, decrypted if the log is encrypted.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,22 +12,22 @@ use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, FilePassword, K
 
 use crate::reader::ReadError;
 
-/// A log's file. An encrypted one is decrypted as it is read, so that nothing of it gets to disk in the open; its
-/// header is not counted in any place.
+/// The file of a log. An encrypted log is decrypted in memory as it is read, so that no plaintext reaches the disk.
+/// Offsets do not count its encryption header.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     file: File,
     password: Option<FilePassword>,
-    /// It can be read from any place, again and again. A named pipe cannot.
+    /// The file supports reading at any offset. A named pipe does not.
     is_regular: bool,
 }
 
 impl LogFile {
-    /// Opens a log, and gives what had to be read of it to tell whether it is encrypted.
+    /// Opens a log. Returns the bytes read to find out whether it is encrypted, if they belong to the log.
     ///
     /// # Errors
     ///
-    /// When the system refuses, or the keyring does not open the log.
+    /// If the file cannot be opened or read, or the keyring cannot decrypt the log.
     pub(crate) fn open(name: &[u8], keyring: Option<&Keyring>) -> Result<(Self, Vec<u8>), ReadError> {
         let file = File::open(Path::new(OsStr::from_bytes(name))).map_err(ReadError::Open)?;
         let mut log = Self::new(file).map_err(ReadError::Open)?;
@@ -43,23 +43,23 @@ impl LogFile {
         Ok((log, Vec::new()))
     }
 
-    /// A log that is not encrypted.
+    /// Creates a log that is not encrypted.
     pub(crate) fn new(file: File) -> io::Result<Self> {
         let is_regular = file.metadata()?.is_file();
         Ok(Self { file, password: None, is_regular })
     }
 
-    /// Can it be read from any place, again and again?
+    /// Returns whether the file supports reading at any offset.
     pub(crate) const fn is_regular(&self) -> bool {
         self.is_regular
     }
 
-    /// Bytes that a regular file has now.
+    /// Returns the current size of a regular file, in bytes.
     pub(crate) fn size(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len().saturating_sub(self.head_size()))
     }
 
-    /// Appends up to `count` bytes that come next, at `offset`; fewer only at the end.
+    /// Appends up to `count` bytes from the file's position, which is `offset`. Returns fewer only at the end.
     pub(crate) fn read_next(&self, offset: u64, count: usize, out: &mut Vec<u8>) -> io::Result<()> {
         let start = out.len();
         let read = (&self.file).take(count as u64).read_to_end(out);
@@ -67,12 +67,12 @@ impl LogFile {
         read.map(drop)
     }
 
-    /// The bytes at `offset` come next.
+    /// Sets the position of the next [`read_next`](Self::read_next).
     pub(crate) fn seek(&self, offset: u64) -> io::Result<()> {
         (&self.file).seek(SeekFrom::Start(offset.saturating_add(self.head_size()))).map(drop)
     }
 
-    /// Fills `out` with the bytes from `offset` on, whatever comes next.
+    /// Fills `out` with the bytes at `offset`, without moving the position.
     pub(crate) fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(out, offset.saturating_add(self.head_size()))?;
         self.decrypt(offset, out);
@@ -100,7 +100,7 @@ mod tests {
 
     const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples");
 
-    /// All of a log, read from front to back, and in one piece.
+    /// Reads all of a log, first in pieces and then at once.
     fn open(log: &str, keyring: &Keyring) -> Result<Vec<u8>, ReadError> {
         let (log, mut bytes) = LogFile::open(format!("{SAMPLES}/{log}").as_bytes(), Some(keyring))?;
         while let before = bytes.len() as u64

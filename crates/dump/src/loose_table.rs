@@ -1,9 +1,9 @@
-//! What a table map says of its columns, read as mysqlbinlog reads it: to where it cannot go on.
+//! Table definitions from table maps, decoded as mysqlbinlog decodes them: up to the first error.
 
 use binlog::events::TableMap;
 use binlog::{Column, ColumnType, Cursor, GeometryType, KeyPart, Table};
 
-/// The optional fields as they stand, not yet given to columns.
+/// The optional fields, not assigned to columns yet.
 #[derive(Default)]
 struct Fields {
     unsigned: Vec<bool>,
@@ -20,14 +20,14 @@ struct Fields {
     dimensions: Vec<u32>,
 }
 
-/// One collation for all columns but some.
+/// A default collation, and the columns with other collations.
 struct Collations {
     default: u32,
-    /// By the column's number among those of its kind.
+    /// The other columns: index among the columns of the same kind, and collation.
     others: Vec<(u32, u32)>,
 }
 
-/// The table, with as much as can be read; `None` when the columns' types make no sense.
+/// Decodes a table as far as possible; `None` if its column types are invalid.
 pub(crate) fn loose_table(map: &TableMap<'_>) -> Option<Table> {
     let mut table = Table::without_optional(map).ok()?;
     let mut fields = Fields::default();
@@ -49,7 +49,7 @@ fn small(cursor: &mut Cursor<'_>) -> Option<u32> {
 }
 
 impl Fields {
-    /// Reads one field. Its size says where it ends, but not what is read last of it: that may reach beyond.
+    /// Reads one field. Like mysqlbinlog, it lets the last value extend beyond the end of the field.
     fn read_one(&mut self, cursor: &mut Cursor<'_>) -> Option<()> {
         let kind = cursor.u8().ok()?;
         let size = small(cursor)? as usize;
@@ -83,7 +83,7 @@ impl Fields {
             11 => read_numbers(cursor, end, &mut self.choice)?,
             12 => read_bits(cursor, size, &mut self.visible)?,
             13 => read_numbers(cursor, end, &mut self.dimensions)?,
-            // The next field is looked for right behind the size.
+            // mysqlbinlog takes the value of an unknown field for the next field.
             _ => {}
         }
         Some(())
@@ -121,7 +121,7 @@ impl Fields {
 
 type Kind<'k> = &'k dyn Fn(ColumnType) -> bool;
 
-/// Gives one value to each column of a kind, as far as they go.
+/// Assigns one value to each column of a kind, as long as there are values.
 fn each<T>(
     columns: &mut [Column],
     kind: impl Fn(ColumnType) -> bool,
@@ -162,7 +162,7 @@ fn read_default(cursor: &mut Cursor<'_>, end: usize, into: &mut Option<Collation
     Some(())
 }
 
-/// The last number that cannot be read is there, too: as 0.
+/// Like mysqlbinlog, appends 0 for a number that cannot be read, and then stops.
 fn read_numbers(cursor: &mut Cursor<'_>, end: usize, numbers: &mut Vec<u32>) -> Option<()> {
     while cursor.offset() < end {
         let number = small(cursor);
@@ -232,17 +232,17 @@ mod tests {
     #[test]
     fn what_can_be_read_is_shown() {
         check(&[], "# Columns(INT,\n#         VARBINARY(20),\n#         ENUM,\n#         GEOMETRY)\n");
-        // One name of four, and a second one that is torn.
+        // One name of four columns, and a truncated second one.
         check(
             &[4, 9, 1, b'a', 7, b'b'],
             "# Columns(`a` INT,\n#         VARBINARY(20),\n#         ENUM,\n#         GEOMETRY)\n",
         );
-        // Bits of two bytes though one is enough; then a field of an unknown type, whose value is taken for a field.
+        // Two bytes of bits although one is enough; then a field of an unknown type, whose value is taken for a field.
         check(
             &[1, 2, 0x80, 0, 99, 3, 7, 1, 1],
             "# Columns(INT UNSIGNED,\n#         VARBINARY(20),\n#         ENUM,\n#         POINT)\n",
         );
-        // The default comes first, others by their number; a number out of turn is none.
+        // The default, then exceptions by index; an exception out of order is ignored.
         check(
             &[2, 5, 8, 1, 45, 0, 45],
             "# Columns(INT,\n#         VARCHAR(20) CHARSET latin1 COLLATE latin1_swedish_ci,\n\

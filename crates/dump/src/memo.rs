@@ -1,6 +1,6 @@
-//! Text that is most often what it was the last time.
+//! A cache of the last text.
 
-/// A text, and what it was made from.
+/// The last text and its key.
 pub(crate) struct Memo<K> {
     key: Option<K>,
     text: Vec<u8>,
@@ -13,7 +13,7 @@ impl<K> Default for Memo<K> {
 }
 
 impl<K: PartialEq> Memo<K> {
-    /// The text that `write` makes from this key.
+    /// Returns the text for `key`; calls `write` if the key differs from the last one.
     #[inline]
     pub(crate) fn text(&mut self, key: K, write: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
         if self.key.as_ref() != Some(&key) {

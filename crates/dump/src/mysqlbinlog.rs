@@ -1,4 +1,4 @@
-//! mysqlbinlog.
+//! The command line of mysqlbinlog and of `bintide dump`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -26,37 +26,37 @@ use crate::stores;
 use crate::talk::Talk;
 use crate::visible::{Escapes, VisibleWriter};
 
-/// Whose options there are.
+/// The set of options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// mysqlbinlog's only.
+    /// mysqlbinlog's options only.
     Mysqlbinlog,
-    /// Those, and ours.
+    /// mysqlbinlog's options, and bintide's own.
     Bintide,
 }
 
-/// Standard input, output and error, as handed in.
+/// Standard input, output and error, and access to servers.
 pub struct Streams<'a> {
-    /// Read when a log is named `-`.
+    /// Read for a log named `-`.
     pub input: &'a mut (dyn Read + Send),
-    /// The dump goes here, unless it goes to a file.
+    /// Receives the dump, unless `--result-file` is given.
     pub output: &'a mut (dyn Write + Send),
-    /// Warnings and errors.
+    /// Receives warnings and errors.
     pub error: &'a mut (dyn Write + Send),
-    /// Reaches servers, if logs are to come from one.
+    /// Connects to servers, if logs are read from one.
     pub servers: &'a mut (dyn Servers + Send),
 }
 
-/// What an option holds unless the command line gives it, whatever MySQL's option files say.
+/// A default for an option. It overrides MySQL's option files; the command line overrides it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// Its long name.
+    /// The option's long name.
     pub option: String,
-    /// Its values: more than one where it may be given several times.
+    /// The values; more than one if the option may be repeated.
     pub values: Vec<OsString>,
 }
 
-/// The long names of the options that can be preset.
+/// Returns the long names of the options that accept a preset.
 pub fn presettable() -> impl Iterator<Item = &'static str> {
     let is_value = |spec: &&Spec| {
         !matches!(spec.kind, Kind::Disabled { .. })
@@ -65,30 +65,30 @@ pub fn presettable() -> impl Iterator<Item = &'static str> {
     MYSQLBINLOG.iter().chain(OURS).filter(is_value).map(|spec| spec.name)
 }
 
-/// Runs with this process's own standard streams, and returns the exit code.
+/// Runs on this process's standard streams, and returns the exit code.
 ///
 /// # Errors
 ///
-/// When standard output is not there to write to.
+/// If standard output is closed.
 pub fn run_here(
     dialect: Dialect,
     args: impl IntoIterator<Item = OsString>,
     presets: &[Preset],
     servers: &mut (dyn Servers + Send),
 ) -> io::Result<u8> {
-    // Past the line buffer of standard output: text comes in large parts.
+    // Bypasses the line buffer of standard output: text comes in large parts.
     let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let streams = Streams { input: &mut io::stdin(), output: &mut output, error: &mut io::stderr(), servers };
     let terminal = if io::stdout().is_terminal() { Terminal::Yes } else { Terminal::No };
     Ok(run_on(terminal, dialect, args, presets, streams))
 }
 
-/// Runs with the arguments of a command line, the program's name first, and returns the exit code.
+/// Runs with a command line, the program's name first, and returns the exit code.
 pub fn run(dialect: Dialect, args: impl IntoIterator<Item = OsString>, streams: Streams<'_>) -> u8 {
     run_with(dialect, args, &[], streams)
 }
 
-/// The same where options are preset.
+/// Runs with a command line and presets, and returns the exit code.
 pub fn run_with(
     dialect: Dialect,
     args: impl IntoIterator<Item = OsString>,
@@ -232,7 +232,7 @@ fn print_plain(
     }
 }
 
-/// The options that are preset and not given, as lines of an option file would give them.
+/// Returns the presets that the command line does not override, as lines of an option file.
 fn preset_words(
     specs: &[&'static Spec],
     presets: &[Preset],
@@ -246,7 +246,7 @@ fn preset_words(
         for value in &preset.values {
             let (name, value) = (spec.name.as_bytes(), value.as_bytes());
             let (text, times) = match spec.kind {
-                // Without a value of its own, how often it is given counts.
+                // The value of an option without an argument is the number of times to give it.
                 Kind::Mark => match times(value) {
                     Some(times) => ([b"--", name].concat(), times),
                     None => {
@@ -268,9 +268,9 @@ fn preset_words(
     Ok(words)
 }
 
-/// How often an option that takes no value is given: `true` is once.
+/// Parses how many times to give an option without an argument: a number, or `true` for once.
 fn times(value: &[u8]) -> Option<usize> {
-    /// More makes no difference.
+    /// More repetitions have no further effect.
     const TIMES_MAX: usize = 3;
     match value {
         b"true" => Some(1),
@@ -279,10 +279,10 @@ fn times(value: &[u8]) -> Option<usize> {
     }
 }
 
-/// Bytes that are read at once of a password that does not come from a terminal.
+/// Size of reads of a password from standard input, in bytes.
 const PASSWORD_READ_SIZE: usize = 4096;
 
-/// Asks on the terminal; without one, on standard error, for the first line of standard input.
+/// Asks for a password on the terminal. Without a terminal, reads the first line of standard input.
 fn ask_password(input: &mut (dyn Read + Send), talk: &mut Talk<'_>) -> Vec<u8> {
     const PROMPT: &str = "Enter password: ";
     if let Ok(password) = rpassword::prompt_password(PROMPT) {
@@ -291,7 +291,7 @@ fn ask_password(input: &mut (dyn Read + Send), talk: &mut Talk<'_>) -> Vec<u8> {
     talk.prompt(PROMPT.as_bytes());
     let mut buffer = vec![0; PASSWORD_READ_SIZE];
     let mut password = Vec::new();
-    // More than the line is taken, and lost to the log that may follow.
+    // Bytes read after the line are lost to a log on the same input.
     while let Ok(count @ 1..) = input.read(&mut buffer) {
         password.extend_from_slice(&buffer[..count]);
         if let Some(end) = buffer[..count].iter().position(|byte| *byte == b'\n') {
@@ -302,7 +302,7 @@ fn ask_password(input: &mut (dyn Read + Send), talk: &mut Talk<'_>) -> Vec<u8> {
     password
 }
 
-/// Who may read a result file: its owner and group.
+/// Mode of a result file: readable by owner and group.
 const RESULT_MODE: u32 = 0o640;
 
 fn create(name: &[u8], talk: &mut Talk<'_>) -> Result<File, Exit> {
@@ -313,7 +313,7 @@ fn create(name: &[u8], talk: &mut Talk<'_>) -> Result<File, Exit> {
     })
 }
 
-/// A file for what comes out, in place of what is there.
+/// Creates or truncates an output file.
 pub(crate) fn create_result(name: &[u8]) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(RESULT_MODE);

@@ -1,4 +1,4 @@
-//! Numbers in decimal, as C's printf writes them, straight into bytes.
+//! Writes numbers in decimal into bytes, as C's `printf` does.
 
 use std::io::Write;
 
@@ -61,12 +61,12 @@ pub fn put_padded(out: &mut Vec<u8>, value: u64, width: usize) {
     }
 }
 
-/// Appends the last `width` digits of `value`, zeros in front where it has fewer.
+/// Appends the last `width` digits of `value`, padded with zeros.
 pub fn put_last(out: &mut Vec<u8>, value: u64, width: usize) {
     put_padded(out, value % 10_u64.pow(width as u32), width);
 }
 
-/// Appends the last eight digits of `value`: zeros in front where it has fewer.
+/// Appends the last eight digits of `value`, padded with zeros.
 #[inline]
 pub fn put_eight(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&(eight_digits(value % EIGHT_DIGITS) | ZEROS).to_le_bytes());
@@ -82,7 +82,7 @@ pub fn put_general(out: &mut Vec<u8>, value: f64, precision: usize) {
     }
     let value = value.abs();
     let whole = value as u64;
-    // Whole numbers, by far the most frequent, need no general way.
+    // Whole numbers, by far the most frequent, do not need the general code.
     if whole as f64 == value && whole < 10_u64.pow(precision.min(19) as u32) {
         return put_u64(out, whole);
     }
@@ -95,10 +95,10 @@ pub fn put_general(out: &mut Vec<u8>, value: f64, precision: usize) {
     }
 }
 
-/// Appends `value` in as few digits as tell it from its neighbours, the way MySQL shows a DOUBLE: with an exponent
-/// if the point would stand further than fifteen digits from the first one.
+/// Appends `value` in the fewest digits that identify it, as MySQL shows a DOUBLE. It has an exponent if the point
+/// would be more than fifteen digits from the first digit.
 pub fn put_shortest(out: &mut Vec<u8>, value: f64) {
-    /// `DBL_DIG`, behind which MySQL writes an exponent.
+    /// `DBL_DIG`: MySQL writes larger exponents in scientific notation.
     const PLAIN_MAX: i32 = 15;
     if !value.is_finite() {
         return out.push(b'0');
@@ -127,18 +127,18 @@ pub fn put_exponential(out: &mut Vec<u8>, value: f64, decimals: usize) {
     put_with_exponent(out, digits.as_slice(), exponent);
 }
 
-/// A number in decimal, for a text that has it several times.
+/// A number in decimal, for text that contains it several times.
 #[derive(Clone, Copy)]
 pub struct Decimal {
     digits: [u8; Self::SIZE_MAX],
-    /// Where the first one is.
+    /// Index of the first digit.
     start: u8,
 }
 
 impl Decimal {
     const SIZE_MAX: usize = 24;
 
-    /// Of any number.
+    /// Converts a number.
     #[inline]
     pub fn of(value: u64) -> Self {
         const EIGHT: u64 = EIGHT_DIGITS as u64;
@@ -152,28 +152,28 @@ impl Decimal {
                 skipped += group.trailing_zeros().min(64) / 8;
             }
         }
-        // Zero itself keeps its last digit.
+        // Zero keeps its last digit.
         Self { digits, start: skipped.min(Self::SIZE_MAX as u32 - 1) as u8 }
     }
 
-    /// Without zeros in front.
+    /// Returns the digits without leading zeros.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.digits[usize::from(self.start)..]
     }
 }
 
-/// Numbers below this have at most eight digits.
+/// The first number with more than eight digits.
 const EIGHT_DIGITS: u32 = 100_000_000;
 
-/// Eight times the character `0`.
+/// Eight characters `0`.
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 
-/// Appends a number below [`EIGHT_DIGITS`], without zeros in front.
+/// Appends a number below [`EIGHT_DIGITS`], without leading zeros.
 #[inline]
 fn put_short(out: &mut Vec<u8>, value: u32) {
     let digits = eight_digits(value);
-    // The lowest byte is the first digit. Zero itself keeps its last one.
+    // The lowest byte is the first digit. Zero keeps its last digit.
     let skipped = (digits | 1 << 56).trailing_zeros() / 8;
     let text = (digits | ZEROS) >> (skipped * 8);
     let end = out.len() + 8 - skipped as usize;
@@ -181,8 +181,8 @@ fn put_short(out: &mut Vec<u8>, value: u32) {
     out.truncate(end);
 }
 
-/// The eight digits of a number below [`EIGHT_DIGITS`], a byte each, the first one lowest: two halves of four,
-/// four pairs, eight digits, each split by multiplication instead of division.
+/// Returns the eight digits of a number below [`EIGHT_DIGITS`], one per byte, the first in the lowest byte. Splits the
+/// number into halves, pairs and digits by multiplication instead of division.
 #[inline]
 const fn eight_digits(value: u32) -> u64 {
     let value = value as u64;
@@ -205,25 +205,26 @@ struct Digits {
 }
 
 impl Digits {
-    /// More than any format here asks for.
+    /// More than any format needs.
     const SIZE_MAX: usize = 32;
 
-    /// The first `count` significant digits, correctly rounded (ties to even), and the power of ten of the first.
+    /// Returns the first `count` significant digits, rounded correctly (ties to even), and the power of ten of the
+    /// first.
     fn of(value: f64, count: usize) -> (Self, i32) {
         let decimals = count.min(Self::SIZE_MAX) - 1;
         Self::parse(format_args!("{value:.decimals$e}"))
     }
 
-    /// As few digits as tell the number from its neighbours, and the power of ten of the first.
+    /// Returns the fewest digits that identify the number, and the power of ten of the first.
     fn shortest(value: f64) -> (Self, i32) {
         Self::parse(format_args!("{value:e}"))
     }
 
-    /// One digit, a point, the others, `e`, the exponent.
+    /// Parses one digit, a point, more digits, `e`, and the exponent.
     fn parse(formatted: std::fmt::Arguments<'_>) -> (Self, i32) {
         let mut text = [0; Self::SIZE_MAX + 16];
         let mut rest = &mut text[..];
-        // What is written is shorter than the space, always.
+        // The text is always shorter than the buffer.
         let _ = rest.write_fmt(formatted);
         let unused = rest.len();
         let text = &text[..text.len() - unused];
@@ -257,7 +258,7 @@ fn put_not_finite(out: &mut Vec<u8>, value: f64) {
     out.extend_from_slice(if value.is_nan() { b"nan" } else { b"inf" });
 }
 
-/// `1.25e+07`: at least two digits of exponent.
+/// Appends `1.25e+07`, with at least two digits of exponent.
 fn put_with_exponent(out: &mut Vec<u8>, digits: &[u8], exponent: i32) {
     put_mantissa(out, digits);
     out.extend_from_slice(if exponent < 0 { b"e-" } else { b"e+" });
@@ -272,7 +273,7 @@ fn put_mantissa(out: &mut Vec<u8>, digits: &[u8]) {
     }
 }
 
-/// `0.00125`, `12.5`, `1250`.
+/// Appends `0.00125`, `12.5` or `1250`.
 fn put_plain(out: &mut Vec<u8>, digits: &[u8], exponent: i32) {
     if exponent < 0 {
         out.extend_from_slice(b"0.");

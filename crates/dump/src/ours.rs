@@ -1,4 +1,4 @@
-//! What `bintide dump` can print beside mysqlbinlog's text: the options, made into settings of a list.
+//! The lists of `bintide dump`: checks their options, and converts them to list settings.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use crate::paint::Style;
 use crate::settings::Settings;
 use crate::talk::Talk;
 
-/// What is asked for in place of text, if anything.
+/// Returns the requested list format; `None` for mysqlbinlog's text.
 pub(crate) fn form(values: &Values, talk: &mut Talk<'_>) -> Result<Option<Form>, Exit> {
     let [json, events, transactions] =
         [Which::Json, Which::Events, Which::Transactions].map(|key| values.switch(key));
@@ -29,8 +29,8 @@ pub(crate) fn form(values: &Values, talk: &mut Talk<'_>) -> Result<Option<Form>,
     }
 }
 
-/// Refuses what text can do and a list cannot, or the other way round; says which of the options on the command line,
-/// `given`, a list does not heed.
+/// Refuses options that do not work with the format. Warns of options in `given`, those of the command line, that a
+/// list ignores.
 pub(crate) fn check(
     form: Option<Form>,
     settings: &Settings,
@@ -66,7 +66,7 @@ pub(crate) fn check(
     }
 }
 
-/// What changes mysqlbinlog's text, and no list.
+/// Options that only affect mysqlbinlog's text.
 const OF_TEXT: [(Which, &str); 10] = [
     (Which::Base64Output, "--base64-output"),
     (Which::DisableLogBin, "--disable-log-bin"),
@@ -80,7 +80,7 @@ const OF_TEXT: [(Which, &str); 10] = [
     (Which::Verbose, "--verbose"),
 ];
 
-/// Names the options on the command line that a list does not heed.
+/// Warns of the options on the command line that a list ignores.
 fn warn_of_unheeded(form: Form, given: &[Which], talk: &mut Talk<'_>) {
     let unheeded: Vec<&str> =
         OF_TEXT.iter().filter(|(key, _)| given.contains(key)).map(|(_, name)| *name).collect();
@@ -99,7 +99,7 @@ fn warn_of_unheeded(form: Form, given: &[Which], talk: &mut Talk<'_>) {
     ]);
 }
 
-/// Says that filters left nothing.
+/// Warns that nothing matched the filters.
 fn remark_nothing_found(settings: &Settings, talk: &mut Talk<'_>) {
     let filters = settings.sought.filters.join(b" ".as_slice());
     if !settings.quiet && !filters.is_empty() {
@@ -107,14 +107,14 @@ fn remark_nothing_found(settings: &Settings, talk: &mut Talk<'_>) {
     }
 }
 
-/// Says so if filters of our own left nothing of the text.
+/// Warns if bintide's own filters left nothing of the text.
 pub(crate) fn remark_on_text(settings: &Settings, talk: &mut Talk<'_>) {
     if settings.found_nothing() {
         remark_nothing_found(settings, talk);
     }
 }
 
-/// Counts what is written.
+/// Counts the bytes written.
 struct Counted<'o> {
     output: &'o mut dyn Write,
     size: usize,
@@ -132,24 +132,24 @@ impl Write for Counted<'_> {
     }
 }
 
-/// Does the output go to a terminal?
+/// Kind of output: a terminal or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Terminal {
     Yes,
     No,
 }
 
-/// When to use colour.
+/// Mode of colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Color {
-    /// On a terminal, unless the environment has `NO_COLOR`.
+    /// On a terminal, unless the environment variable `NO_COLOR` is set.
     #[default]
     Auto,
     Always,
     Never,
 }
 
-/// How to paint the output, if at all.
+/// Returns the style of colour; `None` without colour.
 pub(crate) fn style(form: Option<Form>, color: Color, terminal: Terminal) -> Option<Style> {
     let no_color = || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let wanted = match color {
@@ -159,14 +159,14 @@ pub(crate) fn style(form: Option<Form>, color: Color, terminal: Terminal) -> Opt
     };
     wanted.then_some(match form {
         None => Style::Text,
-        // The columns that say what it is: type of event; GTID and what became of it.
+        // The columns that identify a row: event type; GTID and outcome.
         Some(Form::Events) => Style::Table(&[2]),
         Some(Form::Transactions) => Style::Table(&[0, 5]),
         Some(Form::Json | Form::TransactionsJson) => Style::Json,
     })
 }
 
-/// Lists the logs.
+/// Writes the list.
 pub(crate) fn print(
     form: Form,
     settings: &Settings,

@@ -1,15 +1,15 @@
-//! Colour, for people: the same text with what matters set off. Whoever takes the colour away has the text as it was.
+//! Colour for terminals. The text without the escape sequences stays the same.
 
 use std::io::{self, Write};
 
-/// What the text is.
+/// Kind of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// mysqlbinlog's: comments, rows.
+    /// mysqlbinlog's text: comments and rows are coloured.
     Text,
-    /// A table with tabs between columns: its head, and these columns, from 0.
+    /// A table with tabs between columns: the header and these columns, from 0, are coloured.
     Table(&'static [usize]),
-    /// Lines of JSON: names, and strings.
+    /// JSON lines: names and strings are coloured.
     Json,
 }
 
@@ -19,35 +19,35 @@ const DIM: &[u8] = b"\x1b[2m";
 const GREEN: &[u8] = b"\x1b[32m";
 const CYAN: &[u8] = b"\x1b[36m";
 
-/// Writes text on with colour. Text may come in pieces of any size.
+/// Writes text with colour. Text may arrive in pieces of any size.
 pub(crate) struct Painter<'o> {
     out: &'o mut (dyn Write + Send),
     brush: Brush,
-    /// The colour that is on.
+    /// Current colour.
     colour: Option<&'static [u8]>,
     painted: Vec<u8>,
 }
 
-/// Where in the text we are.
+/// State of the coloured text.
 enum Brush {
     Text { in_line: Vec<u8> },
     Table { columns: &'static [usize], column: usize, in_head: bool },
     Json(Json),
 }
 
-/// Where in JSON we are.
+/// State of a JSON parser.
 #[derive(Default)]
 struct Json {
-    /// Of the arrays and objects around: is it an object?
+    /// The enclosing arrays and objects: true for an object.
     open: Vec<bool>,
     in_string: bool,
     is_escaped: bool,
-    /// Is a string a name here?
+    /// The next string is a member's name.
     at_name: bool,
 }
 
 impl<'o> Painter<'o> {
-    /// At the start of the text.
+    /// Starts at the beginning of the text.
     pub(crate) fn new(style: Style, out: &'o mut (dyn Write + Send)) -> Self {
         let brush = match style {
             Style::Text => Brush::Text { in_line: Vec::new() },
@@ -89,7 +89,7 @@ impl Write for Painter<'_> {
 }
 
 impl Brush {
-    /// The colour of a byte, and the one to leave on behind it.
+    /// Returns the colour of a byte, and the colour after it.
     fn colours(&mut self, byte: u8) -> (Option<&'static [u8]>, Option<&'static [u8]>) {
         let (colour, ends) = match self {
             Self::Text { in_line } => (text_colour(in_line, byte), byte == b'\n'),
@@ -113,7 +113,7 @@ impl Brush {
     }
 }
 
-/// Rows are green, all other comments dim. What a line is shows in its first three bytes.
+/// Returns green for rows and dim for other comments. The first three bytes of a line decide.
 fn text_colour(in_line: &mut Vec<u8>, byte: u8) -> Option<&'static [u8]> {
     if byte == b'\n' {
         in_line.clear();

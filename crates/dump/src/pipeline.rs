@@ -1,5 +1,5 @@
-//! Runs a dump: one thread goes over the events, others work out the text of what it leaves to them, the caller's
-//! writes. The text leaves in order, and memory stays bounded whatever the logs hold.
+//! Runs a dump. One thread reads the events, others produce the deferred text, and the caller's thread writes it in
+//! order. Memory is bounded whatever the logs contain.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::num::NonZeroUsize;
@@ -15,26 +15,26 @@ use crate::remote::Servers;
 use crate::settings::Settings;
 use crate::talk::Talk;
 
-/// Where logs come from that are no files.
+/// Sources of logs other than files.
 pub(crate) struct Inputs<'i> {
     pub(crate) stdin: &'i mut (dyn Read + Send),
     pub(crate) servers: &'i mut (dyn Servers + Send),
 }
 
-/// Text is handed on in parts of about so many bytes: small enough to stay in a core's own cache.
+/// Approximate size of a part of the text, in bytes: small enough for a core's own cache.
 const PART_SIZE: usize = 512 << 10;
 
-/// Bytes of events and text between the threads.
+/// Maximum size of events and text between the threads, in bytes.
 const BETWEEN_MAX: usize = 16 << 20;
 
-/// Why a dump ends early.
+/// Reason why a dump ended early.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// It failed, and has said so.
+    /// Reading failed; the error has been printed.
     Failed,
     /// The output cannot be written.
     Output(io::Error),
-    /// Nobody wants more.
+    /// The output was closed.
     Unwanted,
 }
 

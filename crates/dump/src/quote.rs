@@ -1,9 +1,9 @@
-//! Strings and names in quotes, as `mysqlbinlog -v` writes them.
+//! Quoted strings and names, as `mysqlbinlog -v` writes them.
 
 /// Appends `bytes` between single quotes.
 ///
-/// Backslash, quote and five control characters are escaped by a letter, other bytes below 32 by `\xNN`; all
-/// else stands as it is, whatever the character set.
+/// Backslash, quote and five control characters are escaped by a letter, other bytes below 32 by `\xNN`. All other
+/// bytes are unchanged, whatever the character set.
 #[inline]
 pub(crate) fn put_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'\'');
@@ -14,7 +14,7 @@ pub(crate) fn put_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'\'');
 }
 
-/// Appends a name in backticks, its own backticks doubled.
+/// Appends a name in backticks, with its own backticks doubled.
 pub(crate) fn put_identifier(out: &mut Vec<u8>, name: &[u8]) {
     out.push(b'`');
     for &byte in name {
@@ -26,7 +26,7 @@ pub(crate) fn put_identifier(out: &mut Vec<u8>, name: &[u8]) {
     out.push(b'`');
 }
 
-/// Puts what stands in `out` from `start` on between single quotes, as [`put_quoted`] does.
+/// Quotes the bytes of `out` from `start` on, as [`put_quoted`] does.
 pub(crate) fn quote_from(out: &mut Vec<u8>, start: usize) {
     match is_plain(&out[start..]) {
         true => {
@@ -42,7 +42,7 @@ pub(crate) fn quote_from(out: &mut Vec<u8>, start: usize) {
 
 fn put_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
     match bytes.len() {
-        // Growing by doubling would take twice the memory of a huge value.
+        // Growing by doubling would need twice the memory of a huge value.
         LARGE_SIZE.. => out.reserve_exact(bytes.iter().map(|byte| escaped_size(*byte)).sum()),
         size => out.reserve(size + size / 8),
     }
@@ -63,10 +63,10 @@ fn put_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// From this size on a value's text is measured before it is written, in bytes.
+/// Size from which the length of the escaped text is computed first, in bytes.
 const LARGE_SIZE: usize = 16 << 20;
 
-/// Bytes that a byte takes in quotes.
+/// Returns the size of an escaped byte.
 const fn escaped_size(byte: u8) -> usize {
     match byte {
         b'\'' | b'\\' | 0x08 | b'\t' | b'\n' | 0x0c | b'\r' => 2,
@@ -75,14 +75,14 @@ const fn escaped_size(byte: u8) -> usize {
     }
 }
 
-/// Appends two lower-case hexadecimal digits a byte.
+/// Appends two lower-case hexadecimal digits per byte.
 pub(crate) fn put_hex(out: &mut Vec<u8>, bytes: &[u8]) {
     for byte in bytes {
         out.extend_from_slice(&[hex(byte >> 4), hex(byte & 15)]);
     }
 }
 
-/// The lower-case hexadecimal digit of a number below 16.
+/// Returns the lower-case hexadecimal digit of a number below 16.
 pub(crate) const fn hex(digit: u8) -> u8 {
     match digit {
         0..=9 => b'0' + digit,
@@ -90,7 +90,7 @@ pub(crate) const fn hex(digit: u8) -> u8 {
     }
 }
 
-/// Has `bytes` nothing to escape? Looks at many at once: the last look overlaps the one before.
+/// Returns whether no byte must be escaped. Checks many bytes at once; the last group overlaps the one before.
 #[inline]
 fn is_plain(bytes: &[u8]) -> bool {
     if let Some(last) = bytes.last_chunk::<16>() {
@@ -115,7 +115,7 @@ const fn must_escape(byte: u8) -> bool {
     byte < b' ' || byte == b'\'' || byte == b'\\'
 }
 
-/// Not zero if one of the eight bytes must be escaped.
+/// Returns a value other than zero if one of the eight bytes must be escaped.
 #[inline]
 const fn must_escape_in(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;

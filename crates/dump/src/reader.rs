@@ -1,7 +1,7 @@
-//! Reads a log as mysqlbinlog does, and fails as it fails.
+//! Reads a log with mysqlbinlog's rules and errors.
 //!
-//! Whole events come out whatever they hold; what they mean is for others to say. The log need not start with a
-//! format description, positions may lie anywhere, and each way in which a log can end has its own name.
+//! Returns whole events without decoding them. The log need not start with a format description, positions may be
+//! anywhere, and each way in which a log can end has its own result.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -19,19 +19,19 @@ use crate::event_ref::EventRef;
 use crate::log_file::LogFile;
 use crate::spool::{Away, Spool};
 
-/// How much is read at a time.
+/// Size of a read, in bytes.
 const BLOCK_SIZE: usize = 512 << 10;
 
-/// Why no event comes.
+/// Reason why no event can be read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
     /// The file cannot be opened.
     Open(io::Error),
-    /// Reading it failed: mysqlbinlog says more of it than of other errors.
+    /// Reading failed. mysqlbinlog prints the system's error with this text.
     Io(io::Error, &'static str),
-    /// Anything else; the text says what.
+    /// Any other error, with mysqlbinlog's text.
     Other(&'static str),
-    /// The log ends within an event.
+    /// The log ends inside an event.
     Truncated,
 }
 
@@ -61,7 +61,7 @@ impl ReadError {
         Self::Io(error, Self::FAILED)
     }
 
-    /// As mysqlbinlog says it.
+    /// Returns mysqlbinlog's text for the error.
     pub(crate) const fn text(&self) -> &'static str {
         match self {
             Self::Open(_) => "Could not open log file",
@@ -71,51 +71,51 @@ impl ReadError {
     }
 }
 
-/// Some whole events, one behind the other.
+/// Consecutive whole events.
 pub(crate) struct Block {
-    /// Where it starts, in bytes from the start of the input.
+    /// Start of the block, in bytes from the start of the input.
     pub(crate) start: u64,
     pub(crate) buffer: Arc<Bytes>,
-    /// Where the buffer starts, in bytes from the start of the input, modulo 2^64.
+    /// Start of the buffer, in bytes from the start of the input, modulo 2^64.
     base: u64,
-    /// Where each event stands in the buffer.
+    /// Ranges of the events in the buffer.
     pub(crate) events: Vec<Range<usize>>,
-    /// What holds for them.
+    /// Format of the events.
     pub(crate) format: Arc<LogFormat>,
-    /// How the log ends behind them, if it does.
+    /// Result at the end of the log, if the log ends after this block.
     pub(crate) end: Option<Result<(), ReadError>>,
-    /// Instead of all that: one event that is too large to be in memory.
+    /// One event too large for memory. If set, the block has no other events.
     pub(crate) large: Option<LargePayload>,
 }
 
-/// What becomes of payloads that are too large to be in memory.
+/// Treatment of payloads too large for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LargePayloads {
     InMemory,
     InPieces,
 }
 
-/// From this size on, a payload is read in pieces.
+/// Size from which a payload is read in pieces, in bytes.
 const LARGE_SIZE: usize = 16 << 20;
 
-/// What is read of a large payload to find its fields.
+/// Bytes read of a large payload to find its fields.
 const LARGE_HEAD_SIZE: usize = 4096;
 
-/// A transaction payload event that is too large to be in memory.
+/// A transaction payload event that is too large for memory.
 pub(crate) struct LargePayload {
-    /// Where it starts in its log.
+    /// Start of the event in its log.
     pub(crate) at: u64,
     pub(crate) fields: PayloadFields,
-    /// The event without its payload, as if that were all of it.
+    /// The event without its payload, with its size adjusted.
     pub(crate) stub: Arc<Bytes>,
-    /// The event, in a file.
+    /// The event's bytes in a file.
     event: Away,
-    /// Where the payload starts in the event.
+    /// Offset of the payload in the event.
     payload_at: u64,
 }
 
 impl LargePayload {
-    /// Finds the payload in an event that is in a file.
+    /// Finds the payload in an event stored in a file.
     fn new(event: Away, at: u64, checksum: Checksum) -> Result<Self, ReadError> {
         let size = event.size();
         let mut head = vec![0; LARGE_HEAD_SIZE.min(size)];
@@ -137,7 +137,7 @@ impl LargePayload {
         Ok(Self { at, fields, stub: Arc::new(Bytes::new(stub)), event, payload_at: payload_at as u64 })
     }
 
-    /// Up to `size` bytes of the payload, from its byte `from` on; none behind its end.
+    /// Returns up to `size` bytes of the payload, starting at byte `from`; none after its end.
     pub(crate) fn payload(&self, from: u64, size: usize) -> Result<Vec<u8>, ReadError> {
         self.read(self.payload_at + from, (self.fields.payload_size - from).min(size as u64))
     }
@@ -148,7 +148,7 @@ impl LargePayload {
         Ok(bytes)
     }
 
-    /// Compares the checksum behind the event with the event.
+    /// Verifies the event's checksum.
     pub(crate) fn verify(&self) -> Result<(), ReadError> {
         let covered = (self.event.size() - CHECKSUM_SIZE) as u64;
         let mut hasher = crc32fast::Hasher::new();
@@ -162,14 +162,14 @@ impl LargePayload {
     }
 }
 
-/// Where a header has its event's size.
+/// Range of the event's size in its header.
 const SIZE_AT: Range<usize> = 9..13;
 
-/// Where a header has its event's type.
+/// Offset of the event's type in its header.
 pub(crate) const EVENT_TYPE_AT: usize = 4;
 
 impl Block {
-    /// Of events that did not come from a file: they stand one behind the other from `start` on.
+    /// Creates a block of consecutive events that are in no file. The first one starts at position `start`.
     pub(crate) fn of_events(
         start: u64,
         bytes: Vec<u8>,
@@ -187,29 +187,29 @@ impl Block {
         }
     }
 
-    /// Where a place in the buffer stands, in bytes from the start of the input.
+    /// Converts an offset in the buffer to bytes from the start of the input.
     pub(crate) fn position(&self, place: usize) -> u64 {
         self.base.wrapping_add(place as u64)
     }
 }
 
-/// Reads one file, or standard input.
+/// Reader of one file, or of standard input.
 pub(crate) struct Reader<'i> {
     input: Input<'i>,
-    /// Read, but not handed out; events that were handed out share what they need of it.
+    /// Bytes read but not returned. The events returned share the buffer.
     block: Arc<Bytes>,
     spare: Arc<Spare>,
     taken: usize,
-    /// Where the next event starts.
+    /// Start of the next event.
     position: u64,
-    /// That is a place that no file has.
+    /// Seeking to the position failed.
     is_lost: bool,
-    /// What the last format description said.
+    /// Format from the last format description.
     format: Arc<LogFormat>,
     large: LargePayloads,
 }
 
-/// What comes next.
+/// The next content of the log.
 enum Front {
     Event,
     Large(Box<LargePayload>),
@@ -222,7 +222,7 @@ enum Input<'i> {
 }
 
 impl<'i> Reader<'i> {
-    /// Opens a log and looks at its first four bytes.
+    /// Opens a log and checks its first four bytes.
     pub(crate) fn open(
         name: &[u8],
         keyring: Option<&Keyring>,
@@ -233,7 +233,7 @@ impl<'i> Reader<'i> {
         Self::begin(Input::File(Arc::new(file)), head, large, spare)
     }
 
-    /// Reads from a stream, behind whose first log others may follow.
+    /// Reads a stream of one or more logs.
     pub(crate) fn stream(
         stream: &'i mut (dyn Read + Send),
         large: LargePayloads,
@@ -242,7 +242,7 @@ impl<'i> Reader<'i> {
         Self::begin(Input::Stream(stream), Vec::new(), large, spare)
     }
 
-    /// `head` is what has been read of the input.
+    /// Creates a reader. `head` has the bytes read from the input so far.
     fn begin(
         input: Input<'i>,
         head: Vec<u8>,
@@ -266,12 +266,12 @@ impl<'i> Reader<'i> {
         Ok(reader)
     }
 
-    /// Where the next event starts, in bytes from the start of the input.
+    /// Start of the next event, in bytes from the start of the input.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
-    /// Goes on at `position`, which must not lie behind. What is wrong with that shows with the next event.
+    /// Skips to `position`, which must not be before the current one. An error is returned with the next event.
     pub(crate) fn skip_to(&mut self, position: u64) {
         let ahead = position - self.position;
         let ready = self.ready().len() as u64;
@@ -290,7 +290,7 @@ impl<'i> Reader<'i> {
         self.position = position;
     }
 
-    /// The next event, or `None` at the end.
+    /// Returns the next event, or `None` at the end.
     pub(crate) fn next_event(&mut self) -> Result<Option<EventRef>, ReadError> {
         self.fill_header()?;
         match self.next_size()? {
@@ -305,7 +305,7 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// Some whole events. Nothing comes behind a block that says how the log ends.
+    /// Returns the next block. No block follows one with an end.
     pub(crate) fn next_block(&mut self) -> Block {
         let start = self.position;
         let mut end = None;
@@ -325,14 +325,14 @@ impl<'i> Reader<'i> {
                     block.events.push(self.taken..self.taken + size);
                     self.take(size);
                 }
-                // It comes first in the next block, which also says what is wrong with it.
+                // The next block starts with this event, and reports its error.
                 Ok(None) | Err(_) => break,
             }
         }
         block
     }
 
-    /// Sees to it that the next event is ready.
+    /// Reads until the next event is available.
     fn begin_block(&mut self) -> Result<Front, ReadError> {
         self.fill_header()?;
         match self.next_size()? {
@@ -346,7 +346,7 @@ impl<'i> Reader<'i> {
 
     fn is_large_payload(&self) -> bool {
         let event_type = self.ready().get(EVENT_TYPE_AT).copied().map(EventType::from_code);
-        // What has gone through a named pipe is nowhere to be read again.
+        // Bytes that have passed through a named pipe cannot be read again.
         let is_kept = match &self.input {
             Input::File(file) => file.is_regular(),
             Input::Stream(_) => true,
@@ -354,7 +354,7 @@ impl<'i> Reader<'i> {
         is_kept && self.large == LargePayloads::InPieces && event_type == Some(EventType::TransactionPayload)
     }
 
-    /// Passes over an event that stays in its file, or goes into a temporary one.
+    /// Skips an event that remains in its file, or is copied into a temporary one.
     fn take_large(&mut self, size: usize) -> Result<LargePayload, ReadError> {
         let (at, end) = (self.position, self.position + size as u64);
         let checksum = self.format.checksum.for_events();
@@ -390,7 +390,7 @@ impl<'i> Reader<'i> {
         Ok(large)
     }
 
-    /// What the event at hand says of those behind it, if it is a format description.
+    /// Updates the format, if the next event is a format description.
     fn learn_format(&mut self) {
         let ready = self.ready();
         if ready.get(EVENT_TYPE_AT) == Some(&EventType::FormatDescription.code())
@@ -402,8 +402,8 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// The size of the next event, if all of it is ready and it can stand in this block: only in front of all others
-    /// can a format description, and what follows the magic of a next log.
+    /// Returns the size of the next event, if all of it is available and it may be part of this block. A format
+    /// description and the magic of a next log may only start a block.
     fn whole_size(&self, block: &Block) -> Result<Option<usize>, ReadError> {
         let ready = self.ready();
         let starts_anew = ready.starts_with(&MAGIC)
@@ -414,7 +414,7 @@ impl<'i> Reader<'i> {
         Ok(self.next_size()?.filter(|size| *size <= ready.len()))
     }
 
-    /// Sees to it that the next event's header is ready, or that nothing is.
+    /// Reads the next event's header, unless the input ends before it.
     fn fill_header(&mut self) -> Result<(), ReadError> {
         if self.is_lost {
             return Err(ReadError::Other(ReadError::FAILED));
@@ -423,7 +423,7 @@ impl<'i> Reader<'i> {
             return if self.ready().is_empty() { Ok(()) } else { Err(ReadError::Truncated) };
         }
         if matches!(self.input, Input::Stream(_)) && self.ready().starts_with(&MAGIC) {
-            // One log behind the other: the magic of the next is passed over.
+            // A stream may contain several logs: skips the magic of the next one.
             self.take(MAGIC.len());
             if !self.fill(HEADER_SIZE).map_err(ReadError::of_event)? {
                 return Err(ReadError::Truncated);
@@ -432,7 +432,7 @@ impl<'i> Reader<'i> {
         Ok(())
     }
 
-    /// What the next event's header says of its size, if there is one.
+    /// Returns the next event's size from its header, if there is an event.
     fn next_size(&self) -> Result<Option<usize>, ReadError> {
         if self.ready().is_empty() {
             return Ok(None);
@@ -460,9 +460,9 @@ impl<'i> Reader<'i> {
         self.position += size as u64;
     }
 
-    /// Sees to it that `wanted` bytes are ready; false if the input ends before.
+    /// Reads until `wanted` bytes are available. Returns false if the input ends before.
     ///
-    /// Memory grows only as bytes come, whatever a header claims.
+    /// Memory grows only as bytes arrive, whatever size a header claims.
     fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         if self.ready().len() >= wanted {
             return Ok(true);
@@ -493,7 +493,7 @@ impl<'i> Reader<'i> {
     }
 }
 
-/// What an event's header says of its size.
+/// Returns the event's size from its header.
 pub(crate) fn event_size(header: &[u8]) -> usize {
     match header.get(9..13).and_then(|bytes| bytes.first_chunk()) {
         Some(bytes) => u32::from_le_bytes(*bytes) as usize,
@@ -563,7 +563,7 @@ mod tests {
         let whole = large(&file).unwrap_or_else(|error| panic!("{}", error.text()));
         assert_eq!(whole.payload(1, 10).unwrap(), b"bc");
         assert!(whole.verify().is_err());
-        // A size that reaches over the end of the event.
+        // A size that extends beyond the end of the event.
         file.seek(SeekFrom::Start(24)).unwrap();
         file.write_all(&[4]).unwrap();
         assert!(large(&file).is_err());

@@ -1,4 +1,4 @@
-//! Logs that a server sends: what mysqlbinlog asks of it. How it is reached is for others to know.
+//! Reading logs from a server: mysqlbinlog's options for it, and the interface to the code that connects.
 
 use crate::options::table::Which;
 use crate::options::{Exit, Values};
@@ -6,45 +6,45 @@ use crate::settings::{Heeded, Remote};
 pub use crate::settings::{Protocol, SslMode};
 use crate::talk::Talk;
 
-/// Reaches servers, one connection after the other. Errors are what MySQL's client library would say.
+/// Access to servers, one connection at a time. Errors are texts of MySQL's client library.
 pub trait Servers {
-    /// Connects, in place of the connection before.
+    /// Connects, and closes the connection before.
     ///
     /// # Errors
     ///
-    /// When the server cannot be reached, or does not let this account in.
+    /// If the server cannot be reached, or refuses the account.
     fn connect(&mut self, connection: &Connection) -> Result<(), String>;
 
-    /// Runs a statement, and gives the first value of its first row; empty if there is none.
+    /// Runs a statement, and returns the first value of its first row; empty if there is none.
     ///
     /// # Errors
     ///
-    /// When the server refuses, or is gone.
+    /// If the server refuses the statement, or the connection is lost.
     fn query(&mut self, sql: &str) -> Result<Vec<u8>, String>;
 
-    /// Asks for a log.
+    /// Requests a log.
     ///
     /// # Errors
     ///
-    /// When the connection is gone.
+    /// If the connection is lost.
     fn ask(&mut self, log: &AskedLog<'_>) -> Result<(), String>;
 
-    /// Has the next event come already?
+    /// Returns whether the next event has arrived.
     ///
     /// # Errors
     ///
-    /// When the connection is gone.
+    /// If the connection is lost.
     fn has_more(&mut self) -> Result<bool, String>;
 
-    /// The next event; none at the end.
+    /// Returns the next event; `None` at the end.
     ///
     /// # Errors
     ///
-    /// When the server refuses to go on, or is gone.
+    /// If the server reports an error, or the connection is lost.
     fn next(&mut self) -> Result<Option<&[u8]>, String>;
 }
 
-/// Reaches none.
+/// No access: every connection fails.
 pub struct NoServers;
 
 impl Servers for NoServers {
@@ -69,113 +69,113 @@ impl Servers for NoServers {
     }
 }
 
-/// Which log to send, and how.
+/// Request for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedLog<'a> {
     /// The log's name.
     pub name: &'a [u8],
-    /// Where to start in it: 4 is its first event.
+    /// Start position in the log; 4 is its first event.
     pub position: u64,
-    /// The number to register by; 0 for none.
+    /// Server id to register with; 0 for none.
     pub server_id: u32,
-    /// Whether to wait for more at the end of the last log.
+    /// Action of the server at the end of its last log.
     pub waits: Waits,
-    /// The GTIDs to leave out, as in a Previous_gtids event, if the log is asked for by GTIDs.
+    /// GTIDs to exclude, encoded as in a Previous_gtids event, if the log is requested by GTID set.
     pub gtids: Option<&'a [u8]>,
 }
 
-/// What the server does at the end of its last log.
+/// Action of the server at the end of its last log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
-    /// It says so.
+    /// It ends the stream.
     No,
-    /// It waits for more.
+    /// It waits for more events.
     Yes,
 }
 
-/// Which server, as whom, and how. Texts are as they were given.
+/// Options of a connection, as given.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// The host; none for this machine.
+    /// Host; `None` for this machine.
     pub host: Option<Vec<u8>>,
-    /// The TCP port; 0 for the usual one.
+    /// TCP port; 0 for the default.
     pub port: u16,
-    /// The socket file.
+    /// Path of the socket file.
     pub socket: Option<Vec<u8>>,
-    /// What carries the bytes.
+    /// Transport.
     pub protocol: Option<Protocol>,
-    /// The account.
+    /// Account.
     pub user: Option<Vec<u8>>,
-    /// Its password.
+    /// Password.
     pub password: Option<Vec<u8>>,
-    /// Whether the connection is encrypted.
+    /// Encryption and verification.
     pub ssl_mode: Option<SslMode>,
-    /// How it is encrypted.
+    /// Other TLS options.
     pub tls: TlsTexts,
-    /// The address of this machine to connect from.
+    /// Local address to connect from.
     pub bind_address: Option<Vec<u8>>,
-    /// May the server be asked for the key that passwords are encrypted by without TLS?
+    /// Permission to request the server's RSA key, which encrypts passwords without TLS.
     pub get_server_public_key: bool,
-    /// The file with that key.
+    /// Path of the server's RSA key.
     pub server_public_key_path: Option<Vec<u8>>,
-    /// Is the connection to be compressed if the server can?
+    /// `--compress`: compress the connection if the server supports it.
     pub compress: bool,
-    /// How it may be compressed: names, with commas between.
+    /// Allowed compression algorithms, separated by commas.
     pub compression_algorithms: Option<Vec<u8>>,
-    /// The level of zstd.
+    /// Compression level of zstd.
     pub zstd_level: u32,
 }
 
 impl Connection {
-    /// Is an authority given with a mode, named, that does not verify anything?
+    /// Returns whether a CA is given together with an explicit SSL mode that does not verify certificates.
     pub(crate) const fn has_idle_authority(&self) -> bool {
         matches!(self.ssl_mode, Some(SslMode::Disabled | SslMode::Preferred | SslMode::Required))
             && (self.tls.ca.is_some() || self.tls.capath.is_some())
     }
 }
 
-/// How a connection is encrypted, beside what is checked. Texts are as they were given.
+/// TLS options of a connection, as given, except the SSL mode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsTexts {
-    /// The file of trusted authorities.
+    /// File of trusted CA certificates.
     pub ca: Option<Vec<u8>>,
-    /// A folder of them.
+    /// Directory of trusted CA certificates.
     pub capath: Option<Vec<u8>>,
-    /// The file of the certificate to show.
+    /// File of the client certificate.
     pub cert: Option<Vec<u8>>,
-    /// The file of its key.
+    /// File of the client certificate's key.
     pub key: Option<Vec<u8>>,
-    /// The file of revoked certificates.
+    /// File of certificate revocation lists.
     pub crl: Option<Vec<u8>>,
-    /// A folder of them.
+    /// Directory of certificate revocation lists.
     pub crlpath: Option<Vec<u8>>,
-    /// The ciphers to offer before TLS 1.3: names with colons between.
+    /// Ciphers before TLS 1.3, separated by colons.
     pub cipher: Option<Vec<u8>>,
-    /// Those of TLS 1.3.
+    /// Ciphersuites of TLS 1.3, separated by colons.
     pub ciphersuites: Option<Vec<u8>>,
-    /// The versions to offer: names with commas between.
+    /// Versions of TLS, separated by commas.
     pub version: Option<Vec<u8>>,
-    /// The name to ask the server for.
+    /// Server name to request (SNI).
     pub server_name: Option<Vec<u8>>,
 }
 
-/// What is asked of a server.
+/// Settings for reading from a server.
 pub(crate) struct RemoteSettings {
     pub(crate) by: Remote,
     pub(crate) connection: Connection,
     pub(crate) to_last_log: bool,
     pub(crate) waits: Waits,
     pub(crate) server_id: u32,
-    /// What the names of files start with, if logs are written as they are.
+    /// Prefix of output files, if logs are written as raw files.
     pub(crate) raw: Option<Vec<u8>>,
 }
 
-/// What there is an option for, and nothing else.
+/// Options that are parsed, but not supported.
 const UNSUPPORTED: [(Which, &str); 2] =
     [(Which::DefaultAuth, "default_auth"), (Which::SslSessionData, "ssl-session-data")];
 
 impl RemoteSettings {
-    /// What options say of a server, if one is to be read from.
+    /// Creates the settings; `None` if no server is to be read.
     pub(crate) fn new(
         values: &Values,
         heeded: &Heeded<'_>,
@@ -228,19 +228,19 @@ impl RemoteSettings {
     }
 }
 
-/// The number to register by. A server that waits for more needs one.
+/// Returns the server id to register with. A server that waits for more events needs one.
 fn server_id(values: &Values, is_needed: bool) -> u32 {
     let given = |key| u32::try_from(values.signed(key)).ok();
     let needed = is_needed.then(|| given(Which::StopNeverSlaveServerId).unwrap_or(1));
     given(Which::ConnectionServerId).or(needed).unwrap_or_default()
 }
 
-/// mysqlbinlog's words for a start that the protocol has no room for; the number in them is mysqlbinlog's, too.
+/// mysqlbinlog's error for a start position that the protocol cannot represent. The wrong number is mysqlbinlog's.
 const START_BEYOND_MAX: &[u8] =
     b"The option --start-position cannot be used with values greater than 4 GiB (4294967854), when one of \
     read-from-remote-server or read-from-remote-source is used.";
 
-/// Refuses what cannot be asked of any server.
+/// Refuses combinations of options that no server can satisfy.
 pub(crate) fn check(values: &Values, heeded: &Heeded<'_>, talk: &mut Talk<'_>) -> Result<(), Exit> {
     if heeded.remote_by_switch && heeded.remote == Some(Remote::ByGtids) {
         talk.error(&[

@@ -1,4 +1,4 @@
-//! Puts another name in place of a database's, in an event's bytes.
+//! Renames databases in the bytes of events.
 
 use std::collections::BTreeMap;
 
@@ -10,28 +10,28 @@ use binlog::{
 
 use crate::decode::{LogFormat, decode};
 
-/// What a database's name becomes.
+/// Old and new names of databases.
 pub(crate) type Rules = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The event is too short for what stands in front of its database.
+/// Error: the event is shorter than the fields before its database.
 pub(crate) struct TooShort;
 
-/// Where an event has its database.
+/// Offsets of the database's name in an event.
 struct Place {
     size_at: usize,
     name_at: usize,
 }
 
-/// Bytes in front of a statement's status variables, in the fixed part: then two bytes say how many those are.
+/// Offset of the status variables' size in the fixed part of a statement. The size has two bytes.
 const STATUS_SIZE_AT: usize = 11;
 
-/// The byte of a statement's fixed part that is the size of its database's name.
+/// Offset of the size of the database's name in the fixed part of a statement.
 const DATABASE_SIZE_AT: usize = 8;
 
-/// What LOAD DATA has behind the fixed part of its statement.
+/// Size of the fields that LOAD DATA has after the fixed part of its statement.
 const LOAD_EXTRA_SIZE: usize = 13;
 
-/// The event with another database, if a rule says so.
+/// Returns the event with another database, if a rule applies.
 pub(crate) fn rewrite(event: &[u8], format: &LogFormat, rules: &Rules) -> Result<Option<Vec<u8>>, TooShort> {
     if rules.is_empty() {
         return Ok(None);
@@ -47,7 +47,7 @@ pub(crate) fn rewrite(event: &[u8], format: &LogFormat, rules: &Rules) -> Result
     Ok(Some(out))
 }
 
-/// Makes the size in an event's header right, and the checksum behind it, for which there is room.
+/// Updates the event's size in its header, and its checksum.
 fn finish(event: &mut [u8], format: &LogFormat) {
     let whole = (event.len() as u32).to_le_bytes();
     event[EVENT_SIZE_AT..EVENT_SIZE_AT + whole.len()].copy_from_slice(&whole);
@@ -61,7 +61,7 @@ fn finish(event: &mut [u8], format: &LogFormat) {
 /// Offset of the event's size in its header.
 const EVENT_SIZE_AT: usize = 9;
 
-/// The event inside a payload, or the payload, that cannot be rewritten.
+/// Error: the payload, or an event inside it, cannot be rewritten.
 pub(crate) struct RewriteFailure;
 
 impl From<TooShort> for RewriteFailure {
@@ -82,8 +82,8 @@ impl From<CompressError> for RewriteFailure {
     }
 }
 
-/// The event as `--raw` writes it: with another database if a rule says so, inside a payload, too. Like mysqlbinlog, it
-/// compresses every payload again, and leaves positions and the sizes in GTID events as they are.
+/// Returns the event for `--raw`, with renamed databases, also inside a payload. Like mysqlbinlog, it compresses every
+/// payload again, and does not change positions or the transaction sizes in GTID events.
 pub(crate) fn rewrite_raw(
     event: &[u8],
     format: &LogFormat,
@@ -106,7 +106,7 @@ pub(crate) fn rewrite_raw(
     Ok(Some(out))
 }
 
-/// The fields in front of the rewritten payload, and the payload.
+/// Returns the fields before the rewritten payload, and the payload.
 fn rewrite_payload(
     payload: &TransactionPayload<'_>,
     format: &LogFormat,

@@ -1,4 +1,4 @@
-//! Rows as pseudo-SQL: what `mysqlbinlog -v` writes below each statement's `BINLOG` block.
+//! Rows as pseudo-SQL: the text of `mysqlbinlog -v` after each `BINLOG` statement.
 //!
 //! ```text
 //! ### UPDATE `shop`.`orders`
@@ -17,27 +17,27 @@ use crate::numbers::{put_u32, put_u64};
 use crate::quote::{put_hex, put_identifier};
 use crate::value_text::{Abandoned, Shape, put_bits_truncated, put_type, put_unknown, take_sized};
 
-/// How much stands behind each value.
+/// Comments after values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Types {
-    /// Nothing: `-v`.
+    /// None: `-v`.
     Hidden,
-    /// Its type in a comment: `-vv`.
+    /// The value's type: `-vv`.
     Shown,
 }
 
-/// A table as the text of its rows needs it: made once a table map, then used for every row.
+/// The text that all rows of a table share, created once per table map.
 #[derive(Clone, Debug)]
 pub struct TableText {
     /// Database and table in backticks.
     name: Box<[u8]>,
-    /// The same, with backticks within left as they are.
+    /// Database and table in backticks, without doubling backticks inside them.
     name_plain: Box<[u8]>,
     columns: Box<[ColumnText]>,
 }
 
 impl TableText {
-    /// Prepares everything that is the same for all rows.
+    /// Prepares the text that all rows share.
     pub fn new(table: &Table, types: Types) -> Self {
         let mut name = Vec::with_capacity(table.database.len() + table.name.len() + 5);
         let (database, table_name) = (until_nul(&table.database), until_nul(&table.name));
@@ -51,14 +51,14 @@ impl TableText {
     }
 }
 
-/// Names are C strings to mysqlbinlog.
+/// Returns the name before the first zero byte: mysqlbinlog reads names as C strings.
 fn until_nul(name: &[u8]) -> &[u8] {
     name.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// Appends all rows of an event. `table` is what its table id stands for, if any map said so.
+/// Appends all rows of an event. `table` is the table of its table id, if known.
 ///
-/// What cannot be written is said in the text, as mysqlbinlog does, and ends the event's rows.
+/// Like mysqlbinlog, reports an error in the text, and then omits the rest of the event.
 pub fn put_rows(out: &mut Vec<u8>, table: Option<&TableText>, rows: &Rows<'_>) {
     put_extra(out, rows);
     match table {
@@ -67,7 +67,7 @@ pub fn put_rows(out: &mut Vec<u8>, table: Option<&TableText>, rows: &Rows<'_>) {
             out.extend_from_slice(&table.name_plain);
             out.extend_from_slice(b" VALUES ()\n");
         }
-        // The text that says why has been written.
+        // The error is in the text already.
         Some(table) => {
             let _: Result<(), Abandoned> = put_known(out, table, rows);
         }
@@ -101,7 +101,7 @@ fn put_known(out: &mut Vec<u8>, table: &TableText, rows: &Rows<'_>) -> Result<()
     Ok(())
 }
 
-/// Appends one image: a line a column. Returns the bytes behind it.
+/// Appends one image, a line per column. Returns the bytes after it.
 fn put_image<'a>(
     out: &mut Vec<u8>,
     table: &TableText,
@@ -119,7 +119,7 @@ fn put_image<'a>(
     ended(bytes, rest)
 }
 
-/// An update's image after, where JSON columns may hold changes instead of a document.
+/// Appends the image after a partial update, where JSON columns may have changes instead of a document.
 // size  field
 //    *  options: lenenc; bit 0: the next field is there
 //    *  partial: a bit for every JSON column of the table, low bit first
@@ -146,7 +146,7 @@ fn put_image_partial<'a>(
     let (mut nulls, mut rest) = Bits::of_columns(out, columns, table, cursor.rest())?;
     out.extend_from_slice(SET);
     for (index, column) in table.columns.iter().enumerate() {
-        // There is a bit for columns that are not in the image, too.
+        // The bits also count JSON columns that are not in the image.
         let is_partial = column.shape.is_json() && partial.next();
         if !columns.contains(index) {
             continue;
@@ -160,19 +160,19 @@ fn put_image_partial<'a>(
     ended(bytes, rest)
 }
 
-/// An image without any bytes ends the event's rows: there would be no end to them.
+/// Ends the event at an image without any bytes, which would repeat without end.
 fn ended<'a>(bytes: &[u8], rest: &'a [u8]) -> Result<&'a [u8], Abandoned> {
     if rest.len() == bytes.len() { Err(Abandoned) } else { Ok(rest) }
 }
 
-/// Bits one after the other, low bit first. Behind the last one come zeros.
+/// Bits in order, lowest bit first. After the last one, zeros follow.
 struct Bits<'a> {
     bytes: &'a [u8],
     next: usize,
 }
 
 impl<'a> Bits<'a> {
-    /// The bits in front of an image that tell which of its columns are NULL, and what follows them.
+    /// Reads an image's NULL bits. Returns the bytes after them.
     fn of_columns(
         out: &mut Vec<u8>,
         columns: ColumnSet<'_>,
@@ -195,17 +195,17 @@ impl<'a> Bits<'a> {
     }
 }
 
-/// One column's text, as far as it is the same in all rows.
+/// The text of a column that is the same in all rows.
 #[derive(Clone, Debug)]
 struct ColumnText {
     /// `###   @1=`
     front: Constant<24>,
-    /// ` /* INT meta=0 nullable=1 is_null=0 */` and the line's end.
+    /// ` /* INT meta=0 nullable=1 is_null=0 */` and a newline.
     back: Constant<64>,
-    /// The same behind `NULL`.
+    /// The same after `NULL`.
     null: Constant<64>,
     shape: Shape,
-    /// For a column that mysqlbinlog cannot write.
+    /// The column, if mysqlbinlog cannot write its type.
     unknown: Option<Box<Column>>,
 }
 
@@ -261,7 +261,7 @@ impl ColumnText {
     }
 }
 
-/// ` /* INT meta=0 nullable=1 is_null=0 */`
+/// Appends ` /* INT meta=0 nullable=1 is_null=0 */`.
 fn put_comment(out: &mut Vec<u8>, column: &Column, is_null: bool) {
     out.extend_from_slice(b" /* ");
     put_type(out, column);
@@ -271,7 +271,8 @@ fn put_comment(out: &mut Vec<u8>, column: &Column, is_null: bool) {
     out.extend_from_slice(if is_null { b" is_null=1 */" } else { b" is_null=0 */" });
 }
 
-/// A short text of up to `N` bytes, appended without a loop: all of its space is copied, then the rest cut off.
+/// A short text of up to `N` bytes. It is appended without a loop: all `N` bytes are copied, then the unused ones cut
+/// off.
 #[derive(Clone, Debug)]
 struct Constant<const N: usize> {
     bytes: [u8; N],
@@ -294,7 +295,7 @@ impl<const N: usize> Constant<N> {
     }
 }
 
-/// A version 2 event's extra fields, each on a line of its own. An unknown field hides those behind it.
+/// Appends the extra fields of a version 2 event, one line each. Stops at an unknown field.
 // size  field
 //    1  type: 0 NDB, 1 partitions
 //    1  NDB: size of data with these two bytes, format, data
@@ -340,7 +341,7 @@ fn put_extra(out: &mut Vec<u8>, rows: &Rows<'_>) {
     }
 }
 
-/// Format and data of an NDB field.
+/// Returns format and data of an NDB field.
 fn take_ndb<'a>(cursor: &mut Cursor<'a>) -> Option<(u8, &'a [u8])> {
     let size = cursor.u8().ok()?;
     let format = cursor.u8().ok()?;
@@ -492,7 +493,7 @@ mod tests {
 
     const BOTH: ColumnSet<'_> = ColumnSet { bits: &[3] };
 
-    /// Of a table of two columns.
+    /// Returns rows of a table with two columns.
     fn rows(kind: RowsKind, rows: &[u8]) -> Rows<'_> {
         Rows {
             kind,
@@ -511,14 +512,14 @@ mod tests {
         assert_text(&[1, 1], &[], rows, types, wanted);
     }
 
-    /// One value that is not NULL.
+    /// Checks one value that is not NULL.
     #[track_caller]
     fn check(type_code: u8, metadata: &str, value: &str, wanted: &str) {
         let wanted = format!("###   @1={wanted} nullable=1 is_null=0 */\n");
         check_whole(type_code, metadata, &format!("00{value}"), &wanted);
     }
 
-    /// One row of one column.
+    /// Checks one row with one column.
     #[track_caller]
     fn check_whole(type_code: u8, metadata: &str, row: &str, wanted: &str) {
         let row = bytes(row);

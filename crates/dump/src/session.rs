@@ -1,4 +1,4 @@
-//! What has been printed of the session that a dump replays, and what a statement changes in it.
+//! The session variables printed so far, and the statements that change them.
 
 use binlog::events::{Query, StatusVar};
 use binlog::{Flags, Header};
@@ -26,7 +26,7 @@ pub(crate) struct Session {
 }
 
 impl Default for Session {
-    /// Nothing has been printed.
+    /// Before anything is printed.
     fn default() -> Self {
         Self {
             database: Vec::new(),
@@ -44,16 +44,16 @@ impl Default for Session {
     }
 }
 
-/// How a session is printed.
+/// Options for printing session variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SessionStyle {
-    /// Thread numbers all look the same.
+    /// Prints the same thread id for all statements.
     pub(crate) short_form: bool,
-    /// Thread numbers are left out.
+    /// Prints no thread ids.
     pub(crate) require_row_format: bool,
 }
 
-/// The bits of a query's options that are printed, each with its variable and whether the bit means off.
+/// Bits of a query's options, their variables, and whether the bit turns the variable off.
 const OPTIONS: [(u32, &str, bool); 4] = [
     (0x0400_0000, "foreign_key_checks", true),
     (0x0000_4000, "sql_auto_is_null", false),
@@ -64,10 +64,10 @@ const OPTIONS: [(u32, &str, bool); 4] = [
 /// SQL modes that MySQL 8.0.5 removed.
 const MODES_REMOVED: u64 = 0x1003_ff00;
 
-/// The thread number of all statements in short form.
+/// Thread id of all statements in short form.
 const THREAD_ID_SHORT: u32 = 999_999_999;
 
-/// A statement's session variables, sorted out.
+/// Session variables of a statement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Variables<'a> {
     flags2: Option<u32>,
@@ -88,7 +88,7 @@ pub(crate) struct Variables<'a> {
 }
 
 impl<'a> Variables<'a> {
-    /// Sorts them out. Behind one that is unknown, the others are lost.
+    /// Reads the status variables. Stops at a variable that mysqlbinlog does not know.
     pub(crate) fn of(query: &Query<'a>) -> Self {
         let mut found = Self::default();
         each_status(query.status, |variable| found.take(variable));
@@ -119,13 +119,13 @@ impl<'a> Variables<'a> {
 }
 
 impl Session {
-    /// The three character sets as last printed, by collation numbers.
+    /// Returns the three character sets as last printed, by collation number.
     pub(crate) fn charset(&self) -> Option<[u16; 3]> {
         self.charset
     }
 
-    /// Appends what has to be printed in front of a statement, and remembers it. Gives the number of a character set
-    /// that nobody knows, if one was printed.
+    /// Appends the statements that set a statement's session variables, where they differ from those last printed.
+    /// Returns the number of an unknown character set, if one was printed.
     pub(crate) fn put_changes(
         &mut self,
         out: &mut Vec<u8>,

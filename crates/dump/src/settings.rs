@@ -1,4 +1,4 @@
-//! What was asked for, checked and ready to use.
+//! Settings of a dump, checked.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -21,44 +21,44 @@ use crate::ours::Color;
 use crate::remote::RemoteSettings;
 use crate::talk::Talk;
 
-/// Which events become BINLOG statements.
+/// Events printed as BINLOG statements (`--base64-output`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base64 {
-    /// None; rows are an error.
+    /// None; row events are an error.
     Never,
-    /// Those that have no other form.
+    /// Events without another form.
     Auto,
-    /// None; rows are shown as pseudo-SQL if at all.
+    /// None; rows are printed as pseudo-SQL only.
     DecodeRows,
 }
 
-/// What carries the bytes of a connection.
+/// Transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// TCP.
     Tcp,
     /// A socket file.
     Socket,
-    /// What only Windows has.
+    /// Pipe or shared memory, which exist only on Windows.
     OfWindows,
 }
 
-/// Whether a connection is encrypted, and what is checked.
+/// Encryption and verification of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SslMode {
-    /// It is not.
+    /// Not encrypted.
     Disabled,
-    /// If the server can.
+    /// Encrypted if the server supports it.
     Preferred,
-    /// It is, whoever the server is.
+    /// Encrypted, without verification.
     Required,
-    /// And its certificate is signed by an authority.
+    /// Encrypted; a trusted CA must have signed the server's certificate.
     VerifyCa,
-    /// And is of its host.
+    /// As `VerifyCa`; the certificate must also name the host.
     VerifyIdentity,
 }
 
-/// How a server is read.
+/// Way to request logs from a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remote {
     ByPosition,
@@ -69,7 +69,7 @@ const BASE64_WORDS: [&str; 4] = ["NEVER", "AUTO", "UNSPEC", "DECODE-ROWS"];
 const REMOTE_WORDS: [&str; 2] = ["BINLOG-DUMP-NON-GTIDS", "BINLOG-DUMP-GTIDS"];
 const PROTOCOL_WORDS: [&str; 4] = ["TCP", "SOCKET", "PIPE", "MEMORY"];
 const SSL_MODE_WORDS: [&str; 5] = ["DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"];
-/// What the words stand for, in their order.
+/// Values of the words, in the same order.
 const PROTOCOLS: [Protocol; PROTOCOL_WORDS.len()] =
     [Protocol::Tcp, Protocol::Socket, Protocol::OfWindows, Protocol::OfWindows];
 const SSL_MODES: [SslMode; SSL_MODE_WORDS.len()] =
@@ -77,7 +77,7 @@ const SSL_MODES: [SslMode; SSL_MODE_WORDS.len()] =
 const COLOR_WORDS: [&str; 3] = ["AUTO", "ALWAYS", "NEVER"];
 const FIPS_WORDS: [&str; 3] = ["OFF", "ON", "STRICT"];
 
-/// What is worked out while options are read, beside their plain values.
+/// Options that need more than their plain values.
 pub(crate) struct Heeded<'a> {
     pub(crate) base64: Base64,
     pub(crate) verbose: u32,
@@ -86,7 +86,7 @@ pub(crate) struct Heeded<'a> {
     pub(crate) start_time: i64,
     /// Seconds since 1970.
     pub(crate) stop_time: i64,
-    /// Database names, and what to print for each.
+    /// Names of databases, and the names to print instead.
     pub(crate) rewrites: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) remote: Option<Remote>,
     pub(crate) remote_by_switch: bool,
@@ -95,7 +95,7 @@ pub(crate) struct Heeded<'a> {
     pub(crate) password: Option<Vec<u8>>,
     /// Asks for the password.
     ask_password: &'a mut dyn FnMut(&mut Talk<'_>) -> Vec<u8>,
-    /// Which text was asked for instead of a dump.
+    /// Text requested instead of a dump.
     pub(crate) show: Option<Show>,
     pub(crate) tables: Vec<TablePattern>,
     pub(crate) conditions: Vec<Condition>,
@@ -103,7 +103,7 @@ pub(crate) struct Heeded<'a> {
     zone: TimeZone,
 }
 
-/// A text that is asked for instead of a dump.
+/// A text requested instead of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Show {
     Help,
@@ -273,12 +273,12 @@ fn trim_end(text: &[u8]) -> &[u8] {
     &text[..text.len() - count]
 }
 
-/// As latin1, MySQL's character set for such rules, has it: with the no-break space.
+/// Returns whether the byte is a space in latin1, MySQL's character set for these rules. Includes the no-break space.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r' | 0xa0)
 }
 
-/// All that a dump needs to know.
+/// Settings of a dump.
 pub(crate) struct Settings {
     pub(crate) base64: Base64,
     pub(crate) verbose: u32,
@@ -293,17 +293,17 @@ pub(crate) struct Settings {
     pub(crate) idempotent: bool,
     pub(crate) set_charset: Option<Vec<u8>>,
     pub(crate) database: Option<Vec<u8>>,
-    /// Database names, and what to print for each.
+    /// Names of databases, and the names to print instead.
     pub(crate) rewrites: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// How many events to leave out first.
+    /// Number of events to skip at the start.
     pub(crate) offset: u64,
-    /// The server whose events to print; 0 for all.
+    /// Server id of the events to print; 0 for all.
     pub(crate) server_id: u64,
-    /// The bits of a server's number that count.
+    /// Mask of the bits compared with `server_id`.
     pub(crate) server_id_mask: u32,
-    /// In the first log.
+    /// Start position in the first log.
     pub(crate) start_position: u64,
-    /// In the last log.
+    /// Stop position in the last log.
     pub(crate) stop_position: u64,
     /// Seconds since 1970; 0 for none.
     pub(crate) start_time: i64,
@@ -311,37 +311,37 @@ pub(crate) struct Settings {
     pub(crate) stop_time: i64,
     pub(crate) include_gtids: Option<GtidSet>,
     pub(crate) exclude_gtids: Option<GtidSet>,
-    /// Where files for LOAD DATA go.
+    /// Directory of local files for LOAD DATA.
     pub(crate) local_load: Vec<u8>,
     pub(crate) zone: TimeZone,
-    /// Threads that format; `None` for one a core.
+    /// Number of formatting threads; `None` for one per core.
     pub(crate) jobs: Option<NonZeroUsize>,
-    /// Bytes of temporary files together.
+    /// Maximum size of all temporary files together, in bytes.
     pub(crate) temporary_max: Option<NonZeroU64>,
-    /// Go on at what cannot be decoded?
+    /// `--force-read`: continue after events that cannot be decoded.
     pub(crate) force_read: bool,
-    /// Under mysqlbinlog's own name, what is useless or harmful in 9.7 stays as it is there.
+    /// Under the name mysqlbinlog, useless or harmful behaviour of mysqlbinlog 9.7 is kept.
     pub(crate) dialect: Dialect,
-    /// The only tables whose rows to print; all if there are none.
+    /// Tables whose rows are printed; empty for all.
     pub(crate) tables: Vec<TablePattern>,
-    /// What rows must be like.
+    /// Conditions on rows.
     pub(crate) conditions: Vec<Condition>,
-    /// When to use colour.
+    /// Mode of colour.
     pub(crate) color: Color,
     /// Keys of encrypted logs.
     pub(crate) keyring: Option<Keyring>,
-    /// The server to read from, in place of files.
+    /// Server to read from instead of files.
     pub(crate) remote: Option<RemoteSettings>,
-    /// Filters of our own.
+    /// bintide's own filters, and their matches.
     pub(crate) sought: Sought,
-    /// No remarks of our own?
+    /// Suppresses bintide's own warnings.
     pub(crate) quiet: bool,
 }
 
-/// Filters of our own, and whether the text had anything for them: that it had not must be said.
+/// bintide's own filters, and whether anything matched. If nothing did, a warning follows.
 #[derive(Debug, Default)]
 pub(crate) struct Sought {
-    /// As they were given.
+    /// The filters as given.
     pub(crate) filters: Vec<Vec<u8>>,
     by_gtid: bool,
     has_transaction: AtomicBool,
@@ -349,12 +349,12 @@ pub(crate) struct Sought {
 }
 
 impl Settings {
-    /// How many threads format.
+    /// Returns the number of formatting threads.
     pub(crate) fn jobs(&self) -> NonZeroUsize {
         self.jobs.unwrap_or_else(|| available_parallelism().unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// Takes what options say, and checks what they say together.
+    /// Converts option values, and checks their combination.
     pub(crate) fn new(values: &Values, heeded: Heeded<'_>, talk: &mut Talk<'_>) -> Result<Self, Exit> {
         let remote = RemoteSettings::new(values, &heeded, talk)?;
         let text = |key| values.text(key).map(<[u8]>::to_vec);
@@ -409,7 +409,7 @@ impl Settings {
         })
     }
 
-    /// Is a transaction left out?
+    /// Returns whether a transaction is skipped.
     pub(crate) fn skips_transaction(&self, gtid: Option<Gtid>) -> bool {
         let is_in = |set: &GtidSet| gtid.is_some_and(|gtid| set.contains(gtid));
         let is_skipped = self.include_gtids.as_ref().is_some_and(|set| !is_in(set))
@@ -420,19 +420,19 @@ impl Settings {
         is_skipped
     }
 
-    /// Did a filter of our own leave nothing of the text?
+    /// Returns whether nothing matched bintide's own filters.
     pub(crate) fn found_nothing(&self) -> bool {
         let is_missed = |is_sought: bool, has: &AtomicBool| is_sought && !has.load(Ordering::Relaxed);
         is_missed(self.sought.by_gtid, &self.sought.has_transaction)
             || is_missed(!self.tables.is_empty(), &self.sought.has_table)
     }
 
-    /// Is a statement left out that was run with this database as the default?
+    /// Returns whether a statement with this default database is skipped.
     pub(crate) fn skips_statement(&self, database: &[u8]) -> bool {
         self.skips_database(database) || !self.tables.is_empty()
     }
 
-    /// Are the rows of this table left out?
+    /// Returns whether the rows of this table are skipped.
     pub(crate) fn skips_table(&self, database: &[u8], table: &[u8]) -> bool {
         let fits = self.tables.is_empty() || self.tables.iter().any(|pattern| pattern.fits(database, table));
         let is_skipped = self.skips_database(database) || !fits;
@@ -447,7 +447,7 @@ impl Settings {
     }
 }
 
-/// Our own filters, as they were given.
+/// Returns bintide's own filters as given.
 fn filters(values: &Values, heeded: &Heeded<'_>) -> Vec<Vec<u8>> {
     let tables = heeded.tables.iter().map(|table| format!("--table={table}").into_bytes());
     let conditions = heeded.conditions.iter().map(|condition| format!("--where={condition}").into_bytes());
@@ -477,7 +477,7 @@ fn gtid_set(values: &Values, key: Which, name: &[u8], talk: &mut Talk<'_>) -> Re
     }
 }
 
-/// Numbers for a connection that cannot be, though none is made.
+/// Reports invalid server ids, even without a connection.
 fn warn_of_connection(values: &Values, talk: &mut Talk<'_>) {
     let own = values.signed(Which::ConnectionServerId);
     let old = values.signed(Which::StopNeverSlaveServerId);
@@ -494,7 +494,7 @@ fn warn_of_connection(values: &Values, talk: &mut Talk<'_>) {
 fn temporary_directory() -> Vec<u8> {
     let named = std::env::var_os("TMPDIR").map(std::os::unix::ffi::OsStringExt::into_vec);
     match named.filter(|name| !name.is_empty()) {
-        // The first of a list.
+        // The first directory of a list.
         Some(list) => list.split(|byte| *byte == b':').next().unwrap_or_default().to_vec(),
         None => b"/tmp".to_vec(),
     }

@@ -1,4 +1,4 @@
-//! Bytes that wait in a file, because a statement is too large for memory: in their own log, or in a temporary one.
+//! Bytes stored in files because memory is too small for them: in their own log, or in a temporary file.
 
 use std::env;
 use std::io::{self, Read};
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use crate::bytes::Spare;
 use crate::log_file::LogFile;
 
-/// What is put away of a stream at once.
+/// Bytes copied from a stream at a time.
 const STEP: usize = 512 << 10;
 
-/// A temporary file without a name that nobody else can read, made when it is first needed.
+/// An unnamed temporary file, created on first use. No other user can read it.
 #[derive(Default)]
 pub(crate) struct Spool {
     file: Option<Arc<logs::Spool>>,
 }
 
-/// Bytes in a file; a temporary one lives as long as anything in it.
+/// Bytes in a file. A temporary file exists as long as any bytes in it are referenced.
 #[derive(Clone)]
 pub(crate) struct Away {
     place: Place,
@@ -31,7 +31,7 @@ enum Place {
 }
 
 impl Spool {
-    /// Puts bytes behind those that are there.
+    /// Appends bytes to the file.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> io::Result<Away> {
         let file = match &self.file {
             Some(file) => Arc::clone(file),
@@ -41,7 +41,7 @@ impl Spool {
         Ok(Away { place: Place::Spool(file), offset, size: bytes.len() })
     }
 
-    /// Puts `first` and all that `more` has behind those that are there.
+    /// Appends `first` and all bytes of the stream `more`.
     pub(crate) fn put_all(&mut self, first: &[u8], more: &mut dyn Read) -> io::Result<Away> {
         let mut all = self.put(first)?;
         let mut step = Vec::with_capacity(STEP);
@@ -54,24 +54,24 @@ impl Spool {
 }
 
 impl Away {
-    /// Bytes that a log has anyway.
+    /// References bytes of a log file.
     pub(crate) fn in_log(file: &Arc<LogFile>, offset: u64, size: usize) -> Self {
         Self { place: Place::Log(Arc::clone(file)), offset, size }
     }
 
-    /// How many there are.
+    /// Number of bytes.
     pub(crate) const fn size(&self) -> usize {
         self.size
     }
 
-    /// The bytes, from any thread.
+    /// Reads the bytes. Works from any thread.
     pub(crate) fn read(&self, spare: &Spare) -> io::Result<Vec<u8>> {
         let mut bytes = spare.take_filled(self.size);
         self.read_at(0, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Fills `out` with those of them from `from` on.
+    /// Fills `out` with the bytes from offset `from` on.
     pub(crate) fn read_at(&self, from: u64, out: &mut [u8]) -> io::Result<()> {
         match &self.place {
             Place::Log(file) => file.read_exact_at(self.offset + from, out),

@@ -1,4 +1,4 @@
-//! Logs that are named together: by their directory, or by its index.
+//! Directories and index files as arguments, in place of the logs they list.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,8 +11,8 @@ use crate::options::Exit;
 use crate::settings::Settings;
 use crate::talk::Talk;
 
-/// The names, with the logs of a directory or an index in its place, in the index's order. A server's are left alone:
-/// they name nothing that lies here.
+/// Replaces each directory or index file by its logs, in the order of the index. Names of a server's logs are not
+/// changed.
 pub(crate) fn logs_of(
     names: Vec<Vec<u8>>,
     form: Option<Form>,
@@ -50,13 +50,13 @@ const UNLISTED: &[u8] =
 /// The logs of a directory.
 struct Listed {
     logs: Vec<Vec<u8>>,
-    /// Those that its index lacks, behind its last one.
+    /// Logs after the index's last one that the index does not list.
     unlisted: Vec<Vec<u8>>,
-    /// A remark on a line of the index that names a file in another directory.
+    /// Warning about a line of the index that names a file in another directory.
     elsewhere: Option<String>,
 }
 
-/// What a directory or an index lists; `None` of any other name.
+/// Returns the logs of a directory or index file; `None` for any other name.
 fn listed(name: &[u8]) -> Option<Result<Listed, Error>> {
     let path = Path::new(OsStr::from_bytes(name));
     let is_index = path.extension() == Some(OsStr::new("index"));
@@ -70,7 +70,7 @@ fn list(path: &Path) -> Result<Listed, Error> {
         return Err(Error::Missing { name, index });
     }
     let unlisted = store.unlisted()?;
-    // Indexes say `./binlog.000001`.
+    // Index files contain `./binlog.000001`.
     let logs = store.logs().iter().map(|log| bytes(&log.components().collect::<PathBuf>()));
     let unlisted = unlisted.iter().map(|log| bytes(log)).collect();
     Ok(Listed { logs: logs.collect(), unlisted, elsewhere: store.elsewhere().map(ToString::to_string) })

@@ -1,14 +1,14 @@
-//! `--print-table-metadata`: what a table map says of its table, in comments.
+//! `--print-table-metadata`: a table map's columns and keys, in comments.
 
 use binlog::{Collation, Column, ColumnType, Flavour, GeometryType, KeyPart, Table};
 
 use crate::numbers::{put_u32, put_u64};
 use crate::quote::{put_identifier, put_quoted};
 
-/// The column that servers make up for tables without a primary key.
+/// Name of a generated invisible primary key.
 const GENERATED_KEY: &[u8] = b"my_row_id";
 
-/// Appends the table's columns, and its primary key if the map tells it.
+/// Appends the table's columns, and its primary key if the map has it.
 pub fn put_table_metadata(out: &mut Vec<u8>, table: &Table) {
     out.extend_from_slice(b"# Columns(");
     let mut separator: &[u8] = b"";
@@ -26,7 +26,7 @@ pub fn put_table_metadata(out: &mut Vec<u8>, table: &Table) {
     }
 }
 
-/// A map that has no room for keys still tells of one that the server made up.
+/// Returns the primary key. A map without keys may still have the flag of a generated key.
 fn key_of(table: &Table) -> Option<Vec<KeyPart>> {
     match &table.primary_key {
         Some(key) => Some(key.to_vec()),
@@ -35,11 +35,11 @@ fn key_of(table: &Table) -> Option<Vec<KeyPart>> {
     }
 }
 
-/// Is a column's type one that mysqlbinlog has a name for?
+/// Result of printing a column's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TypeShown {
     Known,
-    /// Then nothing more is shown of the column, nor what would divide it from the next.
+    /// mysqlbinlog has no name for the type. Nothing else is printed of the column, not even a separator after it.
     Unknown,
 }
 
@@ -81,10 +81,10 @@ fn put_column(out: &mut Vec<u8>, column: &Column, is_generated: bool) -> TypeSho
     shown
 }
 
-/// The number of the collation `binary`: it makes bytes of a text.
+/// Number of the collation `binary`, which marks a text type as binary.
 const BINARY: u16 = 63;
 
-/// `collation` is that of texts; bytes have none.
+/// Appends the type. `collation` is `None` for binary types.
 fn put_type(out: &mut Vec<u8>, column: &Column, collation: Option<Collation>) -> TypeShown {
     let mut shown = TypeShown::Known;
     let (name, numbers): (&[u8], &[u32]) = match column.column_type {
@@ -119,7 +119,7 @@ fn put_type(out: &mut Vec<u8>, column: &Column, collation: Option<Collation>) ->
         },
         ColumnType::Geometry { .. } => (geometry_name(column.geometry_type), &[]),
         ColumnType::Vector { .. } => (b"VECTOR", &[column.dimension.unwrap_or_default()]),
-        // The temporal types from before MySQL 5.6 among them: mysqlbinlog has no names for these.
+        // Includes the temporal types before MySQL 5.6, for which mysqlbinlog has no names.
         _ => {
             shown = TypeShown::Unknown;
             (b"INVALID_TYPE", &[u32::from(column.type_code)])
@@ -166,7 +166,7 @@ fn geometry_name(geometry_type: Option<GeometryType>) -> &'static [u8] {
     }
 }
 
-/// The texts of an ENUM or SET, if the map tells them.
+/// Appends the texts of an ENUM or SET, if the map has them.
 fn put_texts(out: &mut Vec<u8>, column: &Column) {
     for (index, text) in column.texts.iter().enumerate() {
         out.extend_from_slice(if index == 0 { b"(" } else { b", " });

@@ -1,19 +1,19 @@
-//! What mysqlbinlog says on standard error, in its two manners of speaking.
+//! Messages on standard error, in mysqlbinlog's two formats.
 
 use std::io::Write;
 
 use crate::visible::visible_line;
 
-/// Says things on standard error.
+/// Writes messages to standard error.
 pub(crate) struct Talk<'a> {
     err: &'a mut (dyn Write + Send),
     program: Vec<u8>,
 }
 
-/// The name under which words go out as they are: messages of servers and names of files, too.
+/// Under this name, messages are not escaped, although they contain server messages and file names.
 const MYSQLBINLOG: &[u8] = b"mysqlbinlog";
 
-/// How bad it is.
+/// Severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Warning,
@@ -21,17 +21,17 @@ pub(crate) enum Level {
 }
 
 impl<'a> Talk<'a> {
-    /// `program` is the name that this program was called by, with its path.
+    /// Creates a writer. `program` is the path by which this program was called.
     pub(crate) fn new(err: &'a mut (dyn Write + Send), program: &[u8]) -> Self {
         Self { err, program: program.to_vec() }
     }
 
-    /// The name that this program was called by.
+    /// Returns the path by which this program was called.
     pub(crate) fn program(&self) -> &[u8] {
         &self.program
     }
 
-    /// `mysqlbinlog: [ERROR] …`: how options and option files are complained about.
+    /// Prints `mysqlbinlog: [ERROR] …`: about options and option files.
     pub(crate) fn local(&mut self, level: Level, text: &[&[u8]]) {
         let name = self.base_name();
         let level = match level {
@@ -41,28 +41,28 @@ impl<'a> Talk<'a> {
         self.line(&[&name, level], text);
     }
 
-    /// `mysqlbinlog: …`: how files are complained about.
+    /// Prints `mysqlbinlog: …`: about files.
     pub(crate) fn file(&mut self, text: &[&[u8]]) {
         let name = self.base_name();
         self.line(&[&name, b": "], text);
     }
 
-    /// `ERROR: …`: what stops the dump.
+    /// Prints `ERROR: …`: an error that ends the dump.
     pub(crate) fn error(&mut self, text: &[&[u8]]) {
         self.line(&[b"ERROR: "], text);
     }
 
-    /// `WARNING: …`: what does not.
+    /// Prints `WARNING: …`.
     pub(crate) fn warning(&mut self, text: &[&[u8]]) {
         self.line(&[b"WARNING: "], text);
     }
 
-    /// The text alone.
+    /// Prints only the text.
     pub(crate) fn plain(&mut self, text: &[&[u8]]) {
         self.line(&[], text);
     }
 
-    /// The text alone, and no new line.
+    /// Prints only the text, without a newline.
     pub(crate) fn prompt(&mut self, text: &[u8]) {
         let _ = self.err.write_all(text);
         let _ = self.err.flush();
@@ -78,7 +78,7 @@ impl<'a> Talk<'a> {
             line = visible_line(&line);
         }
         line.push(b'\n');
-        // Nobody is left to tell if this fails.
+        // An error of standard error cannot be reported anywhere.
         let _ = self.err.write_all(&line);
         let _ = self.err.flush();
     }

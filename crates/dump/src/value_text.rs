@@ -1,4 +1,4 @@
-//! The text of one value, as `mysqlbinlog -v` writes it: a small shape a column, chosen once a table.
+//! The text of a value, as `mysqlbinlog -v` writes it.
 
 use binlog::{Column, ColumnType, Decimal};
 
@@ -8,7 +8,7 @@ use crate::numbers::{
 };
 use crate::quote::put_quoted;
 
-/// How a column's values are laid out and written: the few that most columns have, and all others.
+/// Layout of a column's values, chosen once per table. The most frequent types have their own variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     Int8,
@@ -16,19 +16,19 @@ pub(crate) enum Shape {
     Int24,
     Int32,
     Int64,
-    /// CHAR, VARCHAR, BINARY, VARBINARY: one or two bytes of size in front.
+    /// CHAR, VARCHAR, BINARY, VARBINARY, with a size of one or two bytes.
     String1,
     String2,
     Date,
     Other(ColumnType),
 }
 
-/// A value could not be written. The text that says so has been; the rest of the event is not written.
+/// Error: a value cannot be written. The text says so already; the rest of the event is omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Abandoned;
 
 impl Shape {
-    /// Of a column's values.
+    /// Returns the layout of a column's values.
     pub(crate) const fn of(column: &Column) -> Self {
         match column.column_type {
             ColumnType::TinyInt => Self::Int8,
@@ -45,7 +45,7 @@ impl Shape {
         }
     }
 
-    /// Appends the text of the value at the front of `bytes`, and returns the bytes behind it.
+    /// Appends the text of the value at the start of `bytes`, and returns the bytes after it.
     #[inline]
     pub(crate) fn put<'a>(self, out: &mut Vec<u8>, bytes: &'a [u8]) -> Result<&'a [u8], Abandoned> {
         match self {
@@ -86,7 +86,7 @@ impl Shape {
         }
     }
 
-    /// Does mysqlbinlog write values of this shape? Of other shapes it does not even write NULL.
+    /// Returns whether mysqlbinlog can write the type. Of other types, it does not even write NULL.
     pub(crate) const fn is_known(self) -> bool {
         !matches!(
             self,
@@ -101,14 +101,14 @@ impl Shape {
         )
     }
 
-    /// One of the columns that a partial update's bits count.
+    /// Returns whether the bits of a partial update count this column.
     pub(crate) const fn is_json(self) -> bool {
         matches!(self, Self::Other(ColumnType::Json { .. }))
     }
 }
 
-/// The name that stands in the comment behind a value: `INT`, `VARSTRING(80)`; nothing for what mysqlbinlog does
-/// not know.
+/// Appends the type's name in mysqlbinlog's comments: `INT`, `VARSTRING(80)`. Appends nothing for a type that
+/// mysqlbinlog does not know.
 pub(crate) fn put_type(out: &mut Vec<u8>, column: &Column) {
     let name: &[u8] = match column.column_type {
         ColumnType::TinyInt => b"TINYINT",
@@ -161,7 +161,7 @@ fn put_with_number(out: &mut Vec<u8>, front: &[u8], number: u32, back: &[u8]) {
     out.extend_from_slice(back);
 }
 
-/// The next `N` bytes, or the text that says that they are not there.
+/// Returns the next `N` bytes, or appends the error that they are missing.
 #[inline]
 fn take<'a, const N: usize>(out: &mut Vec<u8>, bytes: &'a [u8]) -> Result<([u8; N], &'a [u8]), Abandoned> {
     match bytes.split_first_chunk() {
@@ -170,7 +170,7 @@ fn take<'a, const N: usize>(out: &mut Vec<u8>, bytes: &'a [u8]) -> Result<([u8; 
     }
 }
 
-/// The next `size` bytes, or the text that says that they are not there.
+/// Returns the next `size` bytes, or appends the error that they are missing.
 #[inline]
 fn take_slice<'a>(
     out: &mut Vec<u8>,
@@ -180,13 +180,13 @@ fn take_slice<'a>(
     bytes.split_at_checked(size).ok_or_else(|| put_truncated(out, bytes.len()))
 }
 
-/// Up to three bytes, big-endian, the highest bit being a sign.
+/// Reads up to three bytes as a signed big-endian number.
 fn signed(bytes: &[u8]) -> i64 {
     let unused = 64 - 8 * bytes.len().max(1) as u32;
     number_be(bytes) << unused >> unused
 }
 
-/// What a size of `prefix` bytes counts, or the text that says that it is not there.
+/// Reads a size of `prefix` bytes and the bytes that it counts, or appends the error that they are missing.
 #[inline]
 pub(crate) fn take_sized<'a>(
     out: &mut Vec<u8>,
@@ -205,7 +205,7 @@ fn put_string<'a, const PREFIX: usize>(out: &mut Vec<u8>, bytes: &'a [u8]) -> Re
     Ok(rest)
 }
 
-/// The types that are not in every other row. Not inlined, so that the loop over a row stays small.
+/// Appends a value of a less frequent type. Not inlined, to keep the loop over a row small.
 #[inline(never)]
 fn put_other<'a>(out: &mut Vec<u8>, column_type: ColumnType, bytes: &'a [u8]) -> Result<&'a [u8], Abandoned> {
     let (value, rest) = match column_type {
@@ -236,7 +236,7 @@ fn put_other<'a>(out: &mut Vec<u8>, column_type: ColumnType, bytes: &'a [u8]) ->
     Ok(rest)
 }
 
-/// Bytes of a value without a size in front.
+/// Returns the size of a value without a size prefix, in bytes.
 fn fixed_size(column_type: ColumnType) -> usize {
     match column_type {
         ColumnType::Year => 1,
@@ -253,7 +253,7 @@ fn fixed_size(column_type: ColumnType) -> usize {
     }
 }
 
-/// Says that a column's values cannot be written, or that this one would reach over the end of its event.
+/// Appends the error that the column's type is unknown, or that the value extends beyond the end of the event.
 #[cold]
 pub(crate) fn put_unknown(out: &mut Vec<u8>, column: &Column, is_null: bool, bytes: &[u8]) -> Abandoned {
     let size = match column.column_type {
@@ -263,7 +263,7 @@ pub(crate) fn put_unknown(out: &mut Vec<u8>, column: &Column, is_null: bool, byt
             let prefix = usize::from(prefix);
             bytes.get(..prefix).map_or(prefix, |size| prefix + number(size) as usize)
         }
-        // What mysqlbinlog takes for the size of a type it does not know.
+        // Size that mysqlbinlog assumes for an unknown type.
         _ => u32::MAX as usize,
     };
     if size > bytes.len() {
@@ -275,7 +275,7 @@ pub(crate) fn put_unknown(out: &mut Vec<u8>, column: &Column, is_null: bool, byt
     Abandoned
 }
 
-/// Says that a value reaches over the end of its event.
+/// Appends the error that a value extends beyond the end of the event.
 #[cold]
 fn put_truncated(out: &mut Vec<u8>, left: usize) -> Abandoned {
     out.extend_from_slice(CORRUPTED);
@@ -285,7 +285,7 @@ fn put_truncated(out: &mut Vec<u8>, left: usize) -> Abandoned {
     Abandoned
 }
 
-/// Says that bits in front of an image reach over the end of their event.
+/// Appends the error that the bits before an image extend beyond the end of the event.
 #[cold]
 pub(crate) fn put_bits_truncated(out: &mut Vec<u8>, what: &str, size: usize, left: usize) -> Abandoned {
     out.extend_from_slice(CORRUPTED);
@@ -301,7 +301,7 @@ pub(crate) fn put_bits_truncated(out: &mut Vec<u8>, what: &str, size: usize, lef
 const CORRUPTED: &[u8] = b"***Corrupted replication event was detected: ";
 const NOT_PRINTED: &[u8] = b" bytes left of the event. Not printing the value***\n";
 
-/// Up to eight bytes, little-endian.
+/// Reads up to eight bytes as a little-endian number.
 #[inline]
 fn number(bytes: &[u8]) -> u64 {
     let mut value = 0;
@@ -311,13 +311,13 @@ fn number(bytes: &[u8]) -> u64 {
     value
 }
 
-/// Up to eight bytes, big-endian.
+/// Reads up to eight bytes as a big-endian number.
 fn number_be(bytes: &[u8]) -> i64 {
     bytes.iter().fold(0, |value, byte| value << 8 | i64::from(*byte))
 }
 
-/// The logs do not say whether a column is unsigned (not where mysqlbinlog looks), so a number whose highest bit
-/// is set is written both ways.
+/// Appends a number, as signed and unsigned if its highest bit is set: mysqlbinlog does not look at the sign in the
+/// table map.
 #[inline]
 fn put_signed(out: &mut Vec<u8>, signed: i64, unsigned: u64) {
     if signed >= 0 {
@@ -329,7 +329,7 @@ fn put_signed(out: &mut Vec<u8>, signed: i64, unsigned: u64) {
     out.push(b')');
 }
 
-/// `%-20g`: six digits, filled up with spaces to twenty characters.
+/// Appends a number as `%-20g`: six digits, padded with spaces to twenty characters.
 fn put_float(out: &mut Vec<u8>, value: f32) {
     let end = out.len() + 20;
     put_general(out, f64::from(value), 6);
@@ -369,13 +369,13 @@ fn decimal_size(precision: u8, scale: u8) -> usize {
 
 pub(crate) fn put_decimal(out: &mut Vec<u8>, bytes: &[u8], precision: u8, scale: u8) {
     match Decimal::new(bytes, precision, scale) {
-        // Without a fraction, no zero is negative.
+        // Zero without a fraction has no sign.
         Ok(_) if scale == 0 && is_negative_zero(bytes) => out.push(b'0'),
         Ok(decimal) => decimal.write(out),
         Err(_) => {
             let start = out.len();
             if put_loose_decimal(out, bytes, precision, scale).is_none() {
-                // What mysqlbinlog makes of digits that are none.
+                // mysqlbinlog's text for invalid digits.
                 out.truncate(start);
                 out.push(b'0');
             }
@@ -387,17 +387,17 @@ fn is_negative_zero(bytes: &[u8]) -> bool {
     bytes.split_first().is_some_and(|(first, rest)| *first == 0x7f && rest.iter().all(|byte| *byte == 0xff))
 }
 
-/// Digits in a group, but for the first whole and the last fractional one.
+/// Digits per group, except the first group of the integer part and the last of the fraction.
 const GROUP: u8 = 9;
 
-/// Bytes of a group, by its digits.
+/// Size of a group by its number of digits, in bytes.
 const GROUP_SIZES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
 
-/// The first number with one digit too many for a group.
+/// The first number with too many digits for a group.
 const GROUP_END: u32 = 1_000_000_000;
 
-/// A decimal with more digits in some group than there is place for: mysqlbinlog lets one too many pass in the first
-/// group, and takes the last one's overflow for digits.
+/// Appends a decimal with too many digits in some group. mysqlbinlog allows one digit too many in the first group, and
+/// prints the overflow of the last one.
 fn put_loose_decimal(out: &mut Vec<u8>, bytes: &[u8], precision: u8, scale: u8) -> Option<()> {
     let whole = precision.checked_sub(scale)?;
     let is_negative = bytes.first()? & 0x80 == 0;
@@ -450,7 +450,7 @@ fn fraction_size(decimals: u8) -> usize {
     usize::from(decimals).div_ceil(2)
 }
 
-/// Microseconds in one unit of a stored fraction.
+/// Returns the number of microseconds in one unit of a stored fraction.
 const fn fraction_unit(decimals: u8) -> i64 {
     match decimals {
         1 | 2 => 10_000,
@@ -459,7 +459,8 @@ const fn fraction_unit(decimals: u8) -> i64 {
     }
 }
 
-/// `.123`: the first `decimals` digits of so many microseconds. Corrupt ones have more than six; the last are shown.
+/// Appends `.123`: the first `decimals` digits of the microseconds. Corrupt values have more than six digits; then the
+/// last ones.
 pub(crate) fn put_fraction(out: &mut Vec<u8>, microseconds: u64, decimals: u8) {
     if decimals == 0 {
         return;
@@ -472,13 +473,13 @@ pub(crate) fn put_fraction(out: &mut Vec<u8>, microseconds: u64, decimals: u8) {
 fn put_timestamp(out: &mut Vec<u8>, bytes: &[u8], decimals: u8) {
     let (seconds, fraction) = bytes.split_at(4);
     put_u64(out, number_be(seconds) as u64);
-    // Corrupt fractions show how mysqlbinlog reads them: one byte without a sign, more with one.
+    // mysqlbinlog reads corrupt fractions of one byte as unsigned, longer ones as signed.
     let fraction = if fraction.len() == 1 { number_be(fraction) } else { signed(fraction) };
     let microseconds = (fraction * fraction_unit(decimals)) as u32;
     put_fraction(out, u64::from(microseconds), decimals);
 }
 
-/// `YYYYMMDDhhmmss` as a number.
+/// Appends a date and time stored as the number `YYYYMMDDhhmmss`.
 fn put_old_datetime(out: &mut Vec<u8>, value: u64) {
     let (date, time) = (value / 1_000_000, (value % 1_000_000) as u32);
     put_padded(out, date / 10_000, 4);
@@ -500,7 +501,7 @@ fn put_datetime(out: &mut Vec<u8>, bytes: &[u8], decimals: u8) {
     let packed = (seconds << 24) + signed(fraction) * fraction_unit(decimals);
     out.push(b'\'');
     match packed {
-        // It is its own opposite, and so has no size.
+        // This number has no absolute value.
         i64::MIN => {
             out.extend_from_slice(b"0014-10-00 00:00:00");
             put_fraction(out, 0, decimals);
@@ -510,7 +511,7 @@ fn put_datetime(out: &mut Vec<u8>, bytes: &[u8], decimals: u8) {
     out.push(b'\'');
 }
 
-/// A date and time from the number that the server computes with.
+/// Appends a date and time in the server's packed format.
 ///
 /// | bits, from the lowest | field |
 /// |---|---|
@@ -528,7 +529,7 @@ pub(crate) fn put_packed_datetime(out: &mut Vec<u8>, packed: i64, decimals: u8) 
     put_fraction(out, packed & 0xff_ffff, decimals);
 }
 
-/// The date alone of what [`put_packed_datetime`] writes.
+/// Appends the date of a packed date and time.
 pub(crate) fn put_packed_date(out: &mut Vec<u8>, packed: i64) {
     let packed = packed.unsigned_abs();
     let (month, day) = (packed >> 46, packed >> 41 & 31);
@@ -539,7 +540,7 @@ pub(crate) fn put_packed_date(out: &mut Vec<u8>, packed: i64) {
     }
 }
 
-/// `hhmmss` as a number.
+/// Appends a time stored as the number `hhmmss`.
 fn put_old_time(out: &mut Vec<u8>, value: u32) {
     out.push(b'\'');
     put_padded(out, u64::from(value / 10_000), 2);
@@ -550,7 +551,7 @@ fn put_old_time(out: &mut Vec<u8>, value: u32) {
     out.push(b'\'');
 }
 
-/// The smallest number that a TIME's bytes can be.
+/// The smallest number that a TIME's bytes can represent.
 const TIME_MIN: i64 = -(1 << 47);
 
 fn put_time(out: &mut Vec<u8>, bytes: &[u8], decimals: u8) {
@@ -562,21 +563,21 @@ fn put_time(out: &mut Vec<u8>, bytes: &[u8], decimals: u8) {
             let mut seconds = number_be(seconds) - 0x80_0000;
             let mut fraction = number_be(fraction);
             if seconds < 0 && fraction != 0 {
-                // A negative time's fraction counts up towards it.
+                // The fraction of a negative time counts up towards zero.
                 seconds += 1;
                 fraction -= 1 << (8 * (size - 3));
             }
             (seconds << 24) + fraction * fraction_unit(decimals)
         }
     };
-    // The smallest has no opposite.
+    // The smallest number has no opposite.
     let packed = if packed == TIME_MIN { !TIME_MIN } else { packed };
     out.push(b'\'');
     put_packed_time(out, packed, decimals);
     out.push(b'\'');
 }
 
-/// A time from the number that the server computes with.
+/// Appends a time in the server's packed format.
 ///
 /// | bits, from the lowest | field |
 /// |---|---|
@@ -595,14 +596,14 @@ pub(crate) fn put_packed_time(out: &mut Vec<u8>, packed: i64, decimals: u8) {
     put_fraction(out, packed & 0xff_ffff, decimals);
 }
 
-/// A DATE: five bits of day, four of month, the year above; written with colons.
+/// Appends a DATE, with colons. Five bits are the day, four the month, the rest the year.
 #[inline]
 fn put_date(out: &mut Vec<u8>, value: u32) {
     let year = value >> 9;
     out.push(b'\'');
     put_four(out, year);
     if year > 9999 {
-        // What mysqlbinlog makes of a year of five digits.
+        // mysqlbinlog's text for a year of five digits.
         let first = out.len() - 4;
         out[first] = b'0' + (year / 1000) as u8;
     }

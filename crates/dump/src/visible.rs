@@ -1,23 +1,23 @@
-//! Lists as they may go to a terminal: a name or a value cannot move its cursor or turn the direction of writing.
+//! Escapes control characters in lists on a terminal, so that no name or value can move the cursor or reverse the text.
 //!
-//! mysqlbinlog's text is left as it is.
+//! mysqlbinlog's text is not changed.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use crate::list::Form;
 
-/// The escapes that stand for characters.
+/// Notation of escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Escapes {
     /// `\u{1b}`
     Text,
-    /// `\u001b`, which means the same to a reader of JSON.
+    /// `\u001b`, which JSON parsers decode.
     Json,
 }
 
 impl Escapes {
-    /// For a list of this form.
+    /// Returns the notation for a list format.
     pub(crate) fn of(form: Form) -> Self {
         match form {
             Form::Events | Form::Transactions => Self::Text,
@@ -26,17 +26,17 @@ impl Escapes {
     }
 }
 
-/// Writes UTF-8 on, and control characters other than tabs and ends of lines as escapes. Text may come in pieces of any
+/// Writes UTF-8 text, with control characters other than tab and newline as escapes. Text may arrive in pieces of any
 /// size.
 pub(crate) struct VisibleWriter<'o> {
     output: &'o mut (dyn Write + Send),
     escapes: Escapes,
-    /// The beginning of a character that may be one of them.
+    /// First bytes of a multi-byte character that may need an escape.
     begun: Vec<u8>,
     written: Vec<u8>,
 }
 
-/// First bytes of the multi-byte characters that are escaped: C1 controls, and marks that turn the direction of writing.
+/// First bytes of the escaped multi-byte characters: C1 controls and bidirectional controls.
 const STARTS: [&[u8]; 5] = [b"\xc2", b"\xd8", b"\xe2", b"\xe2\x80", b"\xe2\x81"];
 
 impl<'o> VisibleWriter<'o> {
@@ -81,7 +81,7 @@ impl Write for VisibleWriter<'_> {
     }
 }
 
-/// One line for a person: control characters are escapes, but for the ends of lines at its own end.
+/// Returns a message with control characters escaped, except newlines at its end.
 pub(crate) fn visible_line(line: &[u8]) -> Vec<u8> {
     let size = line.iter().rposition(|byte| *byte != b'\n').map_or(0, |last| last + 1);
     let (line, ends) = line.split_at(size);
@@ -102,7 +102,7 @@ pub(crate) fn visible_line(line: &[u8]) -> Vec<u8> {
     visible
 }
 
-/// Tells whether a character moves a terminal's cursor or turns the direction of writing, and so could hide text.
+/// Returns whether a character moves the cursor or changes the direction of text, and so could hide text.
 pub fn is_steering(character: char) -> bool {
     match character {
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
@@ -143,7 +143,7 @@ mod tests {
         );
         check(Escapes::Text, "\u{9b}31m\u{202e}x\u{61c}".as_bytes(), br"\u{9b}31m\u{202e}x\u{61c}");
         check(Escapes::Json, "\u{7f}\u{9b}\u{202e}".as_bytes(), br"\u007f\u009b\u202e");
-        // No UTF-8 is left as it is.
+        // Invalid UTF-8 is left as it is.
         check(Escapes::Text, b"\xff\xc2x\xe2\x80x", b"\xff\xc2x\xe2\x80x");
     }
 }

@@ -1,4 +1,4 @@
-//! Small samples cut at every byte and changed at many: no output panics, none loses an event without an error.
+//! Samples cut at every byte and changed at many: no output panics or omits an event without an error.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use dump::list::{Checksums, Damage, Form, ListError, ListSettings, Source, list}
 use dump::mysqlbinlog::{Dialect, Streams, run};
 use dump::remote::NoServers;
 
-/// Of every kind: plain, compressed, statements, XA, JSON as changes, without checksums, MariaDB's.
+/// Logs of all kinds: plain, compressed, statements, XA, partial JSON, without checksums, MariaDB's.
 const SAMPLES: [&str; 7] = [
     "in-use.binlog",
     "invisible-keys-full-metadata.binlog",
@@ -39,7 +39,7 @@ fn listed(form: Form, bytes: &[u8], damage: Damage) -> (Vec<u8>, Result<usize, L
     (out, result)
 }
 
-/// Where events start, and where the last one ends.
+/// Returns the start of each event, and the end of the last one.
 fn bounds(bytes: &[u8]) -> Vec<usize> {
     let (mut framer, mut bounds) = (Framer::new(), vec![MAGIC.len()]);
     let mut position = MAGIC.len();
@@ -50,7 +50,7 @@ fn bounds(bytes: &[u8]) -> Vec<usize> {
     bounds
 }
 
-/// The lines of a list of whole events, up to each of their ends.
+/// Returns the size of the list of a log cut at each of `bounds`.
 fn lines_up_to(bytes: &[u8], bounds: &[usize], form: Form) -> Vec<usize> {
     let lines = |end: &usize| listed(form, &bytes[..*end], Damage::Stop).0.len();
     bounds.iter().map(lines).collect()
@@ -91,13 +91,13 @@ fn changed_bytes_are_found_by_their_checksums() {
             for at in (MAGIC.len()..bytes.len()).step_by(3) {
                 let mut changed = bytes.clone();
                 changed[at] ^= 1 << (at % 8);
-                // The one bit that no checksum covers: the server clears it in place.
+                // No checksum covers this bit, because the server clears it in place.
                 if at == 21 && at % 8 == 0 {
                     continue;
                 }
                 let (out, result) = listed(form, &changed, Damage::Stop);
                 let index = bounds.iter().rposition(|bound| *bound <= at).unwrap();
-                // A torn tail of a log in use is a warning, and looks like one when sizes change.
+                // A torn tail of a log in use is a warning, and a changed size may look like one.
                 assert!(!matches!(result, Ok(0)), "{name} {form:?} {at}");
                 if matches!(form, Form::Events | Form::Json) {
                     assert!(full.starts_with(&out) || out.len() >= sizes[index], "{name} {form:?} {at}");
@@ -139,7 +139,7 @@ fn checksums_can_be_passed_over() {
     assert!(list(&settings, &mut Vec::new()).is_ok());
 }
 
-/// mysqlbinlog's text of a log on standard input: its size, and the exit code.
+/// Prints mysqlbinlog's text of a log on standard input. Returns its size and the exit code.
 fn text(bytes: &[u8]) -> (usize, u8) {
     let args = ["dump", "-vv", "--jobs=1", "--local-load=/nowhere", "-"].map(OsString::from);
     let (mut output, mut error) = (Vec::new(), Vec::new());
@@ -159,7 +159,7 @@ fn text_of_damaged_logs_says_so() {
         let mut size_before = 0;
         for end in (MAGIC.len()..bytes.len()).step_by(7) {
             let (size, code) = text(&bytes[..end]);
-            // mysqlbinlog takes less than a header for the end, and a torn tail of a log in use for a warning.
+            // mysqlbinlog takes a rest shorter than a header for the end, and warns of a torn tail of a log in use.
             let found = end - bounds.iter().rfind(|bound| **bound <= end).unwrap();
             assert!(code != 0 || found < binlog::HEADER_SIZE || name == "in-use.binlog", "{name} {end}");
             assert!(size + 2000 > size_before, "{name} {end}");

@@ -1,4 +1,4 @@
-//! The lists over every sample log.
+//! Lists of every sample log.
 
 #![allow(clippy::unwrap_used)]
 
@@ -61,7 +61,7 @@ fn every_event_is_a_line_of_json() {
             let mut cells = row.split('\t');
             let mut cell = || cells.next().unwrap();
             assert_eq!(line["log_name"], cell());
-            // The table has events of a payload where the payload ends.
+            // The table gives events of a payload the position of the payload's end.
             let position: u64 = cell().parse().unwrap();
             match line["inner"].is_null() {
                 true => assert_eq!(line["pos"], position),
@@ -75,8 +75,7 @@ fn every_event_is_a_line_of_json() {
     }
 }
 
-/// Table maps without end, each of which whoever goes on behind them would have to know: refused where the chunk
-/// starts, and before memory fills.
+/// An endless number of table maps in one statement: refused where the next chunk starts, before memory fills.
 #[test]
 fn a_statement_with_tables_without_end_is_an_error() {
     let log = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types.binlog")).unwrap();

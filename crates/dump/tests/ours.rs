@@ -1,4 +1,4 @@
-//! Our own options, as a command line has them.
+//! bintide's own options of the command line.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use dump::mysqlbinlog::{Dialect, Preset, Streams, run, run_with};
 use dump::remote::NoServers;
 use serde_json::Value;
 
-/// Output, errors and exit code.
+/// Returns output, errors and exit code.
 fn dump(args: &str, sample: &str) -> (String, String, u8) {
     let mut output = Vec::new();
     let (error, code) = dump_to(&mut output, args, sample);
@@ -48,7 +48,7 @@ fn lines(args: &str, sample: &str) -> Vec<Value> {
     output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// How many lines, and how many rows in them.
+/// Checks the number of lines, and of rows in them.
 #[track_caller]
 fn check(args: &str, sample: &str, wanted: (usize, usize)) {
     let lines = lines(&format!("--quiet --json {args}"), sample);
@@ -138,7 +138,7 @@ fn a_directory_or_its_index_is_its_logs() {
             assert_eq!(found, wanted, "{args} {store}");
         }
     }
-    // mysqlbinlog knows files only.
+    // mysqlbinlog accepts files only.
     let (_, error, code) = dump_logs(Dialect::Mysqlbinlog, "", &[samples.join("rotation")]);
     assert!(code == 1 && error.contains("Is a directory"), "{error}");
 }
@@ -204,7 +204,7 @@ fn filters_that_leave_nothing_say_so() {
         assert!(filters.iter().all(|filter| error.contains(filter)), "{args}: {error}");
         assert_eq!(dump(&format!("--quiet {args}"), sample).1, "", "{args}");
     }
-    // What they leave is no matter of their names.
+    // A filter that matched gives no warning, nor does a filter of mysqlbinlog.
     for (args, sample) in [
         ("--table=types.integers", NAMED),
         ("--gtid=5ea5ca5e-0001-4000-8000-000000000001:1", "gtids/binlog.000001"),
@@ -279,7 +279,7 @@ fn without_colour(text: &str) -> String {
     parts.fold(first, |text, part| text + part.split_once('m').unwrap().1)
 }
 
-/// Of every row of a sample: what it was, what it became, and whether that was given as changes.
+/// Returns the rows of a sample: before and after image, and whether the change was partial.
 fn rows(sample: &str) -> Vec<(Value, Value, bool)> {
     let of_line = |line: Value| line["rows"].as_array().cloned().unwrap_or_default();
     let parts = |row: Value| (row["before"].clone(), row["after"].clone(), !row["changes"].is_null());
@@ -310,7 +310,7 @@ fn encrypted_logs_are_listed() {
     assert_eq!(dump("--json", "encrypted/binlog.000001").2, 2);
 }
 
-/// Takes some bytes, then goes away.
+/// Accepts some bytes, then reports a closed pipe.
 struct Pager(usize);
 
 impl Write for Pager {
@@ -338,13 +338,13 @@ fn a_reader_that_goes_away_is_no_error() {
     }
 }
 
-/// A log that the server its name ends in has written: see `samples/README.md`.
+/// Returns the path of a log, written by the server version at the end of its name: see `samples/README.md`.
 fn old(log: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/old").join(log)
 }
 
-/// Row events of version 1, which mysqlbinlog 9.7 refuses: under the name of bintide they are printed as mysqlbinlog 8.0
-/// prints them.
+/// mysqlbinlog 9.7 refuses row events of version 1. Under the name bintide, they are printed as mysqlbinlog 8.0 prints
+/// them.
 #[test]
 fn rows_of_version_1_are_printed_and_refused_under_mysqlbinlogs_name() {
     for sample in ["rows-v1-5.5.34.binlog", "rows-v1-5.7.22.binlog"] {
@@ -366,7 +366,7 @@ fn rows_of_version_1_are_printed_and_refused_under_mysqlbinlogs_name() {
     }
 }
 
-/// Binary strings in documents of MySQL 5.7 are text, as mysqlbinlog has them.
+/// Binary strings in JSON documents of MySQL 5.7 are text, as in mysqlbinlog.
 #[test]
 fn binary_strings_in_old_documents_are_text() {
     let options = "-v --base64-output=decode-rows";

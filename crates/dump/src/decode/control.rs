@@ -1,4 +1,4 @@
-//! Events that speak of logs, groups and the ends of transactions.
+//! Events about logs, groups and the ends of transactions.
 
 use binlog::events::{
     DeleteFile, Incident, PayloadCompression, PreviousGtids, Rotate, TransactionContext, TransactionPayload,
@@ -8,7 +8,7 @@ use binlog::events::{
 use super::Sizes;
 use super::fields::Fields;
 
-/// The longest name of a file that is kept.
+/// Maximum length of a log's name; mysqlbinlog cuts longer names.
 const FILE_NAME_MAX: usize = 511;
 
 pub(super) fn rotate<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<Rotate<'a>> {
@@ -86,7 +86,7 @@ pub(super) fn view_change<'a>(fields: &mut Fields<'a>) -> Option<ViewChange<'a>>
 }
 
 pub(super) fn xa_prepare<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<XaPrepare<'a>> {
-    /// The longest part of an identifier.
+    /// Maximum length of a part of the identifier.
     const PART_MAX: u32 = 64;
     fields.pass(sizes.fixed())?;
     let one_phase = fields.u8()?;
@@ -107,7 +107,7 @@ pub(super) fn payload<'a>(fields: &mut Fields<'a>) -> Option<TransactionPayload<
         if kind == 0 {
             break;
         }
-        // Of the known fields the size counts for nothing.
+        // The size of a known field is ignored.
         let size = fields.lenenc()?;
         match kind {
             1 => payload_size = Some(fields.lenenc()?),

@@ -1,46 +1,46 @@
-//! What events are read with: it moves as MySQL's own reader does.
+//! A cursor over an event, with the bounds checks of MySQL's own reader.
 
 use binlog::{Checksum, HEADER_SIZE};
 
-/// A place in an event, of which nothing behind the body is seen.
+/// A position in an event. The checksum is not part of the readable bytes.
 pub(super) struct Fields<'a> {
     bytes: &'a [u8],
     position: usize,
 }
 
 impl<'a> Fields<'a> {
-    /// At the start of an event's body; `None` if there is no room for one.
+    /// Starts at the event's body; `None` if the event is shorter than header and checksum.
     pub(super) fn of(bytes: &'a [u8], checksum: Checksum) -> Option<Self> {
         let end = bytes.len().checked_sub(checksum.size())?;
         (end >= HEADER_SIZE).then(|| Self { bytes: &bytes[..end], position: HEADER_SIZE })
     }
 
-    /// At the start of bytes that stand alone.
+    /// Starts at the first of the given bytes.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, position: 0 }
     }
 
-    /// In bytes from the start of the event.
+    /// Position in bytes from the start of the event.
     pub(super) fn position(&self) -> usize {
         self.position
     }
 
-    /// How many bytes are left.
+    /// Number of bytes left.
     pub(super) fn left(&self) -> usize {
         self.bytes.len().saturating_sub(self.position)
     }
 
-    /// What lies between two places.
+    /// Returns the bytes between two positions; none if the range is invalid.
     pub(super) fn between(&self, start: usize, end: usize) -> &'a [u8] {
         self.bytes.get(start..end).unwrap_or_default()
     }
 
-    /// Goes to a place; there must be a byte.
+    /// Moves to a position; `None` if there is no byte at it.
     pub(super) fn go_to(&mut self, position: usize) -> Option<()> {
         (position < self.bytes.len()).then(|| self.position = position)
     }
 
-    /// Passes over bytes; another one must follow.
+    /// Skips bytes; `None` if no byte follows them.
     pub(super) fn pass(&mut self, count: usize) -> Option<()> {
         self.go_to(self.position.checked_add(count)?)
     }
@@ -56,7 +56,7 @@ impl<'a> Fields<'a> {
         self.take(N as u64)?.first_chunk()
     }
 
-    /// Text up to its first zero, as C has it.
+    /// Returns the text before the first zero byte, like a C string.
     pub(super) fn text(bytes: &'a [u8]) -> &'a [u8] {
         let end = bytes.iter().position(|byte| *byte == 0);
         &bytes[..end.unwrap_or(bytes.len())]
@@ -96,7 +96,7 @@ impl<'a> Fields<'a> {
         self.array().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// A length-encoded integer. The two first bytes that stand for none have a value all the same.
+    /// Reads a length-encoded integer. Like mysqlbinlog, it reads 251 as `u64::MAX` and 255 like 254.
     pub(super) fn lenenc(&mut self) -> Option<u64> {
         match self.u8()? {
             small @ 0..=250 => Some(small.into()),

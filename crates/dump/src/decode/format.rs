@@ -1,4 +1,4 @@
-//! Format descriptions, and what they promise of the events behind them.
+//! Format descriptions, and the format that they declare for the events after them.
 
 use binlog::events::FormatDescription;
 use binlog::{Checksum, EventType, Flags, HEADER_SIZE};
@@ -6,30 +6,30 @@ use binlog::{Checksum, EventType, Flags, HEADER_SIZE};
 use super::fields::Fields;
 use crate::reader::ReadError;
 
-/// What a format description promises of the events behind it.
+/// The format that a format description declares for the events after it.
 #[derive(Clone, Debug)]
 pub(crate) struct LogFormat {
-    /// Of the fixed parts of bodies: entry i belongs to event type i + 1.
+    /// Sizes of the fixed parts of event bodies: entry i belongs to event type i + 1.
     fixed_sizes: Vec<u8>,
-    /// Of the part in front of each body.
+    /// Size of the common header, in bytes.
     pub(super) header_size: usize,
     pub(crate) checksum: LogChecksum,
 }
 
-/// What a log's events have behind them.
+/// The checksum of a log's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogChecksum {
-    /// Nothing, in a log from a time before checksums.
+    /// None: the log was written before checksums existed.
     Undefined,
-    /// Nothing, but for the format description.
+    /// None, except for the format description.
     Off,
     Crc32,
-    /// Four bytes of some kind.
+    /// Four bytes of an unknown algorithm.
     Unknown,
 }
 
 impl LogChecksum {
-    /// Behind all events but the format description.
+    /// Checksum of all events except the format description.
     pub(crate) const fn for_events(self) -> Checksum {
         match self {
             Self::Undefined | Self::Off => Checksum::Absent,
@@ -37,7 +37,7 @@ impl LogChecksum {
         }
     }
 
-    /// Behind the format description.
+    /// Checksum of the format description.
     pub(crate) const fn for_format(self) -> Checksum {
         match self {
             Self::Undefined => Checksum::Absent,
@@ -45,7 +45,7 @@ impl LogChecksum {
         }
     }
 
-    /// Its name, if header lines show it.
+    /// Name in header lines, if they show one.
     pub(crate) const fn name(self) -> Option<&'static str> {
         match self {
             Self::Undefined | Self::Off => None,
@@ -56,7 +56,7 @@ impl LogChecksum {
 }
 
 impl LogFormat {
-    /// What mysqlbinlog 9.7 takes for granted before a format description says otherwise.
+    /// Format that mysqlbinlog 9.7 assumes before the first format description.
     pub(crate) fn at_first() -> Self {
         Self {
             fixed_sizes: vec![
@@ -68,41 +68,41 @@ impl LogFormat {
         }
     }
 
-    /// The same log's format inside a transaction payload, where events carry no checksum.
+    /// Returns the same log's format inside a transaction payload, where events have no checksum.
     pub(crate) fn inside_payload(&self) -> Self {
         Self { checksum: LogChecksum::Off, ..self.clone() }
     }
 
-    /// Does the description list this type?
+    /// Returns whether the description lists this event type.
     pub(crate) fn lists(&self, event_type: EventType) -> bool {
-        // MySQL takes codes from 128 on for negative, and so for too large.
+        // MySQL reads the code as a signed byte, so codes from 128 on are invalid.
         event_type.code() < 128 && usize::from(event_type.code()) <= self.fixed_sizes.len()
     }
 
-    /// The fixed part of an event's body, in bytes.
+    /// Size of the fixed part of the type's body, in bytes.
     pub(crate) fn fixed_size(&self, event_type: EventType) -> usize {
         let index = usize::from(event_type.code()).wrapping_sub(1);
         self.fixed_sizes.get(index).copied().unwrap_or(0).into()
     }
 }
 
-/// Where a format description has the server's version.
+/// Offset of the server's version in a format description.
 const VERSION_AT: usize = HEADER_SIZE + 2;
 const VERSION_SIZE: usize = 50;
 
-/// Where it has the size of the part in front of each body.
+/// Offset of the size of the common header.
 const HEADER_SIZE_AT: usize = VERSION_AT + VERSION_SIZE + 4;
 
-/// Where an event has its flags.
+/// Offset of the flags in an event's header.
 const FLAGS_AT: usize = 17;
 
-/// The first version with checksums.
+/// First server version that writes checksums.
 const CHECKSUMS_SINCE: [u8; 3] = [5, 6, 1];
 
-/// Reads a format description.
+/// Decodes a format description.
 pub(crate) fn describe(bytes: &[u8]) -> Result<(FormatDescription<'_>, LogFormat), ReadError> {
     let header_size = *bytes.get(HEADER_SIZE_AT).ok_or(ReadError::INVALID_FORMAT)?;
-    // The byte has a sign here.
+    // mysqlbinlog reads the byte as signed.
     let version_end = i32::from(header_size.cast_signed()) + 2 + VERSION_SIZE as i32;
     if usize::try_from(version_end).is_ok_and(|end| bytes.len() < end) || version_end < 0 {
         return Err(ReadError::INVALID_FORMAT);
@@ -117,7 +117,7 @@ pub(crate) fn describe(bytes: &[u8]) -> Result<(FormatDescription<'_>, LogFormat
     Ok((description, format))
 }
 
-/// The algorithm stands in front of the checksum at the end, if the server is new enough to have one.
+/// Returns the checksum algorithm. It is the byte before the checksum, if the server version has checksums.
 fn checksum_of(bytes: &[u8], header_size: u8) -> LogChecksum {
     let version_at = usize::from(header_size) + 2;
     let Some(version) = bytes.get(version_at..version_at + VERSION_SIZE) else {
@@ -133,7 +133,7 @@ fn checksum_of(bytes: &[u8], header_size: u8) -> LogChecksum {
     }
 }
 
-/// Is the checksum behind the event that of its bytes? An event that has none fits.
+/// Returns whether the event's checksum is correct. An event without a checksum passes.
 pub(crate) fn checksum_fits(bytes: &[u8], format: &LogFormat) -> bool {
     let is_format = bytes.get(4) == Some(&EventType::FormatDescription.code());
     let checksum = match bytes.get(HEADER_SIZE_AT) {
@@ -147,7 +147,7 @@ pub(crate) fn checksum_fits(bytes: &[u8], format: &LogFormat) -> bool {
     let Some((covered, stored)) = bytes.split_last_chunk::<4>() else { return true };
     let mut hasher = crc32fast::Hasher::new();
     match covered.split_at_checked(FLAGS_AT) {
-        // Whoever closes a log clears the flag that it is in use, and leaves the checksum.
+        // The checksum counts IN_USE as clear: a server that closes a log clears the flag in place.
         Some((front, [flags, behind @ ..])) if is_format => {
             hasher.update(front);
             hasher.update(&[flags & !(Flags::IN_USE.0 as u8)]);
@@ -183,10 +183,10 @@ fn read(bytes: &[u8], checksum: LogChecksum) -> Option<FormatDescription<'_>> {
     })
 }
 
-/// The three numbers of a version; zeros if it is none.
+/// Returns the three numbers of a version; zeros if it is invalid.
 fn numbers_of(version: &[u8]) -> [u8; 3] {
     let mut numbers = [0; 3];
-    // The last byte is a zero, whatever stands there.
+    // The last byte is always taken for the terminating zero.
     let mut rest = &version[..version.len().saturating_sub(1)];
     for (index, place) in numbers.iter_mut().enumerate() {
         let (number, behind) = leading_number(rest);
@@ -200,7 +200,7 @@ fn numbers_of(version: &[u8]) -> [u8; 3] {
     numbers
 }
 
-/// As C's strtoul has it, with 0 for no number: `None` if it is larger than a byte.
+/// Parses a number as C's `strtoul` does: 0 without digits, `None` if it exceeds a byte.
 fn leading_number(text: &[u8]) -> (Option<u8>, &[u8]) {
     let blanks = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
     let unsigned = match &text[blanks..] {

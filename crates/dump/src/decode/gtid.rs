@@ -8,13 +8,13 @@ use super::Sizes;
 use super::fields::Fields;
 use crate::event_text::VERSION_UNKNOWN;
 
-/// The typecode in front of a logical clock.
+/// Typecode before a logical clock.
 const CLOCK_TYPECODE: u8 = 2;
 
-/// Bit 55 of the first commit time: a second one follows.
+/// Bit 55 of the first commit time: a second commit time follows.
 const COMMIT_TIME_FOLLOWS: u64 = 1 << 55;
 
-/// Bit 31 of the first version: a second one follows.
+/// Bit 31 of the first version: a second version follows.
 const VERSION_FOLLOWS: u32 = 1 << 31;
 
 pub(super) fn gtid<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<GtidEvent<'a>> {
@@ -43,8 +43,8 @@ pub(super) fn gtid<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<Gtid
     Some(GtidEvent { flags, uuid, gno, clock, stamps, layout, rest: &[] })
 }
 
-/// Of servers before 8.0.1, which wrote none: zeros, where stamps without versions, as 8.0.1 to 8.0.13 wrote them, have
-/// unknown ones.
+/// Returns the stamps for servers before 8.0.1, which write none: version 0. Servers 8.0.1 to 8.0.13 write stamps
+/// without versions; those count as unknown.
 fn no_stamps() -> CommitStamps {
     CommitStamps {
         immediate_server_version: Some(0),

@@ -1,17 +1,17 @@
-//! Reads events' fields as mysqlbinlog does.
+//! Decodes events as mysqlbinlog does.
 //!
-//! What it takes and what it refuses decides where a dump of a damaged log ends, and what is printed until then. It
-//! passes over much that no server writes: bytes behind an event's last field, names without their zero.
+//! These rules decide where a dump of a damaged log ends, and what it prints before. They ignore much that no server
+//! writes: bytes after an event's last field, names without a terminating zero.
 //!
 //! | module | events |
 //! |---|---|
-//! | [`control`] | that speak of logs, groups and the ends of transactions |
-//! | [`fields`] | what all others read with |
+//! | [`control`] | about logs, groups and the ends of transactions |
+//! | [`fields`] | none: the cursor that all others use |
 //! | [`format`](self::format) | format descriptions |
 //! | [`gtid`] | that begin a transaction |
 //! | [`rows`] | tables and rows |
-//! | [`statement`] | statements, and what they depend on |
-//! | [`tagged`] | that begin a transaction with a tag |
+//! | [`statement`] | statements and the variables that they use |
+//! | [`tagged`] | that begin a transaction with a tagged GTID |
 
 mod control;
 mod fields;
@@ -28,9 +28,9 @@ use self::fields::Fields;
 pub(crate) use self::format::{LogFormat, checksum_fits, describe};
 pub(crate) use self::statement::{each_status, status_is_valid};
 
-/// The fields of one whole event; `None` if mysqlbinlog calls it invalid.
+/// Decodes one whole event; `None` if mysqlbinlog calls it invalid.
 ///
-/// A statement's variables are not looked at: see [`status_is_valid`].
+/// Does not decode a statement's status variables: see [`status_is_valid`].
 pub(crate) fn decode<'a>(
     bytes: &'a [u8],
     header: &Header,
@@ -40,7 +40,7 @@ pub(crate) fn decode<'a>(
     let event_type = header.event_type;
     let sizes = Sizes { format, event_type };
     let Some(mut fields) = Fields::of(bytes, checksum) else {
-        // Too short for its checksum, which nobody minds who looks at no fields.
+        // Too short for its checksum. mysqlbinlog accepts that for types without fields.
         return match event_type {
             EventType::Stop => Some(Event::Stop(Stop)),
             other => ignorable(other, header, &[]),
@@ -83,25 +83,25 @@ pub(crate) fn decode<'a>(
     })
 }
 
-/// A row event of version 1 as mysqlbinlog 9.7 reads it, which no longer knows the type.
+/// Decodes a row event of version 1 as mysqlbinlog 9.7 does, which no longer knows the type.
 pub(crate) fn rows_v1_unknown(header: &Header) -> Option<Event<'static>> {
     ignorable(header.event_type, header, &[])
 }
 
-/// An event of a type that mysqlbinlog 9.7 does not know: its header must say that it can be ignored.
+/// Returns an event of a type that mysqlbinlog 9.7 does not know, if its header has the flag IGNORABLE.
 fn ignorable<'a>(event_type: EventType, header: &Header, body: &'a [u8]) -> Option<Event<'a>> {
     let is_known = matches!(event_type.code(), 2..=5 | 9 | 11 | 13..=19 | 26 | 29..=40 | 42);
     let can_be_ignored = !is_known && header.flags.contains(Flags::IGNORABLE);
     can_be_ignored.then(|| Event::Unknown(Unknown { code: event_type.code(), body }))
 }
 
-/// Has the event fields that nobody knows yet, and that must be known?
+/// Returns whether the event has unknown fields that its reader must know.
 pub(crate) fn is_from_future(bytes: &[u8], format: &LogFormat) -> bool {
     let is_tagged = bytes.get(4) == Some(&EventType::GtidTagged.code());
     is_tagged && tagged::is_from_future(bytes, format)
 }
 
-/// What the format description says of one event type.
+/// Format description and event type, for the sizes that the description gives.
 #[derive(Clone, Copy)]
 struct Sizes<'f> {
     format: &'f LogFormat,
@@ -109,7 +109,7 @@ struct Sizes<'f> {
 }
 
 impl Sizes<'_> {
-    /// The fixed part of its body, in bytes.
+    /// Size of the fixed part of the event's body, in bytes.
     fn fixed(self) -> usize {
         self.format.fixed_size(self.event_type)
     }

@@ -1,4 +1,4 @@
-//! Tables and rows.
+//! Table maps and row events.
 
 use binlog::Flavour;
 use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind, RowsQuery, TableMap};
@@ -6,16 +6,16 @@ use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind, RowsQuery, TableMap};
 use super::Sizes;
 use super::fields::Fields;
 
-/// The longest name of a database or table, in bytes.
+/// Maximum length of a database's or table's name, in bytes.
 const NAME_MAX: u64 = 192;
 
-/// The most columns of a table.
+/// Maximum number of columns of a table.
 const COLUMNS_MAX: u64 = 4096;
 
-/// Bytes in front of a rows event's columns when it has extra fields.
+/// Size of the fixed part of a row event with extra fields.
 const WITH_EXTRA: usize = 10;
 
-/// And when it comes from before MySQL 5.1.4, with a shorter table id.
+/// Size of the fixed part before MySQL 5.1.4, where the table id has 4 bytes.
 const WITH_SHORT_ID: usize = 6;
 
 pub(super) fn table_map<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<TableMap<'a>> {
@@ -34,7 +34,7 @@ pub(super) fn table_map<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option
         nullable = fields.take(count.div_ceil(8))?;
     }
     let optional = fields.take_rest();
-    // As mysqlbinlog reads it, whoever wrote it.
+    // mysqlbinlog reads every table map as MySQL's, MariaDB's too.
     let flavour = Flavour::MySql;
     Some(TableMap { table_id, flags, database, table, column_types, metadata, nullable, optional, flavour })
 }
@@ -74,11 +74,11 @@ pub(super) fn rows<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<Rows
     Some(Rows { kind, table_id, flags, extra, column_count, columns: first, columns_after, rows })
 }
 
-/// The extra fields, which must end where their size says.
+/// Reads the extra fields; `None` if they do not end where their size says.
 fn extra<'a>(fields: &mut Fields<'a>, kind: RowsKind) -> Option<&'a [u8]> {
     let size = fields.u16()?;
     let start = fields.position();
-    // A size that does not even count itself is none.
+    // A size below 2, which does not even count itself, stands for no fields.
     let end = start + usize::from(size).saturating_sub(2);
     while fields.position() < end {
         match fields.u8()? {

@@ -1,4 +1,4 @@
-//! Statements, and what they depend on.
+//! Statements, and the events with variables for them.
 
 use binlog::events::{
     DuplicateHandling, ExecuteLoadQuery, Intvar, IntvarKind, Query, Rand, StatusVar, StatusVars, UserValue,
@@ -8,13 +8,13 @@ use binlog::events::{
 use super::Sizes;
 use super::fields::Fields;
 
-/// The most bytes of status variables.
+/// Maximum size of the status variables, in bytes.
 const STATUS_MAX: usize = 3961;
 
-/// The fixed part of a statement without status variables, as no server since MySQL 5.0 writes it.
+/// Size of the fixed part without status variables, which no server writes since MySQL 5.0.
 const FIXED_OLD: usize = 11;
 
-/// The fixed part of a statement.
+/// Size of the fixed part.
 const FIXED: usize = 13;
 
 pub(super) fn query<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<Query<'a>> {
@@ -44,14 +44,13 @@ pub(super) fn query<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<Que
     })
 }
 
-/// Hands out a statement's status variables one by one. Behind one that mysqlbinlog does not know, the others are
-/// lost.
+/// Calls `take` for each status variable of a statement. Stops at a variable that mysqlbinlog does not know.
 pub(crate) fn each_status<'a>(status: StatusVars<'a>, take: impl FnMut(StatusVar<'a>)) {
-    // They were read before.
+    // The variables were checked before.
     let _ = read_status(status, take);
 }
 
-/// Can a statement's status variables be read?
+/// Returns whether a statement's status variables can be read.
 pub(crate) fn status_is_valid(status: StatusVars<'_>) -> bool {
     read_status(status, |_| {}).is_some()
 }
@@ -64,7 +63,7 @@ fn read_status<'a>(status: StatusVars<'a>, mut take: impl FnMut(StatusVar<'a>)) 
             1 => StatusVar::SqlMode(fields.u64()?),
             2 => {
                 let size = fields.u8()?;
-                // There is a zero behind it, but not behind nothing.
+                // A name is followed by a zero byte; an empty name is not.
                 let bytes = if size > 0 { fields.take(u64::from(size) + 1)? } else { &[] };
                 StatusVar::Catalog(bytes.split_last().map_or(&[], |(_, catalog)| catalog))
             }
@@ -100,10 +99,10 @@ fn short<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
     fields.take(size.into())
 }
 
-/// The most databases that an event names; if a statement changes more, only that is said.
+/// Maximum number of databases in the list. A statement that changes more has no list.
 const DATABASES_MAX: u8 = 16;
 
-/// The room for a database's name, its zero included.
+/// Maximum size of a database's name, including its zero byte.
 const DATABASE_ROOM: usize = 192;
 
 fn pass_databases(fields: &mut Fields<'_>) -> Option<()> {

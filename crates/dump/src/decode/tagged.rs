@@ -1,5 +1,5 @@
-//! The event that begins a transaction whose identifier has a tag. It is laid out as no other: fields with numbers in
-//! front, any of which can be missing.
+//! The event that begins a transaction with a tagged GTID. It has its own layout: numbered fields, each of which may be
+//! missing.
 
 use binlog::Event;
 use binlog::events::{CommitStamps, GtidEvent, GtidLayout, GtidTagged, LogicalClock};
@@ -8,16 +8,16 @@ use binlog::gtid::{Tag, Uuid};
 use super::Sizes;
 use super::format::{LogChecksum, LogFormat};
 
-/// The version of the layout.
+/// Version of the layout.
 const VERSION: u64 = 1;
 
-/// How many fields there are.
+/// Number of known fields.
 const FIELD_COUNT: u64 = 12;
 
-/// The longest tag.
+/// Maximum length of a tag.
 const TAG_MAX: u64 = 32;
 
-/// What the fields say; those that are missing keep these values.
+/// Values of the fields; a missing field keeps its default.
 struct Tagged<'a> {
     flags: u8,
     uuid: [u8; 16],
@@ -31,7 +31,7 @@ struct Tagged<'a> {
     original_version: u32,
 }
 
-/// A transaction's beginning. A tag that is none stands in the `rest` of an event without a tag.
+/// Decodes the event. A GTID with an invalid tag becomes an event without a tag, with the tag in `rest`.
 pub(super) fn tagged<'a>(bytes: &'a [u8], sizes: Sizes<'_>) -> Option<Event<'a>> {
     let found = Tagged::read(&mut Archive::of(bytes, sizes.format)?)?;
     let uuid = Uuid::from_bytes(found.uuid);
@@ -70,7 +70,7 @@ pub(super) fn tagged<'a>(bytes: &'a [u8], sizes: Sizes<'_>) -> Option<Event<'a>>
     })
 }
 
-/// Has it fields that nobody knows yet, and that must be known?
+/// Returns whether the event has unknown fields that its reader must know.
 pub(super) fn is_from_future(bytes: &[u8], format: &LogFormat) -> bool {
     let needed = Archive::of(bytes, format).and_then(|mut archive| {
         let (version, _, needed) = (archive.number()?, archive.number()?, archive.number()?);
@@ -133,16 +133,16 @@ impl<'a> Tagged<'a> {
     }
 }
 
-/// Reads variable-length numbers.
+/// Reads variable-length integers.
 struct Archive<'a> {
     bytes: &'a [u8],
     position: usize,
 }
 
 impl<'a> Archive<'a> {
-    /// The body of an event.
+    /// Starts at the event's body.
     fn of(bytes: &'a [u8], format: &LogFormat) -> Option<Self> {
-        // Even where the format does not say that there is a checksum.
+        // mysqlbinlog also cuts four bytes if the format has no checksums.
         let checksum_size = if format.checksum == LogChecksum::Off { 0 } else { 4 };
         let end = bytes.len().checked_sub(checksum_size)?;
         Some(Self { bytes: bytes.get(format.header_size..end)?, position: 0 })
@@ -152,7 +152,8 @@ impl<'a> Archive<'a> {
         self.number_to(u64::MAX)
     }
 
-    /// The ones at the low end of the first byte count the bytes behind it. What those hold must not be too large.
+    /// The number of trailing one bits in the first byte is the number of bytes after it. `max` limits the value of
+    /// those.
     fn number_to(&mut self, max: u64) -> Option<u64> {
         let rest = self.bytes.get(self.position..)?;
         let (first, more) = rest.split_first()?;
@@ -189,7 +190,7 @@ impl<'a> Archive<'a> {
         Some(text)
     }
 
-    /// Does this field come next? If so, its number is passed.
+    /// Returns whether the next field is `field`, and skips its number if so.
     fn is_next(&mut self, field: u64) -> Option<bool> {
         let before = self.position;
         let found = self.number()?;

@@ -1,17 +1,17 @@
-//! Goes over the events of all logs in order, and decides what is printed of each.
+//! Reads the events of all logs in order, and decides what to print of each.
 //!
-//! This is the one place that knows what was printed before. It does no heavy work: base64 and rows are left to
-//! whoever gets the [`Batch`]es.
+//! Only this module knows what was printed before. It leaves the heavy work, base64 and rows, to the threads that write
+//! the [`Batch`]es.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | this one | reads, checks and filters events |
-//! | [`print`](self::print) | prints them |
-//! | [`row_format`] | refuses statements where only rows are wanted |
-//! | [`remote`](self::remote) | goes over the events that a server sends |
-//! | [`payload`](self::payload) | opens compressed transactions |
-//! | [`statement`] | gathers what waits for a statement's end |
-//! | [`words`] | tells statements that begin and end transactions |
+//! | [`print`](self::print) | prints events |
+//! | [`row_format`] | enforces `--require-row-format` |
+//! | [`remote`](self::remote) | reads the events that a server sends |
+//! | [`payload`](self::payload) | decompresses transactions |
+//! | [`statement`] | collects what is printed at a statement's end |
+//! | [`words`] | recognizes statements that begin and end transactions |
 
 mod payload;
 mod print;
@@ -57,55 +57,55 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::talk::Talk;
 
-/// Bytes of blocks that are read and opened ahead.
+/// Maximum size of blocks and payloads that are read ahead, in bytes.
 const AHEAD_MAX: usize = 8 << 20;
 
-/// Batches are handed on when they hold so many bytes.
+/// Size at which a batch is passed on, in bytes.
 const BATCH_SIZE: usize = 512 << 10;
 
-/// What comes after an event.
+/// Decision after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
-    /// The next.
+    /// Read the next event.
     Continue,
-    /// Nothing: what was asked for has been printed.
+    /// Stop: everything requested is printed.
     Stop,
 }
 
-/// Why no event comes after this one.
+/// Reason why no event follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Halt {
-    /// It failed, and has said so.
+    /// Reading failed; the error has been printed.
     Failed,
-    /// A temporary file could not be written: what waits for its statement's end is lost. It has said so.
+    /// A temporary file could not be written, so a statement is incomplete. The error has been printed.
     TemporaryFile,
-    /// Nobody wants the output any more.
+    /// The output was closed.
     Unwanted,
 }
 
 type Outcome = Result<Flow, Halt>;
 
-/// Takes what is to be printed; an error says that nobody wants it.
+/// Passes a batch on. Returns an error if the output was closed.
 pub(crate) type HandOn<'h> = &'h mut dyn FnMut(Batch) -> Result<(), Halt>;
 
-/// One event, and where it stands.
+/// One event with its position, buffer and format.
 #[derive(Clone, Copy)]
 struct Item<'b> {
     bytes: &'b [u8],
     checksum: Checksum,
-    /// The event's, but for the next position of one inside a payload: that is where the payload ends.
+    /// The event's header. Inside a payload, the next position is the payload's.
     header: Header,
     buffer: &'b Arc<Bytes>,
-    /// Where it starts in the buffer.
+    /// Start of the event in the buffer.
     start: usize,
-    /// What holds for it.
+    /// Format of the event.
     format: &'b Arc<LogFormat>,
-    /// Where it starts in its log.
+    /// Start of the event in its log.
     at: u64,
     inside: Inside<'b>,
 }
 
-/// An event that is kept for longer than its block.
+/// An event that is kept longer than its block.
 struct Kept {
     event: EventRef,
     format: Arc<LogFormat>,
@@ -113,15 +113,15 @@ struct Kept {
     next_position: u32,
 }
 
-/// Goes over the events of all logs.
+/// Prints the events of all logs.
 pub(crate) struct Dump<'s, 'e> {
     settings: &'s Settings,
     talk: &'s mut Talk<'e>,
     spare: &'s Spare,
-    /// Of events.
+    /// Spare buffers for events.
     spare_bytes: Arc<Spare>,
     hand_on: HandOn<'s>,
-    /// Text is settled as soon as an event gets through.
+    /// The next batch. Its text becomes final as soon as an event is printed.
     batch: Batch,
     statement: Statement,
     heads: HeadText<'s>,
@@ -129,50 +129,50 @@ pub(crate) struct Dump<'s, 'e> {
     tables: Tables,
     load_files: LoadFiles,
     opener: PayloadOpener,
-    /// The raw file written last.
+    /// The last raw file.
     raw_file: Option<File>,
-    /// What holds for the events that follow, by the last format description that was printed.
+    /// Format of the next events, from the last format description that was printed.
     format: Arc<LogFormat>,
     filter: Filter,
-    /// Variables that belong to the next statement.
+    /// Variables for the next statement.
     variables: Vec<Kept>,
     ends: OpenEnds,
-    /// An event of the open transaction has been left out.
+    /// An event of the open transaction was skipped.
     skipped_in_transaction: bool,
     format_printed: bool,
     is_first_format: bool,
-    /// A format description has come, a relay log's own included.
+    /// A format description was read; a relay log's own counts.
     has_format: bool,
-    /// The version of the server that wrote the transaction at hand.
+    /// Version of the server that wrote the current transaction.
     server_version: u32,
-    /// The last status variables that were found to be valid.
+    /// The last status variables that were found valid.
     status_valid: Vec<u8>,
 }
 
-/// Which events are left out.
+/// State of the event filters.
 struct Filter {
     stop_position: u64,
     start_time: i64,
     offset: u64,
     seen: u64,
-    /// The transaction at hand is left out by its GTID.
+    /// The current transaction is skipped because of its GTID.
     by_gtid: bool,
 }
 
-/// What one log's reading goes by.
+/// State of reading one log.
 struct Log<'n> {
     name: &'n [u8],
-    /// By the last format description read.
+    /// Format from the last format description read.
     format: Arc<LogFormat>,
     in_use: bool,
     rows_only: RowFormat,
 }
 
-/// Does a stop position apply?
+/// Check of an event against the stop position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PositionCheck {
     Needed,
-    /// The event around this one has passed it.
+    /// Not needed: the payload's event was checked before.
     Passed,
 }
 
@@ -275,7 +275,7 @@ impl<'s, 'e> Dump<'s, 'e> {
     }
 
     fn log(&mut self, name: &[u8], start: u64, input: &mut (dyn Read + Send)) -> Outcome {
-        // Of an event in hexadecimal, everything is needed.
+        // A hexdump needs all bytes of the event.
         let large = if self.settings.hexdump { LargePayloads::InMemory } else { LargePayloads::InPieces };
         let opened = match name {
             b"-" => Reader::stream(input, large, &self.spare_bytes),
@@ -305,7 +305,7 @@ impl<'s, 'e> Dump<'s, 'e> {
         }
     }
 
-    /// Prints all that is left of a log.
+    /// Prints the rest of a log.
     fn blocks(&mut self, reader: &mut Reader<'_>, log: &mut Log<'_>) -> Outcome {
         loop {
             let block = reader.next_block();
@@ -318,7 +318,7 @@ impl<'s, 'e> Dump<'s, 'e> {
         }
     }
 
-    /// The same, while other threads read ahead and open payloads.
+    /// Prints the rest of a log, while other threads read ahead and decompress payloads.
     fn blocks_ahead(&mut self, mut reader: Reader<'_>, log: &mut Log<'_>) -> Outcome {
         let settings = self.settings;
         let spare = Arc::clone(&self.spare_bytes);
@@ -349,12 +349,12 @@ impl<'s, 'e> Dump<'s, 'e> {
                 })
             },
         );
-        // Whoever is told to stop was stopped by an outcome.
+        // `Stopped` needs no handling: `outcome` caused it.
         let (Ok(()) | Err(Stopped)) = ended;
         outcome
     }
 
-    /// Prints a block, and says what is wrong where it ends.
+    /// Prints a block, and then the error at its end, if any.
     fn block(&mut self, block: &Block, opened: &Opened, log: &mut Log<'_>) -> Outcome {
         if let Some(large) = &block.large {
             return self.large(large, log);
@@ -372,7 +372,7 @@ impl<'s, 'e> Dump<'s, 'e> {
         }
     }
 
-    /// A payload that is not in memory: the event without it stands for the event.
+    /// Prints a payload that is not in memory. The event without its payload stands for it.
     fn large(&mut self, large: &LargePayload, log: &mut Log<'_>) -> Outcome {
         let format = Arc::clone(&log.format);
         if self.settings.verify_checksum && format.checksum.for_events() == Checksum::Crc32 {
@@ -393,7 +393,7 @@ impl<'s, 'e> Dump<'s, 'e> {
         self.hand_on_if_full().map(|()| flow)
     }
 
-    /// Takes an event, if only certain ones are.
+    /// Prints an event, unless `--require-row-format` refuses it.
     fn allowed(&mut self, item: Item<'_>, event: &Event<'_>, log: &mut Log<'_>) -> Outcome {
         let is_allowed =
             !self.settings.require_row_format || log.rows_only.takes(item.header.event_type, event);
@@ -419,7 +419,7 @@ impl<'s, 'e> Dump<'s, 'e> {
                 None => Item::new(&block.buffer, range.clone(), at, &format),
             };
             let mut item = item.map_err(|error| self.complain_of_entry(log.name, at, &error))?;
-            // Moving the event out of a result of results costs as much as decoding it.
+            // An `Option`, because moving the event out of a nested `Result` costs as much as decoding it.
             let Some(event) = self.decode(&item) else {
                 return Err(self.complain_of_entry(log.name, at, &item.why_invalid()));
             };
@@ -434,7 +434,7 @@ impl<'s, 'e> Dump<'s, 'e> {
         Ok(Flow::Continue)
     }
 
-    /// The fields of an event, its variables included if it is a statement.
+    /// Decodes an event, and checks its status variables if it is a statement.
     fn decode<'b>(&mut self, item: &Item<'b>) -> Option<Event<'b>> {
         let event = decode(item.bytes, &item.header, item.checksum, item.format)?;
         let status = match &event {
@@ -447,7 +447,7 @@ impl<'s, 'e> Dump<'s, 'e> {
             }
             _ => return Some(event),
         };
-        // Most are those of the statement before.
+        // Most statements have the variables of the one before.
         if self.status_valid != status.bytes {
             if !status_is_valid(status) {
                 return None;
@@ -463,7 +463,7 @@ impl<'s, 'e> Dump<'s, 'e> {
         Halt::Failed
     }
 
-    /// Reads the events in front of the start position that tell what the others look like.
+    /// Reads the events before the start position to find the format description.
     fn find_format(
         &mut self,
         log: &mut Log<'_>,
@@ -502,14 +502,14 @@ impl<'s, 'e> Dump<'s, 'e> {
     }
 
     fn complain_of_entry(&mut self, name: &[u8], at: u64, error: &ReadError) -> Halt {
-        // Shown as if it had a sign.
+        // mysqlbinlog prints the position as signed.
         let at = at.cast_signed().to_string();
         let start = b"Could not read entry at offset ";
         self.talk.error(&[start, at.as_bytes(), b": Error in log format or read error 1."]);
         self.complain(name, error)
     }
 
-    /// Says why a log cannot be read.
+    /// Prints the error of reading a log.
     fn complain(&mut self, name: &[u8], error: &ReadError) -> Halt {
         match error {
             ReadError::Open(cause) => {
@@ -535,7 +535,8 @@ impl<'s, 'e> Dump<'s, 'e> {
         Ok(Some(Kept { event, format: Arc::clone(&log.format), at, next_position: header.next_position }))
     }
 
-    /// Learns from an event what holds for it and those behind it. It may come back with another database.
+    /// Updates the log's format from an event, and verifies its checksum if requested. Returns the event with its
+    /// database renamed, if a rule applies.
     fn take(&mut self, event: &[u8], log: &mut Log<'_>) -> Result<Option<Arc<Bytes>>, ReadError> {
         if self.settings.verify_checksum && !checksum_fits(event, &log.format) {
             return Err(ReadError::CHECKSUM);
@@ -583,7 +584,7 @@ impl<'s, 'e> Dump<'s, 'e> {
             if filter.seen < filter.offset || time < filter.start_time {
                 return Passes::No;
             }
-            // From here on everything is printed, whatever its time.
+            // The first event in range ends the check: later events are printed whatever their time.
             (filter.start_time, filter.offset) = (0, 0);
             let server_id = u64::from(item.header.server_id & settings.server_id_mask);
             if event_type != EventType::Rotate && settings.server_id != 0 && settings.server_id != server_id {
@@ -594,7 +595,7 @@ impl<'s, 'e> Dump<'s, 'e> {
         if is_behind || time >= settings.stop_time { Passes::NorOthers } else { Passes::Yes }
     }
 
-    /// Is this event left out because of its transaction's GTID?
+    /// Returns whether an event is skipped because of its transaction's GTID.
     fn skips_by_gtid(&mut self, item: Item<'_>, event: &Event<'_>) -> bool {
         match event {
             Event::Gtid(_) | Event::AnonymousGtid(_) | Event::GtidTagged(_) => {
@@ -647,17 +648,17 @@ impl<'s, 'e> Dump<'s, 'e> {
     }
 }
 
-/// Does an event pass the filters?
+/// Result of the event filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Passes {
     Yes,
     No,
-    /// Neither it nor anything behind it.
+    /// Skip this event and all that follow.
     NorOthers,
 }
 
 impl<'b> Item<'b> {
-    /// Takes an event's bytes under the format that holds where it stands.
+    /// Decodes the header of an event, and finds its checksum under `format`.
     fn new(
         buffer: &'b Arc<Bytes>,
         range: Range<usize>,

@@ -1,4 +1,4 @@
-//! Compressed transactions: opened ahead by other threads if they are small, in pieces if they are large.
+//! Compressed transactions. Other threads decompress small payloads ahead; large ones are decompressed in pieces.
 
 use std::mem::take;
 use std::ops::Range;
@@ -17,40 +17,40 @@ use crate::event_text;
 use crate::reader::{Block, LargePayload, ReadError, event_size};
 use crate::rewrite::{Rules, rewrite};
 
-/// Payloads that are larger are not opened ahead.
+/// Maximum size of a payload that is decompressed ahead, in bytes.
 const PAYLOAD_AHEAD_MAX: usize = 2 << 20;
 
-/// Nor are those whose events take more.
+/// Maximum size of the events of such a payload, in bytes.
 const EVENTS_AHEAD_MAX: usize = 8 << 20;
 
-/// Bytes of a large payload that are read at a time.
+/// Bytes of a large payload read at a time.
 const PIECE_SIZE: usize = 1 << 20;
 
-/// What is known of an event's payload besides the event.
+/// The contents of an event's payload, as far as they are known.
 #[derive(Clone, Copy)]
 pub(super) enum Inside<'b> {
-    /// It has none, or it has not been opened.
+    /// No payload, or not decompressed yet.
     Unopened,
-    /// The events inside.
+    /// The decompressed events.
     Opened(&'b Opened, &'b [Range<usize>]),
-    /// It is not in memory.
+    /// The payload is not in memory.
     Large(&'b LargePayload),
 }
 
-/// Events from inside payloads, as they would stand outside.
+/// Events from inside payloads, converted to the form of events outside.
 #[derive(Default)]
 pub(crate) struct Opened {
     buffer: Arc<Bytes>,
-    /// What holds for them.
+    /// Checksum of the events.
     checksum: Option<Checksum>,
-    /// Where the events of all payloads stand in the buffer.
+    /// Ranges of all payloads' events in the buffer.
     events: Vec<Range<usize>>,
-    /// The place in its block of each event whose payload was opened, and which of the events are its.
+    /// Index in the block of each event with a decompressed payload, and the range of its entries in `events`.
     payloads: Vec<(usize, Range<usize>)>,
 }
 
 impl Opened {
-    /// Opens the payloads of a block. What cannot be opened is left to be complained of in its turn.
+    /// Decompresses the payloads of a block. Skips payloads with errors; the main thread reports them in order.
     pub(super) fn new(block: &Block, opener: &mut PayloadOpener, rules: &Rules, spare: &Arc<Spare>) -> Self {
         const EVENT_TYPE_AT: usize = 4;
         const PAYLOAD: u8 = 40;
@@ -71,7 +71,7 @@ impl Opened {
         opened
     }
 
-    /// What is inside the event at this place of the block.
+    /// Returns the contents of the payload of the event at `index` in the block.
     pub(super) fn inside(&self, index: usize) -> Inside<'_> {
         match self.payloads.binary_search_by_key(&index, |(index, _)| *index) {
             Ok(found) => Inside::Opened(self, &self.events[self.payloads[found].1.clone()]),
@@ -79,7 +79,7 @@ impl Opened {
         }
     }
 
-    /// How many bytes it takes.
+    /// Size in memory, in bytes.
     pub(super) fn size(&self) -> usize {
         self.buffer.len() + self.events.len() * size_of::<Range<usize>>()
     }
@@ -110,7 +110,8 @@ fn open_one(
     Some(())
 }
 
-/// Appends inner events with the database and the checksum that they would have outside, and where each stands.
+/// Appends inner events in the form of events outside: with checksum and renamed database. Adds their ranges to
+/// `places`.
 fn put_outside(
     out: &mut Vec<u8>,
     places: &mut Vec<Range<usize>>,
@@ -139,7 +140,7 @@ fn put_outside(
     }
 }
 
-/// Why the next events do not come.
+/// Reason why no more events can be read from a payload.
 enum Fault {
     Payload(DecodeError),
     Read(ReadError),
@@ -151,18 +152,18 @@ impl From<PayloadError> for Fault {
     }
 }
 
-/// A large payload's events, in chunks.
+/// The events of a large payload, in chunks.
 struct Pieces<'l, 'o> {
     large: &'l LargePayload,
     stream: PayloadStream<'o>,
     piece: Vec<u8>,
     taken: usize,
-    /// Bytes of the payload that have been read.
+    /// Bytes of the payload read so far.
     read: u64,
 }
 
 impl Pieces<'_, '_> {
-    /// Appends some events; gives how many.
+    /// Appends some events, and returns their number.
     fn next_chunk(&mut self, out: &mut Vec<u8>) -> Result<usize, Fault> {
         loop {
             let mut input = &self.piece[self.taken..];
@@ -249,7 +250,7 @@ impl Dump<'_, '_> {
         self.chunks(outer, name, large.fields.compression, |chunk| pieces.next_chunk(chunk))
     }
 
-    /// Prints a payload's events, some at a time, until none come.
+    /// Prints a payload's events in chunks, until no more follow.
     fn chunks(
         &mut self,
         outer: Item<'_>,
@@ -262,7 +263,7 @@ impl Dump<'_, '_> {
             let is_first = chunk.is_empty();
             chunk.clear();
             match next_chunk(&mut chunk) {
-                // Nothing at all is less than zstd makes of it.
+                // No bytes at all are less than zstd makes of empty contents.
                 Ok(0) if is_first && compression == PayloadCompression::Zstd => {
                     let nothing = Reason::Short { wanted: HEADER_SIZE as u64, found: 0 };
                     return Err(self.complain_of_payload(&DecodeError::new(0, nothing)));
@@ -295,7 +296,7 @@ impl Dump<'_, '_> {
             let Some(event) = self.decode(&inner) else {
                 return Err(self.complain_of_inner(&inner.why_invalid()));
             };
-            // What stops the dump elsewhere stops nothing in a payload.
+            // Inside a payload, neither a refused event nor a stop condition ends the dump; a failed output does.
             if let Err(halt @ (Halt::Unwanted | Halt::TemporaryFile)) =
                 self.event(inner, &event, name, PositionCheck::Passed)
             {
@@ -306,7 +307,7 @@ impl Dump<'_, '_> {
         Ok(())
     }
 
-    /// Says why no more events come out of a payload.
+    /// Prints the error that ends a payload.
     fn complain_of_payload(&mut self, error: &DecodeError) -> Halt {
         const SIZE: &str = "Length field of embedded event in Payload_log_event is";
         let text = match error.reason {
@@ -327,7 +328,7 @@ impl Dump<'_, '_> {
             Reason::Unexpected { field: "event type", .. } => {
                 return self.complain_of_inner(&ReadError::INVALID_FORMAT);
             }
-            // mysqlbinlog does not compare it.
+            // bintide's own text: mysqlbinlog does not compare the uncompressed size.
             Reason::Differs { .. } => format!("Payload_log_event corrupted: {}.", error.reason),
             _ => "Payload_log_event corrupted: compression stream is corrupted.".to_owned(),
         };

@@ -63,7 +63,7 @@ impl Dump<'_, '_> {
         Ok(())
     }
 
-    /// Events whose text depends on nothing else.
+    /// Prints an event whose text depends on no other event.
     fn simple(&mut self, item: Item<'_>, event: &Event<'_>) {
         match event {
             Event::XaPrepare(prepare) => {
@@ -109,7 +109,7 @@ impl Dump<'_, '_> {
             ]);
         }
         let mut bytes = previous.set.to_vec();
-        // The format's number stands on both sides of the count, but mysqlbinlog looks only behind it.
+        // The format's number stands before and after the count, but mysqlbinlog looks only after it.
         bytes[0] = if bytes[7] == 1 { 1 } else { bytes[0] };
         let Ok(set) = GtidSet::decode(&bytes) else {
             self.talk.error(&[b"Malformed GTID_set encoding."]);
@@ -121,7 +121,7 @@ impl Dump<'_, '_> {
         put(self.batch.text(), &[set.commented().to_string().as_bytes(), b"\n"]);
     }
 
-    /// Prints an event's header line, unless in short form. Has it been printed?
+    /// Prints an event's header line, unless in short form. Returns whether it was printed.
     pub(super) fn put_header(&mut self, item: Item<'_>) -> bool {
         if !self.settings.short_form {
             self.put_header_line(item);
@@ -131,14 +131,14 @@ impl Dump<'_, '_> {
 
     fn put_header_line(&mut self, item: Item<'_>) {
         let hexdump = match item.header.event_type {
-            // One that a server makes up comes in front of the first format description.
+            // A Rotate event made up by the server comes before the first format description.
             EventType::Rotate if !self.has_format => Hexdump::Plain,
             _ => Hexdump::Columns,
         };
         self.heads.put_header(self.batch.text(), Head { hexdump, ..item.as_head() });
     }
 
-    /// Leaves an event's header line and text to whoever works out the batch.
+    /// Defers an event's header line and text to the thread that writes the batch.
     fn put_later(&mut self, item: Item<'_>) {
         let keys = GeneratedKeys::of_version(self.server_version);
         self.batch.head(&item.as_source(), item.at, item.header.next_position, keys);
@@ -225,7 +225,7 @@ impl Dump<'_, '_> {
         }
         if is_skipped {
             if self.ends.seen_gtid && !self.ends.in_transaction {
-                // It commits by itself.
+                // A statement without BEGIN commits by itself.
                 self.put_commit();
                 self.skipped_in_transaction = false;
                 self.ends = OpenEnds::default();
@@ -271,7 +271,7 @@ impl Dump<'_, '_> {
         self.talk.file(&[b"Character set '#", number.to_string().as_bytes(), end]);
     }
 
-    /// An integer, a seed or a variable that the next statement uses.
+    /// Prints an integer, a seed or a user variable for the next statement.
     fn variable(&mut self, item: Item<'_>) {
         let Some(event) = self.decode(&item) else { return };
         if self.put_header(item) {
@@ -434,7 +434,7 @@ impl Dump<'_, '_> {
         self.statement.bound().map_err(|cause| self.complain_of_temporary_file(&cause))
     }
 
-    /// Says why what is to be printed cannot wait in a file.
+    /// Prints the error of writing a temporary file.
     fn complain_of_temporary_file(&mut self, cause: &io::Error) -> Halt {
         let folder = env::temp_dir().into_os_string().into_vec();
         let start = b"Error writing event to a temporary file in '";
@@ -465,7 +465,7 @@ impl Dump<'_, '_> {
         }
     }
 
-    /// Prints what a statement's events have left for its end.
+    /// Prints the BINLOG statement and the pseudo-SQL that were collected for the end of a statement.
     fn end_statement(&mut self) -> Result<(), Halt> {
         if !self.statement.body.is_empty() {
             self.batch.text().extend_from_slice(b"\nBINLOG '\n");

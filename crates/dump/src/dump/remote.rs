@@ -1,4 +1,4 @@
-//! Goes over the events that a server sends, as mysqlbinlog does.
+//! Prints the events that a server sends, as mysqlbinlog does.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -22,43 +22,43 @@ use crate::remote::{AskedLog, RemoteSettings, Servers};
 use crate::rewrite::{RewriteFailure, rewrite_raw};
 use crate::settings::Remote;
 
-/// Bytes of events that are gone over at once, if so many have come.
+/// Size at which queued events are printed, in bytes.
 const BLOCK_SIZE: usize = 512 << 10;
 
-/// How far a server's logs have been gone over.
+/// State of reading a server's logs.
 struct Remotely<'n> {
     log: Log<'n>,
-    /// Where the next event would stand in its file, as mysqlbinlog counts it.
+    /// Position of the next event in its file, as mysqlbinlog counts it.
     position: u64,
-    /// Events that have come and are not gone over.
+    /// Events that have arrived but are not printed yet.
     bytes: Vec<u8>,
     events: Vec<Range<usize>>,
     raw: Option<RawFile>,
 }
 
-/// Where logs are written as they are.
+/// Target of `--raw`.
 struct RawFile {
     prefix: Vec<u8>,
-    /// The next file's name, the prefix included.
+    /// Path of the next file, including the prefix.
     name: Vec<u8>,
 }
 
-/// What becomes of an event.
+/// Action for an event that arrived.
 enum Fate {
-    /// It is gone over with those that follow.
+    /// Queue it, to be printed with those that follow.
     Joined,
-    /// It is gone over by itself: at this place, which it moves by so much.
+    /// Print it alone, at position `at`, and advance the position by `size`.
     Alone { at: u64, size: u64 },
-    /// It is passed over.
+    /// Ignore it.
     Passed,
-    /// Nothing follows that was asked for.
+    /// Stop: the rest was not requested.
     Last,
-    /// It names a file that cannot be one of the server's logs.
+    /// Fail: it names a file that cannot be one of the server's logs.
     Misnamed,
 }
 
 impl Dump<'_, '_> {
-    /// Prints a log that a server sends, and those behind it if they are wanted.
+    /// Prints a log that a server sends, and the logs after it if requested.
     pub(super) fn remote_log(
         &mut self,
         name: &[u8],
@@ -105,7 +105,7 @@ impl Dump<'_, '_> {
         Halt::Failed
     }
 
-    /// One event came.
+    /// Handles one event that arrived.
     fn arrived(
         &mut self,
         event: &[u8],
@@ -118,7 +118,7 @@ impl Dump<'_, '_> {
             Err(error) => return Err(self.complain_of_construction(&error)),
         };
         match fate {
-            // mysqlbinlog takes the size of what a server makes up for 0, and then cannot check it.
+            // mysqlbinlog computes size 0 for an event made up by the server, and then fails to check it.
             Fate::Alone { size: 0, .. } if self.settings.require_row_format => {
                 self.joined(remotely)?;
                 return Err(self.complain_of_unexpected());
@@ -157,7 +157,7 @@ impl Dump<'_, '_> {
         Ok((Flow::Continue, More::Yes))
     }
 
-    /// Goes over what has come.
+    /// Prints the queued events.
     fn joined(&mut self, remotely: &mut Remotely<'_>) -> Outcome {
         let (bytes, events) = (take(&mut remotely.bytes), take(&mut remotely.events));
         if events.is_empty() {
@@ -210,8 +210,8 @@ impl Dump<'_, '_> {
         })
     }
 
-    /// Ends a run that wrote raw files. mysqlbinlog takes `--idempotent` back in the last of them, whose end is then no
-    /// event; under the name of bintide the files stay logs.
+    /// Ends a run with `--raw`. mysqlbinlog appends the end of `--idempotent` to the last file, which then does not end
+    /// with an event. Under the name bintide, the files stay valid logs.
     pub(super) fn end_raw(&mut self) -> Result<(), Halt> {
         if !self.settings.idempotent {
             return Ok(());
@@ -229,7 +229,7 @@ impl Dump<'_, '_> {
         }
     }
 
-    /// Refuses an event that `--require-row-format` does not let pass.
+    /// Refuses an event that `--require-row-format` does not allow.
     fn check_row_format(&mut self, event: &[u8], log: &mut Log<'_>) -> Result<(), Halt> {
         if !self.settings.require_row_format {
             return Ok(());
@@ -255,7 +255,7 @@ impl Dump<'_, '_> {
         Halt::Failed
     }
 
-    /// Connects, and asks for a log.
+    /// Connects and requests a log.
     fn ask_for(
         &mut self,
         name: &[u8],
@@ -296,18 +296,18 @@ impl Dump<'_, '_> {
     }
 }
 
-/// What mysqlbinlog says where an authority is given and not heeded.
+/// mysqlbinlog's warning for a CA that the SSL mode does not use.
 const IDLE_AUTHORITY: &[u8] =
     b"WARNING: no verification of server certificate will be done. Use --ssl-mode=VERIFY_CA or VERIFY_IDENTITY.";
 
-/// Does anything follow?
+/// Continuation of the stream: more events, or the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum More {
     Yes,
     No,
 }
 
-/// What becomes of an event. It is a fake one that has no time: made up for the wire.
+/// Returns the action for an event. A Rotate event without a time was made up by the server.
 fn fate(
     event: &[u8],
     start: u64,
@@ -334,7 +334,7 @@ fn fate(
         }
         EventType::FormatDescription => {
             let at = remotely.position + remotely.bytes.len() as u64;
-            // One in front of events from the middle of a file takes no place in it.
+            // A format description sent before events from the middle of a file takes no space in that file.
             let is_counted = at == MAGIC.len() as u64 || remotely.raw.is_some();
             Ok(Fate::Alone { at, size: if is_counted { event.len() as u64 } else { 0 } })
         }
@@ -342,7 +342,7 @@ fn fate(
     }
 }
 
-/// The log that a Rotate event names.
+/// Returns the log that a Rotate event names.
 fn next_log(event: &[u8], log: &Log<'_>) -> Result<Vec<u8>, ReadError> {
     let buffer = Arc::new(Bytes::new(event.to_vec()));
     let item = Item::new(&buffer, 0..event.len(), 0, &log.format)?;

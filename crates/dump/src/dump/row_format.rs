@@ -1,23 +1,23 @@
-//! What `--require-row-format` lets pass: rows, and statements that change none.
+//! `--require-row-format`: allows rows, and statements that change no rows.
 
 use binlog::{Event, EventType};
 
 use super::words::TransactionWord;
 
-/// How far a transaction has come.
+/// State of the current transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RowFormat {
     #[default]
     Outside,
-    /// Behind its GTID.
+    /// After the GTID.
     Begun,
-    /// Variables for a statement have come.
+    /// After variables for a statement.
     BeforeStatement,
     /// In a transaction of several statements.
     Inside,
 }
 
-/// What an event is to a transaction.
+/// Role of an event in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Gtid,
@@ -29,12 +29,12 @@ enum Role {
     None,
 }
 
-/// Statements that change no rows though they stand in a transaction. A table is created in one together with its
-/// rows.
+/// Statements allowed inside a transaction because they change no rows. CREATE TABLE is one of them: CREATE TABLE ...
+/// SELECT logs the table and its rows in one transaction.
 const CONTROLS: [&str; 4] = ["XA END", "XA PREPARE", "SAVEPOINT", "CREATE TABLE"];
 
 impl RowFormat {
-    /// Takes one event; may it be there?
+    /// Advances the state by one event. Returns whether the event is allowed.
     pub(super) fn takes(&mut self, event_type: EventType, event: &Event<'_>) -> bool {
         let role = Role::of(event);
         *self = self.after(role);
@@ -46,7 +46,7 @@ impl RowFormat {
             sql.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
         };
         match (role, event_type) {
-            // Statements that define tables may depend on variables too.
+            // User variables are allowed before a statement: DDL may use them too.
             (Role::Variable, _) => event_type == EventType::UserVar && *self == Self::BeforeStatement,
             (
                 _,
@@ -75,7 +75,7 @@ impl RowFormat {
     }
 }
 
-/// Longer than the words alone.
+/// Returns whether a statement creates or drops a temporary table. The two words alone do not count.
 fn is_temporary(sql: &[u8]) -> bool {
     let starts =
         |word: &str| sql.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()));

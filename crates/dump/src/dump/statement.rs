@@ -1,4 +1,4 @@
-//! What waits for the end of a statement: its BINLOG block, and its rows as pseudo-SQL.
+//! Output collected for the end of a statement: its BINLOG statement, and its rows as pseudo-SQL.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -13,45 +13,47 @@ use crate::batch::{Batch, PutAway};
 use crate::rows_text::{TableText, Types};
 use crate::spool::Spool;
 
-/// What is printed at the end of a statement.
+/// Output collected for the end of a statement.
 #[derive(Default)]
 pub(super) struct Statement {
-    /// For the BINLOG block.
+    /// Events for the BINLOG statement.
     pub(super) body: Pile,
-    /// For the pseudo-SQL.
+    /// Rows for the pseudo-SQL.
     pub(super) rows: Pile,
-    /// A part of it would be lost if nothing followed.
+    /// Some output would be lost if no event followed.
     pub(super) is_open: bool,
     spool: Spool,
 }
 
-/// Work that waits, in batches of a size that is right for handing on: a statement may hold any number of events.
+/// A queue of batches of the size at which batches are passed on. A statement may have any number of events.
 #[derive(Default)]
 pub(super) struct Pile {
     full: Vec<Batch>,
     last: Batch,
-    /// Of how many of the full ones it has been settled where they wait.
+    /// Number of full batches whose place, memory or file, is decided.
     settled: usize,
 }
 
-/// Bytes of one statement's events that stay in memory, though no file has them; more go into a temporary file.
+/// Maximum size of one statement's events in memory, in bytes. Only events that are in no log file stay in memory; more
+/// of them go into a temporary file.
 const KEPT_MAX: usize = 48 << 20;
 
-/// What has come is settled when it has so many bytes. Less than what spare buffers hold, so that these are enough.
+/// Size of new batches at which their place is decided, in bytes. Less than the spare buffers hold, so that these
+/// suffice.
 const UNSETTLED_MAX: usize = 4 << 20;
 
 impl Statement {
-    /// Makes it ready for the next one.
+    /// Resets the state for the next statement.
     pub(super) fn end(&mut self) {
         self.is_open = false;
         self.spool = Spool::default();
     }
 
-    /// Keeps what is held in memory within bounds.
+    /// Moves batches that exceed the limits into files.
     ///
     /// # Errors
     ///
-    /// When the temporary file cannot be written: a statement has any size, so memory cannot take its place.
+    /// If the temporary file cannot be written. Memory cannot replace it, because a statement's size has no limit.
     pub(super) fn bound(&mut self) -> io::Result<()> {
         if self.body.unsettled().max(self.rows.unsettled()) < UNSETTLED_MAX / BATCH_SIZE {
             return Ok(());
@@ -71,7 +73,7 @@ impl Statement {
 }
 
 impl Pile {
-    /// The batch that takes more.
+    /// Returns the batch to append to.
     pub(super) fn batch(&mut self) -> &mut Batch {
         if self.last.size() >= BATCH_SIZE {
             self.full.push(take(&mut self.last));
@@ -83,51 +85,51 @@ impl Pile {
         self.full.len() - self.settled
     }
 
-    /// Is nothing in it?
+    /// Returns whether the queue is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.full.is_empty() && self.last.is_empty()
     }
 
-    /// Takes out the full batches.
+    /// Removes and returns the full batches.
     pub(super) fn take_full(&mut self) -> Vec<Batch> {
         self.settled = 0;
         take(&mut self.full)
     }
 
-    /// What comes behind the full batches.
+    /// Returns the batch after the full ones.
     pub(super) fn last(&mut self) -> &mut Batch {
         &mut self.last
     }
 }
 
-/// What table ids stand for.
+/// Tables by table id.
 #[derive(Default)]
 pub(super) struct Tables {
     known: HashMap<u64, Known>,
-    /// The one that was learnt or found last: most often it is asked for next.
+    /// The last table inserted or found, because most lookups ask for it again.
     latest: Option<(u64, Known)>,
-    /// What all that is known takes, in bytes.
+    /// Estimated size of all known tables, in bytes.
     size: usize,
-    /// Tables whose rows are left out, until the statement ends.
+    /// Tables whose rows are skipped until the statement ends.
     pub(super) ignored: HashSet<u64>,
 }
 
 #[derive(Clone)]
 struct Known {
-    /// The map, to tell a table that comes again from one that takes its number.
+    /// The table map's bytes, to tell a repeated map from a new table with the same id.
     map: Arc<[u8]>,
     text: Option<Arc<TableText>>,
 }
 
-/// Bytes of tables that are remembered. Every statement names its tables anew, so only what no server writes is lost
-/// with those from before.
+/// Size at which known tables are dropped, in bytes. Every statement of a real server maps its tables again, so no
+/// table is missed.
 const TABLES_MAX: usize = 16 << 20;
 
-/// What a table takes for each byte of its map, about: a text for each column.
+/// Estimated size of a table per byte of its map; each column has a text.
 const TEXT_FACTOR: usize = 64;
 
 impl Tables {
-    /// Remembers a table; most maps say what the one before said. `bytes` are the map's.
+    /// Adds a table. Most maps repeat the one before. `bytes` is the map's body.
     pub(super) fn learn(&mut self, map: &TableMap<'_>, bytes: &[u8], types: Types) {
         if self.known(map.table_id).is_some_and(|known| *known.map == *bytes) {
             return;
@@ -140,12 +142,12 @@ impl Tables {
         self.size += bytes.len() * TEXT_FACTOR;
     }
 
-    /// What this table id stands for, if anything.
+    /// Returns the table of a table id, if known.
     pub(super) fn find(&mut self, table_id: u64) -> Option<&Arc<TableText>> {
         self.known(table_id)?.text.as_ref()
     }
 
-    /// Keeps what is remembered within bounds, where nothing of it is needed any more.
+    /// Drops all known tables if they are too large. Call it only between statements.
     pub(super) fn bound(&mut self) {
         if self.size > TABLES_MAX {
             self.known.clear();

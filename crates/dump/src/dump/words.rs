@@ -1,22 +1,22 @@
-//! Statements that begin and end transactions, told by their first words.
+//! Statements that begin and end transactions, recognized by their first words.
 
-/// What a statement does to a transaction.
+/// Effect of a statement on a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransactionWord {
     Starts,
     Ends,
-    /// It is about the transaction, and stays in it.
+    /// A transaction statement that does not end the transaction.
     Stays,
-    /// It has nothing to do with transactions.
+    /// Not a transaction statement.
     Not,
 }
 
-/// Words in front of statements that stay in their transaction.
+/// First words of transaction statements that do not end the transaction.
 const STAYING: [&str; 6] = ["SAVEPOINT", "ROLLBACK", "XA START", "XA END", "XA PREPARE", "XA COMMIT"];
 
 impl TransactionWord {
     pub(super) fn of(sql: &[u8]) -> Self {
-        // A zero ends the text for whoever compares it.
+        // mysqlbinlog compares C strings, so a zero byte ends the text.
         let whole = sql;
         let sql = sql.split(|byte| *byte == 0).next().unwrap_or_default();
         let is_start_of =
@@ -34,7 +34,7 @@ impl TransactionWord {
         }
     }
 
-    /// Is it about transactions at all? Such statements belong to every database.
+    /// Returns whether this is a transaction statement. `--database` keeps these for every database.
     pub(super) fn is_word(self) -> bool {
         self != Self::Not
     }

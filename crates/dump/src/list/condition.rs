@@ -8,7 +8,7 @@ use binlog::{Charset, Column, DecodeError, Field, Format, Image, JsonQuotes, Row
 use super::json::charset_of;
 use super::walk::Refusal;
 
-/// A column has a value: `id=5`, `@1=5`, `name=NULL`.
+/// A required value of a column: `id=5`, `@1=5`, `name=NULL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     column: ColumnName,
@@ -17,9 +17,9 @@ pub struct Condition {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ColumnName {
-    /// The column of this number, from 0.
+    /// Column number, from 0.
     Number(usize),
-    /// The column of this name; `pk` is the primary key too, if it has one column.
+    /// Column name; `pk` also means the primary key, if that has one column.
     Name(String),
 }
 
@@ -28,12 +28,12 @@ enum Wanted {
     Null,
     Text {
         text: String,
-        /// If it is a whole number.
+        /// The text as a number, if it is a whole number.
         number: Option<i128>,
     },
 }
 
-/// A text that is no condition.
+/// Error for a text that is not a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionError {
     text: String,
@@ -65,11 +65,11 @@ impl fmt::Display for Condition {
 }
 
 impl Condition {
-    /// Reads `column=value`.
+    /// Parses `column=value`.
     ///
     /// # Errors
     ///
-    /// When there is no `=`, no column in front of it, or no column of that number.
+    /// If there is no `=`, no column before it, or an invalid column number.
     pub fn new(text: &str) -> Result<Self, ConditionError> {
         let error = || ConditionError { text: text.to_owned() };
         let (column, value) = text.split_once('=').ok_or_else(error)?;
@@ -94,10 +94,10 @@ impl Condition {
     }
 }
 
-/// Conditions, made ready for the rows of one table.
+/// Conditions, prepared for the rows of one table.
 #[derive(Debug)]
 pub(crate) struct RowTest<'c> {
-    /// Which column must have which value; none if the table has no such column, and no row passes.
+    /// Columns by index, and their required values. `None` if the table lacks a column, so that no row passes.
     wanted: Option<Vec<(usize, &'c Wanted)>>,
 }
 
@@ -117,7 +117,7 @@ impl<'c> RowTest<'c> {
         Ok(Self { wanted })
     }
 
-    /// Do all conditions hold in one of the row's images?
+    /// Returns whether all conditions hold in one of the row's images.
     pub(crate) fn passes(&self, row: &Row<'_, '_>, format: &Format) -> Result<bool, DecodeError> {
         for image in [&row.before, &row.after].into_iter().flatten() {
             if self.passes_image(image, format)? {
@@ -206,7 +206,7 @@ impl Wanted {
     }
 }
 
-/// Are two decimals the same number? Zeros at the end of a fraction do not count.
+/// Returns whether two decimals are equal. Trailing zeros of a fraction do not count.
 fn same_decimal(found: &str, wanted: &str) -> bool {
     let plain = |text: &str| {
         let text = text.strip_prefix('+').unwrap_or(text);
@@ -219,7 +219,7 @@ fn same_decimal(found: &str, wanted: &str) -> bool {
     plain(found) == plain(wanted)
 }
 
-/// Is it `0x` and the bytes in hexadecimal?
+/// Returns whether `text` is `0x` and the bytes in hexadecimal.
 fn is_hex_of(text: &str, bytes: &[u8]) -> bool {
     let Some(digits) = text.strip_prefix("0x") else { return false };
     let digit = |byte: u8| char::from_digit(byte.into(), 16);
@@ -230,12 +230,12 @@ fn is_hex_of(text: &str, bytes: &[u8]) -> bool {
             .all(|(found, wanted)| Some(found.to_ascii_lowercase()) == digit(wanted))
 }
 
-/// Text of a column in UTF-8, if it is text of its character set.
+/// Decodes text from the column's character set; `None` if it is invalid.
 fn decoded<'a>(column: &Column, format: &Format, bytes: &'a [u8]) -> Option<Cow<'a, str>> {
     charset_of(column, format).unwrap_or(Charset::Utf8mb4).decode(bytes).ok()
 }
 
-/// A set as MySQL shows it: its members, with commas.
+/// Returns a SET value as MySQL shows it: members separated by commas.
 fn decoded_set(column: &Column, format: &Format, bits: u64) -> Option<String> {
     let members = column.texts.iter().enumerate().filter(|(index, _)| *index < 64 && bits >> index & 1 == 1);
     let members: Option<Vec<Cow<'_, str>>> = members.map(|(_, text)| decoded(column, format, text)).collect();

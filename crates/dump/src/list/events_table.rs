@@ -8,16 +8,16 @@ use super::select::Select;
 use super::walk::{Located, Output, Refusal};
 use crate::numbers::put_u64;
 
-/// The table's head.
+/// Header line.
 pub(crate) const HEAD: &[u8] = b"Log_name\tPos\tEvent_type\tServer_id\tEnd_log_pos\tInfo\n";
 
-/// A row an event.
+/// Writes one table row per event.
 pub(crate) struct EventsTable<'s> {
     pub(crate) select: &'s Select,
 }
 
 impl Output for EventsTable<'_> {
-    /// Where an Info is made before it is escaped.
+    /// Buffer for the Info column before it is escaped.
     type Worker = Vec<u8>;
     type Part = Vec<u8>;
 
@@ -52,7 +52,7 @@ impl Output for EventsTable<'_> {
 }
 
 impl EventsTable<'_> {
-    /// Is there a row that is wanted, if rows are asked for?
+    /// Returns whether a row of the event meets the conditions, if there are any.
     fn has_rows(&self, scene: &mut Scene, located: &Located<'_>, event: &Event<'_>) -> Result<bool, Refusal> {
         match event.rows() {
             Some(rows) if self.select.looks_at_values() => {
@@ -64,7 +64,7 @@ impl EventsTable<'_> {
 }
 
 fn put_row(out: &mut Vec<u8>, located: &Located<'_>, info: &[u8]) {
-    // The server shows events of a payload where the payload ends.
+    // The server gives events of a payload the position of the payload's end.
     let position = match located.inner {
         None => located.position,
         Some(_) => located.end,
@@ -83,7 +83,7 @@ fn put_row(out: &mut Vec<u8>, located: &Located<'_>, info: &[u8]) {
     out.push(b'\n');
 }
 
-/// What would break a table is escaped.
+/// Appends text with the characters escaped that separate columns and lines.
 pub(crate) fn put_escaped(out: &mut Vec<u8>, mut rest: &[u8]) {
     while let Some(plain) = rest.iter().position(|byte| matches!(byte, 0 | b'\t' | b'\n' | b'\\')) {
         out.extend_from_slice(&rest[..plain]);

@@ -1,4 +1,4 @@
-//! What an event is about, in the words of `SHOW BINLOG EVENTS`.
+//! The Info column of `SHOW BINLOG EVENTS`.
 
 use binlog::events::{
     ExecuteLoadQuery, FormatDescription, GtidEvent, GtidTagged, Incident, Intvar, IntvarKind, LoadBlock,
@@ -10,11 +10,11 @@ use binlog::{Collation, Cursor, Decimal, DecodeError, Event, Flags, Flavour, For
 
 use crate::numbers::{put_i64, put_shortest, put_u64};
 
-/// Appends the event's Info column as the server makes it.
+/// Appends the event's Info column as the server prints it.
 ///
 /// # Errors
 ///
-/// When a part that is decoded only on demand cannot be.
+/// If a part of the event that is decoded on demand is invalid.
 pub(crate) fn put_info(
     out: &mut Vec<u8>,
     header: &Header,
@@ -52,7 +52,7 @@ pub(crate) fn put_info(
     Ok(())
 }
 
-/// What only MariaDB writes, in the words of its own `SHOW BINLOG EVENTS`.
+/// Appends the Info column of events that only MariaDB writes, as its `SHOW BINLOG EVENTS` prints it.
 fn put_mariadb_info(out: &mut Vec<u8>, header: &Header, event: &Event<'_>) -> Result<(), DecodeError> {
     match event {
         Event::MariadbAnnotateRows(event) => put(out, &[event.sql]),
@@ -74,7 +74,7 @@ fn put_numbered(out: &mut Vec<u8>, before: &str, number: u64, behind: &str) {
     out.extend_from_slice(behind.as_bytes());
 }
 
-/// A name in backticks.
+/// Appends a name in backticks.
 fn put_identifier(out: &mut Vec<u8>, name: &[u8]) {
     out.push(b'`');
     for byte in name {
@@ -112,7 +112,7 @@ fn put_use(out: &mut Vec<u8>, database: &[u8]) {
     }
 }
 
-/// The server takes a statement for a C string, which ends at the first zero.
+/// Appends a statement up to its first zero byte: the server reads it as a C string.
 fn put_statement(out: &mut Vec<u8>, sql: &[u8]) {
     let end = sql.iter().position(|byte| *byte == 0).unwrap_or(sql.len());
     out.extend_from_slice(&sql[..end]);
@@ -139,7 +139,7 @@ fn put_intvar(out: &mut Vec<u8>, event: &Intvar) {
     put_numbered(out, "=", event.value, "");
 }
 
-/// As MySQL names it.
+/// Returns MySQL's name of the variable.
 pub(crate) const fn intvar_name(kind: IntvarKind) -> &'static str {
     match kind {
         IntvarKind::LastInsertId => "LAST_INSERT_ID",
@@ -153,7 +153,7 @@ fn put_rand(out: &mut Vec<u8>, event: &Rand) {
     put_numbered(out, ",rand_seed2=", event.seed2, "");
 }
 
-/// A variable's value as an SQL literal.
+/// Appends a variable's value as an SQL literal.
 fn put_user_var(out: &mut Vec<u8>, format: &Format, event: &UserVar<'_>) -> Result<(), DecodeError> {
     out.push(b'@');
     put_identifier(out, event.name);
@@ -212,7 +212,7 @@ fn put_table_map(out: &mut Vec<u8>, event: &TableMap<'_>) {
     put(out, &[b" (", event.database, b".", event.table, b")"]);
 }
 
-/// The flags of rows events, by the names that the server shows.
+/// Flags of row events, by the names that the server shows.
 pub(crate) const ROWS_FLAGS: [(RowsFlags, &str); 5] = [
     (RowsFlags::STATEMENT_END, "STMT_END_F"),
     (RowsFlags::NO_FOREIGN_KEY_CHECKS, "NO_FOREIGN_KEY_CHECKS_F"),
@@ -232,7 +232,7 @@ fn put_rows(out: &mut Vec<u8>, event: &Rows<'_>) {
     }
 }
 
-/// The server shows the message only if it is empty.
+/// The server shows the message only if it is empty, so no message is printed.
 fn put_incident(out: &mut Vec<u8>, event: &Incident<'_>) {
     put_numbered(out, "#", event.incident.into(), " (");
     put(out, &[event.name().as_bytes(), b")"]);
@@ -290,7 +290,7 @@ fn put_mariadb_gtid(
     Ok(())
 }
 
-/// MariaDB shows them by domain.
+/// Appends the GTIDs in the order of their domains, as MariaDB does.
 fn put_mariadb_gtid_list(out: &mut Vec<u8>, event: &MariadbGtidList<'_>) {
     let mut gtids: Vec<(u32, u32, u64)> = event.iter().collect();
     gtids.sort_by_key(|(domain, _, _)| *domain);

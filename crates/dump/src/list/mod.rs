@@ -1,4 +1,4 @@
-//! What mysqlbinlog never gave: events as a table or as JSON, and transactions, a line each.
+//! Lists that mysqlbinlog does not have: events as a table or as JSON, and transactions one per line.
 
 mod condition;
 mod events_table;
@@ -26,17 +26,17 @@ use self::transactions::{Pieces, Shape, Transactions};
 pub use self::walk::{ListError, Source};
 use self::walk::{Output, Walk};
 
-/// Events and what is made of them, in bytes, between the threads.
+/// Maximum size of events and output in transit between threads, in bytes.
 const MEMORY: usize = 32 << 20;
 
-/// Writes what the settings ask for. Gives warnings: the torn tails of logs that are in use.
+/// Writes the list that `settings` describe. Returns warnings: the torn tails of logs that are in use.
 ///
-/// A reader of `out` that goes away ends it, and is no error.
+/// A closed `out` ends the list without an error.
 ///
 /// # Errors
 ///
-/// When a log cannot be read, is not as it must be or is torn though not in use, or when `out` cannot be written.
-/// All that stands in front of the fault has been written by then.
+/// If a log cannot be read, is corrupt, or is torn although not in use, or if `out` cannot be written. The lines before
+/// the error have been written.
 pub fn list(settings: &ListSettings, out: &mut dyn Write) -> Result<Vec<logs::Error>, ListError> {
     if put(out, settings.form.head())?.is_break() {
         return Ok(Vec::new());
@@ -71,7 +71,7 @@ fn list_transactions(
         transactions.take(part, &mut lines);
         put_and_clear(out, &mut lines)
     });
-    // Also when it ends early: what is known of the last transaction stands in front of the fault.
+    // Also after an error: the last transaction precedes it.
     transactions.finish(&mut lines);
     let _ = put_and_clear(out, &mut lines)?;
     finish(out)?;
@@ -129,7 +129,8 @@ mod tests {
         String::from_utf8_lossy(&out).lines().map(without_checksum).collect()
     }
 
-    /// Of a payload that is not held, the checksum is known too late.
+    /// Removes the checksum of payload events: a payload that is not held in memory is printed before its checksum is
+    /// read.
     fn without_checksum(line: &str) -> String {
         match line.split_once("\"checksum\":") {
             Some((before, behind)) if line.contains("\"Transaction_payload\"") => {

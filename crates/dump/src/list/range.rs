@@ -1,52 +1,52 @@
-//! From where to where: positions, times, and how many events to pass over.
+//! Limits of a list: positions, times, and a number of events to skip.
 
 use binlog::Header;
 
-/// From where to where. What is inside a payload goes with the payload's event.
+/// Limits of a list. Events inside a payload are listed if the payload's event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Where to start, in the first log.
+    /// Start position in the first log.
     pub start_position: u64,
-    /// Where to stop, in the last log: at the first event that starts here or behind.
+    /// Stop position in the last log: the list ends before the first event that starts here or later.
     pub stop_position: u64,
-    /// Start at the first event that is no older: seconds since 1970.
+    /// Start time in seconds since 1970: the list starts at the first event that is not older.
     pub start_time: u64,
-    /// Stop at the first event that is no older: seconds since 1970.
+    /// Stop time in seconds since 1970: the list ends before the first event that is not older.
     pub stop_time: u64,
-    /// Events to leave out at the start.
+    /// Number of events to skip at the start.
     pub leave_out: u64,
 }
 
 impl Default for Range {
-    /// Everything.
+    /// Includes all events.
     fn default() -> Self {
         Self { start_position: 4, stop_position: u64::MAX, start_time: 0, stop_time: u64::MAX, leave_out: 0 }
     }
 }
 
-/// Which of several logs.
+/// Rank of a log among several: first, last, both or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) is_first: bool,
     pub(crate) is_last: bool,
 }
 
-/// What to do with an event.
+/// Decision about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Take,
     Skip,
-    /// End here: neither this event nor any other.
+    /// Stop: neither this event nor any later one is listed.
     Stop,
 }
 
 impl Range {
-    /// Where to start in this log, if not at its start.
+    /// Returns the start position in this log, unless that is the log's start.
     pub(crate) fn start_of(&self, place: Place) -> Option<u64> {
         (place.is_first && self.start_position > 4).then_some(self.start_position)
     }
 
-    /// Judges an event that starts at `position`, all of them in order, and remembers what it has seen.
+    /// Decides about an event that starts at `position`. Must be called for all events in order.
     pub(crate) fn judge(&mut self, position: u64, header: &Header, place: Place) -> Verdict {
         let time = u64::from(header.timestamp);
         if place.is_last && position >= self.stop_position {
@@ -62,7 +62,7 @@ impl Range {
         if time < self.start_time {
             return Verdict::Skip;
         }
-        // From here on every event counts, older or not: clocks are set back.
+        // After the first event in range, older events count too: clocks may be set back.
         self.start_time = 0;
         match time >= self.stop_time {
             true => Verdict::Stop,

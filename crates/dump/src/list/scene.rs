@@ -1,4 +1,4 @@
-//! What stands around an event: which transaction it belongs to, and the tables of its statement.
+//! Context of an event: its transaction, and the tables of its statement.
 
 use std::sync::Arc;
 
@@ -9,44 +9,44 @@ use binlog::{
 };
 use logs::StatementMaps;
 
-/// What stands around an event, as a worker goes along.
+/// Context of an event, updated as a worker goes from event to event.
 #[derive(Debug, Default)]
 pub(crate) struct Scene {
-    /// Which transaction it belongs to, if any has begun.
+    /// Transaction of the event, if one has begun.
     pub(crate) id: Option<TransactionId>,
-    /// The tables of its statement.
+    /// Tables of the event's statement.
     pub(crate) tables: StatementTables,
 }
 
 impl Scene {
-    /// Begins at what stands before.
+    /// Resets the context to the start of a chunk.
     pub(crate) fn set(&mut self, before: &Before, format: &Format) {
         self.id = before.id;
         self.tables.end();
         for raw in before.maps.iter() {
             if let Ok(Event::TableMap(map)) = raw.decode(format) {
-                // A map that cannot be read was complained about where it stands.
+                // An invalid table map was reported where it stands.
                 let _ = self.tables.map(&map);
             }
         }
     }
 }
 
-/// What a chunk of events cannot know by itself.
+/// Context at the start of a chunk, which the chunk itself does not contain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
-    /// The transaction of the event in front.
+    /// Transaction of the event before the chunk.
     pub(crate) id: Option<TransactionId>,
-    /// The table maps of a statement that goes on in the chunk.
+    /// Table maps of a statement that continues in the chunk.
     pub(crate) maps: StatementMaps,
 }
 
 impl Before {
-    /// Passes over events: becomes what stands before whatever is behind them.
+    /// Advances over events, to the context of the event after them.
     ///
     /// # Errors
     ///
-    /// When a statement has more table maps than any server writes.
+    /// If a statement has more table maps than any server writes.
     pub(crate) fn pass<'a>(
         &mut self,
         events: impl Iterator<Item = RawEvent<'a>>,
@@ -66,14 +66,14 @@ impl Before {
     }
 }
 
-/// The transaction that an event belongs to, when `before` is that of the event in front of it.
+/// Returns the transaction of an event. `before` is the transaction of the event before it.
 pub(crate) fn transaction_at(
     raw: &RawEvent<'_>,
     format: &Format,
     before: Option<TransactionId>,
 ) -> Option<TransactionId> {
     match raw.event_type() {
-        // One that cannot be decoded starts no known transaction; whoever prints it says what is wrong with it.
+        // An invalid GTID event starts no known transaction. The output reports the error.
         EventType::Gtid | EventType::GtidTagged => {
             Some(TransactionId::Gtid(raw.decode(format).ok()?.gtid()?))
         }
@@ -95,7 +95,7 @@ pub(crate) fn transaction_at(
     }
 }
 
-/// Do table maps in front of this event not hold behind it?
+/// Returns whether table maps before this event are invalid after it.
 pub(crate) fn ends_statement(raw: &RawEvent<'_>, format: &Format) -> bool {
     match raw.event_type() {
         EventType::TableMap
@@ -113,7 +113,7 @@ pub(crate) fn ends_statement(raw: &RawEvent<'_>, format: &Format) -> bool {
     }
 }
 
-/// The flags of a rows event stand behind the table's number, which takes four bytes in very old logs.
+/// Returns the flags of a row event. They follow the table id, which has four bytes in very old logs.
 fn rows_flags(raw: &RawEvent<'_>, format: &Format) -> Option<RowsFlags> {
     let offset = match format.post_header_size(raw.event_type()) {
         Some(6) => 4,
@@ -123,8 +123,8 @@ fn rows_flags(raw: &RawEvent<'_>, format: &Format) -> Option<RowsFlags> {
     Some(RowsFlags(u16::from_le_bytes(*bytes)))
 }
 
-/// The tables of a statement. Decoders are kept when it ends, names are not: what a worker prints must not depend on
-/// what it happened to see before.
+/// The tables of a statement. Row decoders are kept across statements, mapped table ids are not: the output must not
+/// depend on which events a worker has seen before.
 #[derive(Debug, Default)]
 pub(crate) struct StatementTables {
     tables: Tables,
@@ -132,7 +132,7 @@ pub(crate) struct StatementTables {
 }
 
 impl StatementTables {
-    /// Takes a table map.
+    /// Adds a table map.
     pub(crate) fn map(&mut self, map: &TableMap<'_>) -> Result<Arc<Table>, DecodeError> {
         let table = self.tables.map(map);
         match &table {
@@ -143,7 +143,7 @@ impl StatementTables {
         table
     }
 
-    /// What reads the rows of an event, and their table; an event without columns needs none.
+    /// Returns the decoder for an event's rows, and their table. An event without columns needs no table.
     pub(crate) fn decoder(
         &mut self,
         rows: &Rows<'_>,
@@ -159,7 +159,7 @@ impl StatementTables {
         Ok((table, decoder))
     }
 
-    /// The statement has ended.
+    /// Ends the statement: forgets its table maps.
     pub(crate) fn end(&mut self) {
         self.mapped.clear();
     }

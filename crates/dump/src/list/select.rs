@@ -1,4 +1,4 @@
-//! Which events are wanted: by server, transaction, database, table, and by values of rows.
+//! Filters of a list: by server, transaction, database, table, and row values.
 
 use std::fmt;
 
@@ -10,40 +10,40 @@ use super::condition::{Condition, RowTest};
 use super::scene::Scene;
 use super::walk::{Located, Refusal};
 
-/// Which events are wanted. What is not asked for does not restrict.
+/// Filters of a list. A filter that is not set selects all events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Select {
-    /// Those made first by this server: its number, as far as the bits of the mask go.
+    /// Only events first written by this server.
     pub server_id: Option<ServerId>,
-    /// Those of these transactions.
+    /// Only events of these transactions.
     pub gtids: Option<GtidSet>,
-    /// Not those of these transactions.
+    /// No events of these transactions.
     pub gtids_left_out: Option<GtidSet>,
-    /// Table maps and rows of this database, and statements run with it as the default.
+    /// Only table maps and rows of this database, and statements with it as the default.
     pub database: Option<Vec<u8>>,
-    /// Table maps and rows of tables that one of these fits, and nothing else.
+    /// Only table maps and rows of tables that match one of these patterns.
     pub tables: Vec<TablePattern>,
-    /// Rows for which all of these hold, in the image before or in the image after, and nothing else.
+    /// Only rows for which all conditions hold, in the image before or in the image after.
     pub conditions: Vec<Condition>,
 }
 
-/// A server's number, and which of its bits count.
+/// A server id, and the bits of it that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerId {
-    /// The number.
+    /// The server id.
     pub number: u32,
-    /// The bits.
+    /// Mask of the compared bits.
     pub mask: u32,
 }
 
 impl Select {
-    /// Does it look at tables or rows?
+    /// Returns whether it filters by table or row.
     pub(crate) fn looks_at_rows(&self) -> bool {
         !self.tables.is_empty() || !self.conditions.is_empty()
     }
 
-    /// Is this event wanted, whatever the values of its rows?
+    /// Returns whether an event passes all filters except the conditions on rows.
     pub(crate) fn takes(
         &self,
         scene: &mut Scene,
@@ -95,17 +95,17 @@ impl Select {
             && (self.tables.is_empty() || self.tables.iter().any(|pattern| pattern.fits(database, table)))
     }
 
-    /// What holds transactions together is wanted in any database.
+    /// Transaction statements pass for any database.
     fn takes_query(&self, database: &[u8], sql: &[u8]) -> bool {
         self.database.as_ref().is_none_or(|wanted| wanted == database || Verb::of(sql) != Verb::Other)
     }
 
-    /// Does it look at values of rows?
+    /// Returns whether it filters by row values.
     pub(crate) fn looks_at_values(&self) -> bool {
         !self.conditions.is_empty()
     }
 
-    /// How many of an event's rows are wanted.
+    /// Returns the number of an event's rows that meet the conditions.
     pub(crate) fn count_rows(
         &self,
         scene: &mut Scene,
@@ -122,11 +122,11 @@ impl Select {
         Ok(count)
     }
 
-    /// What tests the rows of a table; none if all are wanted.
+    /// Returns the conditions for the rows of a table; `None` if there are none.
     ///
     /// # Errors
     ///
-    /// When a condition names a column, but the log does not.
+    /// If a condition names a column, but the log has no column names.
     pub(crate) fn row_test(&self, table: &Table) -> Result<Option<RowTest<'_>>, Refusal> {
         match self.conditions.is_empty() {
             true => Ok(None),
@@ -135,8 +135,7 @@ impl Select {
     }
 }
 
-/// A pattern for tables: `database.table`, or `table` in any database; `*` stands for any text, `?` for any one
-/// character.
+/// A pattern for tables: `database.table`, or `table` in any database. `*` matches any text, `?` any one character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TablePattern {
     database: Option<Vec<u8>>,
@@ -144,7 +143,7 @@ pub struct TablePattern {
 }
 
 impl TablePattern {
-    /// Reads a pattern. The first point ends the database's name.
+    /// Parses a pattern. The first dot ends the database's name.
     pub fn new(text: &[u8]) -> Self {
         match text.iter().position(|byte| *byte == b'.') {
             Some(point) => Self { database: Some(text[..point].to_vec()), table: text[point + 1..].to_vec() },
@@ -152,7 +151,7 @@ impl TablePattern {
         }
     }
 
-    /// Does it fit the table?
+    /// Returns whether the table matches.
     pub fn fits(&self, database: &[u8], table: &[u8]) -> bool {
         self.database.as_ref().is_none_or(|pattern| fits(pattern, database)) && fits(&self.table, table)
     }
@@ -167,10 +166,10 @@ impl fmt::Display for TablePattern {
     }
 }
 
-/// Does the pattern fit all of the text?
+/// Returns whether all of the text matches the pattern.
 fn fits(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut from) = (0, 0);
-    // Where to take up again, behind the last star, with one character more in the star.
+    // Backtracking point: the pattern after the last star, and the text after what the star has matched.
     let mut retry: Option<(usize, usize)> = None;
     while from < text.len() {
         match pattern.get(at) {
@@ -198,7 +197,7 @@ fn fits(pattern: &[u8], text: &[u8]) -> bool {
     pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
-/// Bytes of the character at the start of UTF-8 text.
+/// Returns the size of the first character of UTF-8 text, in bytes.
 fn character_size(text: &[u8]) -> usize {
     1 + text.iter().skip(1).take_while(|byte| **byte & 0xc0 == 0x80).count()
 }

@@ -1,4 +1,4 @@
-//! What to list, and how.
+//! Settings of a list.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -10,36 +10,36 @@ use super::select::Select;
 use super::walk::Source;
 use super::{events_table, transactions};
 
-/// What to list, and how.
+/// Settings of a list.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListSettings {
-    /// The logs, in order.
+    /// Logs, in order.
     pub sources: Vec<Source>,
-    /// What becomes of them.
+    /// Format of the output.
     pub form: Form,
-    /// From where to where.
+    /// Limits: positions, times, events to skip.
     pub range: Range,
-    /// Which events of those.
+    /// Filters.
     pub select: Select,
-    /// Threads that work.
+    /// Number of worker threads.
     pub jobs: NonZeroUsize,
-    /// Compare events with their checksums?
+    /// Treatment of checksums.
     pub checksums: Checksums,
-    /// What to do at an event that cannot be decoded.
+    /// Action at an event that cannot be decoded.
     pub damage: Damage,
-    /// The keys of encrypted logs.
+    /// Keys of encrypted logs.
     pub keyring: Option<Arc<Keyring>>,
-    /// Payloads whose events take more bytes are opened as they are read, and cut into chunks for all workers; the
-    /// others are opened by the worker that comes across them.
+    /// Size of events above which a payload is decompressed while it is read, and cut into chunks for all workers. A
+    /// smaller payload is decompressed by the worker that has its chunk.
     pub(crate) payload_size_large: usize,
 }
 
-/// Less would not keep several workers busy, more would take memory.
+/// Less would not keep several workers busy; more would cost memory.
 const PAYLOAD_SIZE_LARGE: usize = 256 << 10;
 
 impl ListSettings {
-    /// All of the logs, on all cores, checksums verified, nothing damaged let through.
+    /// Creates settings for all events of the logs, on all cores, with verified checksums, ending at damage.
     pub fn new(form: Form, sources: Vec<Source>) -> Self {
         Self {
             sources,
@@ -55,22 +55,22 @@ impl ListSettings {
     }
 }
 
-/// What becomes of logs.
+/// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Form {
     /// The table of `SHOW BINLOG EVENTS`.
     Events,
-    /// A line of JSON an event.
+    /// One JSON line per event.
     Json,
-    /// A row a transaction.
+    /// One table row per transaction.
     Transactions,
-    /// A line of JSON a transaction.
+    /// One JSON line per transaction.
     TransactionsJson,
 }
 
 impl Form {
-    /// What stands above all lines.
+    /// Returns the header line, which may be empty.
     pub const fn head(self) -> &'static [u8] {
         match self {
             Self::Events => events_table::HEAD,
@@ -80,20 +80,20 @@ impl Form {
     }
 }
 
-/// Compare events with their checksums?
+/// Treatment of checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
-    /// Yes: one that differs cannot be decoded.
+    /// Verify: an event with a wrong checksum is an error.
     Verify,
-    /// No.
+    /// Ignore checksums.
     Ignore,
 }
 
-/// What to do at an event that cannot be decoded.
+/// Action at an event that cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// End with an error.
     Stop,
-    /// Show it as bytes with what is wrong, and go on.
+    /// Print the error and the event's bytes, and continue.
     Show,
 }

@@ -1,7 +1,7 @@
-//! `--transactions`: a line a transaction, as a table or as JSON.
+//! `--transactions`: one line per transaction, as a table or as JSON.
 //!
-//! Workers say of each event what part it plays and how many rows it changes; whoever takes their parts, in order,
-//! puts transactions together.
+//! Workers determine each event's role and number of changed rows. The output thread builds the transactions from that,
+//! in order.
 
 mod summary;
 
@@ -15,27 +15,27 @@ use super::scene::Scene;
 use super::select::Select;
 use super::walk::{Located, Output, Refusal};
 
-/// Says of each event what it means to its transaction.
+/// Produces one piece per event.
 pub(crate) struct Pieces<'s> {
     pub(crate) select: &'s Select,
 }
 
-/// What one event means to its transaction.
+/// Contribution of one event to its transaction.
 pub(crate) struct Piece {
-    /// Outside of payloads.
+    /// Position and context; `None` inside a payload.
     pub(crate) outer: Option<Outer>,
     pub(crate) role: Role,
-    /// What the event that starts a transaction says of it.
+    /// Fields of the event that starts a transaction.
     pub(crate) start: Option<Box<Start>>,
     pub(crate) payload: Option<Payload>,
     pub(crate) rows: Option<Change>,
-    /// In bytes.
+    /// Size of the event, in bytes.
     pub(crate) size: u32,
-    /// Why it cannot be decoded.
+    /// Error, if the event cannot be decoded.
     pub(crate) error: Option<Box<DecodeError>>,
 }
 
-/// Where an event stands.
+/// Position and context of an event outside payloads.
 #[derive(Clone)]
 pub(crate) struct Outer {
     pub(crate) log_name: Arc<str>,
@@ -43,18 +43,18 @@ pub(crate) struct Outer {
     pub(crate) end: u64,
     pub(crate) timestamp: u32,
     pub(crate) server_id: u32,
-    /// The transaction that it belongs to, if any has begun.
+    /// Transaction of the event, if one has begun.
     pub(crate) id: Option<TransactionId>,
     pub(crate) is_selected: bool,
 }
 
-/// What the event that starts a transaction says of it.
+/// Fields of the event that starts a transaction.
 pub(crate) struct Start {
     pub(crate) clock: Option<LogicalClock>,
     pub(crate) stamps: Option<CommitStamps>,
 }
 
-/// What a payload's event says of it.
+/// Fields of a payload's event.
 #[derive(Clone, Copy)]
 pub(crate) struct Payload {
     pub(crate) compression: PayloadCompression,
@@ -69,7 +69,7 @@ pub(crate) struct Change {
 }
 
 impl Output for Pieces<'_> {
-    /// The log's name, shared.
+    /// Shared name of the log.
     type Worker = Arc<str>;
     type Part = Vec<Piece>;
 
@@ -159,7 +159,7 @@ impl Pieces<'_> {
         })
     }
 
-    /// The rows that are wanted, of a table that is wanted.
+    /// Counts the event's rows that pass the filters.
     fn change(
         &self,
         scene: &mut Scene,

@@ -1,4 +1,4 @@
-//! From logs to an output: read in order, work on chunks in parallel, leave in order.
+//! Reads logs in order, processes chunks in parallel, and passes the results on in order.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -18,46 +18,46 @@ use super::range::{Place, Range, Verdict};
 use super::scene::{Before, Scene, ends_statement, transaction_at};
 use super::settings::{Checksums, Damage};
 
-/// Bytes of events that one worker takes at a time.
+/// Size of a chunk for one worker, in bytes.
 const CHUNK_SIZE: usize = 256 << 10;
 
-/// A part that has become larger is handed on before its chunk is done.
+/// Size above which a part is passed on before its chunk is finished, in bytes.
 const PART_SIZE: usize = 256 << 10;
 
-/// An event, and where it stands.
+/// An event and its position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Located<'a> {
-    /// The log's name, without a folder.
+    /// The log's name without its directory.
     pub(crate) log_name: &'a str,
-    /// Where it starts; of an event inside a payload, where the payload's event starts.
+    /// Start of the event; inside a payload, start of the payload's event.
     pub(crate) position: u64,
-    /// Where the next event starts; behind an event inside a payload, the next one outside.
+    /// End of the event; inside a payload, end of the payload's event.
     pub(crate) end: u64,
-    /// Its place inside a payload.
+    /// Position inside a payload.
     pub(crate) inner: Option<Inner>,
-    /// As its header says; of an event inside a payload, as the header of the payload's event says.
+    /// `end_log_pos` of the event's header; inside a payload, of the payload's event.
     pub(crate) end_log_pos: u32,
-    /// Its header.
+    /// The event's header.
     pub(crate) header: Header,
-    /// Its bytes; none of a payload that is too large to be held.
+    /// The event's bytes; `None` for a payload too large for memory.
     pub(crate) raw: Option<RawEvent<'a>>,
-    /// The size of its payload, if it has one.
+    /// Size of the event's payload, if it has one.
     pub(crate) payload_size: Option<u64>,
-    /// What holds for it.
+    /// Format of the event.
     pub(crate) format: &'a Format,
 }
 
-/// A place inside a payload.
+/// A position inside a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inner {
-    /// Which of its events, from 0.
+    /// Index of the event, from 0.
     pub(crate) number: u64,
-    /// Where the event starts, in bytes from the start of the uncompressed payload.
+    /// Start of the event, in bytes from the start of the uncompressed payload.
     pub(crate) offset: u64,
 }
 
 impl Inner {
-    /// The place of the next event.
+    /// Returns the position of the next event.
     fn behind(self, raw: &RawEvent<'_>) -> Self {
         Self { number: self.number + 1, offset: self.offset + raw.bytes().len() as u64 }
     }
@@ -79,7 +79,7 @@ impl<'a> Located<'a> {
         })
     }
 
-    /// An event inside the payload of this one.
+    /// Returns an event inside this event's payload.
     fn inside(&self, inner: Inner, raw: RawEvent<'a>, format: &'a Format) -> Self {
         Self {
             inner: Some(inner),
@@ -92,18 +92,18 @@ impl<'a> Located<'a> {
     }
 }
 
-/// What becomes of events.
+/// Converts events to output.
 pub(crate) trait Output: Sync {
-    /// What a worker keeps from event to event.
+    /// State that a worker keeps from event to event.
     type Worker;
-    /// What it makes of some events: of as many as there are until its size is large enough.
+    /// Output for some events. A part grows until its size is large enough to pass on.
     type Part: Default + Send;
 
-    /// What a worker begins with.
+    /// Creates the state of a worker.
     fn worker(&self) -> Self::Worker;
 
-    /// Adds one event to a part, or leaves the part as it was. `event` is what the bytes hold: MariaDB's compressed
-    /// events come decompressed.
+    /// Adds one event to a part, or leaves the part unchanged. `event` is decompressed if the bytes are a compressed
+    /// event of MariaDB.
     fn put(
         &self,
         worker: &mut Self::Worker,
@@ -116,16 +116,16 @@ pub(crate) trait Output: Sync {
     /// Adds one event that cannot be decoded.
     fn put_damaged(&self, scene: &Scene, located: &Located<'_>, error: DecodeError, part: &mut Self::Part);
 
-    /// In bytes, about.
+    /// Returns the approximate size in bytes.
     fn size(part: &Self::Part) -> usize;
 }
 
-/// Why an output cannot take an event.
+/// Reason why an output refuses an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The event is not as it must be.
+    /// The event is corrupt.
     Damaged(DecodeError),
-    /// A condition names a column, but the log names none.
+    /// A condition names a column, but the log has no column names.
     NoColumnNames,
 }
 
@@ -135,51 +135,51 @@ impl From<DecodeError> for Refusal {
     }
 }
 
-/// What can go wrong on the way.
+/// Errors of a list.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListError {
-    /// A log cannot be read, or is not as it must be.
+    /// A log cannot be read, or is corrupt.
     #[error(transparent)]
     Log(#[from] logs::Error),
-    /// An event is not as it must be.
+    /// An event is corrupt.
     #[error("{log_name} at {position}{}: {error}", Within(inner))]
     Event {
         /// The log's name.
         log_name: String,
-        /// Where the event starts; of an event inside a payload, where the payload's event starts.
+        /// Start of the event; inside a payload, start of the payload's event.
         position: u64,
-        /// Where it starts inside a payload.
+        /// Start of the event inside a payload.
         inner: Option<u64>,
-        /// What is wrong, with a place counted from the event's first byte.
+        /// The error, with an offset from the event's first byte.
         #[source]
         error: DecodeError,
     },
-    /// A payload cannot be opened, or not to its end.
+    /// A payload cannot be decompressed to its end.
     #[error("{log_name} at {position}: {error}")]
     Payload {
         /// The log's name.
         log_name: String,
-        /// Where its event starts.
+        /// Start of the payload's event.
         position: u64,
-        /// What is wrong.
+        /// The error.
         #[source]
         error: PayloadError,
     },
-    /// A condition names a column, but the log names none.
+    /// A condition names a column, but the log has no column names.
     #[error(
         "{log_name} at {position}: the log names no columns (it was written at binlog_row_metadata=MINIMAL)"
     )]
     NoColumnNames {
         /// The log's name.
         log_name: String,
-        /// Where the event starts.
+        /// Start of the event.
         position: u64,
     },
-    /// What was made of the logs cannot be written.
+    /// The output cannot be written.
     #[error("could not write: {0}")]
     Write(#[source] io::Error),
-    /// Nobody wants more: only between threads, and never given out.
+    /// The output was closed. Used between threads only, never returned to callers.
     #[error("nobody wants more")]
     Stopped,
 }
@@ -208,7 +208,7 @@ pub enum Source {
     File(PathBuf),
     /// Standard input.
     Stdin,
-    /// Bytes at hand, and the name to call them by.
+    /// Bytes in memory, and a name for them.
     Bytes(String, Arc<[u8]>),
 }
 
@@ -225,7 +225,7 @@ impl Source {
         })
     }
 
-    /// As the server names it: without a folder.
+    /// Returns the log's name as the server has it: without its directory.
     fn log_name(&self) -> Arc<str> {
         match self {
             Self::File(path) => base_name(path).into(),
@@ -239,7 +239,7 @@ fn base_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// How to walk.
+/// Parameters of reading the logs.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk {
     pub(crate) range: Range,
@@ -251,8 +251,8 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Walks the logs one after the other; `take` gets the parts in order, and may end it. Gives the tails of logs in
-    /// use that are torn, which is no error.
+    /// Reads the logs one after the other. `take` gets the parts in order, and may stop the reading. Returns the torn
+    /// tails of logs in use, which are not errors.
     pub(crate) fn run<O: Output>(
         &self,
         sources: &[Source],
@@ -290,7 +290,7 @@ impl Walk {
         Ok(torn)
     }
 
-    /// Without threads.
+    /// Reads the logs without other threads.
     fn run_here<O: Output>(
         &self,
         sources: &[Source],
@@ -312,7 +312,7 @@ impl Walk {
     }
 }
 
-/// Some events for one worker, and what stands before them.
+/// Events for one worker, and the context before them.
 struct Item {
     log_name: Arc<str>,
     before: Before,
@@ -320,13 +320,13 @@ struct Item {
 }
 
 enum Events {
-    /// Of a log.
+    /// Events of a log.
     Log(Chunk),
-    /// A payload's event; what is inside comes next.
+    /// A payload's event. The events inside follow as [`Events::Inner`].
     Large(Outer),
-    /// Of that payload.
+    /// Events inside that payload.
     Inner { bytes: Vec<u8>, first: Inner, outer: Outer, format: Arc<Format> },
-    /// A payload that cannot be opened to its end: what was inside has gone before.
+    /// A payload that cannot be decompressed to its end, after the events that could.
     Broken { outer: Outer, error: DecodeError },
 }
 
@@ -376,10 +376,10 @@ impl Outer {
     }
 }
 
-/// Hands on an item of so many bytes.
+/// Passes on an item and its size in bytes.
 type Push<'p> = dyn FnMut(Item, usize) -> Result<(), ListError> + 'p;
 
-/// Reads the logs.
+/// Reads the logs, and passes on items for the workers.
 struct Feeder<'w, 'p> {
     walk: &'w Walk,
     range: Range,
@@ -409,7 +409,7 @@ impl<'w, 'p> Feeder<'w, 'p> {
         Ok(())
     }
 
-    /// Nothing in front of the first position is looked at but the format description.
+    /// Skips the events before the start position, except the format description.
     fn skip_to_start(&mut self, reader: &mut LogReader, place: Place) -> Result<(), ListError> {
         let Some(start) = self.range.start_of(place) else { return Ok(()) };
         if let Next::Some(event) = reader.next_event()? {
@@ -561,16 +561,16 @@ impl<'w, 'p> Feeder<'w, 'p> {
     }
 }
 
-/// How a log ended.
+/// Result of reading a log.
 enum Fed {
     All,
-    /// Within an event, in a log in use.
+    /// The log is in use, and ends within an event.
     Torn(logs::Error),
-    /// Nothing behind is wanted.
+    /// No later event is in range.
     Enough,
 }
 
-/// Events that were cut out of a payload, one behind the other.
+/// Returns the events of decompressed bytes, one after the other.
 fn raw_events(mut bytes: &[u8]) -> impl Iterator<Item = RawEvent<'_>> {
     std::iter::from_fn(move || {
         let size = u32::from_le_bytes(*bytes.get(9..)?.first_chunk()?) as usize;
@@ -584,14 +584,14 @@ fn payload_error(log_name: &str, position: u64, error: PayloadError) -> ListErro
     ListError::Payload { log_name: log_name.to_owned(), position, error }
 }
 
-/// Makes parts of events.
+/// Converts items to parts.
 struct Worker<'w, O: Output> {
     walk: &'w Walk,
     output: &'w O,
     own: O::Worker,
     scene: Scene,
     opener: PayloadOpener,
-    /// A compressed event of MariaDB, decompressed.
+    /// The current compressed event of MariaDB, decompressed.
     plain: Vec<u8>,
 }
 
@@ -645,14 +645,14 @@ impl<'w, O: Output> Worker<'w, O> {
         filling.hand_on()
     }
 
-    /// The events inside a payload.
+    /// Processes the events inside a payload.
     fn put_payload(
         &mut self,
         opener: &mut PayloadOpener,
         outer: &Located<'_>,
         filling: &mut Filling<'_, O>,
     ) -> Result<(), ListError> {
-        // What cannot be decoded has been complained about by now.
+        // An invalid payload event was reported before.
         let Some(Ok(Event::TransactionPayload(payload))) = outer.raw.map(|raw| raw.decode(outer.format))
         else {
             return Ok(());
@@ -749,7 +749,7 @@ impl<'w, O: Output> Worker<'w, O> {
             raw.verify()?;
         }
         match raw.decode(format)? {
-            // Who does not know an event may pass over it only if it says so.
+            // An event of an unknown type may be skipped only if its header says so.
             Event::Unknown(event) if !raw.header().flags.contains(Flags::IGNORABLE) => {
                 let (field, found) = ("event type", u64::from(event.code));
                 let wanted = "a known one, as the event is not flagged ignorable";
@@ -759,7 +759,7 @@ impl<'w, O: Output> Worker<'w, O> {
         }
     }
 
-    /// A compressed event of MariaDB.
+    /// Decompresses and decodes a compressed event of MariaDB.
     fn decompress<'p>(
         &self,
         raw: &RawEvent<'_>,
@@ -781,10 +781,10 @@ fn event_error(located: &Located<'_>, error: DecodeError) -> ListError {
     }
 }
 
-/// Hands on a part.
+/// Passes on a part.
 type HandOn<'h, Part> = dyn FnMut(Part) -> Result<(), ListError> + 'h;
 
-/// A part that is being filled, and where it goes.
+/// A part that is being filled, and its receiver.
 struct Filling<'f, O: Output> {
     part: O::Part,
     hand_on: &'f mut HandOn<'f, O::Part>,

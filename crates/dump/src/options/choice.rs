@@ -1,9 +1,9 @@
-//! Words of which a beginning is enough, if it fits only one.
+//! Options with a fixed set of words, which may be abbreviated if the abbreviation is unique.
 
 use super::Exit;
 use crate::talk::Talk;
 
-/// The place of `text` among `words`; upper and lower case are the same.
+/// Returns the index in `words` of the word that `text` abbreviates, ignoring case. Prints an error if there is none.
 pub(crate) fn choose(text: &[u8], option: &str, words: &[&str], talk: &mut Talk<'_>) -> Result<usize, Exit> {
     match find(text, words) {
         Some(index) => Ok(index),

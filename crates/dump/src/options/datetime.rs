@@ -1,4 +1,4 @@
-//! Dates and times as MySQL reads them, and the moment they name in the local time zone.
+//! Dates and times in MySQL's notation, converted from the local time zone.
 
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
@@ -13,26 +13,26 @@ pub(crate) struct DateTime {
     second: u32,
 }
 
-/// Fields in order: year, month, day, hour, minute, second, fraction.
+/// Number of fields: year, month, day, hour, minute, second, fraction.
 const FIELDS: usize = 7;
 const YEAR: usize = 0;
 const DAY: usize = 2;
 const SECOND: usize = 5;
 const FRACTION: usize = 6;
 
-/// Two-digit years below this one are in this century.
+/// First two-digit year of the 20th century; smaller ones belong to the 21st.
 const CENTURY_SPLIT: u32 = 70;
 
-/// No field is larger: a fraction has six digits.
+/// Maximum of any field: a fraction has six digits.
 const FIELD_MAX: u32 = 999_999;
 
-/// The last year that a timestamp can be in.
+/// Last year of a timestamp.
 const YEAR_MAX: u32 = 3001;
 
-/// Reads a date with a time; anything less, or anything behind it, is refused.
+/// Parses a date with a time; `None` if a part is missing or text follows.
 ///
-/// Fields are set apart by any punctuation, day and hour also by spaces or `T`; or not at all, and then have two
-/// digits each, the year four if there are 4, 8 or 14 digits in all.
+/// Fields are separated by punctuation, day and hour also by spaces or `T`. Fields without separators have two digits
+/// each; the year has four if there are 4, 8 or 14 digits in total.
 pub(crate) fn parse(text: &[u8]) -> Option<DateTime> {
     let text = trim_start(text);
     let fields = Fields::scan(text)?;
@@ -48,10 +48,10 @@ pub(crate) fn parse(text: &[u8]) -> Option<DateTime> {
     in_range.then_some(DateTime { year, month, day, hour, minute, second })
 }
 
-/// Seconds since 1970, where this date and time is local; 0 for what no timestamp can be.
+/// Returns seconds since 1970 for a local date and time; 0 outside the range of timestamps.
 ///
-/// Days that a month does not have are days of the next. In the hour that a clock skips, the first second after
-/// it; in the hour that it repeats, the first pass.
+/// Days after a month's end count as days of the next month. A time that the clock skips becomes the first second after
+/// the gap; a time that occurs twice means the first one.
 pub(crate) fn to_timestamp(at: DateTime, zone: &TimeZone) -> i64 {
     if !(1969..=YEAR_MAX).contains(&at.year) {
         return 0;
@@ -73,7 +73,7 @@ pub(crate) fn to_timestamp(at: DateTime, zone: &TimeZone) -> i64 {
     seconds.unwrap_or(0).max(0)
 }
 
-/// Days since the year 0. Month 0 is the one before the first.
+/// Returns the number of days since year 0. Month 0 is the month before the first.
 fn day_number(year: u32, month: u32, day: u32) -> i64 {
     let [year, month, day] = [year, month, day].map(i64::from);
     let days = 365 * year + 31 * (month - 1) + day;
@@ -86,10 +86,10 @@ fn day_number(year: u32, month: u32, day: u32) -> i64 {
 
 struct Fields {
     values: [u32; FIELDS],
-    /// Digits in each.
+    /// Number of digits of each field.
     sizes: [usize; FIELDS],
     count: usize,
-    /// Where the last one ends, with what sets it apart from the next.
+    /// End of the last field and the separators after it.
     end: usize,
 }
 
@@ -127,7 +127,7 @@ impl Fields {
                     continue;
                 }
                 Some(_) if index == SECOND => break,
-                // A time zone's displacement, which no timestamp here may have.
+                // An offset from UTC, which this argument must not have.
                 Some(b'+' | b'-') if index == FRACTION => return None,
                 Some(_) => {}
             }
@@ -141,7 +141,7 @@ impl Fields {
         Some(fields)
     }
 
-    /// Digits behind the sixth of a fraction do not matter.
+    /// Skips digits of the fraction after the sixth.
     fn skip_digits(&mut self, text: &[u8]) {
         if self.sizes[FRACTION] == 6 {
             self.end += text[self.end..].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -149,7 +149,7 @@ impl Fields {
     }
 }
 
-/// Reads at most `size_max` digits, and says how many.
+/// Reads at most `size_max` digits into `value`, and returns their number.
 fn number(text: &[u8], size_max: usize, value: &mut u32) -> Option<usize> {
     let size = text.iter().take(size_max).take_while(|byte| byte.is_ascii_digit()).count();
     for digit in &text[..size] {
@@ -161,7 +161,7 @@ fn number(text: &[u8], size_max: usize, value: &mut u32) -> Option<usize> {
     Some(size)
 }
 
-/// How many bytes set the field at `index` apart from the next.
+/// Returns the number of bytes that separate the field at `index` from the next.
 fn separators(text: &[u8], index: usize) -> Option<usize> {
     let mut count = 0;
     for byte in text {
@@ -227,7 +227,7 @@ mod tests {
         check("1969-01-01 12:00:00", "UTC", Some(0));
         // The clock skips from two to three.
         check("2020-03-29 02:30:00", "Europe/Berlin", Some(1_585_443_600));
-        // It goes back from three to two.
+        // The clock goes back from three to two.
         check("2020-10-25 02:30:00", "Europe/Berlin", Some(1_603_585_800));
     }
 }

@@ -1,4 +1,4 @@
-//! Option files, as mysqlbinlog takes them.
+//! Option files of mysqlbinlog.
 
 use std::io;
 
@@ -8,18 +8,18 @@ use super::{Exit, Origin, Word};
 use crate::errno::os_error;
 use crate::talk::{Level, Talk};
 
-/// The groups that are read.
+/// Groups that are read.
 pub(crate) const GROUPS: [&str; 2] = ["mysqlbinlog", "client"];
 
-/// A command line with the options of option files in front.
+/// Result of reading the option files.
 pub(crate) enum Loaded {
-    /// The words to parse.
+    /// Arguments: options from option files, then the command line.
     Words(Vec<Word>),
-    /// The text to print in place of all else.
+    /// Text to print instead of running.
     Print(Vec<u8>),
 }
 
-/// Reads the option files that `choice` asks for, and puts their options in front of `rest`.
+/// Reads the option files that `choice` selects, and puts their options before `rest`.
 pub(crate) fn load(
     choice: &mut FileChoice,
     rest: &[Vec<u8>],

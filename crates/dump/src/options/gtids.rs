@@ -1,32 +1,32 @@
-//! GTID sets as options give them, and what MySQL 9.7 says of those that are none.
+//! GTID sets in options, and MySQL 9.7's error messages for invalid ones.
 
 use std::fmt::Write as _;
 
 use binlog::gtid::{Gno, GtidSet};
 
-/// Characters in front of the fault that are shown, if not all of them fit.
+/// Number of characters shown before the error, if not all fit.
 const BEFORE_SHOWN: usize = 11;
 
-/// Characters behind the fault that are shown, if not all of them fit.
+/// Number of characters shown after the error, if not all fit.
 const AFTER_SHOWN: usize = 25;
 
-/// What stands for those that are not.
+/// Mark for omitted characters.
 const LEFT_OUT: &str = "...";
 
-/// Characters in a tag, at most.
+/// Maximum length of a tag.
 const TAG_SIZE_MAX: usize = 32;
 
-/// Reads a set; an error is the sentence that says why it is none.
+/// Parses a set. The error is MySQL's message.
 pub(crate) fn parse(text: &[u8]) -> Result<GtidSet, String> {
     let mut scanner = Scanner { text, at: 0 };
     match scanner.set() {
-        // Tags of letters beyond ASCII pass the check and name nothing.
+        // Tags with letters outside ASCII pass MySQL's check, but match no transaction.
         Ok(()) => Ok(GtidSet::parse(text).unwrap_or_default()),
         Err(fault) => Err(fault.sentence(text)),
     }
 }
 
-/// Where the text is wrong, and what it should be.
+/// Offset of the error in the text, and its description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fault {
     at: usize,
@@ -125,7 +125,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// So many pairs of digits.
+    /// Reads `count` pairs of hexadecimal digits.
     fn hex(&mut self, count: usize) -> Result<(), Fault> {
         for _ in 0..count {
             let Some([high, low]) = self.rest().first_chunk() else {
@@ -175,7 +175,7 @@ impl Scanner<'_> {
         Ok(number)
     }
 
-    /// Takes a byte that spaces may stand around; those in front are passed over even if it is not there.
+    /// Reads a byte with optional spaces around it. Spaces before it are skipped even if it is missing.
     fn take(&mut self, wanted: u8) -> bool {
         self.skip_space();
         let found = self.take_here(wanted);

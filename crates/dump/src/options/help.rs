@@ -6,13 +6,13 @@ use super::files::GROUPS;
 use super::table::{Kind, Spec, Which};
 use super::{Value, Values};
 
-/// Columns in front of what an option means.
+/// Columns before an option's description.
 const INDENT: usize = 22;
 
-/// Columns for what an option means.
+/// Columns of an option's description.
 const ABOUT_WIDTH: usize = 57;
 
-/// Appends all of it: `version` is the first line, `notice` the lines behind it.
+/// Appends the whole help text.
 pub(crate) fn write(
     out: &mut Vec<u8>,
     program: &[u8],

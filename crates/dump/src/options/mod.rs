@@ -1,11 +1,11 @@
-//! Options, read the way MySQL's programs read them.
+//! Options, parsed as MySQL's programs parse them.
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! |---|---|
-//! | [`table`] | the options |
-//! | this one | how a command line is taken apart |
+//! | [`table`] | the list of options |
+//! | this one | the parser of the command line |
 //! | [`number`] | numbers with units and limits |
-//! | [`choice`] | words of which a beginning is enough |
+//! | [`choice`] | words that may be abbreviated |
 //! | [`datetime`] | dates and times |
 //! | [`gtids`] | GTID sets |
 //! | [`files`] | option files |
@@ -23,13 +23,13 @@ use self::number::{NotANumber, Number, is_negative, parse_signed, parse_unsigned
 use self::table::{KEYS, Kind, Spec, Which};
 use crate::talk::{Level, Talk};
 
-/// Ends the program: its exit code.
+/// Exit code that ends the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exit(pub(crate) u8);
 
 impl Exit {
     pub(crate) const FAILURE: Self = Self(1);
-    /// Of our own: wrong usage, or a log that cannot be read.
+    /// bintide's own: wrong usage, or a log that cannot be read.
     pub(crate) const NOT_BEGUN: Self = Self(2);
     const UNKNOWN_OPTION: Self = Self(2);
     const NO_ARGUMENT_ALLOWED: Self = Self(4);
@@ -39,24 +39,24 @@ impl Exit {
     const DISABLED: Self = Self(12);
 }
 
-/// One word of a command line, or a line of an option file made to look like one.
+/// An argument of the command line, or a line of an option file in the form of an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
     pub(crate) text: Vec<u8>,
     pub(crate) origin: Origin,
 }
 
-/// Where a word comes from.
+/// Source of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     File,
     CommandLine,
 }
 
-/// What an option holds.
+/// Value of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// Not one that holds anything.
+    /// An option without a stored value.
     Nothing,
     Switch(bool),
     Text(Option<Vec<u8>>),
@@ -64,12 +64,12 @@ pub(crate) enum Value {
     Unsigned(u64),
 }
 
-/// What all options hold.
+/// Values of all options.
 #[derive(Clone, Debug)]
 pub(crate) struct Values([Value; KEYS]);
 
 impl Values {
-    /// As it is before anything is given.
+    /// Returns the defaults.
     pub(crate) fn new(specs: &[&Spec]) -> Self {
         let mut values = Self(std::array::from_fn(|_| Value::Nothing));
         for spec in specs {
@@ -86,17 +86,17 @@ impl Values {
         values
     }
 
-    /// What an option holds.
+    /// Returns the value of an option.
     pub(crate) fn get(&self, key: Which) -> &Value {
         &self.0[key as usize]
     }
 
-    /// A switch.
+    /// Returns the value of a switch.
     pub(crate) fn switch(&self, key: Which) -> bool {
         matches!(self.get(key), Value::Switch(true))
     }
 
-    /// A text, if given.
+    /// Returns the value of a text option, if given.
     pub(crate) fn text(&self, key: Which) -> Option<&[u8]> {
         match self.get(key) {
             Value::Text(text) => text.as_deref(),
@@ -104,7 +104,7 @@ impl Values {
         }
     }
 
-    /// An unsigned number.
+    /// Returns the value of an unsigned number.
     pub(crate) fn unsigned(&self, key: Which) -> u64 {
         match self.get(key) {
             Value::Unsigned(value) => *value,
@@ -112,7 +112,7 @@ impl Values {
         }
     }
 
-    /// A signed number.
+    /// Returns the value of a signed number.
     pub(crate) fn signed(&self, key: Which) -> i64 {
         match self.get(key) {
             Value::Signed(value) => *value,
@@ -125,9 +125,9 @@ impl Values {
     }
 }
 
-/// Hears of each option when it is met, after its value has been kept.
+/// Receives each option as it is parsed, after its value is stored.
 pub(crate) trait Heed {
-    /// `argument` is what was given with it: `None` for nothing, `1` or `0` for a switch.
+    /// Handles one option. `argument` is its text: `None` without an argument, `1` or `0` for a switch.
     fn heed(
         &mut self,
         spec: &Spec,
@@ -137,7 +137,7 @@ pub(crate) trait Heed {
     ) -> Result<(), Exit>;
 }
 
-/// Which options `words` have, as far as they can be read; whoever handles them says what is wrong with them.
+/// Returns the options in `words` up to the first error. The parser proper reports that error.
 pub(crate) fn given(specs: &[&'static Spec], words: &[Word]) -> Vec<Which> {
     struct Listed(Vec<Which>);
     impl Heed for Listed {
@@ -160,13 +160,13 @@ pub(crate) fn given(specs: &[&'static Spec], words: &[Word]) -> Vec<Which> {
     listed.0
 }
 
-/// What an option was given.
+/// The argument of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Argument<'a> {
     None,
-    /// By `--enable-…`.
+    /// From `--enable-…`.
     Enabled,
-    /// By `--skip-…` or `--disable-…`.
+    /// From `--skip-…` or `--disable-…`.
     Disabled,
     Text(&'a [u8]),
 }
@@ -182,7 +182,7 @@ impl<'a> Argument<'a> {
     }
 }
 
-/// Takes a command line apart.
+/// Parser of a command line.
 pub(crate) struct Parser<'p, 'e, H> {
     pub(crate) specs: &'p [&'static Spec],
     pub(crate) values: &'p mut Values,
@@ -192,7 +192,7 @@ pub(crate) struct Parser<'p, 'e, H> {
 }
 
 impl<H: Heed> Parser<'_, '_, H> {
-    /// Handles the options among `words`, in order, and returns the other words.
+    /// Parses the options in `words`, in order, and returns the other arguments.
     pub(crate) fn parse(&mut self, words: &[Word]) -> Result<Vec<Vec<u8>>, Exit> {
         let mut rest = Vec::new();
         let mut index = 0;
@@ -238,7 +238,7 @@ impl<H: Heed> Parser<'_, '_, H> {
         self.keep(spec, argument, origin)
     }
 
-    /// The option that a word names, perhaps behind prefixes; `None` when it is unknown but need not be.
+    /// Finds the option that a word names, possibly after prefixes. Returns `None` for an unknown option after `loose`.
     fn find_long<'w>(&mut self, text: &'w [u8]) -> Result<Option<(&'static Spec, Argument<'w>)>, Exit> {
         let (name, value) = match text.iter().position(|byte| *byte == b'=') {
             Some(at) => (&text[..at], Some(&text[at + 1..])),
@@ -351,7 +351,7 @@ impl<H: Heed> Parser<'_, '_, H> {
                 let value = self.number(spec, number, text)?;
                 self.values.set(spec.key, value);
             }
-            // Without a text of its own, a text option stays as it is.
+            // A text option without an argument keeps its value.
             Kind::Text => {
                 if let Argument::Text(text) = argument {
                     self.values.set(spec.key, Value::Text(Some(text.to_vec())));
@@ -406,7 +406,7 @@ impl<H: Heed> Parser<'_, '_, H> {
                         parse_unsigned(text).inspect_err(|why| self.not_a_number(spec, number, text, *why))
                     }
                 };
-                // What is no number counts as 0, and is held against the limits all the same.
+                // Like MySQL, checks an invalid number against the limits as 0.
                 let given = parsed.unwrap_or(0);
                 let limited = limits.limit(given, block);
                 if limited.adjusted {
@@ -453,7 +453,7 @@ impl<H: Heed> Parser<'_, '_, H> {
         }
     }
 
-    /// Says it with the program's name twice, as MySQL does.
+    /// Prints an error with the program's name twice, as MySQL does.
     fn complain(&mut self, text: &[&[u8]]) {
         let program = self.talk.program().to_vec();
         let text = text.concat();
@@ -461,18 +461,18 @@ impl<H: Heed> Parser<'_, '_, H> {
     }
 }
 
-/// A name that may have prefixes.
+/// An option name that may have prefixes.
 struct Prefixed<'w> {
     name: &'w [u8],
     argument: Argument<'w>,
     loose: bool,
 }
 
-/// In the order in which they are looked for.
+/// In MySQL's order of search.
 const PREFIXES: [&str; 5] = ["skip", "disable", "enable", "maximum", "loose"];
 
 impl Prefixed<'_> {
-    /// Takes one prefix off.
+    /// Removes one prefix.
     fn strip(&mut self) -> Option<&'static str> {
         let prefix = PREFIXES.into_iter().find(|prefix| {
             let separator = self.name.get(prefix.len());
@@ -483,7 +483,7 @@ impl Prefixed<'_> {
         Some(prefix)
     }
 
-    /// Turns the argument as the last prefix says; two negations are none.
+    /// Changes the argument for the last prefix. Two negations cancel each other.
     fn apply(&mut self, prefix: &str, given: Argument<'_>) {
         let zero = given == Argument::Text(b"0");
         self.argument = match prefix {
@@ -496,7 +496,7 @@ impl Prefixed<'_> {
     }
 }
 
-/// `-` and `_` are the same; case matters.
+/// Returns whether two names are equal. `-` and `_` are the same; case matters.
 fn same_name(left: &[u8], right: &[u8]) -> bool {
     let fold = |byte: &u8| if *byte == b'-' { b'_' } else { *byte };
     left.len() == right.len() && left.iter().map(fold).eq(right.iter().map(fold))

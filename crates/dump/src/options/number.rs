@@ -1,43 +1,43 @@
-//! Numbers as options give them: a sign, digits, perhaps a unit from K to E, then limits.
+//! Numbers in options: a sign, digits, a unit from K to E, and limits.
 
-/// What a numeric option may be.
+/// Kind and limits of a numeric option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number {
     /// May be negative.
     Signed(Limits<i64>),
-    /// May not, and is cut down to a multiple of the block if that is above 1.
+    /// Not negative. Rounded down to a multiple of the second value, if that is above 1.
     Unsigned(Limits<u64>, u64),
 }
 
-/// The limits of a numeric option.
+/// Limits of a numeric option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits<T> {
     pub(crate) default: T,
     pub(crate) min: T,
-    /// 0 for none.
+    /// Maximum; 0 for none.
     pub(crate) max: T,
-    /// What the variable holds that it goes into.
+    /// Maximum of the variable's type.
     pub(crate) type_max: T,
 }
 
-/// A number, and whether the limits changed it: then from what.
+/// A number within the limits, and whether they changed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limited<T> {
     pub(crate) value: T,
     pub(crate) adjusted: bool,
 }
 
-/// Why a text is no number.
+/// Error of parsing a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotANumber {
     /// The first byte that is neither digit nor unit.
     Suffix(u8),
-    /// More than 64 bits hold.
+    /// The number exceeds 64 bits.
     Range,
 }
 
 impl Limits<i64> {
-    /// Brings a value inside.
+    /// Moves a value into the limits.
     pub(crate) fn limit(&self, given: i64) -> Limited<i64> {
         let mut value = given;
         if value > 0 && self.max != 0 && value > self.max {
@@ -54,7 +54,7 @@ impl Limits<i64> {
 }
 
 impl Limits<u64> {
-    /// Brings a value inside and onto a multiple of `block`.
+    /// Moves a value into the limits and down to a multiple of `block`.
     pub(crate) fn limit(&self, given: u64, block: u64) -> Limited<u64> {
         let mut value = given;
         if self.max != 0 && value > self.max {
@@ -73,19 +73,19 @@ impl Limits<u64> {
     }
 }
 
-/// Is this the text of a negative number?
+/// Returns whether the text is a negative number.
 pub(crate) fn is_negative(text: &[u8]) -> bool {
     skip_space(text).first() == Some(&b'-')
 }
 
-/// Reads digits and a unit.
+/// Parses digits and a unit.
 pub(crate) fn parse_unsigned(text: &[u8]) -> Result<u64, NotANumber> {
     let (_, magnitude, rest) = scan(text);
     let value = magnitude.ok_or(NotANumber::Range)?;
     scale(value, rest)
 }
 
-/// Reads a sign, digits and a unit.
+/// Parses a sign, digits and a unit.
 pub(crate) fn parse_signed(text: &[u8]) -> Result<i64, NotANumber> {
     let (negative, magnitude, rest) = scan(text);
     let most = if negative { 1 << 63 } else { (1 << 63) - 1 };
@@ -103,7 +103,7 @@ fn skip_space(text: &[u8]) -> &[u8] {
     &text[space..]
 }
 
-/// Sign, digits (`None` when they overflow), and what follows them. Without any digit, nothing has been read.
+/// Splits text into sign, digits (`None` on overflow) and the rest. Without digits, all of the text is the rest.
 fn scan(text: &[u8]) -> (bool, Option<u64>, &[u8]) {
     let trimmed = skip_space(text);
     let (negative, unsigned) = match trimmed.split_first() {

@@ -1,8 +1,8 @@
-//! The options: one line each, mysqlbinlog's in its order, then our own.
+//! The options: mysqlbinlog's in its order, then bintide's own.
 
 use super::number::{Limits, Number};
 
-/// Names an option. The order is that of the tables below: it indexes the parsed values.
+/// Identifier of an option, used as index of the parsed values. The order is that of the tables below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     Help,
@@ -75,7 +75,7 @@ pub(crate) enum Which {
     CompressionAlgorithms,
     ZstdCompressionLevel,
     RequireRowFormat,
-    // Ours.
+    // bintide's own.
     Json,
     Events,
     Transactions,
@@ -90,45 +90,45 @@ pub(crate) enum Which {
     Quiet,
 }
 
-/// How many there are.
+/// Number of options.
 pub(crate) const KEYS: usize = Which::Quiet as usize + 1;
 
-/// What an option takes and keeps.
+/// Kind of an option's argument and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing: given or not.
+    /// No argument: given or not.
     Mark,
-    /// On or off; may be given a value.
+    /// On or off; the argument is optional.
     Switch {
-        /// As it is when not given.
+        /// Default.
         default: bool,
-        /// Takes a value that is neither for off, instead of ignoring it.
+        /// An invalid value means off. Without this, the option is ignored.
         lax: bool,
     },
     /// Any text.
     Text,
-    /// Text that is checked at once and not listed among the variables.
+    /// Text that is checked at once, and not listed among the variables.
     Word,
-    /// A password: the argument may be left out.
+    /// Password; the argument is optional.
     Password,
     /// A number.
     Number(Number),
-    /// Refused: only debug builds of MySQL have it.
+    /// Refused: exists only in debug builds of MySQL.
     Disabled {
-        /// May an argument follow?
+        /// True if an argument may follow.
         argument: bool,
     },
 }
 
-/// One option.
+/// An option.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spec {
     pub(crate) key: Which,
-    /// As messages print it; `-` and `_` are the same on a command line.
+    /// Name in messages; `-` and `_` are the same on a command line.
     pub(crate) name: &'static str,
     pub(crate) short: Option<u8>,
     pub(crate) kind: Kind,
-    /// One sentence or more for `--help`.
+    /// Description for `--help`: one sentence or more.
     pub(crate) about: &'static str,
 }
 
@@ -154,7 +154,7 @@ const fn signed(default: i64, min: i64, max: i64, type_max: i64) -> Kind {
 const U32: u64 = u32::MAX as u64;
 const SERVER_ID: Kind = signed(-1, -1, U32 as i64, i64::MAX);
 
-/// mysqlbinlog's options, in the order in which it lists them.
+/// mysqlbinlog's options, in the order of its help.
 pub(crate) static MYSQLBINLOG: &[Spec] = &[
     short(Which::Help, "help", b'?', Kind::Mark, "Show this help."),
     long(
@@ -450,7 +450,7 @@ pub(crate) static MYSQLBINLOG: &[Spec] = &[
     ),
 ];
 
-/// What `bintide dump` has beyond them.
+/// Options of `bintide dump` that mysqlbinlog does not have.
 pub(crate) static OURS: &[Spec] = &[
     long(
         Which::Json,

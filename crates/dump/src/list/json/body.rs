@@ -1,4 +1,4 @@
-//! What an event's body says, type by type.
+//! The JSON members for the body of each event type.
 
 use binlog::events::{
     CommitStamps, DuplicateHandling, ExecuteLoadQuery, FormatDescription, GtidEvent, GtidTagged, LoadBlock,
@@ -18,14 +18,14 @@ use crate::list::select::Select;
 use crate::list::walk::{Located, Refusal};
 use crate::numbers::{put_i64, put_shortest, put_u64};
 
-/// Was there anything that is wanted?
+/// Result of writing an event: anything to list or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Nothing,
     Something,
 }
 
-/// Writes the members that belong to the event's type.
+/// Writes the members of the event's type.
 pub(super) fn put(
     object: &mut Object<'_>,
     names: &mut Names,
@@ -58,7 +58,7 @@ pub(super) fn put(
     Ok(Found::Something)
 }
 
-/// What statements written as text need beside them, and what few logs have.
+/// Writes the members of events that accompany statements, and of rare events.
 fn put_statement_part(
     object: &mut Object<'_>,
     format: &Format,
@@ -159,8 +159,8 @@ fn put_query(object: &mut Object<'_>, format: &Format, event: &Query<'_>) -> Res
     Ok(())
 }
 
-/// A statement is text in the client's character set, but may hold bytes of others: those show as U+FFFD, and the
-/// statement comes again as bytes.
+/// Writes a statement as text in the client's character set. If it has invalid bytes, they become U+FFFD, and the
+/// statement is repeated as bytes.
 fn put_sql(object: &mut Object<'_>, charset: Option<Charset>, sql: &[u8]) {
     let charset = charset.filter(|charset| *charset != Charset::Binary).unwrap_or(Charset::Utf8mb4);
     match charset.decode(sql) {
@@ -196,7 +196,7 @@ fn put_load_block(object: &mut Object<'_>, event: &LoadBlock<'_>) {
     object.bytes("block", event.block);
 }
 
-/// A variable's name and value; of text its character set too.
+/// Writes a variable's name and value, and a text's character set.
 fn put_user_var(object: &mut Object<'_>, format: &Format, event: &UserVar<'_>) -> Result<(), DecodeError> {
     object.text_or_bytes("name", event.name);
     let Some(value) = &event.value else {
@@ -259,7 +259,7 @@ fn put_clock(object: &mut Object<'_>, clock: &LogicalClock) {
     object.int("sequence_number", clock.sequence_number);
 }
 
-/// Times as microseconds since 1970 and in UTC; a time that is not known is 0, and has only that.
+/// Writes times as microseconds since 1970 and as UTC. An unknown time is 0, without UTC.
 fn put_stamps(object: &mut Object<'_>, stamps: &CommitStamps) {
     object.uint("original_commit_timestamp", stamps.original_commit_us);
     if stamps.original_commit_us != 0 {

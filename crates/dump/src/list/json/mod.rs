@@ -1,4 +1,4 @@
-//! `--json`: a line an event. The format is described in `docs/dump-json.md`.
+//! `--json`: one JSON line per event. `docs/dump-json.md` describes the format.
 
 mod body;
 mod rows;
@@ -15,18 +15,18 @@ use super::scene::Scene;
 use super::select::Select;
 use super::walk::{Located, Output, Refusal};
 
-/// A line an event.
+/// Writes one JSON line per event.
 pub(crate) struct JsonLines<'s> {
     pub(crate) select: &'s Select,
 }
 
-/// What a worker keeps from line to line.
+/// Text that a worker keeps from line to line.
 #[derive(Default)]
 pub(crate) struct Worker {
-    /// The identifier of the transaction at hand, as a JSON string.
+    /// Transaction of the last line; `id_text` is its identifier as a JSON string.
     id: Option<TransactionId>,
     id_text: Vec<u8>,
-    /// The log's name as a JSON string.
+    /// Log of the last line; `log_name_text` is its name as a JSON string.
     log_name: String,
     log_name_text: Vec<u8>,
     names: Names,
@@ -79,7 +79,7 @@ impl Output for JsonLines<'_> {
 }
 
 impl Worker {
-    /// Keeps texts that are the same in many lines.
+    /// Updates the text that many lines share.
     fn note(&mut self, scene: &Scene, located: &Located<'_>) {
         if self.log_name != located.log_name || self.log_name_text.is_empty() {
             located.log_name.clone_into(&mut self.log_name);
@@ -111,7 +111,7 @@ impl Worker {
         Ok(found)
     }
 
-    /// What every line has.
+    /// Writes the members that every line has.
     fn put_head(&self, located: &Located<'_>, line: &mut Object<'_>) {
         let header = &located.header;
         line.value("log_name").extend_from_slice(&self.log_name_text);
@@ -143,7 +143,7 @@ impl Worker {
     }
 }
 
-/// A header's flags, by the names that the server's sources give them.
+/// Flags of headers, by their names in the server's source code.
 const HEADER_FLAGS: [(u16, &str); 10] = [
     (Flags::IN_USE.0, "IN_USE"),
     (Flags::FORCED_ROTATE.0, "FORCED_ROTATE"),
@@ -157,7 +157,7 @@ const HEADER_FLAGS: [(u16, &str); 10] = [
     (Flags::MTS_ISOLATE.0, "MTS_ISOLATE"),
 ];
 
-/// Writes the names of flags that are set, and what is set beyond them as one number.
+/// Writes the names of set flags as an array, and unknown flags as one number.
 fn put_flags(object: &mut Object<'_>, name: &'static str, names: &[(u16, &'static str)], flags: u16) {
     let mut unknown = flags;
     let mut set = object.array(name);

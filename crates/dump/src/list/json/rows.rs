@@ -1,4 +1,4 @@
-//! Changed rows: values by column name, as they were and as they became.
+//! Changed rows: values by column name, before and after the change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::list::select::Select;
 use crate::list::walk::Refusal;
 use crate::numbers::{put_i64, put_shortest, put_u64};
 
-/// Writes the event.
+/// Writes the members of a row event.
 pub(super) fn put(
     object: &mut Object<'_>,
     names: &mut Names,
@@ -58,13 +58,13 @@ pub(super) fn put(
     Ok(found)
 }
 
-/// What is worked out once for each table: the start of each member.
+/// Column names of each table as the start of JSON members.
 #[derive(Default)]
 pub(super) struct Names {
     known: HashMap<u64, (Arc<Table>, Box<[Name]>)>,
 }
 
-/// Tables kept at most. Bounds memory: a long log names any number of them.
+/// Maximum number of tables kept. A long log maps any number of tables.
 const TABLES_KEPT: usize = 4096;
 
 /// A column's name and character set.
@@ -90,7 +90,7 @@ impl Names {
 }
 
 impl Name {
-    /// The column's name, or `@N` where the log does not tell it.
+    /// Returns the column's name, or `@N` if the log has no name.
     fn new(index: usize, column: &Column, format: &Format) -> Self {
         let mut text = Vec::new();
         match &column.name {
@@ -116,8 +116,8 @@ fn put_row(mut object: Object<'_>, names: &[Name], row: &Row<'_, '_>) -> Result<
     Ok(())
 }
 
-/// The columns that the image has. A JSON column given as changes is worked out from `before`, or left out if that
-/// does not have it.
+/// Writes the columns of an image. The document of a partially updated JSON column is computed from `before`; without a
+/// document there, the column is omitted.
 fn put_image(
     out: &mut Vec<u8>,
     names: &[Name],
@@ -149,7 +149,7 @@ fn put_image(
     Ok(())
 }
 
-/// The document that a column's changes make of the one before.
+/// Returns the document that results from applying a column's changes to the document before.
 fn applied(field: &Field<'_, '_>, before: Option<&Image<'_, '_>>) -> Result<Option<Vec<u8>>, DecodeError> {
     let old = before.and_then(|image| image.fields().find(|old| old.index() == field.index()));
     let Some(old) = old.and_then(|old| old.bytes()) else { return Ok(None) };
@@ -261,7 +261,7 @@ fn quoted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
 }
 
-/// In UTC: `2020-01-01T00:00:00.123Z`; the zero date as MySQL shows it.
+/// Writes a time in UTC, `2020-01-01T00:00:00.123Z`, or the zero date as MySQL shows it.
 fn put_timestamp(out: &mut Vec<u8>, value: &Timestamp) {
     quoted(out, |out| {
         let start = out.len();
@@ -275,7 +275,7 @@ fn put_timestamp(out: &mut Vec<u8>, value: &Timestamp) {
     });
 }
 
-/// The fewest digits that stand for just this number.
+/// Writes the fewest digits that identify the number.
 fn put_double(out: &mut Vec<u8>, value: f64) {
     match value.is_finite() {
         true => put_shortest(out, value),
@@ -285,19 +285,19 @@ fn put_double(out: &mut Vec<u8>, value: f64) {
 
 fn put_float(out: &mut Vec<u8>, value: f32) {
     use std::io::Write as _;
-    /// From here on digits would be mostly zeros.
+    /// Numbers outside this range have an exponent, because most digits would be zeros.
     const PLAIN: std::ops::Range<f32> = 1e-5..1e16;
     if !value.is_finite() {
         return quoted(out, |out| out.extend_from_slice(infinite_name(f64::from(value)).as_bytes()));
     }
-    // A vector takes all that is written to it.
+    // Writing to a vector does not fail.
     let _ = match value == 0.0 || PLAIN.contains(&value.abs()) {
         true => write!(out, "{value}"),
         false => write!(out, "{value:e}"),
     };
 }
 
-/// No column holds such a number, but bytes can.
+/// Returns the name of a number that no column holds, but corrupt bytes may.
 fn infinite_name(value: f64) -> &'static str {
     match (value.is_nan(), value.is_sign_negative()) {
         (true, _) => "NaN",
@@ -306,7 +306,7 @@ fn infinite_name(value: f64) -> &'static str {
     }
 }
 
-/// The value's text where the log tells it, else its number; 0 is the value that stands for an error.
+/// Writes the value's text if the log has it, else its number. Number 0 is MySQL's error value.
 fn put_enum(out: &mut Vec<u8>, name: &Name, column: &Column, number: u16) {
     match usize::from(number).checked_sub(1).and_then(|index| column.texts.get(index)) {
         Some(text) => put_decoded(out, name.charset, text),
@@ -314,7 +314,7 @@ fn put_enum(out: &mut Vec<u8>, name: &Name, column: &Column, number: u16) {
     }
 }
 
-/// The texts of the members where the log tells them, else the bits as a number.
+/// Writes the texts of the members if the log has them, else the bits as a number.
 fn put_set(out: &mut Vec<u8>, name: &Name, column: &Column, bits: u64) {
     let known = match column.texts.len() {
         64.. => u64::MAX,
@@ -332,7 +332,7 @@ fn put_set(out: &mut Vec<u8>, name: &Name, column: &Column, bits: u64) {
     members.close();
 }
 
-/// The document as JSON in JSON.
+/// Writes a document as JSON inside JSON.
 fn put_document(out: &mut Vec<u8>, document: Json<'_>) -> Result<(), DecodeError> {
     let start = out.len();
     document.write(JsonQuotes::Always, out)?;
@@ -341,7 +341,7 @@ fn put_document(out: &mut Vec<u8>, document: Json<'_>) -> Result<(), DecodeError
         let reason = Reason::Unexpected { field: "byte of a JSON string", found, wanted: "UTF-8" };
         return Err(DecodeError::new(0, reason));
     }
-    // MySQL breaks long base64 into lines, inside a string. JSON has no such strings.
+    // MySQL breaks long base64 strings into lines, but a JSON string must not contain newlines.
     if out[start..].iter().any(|byte| *byte < 0x20) {
         let text = out.split_off(start);
         for byte in text {

@@ -1,11 +1,11 @@
-//! The session variables that a statement depends on.
+//! Session variables of a statement.
 
 use binlog::events::{StatusVar, StatusVars};
 use binlog::{Charset, Collation, DecodeError, Format};
 
 use super::writer::Object;
 
-/// Bits of `flags2`, and what the variable is if the bit is set.
+/// Bits of `flags2`, their variables, and the variable's value if the bit is set.
 const FLAGS2: [(u32, &str, bool); 4] = [
     (0x0400_0000, "foreign_key_checks", false),
     (0x0000_4000, "sql_auto_is_null", true),
@@ -13,7 +13,7 @@ const FLAGS2: [(u32, &str, bool); 4] = [
     (0x0008_0000, "autocommit", false),
 ];
 
-/// Writes them as one object, and gives the client's character set.
+/// Writes the variables as one object, and returns the client's character set.
 pub(super) fn put(
     object: &mut Object<'_>,
     format: &Format,
@@ -96,7 +96,7 @@ fn put_flags2(session: &mut Object<'_>, bits: u32) {
     }
 }
 
-/// A collation's name, or its number if it is unknown.
+/// Writes a collation's name, or its number if it is unknown.
 pub(super) fn put_collation(object: &mut Object<'_>, format: &Format, name: &'static str, id: u16) {
     match Collation::new(id, format.flavour) {
         Some(collation) => object.plain(name, &collation.name()),

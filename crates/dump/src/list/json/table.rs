@@ -1,4 +1,4 @@
-//! What a table map says of a table.
+//! The JSON members of a table map.
 
 use binlog::events::TableMap;
 use binlog::{Collation, Column, ColumnType, Format, GeometryType, Table};
@@ -7,14 +7,14 @@ use super::put_flags;
 use super::session::put_collation;
 use super::writer::{Object, put_decoded};
 
-/// A table map's flags, by the names that the server's sources give them.
+/// Flags of table maps, by their names in the server's source code.
 const FLAGS: [(u16, &str); 3] = [
     (TableMap::BIT_SIZE_EXACT, "BIT_LEN_EXACT"),
     (TableMap::REFERRED_FOREIGN_KEY_DATABASE, "REFERRED_FK_DB"),
     (TableMap::GENERATED_INVISIBLE_PRIMARY_KEY, "GENERATED_INVISIBLE_PK"),
 ];
 
-/// Writes all of it.
+/// Writes all members.
 pub(super) fn put(object: &mut Object<'_>, format: &Format, table: &Table) {
     object.uint("table_id", table.table_id);
     put_flags(object, "flags", &FLAGS, table.flags);
@@ -78,12 +78,12 @@ fn put_column(mut object: Object<'_>, format: &Format, column: &Column) {
     object.close();
 }
 
-/// The character set of a column's texts.
+/// Returns the character set of a column's texts.
 pub(crate) fn charset_of(column: &Column, format: &Format) -> Option<binlog::Charset> {
     Collation::new(column.collation?, format.flavour).map(|collation| collation.charset())
 }
 
-/// The type as a CREATE TABLE statement would name it, as far as the log tells it.
+/// Returns the type as in a CREATE TABLE statement, as far as the log tells.
 fn type_name(column: &Column, format: &Format) -> String {
     let charset = charset_of(column, format);
     let is_binary = charset == Some(binlog::Charset::Binary);

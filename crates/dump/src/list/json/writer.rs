@@ -1,11 +1,11 @@
-//! JSON straight into bytes: no tree, no copies.
+//! Writes JSON directly into bytes, without a tree or copies.
 
 use base64_simd::{Out, STANDARD};
 use binlog::Charset;
 
 use crate::numbers::{put_i64, put_padded, put_u64};
 
-/// An object that is being written.
+/// An unfinished JSON object.
 pub(crate) struct Object<'o> {
     out: &'o mut Vec<u8>,
     is_empty: bool,
@@ -18,12 +18,12 @@ impl<'o> Object<'o> {
         Self { out, is_empty: true }
     }
 
-    /// Ends it.
+    /// Ends the object.
     pub(crate) fn close(self) {
         self.out.push(b'}');
     }
 
-    /// Writes a name that is plain ASCII and needs no escapes.
+    /// Writes a member's name, which must be ASCII without characters to escape.
     #[inline]
     fn plain_name(&mut self, name: &'static str) -> &mut Vec<u8> {
         if !self.is_empty {
@@ -36,17 +36,17 @@ impl<'o> Object<'o> {
         self.out
     }
 
-    /// Writes a member whose value the caller writes.
+    /// Writes a member's name; the caller writes the value.
     pub(crate) fn value(&mut self, name: &'static str) -> &mut Vec<u8> {
         self.plain_name(name)
     }
 
-    /// Writes a number.
+    /// Writes an unsigned number.
     pub(crate) fn uint(&mut self, name: &'static str, value: impl Into<u64>) {
         put_u64(self.plain_name(name), value.into());
     }
 
-    /// Writes a number.
+    /// Writes a signed number.
     pub(crate) fn int(&mut self, name: &'static str, value: impl Into<i64>) {
         put_i64(self.plain_name(name), value.into());
     }
@@ -61,12 +61,12 @@ impl<'o> Object<'o> {
         put_plain(self.plain_name(name), value);
     }
 
-    /// Writes text that is UTF-8, or should be: what is not shows as U+FFFD.
+    /// Writes text. Invalid UTF-8 becomes U+FFFD.
     pub(crate) fn text(&mut self, name: &'static str, value: impl AsRef<[u8]>) {
         put_string_lossy(self.plain_name(name), value.as_ref());
     }
 
-    /// Writes text if it is UTF-8, else the bytes themselves.
+    /// Writes text, or bytes if it is invalid UTF-8.
     pub(crate) fn text_or_bytes(&mut self, name: &'static str, value: &[u8]) {
         put_text_or_bytes(self.plain_name(name), value);
     }
@@ -76,7 +76,7 @@ impl<'o> Object<'o> {
         put_bytes(self.plain_name(name), value);
     }
 
-    /// Writes a number as text in hexadecimal, with the eight digits of a checksum.
+    /// Writes a number as a string of eight hexadecimal digits: `"0x000000ab"`.
     pub(crate) fn hex(&mut self, name: &'static str, value: u32) {
         let out = self.plain_name(name);
         out.extend_from_slice(b"\"0x");
@@ -84,7 +84,7 @@ impl<'o> Object<'o> {
         out.push(b'"');
     }
 
-    /// Writes a moment: `2026-11-21T21:14:59Z`.
+    /// Writes a time: `2026-11-21T21:14:59Z`.
     pub(crate) fn time(&mut self, name: &'static str, seconds: u64) {
         let out = self.plain_name(name);
         out.push(b'"');
@@ -92,7 +92,7 @@ impl<'o> Object<'o> {
         out.extend_from_slice(b"Z\"");
     }
 
-    /// Writes a moment with microseconds: `2026-11-21T21:14:59.182040Z`.
+    /// Writes a time with microseconds: `2026-11-21T21:14:59.182040Z`.
     pub(crate) fn time_us(&mut self, name: &'static str, micros: u64) {
         let out = self.plain_name(name);
         out.push(b'"');
@@ -111,7 +111,7 @@ impl<'o> Object<'o> {
     }
 }
 
-/// An array that is being written.
+/// An unfinished JSON array.
 pub(crate) struct Array<'o> {
     out: &'o mut Vec<u8>,
     is_empty: bool,
@@ -124,7 +124,7 @@ impl<'o> Array<'o> {
         Self { out, is_empty: true }
     }
 
-    /// Ends it.
+    /// Ends the array.
     pub(crate) fn close(self) {
         self.out.push(b']');
     }
@@ -139,7 +139,7 @@ impl<'o> Array<'o> {
         put_u64(self.element(), value.into());
     }
 
-    /// Writes text if it is UTF-8, else the bytes themselves.
+    /// Writes text, or bytes if it is invalid UTF-8.
     pub(crate) fn text_or_bytes(&mut self, value: &[u8]) {
         put_text_or_bytes(self.element(), value);
     }
@@ -149,7 +149,7 @@ impl<'o> Array<'o> {
         Object::open(self.element())
     }
 
-    /// The next element, which the caller writes.
+    /// Begins an element, which the caller writes.
     pub(crate) fn element(&mut self) -> &mut Vec<u8> {
         if !self.is_empty {
             self.out.push(b',');
@@ -171,8 +171,8 @@ fn put_plain(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Writes text of a character set if it is that, else `{"base64":"…"}`. Without a character set it is text if it is
-/// UTF-8; bytes of `binary` are never text.
+/// Writes text of a character set, or `{"base64":"…"}` if it is invalid. Without a character set, valid UTF-8 is text.
+/// The character set `binary` always gives base64.
 #[inline]
 pub(crate) fn put_decoded(out: &mut Vec<u8>, charset: Option<Charset>, bytes: &[u8]) {
     match charset {
@@ -192,7 +192,7 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\"}");
 }
 
-/// Writes text if it is UTF-8, else `{"base64":"…"}`.
+/// Writes text, or `{"base64":"…"}` if it is invalid UTF-8.
 #[inline]
 pub(crate) fn put_text_or_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
@@ -201,12 +201,12 @@ pub(crate) fn put_text_or_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Writes a string; what is not UTF-8 shows as U+FFFD.
+/// Writes a string. Invalid UTF-8 becomes U+FFFD.
 pub(crate) fn put_string_lossy(out: &mut Vec<u8>, bytes: &[u8]) {
     put_string(out, &String::from_utf8_lossy(bytes));
 }
 
-/// What must stand in place of a byte: 0 the byte itself, `u` its number.
+/// The letter after the backslash for each byte: 0 for no escape, `u` for an escape by number.
 const ESCAPES: [u8; 256] = {
     let mut escapes = [0; 256];
     let mut byte = 0;
@@ -232,7 +232,7 @@ pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Writes what stands between quotes.
+/// Writes a string's contents without quotes.
 #[inline]
 pub(crate) fn put_escaped(out: &mut Vec<u8>, mut rest: &[u8]) {
     while let Some(plain) = rest.iter().position(|byte| ESCAPES[usize::from(*byte)] != 0) {
@@ -257,7 +257,7 @@ pub(crate) fn put_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     let _ = STANDARD.encode(bytes, Out::from_slice(&mut out[start..]));
 }
 
-/// Writes a moment in UTC, given in seconds since 1970, without its zone: `2026-11-21T21:14:59`.
+/// Writes a time in UTC without zone, given in seconds since 1970: `2026-11-21T21:14:59`.
 pub(crate) fn put_moment(out: &mut Vec<u8>, seconds: u64) {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date_of_day(days);
@@ -274,16 +274,16 @@ pub(crate) fn put_moment(out: &mut Vec<u8>, seconds: u64) {
     put_padded(out, second % 60, 2);
 }
 
-/// The same with microseconds: `2026-11-21T21:14:59.182040`.
+/// Writes a time with microseconds: `2026-11-21T21:14:59.182040`.
 pub(crate) fn put_moment_us(out: &mut Vec<u8>, micros: u64) {
     put_moment(out, micros / 1_000_000);
     out.push(b'.');
     put_padded(out, micros % 1_000_000, 6);
 }
 
-/// Year, month and day of the Gregorian calendar, so many days behind 1970-01-01.
+/// Returns year, month and day of the Gregorian calendar, from the number of days since 1970-01-01.
 const fn date_of_day(days: u64) -> (u64, u64, u64) {
-    // Counted in years that begin in March, the leap day is the last day, and months follow one formula.
+    // Years are counted from March: then the leap day is the last day, and one formula gives all months.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -1,4 +1,4 @@
-//! Puts transactions together, and writes a line for each.
+//! Builds transactions from pieces, and writes a line for each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,58 +12,58 @@ use crate::list::json::writer::{Object, put_moment, put_moment_us};
 use crate::list::select::Select;
 use crate::numbers::put_u64;
 
-/// How lines are written.
+/// Format of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     Table,
     Json,
 }
 
-/// The table's head.
+/// Header line of the table.
 pub(crate) const HEAD: &[u8] =
     b"Gtid\tLog_name\tPos\tEnd_pos\tTime\tKind\tRows\tBytes\tCompression\tUncompressed_bytes\tTables\n";
 
-/// Puts transactions together from pieces, in order.
+/// Builds transactions from pieces, in order.
 pub(crate) struct Transactions<'s> {
     select: &'s Select,
     shape: Shape,
     grammar: Grammar,
     open: Option<Summary>,
-    /// A transaction whose payload has come, but not all that is inside.
+    /// A transaction whose payload event was read, while events inside it may follow.
     ended: Option<Summary>,
 }
 
-/// All that is said of a transaction.
+/// Contents of a transaction's line.
 struct Summary {
     first: Outer,
     end: u64,
-    /// Of its events, in bytes.
+    /// Size of its events, in bytes.
     size: u64,
     events: u64,
-    /// What became of it.
+    /// Outcome of the transaction.
     kind: &'static str,
     clock: Option<LogicalClock>,
     stamps: Option<CommitStamps>,
     payload: Option<Payload>,
     inner_events: u64,
-    /// Of the events inside its payload, in bytes.
+    /// Size of the events inside its payload, in bytes.
     inner_size: u64,
     tables: Tables,
     error: Option<Box<DecodeError>>,
 }
 
-/// A table's database and name.
+/// Database and name of a table.
 type TableName = (Box<[u8]>, Box<[u8]>);
 
-/// Rows changed, by table.
+/// Number of changed rows, by table.
 #[derive(Default)]
 struct Tables {
     counts: BTreeMap<TableName, Counts>,
-    /// The last one: most events change the table that the one before changed.
+    /// The last table, because most events change the same table as the one before.
     last: Option<(Arc<Table>, Counts)>,
 }
 
-/// Rows changed.
+/// Number of changed rows, by kind of change.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     inserted: u64,
@@ -72,12 +72,12 @@ struct Counts {
 }
 
 impl<'s> Transactions<'s> {
-    /// No transaction is open.
+    /// Creates a builder without an open transaction.
     pub(crate) fn new(select: &'s Select, shape: Shape) -> Self {
         Self { select, shape, grammar: Grammar::new(), open: None, ended: None }
     }
 
-    /// Takes pieces, and writes the transactions that they end.
+    /// Adds pieces, and writes the transactions that they end.
     pub(crate) fn take(&mut self, pieces: Vec<Piece>, out: &mut Vec<u8>) {
         for mut piece in pieces {
             match piece.outer.take() {
@@ -87,7 +87,7 @@ impl<'s> Transactions<'s> {
         }
     }
 
-    /// Writes what has been put together until the end.
+    /// Writes the transactions that are still open at the end.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
         let (ended, open) = (self.ended.take(), self.open.take());
         for mut summary in [ended, open].into_iter().flatten() {
@@ -128,7 +128,7 @@ impl<'s> Transactions<'s> {
         }
     }
 
-    /// An event inside the payload that came last.
+    /// Adds an event inside the last payload.
     fn take_inner(&mut self, piece: Piece) {
         let Some(summary) = self.ended.as_mut().or(self.open.as_mut()) else { return };
         summary.inner_events += 1;
@@ -210,7 +210,7 @@ impl Summary {
         self.first.id.unwrap_or(TransactionId::Unsaid)
     }
 
-    /// When it committed, in microseconds since 1970, if it says so.
+    /// Returns the commit time in microseconds since 1970, if known.
     fn commit_us(&self) -> Option<u64> {
         self.stamps.map(|stamps| stamps.immediate_commit_us).filter(|micros| *micros != 0)
     }
@@ -327,7 +327,7 @@ impl Tables {
         }
     }
 
-    /// Puts the last table with the others.
+    /// Adds the counts of the last table to the others.
     fn settle(&mut self) {
         if let Some((table, counts)) = self.last.take() {
             let all = self.counts.entry((table.database.clone(), table.name.clone())).or_default();
