@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some("json") => Form::Json,
         Some("transactions") => Form::Transactions,
         Some("transactions-json") => Form::TransactionsJson,
-        _ => return Err("wanted events, json, transactions or transactions-json".into()),
+        _ => return Err("expected events, json, transactions or transactions-json".into()),
     };
     let sources = args.map(|path| Source::File(path.into())).collect();
     for warning in list(&ListSettings::new(form, sources), &mut io::stdout().lock())? {

@@ -251,11 +251,11 @@ fn preset_words(
                     Some(times) => ([b"--", name].concat(), times),
                     None => {
                         talk.error(&[
-                            b"the setting ",
+                            b"invalid setting ",
                             name,
-                            b" is '",
+                            b" = '",
                             value,
-                            b"', wanted how often to give it",
+                            b"': expected true, false or a number of times",
                         ]);
                         return Err(Exit::NOT_BEGUN);
                     }

@@ -23,7 +23,7 @@ pub(crate) fn form(values: &Values, talk: &mut Talk<'_>) -> Result<Option<Form>,
         (false, false, true) => Ok(Some(Form::Transactions)),
         (true, false, true) => Ok(Some(Form::TransactionsJson)),
         (_, true, _) => {
-            talk.error(&[b"--events is a table of its own: give it without --json and --transactions."]);
+            talk.error(&[b"--events cannot be combined with --json or --transactions."]);
             Err(Exit::NOT_BEGUN)
         }
     }
@@ -39,16 +39,23 @@ pub(crate) fn check(
 ) -> Result<(), Exit> {
     let refused: Option<&[u8]> = match form {
         None if !settings.conditions.is_empty() => {
-            Some(b"--where needs --json, --events or --transactions: BINLOG statements hold whole events.")
+            Some(b"--where requires --json, --events or --transactions: a BINLOG statement contains a whole event.")
         }
         Some(_) if !settings.rewrites.is_empty() => {
-            Some(b"--rewrite-db changes mysqlbinlog's text only: give it without --json, --events and --transactions.")
+            Some(
+                b"--rewrite-db cannot be combined with --json, --events or --transactions: it changes only \
+                mysqlbinlog's text.",
+            )
         }
         Some(_) if settings.remote.is_some() => {
-            Some(b"--json, --events and --transactions read files only: bintide receive makes some of a server's logs.")
+            Some(
+                b"--json, --events and --transactions read files only. Copy a server's logs with bintide receive \
+                first.",
+            )
         }
         Some(_) if settings.require_row_format => Some(
-            b"--require-row-format checks mysqlbinlog's text only: give it without --json, --events and --transactions.",
+            b"--require-row-format cannot be combined with --json, --events or --transactions: it checks only \
+            mysqlbinlog's text.",
         ),
         _ => None,
     };
@@ -94,16 +101,14 @@ fn warn_of_unheeded(form: Form, given: &[Which], talk: &mut Talk<'_>) {
         [one] => format!("{one} has"),
         [names @ .., last] => format!("{} and {last} have", names.join(", ")),
     };
-    talk.warning(&[
-        format!("{names} no effect with {option}: only mysqlbinlog's text heeds them.").as_bytes()
-    ]);
+    talk.warning(&[format!("{names} no effect with {option}, only on mysqlbinlog's text.").as_bytes()]);
 }
 
 /// Warns that nothing matched the filters.
 fn remark_nothing_found(settings: &Settings, talk: &mut Talk<'_>) {
     let filters = settings.sought.filters.join(b" ".as_slice());
     if !settings.quiet && !filters.is_empty() {
-        talk.warning(&[b"nothing in these logs fits ", &filters]);
+        talk.warning(&[b"nothing in these logs matches ", &filters]);
     }
 }
 
@@ -213,9 +218,9 @@ pub(crate) fn print(
 fn complain(error: &ListError, talk: &mut Talk<'_>) -> Exit {
     let advice = match error {
         ListError::Event { .. } | ListError::Payload { .. } => {
-            " (--force-read shows it as bytes, and goes on)"
+            ". To print it as bytes and continue, use --force-read"
         }
-        ListError::NoColumnNames { .. } => ": write @ and the column's number in --where",
+        ListError::NoColumnNames { .. } => ". Use the column's number in --where: @N=value",
         _ => "",
     };
     talk.error(&[error.to_string().as_bytes(), advice.as_bytes()]);

@@ -49,7 +49,7 @@ pub struct NoServers;
 
 impl Servers for NoServers {
     fn connect(&mut self, _: &Connection) -> Result<(), String> {
-        Err("there is no way to a server from here".to_owned())
+        Err("this program has no access to servers".to_owned())
     }
 
     fn query(&mut self, _: &str) -> Result<Vec<u8>, String> {

@@ -44,8 +44,7 @@ pub(crate) fn logs_of(
     Ok(logs)
 }
 
-const UNLISTED: &[u8] =
-    b" is not in the index beside it, and is not read; give it by its name if it is meant";
+const UNLISTED: &[u8] = b" is not listed in the index and was not read. To read it, give its name.";
 
 /// The logs of a directory.
 struct Listed {

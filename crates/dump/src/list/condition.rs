@@ -43,7 +43,7 @@ impl fmt::Display for ConditionError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
-            "`{}` is no condition: write COLUMN=VALUE, with a column's name or @ and its number",
+            "invalid condition `{}`: expected COLUMN=VALUE, where COLUMN is a name, or @ and a number",
             self.text
         )
     }

@@ -151,7 +151,7 @@ impl StatementTables {
         let is_mapped = self.mapped.contains(&rows.table_id);
         if rows.column_count > 0 && !is_mapped {
             let (field, found) = ("table id", rows.table_id);
-            let wanted = "that of a table map in the same statement";
+            let wanted = "the id of a table map in the same statement";
             return Err(DecodeError::new(HEADER_SIZE, Reason::Unexpected { field, found, wanted }));
         }
         let decoder = self.tables.decoder(rows)?;

@@ -167,9 +167,7 @@ pub enum ListError {
         error: PayloadError,
     },
     /// A condition names a column, but the log has no column names.
-    #[error(
-        "{log_name} at {position}: the log names no columns (it was written at binlog_row_metadata=MINIMAL)"
-    )]
+    #[error("{log_name} at {position}: the log has no column names (binlog_row_metadata=MINIMAL)")]
     NoColumnNames {
         /// The log's name.
         log_name: String,
@@ -177,10 +175,10 @@ pub enum ListError {
         position: u64,
     },
     /// The output cannot be written.
-    #[error("could not write: {0}")]
+    #[error("cannot write the output: {0}")]
     Write(#[source] io::Error),
     /// The output was closed. Used between threads only, never returned to callers.
-    #[error("nobody wants more")]
+    #[error("the output was closed")]
     Stopped,
 }
 
@@ -752,7 +750,7 @@ impl<'w, O: Output> Worker<'w, O> {
             // An event of an unknown type may be skipped only if its header says so.
             Event::Unknown(event) if !raw.header().flags.contains(Flags::IGNORABLE) => {
                 let (field, found) = ("event type", u64::from(event.code));
-                let wanted = "a known one, as the event is not flagged ignorable";
+                let wanted = "a known type, because the event is not flagged ignorable";
                 Err(DecodeError::new(4, Reason::Unexpected { field, found, wanted }))
             }
             event => Ok(event),

@@ -23,14 +23,14 @@ pub(crate) fn write(
 ) {
     version(out, program);
     out.extend_from_slice(
-        b"Dual licence: MIT or Apache-2.0.\n\nPrints MySQL binary logs as text: for people to read, or for the mysql \
-          client to replay.\nTakes mysqlbinlog's options and prints what it prints.\n\nUsage: ",
+        b"Dual licence: MIT or Apache-2.0.\n\nPrints MySQL binary logs as text, to read or to replay with the mysql \
+          client.\nAccepts mysqlbinlog's options and prints the same output.\n\nUsage: ",
     );
     out.extend_from_slice(program);
     out.extend_from_slice(b" [options] log-files\n");
     if specs.iter().any(|spec| spec.key == Which::Json) {
         out.extend_from_slice(
-            b"A directory, or its index, stands for the logs that the index names, in their order.\n",
+            b"A directory, or its index file, stands for the logs in the index, in order.\n",
         );
     }
     for spec in specs {
@@ -111,11 +111,11 @@ fn option_files(out: &mut Vec<u8>, choice: &FileChoice, environment: &Environmen
     out.extend_from_slice(
         b"\nThe following options may be given as the first argument:\n\
           --print-defaults        Show the arguments that option files add, and exit.\n\
-          --no-defaults           Read no option file but the login file.\n\
+          --no-defaults           Read no option files except the login file.\n\
           --defaults-file=#       Read this option file only.\n\
-          --defaults-extra-file=# Read this option file too, after the global ones.\n\
+          --defaults-extra-file=# Also read this option file, after the global ones.\n\
           --defaults-group-suffix=#\n\
-          \x20                       Read the groups with this suffix too.\n\
+          \x20                       Also read the groups with this suffix.\n\
           --login-path=#          Read this path of the login file.\n\
           --no-login-paths        Read no login file.\n",
     );
