@@ -306,7 +306,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Size of text and events, in bytes.
+    /// Returns the size of text and events, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size + self.text.len()
     }
@@ -444,7 +444,7 @@ mod tests {
     use crate::spool::Spool;
     use crate::talk::Talk;
 
-    /// A Write_rows event of table 71: one row of one TINYINT.
+    /// Returns a Write_rows event of table 71: one row of one TINYINT.
     fn event(value: u8) -> Vec<u8> {
         let header = [0, 0, 0, 0, 30, 1, 0, 0, 0, 33, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let body = [71, 0, 0, 0, 0, 0, 1, 0, 2, 0, 1, 1, 0, value];

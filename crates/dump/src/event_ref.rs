@@ -13,6 +13,8 @@ pub(crate) struct EventRef {
 }
 
 impl EventRef {
+    /// References a range of a buffer.
+    ///
     /// # Panics
     ///
     /// If the range does not lie within the buffer.

@@ -162,7 +162,7 @@ fn read_default(cursor: &mut Cursor<'_>, end: usize, into: &mut Option<Collation
     Some(())
 }
 
-/// Like mysqlbinlog, appends 0 for a number that cannot be read, and then stops.
+/// Reads numbers up to `end`. Like mysqlbinlog, appends 0 for a number that cannot be read, and then stops.
 fn read_numbers(cursor: &mut Cursor<'_>, end: usize, numbers: &mut Vec<u32>) -> Option<()> {
     while cursor.offset() < end {
         let number = small(cursor);
@@ -211,7 +211,7 @@ mod tests {
     use super::loose_table;
     use crate::table_metadata::put_table_metadata;
 
-    /// INT, VARCHAR(20), ENUM, GEOMETRY.
+    /// Checks a table of four columns: INT, VARCHAR(20), ENUM, GEOMETRY.
     fn check(optional: &[u8], wanted: &str) {
         let map = TableMap {
             table_id: 71,

@@ -266,7 +266,7 @@ impl<'i> Reader<'i> {
         Ok(reader)
     }
 
-    /// Start of the next event, in bytes from the start of the input.
+    /// Returns the start of the next event, in bytes from the start of the input.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }

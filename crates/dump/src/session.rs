@@ -26,7 +26,7 @@ pub(crate) struct Session {
 }
 
 impl Default for Session {
-    /// Before anything is printed.
+    /// Returns the state before anything is printed.
     fn default() -> Self {
         Self {
             database: Vec::new(),

@@ -320,7 +320,7 @@ pub(crate) struct Settings {
     pub(crate) temporary_max: Option<NonZeroU64>,
     /// `--force-read`: continue after events that cannot be decoded.
     pub(crate) force_read: bool,
-    /// Under the name mysqlbinlog, useless or harmful behaviour of mysqlbinlog 9.7 is kept.
+    /// Dialect of the command line. Under the name mysqlbinlog, useless or harmful behaviour of mysqlbinlog 9.7 is kept.
     pub(crate) dialect: Dialect,
     /// Tables whose rows are printed; empty for all.
     pub(crate) tables: Vec<TablePattern>,

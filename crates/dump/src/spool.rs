@@ -59,7 +59,7 @@ impl Away {
         Self { place: Place::Log(Arc::clone(file)), offset, size }
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub(crate) const fn size(&self) -> usize {
         self.size
     }

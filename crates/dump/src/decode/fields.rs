@@ -20,12 +20,12 @@ impl<'a> Fields<'a> {
         Self { bytes, position: 0 }
     }
 
-    /// Position in bytes from the start of the event.
+    /// Returns the position in bytes from the start of the event.
     pub(super) fn position(&self) -> usize {
         self.position
     }
 
-    /// Number of bytes left.
+    /// Returns the number of bytes left.
     pub(super) fn left(&self) -> usize {
         self.bytes.len().saturating_sub(self.position)
     }

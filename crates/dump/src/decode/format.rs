@@ -29,7 +29,7 @@ pub(crate) enum LogChecksum {
 }
 
 impl LogChecksum {
-    /// Checksum of all events except the format description.
+    /// Returns the checksum of all events except the format description.
     pub(crate) const fn for_events(self) -> Checksum {
         match self {
             Self::Undefined | Self::Off => Checksum::Absent,
@@ -37,7 +37,7 @@ impl LogChecksum {
         }
     }
 
-    /// Checksum of the format description.
+    /// Returns the checksum of the format description.
     pub(crate) const fn for_format(self) -> Checksum {
         match self {
             Self::Undefined => Checksum::Absent,
@@ -45,7 +45,7 @@ impl LogChecksum {
         }
     }
 
-    /// Name in header lines, if they show one.
+    /// Returns the name in header lines, if they show one.
     pub(crate) const fn name(self) -> Option<&'static str> {
         match self {
             Self::Undefined | Self::Off => None,
@@ -56,7 +56,7 @@ impl LogChecksum {
 }
 
 impl LogFormat {
-    /// Format that mysqlbinlog 9.7 assumes before the first format description.
+    /// Returns the format that mysqlbinlog 9.7 assumes before the first format description.
     pub(crate) fn at_first() -> Self {
         Self {
             fixed_sizes: vec![
@@ -79,7 +79,7 @@ impl LogFormat {
         event_type.code() < 128 && usize::from(event_type.code()) <= self.fixed_sizes.len()
     }
 
-    /// Size of the fixed part of the type's body, in bytes.
+    /// Returns the size of the fixed part of the type's body, in bytes.
     pub(crate) fn fixed_size(&self, event_type: EventType) -> usize {
         let index = usize::from(event_type.code()).wrapping_sub(1);
         self.fixed_sizes.get(index).copied().unwrap_or(0).into()

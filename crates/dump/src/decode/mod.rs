@@ -109,7 +109,7 @@ struct Sizes<'f> {
 }
 
 impl Sizes<'_> {
-    /// Size of the fixed part of the event's body, in bytes.
+    /// Returns the size of the fixed part of the event's body, in bytes.
     fn fixed(self) -> usize {
         self.format.fixed_size(self.event_type)
     }

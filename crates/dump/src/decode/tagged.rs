@@ -152,8 +152,8 @@ impl<'a> Archive<'a> {
         self.number_to(u64::MAX)
     }
 
-    /// The number of trailing one bits in the first byte is the number of bytes after it. `max` limits the value of
-    /// those.
+    /// Reads an integer. The number of trailing one bits in its first byte is the number of bytes after it. `max` limits
+    /// the value of those.
     fn number_to(&mut self, max: u64) -> Option<u64> {
         let rest = self.bytes.get(self.position..)?;
         let (first, more) = rest.split_first()?;

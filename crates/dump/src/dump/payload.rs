@@ -79,7 +79,7 @@ impl Opened {
         }
     }
 
-    /// Size in memory, in bytes.
+    /// Returns the size in memory, in bytes.
     pub(super) fn size(&self) -> usize {
         self.buffer.len() + self.events.len() * size_of::<Range<usize>>()
     }

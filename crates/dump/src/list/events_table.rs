@@ -83,7 +83,7 @@ fn put_row(out: &mut Vec<u8>, located: &Located<'_>, info: &[u8]) {
     out.push(b'\n');
 }
 
-/// Appends text with the characters escaped that separate columns and lines.
+/// Appends text, with zero bytes, tabs, newlines and backslashes escaped.
 pub(crate) fn put_escaped(out: &mut Vec<u8>, mut rest: &[u8]) {
     while let Some(plain) = rest.iter().position(|byte| matches!(byte, 0 | b'\t' | b'\n' | b'\\')) {
         out.extend_from_slice(&rest[..plain]);

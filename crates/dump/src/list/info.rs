@@ -232,7 +232,7 @@ fn put_rows(out: &mut Vec<u8>, event: &Rows<'_>) {
     }
 }
 
-/// The server shows the message only if it is empty, so no message is printed.
+/// Appends the incident without its message: the server prints a message only if it is empty.
 fn put_incident(out: &mut Vec<u8>, event: &Incident<'_>) {
     put_numbered(out, "#", event.incident.into(), " (");
     put(out, &[event.name().as_bytes(), b")"]);

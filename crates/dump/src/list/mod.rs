@@ -29,7 +29,7 @@ use self::walk::{Output, Walk};
 /// Maximum size of events and output in transit between threads, in bytes.
 const MEMORY: usize = 32 << 20;
 
-/// Writes the list that `settings` describe. Returns warnings: the torn tails of logs that are in use.
+/// Writes the list that `settings` describes. Returns warnings: the torn tails of logs that are in use.
 ///
 /// A closed `out` ends the list without an error.
 ///

@@ -18,7 +18,7 @@ pub struct Range {
 }
 
 impl Default for Range {
-    /// Includes all events.
+    /// Returns limits that include all events.
     fn default() -> Self {
         Self { start_position: 4, stop_position: u64::MAX, start_time: 0, stop_time: u64::MAX, leave_out: 0 }
     }

@@ -95,7 +95,7 @@ impl Select {
             && (self.tables.is_empty() || self.tables.iter().any(|pattern| pattern.fits(database, table)))
     }
 
-    /// Transaction statements pass for any database.
+    /// Returns whether a statement passes. Transaction statements pass for any database.
     fn takes_query(&self, database: &[u8], sql: &[u8]) -> bool {
         self.database.as_ref().is_none_or(|wanted| wanted == database || Verb::of(sql) != Verb::Other)
     }

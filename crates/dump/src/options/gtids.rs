@@ -85,7 +85,7 @@ struct Scanner<'t> {
 }
 
 // set       = [uuid *( ":" ( tag / interval ) )] *( "," set ), spaces anywhere between them
-// uuid      = 32 hexadecimal digits, with dashes behind the 8th, 12th, 16th and 20th or without any; those with
+// uuid      = 32 hexadecimal digits, with dashes after the 8th, 12th, 16th and 20th or without any; those with
 //             dashes may stand in braces
 // interval  = number ["-" number]
 impl Scanner<'_> {
