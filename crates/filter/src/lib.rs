@@ -1,10 +1,9 @@
-//! What of the logs is meant, by database and table: a replica's `replicate-*` options, with its own rules.
+//! Filters databases and tables by the rules of a replica's `replicate-*` options.
 //!
-//! Rewriting comes before filtering. For row changes the table's database counts, for statements the default
-//! database; rules on tables hold for both.
+//! Databases are rewritten before they are filtered. Database rules apply to the table's database for row changes, and
+//! to the default database for statements. Table rules apply to both.
 //!
-//! What this crate never does: read an event, or understand more of SQL than its words and which tables a
-//! statement names.
+//! This crate reads no events. Of SQL it knows only the words, and the tables that a statement names.
 #![forbid(unsafe_code)]
 
 mod pattern;
@@ -17,7 +16,8 @@ pub use crate::pattern::Pattern;
 pub use crate::statement::{Kind, Named, kind, start_transaction};
 pub use crate::words::{Word, Words};
 
-/// Which databases and tables are meant, and what they are called on the target; by default all, as they are.
+/// Selection of databases and tables, and their names on the target. The default selects all of them and keeps their
+/// names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     do_databases: BTreeSet<Vec<u8>>,
@@ -26,14 +26,14 @@ pub struct Filter {
     ignore_tables: Tables,
     wild_do_tables: Vec<Pattern>,
     wild_ignore_tables: Vec<Pattern>,
-    /// From, to.
+    /// Pairs of old and new name.
     rewrites: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// `database.table`.
+/// Names `database.table`.
 type Tables = BTreeSet<Vec<u8>>;
 
-/// One rule.
+/// One filter rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// `replicate-do-db`
@@ -44,27 +44,27 @@ pub enum Rule {
     DoTable(String),
     /// `replicate-ignore-table`: `database.table`.
     IgnoreTable(String),
-    /// `replicate-wild-do-table`: `%` for anything, `_` for any character, `\` in front of one that means itself.
+    /// `replicate-wild-do-table`: `%` for any text, `_` for any character, `\` to escape either.
     WildDoTable(String),
     /// `replicate-wild-ignore-table`
     WildIgnoreTable(String),
-    /// `replicate-rewrite-db`: from, to.
+    /// `replicate-rewrite-db`: old name, new name.
     RewriteDatabase(String, String),
 }
 
-/// Why a text is no rule.
+/// Error of parsing a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text} is no table: a table is DATABASE.TABLE")]
+#[error("{text} is not a table name: expected DATABASE.TABLE")]
 pub struct RuleError {
     text: String,
 }
 
 impl Filter {
-    /// Rules in any order; of rewrites, the first that fits counts.
+    /// Builds a filter from rules in any order. Of several rewrite rules for one database, the first applies.
     ///
     /// # Errors
     ///
-    /// When a table is not given as `database.table`.
+    /// A table is not given as `database.table`.
     pub fn new(rules: impl IntoIterator<Item = Rule>) -> Result<Self, RuleError> {
         let mut filter = Self::default();
         for rule in rules {
@@ -86,18 +86,19 @@ impl Filter {
         Ok(())
     }
 
-    /// Does it let everything through, as it is?
+    /// Returns true if the filter selects everything and rewrites nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What a database is called on the target.
+    /// Returns the name of a database on the target.
     pub fn rewritten<'n>(&'n self, database: &'n [u8]) -> &'n [u8] {
         let rewrite = self.rewrites.iter().find(|(from, _)| from == database);
         rewrite.map_or(database, |(_, to)| to)
     }
 
-    /// Is a statement meant that has this default database? One that has none always is.
+    /// Returns true if the database rules select a statement with this default database. A statement without a default
+    /// database is always selected.
     pub fn takes_database(&self, database: &[u8]) -> bool {
         match (self.do_databases.is_empty(), self.ignore_databases.is_empty()) {
             _ if database.is_empty() => true,
@@ -107,7 +108,8 @@ impl Filter {
         }
     }
 
-    /// Is the definition of a database meant? Where no rule is on databases, those on all of a database's tables count.
+    /// Returns true if the definition of a database is selected. Without database rules, the rules on all tables of the
+    /// database apply.
     pub fn takes_definition_of(&self, database: &[u8]) -> bool {
         if !self.takes_database(database) {
             return false;
@@ -118,7 +120,7 @@ impl Filter {
         if self.wild_do_tables.is_empty() && self.wild_ignore_tables.is_empty() {
             return true;
         }
-        // Only a rule that ends in `.%` is on the database itself.
+        // Only a pattern that ends in `.%` applies to the database itself.
         let name = [database, b"."].concat();
         let is_of = |pattern: &Pattern| pattern.is_of_all_tables_of(&name);
         if self.wild_do_tables.iter().any(is_of) {
@@ -130,8 +132,8 @@ impl Filter {
         self.wild_do_tables.is_empty()
     }
 
-    /// Is a change meant that is to these tables, all of them on the target's names? The first table that a rule is on
-    /// decides. What changes no table at all is.
+    /// Returns true if a change of these tables is selected. Databases have their names on the target. The first table
+    /// with a matching rule decides. A change of no table is selected.
     pub fn takes_tables<'t>(&self, tables: impl IntoIterator<Item = (&'t [u8], &'t [u8])>) -> bool {
         let mut has_any = false;
         for (database, table) in tables {
@@ -153,7 +155,7 @@ impl Filter {
         !has_any || self.do_tables.is_empty() && self.wild_do_tables.is_empty()
     }
 
-    /// Is this statement meant, which has this default database on the target?
+    /// Returns true if this statement is selected. `default` is its default database on the target.
     pub fn takes_statement(&self, kind: &Kind, default: &[u8]) -> bool {
         match kind {
             Kind::Database => self.takes_definition_of(default),
@@ -163,7 +165,7 @@ impl Filter {
         }
     }
 
-    /// Are there rules on tables?
+    /// Returns true if there are table rules.
     pub fn has_table_rules(&self) -> bool {
         !(self.do_tables.is_empty()
             && self.ignore_tables.is_empty()

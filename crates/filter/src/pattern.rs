@@ -1,6 +1,7 @@
-//! Patterns of tables, as `LIKE` has them.
+//! Wildcard patterns of table names, as in `LIKE`.
 
-/// `%` stands for anything, `_` for any character, a backslash in front of a character for itself. Case matters, as on a server with lower_case_table_names=0.
+/// Wildcard pattern: `%` matches any text, `_` any character, a backslash escapes the next character. Matching is
+/// case-sensitive, as on a server with lower_case_table_names=0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(Vec<Part>);
 
@@ -12,7 +13,7 @@ enum Part {
 }
 
 impl Pattern {
-    /// The pattern that this text is.
+    /// Parses a pattern.
     pub fn new(text: Vec<u8>) -> Self {
         let text = String::from_utf8_lossy(&text).into_owned();
         let (mut parts, mut letters) = (Vec::new(), text.chars());
@@ -27,13 +28,13 @@ impl Pattern {
         Self(parts)
     }
 
-    /// Does it fit this name?
+    /// Returns true if the pattern matches this name.
     pub fn fits(&self, name: &[u8]) -> bool {
         let name: Vec<char> = String::from_utf8_lossy(name).chars().collect();
         fits(&self.0, &name)
     }
 
-    /// Is it `DATABASE.%`, with this `DATABASE.`?
+    /// Returns true if the pattern is `DATABASE.%` and its `DATABASE.` matches `name`.
     pub fn is_of_all_tables_of(&self, name: &[u8]) -> bool {
         let Some((Part::Any, rest)) = self.0.split_last() else { return false };
         rest.last() == Some(&Part::This('.')) && Self(rest.to_vec()).fits(name)
@@ -41,7 +42,7 @@ impl Pattern {
 }
 
 fn fits(parts: &[Part], name: &[char]) -> bool {
-    // Where to go on from when what stands behind the last `%` does not fit: one character further on.
+    // Backtracking point: the parts behind the last `%`, and the name at the next character to try.
     let mut again: Option<(&[Part], &[char])> = None;
     let (mut parts, mut name) = (parts, name);
     loop {

@@ -1,37 +1,38 @@
-//! Which tables a statement changes, by its text: as much of SQL as that takes.
+//! Finds the tables that a statement changes, from as much of its SQL as that needs.
 
 use std::ops::Range;
 
 /// A table that a statement names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// The database, if the statement says it.
+    /// The database, if the statement names it.
     pub database: Option<Vec<u8>>,
     /// The table.
     pub table: Vec<u8>,
 }
 
 impl Named {
-    /// Database and table, for a statement that has this default database.
+    /// Returns database and table, for a statement with this default database.
     pub fn on<'n>(&'n self, default: &'n [u8]) -> (&'n [u8], &'n [u8]) {
         (self.database.as_deref().unwrap_or(default), &self.table)
     }
 }
 
-/// What a statement is to a filter.
+/// Kind of a statement, as filters distinguish them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It defines a database.
+    /// Creates, alters or drops a database.
     Database,
-    /// It changes these tables, or names none.
+    /// Changes these tables, or names none.
     Tables(Vec<Named>),
-    /// It drops a temporary table if that is there: it is always run.
+    /// Drops temporary tables if they exist: always executed.
     DropsTemporary,
-    /// It drops a trigger, of a table that only the server knows. Where `IF EXISTS` could stand, if it does not.
+    /// Drops a trigger, of a table that only the server knows. Without `IF EXISTS`, contains the offset where that
+    /// would be inserted.
     DropsTrigger(Option<usize>),
 }
 
-/// What this statement is.
+/// Returns the kind of a statement.
 pub fn kind(sql: &[u8]) -> Kind {
     let mut words = Words::new(sql);
     match words.keyword().as_str() {
@@ -71,8 +72,8 @@ pub fn kind(sql: &[u8]) -> Kind {
     }
 }
 
-/// Returns the place of `START TRANSACTION` in a `CREATE TABLE`: what a server logs for `CREATE TABLE … SELECT`. It
-/// stands behind the columns, in front of the table's options and partitions.
+/// Returns the range of `START TRANSACTION` in a `CREATE TABLE`, behind the columns and in front of the table's options
+/// and partitions. Servers log it for `CREATE TABLE … SELECT`.
 pub fn start_transaction(sql: &[u8]) -> Option<Range<usize>> {
     const START: &str = "START";
     let mut words = Words::new(sql);
@@ -142,8 +143,8 @@ fn drop_kind(words: &mut Words<'_>) -> Kind {
     }
 }
 
-/// `DELETE FROM a`, `DELETE a, b FROM d.t a JOIN b …`, `DELETE FROM a, b USING d.t a JOIN b …`: an alias stands for its
-/// table.
+/// Parses `DELETE FROM a`, `DELETE a, b FROM d.t a JOIN b …`, `DELETE FROM a, b USING d.t a JOIN b …`. Aliases are
+/// replaced by their tables.
 fn delete(words: &mut Words<'_>) -> Kind {
     words.skip(&["LOW_PRIORITY", "QUICK", "IGNORE"]);
     let is_from = words.take("FROM");
@@ -176,7 +177,7 @@ impl Joined {
     }
 }
 
-/// What may stand behind a table of a join and is no alias.
+/// Keywords that may follow a table of a join and are no alias.
 const BEHIND_TABLE: [&str; 16] = [
     "CROSS",
     "FORCE",
@@ -196,8 +197,7 @@ const BEHIND_TABLE: [&str; 16] = [
     "WHERE",
 ];
 
-/// The words of a statement, one after the other. What stands in comments is passed over, but for the versioned ones,
-/// which a server reads.
+/// Cursor over the words of a statement. Comments are skipped, except for versioned ones, which servers execute.
 struct Words<'s> {
     sql: &'s [u8],
     at: usize,
@@ -205,7 +205,7 @@ struct Words<'s> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Word {
-    /// A bare word, or a name in quotes.
+    /// Keyword or unquoted name.
     Bare(Vec<u8>),
     Quoted(Vec<u8>),
     Sign(u8),
@@ -216,7 +216,7 @@ impl<'s> Words<'s> {
         Self { sql, at: 0 }
     }
 
-    /// The next word in capitals; empty if it is none.
+    /// Takes the next word, in capitals. Returns an empty string if it is no bare word.
     fn keyword(&mut self) -> String {
         match self.next() {
             Some(Word::Bare(word)) => String::from_utf8_lossy(&word).to_ascii_uppercase(),
@@ -224,7 +224,7 @@ impl<'s> Words<'s> {
         }
     }
 
-    /// Takes this word if it is the next.
+    /// Takes this word, if it is next.
     fn take(&mut self, wanted: &str) -> bool {
         let at = self.at;
         let is_next = self.keyword() == wanted;
@@ -243,12 +243,12 @@ impl<'s> Words<'s> {
         is_next
     }
 
-    /// Passes over these words, as often as they come.
+    /// Skips any of these words, repeatedly.
     fn skip(&mut self, words: &[&str]) {
         while words.iter().any(|word| self.take(word)) {}
     }
 
-    /// `OR REPLACE`, `ALGORITHM = …`, `DEFINER = …`, `SQL SECURITY …`.
+    /// Skips `OR REPLACE`, `ALGORITHM = …`, `DEFINER = …`, `SQL SECURITY …`.
     fn skip_definer(&mut self) {
         loop {
             if self.take("OR") {
@@ -268,7 +268,7 @@ impl<'s> Words<'s> {
         }
     }
 
-    /// Goes behind this word, wherever it stands.
+    /// Skips everything up to and including this word. Returns false if it does not occur.
     fn find(&mut self, wanted: &str) -> bool {
         loop {
             match self.next() {
@@ -279,7 +279,7 @@ impl<'s> Words<'s> {
         }
     }
 
-    /// `table` or `database.table`; `None` for `*` and `database.*`.
+    /// Takes `table` or `database.table`. Returns `None` for `*` and `database.*`.
     fn name(&mut self) -> Option<Named> {
         let first = self.part()?;
         if !self.take_sign(b'.') {
@@ -307,7 +307,7 @@ impl<'s> Words<'s> {
         }
     }
 
-    /// Names with commas between.
+    /// Takes a list of names separated by commas.
     fn listed(&mut self) -> Vec<Named> {
         let mut names = Vec::new();
         while let Some(name) = self.target() {
@@ -319,7 +319,7 @@ impl<'s> Words<'s> {
         names
     }
 
-    /// `table`, `database.table`, or, as DELETE allows it, `table.*` and `database.table.*`.
+    /// Takes `table`, `database.table` or, as DELETE allows, `table.*` and `database.table.*`.
     fn target(&mut self) -> Option<Named> {
         let first = self.part()?;
         if !self.take_sign(b'.') || self.take_sign(b'*') {
@@ -332,7 +332,7 @@ impl<'s> Words<'s> {
         Some(Named { database: Some(first), table })
     }
 
-    /// `a TO b, c TO d`.
+    /// Takes `a TO b, c TO d`.
     fn renamed(&mut self) -> Vec<Named> {
         let mut names = Vec::new();
         while let Some(name) = self.name() {
@@ -344,7 +344,7 @@ impl<'s> Words<'s> {
         names
     }
 
-    /// The tables in front of this word, with commas or joins between them.
+    /// Takes the tables in front of this word, separated by commas or joins.
     fn joined(&mut self, end: &str) -> Vec<Joined> {
         let mut tables: Vec<Joined> = self.table().into_iter().collect();
         loop {
@@ -358,7 +358,7 @@ impl<'s> Words<'s> {
         }
     }
 
-    /// `table`, `table alias`, `table AS alias`; maybe behind parentheses.
+    /// Takes `table`, `table alias` or `table AS alias`, possibly behind parentheses.
     fn table(&mut self) -> Option<Joined> {
         while self.take_sign(b'(') {}
         let table = self.name()?;
@@ -417,13 +417,13 @@ fn is_join(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"JOIN") || word.eq_ignore_ascii_case(b"STRAIGHT_JOIN")
 }
 
-/// How many bytes there are up to the end of this mark.
+/// Returns the number of bytes up to and including this mark.
 fn end_of(text: &[u8], mark: &[u8]) -> usize {
     let at = text.windows(mark.len()).position(|window| window == mark);
     at.map_or(text.len(), |at| at + mark.len())
 }
 
-/// A name in quotes, and how many bytes it takes. Two quotes in a row stand for one.
+/// Returns a quoted name and the number of bytes that it takes. A doubled quote stands for one.
 fn quoted(text: &[u8], quote: u8) -> (Word, usize) {
     let (mut name, mut at) = (Vec::new(), 1);
     while let Some(byte) = text.get(at) {
@@ -470,7 +470,7 @@ mod tests {
         check("START TRANSACTION", None);
     }
 
-    /// Tables as `a`, `d.a`, with blanks between.
+    /// Checks the tables of a statement: `a`, `d.a`, separated by blanks.
     fn check(sql: &str, wanted: &str) {
         let named = |word: &str| match word.split_once('.') {
             Some((database, table)) => Named { database: Some(database.into()), table: table.into() },

@@ -1,35 +1,35 @@
-//! A statement's text as words, and a cursor over them.
+//! Words of a statement, and a cursor over them.
 
 use sqlparser::dialect::MySqlDialect;
 use sqlparser::tokenizer::{Token, Tokenizer};
 
-/// `ANSI_QUOTES` among the bits of `sql_mode`.
+/// Bit of `ANSI_QUOTES` in `sql_mode`.
 const ANSI_QUOTES: u64 = 4;
-/// `NO_BACKSLASH_ESCAPES` among them.
+/// Bit of `NO_BACKSLASH_ESCAPES` in `sql_mode`.
 const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
 
 /// One word of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// A keyword or a name without quotes.
+    /// A keyword or an unquoted name.
     Plain(String),
-    /// A name in quotes.
+    /// A quoted name.
     Quoted(String),
-    /// A text.
+    /// A string literal.
     Text(String),
-    /// A text of a client without a character set: what it says depends on where it goes.
+    /// A string literal of a client without a character set: its meaning depends on the column it goes to.
     Bytes,
-    /// A number as it stands there.
+    /// A number, as written.
     Number(String),
-    /// `x'…'` or `0x…`: the digits.
+    /// The digits of `x'…'` or `0x…`.
     Hex(String),
-    /// `b'…'`: the digits.
+    /// The digits of `b'…'`.
     Bits(String),
-    /// A sign.
+    /// An operator or punctuation.
     Sign(String),
 }
 
-/// A statement's words, gone over one by one.
+/// Cursor over the words of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words {
     words: Vec<Word>,
@@ -37,8 +37,8 @@ pub struct Words {
 }
 
 impl Words {
-    /// The words of a statement, comments left out, as `sql_mode`'s bits have them read. `None` if it cannot be cut into
-    /// words.
+    /// Splits a statement into words, without comments, according to the bits of `sql_mode`. Returns `None` if the
+    /// tokenizer fails.
     pub fn of(text: &str, sql_mode: u64) -> Option<Self> {
         if sql_mode & NO_BACKSLASH_ESCAPES != 0 && text.contains('\\') {
             return None; // The tokenizer takes them for escapes.
@@ -48,19 +48,20 @@ impl Words {
         Some(Self { words: joined(words.collect()), at: 0 })
     }
 
-    /// Of a client without a character set: texts that are not ASCII are of whoever takes them.
+    /// Marks literals that are not ASCII as [`Word::Bytes`]: the client had no character set, so the literal has that
+    /// of its destination.
     pub fn of_bytes(mut self) -> Self {
         let is_doubtful = |word: &&mut Word| matches!(word, Word::Text(text) if !text.is_ascii());
         self.words.iter_mut().filter(is_doubtful).for_each(|word| *word = Word::Bytes);
         self
     }
 
-    /// The next word.
+    /// Returns the next word.
     pub fn peek(&self) -> Option<&Word> {
         self.words.get(self.at)
     }
 
-    /// Is nothing left?
+    /// Returns true at the end of the statement.
     pub fn is_over(&self) -> bool {
         self.at >= self.words.len() || self.peek() == Some(&Word::Sign(";".to_owned()))
     }
@@ -72,7 +73,7 @@ impl Words {
         word
     }
 
-    /// Do these keywords come next?
+    /// Returns true if these keywords come next.
     pub fn is(&self, keywords: &str) -> bool {
         keywords.split(' ').enumerate().all(|(ahead, keyword)| self.is_at(ahead, keyword))
     }
@@ -90,12 +91,12 @@ impl Words {
         found
     }
 
-    /// Takes the first of these keywords that comes next.
+    /// Takes the first of these keywords that matches.
     pub fn take_any(&mut self, keywords: &[&str]) -> bool {
         keywords.iter().any(|keyword| self.take(keyword))
     }
 
-    /// Is the next word this sign?
+    /// Returns true if the next word is this sign.
     pub fn is_sign(&self, sign: &str) -> bool {
         matches!(self.peek(), Some(Word::Sign(found)) if found == sign)
     }
@@ -118,7 +119,7 @@ impl Words {
         }
     }
 
-    /// Takes a name that stands where there may be none, in front of a `(` or one of these keywords.
+    /// Takes an optional name. Returns `None` if one of the keywords `but` comes next, or no name.
     pub fn optional_name(&mut self, but: &[&str]) -> Option<String> {
         match but.iter().any(|keyword| self.is(keyword)) {
             true => None,
@@ -126,7 +127,7 @@ impl Words {
         }
     }
 
-    /// Takes a table's name with its database, if that is given.
+    /// Takes a table's name, with its database if given.
     pub fn table(&mut self) -> Option<(Option<String>, String)> {
         let first = self.name()?;
         match self.take_sign(".") {
@@ -135,7 +136,7 @@ impl Words {
         }
     }
 
-    /// Takes what stands in parentheses, if they come next, and gives it without them.
+    /// Takes a group in parentheses, if one comes next. Returns the words inside.
     pub fn group(&mut self) -> Option<Self> {
         if !self.is_sign("(") {
             return None;
@@ -155,7 +156,7 @@ impl Words {
         None
     }
 
-    /// Cuts what is left at the commas that stand in no parentheses.
+    /// Takes the rest and splits it at commas outside of parentheses.
     pub fn parts(&mut self) -> Vec<Self> {
         let mut parts = vec![Self { words: Vec::new(), at: 0 }];
         let mut depth = 0usize;
@@ -177,14 +178,14 @@ impl Words {
         parts
     }
 
-    /// Passes over the next word, or over all of what stands in parentheses.
+    /// Skips the next word, or a whole group in parentheses.
     pub fn skip(&mut self) {
         if self.group().is_none() {
             self.at += 1;
         }
     }
 
-    /// Does one of these keywords stand anywhere ahead, outside of parentheses?
+    /// Returns true if one of these keywords follows anywhere outside of parentheses.
     pub fn holds(&self, keywords: &[&str]) -> bool {
         let mut rest = self.clone();
         while !rest.is_over() {
@@ -196,7 +197,7 @@ impl Words {
         false
     }
 
-    /// The next few keywords, to name what this is.
+    /// Returns the next keywords, at most `count`, in capitals. Messages name a statement by them.
     pub fn head(&self, count: usize) -> String {
         let words = self.words.iter().skip(self.at).map_while(|word| match word {
             Word::Plain(word) => Some(word.to_ascii_uppercase()),
@@ -222,7 +223,7 @@ fn word(token: Token, ansi_quotes: bool) -> Option<Word> {
     })
 }
 
-/// Puts together what the tokenizer takes apart: `b'…'`, and names that start with a digit.
+/// Joins words that the tokenizer splits: `b'…'`, and literals with a character set.
 fn joined(words: Vec<Word>) -> Vec<Word> {
     let mut out: Vec<Word> = Vec::with_capacity(words.len());
     for word in words {
@@ -231,7 +232,7 @@ fn joined(words: Vec<Word>) -> Vec<Word> {
                 out.pop();
                 out.push(Word::Bits(digits));
             }
-            // A character set in front of a text: `_utf8mb4'…'`.
+            // Literal with a character set: `_utf8mb4'…'`.
             (Some(Word::Plain(set)), Word::Text(text)) if set.starts_with('_') => {
                 out.pop();
                 out.push(Word::Text(text));

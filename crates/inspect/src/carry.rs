@@ -1,31 +1,31 @@
-//! What a chunk needs to know of the chunks before it, found without reading all of them.
+//! State that a chunk needs from the chunks before it, found without reading all of them.
 
 use binlog::{DecodeError, EventType, Fault, Format, Grammar, Place, RawEvent, Role};
 use logs::{Chunk, LogEvent, StatementMaps};
 
-/// Where in a transaction a chunk starts.
+/// State at the start of a chunk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Carry {
     pub(crate) grammar: Grammar,
-    /// Table maps of the statement at hand.
+    /// Table maps of the current statement.
     pub(crate) maps: StatementMaps,
-    /// `end_log_pos` of the event in front.
+    /// `end_log_pos` of the previous event.
     pub(crate) next_position: u32,
 }
 
 impl Carry {
-    /// For the first events inside a payload.
+    /// Returns the state at the start of a payload's content.
     pub(crate) fn inside_payload() -> Self {
         Self { grammar: Grammar::inside_payload(), ..Self::default() }
     }
 
-    /// The same for the chunk that follows.
+    /// Returns the state at the start of the next chunk.
     ///
-    /// Looks back from the chunk's end only as far as it must: mostly to the last transaction's start.
+    /// Looks back from the end of the chunk only as far as needed: usually to the start of the last transaction.
     ///
     /// # Errors
     ///
-    /// Where a statement has more table maps than any server writes.
+    /// A statement has more table maps than any server writes.
     pub(crate) fn behind(mut self, chunk: &Chunk) -> Result<Self, (u64, DecodeError)> {
         let known =
             (0..chunk.len()).rev().find(|index| chunk.get(*index).is_some_and(|event| starts(&event)));
@@ -42,11 +42,11 @@ impl Carry {
         Ok(self)
     }
 
-    /// The same behind an event.
+    /// Advances the state over an event.
     pub(crate) fn step(&mut self, raw: &RawEvent<'_>, format: &Format) -> Result<(), DecodeError> {
         self.next_position = raw.header().next_position;
         let Ok(role) = Role::of(raw, format) else {
-            // Whoever looks at the event itself says so; where its transaction stands, nobody knows.
+            // The check of the event itself reports the error. The state of its transaction is lost.
             *self = Self { next_position: self.next_position, ..Self::default() };
             return Ok(());
         };
@@ -61,7 +61,7 @@ impl Carry {
     }
 }
 
-/// Does a transaction start here, whatever came before?
+/// Returns true if a transaction starts here, whatever precedes it.
 fn starts(event: &LogEvent<'_>) -> bool {
     matches!(event.raw.event_type(), EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged)
 }

@@ -1,8 +1,8 @@
-//! What stops an inspection.
+//! Errors that end an inspection.
 
 use binlog::{CompressError, DecodeError, PayloadError, ResizeError};
 
-/// What stops an inspection.
+/// Error that ends an inspection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,43 +14,43 @@ pub enum Error {
     Event {
         /// The log.
         name: String,
-        /// Where the event starts: bytes from the start of the log.
+        /// Start of the event, in bytes from the start of the log.
         offset: u64,
-        /// What is wrong, with a place counted from the event's first byte.
+        /// The error, with an offset from the event's first byte.
         #[source]
         error: DecodeError,
     },
-    /// A payload cannot be opened, or an event in it not decoded.
+    /// A payload, or an event in it, cannot be decoded.
     #[error("{name} at {offset}: {error}")]
     Payload {
         /// The log.
         name: String,
-        /// Where the payload's event starts: bytes from the start of the log.
+        /// Start of the payload event, in bytes from the start of the log.
         offset: u64,
-        /// What is wrong, and where in the payload.
+        /// The error, and its place in the payload.
         #[source]
         error: PayloadError,
     },
-    /// MariaDB wrote the log: its servers know no compressed transactions, and MySQL's would not read its own.
+    /// MariaDB wrote the log. MariaDB has no compressed transactions, and MySQL does not read its logs.
     #[error("{name} is of MariaDB ({server}), which has no transaction compression of this kind")]
     Mariadb {
         /// The log.
         name: String,
-        /// The version of its server.
+        /// Version of its server.
         server: String,
     },
-    /// Another log follows in the same file.
+    /// The file contains a second log.
     #[error("{name} holds a second log: cut the file in two")]
     SecondLog {
         /// The file.
         name: String,
     },
-    /// An event could not be written anew, to see how large it would be.
+    /// An event could not be encoded again to compute its size.
     #[error("{name}: {error}")]
     Resize {
         /// The log.
         name: String,
-        /// What is wrong.
+        /// The error.
         #[source]
         error: ResizeError,
     },
@@ -60,13 +60,13 @@ pub enum Error {
         /// The log.
         name: String,
     },
-    /// There is no level to measure at.
+    /// No level to measure was given.
     #[error("no level to measure at was given")]
     NoLevel,
-    /// zstd cannot go on.
+    /// zstd failed.
     #[error("could not compress: {0}")]
     Compress(#[from] CompressError),
-    /// Whoever asked wants no more.
+    /// The caller stopped the inspection.
     #[error("stopped")]
     Stopped,
 }

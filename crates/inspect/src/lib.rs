@@ -1,9 +1,9 @@
-//! What is in binary logs, and are they sound? Readers that only report.
+//! Inspects binary logs: readers that only report.
 //!
-//! [`stats`] counts, [`verify`](mod@verify) judges, [`advise`] measures what compressing would do. They give values:
-//! printing them is someone else's work.
+//! [`stats`] counts, [`verify`](mod@verify) checks, [`advise`] measures what compression would save. They return
+//! values; printing them is up to the caller.
 //!
-//! What this crate never does: change a log, print, or look at a terminal.
+//! This crate never changes a log, never prints, and does not depend on a terminal.
 #![forbid(unsafe_code)]
 
 pub mod advise;

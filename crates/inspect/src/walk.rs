@@ -1,4 +1,4 @@
-//! Reads logs into pieces that can be worked on apart from each other.
+//! Reads logs as pieces that workers can process independently.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use logs::{Chunk, End, LargeEnd, LargePayload, LogKind, LogReader, Next, Piece, 
 use crate::carry::Carry;
 use crate::error::Error;
 
-/// How logs are cut into pieces.
+/// Sizes of the pieces of a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
-    /// Bytes handed to a worker at once: enough to keep it busy, little enough to hold several.
+    /// Bytes per chunk: enough to keep a worker busy, few enough to hold several chunks in memory.
     pub(crate) chunk_size: usize,
-    /// Payloads of more bytes than this are opened piece by piece while they are read.
+    /// Larger payloads are decompressed piece by piece while they are read.
     pub(crate) large_size: usize,
 }
 
@@ -25,17 +25,18 @@ impl Cut {
     pub(crate) const USUAL: Self = Self { chunk_size: 1 << 20, large_size: 4 << 20 };
 }
 
-/// What to do about a place that cannot be read.
+/// Reaction to damage in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnDamage {
-    /// Leave the log.
+    /// Stop reading the log.
     Stop,
-    /// Go on with the next transaction that can be found.
+    /// Continue at the next transaction that can be found.
     Resume,
 }
 
 impl OnDamage {
-    /// Opens payloads: where reading goes on behind damage, all inner events are wanted, whatever size is stated.
+    /// Returns a decompressor for payloads. If reading resumes behind damage, all events of a payload are wanted,
+    /// whatever its stated size.
     pub(crate) fn opener(self) -> PayloadOpener {
         let claim = match self {
             Self::Stop => SizeClaim::Binding,
@@ -45,28 +46,28 @@ impl OnDamage {
     }
 }
 
-/// Which log a piece is of.
+/// The log that a piece belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    /// Its number, from 0, in the order read.
+    /// Number of the log, from 0, in the order read.
     pub(crate) log: u32,
     pub(crate) kind: LogKind,
 }
 
-/// A piece of a log, in the order in which they stand there.
+/// A piece of a log. Pieces come in the order of the log.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// A log starts.
+    /// Start of a log.
     Begins { name: Arc<str> },
     /// Whole events.
     Chunk { origin: Origin, chunk: Chunk, carry: Carry },
     /// Events of a large payload.
     Inside(Inside),
-    /// A large payload ends.
+    /// End of a large payload.
     PayloadEnds(PayloadEnds),
-    /// A log cannot be read on, or not before another place.
+    /// A log cannot be read any further, or only from another place on.
     Broken { offset: u64, error: logs::Error, resumed: Option<u64> },
-    /// A log ends.
+    /// End of a log.
     Ends { origin: Origin, end: End, position: u64 },
 }
 
@@ -74,17 +75,17 @@ pub(crate) enum Work {
 #[derive(Debug)]
 pub(crate) struct Inside {
     pub(crate) origin: Origin,
-    /// Where the payload's event starts.
+    /// Start of the payload event.
     pub(crate) offset: u64,
-    /// Bytes of events in the payload in front of these.
+    /// Bytes of the payload's events before these.
     pub(crate) inner_offset: u64,
     pub(crate) bytes: Vec<u8>,
-    /// Without checksums.
+    /// Format without checksums.
     pub(crate) format: Arc<Format>,
     pub(crate) carry: Carry,
 }
 
-/// What shows at a large payload's end.
+/// End of a large payload.
 #[derive(Debug)]
 pub(crate) struct PayloadEnds {
     pub(crate) origin: Origin,
@@ -92,24 +93,24 @@ pub(crate) struct PayloadEnds {
     pub(crate) header: Header,
     pub(crate) payload_size: u64,
     pub(crate) claimed_size: Option<u64>,
-    /// Of the log.
+    /// Format of the log.
     pub(crate) format: Arc<Format>,
-    /// In front of the payload's event.
+    /// State before the payload event.
     pub(crate) before: Carry,
-    /// Behind the last event inside.
+    /// State behind the last event of the payload.
     pub(crate) inside: Carry,
-    /// How it ended, or why it could not be read to its end.
+    /// The payload's end, or the error that prevented reading it.
     pub(crate) end: Result<LargeEnd, logs::Error>,
 }
 
-/// Takes pieces, and how many bytes they take.
+/// Receives pieces and their sizes in memory.
 pub(crate) type Take<'t> = &'t mut dyn FnMut(Work, usize) -> Result<(), Error>;
 
-/// Reads one log, or several copied one behind the other, whose numbers start at `log`. Gives the number behind.
+/// Reads one log, or several concatenated ones, numbered from `log` on. Returns the next number.
 ///
 /// # Errors
 ///
-/// Those of `take`. What is wrong with the log is a piece: [`Work::Broken`].
+/// The errors of `take`. Damage in the log is a piece: [`Work::Broken`].
 pub(crate) fn walk(
     mut reader: LogReader,
     mut log: u32,
@@ -170,16 +171,16 @@ pub(crate) fn walk(
     }
 }
 
-/// Where the reader goes on behind what cannot be read.
+/// Returns the place where the reader continues behind damage.
 fn resume(reader: &mut LogReader, error: &logs::Error, on_damage: OnDamage) -> Option<u64> {
     match (error, on_damage) {
-        // What the system refuses now it refuses again.
+        // Errors of the operating system would occur again.
         (logs::Error::Corrupt { .. }, OnDamage::Resume) => reader.resume_at(starts_anew).ok().flatten(),
         _ => None,
     }
 }
 
-/// An event that reaches beyond the log's end although others stand within it has a wrong size.
+/// Continues behind an event with a wrong size: it reaches beyond the end of the log, although other events follow it.
 fn resume_within(reader: &mut LogReader, end: End, on_damage: OnDamage) -> Option<(logs::Error, u64)> {
     let End::Torn(torn) = end else { return None };
     if on_damage == OnDamage::Stop || torn.found < HEADER_SIZE {
@@ -192,10 +193,10 @@ fn resume_within(reader: &mut LogReader, end: End, on_damage: OnDamage) -> Optio
     Some((logs::Error::Corrupt { name, offset: torn.offset, error }, resumed))
 }
 
-/// Where an event's size stands in its header.
+/// Offset of the size in an event's header.
 const SIZE_OFFSET: usize = 9;
 
-/// What makes sense without what came before.
+/// Returns true if an event of this type makes sense without the events before it.
 const fn starts_anew(event_type: EventType) -> bool {
     matches!(
         event_type,
@@ -208,7 +209,7 @@ const fn starts_anew(event_type: EventType) -> bool {
     )
 }
 
-/// Opens a large payload while it is read; gives what holds behind it.
+/// Decompresses a large payload while it is read. Returns the state behind it.
 fn open_large(
     payload: LargePayload<'_>,
     (origin, name): (Origin, &str),
@@ -261,14 +262,15 @@ fn open_large(
     Ok(behind)
 }
 
-/// Why a large payload is not read to its end.
+/// Reason why a large payload is not read to its end.
 enum Refusal {
     Log(logs::Error),
-    /// A statement in it has no end.
+    /// One of its statements has too many table maps.
     Statement(PayloadError),
 }
 
-/// Gives the events inside, some at a time. The inner result is what the log says, the outer what the taker does.
+/// Passes the events of a payload to `give`, some at a time. The inner result is for errors of the log, the outer one
+/// for those of `give`.
 fn read_large(
     payload: LargePayload<'_>,
     opener: &mut PayloadOpener,
@@ -303,7 +305,7 @@ fn behind_events(mut carry: Carry, bytes: &[u8], format: &Format) -> Result<Carr
     stepped.map(|()| carry)
 }
 
-/// Gives each of the whole events in `bytes`, and where it starts there.
+/// Passes each event in `bytes` to `give`, with its offset.
 pub(crate) fn each_event(bytes: &[u8], format: &Format, mut give: impl FnMut(u64, &RawEvent<'_>)) {
     let mut framer = Framer::with_format(format.clone());
     let mut rest = bytes;

@@ -1,4 +1,4 @@
-//! Advice from samples of a log that is known whole.
+//! Compares advice from samples with advice from the whole log.
 #![allow(clippy::unwrap_used, reason = "a test that cannot prepare its logs has failed")]
 
 use std::num::NonZeroUsize;
@@ -13,7 +13,7 @@ use binlog::{
 use inspect::advise::{Extent, Report, Settings, Sizes, Source, advise};
 use logs::{Chunk, Content, CutError, LogReader, Next, TransactionCutter};
 
-/// What a log is made of: its format description, and transactions of several kinds and sizes.
+/// Parts of a log: its format description, and transactions of several kinds and sizes.
 struct Parts {
     head: Vec<u8>,
     transactions: Vec<Vec<Vec<u8>>>,
@@ -44,7 +44,7 @@ fn parts() -> Parts {
     parts
 }
 
-/// A log of about so many bytes, with transactions in an order that looks random but changes slowly.
+/// Builds a log of about `size` bytes. The order of its transactions looks random, but drifts slowly.
 fn log(size: usize) -> Arc<[u8]> {
     let parts = parts();
     let mut bytes = [&MAGIC[..], &parts.head].concat();
@@ -96,7 +96,7 @@ fn samples_hold_the_truth_within_their_intervals() {
             let wanted = truth.bytes.value;
             assert!((found.bytes.high - found.bytes.low) * 10 < wanted * 3, "{seed}: {found:?}");
         }
-        // Levels err together: one of them is one draw.
+        // The errors of all levels are correlated, so only one of them counts.
         let (found, wanted) = (found.levels[0].bytes, truth.levels[0].bytes.value);
         asked += 1;
         hits += usize::from((found.low..=found.high).contains(&wanted));
@@ -110,7 +110,7 @@ fn all_cells_together_are_the_whole() {
     let truth = ask(&logs, Extent::All, 0);
     let found = ask(&logs, Extent::Sample { time: None, bytes: None }, 3);
     assert!(found.sample.stopped_by.is_none());
-    // Large transactions were measured by their front: nearly, but not to the byte.
+    // Only the front of large transactions was measured, so the figures are close but not equal.
     for (found, truth) in found.levels.iter().zip(&truth.levels) {
         let apart = found.bytes.value.abs_diff(truth.bytes.value);
         assert!(apart * 10_000 < truth.bytes.value, "{found:?} {truth:?}");
@@ -118,7 +118,7 @@ fn all_cells_together_are_the_whole() {
     assert_eq!((found.totals, &found.refused), (truth.totals, &truth.refused));
 }
 
-/// The events of a sample, with those left out that are not wanted, as a log.
+/// Builds a log from the wanted events of a sample.
 fn log_of(sample: &str, wanted: impl Fn(&RawEvent<'_>) -> bool) -> Arc<[u8]> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
     let mut reader = LogReader::open(path).unwrap();
@@ -170,7 +170,7 @@ fn what_is_not_kept_in_memory_is_measured_all_the_same() {
         };
         assert_eq!(tables(&found), tables(&truth), "{name}");
         for (found, truth) in found.levels.iter().zip(&truth.levels) {
-            // zstd cuts blocks otherwise when it gets its input bit by bit.
+            // zstd cuts blocks differently when its input comes in pieces.
             let apart = found.bytes.value.abs_diff(truth.bytes.value);
             assert!(apart * 1000 <= truth.bytes.value, "{name}: {found:?} {truth:?}");
             assert!(found.decompress_bytes_per_s > 0.0, "{name}: {found:?}");
@@ -189,13 +189,13 @@ fn large_ones_in_a_sample_stand_for_themselves() {
         assert!(found.sample.transactions_cut > 0 || name != SAMPLES[0], "{name}: {:?}", found.sample);
         assert_eq!(found.totals.eligible_transactions, truth.totals.eligible_transactions, "{name}");
         assert_eq!(found.span, truth.span, "{name}");
-        // Checksums of events inside payloads count, as many as there are in front.
+        // Checksums of events inside payloads are extrapolated from the front.
         let (found, truth) = (found.totals.bytes_plain.value, truth.totals.bytes_plain.value);
         assert!(found.abs_diff(truth) * 100 <= truth, "{name}: {found} {truth}");
     }
 }
 
-/// The log, with payloads that say that their events have so many bytes.
+/// Copies the log with another stated size in its payloads.
 fn with_claims(log: &[u8], claim: u64) -> Arc<[u8]> {
     let mut reader = LogReader::bytes("made".to_owned(), log.into());
     let mut bytes = MAGIC.to_vec();
@@ -247,7 +247,7 @@ fn a_day_is_told_by_heads_and_tails_of_logs() {
     let found = ask(&logs, Extent::Sample { time: None, bytes: Some(1) }, 0);
     assert!(found.sample.stretches_measured < 3);
     assert_eq!((found.span, found.totals.covered_s), (truth.span, truth.totals.covered_s));
-    // The same log twice, as of two servers: twice as much in the same time.
+    // The same log twice, as if from two servers: twice the bytes in the same time.
     let twice = ask(&[&logs[..], &logs[..]].concat(), Extent::All, 0);
     assert_eq!(twice.totals.covered_s, truth.totals.covered_s);
 }
@@ -325,7 +325,7 @@ fn no_damage_makes_it_panic() {
             let levels = vec![Level::MIN];
             let settings =
                 Settings { levels, extent, seed: state, workers: NonZeroUsize::MIN, sizes: Sizes::default() };
-            // An answer or an error: what is wrong is another command's business.
+            // It may return advice or an error. Other commands report the damage.
             let _ = advise(&sources, &settings, &mut |_| ControlFlow::Continue(()));
         }
     }

@@ -1,18 +1,18 @@
-//! The options that choose option files, and the environment that they depend on.
+//! The options that select option files, and the environment variables that they depend on.
 
 use std::env;
 use std::os::unix::ffi::OsStringExt;
 
-/// Environment variables that option files depend on.
+/// Environment variables that affect option files.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// `HOME`: the user's home directory.
     pub home: Option<Vec<u8>>,
     /// `MYSQL_HOME`: one more directory with an option file.
     pub mysql_home: Option<Vec<u8>>,
-    /// `MYSQL_GROUP_SUFFIX`: the suffix of groups that are read too.
+    /// `MYSQL_GROUP_SUFFIX`: suffix of additional groups to read.
     pub group_suffix: Option<Vec<u8>>,
-    /// `MYSQL_TEST_LOGIN_FILE`: the login file, if not the usual one.
+    /// `MYSQL_TEST_LOGIN_FILE`: path of the login file, instead of the default.
     pub login_file: Option<Vec<u8>>,
 }
 
@@ -29,18 +29,18 @@ impl Environment {
     }
 }
 
-/// The options that choose option files.
+/// The options that select option files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileChoice {
     /// `--no-defaults`: only the login file is read.
     pub none: bool,
-    /// `--defaults-file`: this file is read in place of the usual ones.
+    /// `--defaults-file`: this file is read instead of the default ones.
     pub only: Option<Vec<u8>>,
     /// `--defaults-extra-file`: this file is read after the global ones.
     pub extra: Option<Vec<u8>>,
-    /// `--defaults-group-suffix`: groups with this suffix are read too.
+    /// `--defaults-group-suffix`: suffix of additional groups to read.
     pub group_suffix: Option<Vec<u8>>,
-    /// `--login-path`: this group of the login file is read too.
+    /// `--login-path`: group of the login file to read, too.
     pub login_path: Option<Vec<u8>>,
     /// `--no-login-paths`: the login file is not read.
     pub login_none: bool,
@@ -49,7 +49,7 @@ pub struct FileChoice {
 }
 
 impl FileChoice {
-    /// Takes the options off the front of a command line, and returns the rest of it.
+    /// Takes these options off the front of a command line, and returns the rest of it.
     pub fn take<'w>(words: &'w [Vec<u8>], environment: &Environment) -> (Self, &'w [Vec<u8>]) {
         let mut choice =
             Self { none: words.first().is_some_and(|word| word == b"--no-defaults"), ..Self::default() };

@@ -1,15 +1,15 @@
-//! MySQL's option files: which are read, in which order, and the options in them.
+//! Reads MySQL's option files: finds them in the right order, and returns the options in them.
 //!
 //! | to | use |
 //! |---|---|
-//! | take `--defaults-file` and its like off the front of a command line | [`FileChoice::take`] |
+//! | take `--defaults-file` and similar options off the front of a command line | [`FileChoice::take`] |
 //! | read the files | [`read`] |
-//! | know which directories are searched | [`directories`] |
+//! | list the directories that are searched | [`directories`] |
 //!
 //! Files are read exactly as MySQL's own programs read them: the same search order, directives, quoting and warnings.
-//! The meaning of an option is known to the caller.
+//! The caller interprets the options.
 //!
-//! What this crate never does: connect, print, or keep a password.
+//! This crate never connects, prints, or stores a password.
 #![forbid(unsafe_code)]
 
 mod choice;

@@ -1,22 +1,23 @@
-//! The login file that mysql_config_editor writes: an option file, each line encrypted.
+//! The login file of mysql_config_editor: an option file with each line encrypted.
 
 use aes::Aes128;
 use aes::cipher::{BlockCipherDecrypt, KeyInit};
 
-/// Bytes of the key that stands in the file.
+/// Size of the key in the file, in bytes.
 const KEY_SIZE: usize = 20;
 
-/// Bytes of an AES block.
+/// Size of an AES block, in bytes.
 const BLOCK_SIZE: usize = 16;
 
-/// No line is longer.
+/// Maximum size of a line, in bytes.
 const LINE_MAX: usize = 4095;
 
 // size  field
 //    4  unused
 //   20  key
-//    *  lines: size (4), then so many bytes, encrypted
-/// Returns the lines in plain, and the rest of the file behind them: it is not empty if a line cannot be decrypted.
+//    *  lines: size (4), encrypted bytes
+/// Returns the decrypted lines, and the rest of the file behind them. The rest is not empty if a line cannot be
+/// decrypted.
 pub(crate) fn lines(bytes: &[u8]) -> (Vec<Vec<u8>>, &[u8]) {
     let mut lines = Vec::new();
     let Some((key, mut rest)) = bytes.get(4..).and_then(|rest| rest.split_first_chunk::<KEY_SIZE>()) else {
@@ -35,7 +36,7 @@ pub(crate) fn lines(bytes: &[u8]) -> (Vec<Vec<u8>>, &[u8]) {
     (lines, rest)
 }
 
-/// A key of any size becomes one of sixteen bytes: its bytes are laid over each other.
+/// Folds the key into 16 bytes: bytes at the same offset modulo 16 are XORed.
 fn fold(key: &[u8; KEY_SIZE]) -> [u8; BLOCK_SIZE] {
     let mut folded = [0; BLOCK_SIZE];
     for (index, byte) in key.iter().enumerate() {
@@ -44,7 +45,7 @@ fn fold(key: &[u8; KEY_SIZE]) -> [u8; BLOCK_SIZE] {
     folded
 }
 
-/// Block by block; the last bytes say how many of them are padding.
+/// Decrypts block by block. The last byte is the number of padding bytes.
 fn decrypt(cipher: &Aes128, encrypted: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::with_capacity(encrypted.len());
     for block in encrypted.chunks(BLOCK_SIZE) {

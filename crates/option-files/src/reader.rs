@@ -1,4 +1,4 @@
-//! The files themselves: search order, directives, groups and lines.
+//! Reader of option files: search order, directives, groups and lines.
 
 use std::env;
 use std::ffi::OsStr;
@@ -11,77 +11,78 @@ use std::path::Path;
 use crate::choice::{Environment, FileChoice};
 use crate::login_path;
 
-/// Maximum depth of includes.
+/// Maximum depth of nested includes.
 const DEPTH_MAX: u32 = 10;
 
-/// Bytes of a line that are read at once; what is longer is taken for several lines.
+/// Maximum bytes per line. The rest of a longer line counts as another line.
 const LINE_MAX: usize = 4094;
 
-/// An option of a file, and the place where it stands.
+/// An option from a file, and its place there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOption {
-    /// The option as a command line would have it: `--name=value`, or `--name`.
+    /// The option in command line form: `--name=value`, or `--name`.
     pub text: Vec<u8>,
-    /// The group that it stands in.
+    /// The group that contains it.
     pub group: Vec<u8>,
     /// The file.
     pub file: Vec<u8>,
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: usize,
 }
 
-/// The reason that a file, or the rest of it, is not used. MySQL's programs go on without it.
+/// Reason why a file, or the rest of it, is ignored. MySQL's programs continue without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Neglect {
-    /// All users may write to it.
+    /// All users can write to it.
     WorldWritable,
-    /// The operating system does not let this user read it.
+    /// This user cannot read it.
     Unreadable,
     /// It is a directory.
     Directory,
-    /// It is a login path file with a part that cannot be decrypted.
+    /// It is a login file, and a part of it cannot be decrypted.
     Damaged,
 }
 
-/// The way in which a file was named.
+/// Origin of a file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOrigin {
-    /// By an option or a directive: somebody wants it to be read.
+    /// An option or a directive: the user wants this file to be read.
     Named,
-    /// By the list of usual places.
+    /// The list of default locations.
     Usual,
 }
 
 /// Receives the warnings and errors about option files.
 pub trait Diagnostics {
-    /// Takes a file that is not used. Without an implementation, the warnings are those of MySQL's programs.
+    /// Reports a file that is ignored. The default implementation reports what MySQL's programs report.
     fn neglected(&mut self, file: &[u8], reason: Neglect, _: FileOrigin) {
         if reason == Neglect::WorldWritable {
             self.warning(&[b"World-writable config file '", file, b"' is ignored."]);
         }
     }
 
-    /// Takes a warning: something is ignored.
+    /// Reports a warning: something is ignored.
     fn warning(&mut self, text: &[&[u8]]);
 
-    /// Takes an error: most of them end the reading.
+    /// Reports an error. Most errors end the reading.
     fn error(&mut self, text: &[&[u8]]);
 
-    /// Takes an error of the operating system.
+    /// Reports an error of the operating system.
     fn system_error(&mut self, text: &[&[u8]], cause: &io::Error);
 }
 
-/// An option file cannot be used; [`Diagnostics`] received the reason.
+/// Error: an option file cannot be used. [`Diagnostics`] received the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadFailed;
 
-/// Reads these groups of the option files that `choice` asks for. The order is that of rising precedence.
+/// Reads these groups from the option files that `choice` selects. Returns the options in the order of rising
+/// precedence.
 ///
 /// The paths in `choice` become absolute.
 ///
 /// # Errors
 ///
-/// When a required file is missing, or a file is not as it must be.
+/// A required file is missing, or a file has a syntax error.
 pub fn read(
     choice: &mut FileChoice,
     groups: &[&str],
@@ -98,8 +99,8 @@ pub fn read(
     Ok(reader.options)
 }
 
-/// Returns the directories whose option file is read, in the order of rising precedence. An empty one stands for the
-/// extra file.
+/// Returns the directories that are searched for option files, in the order of rising precedence. An empty name stands
+/// for the extra file.
 pub fn directories(environment: &Environment) -> Vec<Vec<u8>> {
     let mut directories = vec![b"/etc/".to_vec(), b"/etc/mysql/".to_vec()];
     if let Some(home) = environment.mysql_home.as_ref().filter(|home| !home.is_empty()) {
@@ -148,11 +149,11 @@ fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 
-/// The outcome of one file.
+/// Result of reading one file.
 enum Outcome {
     Read,
     Missing,
-    /// Diagnostics have the reason.
+    /// Diagnostics received the reason.
     Failed,
 }
 
@@ -161,7 +162,7 @@ struct Reader<'r> {
     options: Vec<FileOption>,
     environment: &'r Environment,
     diagnostics: &'r mut dyn Diagnostics,
-    /// Of the file at hand, and of those that it includes.
+    /// Origin of the current file, and of the files that it includes.
     origin: FileOrigin,
 }
 
@@ -404,7 +405,7 @@ fn is_option_file(name: &[u8]) -> bool {
     name.len() > 4 && name.ends_with(b".cnf")
 }
 
-/// Lines with their line ends, long ones in pieces; each ends at a zero byte if it has one.
+/// Splits into lines including their line ends. Long lines are cut, and each line ends at its first zero byte.
 fn split_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split_inclusive(|byte| *byte == b'\n').flat_map(|line| line.chunks(LINE_MAX)).map(|line| {
         let end = line.iter().position(|byte| *byte == 0).unwrap_or(line.len());
@@ -418,7 +419,7 @@ fn argument(text: &[u8]) -> &[u8] {
     trim_end(most)
 }
 
-/// `name = value # comment` as `--name=value`.
+/// Converts `name = value # comment` to `--name=value`.
 fn option(text: &[u8]) -> Vec<u8> {
     let text = without_comment(text);
     let Some(equals) = text.iter().position(|byte| *byte == b'=') else {

@@ -6,17 +6,17 @@ use binlog::encryption::{ENCRYPTED_HEADER_SIZE, KeyringKey, LogCipher};
 
 use crate::output::Output;
 
-/// Writes a log encrypted: a header of 512 bytes, then the log under a new password of its own.
+/// Encrypts a log while it is written: a header of 512 bytes, then the log under a new password.
 pub(crate) struct EncryptedWriter<W> {
     out: W,
     cipher: LogCipher,
-    /// Bytes of the log so far, the header not counted.
+    /// Bytes of the log written so far, without the header.
     offset: u64,
     buffer: Vec<u8>,
 }
 
 impl<W: Write> EncryptedWriter<W> {
-    /// Writes the header: a password from the system's randomness, itself encrypted with `key`.
+    /// Writes the header: a random password from the operating system, itself encrypted with `key`.
     pub(crate) fn begin(mut out: W, key: &KeyringKey) -> io::Result<Self> {
         let (header, password) = logs::new_header(key)?;
         out.write_all(&header.encode())?;
@@ -25,7 +25,7 @@ impl<W: Write> EncryptedWriter<W> {
 }
 
 impl<W> EncryptedWriter<W> {
-    /// Leaves in the buffer what stands in the file for these bytes of the log.
+    /// Encrypts these bytes of the log into the buffer, as they appear in the file.
     fn encrypt(&mut self, offset: u64, bytes: &[u8]) {
         self.buffer.clear();
         self.buffer.extend_from_slice(bytes);

@@ -1,79 +1,80 @@
-//! Why a log could not be rewritten.
+//! Errors of rewriting a log.
 
 use std::io;
 
 use binlog::{CompressError, DecodeError, PayloadError};
 use logs::ordered::Stopped;
 
-/// Why a log could not be rewritten.
+/// Error of rewriting a log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It cannot be read.
+    /// The log cannot be read.
     #[error(transparent)]
     Read(#[from] logs::Error),
-    /// An event in it is not as it must be.
+    /// An event of the log is corrupt.
     #[error("{name} at {offset}: {reason}")]
     Corrupt {
         /// The log.
         name: String,
-        /// Where the event starts, in bytes from the start of the log.
+        /// Start of the event, in bytes from the start of the log.
         offset: u64,
-        /// What is wrong.
+        /// Description of the fault.
         reason: String,
     },
-    /// Its format description does not know compressed transactions.
+    /// The format description has too few event types for compressed transactions.
     #[error(
-        "{name} is of {server}, from before compressed transactions: its format description counts {event_types} \
-         event types, and it takes 40"
+        "cannot compress {name}: MySQL {server} has no compressed transactions (its format description has \
+         {event_types} event types, needed are 40)"
     )]
     Format {
         /// The log.
         name: String,
-        /// Who wrote it.
+        /// Version of the server that wrote it.
         server: String,
-        /// How many event types the format description counts.
+        /// Number of event types in the format description.
         event_types: usize,
     },
-    /// It is of MariaDB, which has another way to compress.
-    #[error("{name} is of {server}: readers of MariaDB's logs do not know compressed transactions")]
+    /// MariaDB wrote the log. MariaDB compresses events in another way.
+    #[error("cannot compress {name}: {server} wrote it, and MariaDB has no compressed transactions")]
     Mariadb {
         /// The log.
         name: String,
-        /// Who wrote it.
+        /// Version of the server that wrote it.
         server: String,
     },
-    /// zstd cannot go on.
+    /// zstd failed.
     #[error("could not compress: {0}")]
     Compress(#[from] CompressError),
-    /// What was made cannot be written.
+    /// The output cannot be written.
     #[error("could not write {what}: {cause}")]
     Write {
-        /// What was to be written.
+        /// The output that was being written.
         what: String,
-        /// What the system said.
+        /// Error of the operating system.
         #[source]
         cause: io::Error,
     },
-    /// Whoever asked for it wanted no more.
-    #[error("interrupted; {name} is as it was")]
+    /// The caller interrupted the work.
+    #[error("interrupted; {name} is unchanged")]
     Interrupted {
         /// The log.
         name: String,
     },
-    /// It changed while it was read.
-    #[error("{name} changed while it was read; it was left as it is")]
+    /// The log changed while it was read.
+    #[error("{name} changed while it was read; it was not rewritten")]
     Changed {
         /// The log.
         name: String,
     },
-    /// It may not be replaced: see [`FileJob::may_replace`](crate::FileJob::may_replace).
-    #[error("{name} is being written to; it was left as it is")]
+    /// A process writes to the log, so it must not be replaced: see
+    /// [`FileJob::may_replace`](crate::FileJob::may_replace).
+    #[error("{name} is being written to; it was not rewritten")]
     InUse {
         /// The log.
         name: String,
     },
-    /// Another error came before, or nobody wants more.
+    /// The work stopped early: after another error, or because the caller needs no more.
     #[error("stopped")]
     Stopped,
 }
@@ -84,7 +85,7 @@ impl From<Stopped> for Error {
     }
 }
 
-/// Which event of which log, for errors.
+/// Log name and event offset, for errors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<'n> {
     pub(crate) name: &'n str,

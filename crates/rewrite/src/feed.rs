@@ -1,4 +1,4 @@
-//! Cuts a log into units that can be worked on apart: whole transactions, and what stands between them.
+//! Cuts a log into units that workers can process independently: whole transactions, and the events between them.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use logs::{Chunk, Content, CutError, End, LogKind, LogReader, Next, TransactionC
 use crate::error::{At, Error};
 use crate::{Action, Compressed, OldFormat, Sizes};
 
-/// What a large transaction counts for, in bytes: its worker's buffers.
+/// Bytes that a large transaction counts as in the queue: the buffers of its worker.
 const LARGE_COST: usize = 4 << 20;
 
-/// What one worker does at once.
+/// Work for one worker at a time.
 pub(crate) struct Unit {
     pub(crate) kind: LogKind,
     pub(crate) work: Work,
@@ -21,53 +21,53 @@ pub(crate) struct Unit {
 pub(crate) enum Work {
     /// Events in memory.
     Small(Vec<Segment>),
-    /// One transaction, to be read again.
+    /// One transaction, to be read again from the log.
     Large(LargeTransaction),
 }
 
-/// Events that share a fate.
+/// Events that are all treated the same way.
 pub(crate) struct Segment {
     pub(crate) fate: Fate,
     /// Their bytes, in order.
     pub(crate) parts: Vec<Chunk>,
 }
 
-/// One transaction that is not in memory.
+/// One transaction that is too large to be held in memory.
 pub(crate) struct LargeTransaction {
     pub(crate) fate: Fate,
-    /// Where the format description starts that holds for it.
+    /// Start of the format description that applies to it.
     pub(crate) format_at: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// The bytes of its events inside a payload.
+    /// Bytes of its events when they are inside a payload.
     pub(crate) inner_size: u64,
 }
 
-/// What is to happen to some events.
+/// Treatment of some events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// They stand between transactions, and pass.
+    /// Events between transactions: copied.
     Between,
-    /// A transaction that passes.
+    /// A transaction that is copied.
     Pass(Passing),
-    /// A plain transaction that is compressed.
+    /// A plain transaction: compressed.
     Compress,
-    /// A compressed transaction that is opened.
+    /// A compressed transaction: decompressed.
     Open,
-    /// A compressed transaction that is compressed again.
+    /// A compressed transaction: compressed again.
     Recompress,
 }
 
-/// Why a transaction passes.
+/// Reason why a transaction is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passing {
     /// It cannot be compressed.
     Refused(Refusal),
-    /// It is not meant: a plain one, when compressed ones are opened.
+    /// It is plain already, and the action is to decompress.
     Unmeant,
 }
 
-/// Reads the log to its end.
+/// Reads the log to its end and pushes its units to the workers.
 pub(crate) fn feed(
     reader: &mut LogReader,
     action: Action,
@@ -81,7 +81,9 @@ pub(crate) fn feed(
             Next::Some(chunk) => {
                 if chunk.log_number() > 0 {
                     let at = At { name: reader.name(), offset: chunk.offset() };
-                    return Err(at.corrupt(&"this is a second log in the same file: cut the file in two"));
+                    return Err(
+                        at.corrupt(&"a second log starts here in the same file: split the file into two")
+                    );
                 }
                 grouper.kind = reader.kind();
                 grouper.check_format(&chunk)?;
@@ -107,13 +109,13 @@ struct Grouper {
     name: String,
     kind: LogKind,
     format: Option<Arc<Format>>,
-    /// Where format descriptions start: one, and in a relay log its source's.
+    /// Offsets of the format descriptions: one, and in a relay log also the one of its source.
     formats_at: Vec<u64>,
     segments: Vec<Segment>,
     segments_size: usize,
 }
 
-/// What stops the cutting, before it is known where.
+/// Error of cutting the log. The log's name is added later.
 enum Stop {
     Cut(CutError),
     Other(Error),
@@ -155,13 +157,13 @@ impl Grouper {
         }
     }
 
-    /// Could the log hold compressed transactions?
+    /// Checks that the log can contain compressed transactions.
     fn check_format(&mut self, chunk: &Chunk) -> Result<(), Error> {
         let format = chunk.format();
         if self.format.as_ref().is_some_and(|known| Arc::ptr_eq(known, format)) {
             return Ok(());
         }
-        // It is always the first event of its chunk.
+        // A format description is always the first event of its chunk.
         self.format = Some(Arc::clone(format));
         self.formats_at.push(chunk.offset());
         let Action::Compress(how) = self.action else { return Ok(()) };

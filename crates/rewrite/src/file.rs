@@ -1,4 +1,4 @@
-//! Rewrites one file, in its place or beside it.
+//! Rewrites one file, in place or to another file.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -19,88 +19,91 @@ use crate::replace::Replacement;
 use crate::tally::{Moved, Step};
 use crate::{Action, Plan, Report, Sizes, rewrite};
 
-/// One file to be rewritten.
+/// A file to rewrite.
 #[derive(Clone, Debug)]
 pub struct FileJob<'p> {
     /// The log.
     pub source: &'p Path,
-    /// Where the new one goes: the same place, or another.
+    /// Path of the new log: the same as `source`, or another.
     pub target: &'p Path,
-    /// What is done to its transactions.
+    /// Action on its transactions.
     pub action: Action,
-    /// How much of the machine it may take.
+    /// Limits on threads and memory.
     pub plan: Plan,
-    /// What opens it, should it be encrypted.
+    /// Keyring, in case the log is encrypted.
     pub keyring: Option<Arc<Keyring>>,
-    /// Whether what was encrypted is encrypted again.
+    /// Treatment of an encrypted log's encryption.
     pub sealing: Sealing,
-    /// Whether the new log is read again before it is put in its place.
+    /// Check of the new log before it replaces the old one.
     pub check: Check,
-    /// Whether anything is written.
+    /// Dry run or real run.
     pub trial: Trial,
-    /// Asked when all is ready and the log itself is to be replaced: may it be? Somebody may write to it by now.
+    /// Called right before the log itself is replaced. Returns false if another process may be writing to the log.
     pub may_replace: fn(&Path) -> bool,
 }
 
-/// Is what was encrypted encrypted again?
+/// Treatment of an encrypted log's encryption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealing {
-    /// Yes: under a new password of its own, and the same key.
+    /// The new log is encrypted under a new password and the same key.
     AsBefore,
-    /// No: it comes out in the open.
+    /// The new log is not encrypted.
     Plain,
 }
 
-/// Is the new log read again, and compared, before it is put in its place?
+/// Check of the new log before it replaces the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// Yes.
+    /// The new log is read again and its content compared with the old one's.
     Meaning,
-    /// No.
+    /// No check.
     Nothing,
 }
 
-/// Is anything written?
+/// Dry run or real run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// Yes.
+    /// The new log is written.
     No,
-    /// No: the work is done and its outcome thrown away.
+    /// Nothing is written: the result of the work is discarded.
     DryRun,
 }
 
-/// What became of a file.
+/// Result of rewriting one file.
 #[derive(Clone, Debug)]
 pub struct FileReport {
     /// Transactions and bytes.
     pub report: Report,
-    /// What is on disk now.
+    /// State of the file on disk.
     pub outcome: FileOutcome,
-    /// Where the list of positions is, if one was written.
+    /// Path of the list of positions, if one was written.
     pub positions: Option<PathBuf>,
 }
 
-/// What is on disk now.
+/// State of the file on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOutcome {
-    /// The new log, in its place.
+    /// The new log is in place.
     Written,
-    /// The old one: there was nothing to do.
+    /// The old log is unchanged: there was nothing to do.
     Unchanged,
-    /// The old one: nothing was to be written.
+    /// The old log is unchanged: this was a dry run.
     Tried,
 }
 
-/// Rewrites one file. The old one is there until the new one is whole, on disk and, if asked for, compared; beside
-/// the new one goes a list of where each transaction started and where it starts now: see [`positions_path`]. It is there
-/// before the new log is, and no earlier list is overwritten: the next is called the same with `.2`, `.3`, …
+/// Rewrites one file.
 ///
-/// `progress` is told how far the work has come; its `Break` ends it.
+/// The old file stays until the new one is complete, synced to disk and, if asked for, compared with the old one.
+///
+/// A list of the old and new start of each transaction is written beside the new log: see [`positions_path`]. The list
+/// is in place before the new log is. It never overwrites an earlier list: the next one gets the suffix `.2`, `.3`, …
+///
+/// `progress` is called as the work advances. If it returns `Break`, the work stops.
 ///
 /// # Errors
 ///
-/// As [`rewrite`]; when the system refuses; when the old file changes on the way; when the new one has another place
-/// and something stands there. Then everything is as it was.
+/// The errors of [`rewrite`]; errors of the operating system; the old file changed meanwhile; the new log has another
+/// path, and a file exists there. In all cases, all files are as before.
 pub fn rewrite_file(
     job: &FileJob<'_>,
     progress: &mut dyn FnMut(Step) -> ControlFlow<()>,
@@ -126,7 +129,8 @@ pub fn rewrite_file(
     if Stamp::of(job.source)? != stamp {
         return Err(Error::Changed { name: job.source.display().to_string() });
     }
-    // Should the process be killed between the two, a list without its log does no harm; a log without its list would.
+    // If the process is killed between the two steps, a list without its log does no harm. A log without its list
+    // would.
     let positions = positions.sync(job.source)?.put_beside()?;
     let put = match in_place {
         true if !(job.may_replace)(job.source) => {
@@ -136,19 +140,19 @@ pub fn rewrite_file(
         false => log.put_new(),
     };
     if put.is_err() && positions.is_new {
-        // The first error tells more.
+        // The first error is the one to report.
         let _ = fs::remove_file(&positions.path);
     }
     put?.sync()?;
     Ok(FileReport { report, outcome: FileOutcome::Written, positions: Some(positions.path) })
 }
 
-/// What tells that a file is still the same, and the same file.
+/// Attributes that show whether a file has been changed or replaced.
 #[derive(PartialEq, Eq)]
 struct Stamp {
     size: u64,
     modified: std::time::SystemTime,
-    /// Its device and number, and when anything of it changed last.
+    /// Device, inode number, and time of the last change of the inode.
     #[cfg(unix)]
     inode: (u64, u64, i64, i64),
 }
@@ -173,7 +177,7 @@ impl Stamp {
     }
 }
 
-/// Rewrites the log, and lists its transactions.
+/// Rewrites the log and writes the list of positions.
 fn run_listed(
     job: &FileJob<'_>,
     log: &mut Replacement,
@@ -198,15 +202,15 @@ fn run_listed(
     Ok(report)
 }
 
-/// Where the list of positions of a log goes, unless something is there: beside it, with `positions.` in front of its name, so that what names
-/// logs by their common start does not name it.
+/// Returns the path of a log's list of positions, if nothing exists there: beside the log, with `positions.` in front
+/// of its name. So a pattern for the logs' common prefix does not match the list.
 pub fn positions_path(log: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from("positions.");
     name.push(log.file_name().unwrap_or_default());
     log.with_file_name(name)
 }
 
-/// Do both paths lead to one file that exists?
+/// Returns true if both paths lead to the same existing file.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     match (one.canonicalize(), other.canonicalize()) {
         (Ok(one), Ok(other)) => one == other,
@@ -231,7 +235,9 @@ fn run(
     };
     let name = job.source.display().to_string();
     let at = At { name: &name, offset: 0 };
-    let key = keyring.key(header.key_id()).ok_or_else(|| at.corrupt(&"its key is not in the keyring"))?;
+    let key = keyring
+        .key(header.key_id())
+        .ok_or_else(|| at.corrupt(&"its encryption key is not in the keyring"))?;
     let sealed = EncryptedWriter::begin(out, key);
     let sealed = sealed.map_err(|cause| Error::Write { what: "an encrypted log".to_owned(), cause })?;
     rewrite(job.action, job.plan.bounds(), sizes, &open, sealed, &mut progress)
@@ -245,7 +251,7 @@ fn open(path: &Path, keyring: Option<&Arc<Keyring>>) -> Result<LogReader, logs::
     })
 }
 
-/// The header of an encrypted log; `None` for one in the open.
+/// Reads the header of an encrypted log. Returns `None` if the log is not encrypted.
 fn encrypted_header(path: &Path) -> Result<Option<EncryptedHeader>, Error> {
     let name = path.display().to_string();
     let mut bytes = Vec::new();
@@ -261,7 +267,7 @@ fn encrypted_header(path: &Path) -> Result<Option<EncryptedHeader>, Error> {
     }
 }
 
-/// Reads both logs and compares what they say.
+/// Reads both logs and compares their content.
 fn compare(job: &FileJob<'_>, made: &Path) -> Result<(), Error> {
     let read = |path: &Path| read_through(&mut open(path, job.keyring.as_ref())?);
     let (before, after) = thread::scope(|scope| {
@@ -275,12 +281,13 @@ fn compare(job: &FileJob<'_>, made: &Path) -> Result<(), Error> {
     let at = At { name: &name, offset: 0 };
     if before.meaning != after.meaning {
         let (after, before) = (after.meaning, before.meaning);
-        let what = format!("what was made of it says something else: {after:?}, wanted {before:?}");
+        let what = format!("the rewritten log has other content: found {after:?}, wanted {before:?}");
         return Err(at.corrupt(&what));
     }
     if after.untrue > before.untrue {
         let (after, before) = (after.untrue, before.untrue);
-        let what = format!("what was made of it has {after} wrong positions and sizes, and it {before}");
+        let what =
+            format!("the rewritten log has {after} wrong positions and sizes, the original has {before}");
         return Err(at.corrupt(&what));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Transactions that are not held in memory: read again, their payloads made piece by piece.
+//! Compresses transactions that are not held in memory: reads them again and writes their payloads piece by piece.
 
 use binlog::{CompressError, EventType, Format, Header, PayloadWriter, RawEventBuf, events, put_inner};
 use logs::ordered::Outlet;
@@ -9,14 +9,14 @@ use crate::feed::LargeTransaction;
 use crate::spool::Spool;
 use crate::work::{PART_SIZE, Part, Shop, relay_position};
 
-/// A payload that is made piece by piece.
+/// A payload that is compressed piece by piece.
 pub(crate) struct PayloadFile {
     writer: PayloadWriter,
     spool: Spool,
 }
 
 impl PayloadFile {
-    /// For so many bytes of inner events.
+    /// Starts a payload for `inner_size` bytes of events.
     pub(crate) fn begin(shop: &Shop<'_>, inner_size: u64) -> Result<Self, Error> {
         let mut writer = shop.writers.make()?;
         writer.set_threads(shop.sizes.large_threads)?;
@@ -24,7 +24,7 @@ impl PayloadFile {
         Ok(Self { writer, spool: Spool::new_in(&shop.sizes.folder)? })
     }
 
-    /// Takes more of them; false when the payload becomes too large.
+    /// Adds events. Returns false if the payload becomes too large.
     pub(crate) fn push(&mut self, inner: &[u8]) -> Result<bool, Error> {
         match self.writer.push(inner) {
             Ok(()) => {}
@@ -41,10 +41,10 @@ impl PayloadFile {
     }
 }
 
-/// A large transaction, compressed.
+/// A large transaction, compressed to a spool.
 pub(crate) struct Spooled {
     pub(crate) gtid: RawEventBuf,
-    /// The payload's position at the source, in relay logs.
+    /// Position of the payload at the source. Relay logs only.
     pub(crate) next: Option<u32>,
     pub(crate) format: Format,
     pub(crate) payload: Spool,
@@ -52,7 +52,7 @@ pub(crate) struct Spooled {
 }
 
 impl Spooled {
-    /// Hands on the payload's event, of `size` bytes, in pieces.
+    /// Pushes the payload event, of `size` bytes, in pieces.
     pub(crate) fn hand_on(
         &mut self,
         fields: &[u8],
@@ -85,7 +85,7 @@ impl Spooled {
     }
 }
 
-/// Compresses a large transaction into a file; `None` when its payload becomes too large.
+/// Compresses a large transaction to a spool. Returns `None` if its payload becomes too large.
 pub(crate) fn spool(
     shop: &Shop<'_>,
     large: &LargeTransaction,
@@ -113,7 +113,7 @@ pub(crate) fn spool(
     Ok(Some(Spooled { gtid, next, format, payload, inner_size }))
 }
 
-/// Reads the transaction again, and verifies its events.
+/// Reads the transaction again, verifies its events and passes them to `take`.
 pub(crate) fn each_event(
     shop: &Shop<'_>,
     large: &LargeTransaction,
@@ -132,11 +132,11 @@ pub(crate) fn each_event(
     }
 }
 
-/// Opens the log again, and goes to the transaction's start.
+/// Opens the log again and moves to the start of the transaction.
 fn open_at(shop: &Shop<'_>, large: &LargeTransaction) -> Result<LogReader, Error> {
     let mut reader = (shop.open)()?;
     reader.next_event()?;
-    // A relay log holds its source's format description too, which must not be passed over.
+    // A relay log also contains the format description of its source. The reader has to read it.
     if large.format_at > reader.position() {
         reader.skip_to(large.format_at)?;
         reader.next_event()?;

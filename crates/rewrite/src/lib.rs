@@ -1,14 +1,14 @@
-//! Binary logs in, binary logs out: compress their transactions, or open them again.
+//! Rewrites binary logs: compresses or decompresses their transactions.
 //!
-//! [`rewrite_file`] does that to a file, in its place or beside it: the old one is there until the new one is whole.
-//! [`rewrite`] reads one log and writes another with the same transactions: what a server reads of both is the same.
-//! Whole transactions are worked on in parallel and leave in order, in bounded memory.
+//! [`rewrite_file`] rewrites a file, in place or to another file. The old file stays until the new one is complete.
+//! [`rewrite`] reads one log and writes another with the same transactions: servers read the same from both. Workers
+//! process whole transactions in parallel, the results are written in order, and memory is bounded.
 //!
 //! ```text
-//! LogReader ─▶ feed: units of whole transactions ─▶ work: other bytes, no place yet ─▶ place: positions, checksums
+//! LogReader ─▶ feed: units of whole transactions ─▶ work: new bytes, positions open ─▶ place: positions, checksums
 //! ```
 //!
-//! What this crate never does: change a log that it reads, talk to a server, or drop an event.
+//! This crate never changes a log that it reads, never connects to a server, and never drops an event.
 #![forbid(unsafe_code)]
 
 mod encrypt;
@@ -50,70 +50,70 @@ use crate::place::Placer;
 use crate::spare::Spare;
 use crate::work::{Shop, Worker};
 
-/// What is done to a log's transactions.
+/// Action on the transactions of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Those that a server would compress are compressed.
+    /// Compress the transactions that a server would compress.
     Compress(Compression),
-    /// Those that are compressed are opened.
+    /// Decompress the compressed transactions.
     Decompress,
 }
 
-/// How transactions are compressed.
+/// Settings for compressing transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compression {
-    /// How hard zstd tries.
+    /// zstd compression level.
     pub level: Level,
-    /// Which ones stay plain although they could be compressed.
+    /// Minimum gain: transactions that gain less stay plain.
     pub keep: Keep,
-    /// What happens to those that are compressed already.
+    /// Treatment of transactions that are already compressed.
     pub compressed: Compressed,
-    /// The largest payload event, in bytes: `replica_max_allowed_packet`.
+    /// Maximum size of a payload event, in bytes: `replica_max_allowed_packet`.
     pub event_size_max: u32,
-    /// What happens to logs whose format description does not know payloads.
+    /// Treatment of logs whose format description has no payload events.
     pub old_format: OldFormat,
 }
 
-/// What happens to logs whose format description counts fewer than 40 event types: those of MySQL before 8.0.20, whose
-/// readers would not know a payload.
+/// Treatment of logs whose format description counts fewer than 40 event types. MySQL before 8.0.20 writes them, and
+/// its readers do not know payload events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldFormat {
-    /// They are refused.
+    /// Refuse them.
     Refuse,
-    /// They get a longer one: servers and `mysqlbinlog` since 8.0.20 read the result, older ones do not.
+    /// Write a longer format description. Servers and `mysqlbinlog` since 8.0.20 read the result, older ones do not.
     Extend,
 }
 
-/// Which transactions stay plain although they could be compressed.
+/// Minimum gain: transactions that gain less stay plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// None: a server stores even what grows.
+    /// No minimum: transactions are compressed even if they grow, as a server does.
     None,
-    /// Those that would not become smaller by this share, in percent; 0: those that would not become smaller.
+    /// A transaction must shrink, and by at least this percentage; 0: it must shrink.
     GainBelow(u8),
 }
 
-/// What happens to transactions that are compressed already.
+/// Treatment of transactions that are already compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compressed {
-    /// They pass.
+    /// Copy them.
     Pass,
-    /// They are compressed again, at the level asked for.
+    /// Compress them again, at the level asked for.
     Again,
 }
 
-/// What became of a log.
+/// Result of rewriting a log.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Transactions and bytes.
     pub tally: Tally,
-    /// How the log that was read ends.
+    /// End of the log that was read.
     pub end: logs::End,
 }
 
-/// What is told on the way: where each transaction started and where it starts now. `Break` ends the work.
+/// Receives the old and the new start of each transaction. `Break` stops the work.
 pub trait Progress {
-    /// One more transaction is written.
+    /// Called for each transaction that is written.
     fn moved(&mut self, moved: Moved) -> ControlFlow<()>;
 }
 
@@ -123,27 +123,27 @@ impl<F: FnMut(Moved) -> ControlFlow<()>> Progress for F {
     }
 }
 
-/// How a log is cut up, and where what does not fit in memory goes: see [`Plan::sizes`].
+/// Sizes of work units, and the directory for data that does not fit in memory: see [`Plan::sizes`].
 #[derive(Clone, Debug)]
 pub struct Sizes {
-    /// Bytes that are read at once, and roughly what is handed on at once.
+    /// Bytes per read, and about the bytes per work unit.
     pub unit: usize,
-    /// A transaction of more bytes is not kept in memory: it is read again, and its payload waits in a file.
+    /// A larger transaction is not held in memory: it is read again, and its payload is spooled to a file.
     pub large: u64,
-    /// How many threads of its own zstd may use for such a transaction; 0: the worker's.
+    /// Number of zstd threads for a large transaction; 0: the worker's own thread.
     pub large_threads: u32,
-    /// The folder of those files. They have no name and are gone with the process.
+    /// Directory of the spool files. They are unnamed and vanish with the process.
     pub folder: PathBuf,
 }
 
-/// Reads a log with what `open` opens, and writes another with the same transactions to `out`, from its magic on.
+/// Reads the log that `open` opens, and writes a log with the same transactions to `out`, starting with the magic.
 ///
-/// `open` is called again for each transaction too large for memory.
+/// `open` is called again for each transaction that is too large for memory.
 ///
 /// # Errors
 ///
-/// When the log cannot be read, is not sound (checksums are verified), or is of a format that cannot hold compressed
-/// transactions; when `out` cannot be written; when `progress` ends the work. What was written by then is of no use.
+/// The log cannot be read, is corrupt (checksums are verified), or has a format without compressed transactions; `out`
+/// cannot be written; `progress` stopped the work. The output is then unusable.
 pub fn rewrite<W: Output>(
     action: Action,
     bounds: Bounds,
@@ -177,7 +177,7 @@ pub fn rewrite<W: Output>(
         return Err(Error::Interrupted { name });
     }
     let mut tally = placer.finish()?;
-    // No event has it.
+    // The magic is not part of any event.
     tally.bytes_before += MAGIC.len() as u64;
     Ok(Report { tally, end })
 }

@@ -1,4 +1,4 @@
-//! What a log says, wherever its events stand and however they are compressed.
+//! Digest of a log's content, independent of positions and compression.
 
 use std::fmt;
 
@@ -11,14 +11,15 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{At, Error};
 
-/// What a log says, wherever its events stand and however they are compressed: two logs of equal meaning have the
-/// same events in the same order, but for positions, checksums, the sizes of transactions, and event types up to payloads
-/// that one of their format descriptions counts and the other does not.
+/// Digest of a log's content, independent of positions and compression.
+///
+/// Logs with equal digests have the same events in the same order. Only these may differ: positions, checksums, the
+/// sizes of transactions, and event types up to payloads in the format description.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Meaning {
-    /// Events, those inside payloads counted and payloads not.
+    /// Number of events, with those inside payloads instead of the payloads.
     pub events: u64,
-    /// A SHA-256 over all of them.
+    /// SHA-256 of all these events.
     digest: [u8; 32],
 }
 
@@ -29,28 +30,28 @@ impl fmt::Debug for Meaning {
     }
 }
 
-/// A log that was read to its end.
+/// Result of reading a log to its end.
 #[derive(Debug)]
 pub(crate) struct ReadThrough {
     pub(crate) meaning: Meaning,
-    /// Events whose headers do not say where they end, and transactions that do not say their size, as far as they
-    /// should: in relay logs, positions are the source's.
+    /// Number of events whose `end_log_pos` is wrong, and of transactions whose stated size is wrong. In relay logs,
+    /// positions are the source's and are not checked.
     pub(crate) untrue: u64,
 }
 
-/// What is read at once.
+/// Bytes per read.
 const CHUNK_SIZE: usize = 1024 * 1024;
 
-/// Reads a log to its end; checksums are verified.
+/// Reads a log to its end, verifies its checksums and returns the digest of its content.
 ///
 /// # Errors
 ///
-/// When it cannot be read, or is not sound.
+/// The log cannot be read, or is corrupt.
 pub fn meaning(reader: &mut LogReader) -> Result<Meaning, Error> {
     read_through(reader).map(|read| read.meaning)
 }
 
-/// As [`meaning`]; and looks whether positions and sizes are true.
+/// As [`meaning`], and also counts wrong positions and sizes.
 pub(crate) fn read_through(reader: &mut LogReader) -> Result<ReadThrough, Error> {
     let mut sum = Sum { events: 0, hasher: Sha256::new(), opener: PayloadOpener::new(), scratch: Vec::new() };
     let (mut tracker, mut untrue) = (Tracker::new(), 0);
@@ -78,7 +79,7 @@ fn count_untrue(event: &LogEvent<'_>, kind: LogKind, format: &Format, tracker: &
     let tracked = match tracker.track(event.offset, &event.raw, format) {
         Ok(tracked) => Some(tracked),
         Err(TrackError::Fault(broken)) => Some(broken.tracked),
-        // The sum says so.
+        // `sum.event` reports this error.
         Err(TrackError::Decode(_)) => None,
     };
     let ended = tracked.and_then(|tracked| tracked.ended);
@@ -115,7 +116,7 @@ impl Sum {
         Ok(())
     }
 
-    /// As if it knew payloads: a log must not become another when it gets to know them.
+    /// Encodes the format description as if it had payload events, because rewriting may add them.
     fn format_description(&mut self, raw: &RawEvent<'_>, format: &Format, at: At<'_>) -> Result<(), Error> {
         let event = raw.decode(format).map_err(|error| at.decode(error))?;
         let Event::FormatDescription(description) = event else { return Ok(()) };
@@ -149,7 +150,7 @@ mod tests {
 
     use super::{ReadThrough, read_through};
 
-    /// A sample, with one event of a type changed.
+    /// A sample with one event of this type changed.
     fn read(changed: EventType) -> ReadThrough {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types-compressed.binlog");
         let original = std::fs::read(path).unwrap();

@@ -1,12 +1,12 @@
-//! Opens payloads: their events go back behind the GTID event.
+//! Decompresses payloads: puts their events back behind the GTID event.
 //!
-//! The GTID event says how many bytes its transaction has, and that is known when the payload is open to its end:
+//! The GTID event contains the size of its transaction, which is known only at the end of the payload:
 //!
-//! | payload | how it is opened |
+//! | payload | treatment |
 //! |---|---|
-//! | small | what comes out is held until then |
-//! | large, and its GTID event has the same size whatever the transaction's turns out to be | once, as it is handed on: the GTID event's place is kept |
-//! | any other | twice |
+//! | small | its events are held in memory until the end |
+//! | large, and the GTID event's own size does not depend on the transaction's size | decompressed once, as its events are written: a placeholder reserves the space of the GTID event |
+//! | any other | decompressed twice |
 
 use std::time::{Duration, Instant};
 
@@ -18,15 +18,16 @@ use crate::error::{At, Error};
 use crate::feed::Segment;
 use crate::work::{Closed, PART_SIZE, Part, Worker, closed, relay_position};
 
-/// What was found in a payload.
+/// Result of decompressing a payload to its end.
 struct Opened {
     summary: PayloadSummary,
-    /// Are all of its events in the worker's buffer?
+    /// True if the worker's buffer contains all its events.
     is_held: bool,
 }
 
 impl Worker<'_> {
-    /// Puts the events of a compressed transaction back behind its GTID event; false when it is none.
+    /// Replaces the payload of a compressed transaction by its events. Returns false if the transaction is not
+    /// compressed.
     pub(crate) fn open_payloads(
         &mut self,
         segment: &Segment,
@@ -48,7 +49,7 @@ impl Worker<'_> {
         Ok(true)
     }
 
-    /// Hands on what comes out of a payload while it is opened, behind a place for the GTID event.
+    /// Decompresses a payload and pushes its events as they come, behind a placeholder for the GTID event.
     fn open_as_it_goes(
         &mut self,
         closed: &Closed<'_>,
@@ -87,7 +88,7 @@ impl Worker<'_> {
         if bytes.len() != size {
             let claimed = closed.body.uncompressed_size.unwrap_or_default();
             return Err(at.corrupt(&format!(
-                "the payload's events have {} bytes, and its header says {claimed}",
+                "the payload's events have {} bytes, but its header says {claimed}",
                 summary.uncompressed_size
             )));
         }
@@ -95,7 +96,7 @@ impl Worker<'_> {
         Ok(summary)
     }
 
-    /// Opens a payload to its end before anything is handed on.
+    /// Decompresses a payload to its end before it pushes anything.
     fn open_and_settle(
         &mut self,
         closed: &Closed<'_>,
@@ -132,7 +133,7 @@ impl Worker<'_> {
         Ok(summary)
     }
 
-    /// Opens a payload to its end. What is in a small one is kept.
+    /// Decompresses a payload to its end. Keeps the events of a small one in the buffer.
     fn look_inside(&mut self, closed: &Closed<'_>) -> Result<Opened, PayloadError> {
         let mut inner = self.opener.open(&closed.body)?;
         self.inner.clear();
@@ -148,12 +149,13 @@ impl Worker<'_> {
     }
 }
 
-/// The bytes of the transaction behind its GTID event.
+/// Returns the bytes of the transaction behind its GTID event.
 fn size_behind(summary: &PayloadSummary, checksum: Checksum) -> u64 {
     summary.uncompressed_size + summary.events * checksum.size() as u64
 }
 
-/// A GTID event of the size that the true one will have, if that does not depend on how many events are in the payload.
+/// Returns a placeholder with the final size of the GTID event, if that size does not depend on the number of events in
+/// the payload.
 fn reservation(closed: &Closed<'_>, claimed: u64) -> Option<Vec<u8>> {
     let checksum = closed.payload.raw.checksum();
     let event = |events: u64| {

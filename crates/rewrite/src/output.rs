@@ -1,15 +1,15 @@
-//! Where a rewritten log goes.
+//! Output of a rewritten log.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
-/// Where a rewritten log goes: written from front to back, a few bytes of it known last.
+/// Output of a rewritten log: written from start to end, with a few bytes overwritten later.
 pub trait Output: Write {
-    /// Writes over bytes that were written before. `start` counts from the first byte of the log.
+    /// Overwrites bytes that were written before. `start` counts from the first byte of the log.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// The operating system reports an error.
     fn write_over(&mut self, start: u64, bytes: &[u8]) -> io::Result<()>;
 }
 

@@ -1,4 +1,4 @@
-//! Writes rewritten events to their new places.
+//! Writes rewritten events, with their new positions and checksums.
 
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
@@ -11,24 +11,24 @@ use crate::spare::Spare;
 use crate::tally::{Moved, Tally};
 use crate::{Progress, work::Part};
 
-/// An event that gets its place when it is written.
+/// An event that gets its position when it is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
-    /// Where it starts among the bytes handed on.
+    /// Its start in the bytes of its part.
     pub(crate) start: u32,
     pub(crate) checksum: Checksum,
 }
 
-/// Writes rewritten events to their new places: whole ones, or one in pieces.
+/// Writes rewritten events, with their new positions and checksums: whole events, or one event in pieces.
 pub(crate) struct Placer<'s, W: Output> {
     spare: &'s Spare,
     out: BufWriter<W>,
     name: String,
     position: u64,
     tally: Tally,
-    /// The checksum so far of the event that comes in pieces.
+    /// Checksum so far of the event that comes in pieces.
     pieces: Option<crc32fast::Hasher>,
-    /// Where the place is that is kept for a GTID event.
+    /// Position of the placeholder for a GTID event.
     reserved: u64,
 }
 
@@ -127,7 +127,7 @@ impl<'s, W: Output> Placer<'s, W> {
 const _: () = assert!(CHECKSUM_SIZE == 4);
 
 fn write_error(name: &str, cause: io::Error) -> Error {
-    Error::Write { what: format!("what {name} becomes"), cause }
+    Error::Write { what: format!("the rewritten {name}"), cause }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How much of the machine the work may take: threads and buffers that fit in a bound on memory.
+//! Plans threads and buffers that fit within a memory limit.
 
 use std::num::NonZeroUsize;
 
@@ -7,37 +7,39 @@ use logs::ordered::Bounds;
 
 use crate::{Action, Sizes};
 
-/// How much of the machine the work may take.
+/// Numbers of threads and sizes of buffers that fit within a memory limit.
 ///
-/// The bound on memory holds for logs of any size, a single transaction of a gibibyte included.
+/// The memory limit holds for logs of any size, even for a single transaction of 1 GiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Threads that work.
+    /// Number of worker threads.
     pub workers: NonZeroUsize,
-    /// A transaction of more bytes is not held in memory.
+    /// A larger transaction is not held in memory.
     pub large: u64,
-    /// How many threads of its own zstd may use for such a transaction; 0: the worker's.
+    /// Number of zstd threads for such a transaction; 0: the worker's own thread.
     pub large_threads: u32,
-    /// Bytes that may be on their way between the threads.
+    /// Maximum number of bytes queued between the threads.
     pub under_way: usize,
-    /// What all of it takes, in bytes, at most.
+    /// Maximum memory of all of it, in bytes.
     pub need: u64,
 }
 
 const MIB: u64 = 1 << 20;
 
-/// The program itself, what is read and written at once, and what the allocator does not give back.
+/// Memory for the program itself, for read and write buffers, and for memory that the allocator does not return.
 const BASE: u64 = 24 * MIB;
 
-/// Beyond this size nothing takes more, in bytes.
+/// Memory does not grow with sizes beyond this, in bytes.
 const SIZE_MAX: u64 = 1 << 32;
 
-/// Bounds on transactions held in memory, best first.
+/// Possible limits on transactions held in memory, best first.
 const LARGE: [u64; 4] = [32 * MIB, 16 * MIB, 8 * MIB, 4 * MIB];
 
 impl Plan {
-    /// As many workers as are wanted and fit in `memory` bytes, for transactions of no more than `size_max` bytes: a
-    /// log's size will do. When not even one fits, it is a plan for one all the same, and [`Plan::need`] says so.
+    /// Plans as many of `workers` as fit in `memory` bytes, for transactions of at most `size_max` bytes: the size of a
+    /// log is enough.
+    ///
+    /// If not even one worker fits, the plan has one worker, and [`Plan::need`] is larger than `memory`.
     pub fn new(action: Action, workers: NonZeroUsize, memory: u64, size_max: u64) -> Self {
         let Action::Compress(how) = action else { return Self::opening(workers, memory) };
         let (level, size_max) = (Some(how.level), size_max.min(SIZE_MAX));
@@ -45,7 +47,7 @@ impl Plan {
         for workers in (1..=workers.get()).rev().filter_map(NonZeroUsize::new) {
             let plans = LARGE.map(|large| Self::with(level, workers, large, memory, size_max));
             let fitting = || plans.iter().filter(|plan| plan.need <= memory);
-            // A large transaction that keeps one thread busy keeps all others waiting.
+            // While one thread compresses a large transaction, all others wait.
             let spread = fitting().find(|plan| plan.large_threads > 0 || size_max <= plan.large);
             if let Some(plan) = spread.or_else(|| fitting().next()) {
                 return *plan;
@@ -54,7 +56,7 @@ impl Plan {
         smallest
     }
 
-    /// The same for payloads that are opened: what comes out of one can be larger than any log.
+    /// As [`Plan::new`], for decompressing: the events of a payload can be larger than any log.
     fn opening(workers: NonZeroUsize, memory: u64) -> Self {
         let plans = (1..=workers.get()).rev().filter_map(NonZeroUsize::new).flat_map(|workers| {
             LARGE[1..].iter().map(move |large| Self::with(None, workers, *large, memory, SIZE_MAX))
@@ -66,16 +68,16 @@ impl Plan {
     fn with(level: Option<Level>, workers: NonZeroUsize, large: u64, memory: u64, size_max: u64) -> Self {
         let count = workers.get() as u64;
         let held = large.min(size_max);
-        // Half of it are units that wait to be worked on, one of which may be a whole transaction.
+        // Half of it is for units that wait for a worker. One of them may be a whole transaction.
         let under_way = (2 * held).clamp(8 * MIB, 64 * MIB);
-        // One transaction that is being read, and each worker's events and frame.
+        // One transaction being read, and each worker's events and frame.
         let fixed = BASE + under_way + held + count * 2 * held;
         let tables = |size| level.map_or(DECOMPRESSING, |level| level.memory_for(size));
         let small = fixed + count * tables(held);
         if size_max <= large || level.is_none() {
             return Self { need: small, ..Self::held(workers, large, under_way) };
         }
-        // A large transaction is compressed while nobody else compresses.
+        // While a large transaction is compressed, no other worker compresses.
         let spread = fixed + spread_memory(level, count, size_max);
         let alone = fixed + tables(size_max);
         let (large_threads, large_need) = match count > 1 && spread <= memory {
@@ -91,27 +93,27 @@ impl Plan {
         Self { workers, large, large_threads: 0, under_way, need: 0 }
     }
 
-    /// For [`rewrite`](crate::rewrite).
+    /// Returns the bounds for [`rewrite`](crate::rewrite).
     pub const fn bounds(&self) -> Bounds {
         Bounds { workers: self.workers, bytes: self.under_way }
     }
 
-    /// For [`rewrite`](crate::rewrite): payloads of large transactions wait in `folder`.
+    /// Returns the sizes for [`rewrite`](crate::rewrite). Payloads of large transactions are spooled to `folder`.
     pub fn sizes(&self, folder: &std::path::Path) -> Sizes {
         let Self { large, large_threads, .. } = *self;
         Sizes { unit: MIB as usize, large, large_threads, folder: folder.to_owned() }
     }
 }
 
-/// What a worker takes to open payloads, besides what comes out of them: a window of 128 MiB is for payloads made at
-/// level 22 only, and all others have 8 MiB or less.
+/// Memory of a worker that decompresses, without the decompressed events. Only payloads of level 22 have a window of
+/// 128 MiB, all others have 8 MiB or less.
 const DECOMPRESSING: u64 = 9 * MIB;
 
-/// The same when zstd spreads one input over threads of its own.
+/// Returns the memory for compressing with several zstd threads.
 fn spread_memory(level: Option<Level>, threads: u64, size: u64) -> u64 {
     let Some(level) = level else { return 0 };
-    // zstd cuts the input into pieces of four windows, but no smaller than 1 MiB. Each thread has one at hand, as many
-    // wait with three more, and there is the output of each.
+    // zstd cuts the input into pieces of four windows, but at least 1 MiB. Each thread has one piece, as many pieces
+    // plus three wait, and each has its output.
     let piece = MIB.max(4 << level.window_log(size));
     threads * level.memory_for(piece) + (2 * threads + 3) * piece
 }

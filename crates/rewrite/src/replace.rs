@@ -1,4 +1,4 @@
-//! Puts a rewritten log in the place of the old one, at once or not at all.
+//! Replaces a log by its rewritten version atomically.
 
 use std::fs::{self, File, FileTimes};
 use std::io::{self, BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 
 use crate::error::Error;
 
-/// A log that is being written beside the one it will replace.
+/// A log that is being written beside the one that it will replace.
 #[derive(Debug)]
 pub struct Replacement {
     file: NamedTempFile,
@@ -17,7 +17,7 @@ pub struct Replacement {
     lock: Option<Lock>,
 }
 
-/// A log that is on disk, beside the one it will replace.
+/// A log that is synced to disk, beside the one that it will replace.
 #[derive(Debug)]
 pub struct Synced {
     file: NamedTempFile,
@@ -26,91 +26,91 @@ pub struct Synced {
 }
 
 impl Replacement {
-    /// Begins a file in the same folder as `target`.
+    /// Creates a temporary file in the same directory as `target`.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// The operating system reports an error.
     pub fn begin(target: &Path) -> Result<Self, Error> {
-        // What a link leads to is replaced, not the link.
+        // If the target is a symbolic link, the file behind the link is replaced.
         Self::begin_at(&target.canonicalize().unwrap_or_else(|_| target.to_owned()))
     }
 
-    /// The same; if `target` is a link, what it leads to is left alone.
+    /// As [`Self::begin`], but if `target` is a symbolic link, the link itself is replaced.
     pub(crate) fn begin_at(target: &Path) -> Result<Self, Error> {
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
-        let wrong = |cause| failed("a file in", folder, cause);
+        let wrong = |cause| failed("a temporary file in", folder, cause);
         remove_left_over(folder).map_err(wrong)?;
         loop {
             let file = tempfile::Builder::new().prefix(PREFIX).rand_bytes(RANDOM_SIZE).tempfile_in(folder);
             let file = file.map_err(wrong)?;
             let locked = lock(file.as_file().try_clone().map_err(wrong)?);
-            // Another process may have taken it for left over until now.
+            // Another process may have removed the file as a leftover before it was locked.
             if !matches!(locked, Err(Unlocked::Elsewhere)) && file.path().exists() {
                 return Ok(Self { file, target: target.to_owned(), lock: locked.ok() });
             }
         }
     }
 
-    /// Where to write.
+    /// Returns the file to write to.
     pub fn file(&mut self) -> &mut File {
         self.file.as_file_mut()
     }
 
-    /// Where it is now.
+    /// Returns the path of the temporary file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Gives it the owner, mode and times of `like`, and waits until it is on disk. Servers expire logs by their
+    /// Copies owner, mode and modification time of `like`, and syncs the file to disk. Servers expire logs by their
     /// modification time.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// The operating system reports an error.
     pub fn sync(mut self, like: &Path) -> Result<Synced, Error> {
         let copied = self.file.flush().and_then(|()| copy_attributes(self.file.as_file(), like));
         let synced = copied.and_then(|()| self.file.as_file().sync_all());
-        synced.map_err(|cause| failed("what replaces", &self.target, cause))?;
+        synced.map_err(|cause| failed("the replacement of", &self.target, cause))?;
         Ok(Synced { file: self.file, target: self.target, lock: self.lock })
     }
 }
 
 impl Synced {
-    /// Where it is now.
+    /// Returns the path of the temporary file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Puts it in its place; what stood there is gone.
+    /// Renames the file to its target and replaces an existing file.
     ///
     /// # Errors
     ///
-    /// When the system refuses; then the old log is still there.
+    /// The operating system reports an error. The old log is then still in place.
     pub fn put(self) -> Result<Placed, Error> {
         let Self { file, target, lock: _lock } = self;
-        file.persist(&target).map_err(|error| failed("over", &target, error.error))?;
+        file.persist(&target).map_err(|error| failed("the new", &target, error.error))?;
         Ok(Placed { path: target })
     }
 
-    /// Puts it in its place, where nothing may stand yet.
+    /// Renames the file to its target, where no file may exist.
     ///
     /// # Errors
     ///
-    /// When the system refuses, or something stands there.
+    /// The operating system reports an error, or a file exists at the target.
     pub fn put_new(self) -> Result<Placed, Error> {
         let Self { file, target, lock: _lock } = self;
-        file.persist_noclobber(&target).map_err(|error| failed("anew", &target, error.error))?;
+        file.persist_noclobber(&target).map_err(|error| failed("the new file", &target, error.error))?;
         Ok(Placed { path: target })
     }
 
-    /// Puts it in its place, or when something stands there, where the same name with `.2`, `.3`, … is free. What is
-    /// there with the same content is as good.
+    /// Renames the file to its target or, if a file exists there, to the first free name with the suffix `.2`, `.3`, …
+    /// If one of these files has the same content, it is used instead.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// The operating system reports an error.
     pub fn put_beside(self) -> Result<Beside, Error> {
         let Self { mut file, target, lock: _lock } = self;
         for number in 1_u64.. {
@@ -121,9 +121,9 @@ impl Synced {
                     return Ok(Beside { path, is_new: true });
                 }
                 Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => file = error.file,
-                Err(error) => return Err(failed("anew", &path, error.error)),
+                Err(error) => return Err(failed("the new file", &path, error.error)),
             }
-            if is_equal(file.path(), &path).map_err(|cause| failed("anew", &path, cause))? {
+            if is_equal(file.path(), &path).map_err(|cause| failed("the new file", &path, cause))? {
                 return Ok(Beside { path, is_new: false });
             }
         }
@@ -131,7 +131,7 @@ impl Synced {
     }
 }
 
-/// A log that is in its place; after a power cut, it may not be there yet.
+/// A log at its target. Its directory entry is not synced to disk yet.
 #[must_use]
 #[derive(Debug)]
 pub struct Placed {
@@ -139,22 +139,22 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Waits until its place is on the disk, too.
+    /// Syncs the directory entry to disk.
     ///
     /// # Errors
     ///
-    /// When the system refuses. The log is in its place all the same.
+    /// The operating system reports an error. The log is at its target nevertheless.
     pub fn sync(self) -> Result<(), Error> {
         sync_entry(&self.path)
     }
 }
 
-/// What came to lie where nothing was overwritten.
+/// A file that was stored without overwriting another.
 #[derive(Debug)]
 pub struct Beside {
-    /// Where it lies.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Was it put there just now?
+    /// True if the file was created now. False if a file with the same content existed.
     pub is_new: bool,
 }
 
@@ -166,7 +166,7 @@ fn numbered(path: &Path, number: u64) -> PathBuf {
     name.into()
 }
 
-/// Do both hold the same? What is no file does not.
+/// Returns true if both are files with the same content.
 fn is_equal(one: &Path, other: &Path) -> io::Result<bool> {
     let sizes = (fs::metadata(one)?, fs::metadata(other)?);
     if !sizes.1.is_file() || sizes.0.len() != sizes.1.len() {
@@ -184,11 +184,11 @@ fn is_equal(one: &Path, other: &Path) -> io::Result<bool> {
     }
 }
 
-/// How the names of files begin that are not yet in their place; so many characters come behind.
+/// Prefix of temporary files. [`RANDOM_SIZE`] random characters follow it.
 const PREFIX: &str = ".bintide-new-";
 const RANDOM_SIZE: usize = 8;
 
-/// Removes what a process left that was killed: a file of ours that nobody holds the lock of.
+/// Removes temporary files of killed processes: those that no process has locked.
 fn remove_left_over(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)?.flatten() {
         let name = entry.file_name();
@@ -198,8 +198,8 @@ fn remove_left_over(folder: &Path) -> io::Result<()> {
         if !is_ours || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
             continue;
         }
-        // What cannot be opened or removed is not ours after all: it may stay. The lock is held meanwhile: who has just
-        // made the file and not locked it yet sees that.
+        // A file that cannot be opened or removed belongs to someone else and stays. The lock is held during the
+        // removal, so that a process that has just created the file notices.
         if let Some(_lock) = File::open(entry.path()).ok().and_then(|file| lock(file).ok()) {
             let _ = fs::remove_file(entry.path());
         }
@@ -207,18 +207,18 @@ fn remove_left_over(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Held for as long as a file is under way: the system takes it back when the process ends, however it ends.
+/// Lock on a temporary file. The operating system releases it when the process ends, even when it is killed.
 #[cfg(unix)]
 type Lock = nix::fcntl::Flock<File>;
 #[cfg(not(unix))]
 type Lock = ();
 
-/// Why a file is not locked.
+/// Reason why a file is not locked.
 #[derive(Debug)]
 enum Unlocked {
-    /// Another process has it.
+    /// Another process holds the lock.
     Elsewhere,
-    /// There are no locks here. Then nothing is taken for left over either.
+    /// The file system has no locks. Temporary files are then never removed as leftovers.
     NoLocks,
 }
 
@@ -238,7 +238,7 @@ fn lock(_: File) -> Result<Lock, Unlocked> {
 }
 
 fn sync_entry(target: &Path) -> Result<(), Error> {
-    sync_parent(target).map_err(|cause| failed("the entry of", target, cause))
+    sync_parent(target).map_err(|cause| failed("the directory entry of", target, cause))
 }
 
 #[cfg(unix)]

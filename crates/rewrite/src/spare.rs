@@ -1,26 +1,26 @@
-//! Buffers that are used again.
+//! Pool of buffers for reuse.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::work::PART_SIZE;
 
-/// Buffers of what was handed on and written: fresh memory costs more than filling it.
+/// Pool of written buffers: allocating new memory costs more than filling it.
 #[derive(Debug, Default)]
 pub(crate) struct Spare(Mutex<Vec<Vec<u8>>>);
 
-/// How many wait to be used again, at most.
+/// Maximum number of buffers in the pool.
 const SPARE_MAX: usize = 8;
 
-/// A buffer that one huge event has made larger than this is not kept, in bytes.
+/// Maximum capacity of a pooled buffer, in bytes. A buffer that a huge event enlarged is dropped.
 const SIZE_MAX: usize = 4 * PART_SIZE;
 
 impl Spare {
-    /// An empty buffer.
+    /// Takes an empty buffer from the pool, or a new one.
     pub(crate) fn take(&self) -> Vec<u8> {
         self.lock().pop().unwrap_or_default()
     }
 
-    /// Keeps a buffer that nobody needs.
+    /// Puts a buffer back into the pool.
     pub(crate) fn give(&self, mut buffer: Vec<u8>) {
         let mut spare = self.lock();
         if spare.len() < SPARE_MAX && buffer.capacity() <= SIZE_MAX {
@@ -29,7 +29,7 @@ impl Spare {
         }
     }
 
-    /// A thread that panicked meanwhile has not harmed it.
+    /// Locks the pool. A thread that panicked while it held the lock did not leave it inconsistent.
     fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,41 +1,41 @@
-//! Bytes that wait to be handed on: in memory, and when they become many, in a file that nobody else can read.
+//! Spool of payload bytes: in memory, and beyond a limit in a file that no other process can read.
 
 use std::io;
 use std::path::Path;
 
 use crate::error::Error;
 
-/// More bytes go to disk.
+/// Maximum number of bytes in memory. More bytes go to disk.
 const MEMORY_MAX: usize = 16 * 1024 * 1024;
 
-/// Bytes that wait to be handed on, once, from the first to the last.
+/// Spool of bytes that are read back once, in order.
 pub(crate) struct Spool {
     bytes: logs::Spool,
-    /// Bytes handed on.
+    /// Bytes already read back.
     taken: u64,
     folder: String,
 }
 
 impl Spool {
-    /// An empty one, whose file would be in `folder`.
+    /// Creates an empty spool whose file goes to `folder`.
     pub(crate) fn new_in(folder: &Path) -> Result<Self, Error> {
         let name = folder.display().to_string();
         let bytes = logs::Spool::new_in(folder, MEMORY_MAX).map_err(|cause| failed(&name, cause))?;
         Ok(Self { bytes, taken: 0, folder: name })
     }
 
-    /// How many bytes went in.
+    /// Returns the number of bytes pushed.
     pub(crate) fn size(&self) -> u64 {
         self.bytes.size()
     }
 
-    /// Takes more.
+    /// Appends bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.bytes.push(bytes).map_err(|cause| failed(&self.folder, cause))?;
         Ok(())
     }
 
-    /// The next ones, `count` at most; none behind the last.
+    /// Returns the next bytes, at most `count`. An empty result means the end.
     pub(crate) fn next(&mut self, count: usize) -> Result<Vec<u8>, Error> {
         let left = self.size() - self.taken;
         let mut bytes = vec![0; left.min(count as u64) as usize];

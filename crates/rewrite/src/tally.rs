@@ -1,41 +1,41 @@
-//! What was done to a log's transactions, counted.
+//! Counters of one rewrite.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use binlog::Refusal;
 
-/// What was done to a log's transactions, counted.
+/// Counters of one rewrite.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Bytes of the log that was read.
     pub bytes_before: u64,
     /// Bytes of the log that was written.
     pub bytes_after: u64,
-    /// Transactions in it.
+    /// Transactions in the log.
     pub transactions: u64,
     /// Transactions that were compressed, or compressed again.
     pub compressed: u64,
-    /// Transactions that were opened.
+    /// Transactions that were decompressed.
     pub opened: u64,
-    /// Transactions that could be compressed and stayed plain: it would not have paid.
+    /// Eligible transactions that stayed plain because the gain was too small.
     pub not_worth_it: u64,
-    /// Transactions that could be compressed and stayed plain: their payload would have been too large.
+    /// Eligible transactions that stayed plain because the payload was too large.
     pub too_large: u64,
-    /// Transactions that cannot be compressed, by reason: how many, and their bytes.
+    /// Transactions that cannot be compressed, by reason: their number and bytes.
     pub refused: BTreeMap<Refusal, (u64, u64)>,
-    /// Bytes of events that went into payloads, or came out of them.
+    /// Bytes of the events compressed into payloads, or decompressed from them.
     pub inner_bytes: u64,
     /// Bytes of those payloads.
     pub payload_bytes: u64,
-    /// Time spent compressing, a transaction at a time.
+    /// Time per compressed transaction.
     pub compressing: Timing,
-    /// Time spent opening, a transaction at a time.
+    /// Time per decompressed transaction.
     pub opening: Timing,
 }
 
 impl Tally {
-    /// Takes in what was counted elsewhere.
+    /// Adds the counters of another tally.
     pub fn add(&mut self, other: &Self) {
         self.bytes_before += other.bytes_before;
         self.bytes_after += other.bytes_after;
@@ -54,32 +54,32 @@ impl Tally {
         self.opening.add(&other.opening);
     }
 
-    /// Is the log that was written another than the one that was read?
+    /// Returns true if the new log differs from the old one.
     pub const fn is_changed(&self) -> bool {
         self.compressed + self.opened > 0
     }
 }
 
-/// Time spent on something, as the server's stage instruments count it.
+/// Durations of one stage, as the server's stage instruments count them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// How often.
+    /// Number of durations.
     pub count: u64,
-    /// In all.
+    /// Sum of all durations.
     pub total: Duration,
-    /// At least.
+    /// Shortest duration.
     pub min: Duration,
-    /// At most.
+    /// Longest duration.
     pub max: Duration,
 }
 
 impl Timing {
-    /// Counts one more.
+    /// Records one duration.
     pub fn note(&mut self, time: Duration) {
         self.add(&Self { count: 1, total: time, min: time, max: time });
     }
 
-    /// On average.
+    /// Returns the average duration.
     pub fn avg(&self) -> Duration {
         match u32::try_from(self.count) {
             Ok(count) if count > 0 => self.total / count,
@@ -98,21 +98,21 @@ impl Timing {
     }
 }
 
-/// A transaction's place, or another event's, before and after.
+/// Old and new start of a transaction or of another event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// Where it started in the log that was read.
+    /// Start in the log that was read.
     pub before: u64,
-    /// Where it starts in the log that is written.
+    /// Start in the log that is written.
     pub after: u64,
 }
 
-/// How far the work has come, in bytes of the log that is read and of the one that is written.
+/// Progress of a rewrite, in bytes of the old and of the new log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Bytes read and done with.
+    /// Bytes of the old log that are done.
     pub before: u64,
-    /// What they became.
+    /// Bytes that they take in the new log.
     pub after: u64,
 }
 
@@ -123,7 +123,7 @@ impl From<Moved> for Step {
 }
 
 impl Step {
-    /// What they became, in percent of what they were; `None` at the start.
+    /// Returns the new size in percent of the old one, or `None` at the start.
     pub fn ratio(&self) -> Option<u64> {
         self.after.saturating_mul(100).checked_div(self.before)
     }

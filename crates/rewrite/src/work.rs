@@ -1,4 +1,4 @@
-//! Turns units of a log into other bytes, which have no place yet.
+//! Rewrites units of a log. The new events get their positions later.
 
 use std::time::Instant;
 
@@ -18,36 +18,36 @@ use crate::tally::Tally;
 use crate::writers::{Lent, Writers};
 use crate::{Action, Compression, Keep, OldFormat, Sizes};
 
-/// What workers hand on.
+/// Output of the workers.
 pub(crate) enum Part {
     /// Whole events.
     Events {
         bytes: Vec<u8>,
-        /// Those whose headers say where they stand.
+        /// Events whose headers state their position in this log.
         placed: Vec<Placed>,
-        /// Where transactions started, and where they start in `bytes`.
+        /// Old starts of transactions, and their new starts in `bytes`.
         moved: Vec<(u64, u32)>,
         tally: Box<Tally>,
     },
-    /// The start of an event that comes in pieces: of `size` bytes with its checksum.
+    /// Start of an event that comes in pieces: of `size` bytes including its checksum.
     Head { bytes: Vec<u8>, size: u32, next: Option<u32>, checksum: Checksum },
-    /// More of it.
+    /// Next bytes of this event.
     Body(Vec<u8>),
-    /// Its end: the checksum is due.
+    /// End of this event: its checksum is written now.
     Tail,
-    /// A GTID event of which nothing but its size is known yet: its place is kept.
+    /// Placeholder for a GTID event whose size is known and whose content is not.
     Reserved(Vec<u8>),
-    /// That GTID event. `placed` when its header says where it stands.
+    /// The final GTID event for the placeholder. `placed` if its header states its position in this log.
     Settled { bytes: Vec<u8>, placed: Option<Checksum> },
 }
 
 /// Opens the log again.
 pub(crate) type Open<'o> = &'o (dyn Fn() -> Result<LogReader, logs::Error> + Sync);
 
-/// What is handed on at once, of events that come out of a payload or pass.
+/// Bytes per part, for events that are decompressed or copied.
 pub(crate) const PART_SIZE: usize = 1024 * 1024;
 
-/// What all workers of one log share.
+/// State that all workers of one log share.
 pub(crate) struct Shop<'o> {
     pub(crate) action: Action,
     pub(crate) open: Open<'o>,
@@ -69,17 +69,17 @@ impl<'o> Shop<'o> {
     }
 }
 
-/// One thread's tools.
+/// State of one worker thread.
 pub(crate) struct Worker<'o> {
     pub(crate) shop: &'o Shop<'o>,
-    /// Given back before anything is handed on: that may have to wait.
+    /// Released before a part is pushed, because pushing may block.
     writer: Option<Lent<'o>>,
     pub(crate) opener: PayloadOpener,
     pub(crate) inner: Vec<u8>,
     pub(crate) batch: Batch<'o>,
 }
 
-/// What has been made and not handed on.
+/// Output that is not pushed yet.
 pub(crate) struct Batch<'o> {
     spare: &'o Spare,
     bytes: Vec<u8>,
@@ -161,7 +161,7 @@ impl<'o> Worker<'o> {
             && !format.knows_payloads()
     }
 
-    /// Adds a format description that knows payloads in place of one that does not.
+    /// Adds the format description, extended by payload events.
     fn extend_format(&mut self, event: &LogEvent<'_>, format: &Format, kind: LogKind) -> Result<(), Error> {
         let at = At { name: self.shop.name, offset: event.offset };
         let Event::FormatDescription(old) = event.raw.decode(format).map_err(|error| at.decode(error))?
@@ -178,7 +178,7 @@ impl<'o> Worker<'o> {
         put.map_err(|error| at.corrupt(&error))
     }
 
-    /// Compresses a plain transaction; false when it has to stay plain.
+    /// Compresses a plain transaction. Returns false if it has to stay plain.
     fn compress(
         &mut self,
         segment: &Segment,
@@ -249,7 +249,7 @@ impl<'o> Worker<'o> {
         self.close_spooled(spooled, how, before, outlet)
     }
 
-    /// Puts what is in `self.inner` into a payload, with its GTID event in front.
+    /// Compresses `self.inner` into a payload event and adds it behind its GTID event.
     fn close(
         &mut self,
         gtid: &LogEvent<'_>,
@@ -326,7 +326,7 @@ impl<'o> Worker<'o> {
         })
     }
 
-    /// Compresses a transaction that is read as it goes; false when it has to stay plain.
+    /// Compresses a transaction while it is read. Returns false if it has to stay plain.
     fn compress_large(
         &mut self,
         large: &LargeTransaction,
@@ -351,7 +351,7 @@ impl<'o> Worker<'o> {
         Ok(done)
     }
 
-    /// Hands on a payload that is in a file, its GTID event in front; false when it does not pay.
+    /// Pushes the GTID event and the spooled payload. Returns false if the gain is too small.
     fn close_spooled(
         &mut self,
         mut spooled: Spooled,
@@ -380,7 +380,7 @@ impl<'o> Worker<'o> {
     }
 }
 
-/// Would the events so far, with this one, still count as small?
+/// Returns true if the events so far plus this one still count as small.
 fn inner_fits(size: usize, event: RawEvent<'_>, large: u64) -> bool {
     (size + event.bytes().len()) as u64 <= large
 }
@@ -391,7 +391,7 @@ impl<'o> Batch<'o> {
         Self { spare, bytes: spare.take(), placed, moved, tally: Tally::default() }
     }
 
-    /// A transaction that started at `before` starts here.
+    /// Records that the transaction that started at `before` now starts here.
     fn start(&mut self, before: u64) {
         self.moved.push((before, self.bytes.len() as u32));
     }
@@ -404,7 +404,7 @@ impl<'o> Batch<'o> {
         }
     }
 
-    /// Is it time to hand it on?
+    /// Returns true if the batch is large enough to be pushed.
     pub(crate) const fn is_full(&self) -> bool {
         self.bytes.len() >= PART_SIZE
     }
@@ -420,7 +420,7 @@ impl<'o> Batch<'o> {
         self.event(raw.checksum(), next, |position, out| put_gtid_resized(raw, behind, position, format, out))
     }
 
-    /// Adds an event that came out of a payload.
+    /// Adds a decompressed event.
     pub(crate) fn inner(
         &mut self,
         event: RawEvent<'_>,
@@ -431,7 +431,7 @@ impl<'o> Batch<'o> {
         self.event(checksum, next, |position, out| event.rewrite(origin, position, checksum, out))
     }
 
-    /// Adds an event. In a binary log it says where it stands, in a relay log where it stood at the source.
+    /// Adds an event. In a binary log it states its position in this log, in a relay log its position at the source.
     pub(crate) fn event<E>(
         &mut self,
         checksum: Checksum,
@@ -453,7 +453,7 @@ impl<'o> Batch<'o> {
     }
 }
 
-/// Does the event's header say where it ends in this file? In relay logs that is so of the replica's own events only.
+/// Returns true if the event's header states its end in this log. In relay logs only the replica's own events do.
 fn says_its_place(event: &LogEvent<'_>, kind: LogKind) -> bool {
     let header = event.raw.header();
     let is_own = match kind {
@@ -463,7 +463,7 @@ fn says_its_place(event: &LogEvent<'_>, kind: LogKind) -> bool {
     is_own && header.next_position == event.end() as u32
 }
 
-/// In relay logs a payload's position is that of its last event, in the source's coordinates.
+/// Returns the position of a payload event in a relay log: that of its last event, at the source.
 pub(crate) fn relay_position(kind: LogKind, last: &RawEvent<'_>) -> Option<u32> {
     match kind {
         LogKind::Binary => None,

@@ -1,4 +1,4 @@
-//! zstd's contexts, shared by all workers: a large transaction has them all to itself.
+//! Pool of zstd contexts, shared by all workers. A large transaction gets exclusive access.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -7,10 +7,12 @@ use binlog::PayloadWriter;
 use crate::error::Error;
 use crate::{Action, Compression};
 
-/// zstd's contexts. Most of the memory is theirs, and a large transaction takes much of it at once: it waits until
-/// nobody else compresses, and nobody else begins until it is done.
+/// Pool of zstd contexts.
 ///
-/// Whoever holds one must not wait for another thread.
+/// The contexts take most of the memory, and a large transaction takes much at once. So it waits until no worker
+/// compresses, and blocks the others until it is done.
+///
+/// A thread that holds a context must not wait for another thread.
 pub(crate) struct Writers {
     how: Option<Compression>,
     state: Mutex<State>,
@@ -20,21 +22,21 @@ pub(crate) struct Writers {
 #[derive(Default)]
 struct State {
     idle: Vec<PayloadWriter>,
-    /// How many are lent.
+    /// Number of contexts in use.
     lent: usize,
-    /// Large transactions that are being compressed, or wait for it.
+    /// Large transactions that are being compressed or wait for it.
     large: usize,
     is_large_at_work: bool,
 }
 
-/// One of them, for a while.
+/// A context from the pool.
 pub(crate) struct Lent<'w> {
     writers: &'w Writers,
-    /// There until it is given back.
+    /// Present until the drop.
     writer: Option<PayloadWriter>,
 }
 
-/// Held while a large transaction is compressed.
+/// Exclusive access to the pool, while a large transaction is compressed.
 pub(crate) struct Alone<'w>(&'w Writers);
 
 impl Writers {
@@ -46,7 +48,7 @@ impl Writers {
         Self { how, state: Mutex::default(), given_back: Condvar::new() }
     }
 
-    /// One of them. It must be dropped before its worker waits for anything.
+    /// Takes a context from the pool. The worker must drop it before it waits for anything.
     pub(crate) fn lend(&self) -> Result<Lent<'_>, Error> {
         let mut state = self.lock();
         while state.large > 0 {
@@ -61,7 +63,7 @@ impl Writers {
         Ok(lent)
     }
 
-    /// Waits until nobody else compresses, and frees what the others used.
+    /// Waits until no other worker compresses, and frees the idle contexts.
     pub(crate) fn alone(&self) -> Alone<'_> {
         let mut state = self.lock();
         state.large += 1;
@@ -73,7 +75,7 @@ impl Writers {
         Alone(self)
     }
 
-    /// A fresh one.
+    /// Creates a context.
     pub(crate) fn make(&self) -> Result<PayloadWriter, Error> {
         let Some(how) = self.how else {
             unreachable!("ours: nothing is compressed when payloads are opened")

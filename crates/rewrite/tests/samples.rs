@@ -1,4 +1,4 @@
-//! Every sample log, compressed and opened again.
+//! Compresses and decompresses every sample log.
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its samples has failed")]
 
 use std::num::NonZeroUsize;
@@ -68,7 +68,8 @@ fn run_cut(action: Action, sizes: &Sizes, bytes: &[u8]) -> Outcome {
     Ok((out, report, moves))
 }
 
-/// Its events, those inside payloads too, as they would stand inside one payload: what must stay the same.
+/// Returns the events, with those of payloads instead of the payloads, as they would be inside one payload. Rewriting
+/// must not change them.
 fn meaning(bytes: &[u8]) -> Vec<Vec<u8>> {
     let (mut framer, mut rest, mut out) = (Framer::new(), &bytes[MAGIC.len()..], Vec::new());
     let mut opener = PayloadOpener::new();
@@ -125,7 +126,8 @@ fn what_a_server_wrote_plain_comes_back_byte_for_byte() {
         compressed_in_all += report.tally.compressed;
         let (opened, again, _) = run(Action::Decompress, &compressed).unwrap();
         assert_eq!(meaning(&opened), meaning(&original), "{}", path.display());
-        // What was compressed before is opened too, and relay logs forget the positions within transactions.
+        // Decompressing also decompresses what the server compressed, and relay logs lose the positions within
+        // transactions.
         let is_another = again.tally.opened > report.tally.compressed || is(&path, "relay");
         assert!(is_another || opened == original, "{} comes back another", path.display());
         assert!(again.tally.opened >= report.tally.compressed, "{}", path.display());
@@ -140,8 +142,8 @@ fn what_a_server_compressed_comes_out_as_the_server_made_it() {
         let (opened, report, _) = run(Action::Decompress, &original).unwrap();
         assert!(report.tally.opened > 0, "{}", path.display());
         let (compressed, _, _) = run(LIKE_A_SERVER, &opened).unwrap();
-        // What kept their servers from compressing stands in no log: the session had changed a table without
-        // transactions beside. And a BLACKHOLE table has none and is compressed all the same.
+        // No log shows why the server did not compress these: the session had also changed a non-transactional table.
+        // And BLACKHOLE has no transactions, but is compressed nevertheless.
         match is(&path, "anonymous") || is(&path, "mixed-engines") {
             true => assert_eq!(meaning(&compressed), meaning(&original), "{}", path.display()),
             false => assert!(
@@ -210,7 +212,7 @@ fn transactions_that_are_not_held_come_out_the_same() {
             for (unit, large) in [(1, 1), (1 << 20, 1), (300, 600)] {
                 let (read_again, same, moved) = run_cut(action, &sizes(unit, large), &original).unwrap();
                 assert_eq!(meaning(&read_again), meaning(&held), "{} {action:?}", path.display());
-                // zstd's frames may differ with the way they are fed; plain events may not.
+                // zstd may cut frames differently when its input comes in pieces. Plain events must not differ.
                 assert!(action != Action::Decompress || read_again == held, "{}", path.display());
                 let counts = |report: &Report| {
                     (report.tally.transactions, report.tally.opened, report.tally.bytes_before)
@@ -224,8 +226,7 @@ fn transactions_that_are_not_held_come_out_the_same() {
     assert!(compressed_in_all > 1000, "{compressed_in_all} transactions were compressed");
 }
 
-/// Ignorable events between a GTID event and its payload: no server writes them there, but a reader meets them as it
-/// meets any bytes.
+/// Ignorable events between a GTID event and its payload: no server writes them, but a log may contain any bytes.
 #[test]
 fn events_in_front_of_a_payload_are_not_lost() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types-compressed.binlog");
@@ -261,7 +262,7 @@ fn events_in_front_of_a_payload_are_not_lost() {
     }
 }
 
-/// The stated size of a payload is binding, be the payload large or small.
+/// The stated size of a payload is binding, for large and small payloads.
 #[test]
 fn a_payload_that_lies_about_its_size_is_refused() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types-compressed.binlog");
@@ -290,7 +291,7 @@ fn a_payload_that_lies_about_its_size_is_refused() {
     }
 }
 
-/// An event without a checksum, whose header says its size.
+/// Sets the size in the header of an event without a checksum.
 fn sized(mut event: Vec<u8>) -> Vec<u8> {
     let size = event.len() as u32;
     event[9..13].copy_from_slice(&size.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Makes a report of what was measured.
+//! Builds the report from the tally.
 
 use binlog::Level;
 
@@ -14,40 +14,40 @@ use super::span::covered_us;
 use super::tally::{ByTable, Bytes, FINE_STEPS, Tally};
 use crate::stats::{Moment, Span, class_bytes_max};
 
-/// What the parts of a report are made of.
+/// Input of all parts of a report.
 pub(crate) struct Build<'b> {
     pub(crate) tally: &'b Tally,
     pub(crate) settings: &'b Settings,
     pub(crate) looks: &'b [Look],
     pub(crate) server: ServerReport,
-    /// From when to when logs go, those that tell, in microseconds since 1970.
+    /// First and last commit of each log that has one, in microseconds since 1970.
     pub(crate) spans: Vec<(u64, u64)>,
-    /// Stretches in all; `None` when all was measured.
+    /// Number of stretches in all logs; `None` if everything was measured.
     pub(crate) stretches: Option<u64>,
-    /// The level that stands for compressed transactions on the network.
+    /// The level that represents compressed transactions in network traffic.
     pub(crate) base: Level,
 }
 
-/// Of what is known of a large transaction by its front only, the interval allows for this part more or less.
+/// Relative allowance for the unmeasured rest of large transactions. It widens the interval in both directions.
 const CUT_ALLOWANCE: f64 = 0.03;
 
-/// Logs of less time tell nothing of a day, in microseconds.
+/// Logs that cover less time allow no daily figures, in microseconds.
 const SPAN_MIN_US: u64 = 1_000_000;
 
 const DAY_US: f64 = 86_400e6;
 
 impl Build<'_> {
-    /// Bytes of the files that are not events.
+    /// Returns the bytes of the files that are not events.
     fn overhead(&self) -> u64 {
         self.looks.iter().map(|look| look.overhead).sum()
     }
 
-    /// Bytes of all events, as they stand.
+    /// Returns the bytes of all events in the log files.
     pub(crate) fn events(&self) -> u64 {
         self.looks.iter().map(|look| look.bytes.end - look.bytes.start).sum()
     }
 
-    /// How much more there is than was measured.
+    /// Returns the factor from the measured bytes to all bytes.
     pub(crate) fn factor(&self) -> f64 {
         match (self.stretches, self.tally.now) {
             (None, _) | (_, 0) => 1.0,
@@ -63,7 +63,7 @@ impl Build<'_> {
         pairs.estimate(Whole { x: self.events() as f64, stretches: self.stretches })
     }
 
-    /// The same of bytes of whole files.
+    /// Estimates the bytes of whole files: events plus overhead.
     fn file_bytes(&self, pairs: &Pairs) -> Estimate {
         let Estimate { value, low, high } = self.estimate(pairs);
         let more = self.overhead();
@@ -76,7 +76,7 @@ impl Build<'_> {
         Some(Span { first: Moment(first), last: Moment(last) })
     }
 
-    /// How much a day has of what the logs have.
+    /// Returns the factor from the logs' figures to daily figures.
     fn per_day(&self) -> Option<f64> {
         let us = covered_us(&self.spans);
         (us >= SPAN_MIN_US).then(|| DAY_US / us as f64)
@@ -161,7 +161,7 @@ impl Build<'_> {
         }
     }
 
-    /// The size from which on compressing pays best: with smaller transactions left plain, the logs are smallest.
+    /// Returns the break-even size: the logs are smallest if all smaller transactions stay plain.
     fn break_even(&self, place: usize) -> Option<u64> {
         let fine = &self.tally.fine;
         let gain = |bytes: &Bytes| {
@@ -260,7 +260,7 @@ impl Build<'_> {
         }
     }
 
-    /// What goes to a replica: measured for some of the transactions, which stand for all.
+    /// Returns the network traffic to a replica, extrapolated from the transactions it was measured for.
     pub(crate) fn network(&self) -> NetworkReport {
         let network = self.tally.network;
         if network.now == 0 {
@@ -293,7 +293,7 @@ impl Build<'_> {
     }
 }
 
-/// What the server does about a level.
+/// Returns true if a server with this setting compresses at `level`. Returns `None` if that is unknown.
 pub(crate) fn honoured(setting: LevelSetting, level: Level) -> Option<bool> {
     match (setting, level == Level::DEFAULT) {
         (_, true) | (LevelSetting::Honoured, _) => Some(true),
@@ -302,8 +302,8 @@ pub(crate) fn honoured(setting: LevelSetting, level: Level) -> Option<bool> {
     }
 }
 
-/// What a server of this version makes of the level that is set: MySQL 9.7 was seen to honour it, the sources of
-/// 8.0.20, 8.0.43 and 8.3 pass it to nobody.
+/// Returns the effect of `binlog_transaction_compression_level_zstd` in this server version. Tests show that MySQL 9.7
+/// honours it. In the sources of 8.0.20, 8.0.43 and 8.3, it reaches no compressor.
 pub(crate) fn level_setting(version: &str) -> LevelSetting {
     let mut numbers = version.split(|byte: char| !byte.is_ascii_digit()).map(|number| number.parse::<u32>());
     let mut number = || numbers.next().and_then(Result::ok).unwrap_or_default();
@@ -314,7 +314,7 @@ pub(crate) fn level_setting(version: &str) -> LevelSetting {
     }
 }
 
-/// What zstd 1.5.7 takes at each level for the largest of inputs, in bytes (its `ZSTD_estimateCStreamSize`).
+/// Returns zstd 1.5.7's memory for inputs of unlimited size at each level, in bytes (its `ZSTD_estimateCStreamSize`).
 fn memory_max(level: Level) -> u64 {
     const BYTES: [u64; 22] = [
         1_369_625,
@@ -351,7 +351,7 @@ fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// A part of a whole; of nothing, nothing.
+/// Returns the ratio `part / whole`, or 0 if `whole` is 0.
 fn part(part: f64, whole: f64) -> f64 {
     if whole == 0.0 { 0.0 } else { part / whole }
 }

@@ -1,18 +1,20 @@
-//! Where to look, when not everything can be looked at.
+//! Selects places for a sample.
 //!
-//! Logs are cut into cells of equal width. A transaction belongs to the cell that it starts in; one wider than a cell
-//! belongs to every cell that it reaches into, in proportion: so no single one decides over a whole sample. Cells are
-//! visited in steps of the golden ratio from a random start: however many are visited, they lie evenly over all logs
-//! and over time, and none is visited twice.
+//! Logs are cut into cells of equal width. A transaction belongs to the cell that it starts in. A transaction that is
+//! wider than a cell belongs proportionally to every cell that it overlaps. So no single transaction dominates a
+//! sample.
+//!
+//! Cells are visited in steps of the golden ratio from a random start. Any number of visited cells is spread evenly
+//! over all logs and over time, and no cell is visited twice.
 
 use std::ops::Range;
 
 /// A stretch of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// Which log.
+    /// Index of the log.
     pub(crate) source: usize,
-    /// Where in it, in bytes from its start.
+    /// Start of the cell, in bytes from the start of the log.
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
@@ -20,13 +22,13 @@ pub(crate) struct Cell {
 /// All cells of some logs.
 #[derive(Clone, Debug)]
 pub(crate) struct Cells {
-    /// For each log, its bytes, the width of its cells, and how many cells come before it.
+    /// For each log: its bytes, the width of its cells, and the number of cells before it.
     logs: Vec<(Range<u64>, u64, u64)>,
     count: u64,
 }
 
 impl Cells {
-    /// For logs whose events stand there, with cells of this width.
+    /// Cuts logs into cells. Each log has the range of its events and the width of its cells.
     pub(crate) fn new(logs: impl IntoIterator<Item = (Range<u64>, u64)>) -> Self {
         let mut count = 0;
         let mut placed = Vec::new();
@@ -43,7 +45,7 @@ impl Cells {
         self.count
     }
 
-    /// Each cell once, evenly spread from the first on.
+    /// Returns each cell once. Any first few are evenly spread.
     pub(crate) fn spread(&self, seed: u64) -> impl Iterator<Item = Cell> + '_ {
         let step = step(self.count);
         let start = if self.count == 0 { 0 } else { scramble(seed) % self.count };
@@ -61,7 +63,7 @@ impl Cells {
     }
 }
 
-/// About the golden part of `count`, and without a common divisor: so all cells are reached.
+/// Returns a step of about the golden ratio of `count`, coprime to it, so that all cells are reached.
 fn step(count: u64) -> u64 {
     const GOLDEN: f64 = 0.618_033_988_749_895;
     let near = ((count as f64 * GOLDEN) as u64).max(1);
@@ -75,7 +77,7 @@ fn divisor(mut one: u64, mut two: u64) -> u64 {
     one
 }
 
-/// A number that looks random (splitmix64).
+/// Returns a pseudo-random number (splitmix64).
 pub(crate) const fn scramble(seed: u64) -> u64 {
     let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Time that this thread has worked, and the machine that it works on.
+//! CPU time of the current thread, and a description of the machine.
 
 use std::fs;
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::report::MachineReport;
 
-/// Measures a thread's own work: what others do meanwhile does not count, where the system can tell.
+/// Measures the CPU time of the current thread or, where the operating system has no such clock, elapsed time.
 #[derive(Debug)]
 pub(crate) struct CpuTime {
     started: Instant,
@@ -18,7 +18,7 @@ impl CpuTime {
         Self { started: Instant::now(), started_ns: thread_ns() }
     }
 
-    /// Nanoseconds worked since the start.
+    /// Returns the nanoseconds since the start.
     pub(crate) fn ns(&self) -> u64 {
         match (self.started_ns, thread_ns()) {
             (Some(started), Some(now)) => now.saturating_sub(started),
@@ -39,7 +39,7 @@ const fn thread_ns() -> Option<u64> {
     None
 }
 
-/// This machine.
+/// Returns a description of this machine.
 pub(crate) fn machine() -> MachineReport {
     MachineReport {
         cpu: cpu(),
@@ -48,7 +48,7 @@ pub(crate) fn machine() -> MachineReport {
     }
 }
 
-/// As Linux names it.
+/// Returns the processor's name, on Linux.
 fn cpu() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;

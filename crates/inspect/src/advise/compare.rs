@@ -1,4 +1,4 @@
-//! What servers do not do, for comparison: whole files through zstd, and a trained dictionary.
+//! Measures alternatives that servers do not offer: compressing whole files with zstd, and a trained dictionary.
 
 use std::time::{Duration, Instant};
 
@@ -15,18 +15,18 @@ use super::estimate::{Pairs, Whole};
 use super::report::{DictionaryReport, WholeFileReport};
 use crate::error::Error;
 
-/// The level that people take for files.
+/// zstd's default level, common for files.
 const LEVEL: i32 = 3;
 
-/// What of a file is compressed at once in a sample: many times zstd's window at that level.
+/// Bytes of one stretch of a file in a sample: many times zstd's window at that level.
 const STRETCH: u64 = 64 << 20;
 
-/// Of less, zstd's window would still be filling.
+/// In fewer bytes, zstd's window is still filling up.
 const STRETCH_MIN: u64 = 8 << 20;
 
 const CHUNK_SIZE: usize = 1 << 20;
 
-/// How much may be done.
+/// Limits of a measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bounded {
     pub(crate) time: Option<Duration>,
@@ -43,7 +43,7 @@ impl Bounded {
     }
 }
 
-/// Compresses files whole: each from its start to its end, or stretches of them until a bound is met.
+/// Compresses whole files, each from start to end. With limits, compresses stretches of them until a limit is reached.
 pub(crate) fn whole_files(
     sources: &[Source<'_>],
     looks: &[Look],
@@ -63,7 +63,7 @@ pub(crate) fn whole_files(
         read_head(&mut reader)?;
         if cell.start > looks[cell.source].bytes.start && cell.start > reader.position() {
             if reader.seek_transaction(cell.start, cell.end)?.is_none() {
-                // One transaction has it all: what is at its front stands for it.
+                // One transaction covers the whole stretch. The stretch at its front represents it.
                 continue;
             }
         } else {
@@ -71,7 +71,7 @@ pub(crate) fn whole_files(
         }
         let mut bytes = 0;
         while reader.position() < cell.end {
-            // What was read of a stretch stands for the rest of it.
+            // The bytes read of a stretch represent the rest of it.
             if bytes >= STRETCH_MIN && bounds.is_met(started, measured + bytes) {
                 break;
             }
@@ -105,7 +105,7 @@ pub(crate) fn whole_files(
     }))
 }
 
-/// A file that is only counted.
+/// Compressor that only counts the compressed bytes.
 struct File {
     context: CCtx<'static>,
     out: Vec<u8>,
@@ -127,7 +127,7 @@ impl File {
         Ok(())
     }
 
-    /// The compressed size; the next file may begin.
+    /// Ends the file and returns its compressed size. Another file can follow.
     fn finish(&mut self) -> Result<u64, Error> {
         while self.step(&mut InBuffer::around(&[]), ZSTD_EndDirective::ZSTD_e_end)? > 0 {}
         self.context.reset(ResetDirective::SessionOnly).map_err(failed)?;
@@ -143,14 +143,15 @@ impl File {
     }
 }
 
-/// The size of a dictionary that zstd's own tool makes.
+/// Size of the dictionary, the default of the `zstd` program.
 const DICTIONARY_SIZE: usize = 110 << 10;
 
-/// Fewer payloads train nothing.
+/// Minimum number of payloads to train a dictionary.
 const TRAINED_MIN: usize = 64;
 
-/// Trains a dictionary on the first half of the payloads, and measures it on the rest: as whoever had one would, with
-/// what came before for what comes after. In a random sample that is half of the places for the other half.
+/// Trains a dictionary on the first half of the payloads, and measures it on the rest. A real dictionary is also
+/// trained on the past and used for the future. In a random sample, half of the places are measured with a dictionary
+/// of the others.
 pub(crate) fn dictionary(samples: &[Vec<u8>]) -> Result<Option<DictionaryReport>, Error> {
     let (trained, measured) = samples.split_at(samples.len() / 2);
     if trained.len() < TRAINED_MIN {
@@ -161,7 +162,7 @@ pub(crate) fn dictionary(samples: &[Vec<u8>]) -> Result<Option<DictionaryReport>
         trained.iter().map(|one| one.len()).collect::<Vec<_>>(),
     );
     let mut dictionary = Vec::with_capacity(DICTIONARY_SIZE);
-    // Too little to train on, or all of it alike: there is no dictionary to be had.
+    // Training fails if the data is too small or too uniform. There is no dictionary then.
     if train_from_buffer(&mut dictionary, &bytes, &sizes).is_err() {
         return Ok(None);
     }
@@ -203,7 +204,7 @@ mod tests {
     fn a_dictionary_is_not_measured_on_the_like_of_what_it_was_trained_on() {
         let noise = |n: u64| crate::advise::cells::scramble(n).to_le_bytes();
         let all: Vec<u8> = (0..400_000).flat_map(noise).collect();
-        // Each comes twice in a row, and never again: what comes before says nothing of what comes after.
+        // Each payload occurs twice in a row and never again, so the first half predicts nothing about the second.
         let samples: Vec<Vec<u8>> =
             all.chunks(400).take(4000).flat_map(|one| [one.to_vec(), one.to_vec()]).collect();
         if let Some(report) = dictionary(&samples).expect("zstd works") {

@@ -1,4 +1,4 @@
-//! Reads logs into transactions: all of one, or those of a cell.
+//! Reads logs as transactions: a whole log, or one cell.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::record::Share;
 use super::report::LogReport;
 use crate::error::Error;
 
-/// A transaction, or events between two, and how much of it counts.
+/// A transaction or the events between two, and its share in the current cell.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) content: PieceContent,
@@ -28,50 +28,50 @@ pub(crate) enum PieceContent {
     Opened(Box<Opened>),
 }
 
-/// A compressed transaction whose payload is not kept in memory.
+/// A compressed transaction whose payload is not held in memory.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// Where it starts.
+    /// Its start in the log.
     pub(crate) start: u64,
-    /// Its GTID event, if one stands in front.
+    /// Its GTID event, if it has one.
     pub(crate) gtid: Option<RawEventBuf>,
-    /// When it committed, in microseconds since 1970; 0 if nothing tells.
+    /// Time of its commit, in microseconds since 1970; 0 if unknown.
     pub(crate) commit_us: u64,
     pub(crate) format: Arc<Format>,
-    /// Its bytes as it stands.
+    /// Its bytes in the log.
     pub(crate) now: u64,
-    /// Where its payload's event starts.
+    /// Start of its payload event.
     pub(crate) offset: u64,
 }
 
-/// What reading gives.
+/// Item returned by the reader.
 pub(crate) enum Given {
     Piece(Piece),
-    /// What was given so far takes memory enough.
+    /// The pieces so far take enough memory: process them now.
     Pause,
 }
 
-/// What shows before a log is read.
+/// Properties of a log that its first events show.
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
     pub(crate) report: LogReport,
-    /// Where its first event starts, and where it ends.
+    /// Range of its events.
     pub(crate) bytes: Range<u64>,
-    /// Bytes of the file that are not the log's: the header of an encrypted file.
+    /// Bytes of the file that are not events: the magic, and the header of an encrypted file.
     pub(crate) overhead: u64,
-    /// Can it be entered at any place?
+    /// True if the reader can seek in the log.
     pub(crate) can_seek: bool,
-    /// May it hold compressed transactions?
+    /// True if the log's format has compressed transactions.
     pub(crate) knows_payloads: bool,
 }
 
-/// Read at once.
+/// Bytes per read.
 const CHUNK_SIZE: usize = 256 << 10;
 
-/// What a relay log's own events at its start may take.
+/// Maximum number of events in front of the first transaction.
 pub(crate) const HEAD_EVENTS: usize = 16;
 
-/// Opens a log and looks at its first events.
+/// Opens a log and reads its first events.
 pub(crate) fn look(source: &Source<'_>) -> Result<Look, Error> {
     let mut reader = (source.open)()?;
     for _ in 0..HEAD_EVENTS {
@@ -82,7 +82,7 @@ pub(crate) fn look(source: &Source<'_>) -> Result<Look, Error> {
         }
     }
     let Some(format) = reader.format().cloned() else {
-        // Nothing is in it, not even a format description.
+        // The log is empty: it does not even have a format description.
         let report = LogReport { name: source.name.clone(), bytes: source.bytes, ..LogReport::default() };
         let bytes = 0..0;
         return Ok(Look { report, bytes, overhead: source.bytes, can_seek: false, knows_payloads: true });
@@ -112,10 +112,10 @@ const fn starts_transaction(event_type: EventType) -> bool {
     matches!(event_type, EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged)
 }
 
-/// Takes what reading gives.
+/// Receives the items of a reader.
 pub(crate) type Give<'g> = &'g mut dyn FnMut(Given) -> Result<(), Error>;
 
-/// Reads a log from its start to its end.
+/// Reads a log from start to end.
 pub(crate) fn read_all(source: &Source<'_>, sizes: &Sizes, give: Give<'_>) -> Result<(), Error> {
     let mut reader = (source.open)()?;
     read(&mut reader, u64::MAX, sizes, &mut |extent, content| {
@@ -124,7 +124,7 @@ pub(crate) fn read_all(source: &Source<'_>, sizes: &Sizes, give: Give<'_>) -> Re
     })
 }
 
-/// Reads what belongs to a cell.
+/// Reads the transactions of a cell.
 pub(crate) fn read_cell(
     source: &Source<'_>,
     cell: Cell,
@@ -146,10 +146,10 @@ pub(crate) fn read_cell(
     })
 }
 
-/// What a cell gives between pauses, in bytes.
+/// Bytes of a cell between two pauses.
 const PAUSE_SIZE: usize = 4 << 20;
 
-/// How much of a transaction counts in a cell.
+/// Returns the share of a transaction in a cell.
 fn share(extent: &Range<u64>, content: &PieceContent, cell: Cell, width: u64) -> Option<Share> {
     let of = extent.end - extent.start;
     let is_between = matches!(
@@ -163,7 +163,7 @@ fn share(extent: &Range<u64>, content: &PieceContent, cell: Cell, width: u64) ->
     (from < to).then(|| Share { from: from - extent.start, to: to - extent.start, of })
 }
 
-/// Opens a log where a transaction starts, at or before the cell's start: the last one that may reach into it.
+/// Opens a log at the last transaction that starts before the cell and may overlap it.
 fn enter(source: &Source<'_>, cell: Cell, width: u64) -> Result<LogReader, Error> {
     let mut back = width;
     loop {
@@ -175,13 +175,13 @@ fn enter(source: &Source<'_>, cell: Cell, width: u64) -> Result<LogReader, Error
         }
         match reader.seek_transaction(target, cell.start.saturating_add(1))? {
             Some(_) => return Ok(reader),
-            // What reaches into the cell starts further in front.
+            // The transaction that overlaps the cell starts further ahead of it.
             None => back = back.saturating_mul(4),
         }
     }
 }
 
-/// Opens a log so that what starts at `offset` is still to come.
+/// Opens a log at `offset`, or at its start if `offset` is among its first events.
 pub(crate) fn open_before(source: &Source<'_>, offset: u64) -> Result<LogReader, Error> {
     let mut reader = (source.open)()?;
     read_head(&mut reader)?;
@@ -194,7 +194,7 @@ pub(crate) fn open_before(source: &Source<'_>, offset: u64) -> Result<LogReader,
     }
 }
 
-/// Reads on until the first transaction starts, so that the format is known that holds for all of them.
+/// Reads up to the first transaction, so that the format description for all transactions is known.
 pub(crate) fn read_head(reader: &mut LogReader) -> Result<(), Error> {
     for _ in 0..HEAD_EVENTS {
         match reader.next_event()? {
@@ -206,15 +206,15 @@ pub(crate) fn read_head(reader: &mut LogReader) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes what a stretch of the log holds, and where it stands.
+/// Receives the content of a part of the log, and its range.
 type Take<'t> = &'t mut dyn FnMut(Range<u64>, PieceContent) -> Result<(), Error>;
 
-/// Reads transactions until the log ends, or one has ended at `until` or behind and none is open.
+/// Reads transactions up to the end of the log, or until a transaction has ended at or behind `until`.
 fn read(reader: &mut LogReader, until: u64, sizes: &Sizes, take: Take<'_>) -> Result<(), Error> {
     let mut cutter = TransactionCutter::new(sizes.kept);
     let payload_max = usize::try_from(sizes.kept).unwrap_or(usize::MAX);
     let name = reader.name().to_owned();
-    // A large payload that was begun: whether the log has all of it shows behind it.
+    // A large payload, kept back until the next read shows that the log contains all of it.
     let mut begun: Option<(Range<u64>, Opened)> = None;
     loop {
         if begun.is_none() && cutter.open().is_none() && reader.position() >= until {
@@ -249,7 +249,7 @@ fn cut(cutter: &mut TransactionCutter, chunk: &Chunk, name: &str, take: Take<'_>
     })
 }
 
-/// What stops the cutting, before it is known in which log.
+/// Error of the cutter. The log's name is added later.
 enum Stop {
     Cut(CutError),
     Other(Error),
@@ -275,7 +275,7 @@ fn take_segment(segment: Segment, take: Take<'_>) -> Result<(), Error> {
     take(extent, PieceContent::Segment(segment))
 }
 
-/// A payload that is not kept in memory, and what stands in front of it.
+/// Describes a payload that is not held in memory, with the events in front of it.
 fn large(payload: &LargePayload<'_>, cutter: &TransactionCutter) -> (Range<u64>, Opened) {
     let (offset, end) = (payload.offset(), payload.end());
     let first = cutter.first();
@@ -292,17 +292,17 @@ fn large(payload: &LargePayload<'_>, cutter: &TransactionCutter) -> (Range<u64>,
     (start..end, opened)
 }
 
-/// When a transaction committed, in microseconds since 1970; 0 if nothing tells. An event's own time may be one that a
-/// session set, so it is taken only where servers wrote no other.
+/// Returns the time of a transaction's commit, in microseconds since 1970; 0 if unknown. A session can set an event's
+/// own timestamp, so it is used only if the server wrote no commit time.
 pub(crate) fn commit_us(outline: &Outline) -> u64 {
     let stamped = outline.stamps.map(|stamps| stamps.immediate_commit_us).filter(|us| *us > 0);
     stamped.unwrap_or_else(|| u64::from(outline.timestamp) * 1_000_000)
 }
 
-/// Takes whole events of a payload, one behind the other.
+/// Receives whole events of a payload.
 type TakeEvents<'t> = &'t mut dyn FnMut(&[u8]) -> Result<ControlFlow<()>, Error>;
 
-/// Reads the events of a payload again, some at a time and each in whole, from the first one until `take` breaks.
+/// Reads the events of a payload again and passes whole events to `take`, until `take` breaks.
 pub(crate) fn reread_payload(
     source: &Source<'_>,
     offset: u64,
@@ -334,31 +334,31 @@ pub(crate) fn reread_payload(
     }
 }
 
-/// What a payload says of itself.
+/// Sizes that a payload states of itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LargeHead {
-    /// The bytes of all events, where not all were read.
+    /// Stated bytes of all events, if not all of them were read.
     claimed: Option<u64>,
     payload_size: u64,
 }
 
-/// zstd makes no more bytes of one than this.
+/// Maximum expansion of zstd: bytes of output per byte of input.
 const EXPANSION_MAX: u64 = 1 << 16;
 
 impl LargeHead {
-    /// The bytes of all events, of which so many have been seen and more are to come. What the payload says is believed
-    /// as far as it can be true.
+    /// Returns the bytes of all events, of which `seen` bytes were read. The stated size is limited to what zstd can
+    /// produce.
     pub(crate) fn size(&self, seen: u64) -> u64 {
         let most = self.payload_size.saturating_mul(EXPANSION_MAX);
         self.claimed.unwrap_or(seen).min(most).max(seen)
     }
 }
 
-/// What a payload counts for that is to be read again.
+/// Bytes that a payload to be read again counts as in memory.
 const OPENED_COST: usize = 64 << 10;
 
 impl PieceContent {
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     pub(crate) fn memory(&self) -> usize {
         match self {
             Self::Segment(segment) => segment.size(),

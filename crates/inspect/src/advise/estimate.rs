@@ -1,11 +1,11 @@
-//! What a sample tells of the whole, and how sure that is.
+//! Estimates the whole from a sample, with a confidence interval.
 
 use super::report::Estimate;
 
-/// How often intervals hold the truth.
+/// Confidence level of the intervals.
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
-/// Sums over the stretches measured, of their bytes as they stand (`x`) and of what is to be known of them (`y`).
+/// Sums over the measured stretches: of their bytes in the log (`x`) and of the figure to estimate (`y`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pairs {
     count: u64,
@@ -16,12 +16,12 @@ pub(crate) struct Pairs {
     yy: f64,
 }
 
-/// The whole that a sample is of.
+/// The whole that a sample was drawn from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whole {
-    /// Bytes as they stand, in all.
+    /// All bytes in the logs.
     pub(crate) x: f64,
-    /// Stretches in all; `None` when all were measured.
+    /// Number of all stretches; `None` if all were measured.
     pub(crate) stretches: Option<u64>,
 }
 
@@ -35,8 +35,8 @@ impl Pairs {
         self.yy += y * y;
     }
 
-    /// `y` of the whole: a ratio estimate, with its interval by linearization (Cochran, Sampling Techniques, 6.4).
-    /// The stretches count as drawn at random without replacement.
+    /// Estimates `y` of the whole: a ratio estimate, with its interval by linearization (Cochran, Sampling Techniques,
+    /// 6.4). The stretches count as drawn at random without replacement.
     pub(crate) fn estimate(&self, whole: Whole) -> Estimate {
         let Some(stretches) = whole.stretches else { return Estimate::exact(self.y.round() as u64) };
         if self.x <= 0.0 || self.count == 0 {
@@ -49,7 +49,7 @@ impl Pairs {
         Estimate { value: bound(value), low: bound(value - half), high: bound(value + half) }
     }
 
-    /// Half of the interval around the ratio.
+    /// Returns half the width of the ratio's interval.
     fn half_width(&self, ratio: f64, stretches: u64) -> f64 {
         let n = self.count as f64;
         if self.count < 2 {
@@ -63,7 +63,7 @@ impl Pairs {
     }
 }
 
-/// The quantile of Student's distribution for intervals that hold the truth 95 times in 100.
+/// Returns the quantile of Student's t-distribution for intervals of 95 % confidence.
 fn student(freedom: u64) -> f64 {
     const FEW: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
     match freedom {
@@ -103,7 +103,7 @@ mod tests {
         assert!(found.high >= 100);
     }
 
-    /// Draws samples from a population that is known, and counts how often the interval holds the truth.
+    /// Draws samples from a known population, and counts how often the interval contains the true value.
     #[test]
     fn intervals_hold_the_truth_as_often_as_they_say() {
         let mut state = 7_u64;

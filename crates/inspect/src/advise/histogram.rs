@@ -1,17 +1,17 @@
-//! Times in classes 3 % wide, to read percentiles from.
+//! Histogram of durations, in classes 3 % wide, for percentiles.
 
 use super::report::Latency;
 
-/// Classes in each doubling.
+/// Classes per doubling.
 const STEPS: usize = 32;
 
-/// Doublings: the last class takes all from two hours on.
+/// Number of doublings. The last class contains everything from two hours on.
 const DOUBLINGS: usize = 43;
 
-/// Times in nanoseconds, each with a weight.
+/// Histogram of durations in nanoseconds, each with a weight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Histogram {
-    /// Empty until the first time comes.
+    /// Empty until the first duration is added.
     weights: Vec<f64>,
     transactions: u64,
     sum: f64,
@@ -19,7 +19,7 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    /// `count` tells whether it counts as one more: a transaction may come in parts.
+    /// Adds a duration. `count` is 0 if its transaction was counted before: a transaction may come in parts.
     pub(crate) fn add(&mut self, ns: u64, weight: f64, count: u64) {
         if self.weights.is_empty() {
             self.weights = vec![0.0; STEPS * DOUBLINGS];

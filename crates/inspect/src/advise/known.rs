@@ -1,4 +1,4 @@
-//! Large transactions that one cell has measured and others reach into too.
+//! Large transactions that one cell has measured and that overlap others.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,11 +8,11 @@ use super::measure::Made;
 use super::record::{Network, Record, Share};
 use super::tables::Name;
 
-/// Large transactions that have been measured, by their log and where they start.
+/// Measured large transactions, by log and start.
 #[derive(Debug, Default)]
 pub(crate) struct Known(Mutex<BTreeMap<(usize, u64), KnownOne>>);
 
-/// One of them.
+/// One measured transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownOne {
     pub(crate) end: u64,
@@ -23,7 +23,7 @@ pub(crate) struct KnownOne {
     pub(crate) tables: Vec<(Name, u64)>,
 }
 
-/// How many are remembered.
+/// Maximum number of transactions to remember.
 const KNOWN_MAX: usize = 4096;
 
 impl Known {
@@ -34,12 +34,12 @@ impl Known {
         }
     }
 
-    /// Does it know one that starts there?
+    /// Returns true if a transaction with this start is known.
     pub(crate) fn has(&self, source: usize, start: u64) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&(source, start))
     }
 
-    /// The one that covers all of a cell, and what of it counts there.
+    /// Returns the transaction that covers the whole cell, with its share in the cell.
     pub(crate) fn covering(&self, cell: Cell) -> Option<KnownOne> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (&(source, start), one) = known.range(..=(cell.source, cell.start)).next_back()?;

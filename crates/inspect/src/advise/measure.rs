@@ -1,21 +1,21 @@
-//! Measures payloads at every level: how large they become, and how long it takes.
+//! Measures compressed sizes and times of payloads at every level.
 
 use binlog::{CompressError, Level, PayloadWriter};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 use super::clock::CpuTime;
 
-/// One thread's contexts, one a level.
+/// One thread's zstd contexts, one for each level.
 pub(crate) struct Bench<'s> {
     levels: &'s [Level],
-    /// Payloads of more bytes are measured with contexts that are given back: at high levels each takes a hundred
-    /// megabytes. Whoever measures one sees to it that nobody else does.
+    /// Larger payloads are measured with temporary contexts: at high levels each takes 100 MB. The caller makes sure
+    /// that only one thread does so at a time.
     large: usize,
     writers: Vec<PayloadWriter>,
     tools: Tools,
 }
 
-/// What measuring takes besides.
+/// Decompression context and buffers for measuring.
 struct Tools {
     opener: DCtx<'static>,
     opened: Vec<u8>,
@@ -23,13 +23,13 @@ struct Tools {
     elsewhere: Elsewhere,
 }
 
-/// What a server does between two commits, as far as the processor's caches see it: zstd finds its tables gone.
+/// Evicts zstd's tables from the processor's caches, as a server's work between two commits does.
 struct Elsewhere(Vec<u8>);
 
 impl Elsewhere {
-    /// More than the caches next to a core hold.
+    /// More than the per-core caches.
     const SIZE: usize = 4 << 20;
-    /// What a cache holds as one.
+    /// Size of a cache line.
     const LINE: usize = 64;
 
     fn new() -> Self {
@@ -43,7 +43,7 @@ impl Elsewhere {
     }
 }
 
-/// How much longer payloads take when zstd finds the caches cold, from some of them measured both ways.
+/// Ratio of compression times with cold and warm caches, from some payloads measured in both ways.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cold {
     cold_ns: u64,
@@ -51,11 +51,12 @@ struct Cold {
 }
 
 impl Cold {
-    /// Payloads of more bytes warm the caches themselves.
+    /// Larger payloads warm the caches themselves.
     const SIZE_MAX: usize = 64 << 10;
-    /// One of so many is measured both ways: going elsewhere takes longer than most payloads do.
+    /// One payload in this many is measured in both ways: flushing the caches takes longer than compressing most
+    /// payloads.
     const EACH: usize = 32;
-    /// So many in front of it have warmed the caches by then.
+    /// Index of the first payload measured in both ways. The payloads before it have warmed the caches.
     const FIRST: usize = 8;
 
     fn wants(&self, index: usize, payload: &[u8]) -> bool {
@@ -76,27 +77,27 @@ impl Cold {
     }
 }
 
-/// What one payload becomes at one level.
+/// Result of compressing one payload at one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Made {
-    /// The frame's bytes; `None` when it would be larger than an event can be.
+    /// Size of the frame in bytes; `None` if it does not fit into an event.
     pub(crate) frame: Option<u64>,
-    /// How long it took, in nanoseconds.
+    /// Compression time in nanoseconds.
     pub(crate) ns: u64,
 }
 
-/// What one level took altogether.
+/// Sums of one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
     /// Bytes of events compressed.
     pub(crate) bytes: u64,
-    /// Nanoseconds of this thread to compress them.
+    /// CPU time of compressing them, in nanoseconds.
     pub(crate) compress_ns: u64,
     /// Bytes of events decompressed.
     pub(crate) bytes_opened: u64,
-    /// Nanoseconds of this thread to decompress them.
+    /// CPU time of decompressing them, in nanoseconds.
     pub(crate) decompress_ns: u64,
-    /// The largest context, in bytes.
+    /// Size of the largest context, in bytes.
     pub(crate) memory: u64,
 }
 
@@ -110,7 +111,7 @@ impl Taken {
     }
 }
 
-/// Gives the same bytes piece by piece, as often as asked.
+/// Produces the same bytes piece by piece, any number of times.
 pub(crate) type Pieces<'p, E> =
     &'p mut dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<(), CompressError>) -> Result<(), E>;
 
@@ -122,8 +123,8 @@ impl<'s> Bench<'s> {
         Ok(Self { levels, large, writers, tools: Tools { opener, opened, frames, elsewhere } })
     }
 
-    /// Measures payloads, all of them at one level before the next. Gives, by payload, what the levels make of it;
-    /// `taken` grows by what the levels took.
+    /// Measures payloads, all of them at one level before the next level. Returns the results by payload and level, and
+    /// adds to the sums in `taken`.
     pub(crate) fn measure(
         &mut self,
         payloads: &[&[u8]],
@@ -146,7 +147,7 @@ impl<'s> Bench<'s> {
         Ok(made)
     }
 
-    /// Measures one payload that is not in memory, of `size` bytes of events.
+    /// Measures one payload that is not in memory, with `size` bytes of events.
     pub(crate) fn measure_pieces<E: From<CompressError>>(
         &mut self,
         size: u64,
@@ -190,7 +191,7 @@ impl<'s> Bench<'s> {
     }
 }
 
-/// Decompresses what comes piece by piece, to see how long it takes.
+/// Decompresses a frame piece by piece and measures the time.
 struct Back {
     opener: DCtx<'static>,
     out: Vec<u8>,
@@ -224,7 +225,7 @@ impl Back {
     }
 }
 
-/// Level 22 looks back so far, in powers of two.
+/// Base-2 logarithm of the window size at level 22.
 const WINDOW_LOG_MAX: u32 = 27;
 
 fn failed(code: zstd_safe::ErrorCode) -> CompressError {
@@ -272,7 +273,7 @@ fn at_level(
     Ok(())
 }
 
-/// Measures one payload; `take` gets its frame.
+/// Measures one payload and passes its frame to `take`.
 fn timed(
     writer: &mut PayloadWriter,
     payload: &[u8],
@@ -311,7 +312,7 @@ mod tests {
         assert_eq!(cold.scaled(1000, b"small"), 1300);
         let large = events(Cold::SIZE_MAX + 1);
         assert_eq!((cold.scaled(1000, &large), cold.wants(Cold::FIRST, &large)), (1000, false));
-        // Never shorter.
+        // The factor is never less than 1.
         cold.note(1000, 1);
         assert_eq!(cold.scaled(1000, b"small"), 1000);
     }
@@ -336,7 +337,7 @@ mod tests {
             payloads[2].chunks(999).try_for_each(push)
         };
         let streamed = bench.measure_pieces(70_000, &mut pieces, &mut taken).expect("measured");
-        // What is not in memory is decompressed too.
+        // Payloads in pieces are decompressed, too.
         let all = all + 70_000;
         assert!(taken.iter().all(|taken| (taken.bytes, taken.bytes_opened) == (all, all)));
         for (level, made) in levels.iter().zip(streamed) {

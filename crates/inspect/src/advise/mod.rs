@@ -1,12 +1,12 @@
-//! What would compressing transactions do to these logs: sizes, time, latency, by level, table and size.
+//! Measures what compressing transactions would do to logs: sizes, time and latency, by level, table and size.
 //!
 //! ```text
 //! all of it: LogReader ─▶ cut: whole transactions ─▶ measure at every level ─▶ tally ─▶ Report
 //! a sample:  cells at random places ─▶ the same in each ───────────────────┘     └▶ rules: the advice in words
 //! ```
 //!
-//! A transaction is measured as a server compresses it: all levels in turn, with contexts that are used again. Sizes
-//! are those of whole log files, as `bintide compress --like-server` writes them.
+//! A transaction is compressed as a server does it, with reused contexts, at all levels in turn. Sizes are those of whole
+//! log files as `bintide compress --like-server` writes them.
 
 mod build;
 mod cells;
@@ -45,13 +45,13 @@ pub use report::{
 };
 pub use run::advise;
 
-/// A log that can be opened as often as need be.
+/// A log that can be opened any number of times.
 pub struct Source<'s> {
-    /// As it was given.
+    /// The name as given by the user.
     pub name: String,
     /// The file's size, in bytes.
     pub bytes: u64,
-    /// Opens it.
+    /// Opens the log.
     pub open: Box<dyn Fn() -> Result<LogReader, logs::Error> + Send + Sync + 's>,
 }
 
@@ -62,31 +62,31 @@ impl std::fmt::Debug for Source<'_> {
     }
 }
 
-/// How to measure.
+/// Settings of one measurement.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which levels, in the order in which they are to be shown; at least one.
+    /// Levels to measure, in the order of the report; at least one.
     pub levels: Vec<Level>,
-    /// How much of the logs.
+    /// Part of the logs to measure.
     pub extent: Extent,
-    /// What random places are drawn from: the same seed draws the same.
+    /// Seed of the random places. The same seed gives the same places.
     pub seed: u64,
-    /// Threads that measure.
+    /// Number of threads.
     pub workers: NonZeroUsize,
-    /// What they keep in memory.
+    /// Memory limits of the threads.
     pub sizes: Sizes,
 }
 
-/// How much of the logs to measure.
+/// Part of the logs to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All.
+    /// Everything.
     All,
-    /// Stretches at random places, until one of these bounds is met; all, if none is.
+    /// Stretches at random places, until a limit is reached; everything without limits.
     Sample {
-        /// About how long it may take altogether; `None`: as long as it takes.
+        /// Approximate total time.
         time: Option<Duration>,
-        /// About how many bytes to measure.
+        /// Approximate bytes to measure.
         bytes: Option<u64>,
     },
 }

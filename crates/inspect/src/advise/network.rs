@@ -1,9 +1,9 @@
-//! What a source sends to a replica: packets, and what compressing the connection makes of them.
+//! Models the network traffic from a source to a replica, with and without connection compression.
 //!
-//! The dump thread puts each event into a packet of its own, packets into a buffer, and sends the buffer when it is
-//! full or when no more events are there (`Binlog_sender::get_binlog_end_pos`, `net_write_buff` in
-//! `sql-common/net_serv.cc`). A replica that keeps up gets about a transaction at a time: so it is counted here. One
-//! that catches up gets full buffers, which compress better.
+//! The dump thread writes each event as one packet into a buffer. It sends the buffer when it is full or when there are
+//! no more events (`Binlog_sender::get_binlog_end_pos`, `net_write_buff` in `sql-common/net_serv.cc`). A replica that
+//! keeps up receives about one transaction at a time, which is what this module models. A replica that is catching up
+//! receives full buffers, which compress better.
 
 use binlog::CompressError;
 use miniz_oxide::deflate::compress_to_vec_zlib;
@@ -11,25 +11,25 @@ use zstd_safe::CCtx;
 
 use super::clock::CpuTime;
 
-/// In front of an event: its packet's length and number, and a byte that says that it is well.
+/// Bytes in front of an event: packet length, sequence number, status byte.
 const PACKET_HEAD: usize = 4 + 1;
 
-/// In front of what is sent compressed: two lengths and a number.
+/// Bytes in front of a compressed packet: compressed length, sequence number, uncompressed length.
 const COMPRESSED_HEAD: u64 = 7;
 
-/// Less is sent as it is (`MIN_COMPRESS_LENGTH`).
+/// Smaller packets are sent uncompressed (`MIN_COMPRESS_LENGTH`).
 const COMPRESS_MIN: usize = 50;
 
-/// The buffer's size (`net_buffer_length`).
+/// Size of the buffer (`net_buffer_length`).
 const BUFFER_SIZE: usize = 16 << 10;
 
-/// The level of zlib that the server takes.
+/// zlib level of the server.
 pub(crate) const ZLIB_LEVEL: u8 = 6;
 
 /// The default of `SOURCE_ZSTD_COMPRESSION_LEVEL`.
 pub(crate) const ZSTD_LEVEL: u8 = 3;
 
-/// Bytes on the wire, and nanoseconds to compress them.
+/// Bytes sent, and nanoseconds to compress them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) uncompressed: u64,
@@ -50,7 +50,7 @@ impl Sent {
 }
 
 impl Sent {
-    /// As much for `whole` bytes as it is for `measured` ones.
+    /// Extrapolates from `measured` bytes to `whole` bytes.
     pub(crate) fn scaled(&self, whole: u64, measured: u64) -> Self {
         if measured == 0 || measured == whole {
             return *self;
@@ -69,7 +69,7 @@ impl Sent {
     }
 }
 
-/// A connection, once plain and once a kind of compression.
+/// Simulated connection, uncompressed and with each compression algorithm.
 pub(crate) struct Wire {
     zstd: CCtx<'static>,
     waiting: Vec<u8>,
@@ -83,7 +83,7 @@ impl Wire {
         Ok(Self { zstd, waiting: Vec::new(), out: Vec::new(), sent: Sent::default() })
     }
 
-    /// Puts an event into the buffer, in as many parts as it comes.
+    /// Appends an event to the buffer, given in parts.
     pub(crate) fn put(&mut self, event: &[&[u8]]) {
         let size: usize = event.iter().map(|part| part.len()).sum();
         self.sent.uncompressed += (PACKET_HEAD + size) as u64;
@@ -94,7 +94,7 @@ impl Wire {
         if self.waiting.len() < BUFFER_SIZE {
             return;
         }
-        // What fits goes with what was waiting, the rest of a large event behind it in one piece.
+        // A full buffer is sent first, then the rest of a large event in one piece.
         let waiting = std::mem::take(&mut self.waiting);
         let (full, rest) = waiting.split_at(if before > 0 { BUFFER_SIZE } else { 0 });
         self.send(full);
@@ -104,7 +104,7 @@ impl Wire {
         }
     }
 
-    /// Sends what is in the buffer: no more events are there.
+    /// Sends the buffer: there are no more events.
     pub(crate) fn flush(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         self.send(&waiting);
@@ -112,7 +112,7 @@ impl Wire {
         self.waiting.clear();
     }
 
-    /// What has been sent since this was asked last.
+    /// Takes the sums since the last call.
     pub(crate) fn take(&mut self) -> Sent {
         std::mem::take(&mut self.sent)
     }

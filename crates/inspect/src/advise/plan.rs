@@ -1,20 +1,20 @@
-//! How much of the machine measuring may take: threads and sizes that fit in a bound on memory.
+//! Plans threads and buffers that fit within a memory limit.
 
 use std::num::NonZeroUsize;
 
 use binlog::{EVENT_SIZE_MAX, Level};
 
-/// What is kept in memory, and how.
+/// Limits on data held in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Transactions and payloads of more bytes are not kept in memory, but read again for every level.
+    /// Larger transactions and payloads are not held in memory, but read again for every level.
     pub kept: u64,
-    /// What is measured of more bytes is measured by one thread at a time, with contexts that are given back.
+    /// Larger payloads are measured by one thread at a time, with temporary contexts.
     pub large: usize,
-    /// In a sample, so many bytes of a large transaction are measured: those at its front.
+    /// Bytes measured of a large transaction in a sample, from its front.
     pub front: u64,
-    /// An event that comes out of a compressed one is no larger, in bytes: about a third of the memory, as it is there up
-    /// to three times.
+    /// Maximum size of a decompressed event, in bytes: about a third of the memory, because up to three copies of it
+    /// exist.
     pub event_size_max: u32,
 }
 
@@ -24,46 +24,47 @@ impl Default for Sizes {
     }
 }
 
-/// How much of the machine measuring may take.
+/// Number of threads and limits that fit within a memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Threads that measure.
+    /// Number of threads.
     pub workers: NonZeroUsize,
-    /// What they keep.
+    /// Limits on data held in memory.
     pub sizes: Sizes,
-    /// What all of it takes, in bytes, at most.
+    /// Maximum memory of all of it, in bytes.
     pub need: u64,
 }
 
 const MIB: u64 = 1 << 20;
 
-/// Bounds on what is kept, best first: as `bintide compress` keeps it, then less.
+/// Possible limits on held transactions, best first: that of `bintide compress`, then less.
 const KEPT: [u64; 3] = [32 * MIB, 16 * MIB, 8 * MIB];
 
-/// Bounds on what several threads measure at once, best first.
+/// Possible limits on payloads that several threads measure at once, best first.
 const LARGE: [usize; 4] = [4 << 20, 2 << 20, 1 << 20, 256 << 10];
 
 const FRONT: u64 = 2 << 20;
 
-/// The program itself, payloads kept for comparisons, and what the allocator does not give back.
+/// Memory for the program itself, for payloads kept for comparison, and for memory that the allocator does not return.
 const BASE: u64 = 56 * MIB;
 
-/// What is on its way between the threads.
+/// Maximum bytes queued between the threads.
 pub(crate) const UNDER_WAY: usize = 16 << 20;
 
-/// A worker's bytes besides zstd's: a batch, its frames, what comes out of them, what it hands on, and what empties
-/// the caches.
+/// Memory of one worker without zstd's: a batch, its frames, the decompressed bytes, its output, and the cache flusher.
 const WORKER: u64 = 12 * MIB;
 
-/// An event of this size is taken whatever the memory: usual ones are smaller.
+/// Events up to this size are accepted with any memory limit. Typical events are smaller.
 const EVENT_SIZE_MIN: u32 = 16 << 20;
 
-/// No event is larger.
+/// Maximum size of a transaction to plan for, in bytes.
 const SIZE_MAX: u64 = 1 << 32;
 
 impl Plan {
-    /// As many workers as are wanted and fit in `memory` bytes, for transactions of no more than `size_max` bytes: a
-    /// log's size will do. When not even one fits, it is a plan for one all the same, and [`Plan::need`] says so.
+    /// Plans as many of `workers` as fit in `memory` bytes, for transactions of at most `size_max` bytes: the size of a
+    /// log is enough.
+    ///
+    /// If not even one worker fits, the plan has one worker, and [`Plan::need`] is larger than `memory`.
     pub fn new(levels: &[Level], workers: NonZeroUsize, memory: u64, size_max: u64) -> Self {
         let size_max = size_max.min(SIZE_MAX);
         let third = u32::try_from(memory / 3).unwrap_or(u32::MAX);
@@ -89,7 +90,7 @@ fn need(levels: &[Level], workers: u64, large: u64, kept: u64, size_max: u64) ->
     let contexts: u64 = levels.iter().map(|level| level.memory_for(large)).sum();
     let largest = levels.iter().map(|level| level.memory_for(size_max)).max().unwrap_or_default();
     let held = kept.min(size_max);
-    // A large transaction in memory: its events as read and as compressed, and its frame.
+    // A large transaction in memory: its events as read, the same for compression, and its frame.
     let one_large = if size_max > large { largest + 3 * held } else { 0 };
     BASE + UNDER_WAY as u64 + workers * (contexts + WORKER) + one_large
 }

@@ -1,7 +1,7 @@
-//! At which level were payloads made that are in the logs? The one that makes the same bytes of them again.
+//! Finds the level of the payloads in a log: the level that reproduces the same bytes.
 //!
-//! Servers before 8.3 announced the size of what they compressed for the first transaction of a session only, or not
-//! at all, and those before 8.0.32 flushed a frame before they ended it. All of these ways are tried.
+//! Servers before 8.3 stated the content size only for the first transaction of a session, or never. Servers before
+//! 8.0.32 also flushed a frame before its end. All these variants are tried.
 
 use binlog::Level;
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
@@ -10,24 +10,24 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, compress_bound};
 use super::record::Probe;
 use super::report::{FoundReport, LevelMatches};
 
-/// How a server made its frames.
+/// Variant of a server's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// With their content's size.
+    /// With the content size.
     Announced,
-    /// Without.
+    /// Without the content size.
     Unannounced,
-    /// Without, and flushed before their end.
+    /// Without the content size, and flushed before the end.
     Flushed,
 }
 
-/// Servers that do not announce sizes ignore the level that is set; far above the default they would need hundreds of
-/// megabytes, and so would we.
+/// Maximum level to try without a content size. Servers that do not state the size also ignore the level setting.
+/// Levels far above the default would need hundreds of megabytes.
 const UNANNOUNCED_MAX: u8 = 9;
 
 const WAYS: [Way; 3] = [Way::Announced, Way::Unannounced, Way::Flushed];
 
-/// Tries every level on payloads that were found, while `may_go_on` says so.
+/// Tries every level on the payloads, while `may_go_on` returns true.
 pub(crate) fn probe(
     probes: &[Probe],
     found: FoundReport,
@@ -71,7 +71,7 @@ fn frame(inner: &[u8], level: u8, way: Way) -> Option<Vec<u8>> {
     context.set_pledged_src_size(size).ok()?;
     let mut frame = Vec::with_capacity(compress_bound(inner.len()) + SLACK);
     let mut output = OutBuffer::around(&mut frame);
-    // In two steps: zstd would announce the size of what it is given whole.
+    // In two steps, because zstd states the content size of input that it gets in one.
     let (front, back) = inner.split_at(inner.len() / 2);
     for part in [front, back] {
         let mut input = InBuffer::around(part);
@@ -88,7 +88,7 @@ fn frame(inner: &[u8], level: u8, way: Way) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// Room for a frame's head and an empty last block.
+/// Space for a frame's header and an empty last block.
 const SLACK: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What was measured of each transaction, on its way from the workers to the sums.
+//! Measurements of transactions, as workers pass them to the tally.
 
 use std::ops::Range;
 
@@ -8,58 +8,58 @@ use super::measure::{Made, Taken};
 use super::network::Sent;
 use super::tables::Name;
 
-/// What was measured in one go, in the order of the log.
+/// Measurements of consecutive transactions of one log.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
-    /// Which log it is of.
+    /// Index of the log.
     pub(crate) source: usize,
     pub(crate) records: Vec<Record>,
-    /// Records that were measured.
+    /// Number of measured records.
     pub(crate) measured: usize,
-    /// By record that was measured and by level: what became of its payload.
+    /// By measured record and level: the result for its payload.
     pub(crate) made: Vec<Made>,
-    /// By record that was measured and by level: its bytes in the log.
+    /// By measured record and level: its bytes in the log.
     pub(crate) after: Vec<u64>,
-    /// Tables of records, and their bytes.
+    /// Tables of the records, as numbers, and their bytes.
     pub(crate) tables: Vec<(u32, u64)>,
-    /// The names of tables.
+    /// Names of the tables, by number.
     pub(crate) names: Vec<Name>,
-    /// By level.
+    /// Sums by level.
     pub(crate) taken: Vec<Taken>,
     pub(crate) network: Network,
-    /// Payloads to train and measure a dictionary with.
+    /// Payloads for training and measuring a dictionary.
     pub(crate) samples: Vec<Vec<u8>>,
-    /// A payload found in the log, to see which level it was made at.
+    /// A payload of the log, to find its level.
     pub(crate) probe: Option<Probe>,
-    /// Does a stretch end here?
+    /// True if a stretch ends here.
     pub(crate) is_end: bool,
-    /// Bytes of logs that are done with it.
+    /// Bytes of the log that are done with this part.
     pub(crate) bytes_done: u64,
 }
 
-/// A transaction, or events between two.
+/// A transaction, or the events between two.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) kind: Kind,
-    /// Where it starts in its log; 0 if nobody asks.
+    /// Its start in the log; 0 if not needed.
     pub(crate) start: u64,
-    /// Its bytes as it stands.
+    /// Its bytes in the log.
     pub(crate) now: u64,
-    /// Its bytes without compression.
+    /// Its bytes uncompressed.
     pub(crate) plain: u64,
-    /// The bytes of its events inside a payload.
+    /// Bytes of its events inside a payload.
     pub(crate) inner: u64,
-    /// When it committed, in microseconds since 1970.
+    /// Time of its commit, in microseconds since 1970.
     pub(crate) commit_us: u64,
-    /// How much of it counts here.
+    /// Its share in the current cell.
     pub(crate) share: Share,
-    /// Its place in [`Part::tables`].
+    /// Its range in [`Part::tables`].
     pub(crate) tables: Range<usize>,
-    /// Was only its front measured?
+    /// True if only its front was measured.
     pub(crate) is_cut: bool,
 }
 
-/// What a record is of.
+/// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Events between transactions.
@@ -68,14 +68,14 @@ pub(crate) enum Kind {
     Refused(Refusal),
     /// A transaction that was measured.
     Measured {
-        /// Its number among those of its part.
+        /// Its number among the measured records of its part.
         number: usize,
-        /// Is it compressed in the log?
+        /// True if it is compressed in the log.
         was_compressed: bool,
     },
 }
 
-/// A part of a transaction, by its bytes as they stand.
+/// A range of a transaction's bytes in the log, and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) from: u64,
@@ -83,18 +83,18 @@ pub(crate) struct Share {
     pub(crate) of: u64,
 }
 
-/// What was sent, for some of the transactions.
+/// Network traffic of some of the transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Network {
-    /// Bytes of the log, as it stands.
+    /// Their bytes in the log.
     pub(crate) now: u64,
-    /// With transactions plain.
+    /// Traffic with plain transactions.
     pub(crate) plain: Sent,
-    /// With transactions compressed at the base level.
+    /// Traffic with transactions compressed at the base level.
     pub(crate) compressed: Sent,
 }
 
-/// A payload found in a log.
+/// A payload of a log.
 #[derive(Clone, Debug)]
 pub(crate) struct Probe {
     pub(crate) inner: Vec<u8>,
@@ -102,7 +102,7 @@ pub(crate) struct Probe {
 }
 
 impl Record {
-    /// Of so many bytes that stay as they are.
+    /// Creates a record of bytes that are not compressed.
     pub(crate) const fn plain(now: u64, share: Share) -> Self {
         Self {
             kind: Kind::Between,
@@ -123,7 +123,7 @@ impl Share {
         Self { from: 0, to: of, of }
     }
 
-    /// The part of `whole` that counts here. Shares that make up the whole get parts that do.
+    /// Returns the part of `whole` in this share. The parts of all shares add up to `whole`.
     pub(crate) fn part(self, whole: u64) -> u64 {
         let up_to = |at: u64| (u128::from(whole) * u128::from(at) / u128::from(self.of.max(1))) as u64;
         match self.of {
@@ -132,7 +132,7 @@ impl Share {
         }
     }
 
-    /// The same as a weight.
+    /// Returns the share as a fraction.
     pub(crate) fn weight(self) -> f64 {
         match self.of {
             0 => 1.0,
@@ -142,7 +142,7 @@ impl Share {
 }
 
 impl Network {
-    /// The part that counts here.
+    /// Returns the part in this share.
     pub(crate) fn part(&self, share: Share) -> Self {
         let part = |sent: &Sent| Sent {
             uncompressed: share.part(sent.uncompressed),

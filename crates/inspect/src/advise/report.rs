@@ -1,98 +1,98 @@
-//! What compressing transactions would do to logs, as it is shown.
+//! Report of what compressing transactions would do to logs.
 //!
-//! Everything speaks of all logs that were given, also where only a sample of them was measured. Bytes are bytes,
-//! times are seconds or, of single commits, microseconds; a gigabyte has 10⁹ bytes and a day 86,400 seconds. Shares
-//! are parts of one: 0.6 is 60 %. What is not known is `null`, and what does not apply is an empty list.
+//! All figures are for all given logs, even if only a sample was measured. Sizes are in bytes. Times are in seconds or,
+//! for single commits, in microseconds. A gigabyte has 10⁹ bytes, a day 86,400 seconds. Shares are fractions of one:
+//! 0.6 is 60 %. Unknown values are `null`, and lists that do not apply are empty.
 
 use binlog::Refusal;
 use serde::Serialize;
 
 use crate::stats::Span;
 
-/// What compressing transactions would do to logs.
+/// Report of what compressing transactions would do to logs.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// What to do, in words.
+    /// Advice in words.
     pub advice: Advice,
     /// Each log, in the order given.
     pub logs: Vec<LogReport>,
-    /// What the servers that wrote them can do.
+    /// Compression features of the servers that wrote the logs.
     pub server: ServerReport,
-    /// How much of the logs was measured.
+    /// Part of the logs that was measured.
     pub sample: SampleReport,
-    /// What it was measured on.
+    /// Machine that measured.
     pub machine: MachineReport,
-    /// From the first commit to the last.
+    /// First and last commit.
     pub span: Option<Span>,
-    /// All logs together, as they stand.
+    /// Figures of all logs together, as they are now.
     pub totals: Totals,
-    /// By level, in the order asked for.
+    /// Figures by level, in the order asked for.
     pub levels: Vec<LevelReport>,
-    /// Transactions by size before compression, from the first class that has any to the last.
+    /// Transactions by size before compression, from the first class with transactions to the last.
     pub sizes: Vec<SizeReport>,
-    /// By table, the largest first.
+    /// Tables, the largest first.
     pub tables: Vec<TableReport>,
-    /// What cannot be compressed, by reason, most bytes first.
+    /// Transactions that cannot be compressed, by reason, most bytes first.
     pub refused: Vec<RefusedReport>,
-    /// What levels would save over time, by commit.
+    /// Sizes over time, by commit, at each level.
     pub over_time: TimeReport,
-    /// Payloads that are in the logs already.
+    /// Payloads that the logs contain already.
     pub found: FoundReport,
-    /// Files compressed whole: not what a server does.
+    /// Whole files compressed. No server does this.
     pub whole_file: Option<WholeFileReport>,
-    /// Transactions compressed with a trained dictionary: not what a server does.
+    /// Transactions compressed with a trained dictionary. No server does this.
     pub dictionary: Option<DictionaryReport>,
-    /// What goes to each replica.
+    /// Network traffic to each replica.
     pub network: NetworkReport,
 }
 
-/// An estimate, and the interval that holds the truth 95 times in 100. Where all was measured, all three are equal.
+/// An estimate with its interval of 95 % confidence. If everything was measured, all three values are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Estimate {
-    /// The likeliest.
+    /// Most likely value.
     pub value: u64,
-    /// Not less, most likely.
+    /// Lower end of the interval.
     pub low: u64,
-    /// Not more, most likely.
+    /// Upper end of the interval.
     pub high: u64,
 }
 
-/// What to do, in words.
+/// Advice in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// In a word.
+    /// The advice as one value.
     pub verdict: Verdict,
-    /// The level to switch on or stay at.
+    /// The level to set or keep.
     pub level: Option<u8>,
-    /// In a sentence.
+    /// The advice in one sentence.
     pub headline: String,
-    /// Why, a sentence each.
+    /// Reasons, one sentence each.
     pub reasons: Vec<String>,
-    /// What may be otherwise, a sentence each.
+    /// Uncertainties, one sentence each.
     pub uncertainties: Vec<String>,
 }
 
-/// What to do, in a word.
+/// The advice as one value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Switch compression on.
+    /// Turn compression on.
     SwitchOn,
-    /// Leave it off: it would cost more than it saves.
+    /// Leave compression off: it saves too little.
     LeaveOff,
-    /// It is on, and rightly so.
+    /// Compression is on; keep it.
     Keep,
-    /// It is on; another level would be better.
+    /// Compression is on; change its level.
     ChangeLevel,
-    /// It is on, and saves nothing.
+    /// Compression is on and saves nothing; turn it off.
     SwitchOff,
-    /// Hardly anything in the logs could be compressed.
+    /// Almost none of the bytes can be compressed.
     NothingToGain,
-    /// The server that wrote the logs cannot compress.
+    /// The server that wrote the logs has no transaction compression.
     CannotCompress,
-    /// There are no transactions to judge by.
+    /// The logs contain no transactions.
     #[default]
     NothingToMeasure,
 }
@@ -100,250 +100,251 @@ pub enum Verdict {
 /// One log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LogReport {
-    /// As it was given.
+    /// The name as given by the user.
     pub name: String,
-    /// The file's size.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// The version of the server that wrote it; of a relay log, of the source.
+    /// Version of the server that wrote it; for a relay log, of the source.
     pub server_version: String,
-    /// Is it a relay log?
+    /// True for a relay log.
     pub is_relay: bool,
-    /// Is it encrypted?
+    /// True for an encrypted log.
     pub is_encrypted: bool,
 }
 
-/// What the servers that wrote the logs can do.
+/// Compression features of the servers that wrote the logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ServerReport {
-    /// The version of the last log's server.
+    /// Version of the server that wrote the last log.
     pub version: String,
-    /// Can it compress transactions at all?
+    /// True if this version has transaction compression.
     pub can_compress: bool,
-    /// What it makes of `binlog_transaction_compression_level_zstd`.
+    /// Effect of `binlog_transaction_compression_level_zstd` in this version.
     pub level_setting: LevelSetting,
 }
 
-/// What a server makes of `binlog_transaction_compression_level_zstd`.
+/// Effect of `binlog_transaction_compression_level_zstd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LevelSetting {
-    /// It compresses at that level.
+    /// The server compresses at that level.
     Honoured,
-    /// It takes the setting, and compresses at level 3 whatever it says.
+    /// The server accepts the setting, but always compresses at level 3.
     Ignored,
-    /// Nobody has looked.
+    /// The effect is unknown.
     #[default]
     Unknown,
 }
 
-/// How much of the logs was measured.
+/// Part of the logs that was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SampleReport {
-    /// Was everything measured? If not, stretches at random places were.
+    /// True if everything was measured, false if stretches at random places were.
     pub is_complete: bool,
     /// Bytes of all logs.
     pub bytes_total: u64,
-    /// Bytes of the transactions measured, as they stand.
+    /// Bytes of the measured transactions in the logs.
     pub bytes_measured: u64,
     /// Transactions measured.
     pub transactions_measured: u64,
-    /// Large ones among them that were measured by their front only; the rest counts as like it.
+    /// Large transactions of which only the front was measured. The rest is assumed to be like it.
     pub transactions_cut: u64,
     /// Stretches measured.
     pub stretches_measured: u64,
-    /// Stretches in all.
+    /// Number of all stretches.
     pub stretches_total: u64,
-    /// How often intervals hold the truth: 0.95.
+    /// Confidence level of the intervals: 0.95.
     pub confidence: f64,
-    /// What the random places were drawn from.
+    /// Seed of the random places.
     pub seed: u64,
-    /// How long it took, in seconds.
+    /// Duration of the run in seconds.
     pub elapsed_s: f64,
-    /// Why measuring stopped before it was complete.
+    /// Limit that ended the measurement before it was complete.
     pub stopped_by: Option<StoppedBy>,
 }
 
-/// Why measuring stopped before it was complete.
+/// Limit that ended a measurement before it was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoppedBy {
-    /// The time that it was given was up.
+    /// The time limit.
     Time,
-    /// As many bytes as were asked for were measured.
+    /// The limit on bytes.
     Bytes,
 }
 
-/// What was measured on.
+/// Machine that measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MachineReport {
-    /// The processor's name, where the system tells.
+    /// Name of the processor, if the operating system tells it.
     pub cpu: Option<String>,
-    /// Cores that this process may use.
+    /// Number of cores that this process may use.
     pub cores: usize,
-    /// The version of zstd: others make other sizes, by fractions of a percent.
+    /// Version of zstd. Sizes of other versions differ by fractions of a percent.
     pub zstd: String,
 }
 
-/// All logs together, as they stand.
+/// Figures of all logs together, as they are now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
-    /// Their bytes as they stand.
+    /// Bytes of the log files.
     pub bytes: u64,
-    /// Their bytes if no transaction were compressed.
+    /// Bytes of the log files if no transaction were compressed.
     pub bytes_plain: Estimate,
-    /// Transactions.
+    /// Number of transactions.
     pub transactions: Estimate,
-    /// Bytes of transactions that are or could be compressed, before compression.
+    /// Bytes of eligible transactions before compression: those that are or could be compressed.
     pub eligible_bytes: Estimate,
-    /// Such transactions.
+    /// Number of eligible transactions.
     pub eligible_transactions: Estimate,
-    /// Seconds from the first commit to the last of each log, together: what several logs cover counts once, gaps
-    /// between logs do not.
+    /// Seconds from the first to the last commit of each log, together. Overlaps of logs count once, gaps between logs
+    /// do not count.
     pub covered_s: f64,
-    /// Bytes before compression a day, by the time that the logs cover; `None` when that is too short to tell.
+    /// Bytes before compression per day, by the time that the logs cover; `None` if that is too short.
     pub bytes_plain_per_day: Option<u64>,
 }
 
-/// What compressing at one level would do.
+/// Effects of compressing at one level.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LevelReport {
     /// 1 to 22.
     pub level: u8,
-    /// Would the server that wrote the logs compress at this level? `None` when nobody knows.
+    /// True if the server that wrote the logs would compress at this level; `None` if unknown.
     pub is_honoured: Option<bool>,
-    /// What the log files would have in all: compressed transactions, plain ones, everything between.
+    /// Bytes of the log files at this level: compressed transactions, plain ones, and all other events.
     pub bytes: Estimate,
-    /// The part of the plain logs that is saved; negative when they grow.
+    /// Share of the plain logs' bytes that is saved; negative if they grow.
     pub saved_share: f64,
-    /// Plain bytes by compressed bytes, of whole log files.
+    /// Plain bytes divided by compressed bytes, of whole log files.
     pub ratio: f64,
-    /// The same of payloads alone: bytes of the events inside by bytes of the frames.
+    /// Plain bytes divided by compressed bytes, of payloads only: bytes of the events by bytes of the frames.
     pub payload_ratio: f64,
-    /// Bytes saved against the plain logs; negative when they grow.
+    /// Bytes saved compared with the plain logs; negative if they grow.
     pub saved_bytes: i64,
-    /// Bytes saved against the logs as they stand.
+    /// Bytes saved compared with the logs as they are now.
     pub saved_bytes_now: i64,
-    /// Bytes saved against the plain logs, a day, on the source and on each replica that keeps them.
+    /// Bytes saved per day compared with the plain logs, on the source and on each replica that keeps them.
     pub saved_bytes_per_day: Option<i64>,
-    /// Bytes of events compressed in a second by one core.
+    /// Compression speed of one core, in bytes of events per second.
     pub compress_bytes_per_s: f64,
-    /// Bytes of events decompressed in a second by one core.
+    /// Decompression speed of one core, in bytes of events per second.
     pub decompress_bytes_per_s: f64,
-    /// Seconds of one core to compress a gigabyte of plain logs, what stays plain included.
+    /// Seconds of one core to compress a gigabyte of plain logs, including the transactions that stay plain.
     pub compress_s_per_gb: f64,
-    /// Seconds of one core to decompress it, on each replica.
+    /// Seconds of one core to decompress the same, on each replica.
     pub decompress_s_per_gb: f64,
-    /// Seconds of one core a day to compress, at the logs' own rate.
+    /// Seconds of one core per day to compress, at the logs' own rate.
     pub compress_s_per_day: Option<f64>,
-    /// Seconds of one core a day to decompress, on each replica.
+    /// Seconds of one core per day to decompress, on each replica.
     pub decompress_s_per_day: Option<f64>,
-    /// What commits would take longer.
+    /// Time added to commits.
     pub latency: Latency,
-    /// The largest zstd context that a transaction measured needed, in bytes: a session keeps it.
+    /// Largest zstd context that a measured transaction needed, in bytes. A session keeps its context.
     pub memory_bytes: u64,
-    /// What zstd takes for the largest of transactions, in bytes.
+    /// Largest zstd context at this level, in bytes.
     pub memory_bytes_max: u64,
-    /// Transactions smaller than this, before compression, are better left plain; 0: all are better compressed, `None`:
-    /// none is. A server knows no such bound, `bintide compress` does better still, transaction by transaction.
+    /// Break-even size: smaller transactions, before compression, are better left plain; 0: all are better compressed;
+    /// `None`: none is. Servers have no such threshold. `bintide compress` decides for each transaction, which is
+    /// better still.
     pub break_even_bytes: Option<u64>,
-    /// Transactions that would grow.
+    /// Number of transactions that would grow.
     pub growing_transactions: u64,
-    /// By how many bytes they would grow together.
+    /// Bytes by which these transactions would grow.
     pub growing_bytes: u64,
 }
 
-/// What commits take longer, in microseconds: the time to compress a transaction with a context that is used again.
+/// Time added to commits, in microseconds: the time to compress a transaction with a reused context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// Transactions measured.
+    /// Number of measured transactions.
     pub transactions: u64,
-    /// Half of them take no longer.
+    /// Median.
     pub p50_us: f64,
-    /// 99 of 100 take no longer.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// The longest measured.
+    /// Maximum.
     pub max_us: f64,
 }
 
 /// Transactions of one size class.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SizeReport {
-    /// The largest size in it, in bytes before compression; `None` for all beyond the class before.
+    /// Largest size of the class, in bytes before compression; `None` for the last class.
     pub bytes_max: Option<u64>,
-    /// Transactions that are or could be compressed.
+    /// Number of eligible transactions.
     pub transactions: u64,
-    /// Their bytes before compression, GTID event and checksums included.
+    /// Their bytes before compression, with GTID events and checksums.
     pub bytes: u64,
-    /// What each level makes of them, in the order of [`Report::levels`].
+    /// Effects of each level, in the order of [`Report::levels`].
     pub levels: Vec<SizeAtLevel>,
 }
 
-/// What a level makes of a size class.
+/// Effect of one level on a size class.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SizeAtLevel {
     /// 1 to 22.
     pub level: u8,
-    /// Their bytes in the log.
+    /// Bytes of the transactions in the log.
     pub bytes: u64,
-    /// The part that is saved; negative when they grow.
+    /// Share that is saved; negative if they grow.
     pub saved_share: f64,
-    /// What their commits would take longer.
+    /// Time added to their commits.
     pub latency: Latency,
 }
 
-/// One table. What a transaction saves is shared among its tables by the bytes of their events.
+/// Effects on one table. The savings of a transaction are divided among its tables by the bytes of their events.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TableReport {
     /// The database. Bytes that are not UTF-8 are replaced.
     pub database: String,
     /// The table. Bytes that are not UTF-8 are replaced.
     pub table: String,
-    /// Transactions that are or could be compressed and change it.
+    /// Number of eligible transactions that change the table.
     pub transactions: u64,
-    /// Its bytes in them before compression, with its share of BEGIN, COMMIT and the GTID event.
+    /// Bytes of the table in them before compression, with its share of BEGIN, COMMIT and GTID event.
     pub bytes: u64,
-    /// What each level makes of them, in the order of [`Report::levels`].
+    /// Effects of each level, in the order of [`Report::levels`].
     pub levels: Vec<TableAtLevel>,
 }
 
-/// What a level makes of a table.
+/// Effect of one level on a table.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TableAtLevel {
     /// 1 to 22.
     pub level: u8,
-    /// Its bytes in the log.
+    /// Bytes of the table in the log.
     pub bytes: u64,
-    /// The part that is saved; negative when it grows.
+    /// Share that is saved; negative if it grows.
     pub saved_share: f64,
 }
 
-/// Transactions that cannot be compressed for one reason.
+/// Transactions that cannot be compressed, for one reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RefusedReport {
     /// The reason.
     pub reason: Refusal,
     /// The reason in words.
     pub words: String,
-    /// Transactions.
+    /// Number of transactions.
     pub transactions: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The part of the plain logs' bytes.
+    /// Share of the plain logs' bytes.
     pub share: f64,
 }
 
-/// What levels would save over time, by commit.
+/// Sizes over time, by commit, at each level.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TimeReport {
-    /// When the first bucket starts, in milliseconds since 1970.
+    /// Start of the first bucket, in milliseconds since 1970.
     pub start_ms: u64,
-    /// How long each bucket is, in milliseconds; 0 when there is none.
+    /// Width of a bucket in milliseconds; 0 if there are none.
     pub width_ms: u64,
-    /// Bytes in each bucket; those between buckets measured are scaled up from the sample.
+    /// Buckets in order, without gaps. A sample is scaled up, and times it did not reach are 0.
     pub buckets: Vec<TimeBucket>,
 }
 
-/// A stretch of time.
+/// Bytes committed in one bucket of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TimeBucket {
     /// Bytes before compression.
@@ -352,105 +353,105 @@ pub struct TimeBucket {
     pub bytes: Vec<u64>,
 }
 
-/// Payloads that are in the logs already.
+/// Payloads that the logs contain already.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FoundReport {
-    /// Transactions that are compressed.
+    /// Number of compressed transactions.
     pub transactions: u64,
     /// Their bytes in the logs.
     pub bytes: u64,
     /// Their bytes before compression.
     pub bytes_plain: u64,
-    /// How many of them were compressed again at each level, to see which one makes the same bytes.
+    /// Number of payloads that were compressed again at each level, to find the level that reproduces their bytes.
     pub probed: u64,
-    /// The levels that make the same bytes of all that were probed; empty when none does: another version of zstd, or
-    /// more than one level.
+    /// Levels that reproduce the bytes of all probed payloads. Empty if there is none: the server used another version
+    /// of zstd, or several levels.
     pub levels: Vec<u8>,
-    /// How many payloads each level makes the same bytes of, if it does of any.
+    /// Number of reproduced payloads by level, for levels that reproduce any.
     pub matches: Vec<LevelMatches>,
 }
 
-/// Payloads that one level makes the same bytes of.
+/// Payloads that one level reproduces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LevelMatches {
     /// 1 to 22.
     pub level: u8,
-    /// Payloads.
+    /// Number of payloads.
     pub payloads: u64,
 }
 
-/// Files compressed whole by zstd: smaller, but no binary logs any more, and neither server nor network gain.
+/// Whole files compressed by zstd. They are smaller, but no binary logs, and help neither the server nor the network.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WholeFileReport {
     /// zstd's level.
     pub level: u8,
-    /// What the files would have in all.
+    /// Bytes of all compressed files.
     pub bytes: Estimate,
-    /// Their bytes before, as they stand, by these.
+    /// Bytes of the files now, divided by compressed bytes.
     pub ratio: f64,
-    /// The part of them that is saved.
+    /// Share of the files' bytes that is saved.
     pub saved_share: f64,
-    /// Bytes that were measured.
+    /// Bytes measured.
     pub bytes_measured: u64,
 }
 
-/// Transactions compressed with a dictionary that was trained on other transactions of the same logs: no server does.
+/// Transactions compressed with a dictionary trained on other transactions of the same logs. No server does this.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DictionaryReport {
     /// zstd's level.
     pub level: u8,
-    /// The dictionary's size.
+    /// Size of the dictionary in bytes.
     pub dictionary_bytes: u64,
-    /// Transactions that it was trained on.
+    /// Number of transactions used for training.
     pub transactions_trained: u64,
-    /// Other transactions that it was measured on.
+    /// Number of transactions measured; others than those used for training.
     pub transactions_measured: u64,
-    /// The bytes of these before compression.
+    /// Bytes of the measured transactions before compression.
     pub bytes_plain: u64,
-    /// Their payloads' bytes without it.
+    /// Bytes of their payloads without the dictionary.
     pub bytes_without: u64,
-    /// Their payloads' bytes with it.
+    /// Bytes of their payloads with the dictionary.
     pub bytes_with: u64,
 }
 
-/// What goes to each replica that follows as fast as transactions commit, one transaction at a time.
+/// Network traffic to a replica that keeps up and receives one transaction at a time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NetworkReport {
-    /// Every way to send the same transactions; the first is plain in every respect.
+    /// Combinations of log compression and connection compression. The first one has neither.
     pub ways: Vec<NetworkWay>,
 }
 
-/// A way to send transactions.
+/// One combination of log compression and connection compression.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct NetworkWay {
-    /// The level at which transactions are compressed in the log; `None` when they are plain there.
+    /// Level of the transactions in the log; `None` if they are plain.
     pub transactions: Option<u8>,
-    /// How the replica's connection is compressed.
+    /// Compression of the replica's connection.
     pub connection: Connection,
-    /// Bytes for all of the logs, headers of packets included.
+    /// Bytes sent for all logs, with packet headers.
     pub bytes: u64,
-    /// Bytes a day.
+    /// Bytes sent per day.
     pub bytes_per_day: Option<u64>,
-    /// The part of the first way's bytes that is saved.
+    /// Share saved, compared with the first combination.
     pub saved_share: f64,
-    /// Seconds of one core on the source to compress the connection for each replica, for a gigabyte of plain logs.
+    /// Seconds of one core on the source to compress a replica's connection, per gigabyte of plain logs.
     pub connection_s_per_gb: f64,
 }
 
-/// How a replica's connection is compressed (`SOURCE_COMPRESSION_ALGORITHMS`, `SOURCE_ZSTD_COMPRESSION_LEVEL`).
+/// Compression of a replica's connection (`SOURCE_COMPRESSION_ALGORITHMS`, `SOURCE_ZSTD_COMPRESSION_LEVEL`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "algorithm", content = "level")]
 pub enum Connection {
-    /// Not at all.
+    /// No compression.
     Uncompressed,
-    /// zlib, at this level.
+    /// zlib at this level.
     Zlib(u8),
-    /// zstd, at this level.
+    /// zstd at this level.
     Zstd(u8),
 }
 
 impl Estimate {
-    /// What was measured, not estimated.
+    /// Returns a measured value, without an interval.
     pub const fn exact(value: u64) -> Self {
         Self { value, low: value, high: value }
     }

@@ -1,50 +1,51 @@
-//! From figures to advice: rules in one table, the first that holds decides.
+//! Derives advice from the figures. The rules are one table, and the first rule that holds decides.
 
 use super::report::{Advice, LevelReport, LevelSetting, Report, Verdict};
 
-/// Less saved than this is not worth a change.
+/// Minimum share saved to advise compression.
 const WORTH: f64 = 0.10;
 
-/// Fewer bytes that could be compressed, by part, and there is nothing to gain.
+/// Minimum share of eligible bytes. Below it, there is nothing to gain.
 const ELIGIBLE_MIN: f64 = 0.05;
 
-/// More bytes compressed already, by part, and compression is on.
+/// Minimum share of bytes that are compressed already, to count compression as on.
 const ON_MIN: f64 = 0.5;
 
-/// A higher level has to save so much more of the plain logs …
+/// Minimum share of the plain logs that a higher level has to save in addition …
 const STEP_GAIN: f64 = 0.04;
 
-/// … for at most so many times the work, as the level below.
+/// … for at most this multiple of the next lower level's CPU time.
 const STEP_WORK: f64 = 3.0;
 
-/// A lower level may save so much less of the plain logs …
+/// Maximum share of the plain logs that a lower level may save less …
 const EASE_LOSS: f64 = 0.015;
 
-/// … if it takes at most this part of the work.
+/// … if it takes at most this fraction of the CPU time.
 const EASE_WORK: f64 = 0.75;
 
-/// More cores than this, on average over the logs' own time, are too many.
+/// Maximum number of cores that compressing may take, on average over the time that the logs cover.
 const CORES_MAX: f64 = 0.25;
 
-/// A commit should not wait longer than this, 99 times in 100, in microseconds.
+/// Maximum of the 99th percentile of time added to commits, in microseconds.
 const P99_MAX_US: f64 = 20_000.0;
 
-/// What the advice depends on.
+/// Facts that the advice depends on.
 #[derive(Clone, Debug, Default)]
 struct Facts<'r> {
     can_compress: bool,
     setting: LevelSetting,
     transactions: u64,
-    /// Parts of the plain logs' bytes.
+    /// Share of the plain logs' bytes that is eligible.
     eligible: f64,
+    /// Share of the plain logs' bytes that is compressed already.
     on: f64,
-    /// The levels that may be advised, in rising order.
+    /// The levels that may be advised, in ascending order.
     levels: Vec<&'r LevelReport>,
-    /// The level that payloads in the logs were made at, if one is certain.
+    /// The level of the payloads in the logs, if it is certain.
     level_found: Option<u8>,
 }
 
-/// One rule: when it holds, and what follows.
+/// One rule: its condition, and the advice.
 struct Rule {
     holds: fn(&Facts<'_>, Option<&LevelReport>) -> bool,
     verdict: Verdict,
@@ -128,7 +129,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The advice that a report's figures give.
+/// Returns the advice for a report's figures.
 pub(crate) fn advise(report: &Report) -> Advice {
     let facts = facts(report);
     let best = best(&facts.levels);
@@ -145,17 +146,17 @@ pub(crate) fn advise(report: &Report) -> Advice {
     }
 }
 
-/// Fewer transactions tell nothing of 1 in 100.
+/// Minimum number of transactions for a 99th percentile.
 const TELLING: u64 = 200;
 
-/// What logs of less time say of a day is said with doubt, in seconds.
+/// Daily figures from logs that cover less time are marked as uncertain, in seconds.
 const SPAN_TELLING_S: f64 = 3600.0;
 
 fn facts(report: &Report) -> Facts<'_> {
     let plain = report.totals.bytes_plain.value.max(1) as f64;
     let proven = matches!(report.found.levels.as_slice(), [one] if *one != 3);
     let setting = if proven { LevelSetting::Honoured } else { report.server.level_setting };
-    // No level is advised that the server might ignore.
+    // A level that the server might ignore is not advised.
     let may = |level: &&LevelReport| level.level == 3 || setting == LevelSetting::Honoured;
     let mut levels: Vec<&LevelReport> = report.levels.iter().filter(may).collect();
     levels.sort_by_key(|level| level.level);
@@ -173,7 +174,7 @@ fn facts(report: &Report) -> Facts<'_> {
     }
 }
 
-/// From the default level, or the one nearest to it, up or down as long as that pays.
+/// Starts at the default level or the nearest one to it, and goes to lower or higher levels as long as that pays.
 fn best<'r>(levels: &[&'r LevelReport]) -> Option<&'r LevelReport> {
     let mut place = levels.iter().position(|level| level.level >= 3).or(levels.len().checked_sub(1))?;
     while let Some(lower) = place.checked_sub(1)
@@ -320,7 +321,7 @@ mod tests {
         Estimate, FoundReport, Latency, LevelReport, LevelSetting, Report, Totals, Verdict,
     };
 
-    /// A gigabyte of plain logs: levels with what they save and how long they take, of 100.
+    /// Report on a gigabyte of plain logs. Levels have the percentage saved, and the seconds per gigabyte.
     fn report(eligible: u64, on: u64, levels: &[(u8, i64, f64)]) -> Report {
         let giga = 1_000_000_000;
         let level = |(level, saved, work): &(u8, i64, f64)| LevelReport {

@@ -1,4 +1,4 @@
-//! Measures logs, all or a sample of them, and adds it up.
+//! Measures logs, all of them or a sample, and adds up the results.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -23,27 +23,27 @@ use super::work::{Item, Reach, Shop, Work, Worker};
 use super::{Extent, Settings, Source, compare, rules};
 use crate::error::Error;
 
-/// What is handed to a worker at once, of logs that are read whole.
+/// Bytes of transactions per work item, if whole logs are read.
 const ITEM_SIZE: usize = 1 << 20;
 
-/// The width of a cell: some hundred transactions, or one of its thousands of rows.
+/// Width of a cell: some hundred transactions, or some thousand rows of one.
 const WIDTH: u64 = 256 << 10;
 
-/// What a cell counts for while it waits.
+/// Bytes that a cell counts as in the queue.
 const CELL_COST: usize = 2 << 20;
 
-/// The part of the time that transactions get; the rest is for what they are compared with.
+/// Fraction of the time for measuring transactions. The rest is for the alternatives.
 const MAIN_PART: f64 = 0.7;
 
-/// Of so many items, each gives payloads for a dictionary.
+/// Number of work items that supply payloads for the dictionary.
 const SAMPLED_ITEMS: u64 = 96;
 
-/// Measures logs. `watch` learns from time to time how much is done, in bytes of all logs; when it breaks, measuring
-/// stops with [`Error::Stopped`].
+/// Measures logs and derives advice. `watch` is called with the bytes done so far; if it breaks, measuring stops with
+/// [`Error::Stopped`].
 ///
 /// # Errors
 ///
-/// When no level is given, or a log cannot be read or decoded, or is MariaDB's. How a log ends is no error.
+/// No level is given; a log cannot be read or decoded; a log is from MariaDB. An open or torn end of a log is no error.
 pub fn advise(
     sources: &[Source<'_>],
     settings: &Settings,
@@ -84,13 +84,13 @@ struct Run<'r> {
     settings: &'r Settings,
     looks: &'r [Look],
     started: Instant,
-    /// Of all events in the logs.
+    /// Bytes of all events in the logs.
     bytes: u64,
 }
 
 struct Measured {
     tally: Tally,
-    /// Stretches in all; `None` when all were measured.
+    /// Number of all stretches; `None` if all were measured.
     stretches: Option<u64>,
     stopped_by: Option<StoppedBy>,
 }
@@ -128,7 +128,7 @@ impl Run<'_> {
         Ok(Measured { tally, stretches, stopped_by })
     }
 
-    /// Of the bytes of all logs, as many as are done, in part or in time.
+    /// Returns the progress in bytes of all logs, by bytes or by time.
     fn progress(&self, done: u64) -> u64 {
         match self.settings.extent {
             Extent::All | Extent::Sample { time: None, bytes: None } => done,
@@ -207,7 +207,7 @@ impl Run<'_> {
         ServerReport { version, can_compress: last.knows_payloads, level_setting }
     }
 
-    /// Of each log by its head and its tail, or by what was measured.
+    /// Returns the time span of each log, by its first and last commit, or by what was measured.
     fn spans(&self, tally: &Tally) -> Vec<(u64, u64)> {
         let logs = self.shop.sources.iter().zip(self.looks).enumerate();
         logs.filter_map(|(number, (source, look))| {
@@ -272,19 +272,19 @@ impl Run<'_> {
     }
 }
 
-/// The part of the time that whole files get.
+/// Fraction of the time for compressing whole files.
 const COMPARED_PART: f64 = 0.15;
 
-/// How long to look for the level of payloads that are there.
+/// Maximum time to look for the level of the payloads in the logs.
 const PROBE_TIME: Duration = Duration::from_secs(3);
 
-/// Pieces handed on at once at most.
+/// Maximum number of pieces per work item.
 const PIECES_MAX: usize = 8192;
 
-/// Fewer cells tell nothing, however little time there is.
+/// Minimum number of cells, regardless of the time limit.
 const CELLS_MIN: u64 = 2;
 
-/// The level that stands for compressed transactions on the network: the default, or the one nearest to it.
+/// Returns the level that represents compressed transactions in network traffic: the default, or the nearest one to it.
 fn base(levels: &[Level]) -> (usize, Level) {
     let distance = |level: &Level| level.get().abs_diff(Level::DEFAULT.get());
     let nearest = levels.iter().enumerate().min_by_key(|(_, level)| distance(level));

@@ -1,4 +1,4 @@
-//! From when to when logs go: by their first and last commit, wherever a sample lies.
+//! Finds the time spans of logs, by their first and last commit, independent of the sample.
 
 use binlog::{Event, EventType, Format, RawEvent};
 use logs::{LogReader, Next, Piece};
@@ -6,19 +6,19 @@ use logs::{LogReader, Next, Piece};
 use super::Source;
 use super::cut::{Look, read_head};
 
-/// Looked at first, at a log's end, in bytes.
+/// Bytes at the end of a log that are searched first.
 const TAIL_SIZE: u64 = 256 << 10;
 
-/// Where more belongs to one transaction, a log's end is not looked for.
+/// Maximum bytes at the end of a log that are searched.
 const TAIL_MAX: u64 = 64 << 20;
 
 const CHUNK_SIZE: usize = 256 << 10;
 
-/// Payloads of more bytes are passed over.
+/// Larger payloads are skipped.
 const PAYLOAD_MAX: usize = 1 << 20;
 
-/// From when to when a log goes, in microseconds since 1970: its first commit and its last one, if both can be found
-/// quickly. What cannot be read is no error here: who measures it says so.
+/// Returns the first and the last commit of a log, in microseconds since 1970, if both are found quickly. Returns
+/// `None` if the log cannot be read: measuring it reports the error.
 pub(crate) fn span(source: &Source<'_>, look: &Look) -> Option<(u64, u64)> {
     if !look.can_seek {
         return None;
@@ -46,7 +46,7 @@ fn first(source: &Source<'_>) -> Option<u64> {
     None
 }
 
-/// The last commit, if its GTID event stands among the last `back` bytes.
+/// Returns the last commit, if its GTID event is in the last `back` bytes.
 fn last_within(source: &Source<'_>, look: &Look, back: u64) -> Option<u64> {
     let mut reader = (source.open)().ok()?;
     read_head(&mut reader).ok()?;
@@ -84,7 +84,7 @@ fn commit_us(raw: &RawEvent<'_>, format: &Format) -> Option<u64> {
     stamped.or_else(|| Some(u64::from(raw.header().timestamp) * 1_000_000).filter(|us| *us > 0))
 }
 
-/// How long logs go together, in microseconds: time that several have counts once, time that none has not at all.
+/// Returns the time that the logs cover together, in microseconds. Overlaps count once, gaps do not count.
 pub(crate) fn covered_us(spans: &[(u64, u64)]) -> u64 {
     let mut spans = spans.to_vec();
     spans.sort_unstable();

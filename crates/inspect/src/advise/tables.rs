@@ -1,34 +1,35 @@
-//! Which tables a transaction's bytes are of.
+//! Assigns the bytes of a transaction to its tables.
 
 use std::collections::HashMap;
 
 use binlog::{Event, EventType, Format, RawEvent};
 
-/// A table's name: its database, itself.
+/// Database and table.
 pub(crate) type Name = (Box<[u8]>, Box<[u8]>);
 
-/// Tables by number, as long as one thread counts.
+/// Numbers for table names, and the tables of the current transaction. One per thread.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     known: HashMap<Name, u32>,
     names: Vec<Name>,
-    /// What numbers in events stand for in this transaction.
+    /// Table numbers by the table ids of this transaction's events.
     mapped: HashMap<u64, u32>,
-    /// Bytes by table, of this transaction.
+    /// Table numbers of this transaction, with their bytes.
     bytes: Vec<(u32, u64)>,
-    /// Where each of these tables stands there.
+    /// Index in `bytes` by table number.
     places: HashMap<u32, usize>,
 }
 
 impl Names {
-    /// Another transaction starts.
+    /// Starts another transaction.
     pub(crate) fn begin(&mut self) {
         self.mapped.clear();
         self.bytes.clear();
         self.places.clear();
     }
 
-    /// Takes an event of the transaction. What cannot be decoded is of no table: others say so.
+    /// Adds an event of the transaction. An event that cannot be decoded belongs to no table; the error is reported
+    /// elsewhere.
     pub(crate) fn take(&mut self, raw: &RawEvent<'_>, format: &Format) {
         let table = match raw.event_type() {
             EventType::TableMap => match raw.decode(format) {
@@ -53,17 +54,17 @@ impl Names {
         }
     }
 
-    /// The transaction's tables, and their bytes.
+    /// Returns the tables of the transaction, with their bytes.
     pub(crate) fn bytes(&self) -> &[(u32, u64)] {
         &self.bytes
     }
 
-    /// The names by number.
+    /// Returns the names by number.
     pub(crate) fn names(&self) -> &[Name] {
         &self.names
     }
 
-    /// The names by number, to be handed on; numbers start anew.
+    /// Takes the names by number. Numbers start again at 0.
     pub(crate) fn hand_on(&mut self) -> Vec<Name> {
         self.known.clear();
         self.begin();
@@ -81,7 +82,7 @@ impl Names {
     }
 }
 
-/// The first field of every rows event.
+/// Returns the first field of a rows event.
 fn table_id(body: &[u8]) -> Option<u64> {
     let bytes = body.first_chunk::<6>()?;
     let mut id = [0; 8];

@@ -1,4 +1,4 @@
-//! Adds up what the workers measured.
+//! Adds up the measurements of all workers.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,40 +12,40 @@ use super::tables::Name;
 use super::timeline::Timeline;
 use crate::stats::size_class;
 
-/// Payloads kept to train and measure a dictionary, in bytes.
+/// Maximum bytes of payloads kept for the dictionary.
 const SAMPLES_MAX: usize = 24 << 20;
 
-/// Payloads kept to look for their level.
+/// Maximum number of payloads kept to find their level.
 const PROBES_MAX: usize = 12;
 
-/// Tables told apart: the first that come.
+/// Maximum number of tables. Tables that appear later are not listed.
 const TABLES_MAX: usize = 10_000;
 
-/// Sizes told apart to find where compressing starts to pay: eight a doubling.
+/// Size classes per doubling, for the break-even size.
 pub(crate) const FINE_STEPS: f64 = 8.0;
 
-/// All that was measured.
+/// Sums of all measurements.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     levels: usize,
-    /// Of the stretch at hand.
+    /// Sums of the current stretch.
     stretch: Stretch,
     pub(crate) stretches: u64,
-    /// Bytes as they stand.
+    /// Bytes in the logs.
     pub(crate) now: u64,
     pub(crate) plain: Pairs,
     pub(crate) transactions: Pairs,
     pub(crate) eligible_bytes: Pairs,
     pub(crate) eligible_transactions: Pairs,
-    /// By level, the bytes of whole logs.
+    /// Bytes of whole logs, by level.
     pub(crate) after: Vec<Pairs>,
     pub(crate) transactions_measured: u64,
     pub(crate) transactions_cut: u64,
-    /// Transactions that several cells have a part of: their logs, and where they start.
+    /// Transactions that overlap several cells: their logs and starts.
     wide: HashSet<(usize, u64)>,
-    /// By level, the bytes of those.
+    /// Bytes of transactions with only their front measured, by level.
     pub(crate) cut_after: Vec<u64>,
-    /// Of each log, from the first commit measured to the last, in microseconds since 1970.
+    /// First and last measured commit of each log, in microseconds since 1970.
     pub(crate) spans: BTreeMap<usize, (u64, u64)>,
     pub(crate) refused: BTreeMap<Refusal, (f64, u64)>,
     pub(crate) found: Found,
@@ -71,7 +71,7 @@ struct Stretch {
     after: Vec<u64>,
 }
 
-/// Payloads that are in the logs already.
+/// Payloads that the logs contain already.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) transactions: f64,
@@ -79,7 +79,7 @@ pub(crate) struct Found {
     pub(crate) plain: u64,
 }
 
-/// What one level makes of everything.
+/// Sums of one level.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByLevel {
     pub(crate) inner: u64,
@@ -89,7 +89,7 @@ pub(crate) struct ByLevel {
     pub(crate) growing_bytes: u64,
 }
 
-/// Bytes without compression, and at every level.
+/// Bytes uncompressed, and at every level.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bytes {
     pub(crate) plain: u64,
@@ -104,7 +104,7 @@ pub(crate) struct BySize {
     pub(crate) latency: Vec<Histogram>,
 }
 
-/// One table.
+/// Sums of one table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByTable {
     pub(crate) transactions: f64,
@@ -123,7 +123,7 @@ impl Bytes {
     }
 }
 
-/// Does one cell have all of it?
+/// Returns true if one cell contains the whole transaction.
 const fn share_is_whole(record: &Record) -> bool {
     record.share.from == 0 && record.share.to == record.share.of
 }
@@ -190,7 +190,7 @@ impl Tally {
             self.transactions_measured += u64::from(is_new);
             self.transactions_cut += u64::from(record.is_cut && is_new);
             let us = record.commit_us;
-            // Nothing tells when it was.
+            // 0 means that the time is unknown.
             if us > 0 {
                 let span = self.spans.entry(part.source).or_insert((us, us));
                 *span = (span.0.min(us), span.1.max(us));
@@ -254,7 +254,7 @@ impl Tally {
         self.tables(record, part, whole);
     }
 
-    /// Shares a transaction among its tables, by the bytes of their events.
+    /// Divides a transaction among its tables, by the bytes of their events.
     fn tables(&mut self, record: &Record, part: &Part, whole: &[u64]) {
         let tables = part.tables.get(record.tables.clone()).unwrap_or_default();
         let sum: u64 = tables.iter().map(|(_, bytes)| bytes).sum();

@@ -1,19 +1,19 @@
-//! Bytes over time, in buckets that grow wider as time goes on: memory is bounded whatever the logs' span.
+//! Bytes over time, in buckets that are widened as needed: memory is bounded for any time span.
 
 use std::collections::BTreeMap;
 
 use super::report::{TimeBucket, TimeReport};
 
-/// How many buckets are kept.
+/// Maximum number of buckets in memory.
 const KEPT_MAX: usize = 2048;
 
-/// How many are shown.
+/// Maximum number of buckets in the report.
 const SHOWN_MAX: u64 = 60;
 
 /// Bytes over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
-    /// The width of a bucket, in milliseconds.
+    /// Width of a bucket in milliseconds.
     width_ms: u64,
     buckets: BTreeMap<u64, TimeBucket>,
 }
@@ -25,7 +25,7 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Adds what was committed then: its bytes without compression, and at every level.
+    /// Adds a transaction by the time of its commit: its bytes uncompressed, and at every level.
     pub(crate) fn add(&mut self, ms: u64, plain: u64, after: impl Iterator<Item = u64>) {
         put(self.buckets.entry(ms / self.width_ms).or_default(), plain, after);
         while self.buckets.len() > KEPT_MAX {
@@ -42,7 +42,7 @@ impl Timeline {
         }
     }
 
-    /// From the first bucket to the last, all bytes times `factor`.
+    /// Returns all buckets from the first to the last, with all bytes multiplied by `factor`.
     pub(crate) fn report(mut self, factor: f64, levels: usize) -> TimeReport {
         let (Some((first, _)), Some((last, _))) =
             (self.buckets.first_key_value(), self.buckets.last_key_value())
@@ -51,7 +51,7 @@ impl Timeline {
         };
         let times = (last - first + 1).div_ceil(SHOWN_MAX);
         if times > 1 {
-            // A bucket more than `SHOWN_MAX` can come of where the first one starts.
+            // Depending on the start of the first bucket, there may be one more than `SHOWN_MAX`.
             self.widen(times);
         }
         let (Some((&first, _)), Some((&last, _))) =

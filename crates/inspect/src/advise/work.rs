@@ -1,4 +1,4 @@
-//! Measures transactions: one thread's tools, and what it does with them.
+//! Measures transactions: the state of a worker, and the steps from a work item to its measurements.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,37 +22,37 @@ use super::tables::Names;
 use crate::error::Error;
 use crate::walk::each_event;
 
-/// What all workers share.
+/// State that all workers share.
 pub(crate) struct Shop<'s> {
     pub(crate) sources: &'s [Source<'s>],
     pub(crate) levels: &'s [Level],
     pub(crate) sizes: Sizes,
-    /// The level that stands for compressed transactions on the network.
+    /// The level that represents compressed transactions in network traffic.
     pub(crate) base: Level,
-    /// Its place among the levels.
+    /// Its index in `levels`.
     pub(crate) base_place: usize,
-    /// How much of a large transaction is measured.
+    /// Part of a large transaction that is measured.
     pub(crate) reach: Reach,
-    /// One item in so many gives payloads for a dictionary.
+    /// One work item in this many supplies payloads for the dictionary.
     pub(crate) sample_stride: u64,
-    /// Held by whoever measures something large.
+    /// Locked while a large payload is measured.
     pub(crate) one_large: Mutex<()>,
-    /// What is wider belongs to every cell that it reaches into.
+    /// Width of a cell. A wider transaction belongs to every cell that it overlaps.
     pub(crate) width: u64,
-    /// Such ones.
+    /// Measured transactions that are wider than a cell.
     pub(crate) known: Known,
 }
 
-/// How much of a large transaction is measured.
+/// Part of a large transaction that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// All of it.
     Whole,
-    /// The first so many bytes of its events; the rest counts as like them.
+    /// The first bytes of its events. The rest is assumed to be like them.
     Front(u64),
 }
 
-/// What one worker does at once.
+/// Work for one worker at a time.
 pub(crate) struct Item {
     pub(crate) number: u64,
     pub(crate) source: usize,
@@ -60,34 +60,34 @@ pub(crate) struct Item {
 }
 
 pub(crate) enum Work {
-    /// Read already.
+    /// Transactions already read.
     Pieces { pieces: Vec<Piece>, bytes: u64 },
-    /// To be read.
+    /// A cell to be read.
     Cell(Cell),
 }
 
-/// Transactions in memory that are not measured yet, in bytes of their events.
+/// Maximum bytes of events that wait to be measured.
 const BATCH_SIZE: usize = 1 << 20;
 
-/// What is handed on at once: transactions and what stands between them.
+/// Maximum records per part.
 const RECORDS_MAX: usize = 8192;
 
-/// What is read and compressed at once, of a transaction that is not in memory.
+/// Bytes per read, for transactions that are not in memory.
 const PIECE_SIZE: usize = 1 << 20;
 
-/// Of what the network would carry, one batch in so many is measured when everything is.
+/// If everything is measured, network traffic is measured for one batch in this many.
 const NETWORK_STRIDE: u64 = 4;
 
-/// Of a large transaction, so much is sent to see what becomes of it.
+/// Bytes of a large transaction for which network traffic is simulated.
 const NETWORK_FRONT: usize = 1 << 20;
 
-/// Payloads for a dictionary, in bytes: larger ones gain nothing from it.
+/// Maximum size of a payload for the dictionary. Larger ones gain nothing from it.
 const SAMPLE_SIZE_MAX: usize = 64 << 10;
 
-/// Payloads whose level is looked for, in bytes: small ones are the same at many levels, large ones take long.
+/// Sizes of payloads whose level is looked for. Small payloads are equal at many levels, large ones take long.
 const PROBE_SIZES: std::ops::RangeInclusive<usize> = 200..=128 << 10;
 
-/// One thread's tools.
+/// State of one worker thread.
 pub(crate) struct Worker<'s> {
     shop: &'s Shop<'s>,
     bench: Bench<'s>,
@@ -96,50 +96,50 @@ pub(crate) struct Worker<'s> {
     opener: PayloadOpener,
     names: Names,
     scratch: Vec<u8>,
-    /// The bytes of payloads to be measured, one behind the other.
+    /// Bytes of the payloads to be measured, one after the other.
     arena: Vec<u8>,
     ready: Vec<Ready>,
     part: Part,
-    /// The log at hand.
+    /// Index of the current log.
     source: usize,
     batches: u64,
     keeps_samples: bool,
 }
 
-/// A transaction that is to be measured, with its payload in the arena.
+/// A transaction to be measured, with its payload in the arena.
 struct Ready {
-    /// Its record's place.
+    /// Index of its record.
     record: usize,
-    /// Where it starts, if other cells reach into it too.
+    /// Its start, if it overlaps other cells.
     start: Option<u64>,
-    /// Its bytes as it stands.
+    /// Its bytes in the log.
     now: u64,
     gtid: RawEventBuf,
     format: Arc<Format>,
-    /// Its place in the arena.
+    /// Its range in the arena.
     inner: Range<usize>,
-    /// The bytes of all of its payload, also what is not in the arena.
+    /// Bytes of its whole payload, which may be more than in the arena.
     inner_size: u64,
-    /// Where it stands, if it is to be read again for every level.
+    /// Its place in the log, if it is read again for every level.
     in_pieces: Option<InPieces>,
 }
 
-/// What is read again for every level.
+/// Place of events that are read again for every level.
 #[derive(Clone, Debug)]
 enum InPieces {
-    /// A transaction's events, there in the log.
+    /// The range of a transaction in the log.
     Events(Range<u64>),
-    /// The events inside a payload whose event starts there.
+    /// The start of a payload event.
     Payload(u64),
 }
 
-/// What a payload has.
+/// Sizes of a payload's content.
 struct Inside {
-    /// Where they start in the arena.
+    /// Start of its events in the arena.
     start: usize,
     /// Bytes of its events.
     size: u64,
-    /// The same with a checksum each, as they would stand in the log.
+    /// Bytes of its events in the log: each with its checksum.
     behind: u64,
 }
 
@@ -220,7 +220,7 @@ impl<'s> Worker<'s> {
     }
 }
 
-/// Taking pieces in.
+/// Collects pieces.
 impl<'s> Worker<'s> {
     fn piece(&mut self, source: usize, piece: Piece, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
         let share = piece.share;
@@ -247,7 +247,7 @@ impl<'s> Worker<'s> {
         Ok(())
     }
 
-    /// Takes what stays as it is.
+    /// Adds events that stay as they are.
     fn pass(&mut self, segment: &Segment, kind: Kind, commit_us: u64, share: Share) {
         let now = share.of;
         self.names.begin();
@@ -273,7 +273,7 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// Takes a plain transaction that could be compressed.
+    /// Adds a plain transaction that can be compressed.
     fn plain(&mut self, source: usize, segment: &Segment, whole: &Whole, share: Share) -> Result<(), Error> {
         let Some((gtid, format)) = first(segment) else {
             self.pass(segment, Kind::Refused(Refusal::NoGtid), commit_us(&whole.outline), share);
@@ -294,7 +294,7 @@ impl<'s> Worker<'s> {
         match whole.is_large {
             false => segment.events().skip(1).for_each(|event| take(event, &format)),
             true => {
-                // Of what is measured in pieces, tables want all.
+                // The tables need all events of a transaction that is measured in pieces.
                 let wanted = match self.shop.reach {
                     Reach::Whole => extent.clone(),
                     Reach::Front(size) => extent.start..extent.end.min(extent.start + size),
@@ -321,7 +321,7 @@ impl<'s> Worker<'s> {
         self.measure_if_large(source, inner_size)
     }
 
-    /// Takes a compressed transaction.
+    /// Adds a compressed transaction.
     fn compressed(
         &mut self,
         source: usize,
@@ -330,7 +330,7 @@ impl<'s> Worker<'s> {
         share: Share,
     ) -> Result<(), Error> {
         let (Some((gtid, format)), Some(payload)) = (first(segment), segment.events().nth(1)) else {
-            // A payload alone.
+            // A payload without a GTID event.
             self.pass(segment, Kind::Refused(Refusal::NoGtid), commit_us(&whole.outline), share);
             return Ok(());
         };
@@ -345,7 +345,7 @@ impl<'s> Worker<'s> {
         };
         let wrong = |error: PayloadError| Error::Payload { name: name.clone(), offset, error };
         let checksum_size = payload.raw.checksum().size();
-        // What it says of its size decides nothing.
+        // The stated size is not trusted.
         let mut one_large = self.room_for(source, body.payload.len() as u64)?;
         let mut inside = self.inside(&body, &format, checksum_size, one_large.is_some()).map_err(wrong)?;
         if inside.is_none() {
@@ -370,7 +370,7 @@ impl<'s> Worker<'s> {
         measured
     }
 
-    /// Opens a payload that is in memory; `None` when it is a large one, and none is allowed.
+    /// Decompresses a payload in memory. Returns `None` if it is large and `may_be_large` is false.
     fn inside(
         &mut self,
         body: &events::TransactionPayload<'_>,
@@ -396,7 +396,7 @@ impl<'s> Worker<'s> {
         Ok(Some(Inside { start, size, behind }))
     }
 
-    /// Takes a compressed transaction that is too large for memory.
+    /// Adds a compressed transaction that is too large for memory.
     fn opened(&mut self, source: usize, opened: Opened, share: Share) -> Result<(), Error> {
         let Opened { start: at, gtid, commit_us, format, now, offset } = opened;
         self.names.begin();
@@ -447,7 +447,7 @@ impl<'s> Worker<'s> {
         self.measure_if_large(source, u64::MAX)
     }
 
-    /// Room for a large transaction: what is waiting is measured first, and nobody else has one meanwhile.
+    /// Makes room for a large transaction: measures the waiting ones, and locks out the other workers.
     fn room_for(&mut self, source: usize, size: u64) -> Result<Option<MutexGuard<'s, ()>>, Error> {
         if size <= self.shop.sizes.large as u64 {
             return Ok(None);
@@ -457,7 +457,7 @@ impl<'s> Worker<'s> {
         Ok(Some(shop.one_large.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// How much of a transaction goes to the arena, in bytes.
+    /// Returns the maximum bytes of a transaction in the arena.
     fn limit(&self, is_large: bool) -> usize {
         match (self.shop.reach, is_large) {
             (Reach::Whole, false) => usize::try_from(self.shop.sizes.kept).unwrap_or(usize::MAX),
@@ -466,7 +466,7 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// A transaction is in the arena, from `start` on.
+    /// Queues the transaction whose payload is in the arena, from `start` on.
     fn ready(
         &mut self,
         record: Record,
@@ -495,7 +495,7 @@ impl<'s> Worker<'s> {
         self.record(record);
     }
 
-    /// Takes what another cell has measured.
+    /// Adds a transaction that another cell has measured.
     fn known(&mut self, known: KnownOne) {
         let KnownOne { record, made, after, network, tables, .. } = known;
         let Kind::Measured { was_compressed, .. } = record.kind else {
@@ -510,7 +510,7 @@ impl<'s> Worker<'s> {
         (self.part.made, self.part.after, self.part.measured) = (made, after, 1);
     }
 
-    /// Remembers what other cells reach into too.
+    /// Stores the measurements of a transaction that overlaps other cells.
     fn remember(&self, source: usize, ready: &Ready, made: &[Made], network: Network) {
         let (Some(start), Some(record)) = (ready.start, self.part.records.get(ready.record)) else { return };
         let names = self.names.names();
@@ -534,7 +534,7 @@ impl<'s> Worker<'s> {
         self.part.records.push(Record { tables: start..self.part.tables.len(), ..record });
     }
 
-    /// Keeps a payload that was found, if it tells more than the one kept so far.
+    /// Keeps a payload of the log, if it is a better probe than the one kept so far.
     fn probe(&mut self, start: usize, frame: &[u8]) {
         let inner = &self.arena[start..];
         let is_larger = self.part.probe.as_ref().is_none_or(|probe| probe.inner.len() < inner.len());
@@ -544,7 +544,7 @@ impl<'s> Worker<'s> {
     }
 }
 
-/// Measuring what was taken in.
+/// Measures the collected pieces.
 impl Worker<'_> {
     fn measure_if_large(&mut self, source: usize, size: u64) -> Result<(), Error> {
         match size > self.shop.sizes.large as u64 {
@@ -617,7 +617,7 @@ impl Worker<'_> {
         self.bench.measure_pieces(inner_size, &mut pieces, &mut self.part.taken)
     }
 
-    /// Notes what the log would have of a transaction at every level.
+    /// Records the transaction's bytes in the log at every level.
     fn settle(&mut self, source: usize, ready: &Ready, made: &[Made]) -> Result<(), Error> {
         for made in made {
             let after = match made.frame {
@@ -625,7 +625,7 @@ impl Worker<'_> {
                     let payload = self.payload_event_size(ready, frame);
                     payload + self.gtid_size(source, &ready.gtid, payload, &ready.format)?
                 }
-                // It stays plain.
+                // The transaction stays plain.
                 None => ready.now,
             };
             self.part.made.push(*made);
@@ -635,14 +635,14 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// The size of an event with a payload of so many bytes.
+    /// Returns the size of a payload event with a frame of this size.
     fn payload_event_size(&mut self, ready: &Ready, frame: u64) -> u64 {
         self.scratch.clear();
         events::TransactionPayload::put_zstd_fields(ready.inner_size, frame, &mut self.scratch);
         (HEADER_SIZE + self.scratch.len() + ready.gtid.as_raw().checksum().size()) as u64 + frame
     }
 
-    /// The size of a GTID event that so many bytes follow.
+    /// Returns the size of a GTID event that `behind` bytes follow.
     fn gtid_size(
         &mut self,
         source: usize,
@@ -662,12 +662,13 @@ impl Worker<'_> {
         }
     }
 
-    /// In a sample all of it is sent, so that both speak of the same transactions.
+    /// Returns true if network traffic is measured now. A sample measures it for all transactions, so that both figures
+    /// are for the same ones.
     fn measures_network(&self) -> bool {
         matches!(self.shop.reach, Reach::Front(_)) || self.batches.is_multiple_of(NETWORK_STRIDE)
     }
 
-    /// Sends a transaction to an imaginary replica, plain and compressed.
+    /// Simulates sending a transaction to a replica, plain and compressed.
     fn send(&mut self, ready: &Ready, made: &[Made]) -> Result<Network, Error> {
         if !self.measures_network() {
             return Ok(Network::default());
@@ -699,7 +700,7 @@ impl Worker<'_> {
                 self.wire.flush();
                 self.wire.take()
             }
-            // What is compressed in large pieces does not become smaller on the way.
+            // Compressing a large frame again on the connection saves nothing.
             false => {
                 let size =
                     made.get(self.shop.base_place).and_then(|made| made.frame).unwrap_or(ready.inner_size);
@@ -713,7 +714,7 @@ impl Worker<'_> {
 }
 
 impl Ready {
-    /// What is measured of the front holds for the rest.
+    /// Extrapolates the measurements of the front to the whole transaction.
     fn scaled(&self, made: Made) -> Made {
         let measured = self.inner.len() as u64;
         match measured {
@@ -727,7 +728,7 @@ impl Ready {
     }
 }
 
-/// As much of `whole` as `value` is of `measured`.
+/// Returns `value`, scaled from `measured` to `whole`.
 fn scaled(value: u64, whole: u64, measured: u64) -> u64 {
     let scaled = u128::from(value) * u128::from(whole) / u128::from(measured.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! Counts logs, one after the other: read by one thread, counted by all others, joined in order.
+//! Counts logs: one thread reads them in order, the others count, and the results are merged in order.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use super::tally::{Head, Part};
 use crate::error::Error;
 use crate::walk::{Cut, OnDamage, Work, walk};
 
-/// Pieces waiting to be counted, in bytes.
+/// Maximum bytes of pieces that wait to be counted.
 const WAITING_SIZE_MAX: usize = 16 << 20;
 
-/// How to count.
+/// Settings of one count.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How many of the largest and of the longest transactions to name.
+    /// Number of largest and of longest transactions to report.
     pub top: usize,
 }
 
-/// Counts logs, in the order given. `watch` learns from time to time how many bytes of them are counted; when it
-/// breaks, counting stops with [`Error::Stopped`].
+/// Counts logs, in the order given. `watch` is called with the bytes counted so far; if it breaks, counting stops with
+/// [`Error::Stopped`].
 ///
 /// # Errors
 ///
-/// When a log cannot be read or decoded. How a log ends is no error, and is in the report.
+/// A log cannot be read or decoded. An open or torn end of a log is no error, but part of the report.
 pub fn collect(
     readers: impl IntoIterator<Item = Result<LogReader, logs::Error>, IntoIter: Send>,
     settings: Settings,
@@ -54,7 +54,7 @@ fn collect_cut(
         PayloadOpener::new,
         |opener, piece, outlet| {
             let part = count(&piece, settings.top, opener)?;
-            // A part holds some thousand counters, whatever it counted.
+            // A part holds some thousand counters, independent of the size of its piece.
             outlet.push((part, bytes_of(&piece.work)), PART_SIZE).map_err(Error::from)
         },
         |(part, bytes)| {
@@ -81,18 +81,18 @@ fn gtids(whole: &mut Part, previous: Option<GtidSet>) -> GtidReport {
     }
 }
 
-/// What a part takes, roughly, in bytes.
+/// Approximate size of a part in bytes.
 const PART_SIZE: usize = 64 << 10;
 
-/// What the reading thread sees.
+/// Results of the reading thread.
 #[derive(Default)]
 struct Seen {
     logs: Vec<LogReport>,
-    /// What the first log says came before it.
+    /// Previous GTIDs of the first log.
     previous: Option<GtidSet>,
 }
 
-/// Something to be counted, and the name of its log.
+/// A piece to be counted, and the name of its log.
 struct Piece {
     work: Work,
     name: Arc<str>,
@@ -115,7 +115,7 @@ fn count(piece: &Piece, top: usize, opener: &mut PayloadOpener) -> Result<Part, 
     })
 }
 
-/// Bytes of the log.
+/// Returns the bytes of the log in this piece.
 fn bytes_of(work: &Work) -> u64 {
     match work {
         Work::Chunk { chunk, .. } => chunk.bytes().len() as u64,
@@ -174,7 +174,7 @@ impl Seen {
     }
 }
 
-/// Stands near the log's start, if at all.
+/// Finds the previous GTIDs, near the start of the log.
 fn previous_gtids(chunk: &Chunk) -> Option<GtidSet> {
     let found = chunk.iter().take(PREVIOUS_WITHIN).find_map(|event| match event.raw.decode(chunk.format()) {
         Ok(Event::PreviousGtids(previous)) => Some(previous),
@@ -183,7 +183,8 @@ fn previous_gtids(chunk: &Chunk) -> Option<GtidSet> {
     found.and_then(|previous| GtidSet::decode(previous.set).ok())
 }
 
-/// Only a format description stands before the previous GTIDs, and in relay logs a few made-up events more.
+/// Number of events to search. In front of the previous GTIDs, there is only a format description, and in relay logs a
+/// few artificial events.
 const PREVIOUS_WITHIN: usize = 8;
 
 fn end_of(end: End) -> LogEnd {

@@ -1,77 +1,79 @@
-//! What `performance_schema.binary_log_transaction_compression_stats` says, worked out from the logs themselves.
+//! Computes the contents of `performance_schema.binary_log_transaction_compression_stats` from logs.
 //!
-//! The server counts, of each transaction, what stands behind its GTID event. In a binary log an uncompressed
-//! transaction counts without checksums, as in the session's cache; in a relay log with them, as received, that of the
-//! GTID event too. A compressed one counts its payload on the one side, and on the other what its payload says it
-//! holds. (Tests hold all that to a real server.) One thing is in no log: a relay log's timestamps in the server's
-//! table say when the replica had received the transaction; ours say when it committed on the source.
+//! The server counts the events behind the GTID event of each transaction. A plain transaction in a binary log counts
+//! without checksums, as in the session's cache. In a relay log it counts as received: with checksums, including that
+//! of the GTID event. A compressed transaction counts the size of its payload, and the uncompressed size that the
+//! payload states. Tests compare all this with a real server.
+//!
+//! The timestamps for relay logs differ: the server's are the times when the replica had received the transaction, ours
+//! are the times of the commit on the source. The former are in no log.
 
 use binlog::{RawEvent, Role, TransactionId};
 use serde::Serialize;
 
 use super::when::Moment;
 
-/// What a transaction's bytes were stored as.
+/// Compression of a stored transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum CompressionType {
-    /// In a payload, compressed by zstd.
+    /// In a payload, compressed with zstd.
     Zstd,
     /// Plain.
     None,
 }
 
-/// Which kind of log a transaction stood in.
+/// Kind of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum LogType {
     /// A server's own binary log.
     Binary,
-    /// What a replica received.
+    /// A replica's relay log.
     Relay,
 }
 
-/// One row of the table: the columns have the table's names.
+/// One row of the table, with the table's column names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CompressionRow {
-    /// Which kind of log.
+    /// Kind of the log.
     pub log_type: LogType,
-    /// Compressed or not.
+    /// Compression of the transactions.
     pub compression_type: CompressionType,
-    /// How many transactions.
+    /// Number of transactions.
     pub transaction_counter: u64,
-    /// Their size as stored.
+    /// Their stored size.
     pub compressed_bytes_counter: u64,
     /// Their size before compression.
     pub uncompressed_bytes_counter: u64,
-    /// What compression took away, in percent of the size before; negative when it added.
+    /// Size saved by compression, in percent of the size before; negative if it grew.
     pub compression_percentage: i16,
-    /// The first of them: `ANONYMOUS` without a GTID.
+    /// GTID of the first transaction; `ANONYMOUS` without a GTID.
     pub first_transaction_id: String,
-    /// Its size as stored.
+    /// Its stored size.
     pub first_transaction_compressed_bytes: u64,
     /// Its size before compression.
     pub first_transaction_uncompressed_bytes: u64,
-    /// When it committed on the server that wrote the log, or on the source of a relay log; `None` before MySQL 8.0.1.
+    /// Time of its commit on the server that wrote the log, or on the source of a relay log; `None` before MySQL 8.0.1.
     pub first_transaction_timestamp: Option<Moment>,
-    /// The last of them: `ANONYMOUS` without a GTID.
+    /// GTID of the last transaction; `ANONYMOUS` without a GTID.
     pub last_transaction_id: String,
-    /// Its size as stored.
+    /// Its stored size.
     pub last_transaction_compressed_bytes: u64,
     /// Its size before compression.
     pub last_transaction_uncompressed_bytes: u64,
-    /// When it committed on the server that wrote the log, or on the source of a relay log; `None` before MySQL 8.0.1.
+    /// Time of its commit on the server that wrote the log, or on the source of a relay log; `None` before MySQL 8.0.1.
     pub last_transaction_timestamp: Option<Moment>,
 }
 
-/// The rows of the table, as they are counted.
+/// Sums for the rows of the table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Compression {
-    /// In the table's own order.
+    /// In the order of the table.
     sums: [Option<Sum>; 4],
 }
 
-/// One transaction, as the table counts it.
+/// One transaction, with the row that counts it.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) log_type: LogType,
@@ -79,7 +81,7 @@ pub(crate) struct Stored {
     pub(crate) sample: Sample,
 }
 
-/// What the table says of a single transaction.
+/// Figures of a single transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) id: TransactionId,
@@ -120,7 +122,7 @@ impl Compression {
         }
     }
 
-    /// Takes in what was counted behind this.
+    /// Adds the sums of the logs that follow.
     pub(crate) fn merge(&mut self, later: Self) {
         for (place, later) in self.sums.iter_mut().zip(later.sums) {
             match (place.as_mut(), later) {
@@ -150,13 +152,13 @@ impl Compression {
     }
 }
 
-/// What an event adds to its transaction's size, if it is not compressed.
+/// Returns the bytes that an event adds to the size of its transaction, if that is not compressed.
 pub(crate) fn cached_size(log_type: LogType, role: Role, raw: &RawEvent<'_>) -> u64 {
     let (size, checksum) = (u64::from(raw.header().size), raw.checksum().size() as u64);
     match (log_type, matches!(role, Role::Gtid | Role::GtidAndBegin)) {
         (LogType::Binary, true) => 0,
         (LogType::Binary, false) => size - checksum,
-        // A replica takes the GTID event off the transaction's length, and forgets its checksum.
+        // A replica subtracts the GTID event from the transaction's length, but not its checksum.
         (LogType::Relay, true) => checksum,
         (LogType::Relay, false) => size,
     }
@@ -193,7 +195,7 @@ fn row(log_type: LogType, compression_type: CompressionType, sum: &Sum) -> Compr
     }
 }
 
-/// What compression took away, in percent; rounded half away from zero, as the server does.
+/// Returns the size saved in percent, rounded half away from zero as the server does.
 fn percentage(compressed: u64, uncompressed: u64) -> i16 {
     match uncompressed {
         0 => 0,

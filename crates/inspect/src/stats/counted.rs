@@ -1,4 +1,4 @@
-//! The table of compression counted event by event, as they come, by whoever reads them anyway.
+//! Counts the rows of the compression table event by event, for callers that read the events anyway.
 
 use binlog::{DecodeError, Event, Format, Outline, Place, RawEvent, Role, TrackError, Tracked, Tracker};
 
@@ -6,32 +6,32 @@ use super::compression::{
     Compression, CompressionRow, CompressionType, LogType, Sample, Stored, cached_size,
 };
 
-/// The rows of one kind of log, counted event by event, as they come.
+/// Counter for the rows of one kind of log, event by event.
 #[derive(Clone, Debug)]
 pub struct CompressionCounter {
     log_type: LogType,
     tracker: Tracker,
-    /// Of the open transaction: its size if it is not compressed.
+    /// Size of the open transaction, if it is not compressed.
     cached: u64,
-    /// Its payload's size, and the size that it says its events have.
+    /// Its payload's size, and the uncompressed size that the payload states.
     payload: Option<(u64, u64)>,
     sums: Compression,
 }
 
 impl CompressionCounter {
-    /// As a log of this kind has what comes.
+    /// Creates a counter for events of this kind of log.
     pub fn of(log_type: LogType) -> Self {
         Self { log_type, tracker: Tracker::new(), cached: 0, payload: None, sums: Compression::default() }
     }
 
-    /// Takes the next event. What cannot stand where it stands is passed over, as are the rest of a transaction whose start
-    /// has not come, and one that breaks off.
+    /// Counts the next event. Skips events that violate the grammar, the rest of a transaction whose start is missing,
+    /// and incomplete transactions.
     ///
     /// # Errors
     ///
-    /// When it cannot be decoded as far as is needed; it is not counted then.
+    /// The event cannot be decoded. It is not counted then.
     pub fn event(&mut self, raw: &RawEvent<'_>, format: &Format) -> Result<(), DecodeError> {
-        // Where events stand plays no part.
+        // Positions do not matter here.
         let Tracked { role, step, ended } = match self.tracker.track(0, raw, format) {
             Ok(tracked) => tracked,
             Err(TrackError::Fault(fault)) => fault.tracked,
@@ -56,12 +56,12 @@ impl CompressionCounter {
         Ok(())
     }
 
-    /// Takes in what was counted behind this.
+    /// Adds the counts of the events that follow.
     pub fn merge(&mut self, later: Self) {
         self.sums.merge(later.sums);
     }
 
-    /// The rows so far: up to two.
+    /// Returns the rows so far: at most two.
     pub fn rows(&self) -> Vec<CompressionRow> {
         self.sums.rows()
     }

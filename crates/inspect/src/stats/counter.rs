@@ -18,23 +18,23 @@ use super::tally::{Head, Part};
 use crate::carry::Carry;
 use crate::walk::{Inside as InsidePiece, Origin, PayloadEnds, each_event};
 
-/// What stopped the count: where, and why.
+/// Error that stopped a count, and its place.
 #[derive(Debug)]
 pub(crate) struct Stopped {
     pub(crate) offset: u64,
     pub(crate) cause: Cause,
 }
 
-/// Why the count stopped.
+/// Kind of an error that stopped a count.
 #[derive(Debug)]
 pub(crate) enum Cause {
     /// An event cannot be decoded.
     Event(DecodeError),
-    /// A payload cannot be opened, or holds an event that cannot be decoded.
+    /// A payload, or an event in it, cannot be decoded.
     Payload(PayloadError),
 }
 
-/// Counts a chunk that starts where `carry` says.
+/// Counts a chunk that starts in the state `carry`.
 pub(crate) fn chunk(
     chunk: &Chunk,
     carry: &Carry,
@@ -73,7 +73,7 @@ pub(crate) fn inside(inside: &InsidePiece, top: usize) -> Result<Part, Stopped> 
     Ok(counter.finish())
 }
 
-/// Counts the event of a large payload, whose transaction ends with it.
+/// Counts the payload event itself of a large payload. Its transaction ends with it.
 pub(crate) fn payload_end(ends: &PayloadEnds, top: usize) -> Part {
     let mut part = Part::new(top);
     let size = u64::from(ends.header.size);
@@ -93,16 +93,16 @@ struct Counter {
     part: Part,
     grammar: Grammar,
     open: Option<Open>,
-    /// Is the open transaction one that started before the chunk?
+    /// True if the open transaction started before this chunk.
     is_head: bool,
     maps: HashMap<u64, Mapped>,
-    /// An event that was compressed by itself.
+    /// Buffer for an event that was compressed individually.
     plain: Vec<u8>,
 }
 
-/// A table that rows events can be of.
+/// A table known from its table map.
 struct Mapped {
-    /// Its map's body: the same bytes mean the same table.
+    /// Body of its table map: equal bytes mean the same table.
     body: Box<[u8]>,
     place: usize,
     table: Arc<Table>,
@@ -126,7 +126,7 @@ impl Counter {
         }
     }
 
-    /// Learns the tables of the statement that goes on from the chunk before.
+    /// Adds the tables of a statement that started in the chunk before.
     fn learn_all(&mut self, carry: &Carry) -> Result<(), DecodeError> {
         carry.maps.iter().try_for_each(|map| self.learn(&map).map(drop))
     }
@@ -145,7 +145,7 @@ impl Counter {
         let step = match self.grammar.step(role) {
             Ok(step) => step,
             Err(fault) => {
-                // Broken off: by a crash, or by a connection that a relay log lost.
+                // Interrupted by a crash, or in a relay log by a lost connection.
                 if fault.lost == Lost::Transaction {
                     self.give_up();
                 }
@@ -171,7 +171,7 @@ impl Counter {
         Ok(())
     }
 
-    /// What a transaction's first event says of it.
+    /// Returns the data in a transaction's first event.
     fn start(&self, raw: &RawEvent<'_>, role: Role, place: Place) -> Result<Start, DecodeError> {
         let mut start = Start { id: TransactionId::Unsaid, place, commit_us: None, original_commit_us: None };
         if !matches!(role, Role::Gtid | Role::GtidAndBegin) {
@@ -192,7 +192,7 @@ impl Counter {
         Ok(start)
     }
 
-    /// Adds an event's size, as it stands in the log, to its transaction.
+    /// Adds an event's size in the log to its transaction.
     fn stored(&mut self, raw: &RawEvent<'_>, role: Role) {
         let Some(open) = &mut self.open else { return };
         let size = u64::from(raw.header().size);
@@ -206,7 +206,7 @@ impl Counter {
         open.bytes_cached += cached_size(self.log_type, role, raw);
     }
 
-    /// Counts an event of a transaction, in the log itself or inside a payload.
+    /// Counts an event of a transaction, from the log or from a payload.
     fn content(&mut self, raw: &RawEvent<'_>, role: Role, inside: Inside) -> Result<(), DecodeError> {
         if let Some(open) = &mut self.open
             && role != Role::GtidAndBegin
@@ -230,7 +230,7 @@ impl Counter {
         Ok(())
     }
 
-    /// Remembers which table a number stands for; gives the table's place.
+    /// Adds the table for a table id. Returns the table's index.
     fn learn(&mut self, raw: &RawEvent<'_>) -> Result<Option<usize>, DecodeError> {
         let Event::TableMap(map) = raw.decode(&self.format_inside)? else { return Ok(None) };
         if let Some(known) = self.maps.get(&map.table_id).filter(|known| *known.body == *raw.body()) {
@@ -253,7 +253,7 @@ impl Counter {
         let Some(rows) = event.rows() else { return Ok(()) };
         let Some(mapped) = self.maps.get_mut(&rows.table_id) else {
             return match rows.column_count {
-                // Servers write events without columns to do nothing but end a statement.
+                // Servers write rows events without columns only to end a statement.
                 0 => Ok(()),
                 _ => Err(unknown_table(rows.table_id)),
             };
@@ -265,7 +265,7 @@ impl Counter {
         Ok(())
     }
 
-    /// MariaDB's own way.
+    /// Counts rows that MariaDB compressed in its own way.
     fn rows_decompressed(&mut self, raw: &RawEvent<'_>) -> Result<(), DecodeError> {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
@@ -275,7 +275,7 @@ impl Counter {
         counted
     }
 
-    /// A whole transaction in one event.
+    /// Counts a payload event: a whole transaction.
     fn payload(&mut self, raw: &RawEvent<'_>, opener: &mut PayloadOpener) -> Result<(), Cause> {
         let Event::TransactionPayload(payload) = raw.decode(&self.format).map_err(Cause::Event)? else {
             return Ok(());
@@ -308,7 +308,7 @@ impl Counter {
         self.is_head = false;
     }
 
-    /// The open transaction has no end.
+    /// Closes the open transaction as incomplete.
     fn give_up(&mut self) {
         match self.open.take() {
             Some(_) if self.is_head => self.part.head = Some(Head::Lost),
@@ -319,7 +319,7 @@ impl Counter {
     }
 }
 
-/// Where an event stands: those in a payload have no checksum.
+/// Source of an event. Events in a payload have no checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inside {
     Log,
@@ -328,7 +328,7 @@ enum Inside {
 
 impl Mapped {
     fn new(map: &TableMap<'_>, raw: &RawEvent<'_>, place: usize) -> Result<Self, DecodeError> {
-        // Only sizes are needed, and those do not depend on the optional fields.
+        // Only sizes are needed, which do not depend on the optional metadata.
         let table = Arc::new(Table::without_optional(map)?);
         Ok(Self { body: raw.body().into(), place, table, decoders: Vec::new() })
     }
@@ -338,7 +338,7 @@ impl Mapped {
         let index = match known {
             Some(index) => index,
             None => {
-                // Minimal row images differ from statement to statement: keep those of late.
+                // Minimal row images differ from statement to statement: keep the latest ones.
                 if self.decoders.len() == DECODERS_MAX {
                     self.decoders.remove(0);
                 }
@@ -362,5 +362,5 @@ fn unknown_table(table_id: u64) -> DecodeError {
     DecodeError::new(HEADER_SIZE, Reason::Unexpected { field, found: table_id, wanted })
 }
 
-/// Decoders kept for one table: one for each kind of change and set of columns.
+/// Maximum number of decoders for one table: one for each kind of change and set of columns.
 const DECODERS_MAX: usize = 16;

@@ -1,16 +1,16 @@
-//! The GTIDs that were seen.
+//! Collects GTIDs.
 
 use binlog::gtid::{Gno, Gtid, GtidSet, Interval, Tsid};
 
-/// The GTIDs that were seen.
+/// Collects GTIDs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gtids {
     set: GtidSet,
-    /// The last ones of one source, not in the set yet: mostly the next one follows them.
+    /// Latest GTIDs, not in the set yet. Usually the next GTID continues them.
     run: Option<Run>,
 }
 
-/// Consecutive numbers of one source.
+/// Consecutive transaction numbers of one source.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     tsid: Tsid,

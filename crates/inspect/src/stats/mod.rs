@@ -1,4 +1,4 @@
-//! What logs hold: transactions, rows, bytes, by table, size and time.
+//! Statistics of logs: transactions, rows and bytes, by table, size and time.
 
 mod collect;
 mod compression;

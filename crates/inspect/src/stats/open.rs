@@ -1,4 +1,4 @@
-//! One transaction while its events come.
+//! Counters of one transaction.
 
 use std::collections::HashMap;
 
@@ -9,53 +9,53 @@ use super::place::Place;
 use super::rate::Counts;
 use super::tables::Change;
 
-/// One transaction while its events come, or the part of it that one chunk holds.
+/// Counters of one transaction, or of the part of it that is in one chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct Open {
     pub(crate) log_type: LogType,
     pub(crate) start: Option<Start>,
-    /// When its first statement started, in seconds since 1970.
+    /// Start of its first statement, in seconds since 1970.
     pub(crate) begun_s: Option<u32>,
-    /// When its last event was made, in seconds since 1970.
+    /// Timestamp of its last event, in seconds since 1970.
     pub(crate) last_s: u32,
-    /// As they stand in the log.
+    /// Bytes in the log.
     pub(crate) bytes_stored: u64,
-    /// Before compression.
+    /// Bytes before compression.
     pub(crate) bytes_plain: u64,
-    /// What the server's compression statistics count of it, if it is not compressed.
+    /// Bytes that the server's compression statistics count, if it is not compressed.
     pub(crate) bytes_cached: u64,
-    /// A payload's size, and the size that it says its events have.
+    /// Size of its payload, and the uncompressed size that the payload states.
     pub(crate) payload: Option<(u64, u64)>,
-    /// Its events, those inside a payload included.
+    /// Number of events, including those inside a payload.
     pub(crate) events: u64,
-    /// What it did to each table.
+    /// Rows changed in each table.
     pub(crate) tables: RowsByTable,
 }
 
-/// Rows changed in each table, by the table's place and by [`Change`].
+/// Rows changed in each table, by the table's index and by [`Change`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowsByTable {
     rows: Vec<(usize, [u64; 3])>,
-    /// Where each table stands in `rows`, once there are too many to look through.
+    /// Index into `rows` by table, if there are too many tables for a linear search.
     index: HashMap<usize, usize>,
 }
 
-/// How many tables are looked through faster than hashed.
+/// Maximum number of tables for a linear search.
 const FEW: usize = 16;
 
-/// What only the first part of a transaction knows.
+/// Data from the first event of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
     pub(crate) id: TransactionId,
     pub(crate) place: Place,
-    /// When it committed on the server that wrote the log, in microseconds since 1970.
+    /// Time of its commit on the server that wrote the log, in microseconds since 1970.
     pub(crate) commit_us: Option<u64>,
-    /// When it committed on the server where it began, in microseconds since 1970.
+    /// Time of its commit on the server where it originated, in microseconds since 1970.
     pub(crate) original_commit_us: Option<u64>,
 }
 
 impl Open {
-    /// The part of a transaction that started in an earlier chunk.
+    /// Creates counters for a transaction that started in an earlier chunk.
     pub(crate) fn continued(log_type: LogType) -> Self {
         Self {
             log_type,
@@ -77,7 +77,7 @@ impl Open {
         open
     }
 
-    /// Counts an event, in the log itself or inside a payload.
+    /// Counts an event, from the log or from a payload.
     pub(crate) fn add(&mut self, header: &Header) {
         self.events += 1;
         self.bytes_plain += u64::from(header.size);
@@ -85,7 +85,7 @@ impl Open {
         self.begun_s = self.begun_s.or(Some(header.timestamp));
     }
 
-    /// Takes in the part that follows.
+    /// Adds the next part of the transaction.
     pub(crate) fn join(&mut self, later: Self) {
         self.begun_s = self.begun_s.or(later.begun_s);
         if later.events > 0 {
@@ -110,14 +110,14 @@ impl Open {
         self.start.map_or(TransactionId::Unsaid, |start| start.id)
     }
 
-    /// When it was written to this log, as well as that is known.
+    /// Returns the time of its commit to this log or, if that is unknown, of its last event.
     pub(crate) fn commit_us(&self) -> u64 {
         let stamped = self.start.and_then(|start| start.commit_us).filter(|us| *us > 0);
         stamped.unwrap_or_else(|| u64::from(self.last_s) * 1_000_000)
     }
 
-    /// From the start of its first statement to its commit, both on the server where it began. Statements start
-    /// at whole seconds, so it may be up to a second too long.
+    /// Returns the time from the start of the first statement to the commit, on the server where it originated.
+    /// Statements have timestamps in whole seconds, so the result may be up to one second too long.
     pub(crate) fn duration_us(&self) -> u64 {
         let commit_us = match self.start.and_then(|start| start.original_commit_us).filter(|us| *us > 0) {
             Some(commit_us) => commit_us,
@@ -147,12 +147,12 @@ impl RowsByTable {
         self.of(table)[change as usize] += rows;
     }
 
-    /// By the tables' places, in the order in which they came.
+    /// Returns the tables' indexes and rows, in the order of their first change.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(usize, [u64; 3])> {
         self.rows.iter()
     }
 
-    /// The same, after the tables have moved to other places.
+    /// Returns the same for new indexes of the tables.
     pub(crate) fn moved(&self, places: &[usize]) -> Self {
         let mut moved = Self::default();
         for (table, rows) in &self.rows {
@@ -163,7 +163,7 @@ impl RowsByTable {
 
     fn of(&mut self, table: usize) -> &mut [u64; 3] {
         let found = match self.rows.len() {
-            // Events mostly concern the table of the event before.
+            // An event usually has the same table as the event before.
             0..=FEW => self.rows.iter().rposition(|(known, _)| *known == table),
             _ => self.index.get(&table).copied(),
         };

@@ -1,6 +1,6 @@
-//! Where in the logs something stands.
+//! Place of an event in the logs.
 
-/// Where an event starts: which log, counted from 0, and how many bytes into it.
+/// Place of an event: the number of its log, from 0, and its offset in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) log: u32,

@@ -1,10 +1,10 @@
-//! How much happened when: counts in buckets of time, as wide as the span needs.
+//! Counts over time, in buckets as wide as the time span requires.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Bucket widths in milliseconds. Each is a multiple of the one before it, so that buckets can be joined exactly.
+/// Bucket widths in milliseconds. Each is a multiple of the one before it, so buckets can be merged exactly.
 const WIDTHS_MS: [u64; 16] = [
     1,
     10,
@@ -21,47 +21,47 @@ const WIDTHS_MS: [u64; 16] = [
     43_200_000,
     86_400_000,
     604_800_000,
-    // A last one, some 200 years, so that even absurd times fit.
+    // The last one, about 200 years, is for absurd times.
     604_800_000 * 10_000,
 ];
 
-/// Buckets held at most: they bound memory, and are far more than a screen shows.
+/// Maximum number of buckets. Bounds memory, and is far more than a screen shows.
 const BUCKETS_MAX: usize = 4096;
 
-/// Counts by time of commit.
+/// Counts by time of the commit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rate {
     /// Index into [`WIDTHS_MS`].
     width: usize,
     buckets: BTreeMap<u64, Counts>,
-    /// The bucket that was counted into last: most transactions commit right after another.
+    /// The bucket counted last: most transactions commit shortly after each other.
     current: Option<(u64, Counts)>,
 }
 
-/// What happened in one bucket.
+/// Counts of one bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Transactions committed.
+    /// Number of transactions committed.
     pub transactions: u64,
-    /// Rows changed.
+    /// Number of rows changed.
     pub rows: u64,
-    /// Their size in bytes, before compression.
+    /// Bytes of the transactions before compression.
     pub bytes: u64,
 }
 
-/// Counts over time, ready to be drawn.
+/// Counts over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Series {
-    /// The start of the first bucket, in milliseconds since 1970.
+    /// Start of the first bucket, in milliseconds since 1970.
     pub start_ms: u64,
-    /// How long each bucket is.
+    /// Width of a bucket in milliseconds.
     pub width_ms: u64,
-    /// One after the other, those without a commit included.
+    /// Buckets in order, including those without commits.
     pub buckets: Vec<Counts>,
 }
 
 impl Rate {
-    /// Counts what committed at a time, in microseconds since 1970.
+    /// Adds counts to the bucket of a commit, in microseconds since 1970.
     pub(crate) fn add(&mut self, commit_us: u64, counts: Counts) {
         let number = commit_us / 1_000 / WIDTHS_MS[self.width];
         match &mut self.current {
@@ -73,7 +73,7 @@ impl Rate {
         }
     }
 
-    /// Takes in what was counted elsewhere.
+    /// Adds the counts of another series.
     pub(crate) fn merge(&mut self, mut other: Self) {
         self.settle();
         other.settle();
@@ -89,7 +89,7 @@ impl Rate {
         self.bound();
     }
 
-    /// In so many buckets at most.
+    /// Returns the counts in at most `buckets_max` buckets.
     pub(crate) fn series(&self, buckets_max: usize) -> Series {
         let mut rate = self.clone();
         rate.settle();
@@ -105,7 +105,7 @@ impl Rate {
             rate.coarsen();
         };
         let width_ms = WIDTHS_MS[rate.width];
-        // The widest bucket holds all times that there are, but for a handful.
+        // The widest buckets cover all possible times with very few of them.
         let numbers = first..=last.min(first + buckets_max as u64);
         let buckets = numbers.map(|number| rate.buckets.get(&number).copied().unwrap_or_default()).collect();
         Series { start_ms: first * width_ms, width_ms, buckets }

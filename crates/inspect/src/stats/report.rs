@@ -1,4 +1,4 @@
-//! What was counted, as it is shown.
+//! Report of the statistics.
 
 use binlog::EventType;
 use serde::Serialize;
@@ -11,34 +11,34 @@ use super::tables::{Changes, TableAmounts, Tables};
 use super::tally::{Highlight, Tally};
 use super::when::Moment;
 
-/// Buckets in a report's series: what a screen shows well.
+/// Number of buckets in the report's series: as many as a screen shows well.
 const BUCKETS_SHOWN: usize = 60;
 
-/// What logs hold.
+/// Statistics of logs.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Report {
     /// Each log, in the order read.
     pub logs: Vec<LogReport>,
-    /// All of them together.
+    /// Figures of all logs together.
     pub totals: Totals,
-    /// From the first commit to the last.
+    /// First and last commit.
     pub span: Option<Span>,
-    /// Which GTIDs there are, and which are not.
+    /// GTIDs in the logs, and gaps.
     pub gtids: GtidReport,
-    /// By table, the largest first.
+    /// Tables, the largest first.
     pub tables: Vec<TableAmounts>,
-    /// By event type, those inside payloads included; most bytes first.
+    /// Event types, including events inside payloads; most bytes first.
     pub events: Vec<TypeReport>,
     /// Transactions by size before compression.
     pub sizes: Vec<SizeClass>,
     /// The largest transactions, by size before compression.
     pub largest: Vec<TransactionReport>,
-    /// The transactions that took longest from their first statement's start to their commit.
+    /// The longest transactions, from the start of the first statement to the commit.
     pub longest: Vec<TransactionReport>,
-    /// Over time, by commit.
+    /// Counts over time, by commit.
     pub rate: Series,
-    /// As the server's table `performance_schema.binary_log_transaction_compression_stats` would say it.
+    /// The rows of the server's table `performance_schema.binary_log_transaction_compression_stats`.
     pub compression: Vec<CompressionRow>,
     #[serde(skip)]
     pub(crate) rows_lines: Vec<u8>,
@@ -47,68 +47,69 @@ pub struct Report {
 /// One log.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LogReport {
-    /// As it was given.
+    /// The name as given by the user.
     pub name: String,
     /// Bytes read.
     pub bytes: u64,
-    /// The version of the server that wrote it.
+    /// Version of the server that wrote it.
     pub server_version: String,
-    /// Events in it, those inside payloads not included.
+    /// Number of events, without those inside payloads.
     pub events: u64,
-    /// Transactions that start in it.
+    /// Number of transactions that start in it.
     pub transactions: u64,
-    /// How it ends.
+    /// End of the log.
     pub end: LogEnd,
 }
 
-/// How a log ends.
+/// End of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogEnd {
-    /// With a Rotate or Stop event.
+    /// Ends with a Rotate or Stop event.
     #[default]
     Closed,
-    /// Behind a whole event: it is still being written to, or its server crashed, or it was cut.
+    /// Ends behind a whole event: the log is still being written to, its server crashed, or it was cut.
     Open {
-        /// Does it say that it is being written to? Relay logs never do.
+        /// True if the log is flagged as in use. Relay logs never are.
         in_use: bool,
     },
-    /// Within an event: not yet written, or torn.
+    /// Ends within an event: the event is not completely written, or torn.
     Torn {
-        /// Where that event starts.
+        /// Start of this event.
         offset: u64,
-        /// How many bytes of it are there.
+        /// Number of its bytes that are present.
         bytes: u64,
-        /// Does the log say that it is being written to?
+        /// True if the log is flagged as in use.
         in_use: bool,
     },
 }
 
-/// All logs together.
+/// Figures of all logs together.
 #[derive(Clone, Debug, Serialize)]
 pub struct Totals {
     /// Bytes of the logs.
     pub bytes: u64,
     /// Bytes of their transactions before compression.
     pub bytes_uncompressed: u64,
-    /// Events in the logs, those inside payloads not included.
+    /// Number of events, without those inside payloads.
     pub events: u64,
-    /// Events, those inside payloads included instead of the payloads.
+    /// Number of events, with those inside payloads instead of the payloads.
     pub events_uncompressed: u64,
-    /// Transactions that start in them.
+    /// Number of transactions that start in the logs.
     pub transactions: u64,
-    /// Transactions stored in a payload.
+    /// Number of transactions stored in a payload.
     pub transactions_compressed: u64,
-    /// Transactions without an end, not counted otherwise: broken off by a crash, or not yet written to their end.
+    /// Number of transactions without an end, interrupted by a crash or not completely written. They are not counted
+    /// elsewhere.
     pub transactions_incomplete: u64,
-    /// Statements: what is logged as SQL, not as rows; BEGIN, COMMIT and the like not included.
+    /// Number of statements logged as SQL, not as rows; without BEGIN, COMMIT and similar ones.
     pub statements: u64,
     /// Row changes.
     #[serde(flatten)]
     pub changes: Changes,
 }
 
-/// From the first commit to the last.
+/// First and last commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Span {
     /// The earliest commit.
@@ -117,16 +118,16 @@ pub struct Span {
     pub last: Moment,
 }
 
-/// Which GTIDs there are, and which are not.
+/// GTIDs in the logs, and gaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GtidReport {
-    /// Those of the transactions in the logs.
+    /// GTIDs of the transactions in the logs.
     pub set: String,
-    /// What the first log says came before it.
+    /// Previous GTIDs of the first log.
     pub previous: Option<String>,
-    /// Numbers that are neither in the logs nor before them, though larger ones are.
+    /// Missing GTIDs: neither in the logs nor before them, although larger numbers are.
     pub gaps: String,
-    /// Transactions without a GTID.
+    /// Number of transactions without a GTID.
     pub anonymous: u64,
 }
 
@@ -137,60 +138,62 @@ pub struct TypeReport {
     pub event_type: &'static str,
     /// Its code.
     pub code: u8,
-    /// How many.
+    /// Number of events.
     pub events: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
-/// A transaction that stands out.
+/// A notable transaction: one of the largest or longest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TransactionReport {
     /// Its GTID, or `ANONYMOUS`.
     pub id: String,
-    /// The log that it starts in.
+    /// Log that it starts in.
     pub log: String,
-    /// Where it starts there.
+    /// Start of the transaction in the log.
     pub position: u64,
     /// Its bytes in the log.
     pub bytes: u64,
     /// Its bytes before compression.
     pub bytes_uncompressed: u64,
-    /// Is it stored in a payload?
+    /// True if it is stored in a payload.
     pub is_compressed: bool,
-    /// Its events, those inside a payload included.
+    /// Number of its events, including those inside a payload.
     pub events: u64,
-    /// Rows changed.
+    /// Number of rows changed.
     pub rows: u64,
-    /// When it committed.
+    /// Time of the commit.
     pub committed: Moment,
-    /// From its first statement's start to its commit, in microseconds; statements start at whole seconds.
+    /// Time from the start of the first statement to the commit, in microseconds; statements have timestamps in whole
+    /// seconds.
     pub duration_us: u64,
     /// The tables it changed, most rows first.
     pub tables: Vec<TransactionTable>,
 }
 
-/// What a transaction did to one table.
+/// Rows that a transaction changed in one table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TransactionTable {
     /// `database.table`.
     pub table: String,
-    /// Rows that came.
+    /// Number of rows inserted.
     pub inserted: u64,
-    /// Rows that changed.
+    /// Number of rows updated.
     pub updated: u64,
-    /// Rows that went.
+    /// Number of rows deleted.
     pub deleted: u64,
 }
 
-/// Statements start at whole seconds, so nothing shorter is known to be long.
+/// Minimum duration of the longest transactions. Statements have timestamps in whole seconds, so shorter ones cannot be
+/// measured.
 const LONG_US: u64 = 1_000_000;
 
-/// Tables named with each transaction that stands out.
+/// Maximum number of tables listed for a notable transaction.
 const TABLES_NAMED: usize = 8;
 
 impl Report {
-    /// The lines that this prints, byte for byte:
+    /// Returns exactly the output of this command:
     ///
     /// ```text
     /// mysqlbinlog --base64-output=decode-rows -vvv LOG… | perl -ne '

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-/// Class 0 is up to 256 bytes, and each next one four times that; the last has no bound.
+/// Number of classes. Class 0 ends at 256 bytes, each next one at four times that, and the last has no limit.
 const CLASSES: usize = 13;
 
-/// How many transactions of each size class there are.
+/// Number of transactions and bytes by size class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sizes {
     classes: [Counts; CLASSES],
@@ -22,9 +22,9 @@ struct Counts {
 pub struct SizeClass {
     /// The largest size in it, in bytes before compression; `None` for all beyond the class before.
     pub bytes_max: Option<u64>,
-    /// How many there are.
+    /// Number of transactions.
     pub transactions: u64,
-    /// All of them together, in bytes before compression.
+    /// Their bytes before compression.
     pub bytes: u64,
 }
 
@@ -42,7 +42,7 @@ impl Sizes {
         }
     }
 
-    /// From the first class that has any to the last.
+    /// Returns the classes from the first to the last one with transactions.
     pub(crate) fn classes(&self) -> Vec<SizeClass> {
         let some = |counts: &Counts| counts.transactions > 0;
         let (Some(first), Some(last)) =
@@ -59,12 +59,12 @@ impl Sizes {
     }
 }
 
-/// The class of transactions of so many bytes.
+/// Returns the class of a size.
 pub(crate) fn size_class(bytes: u64) -> usize {
     (0..CLASSES - 1).find(|class| bytes <= bytes_max(*class)).unwrap_or(CLASSES - 1)
 }
 
-/// The largest size in a class; `None` for the last, which has no bound.
+/// Returns the largest size in a class, or `None` for the last class.
 pub(crate) fn class_bytes_max(class: usize) -> Option<u64> {
     (class + 1 < CLASSES).then(|| bytes_max(class))
 }

@@ -1,27 +1,27 @@
-//! Rows, events and bytes by table and by what was done.
+//! Rows, events and bytes by table and kind of change.
 
 use std::collections::HashMap;
 
 use binlog::events::RowsKind;
 use serde::Serialize;
 
-/// What was done to rows. Partial updates are updates.
+/// Kind of a row change. Partial updates count as updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
-    /// Rows came.
+    /// Rows were inserted.
     Insert,
-    /// Rows changed.
+    /// Rows were updated.
     Update,
-    /// Rows went.
+    /// Rows were deleted.
     Delete,
 }
 
 impl Change {
-    /// All of them, in the order of [`Changes`].
+    /// All kinds, in the order of [`Changes`].
     pub const ALL: [Self; 3] = [Self::Insert, Self::Update, Self::Delete];
 
-    /// As SQL says it, in capitals.
+    /// Returns the SQL keyword, in capitals.
     pub const fn verb(self) -> &'static str {
         match self {
             Self::Insert => "INSERT",
@@ -41,52 +41,52 @@ impl From<RowsKind> for Change {
     }
 }
 
-/// One kind of change: how many rows, in how many events of how many bytes.
+/// Counts of one kind of change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Rows events.
+    /// Number of rows events.
     pub events: u64,
-    /// Their bytes, headers and checksums included, before compression.
+    /// Bytes of these events before compression, with headers and checksums.
     pub bytes: u64,
 }
 
-/// All kinds of change.
+/// Counts of all kinds of change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
-    /// Rows that came.
+    /// Rows inserted.
     pub insert: Amount,
-    /// Rows that changed.
+    /// Rows updated.
     pub update: Amount,
-    /// Rows that went.
+    /// Rows deleted.
     pub delete: Amount,
 }
 
-/// One table's share.
+/// Counts of one table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TableAmounts {
     /// The database. Bytes that are not UTF-8 are replaced.
     pub database: String,
     /// The table. Bytes that are not UTF-8 are replaced.
     pub table: String,
-    /// What was done.
+    /// Row changes.
     #[serde(flatten)]
     pub changes: Changes,
-    /// Table maps: how many, and their bytes.
+    /// Table maps.
     pub maps: Maps,
 }
 
-/// Events that say what a table looks like.
+/// Counts of table maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Maps {
-    /// How many.
+    /// Number of table maps.
     pub events: u64,
-    /// Their bytes, headers and checksums included, before compression.
+    /// Bytes of these events before compression, with headers and checksums.
     pub bytes: u64,
 }
 
-/// Tables by name, as they are counted.
+/// Counts of all tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tables {
     places: HashMap<Name, usize>,
@@ -112,7 +112,7 @@ impl Amount {
 }
 
 impl Changes {
-    /// One kind.
+    /// Returns the counts of one kind.
     pub const fn of(&self, change: Change) -> &Amount {
         match change {
             Change::Insert => &self.insert,
@@ -129,7 +129,7 @@ impl Changes {
         }
     }
 
-    /// All kinds together.
+    /// Returns the sum of all kinds.
     pub fn total(&self) -> Amount {
         let mut total = self.insert;
         total.add(self.update);
@@ -145,14 +145,14 @@ impl Changes {
 }
 
 impl TableAmounts {
-    /// Bytes of rows events and table maps.
+    /// Returns the bytes of rows events and table maps.
     pub fn bytes(&self) -> u64 {
         self.changes.total().bytes + self.maps.bytes
     }
 }
 
 impl Tables {
-    /// Where this table is counted.
+    /// Returns the index of a table. Adds the table if it is new.
     pub(crate) fn place(&mut self, database: &[u8], table: &[u8]) -> usize {
         let name = (Box::from(database), Box::from(table));
         if let Some(place) = self.places.get(&name) {
@@ -174,13 +174,13 @@ impl Tables {
         self.tables[place].changes.of_mut(change).add(amount);
     }
 
-    /// `database.table`.
+    /// Returns `database.table`.
     pub(crate) fn name(&self, place: usize) -> String {
         let (database, table) = &self.tables[place].name;
         format!("{}.{}", String::from_utf8_lossy(database), String::from_utf8_lossy(table))
     }
 
-    /// Takes in what was counted elsewhere; gives the new place of each of its tables.
+    /// Adds the counts of another part. Returns the new indexes of that part's tables.
     pub(crate) fn merge(&mut self, other: Self) -> Vec<usize> {
         let merge_one = |counted: Counted| {
             let place = self.place(&counted.name.0, &counted.name.1);
@@ -193,7 +193,7 @@ impl Tables {
         other.tables.into_iter().map(merge_one).collect()
     }
 
-    /// All of them, the largest first.
+    /// Returns the counts of all tables, the largest first.
     pub(crate) fn amounts(&self) -> Vec<TableAmounts> {
         let amounts = self.tables.iter().map(|counted| TableAmounts {
             database: String::from_utf8_lossy(&counted.name.0).into_owned(),
@@ -209,7 +209,7 @@ impl Tables {
         amounts
     }
 
-    /// The lines of the usual one-liner: see [`super::rows_lines`].
+    /// Returns the lines of the common one-liner: see [`Report::rows_lines`](super::Report::rows_lines).
     pub(crate) fn rows_lines(&self) -> Vec<u8> {
         let mut counts: Vec<(u64, Vec<u8>)> = Vec::new();
         for counted in &self.tables {
@@ -233,7 +233,7 @@ impl Tables {
     }
 }
 
-/// As mysqlbinlog writes a name: backticks doubled.
+/// Doubles backticks in a name, as mysqlbinlog does.
 fn escaped(name: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(name.len());
     for byte in name {

@@ -1,4 +1,4 @@
-//! Everything that is counted, in one value that can be joined with what was counted elsewhere.
+//! All counters, in one value that can be merged with others.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::sizes::Sizes;
 use super::tables::{Amount, Change, Tables};
 use super::top::Top;
 
-/// Everything that is counted.
+/// All counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     pub(crate) tables: Tables,
@@ -22,7 +22,7 @@ pub(crate) struct Tally {
     pub(crate) logs: BTreeMap<u32, LogCount>,
     pub(crate) transactions: u64,
     pub(crate) transactions_compressed: u64,
-    /// Transactions without an end, not counted otherwise.
+    /// Transactions without an end. They are not counted elsewhere.
     pub(crate) incomplete: u64,
     pub(crate) anonymous: u64,
     pub(crate) statements: u64,
@@ -43,14 +43,14 @@ pub(crate) struct TypeCount {
     pub(crate) bytes: u64,
 }
 
-/// What one log holds.
+/// Counts of one log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogCount {
     pub(crate) events: u64,
     pub(crate) transactions: u64,
 }
 
-/// A transaction that stands out.
+/// A notable transaction: one of the largest or longest.
 #[derive(Clone, Debug)]
 pub(crate) struct Highlight {
     pub(crate) id: TransactionId,
@@ -64,29 +64,29 @@ pub(crate) struct Highlight {
     pub(crate) tables: RowsByTable,
 }
 
-/// What one chunk of a log comes to.
+/// Counts of one chunk of a log.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) tally: Tally,
-    /// The end of a transaction that started earlier, or its middle if the chunk ends before it does.
+    /// The end of a transaction that started in an earlier chunk, or its middle.
     pub(crate) head: Option<Head>,
-    /// The start of a transaction that goes on behind the chunk.
+    /// The start of a transaction that continues in the next chunk.
     pub(crate) tail: Option<Open>,
 }
 
-/// A part of a transaction that started in an earlier chunk.
+/// Part of a transaction that started in an earlier chunk.
 #[derive(Clone, Debug)]
 pub(crate) enum Head {
-    /// Its end.
+    /// The transaction ends in this chunk.
     Ends(Open),
-    /// More follows.
+    /// The transaction continues in the next chunk.
     GoesOn(Open),
-    /// None of it: if there is one, it has no end.
+    /// The transaction is incomplete, if there is one.
     Lost,
 }
 
 impl Tally {
-    /// With so many of the largest and longest transactions.
+    /// Creates counters that keep this number of largest and longest transactions.
     pub(crate) fn new(top: usize) -> Self {
         Self {
             tables: Tables::default(),
@@ -108,7 +108,7 @@ impl Tally {
         }
     }
 
-    /// An event in a log, or inside a payload.
+    /// Counts an event of a log or of a payload.
     pub(crate) fn event(&mut self, event_type: EventType, bytes: u64) {
         let count = &mut self.types[usize::from(event_type.code())];
         count.events += 1;
@@ -120,7 +120,7 @@ impl Tally {
         open.tables.add(table, change, amount.rows);
     }
 
-    /// A transaction that is complete.
+    /// Counts a complete transaction.
     pub(crate) fn transaction(&mut self, open: &Open) {
         let place = open.start.map(|start| start.place).unwrap_or_default();
         let commit_us = open.commit_us();
@@ -164,7 +164,7 @@ impl Tally {
         }
     }
 
-    /// Takes in what was counted behind this, but for its tables, which are at `places` now.
+    /// Adds the counters of the chunk that follows, without its tables. Those are at the indexes `places` now.
     fn merge(&mut self, later: Self, places: &[usize]) {
         for (mine, count) in self.types.iter_mut().zip(later.types.iter()) {
             mine.events += count.events;
@@ -199,12 +199,12 @@ impl Tally {
 }
 
 impl Part {
-    /// Nothing yet.
+    /// Creates a part without any counts.
     pub(crate) fn new(top: usize) -> Self {
         Self { tally: Tally::new(top), head: None, tail: None }
     }
 
-    /// Takes in the chunk that follows. What ends in it comes before what starts in it.
+    /// Adds the part of the next chunk. The transaction that ends in it comes before those that start in it.
     pub(crate) fn join(&mut self, mut later: Self) {
         let places = self.tally.tables.merge(std::mem::take(&mut later.tally.tables));
         let moved = |mut open: Open| {
@@ -230,7 +230,8 @@ impl Part {
         }
     }
 
-    /// Without a start, what is there still counts as a transaction: logs can start in the middle of one.
+    /// Adds a part to the open transaction. If its start is missing, it counts as a transaction nevertheless: a log can
+    /// start in the middle of one.
     fn go_on(&mut self, open: Open) {
         match &mut self.tail {
             Some(tail) => tail.join(open),

@@ -1,21 +1,21 @@
-//! The few transactions that stand out.
+//! List of the items with the largest keys.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::place::Place;
 
-/// The `count_max` items with the largest keys; of equal ones, those that stand first.
+/// The `count_max` items with the largest keys; of items with equal keys, the earlier ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Top<T> {
     count_max: usize,
-    /// The smallest of the large ones is on top.
+    /// Heap with the smallest of the kept items on top.
     heap: BinaryHeap<Entry<T>>,
 }
 
 #[derive(Clone, Debug)]
 struct Entry<T> {
-    /// The key, then where the item stands.
+    /// The key, then the place of the item.
     rank: (u64, Reverse<Place>),
     item: T,
 }
@@ -25,7 +25,7 @@ impl<T> Top<T> {
         Self { count_max, heap: BinaryHeap::new() }
     }
 
-    /// Would an item with this key be kept?
+    /// Returns true if an item with this key would be kept.
     pub(crate) fn wants(&self, key: u64, place: Place) -> bool {
         match self.heap.peek() {
             Some(least) if self.heap.len() >= self.count_max => (key, Reverse(place)) > least.rank,
@@ -42,7 +42,7 @@ impl<T> Top<T> {
         }
     }
 
-    /// Takes in what another kept, each item as `adopt` makes it.
+    /// Adds the items of another list, each converted by `adopt`.
     pub(crate) fn merge(&mut self, other: Self, adopt: impl Fn(T) -> T) {
         for entry in other.heap {
             let (key, Reverse(place)) = entry.rank;
@@ -52,7 +52,7 @@ impl<T> Top<T> {
         }
     }
 
-    /// The largest first.
+    /// Returns the items, the largest first.
     pub(crate) fn sorted(&self) -> Vec<&T> {
         let mut entries: Vec<_> = self.heap.iter().collect();
         entries.sort_by_key(|entry| Reverse(entry.rank));

@@ -1,4 +1,4 @@
-//! Moments, as logs hold them: microseconds since 1970.
+//! Times as in logs: microseconds since 1970.
 
 use std::fmt;
 
@@ -6,12 +6,13 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Serialize, Serializer};
 
-/// A moment, in microseconds since 1970. Shown in UTC as RFC 3339 has it: `2026-11-21T21:13:05.123456Z`.
+/// Time in microseconds since 1970. Displayed in UTC in the format of RFC 3339: `2026-11-21T21:13:05.123456Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// In a time zone, to the second: `2026-11-21 21:13:05`. Moments that no calendar has are shown in seconds.
+    /// Formats the time in a time zone, to the second: `2026-11-21 21:13:05`. Times beyond the calendar are formatted
+    /// in seconds.
     pub fn in_zone(self, zone: &TimeZone) -> String {
         match self.timestamp() {
             Some(timestamp) => timestamp.to_zoned(zone.clone()).strftime("%F %T").to_string(),

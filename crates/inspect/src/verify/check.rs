@@ -1,4 +1,4 @@
-//! Looks at the events of one piece of a log, each by itself and in its transaction.
+//! Checks the events of one piece of a log, each on its own and in its transaction.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::{fields, format, rows};
 use crate::carry::Carry;
 use crate::walk::{Inside, Origin, PayloadEnds, each_event};
 
-/// Looks at a chunk that starts where `carry` says.
+/// Checks a chunk that starts in the state `carry`.
 pub(crate) fn chunk(chunk: &Chunk, carry: &Carry, origin: Origin, opener: &mut PayloadOpener) -> Findings {
     let mut checker = Checker::new(chunk.format(), carry, origin.kind);
     for event in chunk.iter() {
@@ -29,7 +29,7 @@ pub(crate) fn chunk(chunk: &Chunk, carry: &Carry, origin: Origin, opener: &mut P
     checker.findings
 }
 
-/// Looks at some events of a large payload.
+/// Checks some events of a large payload.
 pub(crate) fn inside(inside: &Inside) -> Findings {
     let mut checker = Checker::new(&inside.format, &inside.carry, inside.origin.kind);
     each_event(&inside.bytes, &inside.format, |offset, raw| {
@@ -38,7 +38,7 @@ pub(crate) fn inside(inside: &Inside) -> Findings {
     checker.findings
 }
 
-/// Looks at what a large payload's end shows.
+/// Checks a large payload at its end.
 pub(crate) fn payload_end(ends: &PayloadEnds) -> Findings {
     let mut checker = Checker::new(&ends.format, &ends.before, ends.origin.kind);
     let (offset, size) = (ends.offset, u64::from(ends.header.size));
@@ -67,15 +67,15 @@ struct Checker {
     format_inside: Arc<Format>,
     kind: LogKind,
     grammar: Grammar,
-    /// Has an event come, since the last transaction's start, that could not be told?
+    /// True if an event since the last transaction's start could not be interpreted.
     in_doubt: bool,
-    /// `end_log_pos` of the event in front.
+    /// `end_log_pos` of the previous event.
     next_position: u32,
     tables: Tables,
-    /// Tables of the statement at hand.
+    /// Table ids that the current statement has mapped.
     named: Vec<u64>,
     findings: Findings,
-    /// An event that was compressed by itself.
+    /// Buffer for an event that was compressed individually.
     plain: Vec<u8>,
 }
 
@@ -94,7 +94,7 @@ impl Checker {
             plain: Vec::new(),
         };
         for map in carry.maps.iter() {
-            // What is wrong with it was said where it stands.
+            // The check of the table map itself reported the error.
             if let Ok(Event::TableMap(map)) = map.decode(&checker.format)
                 && checker.tables.map(&map).is_ok()
             {
@@ -110,7 +110,7 @@ impl Checker {
         let role = Role::of(raw, &format);
         if let Err(error) = raw.verify() {
             self.checksum(offset, error.reason);
-            // Whatever else is wrong with it follows from that.
+            // All other faults of the event would follow from the wrong checksum.
             self.next_position = raw.header().next_position;
             match role {
                 Ok(role) => {
@@ -149,7 +149,7 @@ impl Checker {
         }
     }
 
-    /// What the event means cannot be told, nor what follows up to the next transaction's start.
+    /// Suspends grammar checks until the next transaction starts, behind an event that cannot be interpreted.
     fn doubt(&mut self) {
         self.findings.seen.push(Seen::InDoubt);
         self.grammar = Grammar::new();
@@ -170,7 +170,7 @@ impl Checker {
         if found == 0 || flags.contains(Flags::ARTIFICIAL) {
             return;
         }
-        // In a relay log that was compressed later, a payload ends where its last event ended at the source.
+        // In a relay log that was compressed later, a payload has the position of its last event at the source.
         let is_free = self.kind == LogKind::Relay && event_type == EventType::TransactionPayload;
         let before = (before != 0 && self.grammar.is_open() && !is_free).then_some(before);
         let wanted = wanted_position(self.kind, flags, offset, size, before);
@@ -211,7 +211,7 @@ impl Checker {
         })
     }
 
-    /// Notes what the event means for its transaction.
+    /// Records the event's role in its transaction.
     fn place(&mut self, offset: u64, step: &Step, bytes: u64, event: Option<(&Event<'_>, &RawEvent<'_>)>) {
         if step.transaction == Place::Outside {
             return;
@@ -256,7 +256,7 @@ impl Checker {
         starts
     }
 
-    /// Looks into an event of the log itself.
+    /// Checks the content of an event of the log itself.
     fn content(&mut self, offset: u64, raw: &RawEvent<'_>, event: &Event<'_>) {
         if raw.event_type() == EventType::PreviousGtids {
             self.findings.seen.push(Seen::HasPrevious);
@@ -289,7 +289,7 @@ impl Checker {
         }
     }
 
-    /// Not from a source's log, in a relay log; not made up.
+    /// Returns true if the event belongs to this log: it is not artificial and, in a relay log, not from the source.
     fn is_own(&self, raw: &RawEvent<'_>) -> bool {
         let flags = raw.header().flags;
         !flags.contains(Flags::ARTIFICIAL)
@@ -327,7 +327,7 @@ impl Checker {
         rows::decode(&decoder, event)
     }
 
-    /// MariaDB's own way.
+    /// Checks rows that MariaDB compressed in its own way.
     fn decompressed(&mut self, raw: &RawEvent<'_>) -> Result<(), (FaultKind, DecodeError)> {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
@@ -426,8 +426,9 @@ impl Checker {
     }
 }
 
-/// What `end_log_pos` should be: in a binary log, where the event ends; in a relay log, where it ended in the source's,
-/// which can be told only within a transaction, from the event before. It has 32 bits, and wraps at 4 GiB.
+/// Returns the expected `end_log_pos`. In a binary log, it is the end of the event. In a relay log, it is the event's
+/// end in the source's log, which follows from the event before in the same transaction. It has 32 bits and wraps at 4
+/// GiB.
 fn wanted_position(kind: LogKind, flags: Flags, offset: u64, size: u32, before: Option<u32>) -> Option<u32> {
     match kind {
         LogKind::Relay if !flags.contains(Flags::RELAY_LOG) => Some(before?.wrapping_add(size)),
@@ -435,7 +436,7 @@ fn wanted_position(kind: LogKind, flags: Flags, offset: u64, size: u32, before: 
     }
 }
 
-/// The error, and in which event.
+/// Formats the error with the name of the event.
 fn named(raw: &RawEvent<'_>, error: &DecodeError) -> String {
     format!("{}: {error}", fields::name_of(raw.event_type()))
 }

@@ -1,70 +1,70 @@
-//! What can be wrong with a log.
+//! Faults of a log.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Something that is wrong with a log.
+/// A fault of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
-    /// The log, as it was given.
+    /// Name of the log, as given by the user.
     pub log: String,
-    /// Where the event starts: bytes from the start of the log.
+    /// Start of the event, in bytes from the start of the log.
     pub offset: u64,
-    /// What sort of thing it is.
+    /// Kind of the fault.
     pub kind: FaultKind,
-    /// What was found, and what was wanted.
+    /// Value found, and value expected.
     pub detail: String,
 }
 
-/// What sort of thing is wrong.
+/// Kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// It does not start as logs do.
+    /// The log does not start with the magic.
     Start,
-    /// There is no event where one should start.
+    /// No event can be read at a place where one should start.
     Framing,
-    /// An event's checksum is not that of its bytes.
+    /// An event's checksum does not match its bytes.
     Checksum,
-    /// A format description says what cannot be.
+    /// A format description has impossible values.
     Format,
-    /// An event's fields cannot be read.
+    /// An event's fields cannot be decoded.
     Event,
-    /// An event cannot stand where it stands.
+    /// An event violates the grammar of transactions.
     Grammar,
-    /// `end_log_pos` is not where the next event starts.
+    /// `end_log_pos` is not the start of the next event.
     Position,
-    /// A transaction does not have the size that its GTID event says.
+    /// A transaction's size differs from the size in its GTID event.
     Size,
-    /// A GTID comes twice, or cannot be one.
+    /// A GTID is a duplicate or invalid.
     Gtid,
-    /// A log's previous GTIDs are not those of the log before it and its previous GTIDs.
+    /// A log's previous GTIDs differ from those of the log before it, including its transactions.
     Continuity,
-    /// `sequence_number` or `last_committed` cannot be.
+    /// `sequence_number` or `last_committed` has an impossible value.
     Clock,
-    /// A row, or the table that it is of, cannot be read.
+    /// A row, or the map of its table, cannot be decoded.
     Row,
-    /// A compressed transaction cannot be opened, or is not what it says.
+    /// A compressed transaction cannot be decompressed, or differs from its header.
     Payload,
-    /// The log that comes next is not the one named.
+    /// The log does not continue in the next numbered log.
     Rotation,
-    /// The log stops within an event or a transaction, though nobody writes to it any more.
+    /// The log ends within an event or a transaction, although it is no longer being written to.
     Tail,
 }
 
-/// Something worth knowing that is not wrong.
+/// An observation that is not a fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Remark {
-    /// The log, as it was given.
+    /// Name of the log, as given by the user.
     pub log: String,
-    /// What it is.
+    /// Text of the observation.
     pub detail: String,
 }
 
 impl FaultKind {
-    /// As it is shown.
+    /// Returns the name, as in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Start => "start",

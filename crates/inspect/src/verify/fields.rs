@@ -1,11 +1,11 @@
-//! What the fields of single events must say, where any bytes at all can be decoded.
+//! Checks the values in the fields of single events, where decoding accepts any bytes.
 
 use binlog::events::{GtidEvent, Query, StatusVar, UserValue, UserVar};
 use binlog::{
     Collation, Decimal, DecodeError, Event, EventType, Flags, Flavour, Format, HEADER_SIZE, RawEvent, Reason,
 };
 
-/// What is wrong with an event whose body could be decoded.
+/// Checks the fields of a decoded event.
 pub(crate) fn check(raw: &RawEvent<'_>, event: &Event<'_>, format: &Format) -> Result<(), DecodeError> {
     match event {
         Event::Unknown(event) if !raw.header().flags.contains(Flags::IGNORABLE) => {
@@ -25,9 +25,10 @@ pub(crate) fn check(raw: &RawEvent<'_>, event: &Event<'_>, format: &Format) -> R
     }
 }
 
-/// Is it of a type that servers with so many types do not write: of older ones, or of the protocol only?
+/// Returns true if current servers do not write this event type: it is from older servers, or only part of the
+/// protocol.
 fn is_extinct(event_type: EventType, format: &Format) -> bool {
-    /// How many MySQL 5.6 knows.
+    /// Number of event types in MySQL 5.6.
     const TYPES_MIN: usize = 35;
     format.post_header_sizes.len() >= TYPES_MIN
         && matches!(
@@ -46,17 +47,17 @@ fn is_extinct(event_type: EventType, format: &Format) -> bool {
         )
 }
 
-/// Where an event's type stands in its header.
+/// Offset of the event type in an event's header.
 const TYPE_OFFSET: usize = 4;
 
 /// Bytes between header and session variables.
 const QUERY_HEAD_SIZE: usize = 13;
 const LOAD_HEAD_SIZE: usize = 26;
 
-/// Later servers may write what is not known here, and be right.
+/// Latest known server version. Later servers may write values that are unknown here.
 const KNOWN_UP_TO: (u32, u32) = (9, 7);
 
-/// Was it written by a server of which everything is known?
+/// Returns true if all values that this server version writes are known.
 fn is_all_known(format: &Format) -> bool {
     let mut numbers = format.server_version.split(|byte| *byte == b'.').map(|part| {
         let digits = part.iter().take_while(|byte| byte.is_ascii_digit());
@@ -115,7 +116,7 @@ fn collation(id: u16, offset: usize, format: &Format) -> Result<(), DecodeError>
 
 fn user_var(variable: &UserVar<'_>, format: &Format) -> Result<(), DecodeError> {
     let Some(value) = &variable.value else { return Ok(()) };
-    // Behind the name and its size, and whether it is NULL.
+    // Behind the size of the name, the name, and the NULL flag.
     let start = HEADER_SIZE + 4 + variable.name.len() + 1;
     let size = value.bytes.len() as u64;
     let wanted = match value.kind {
@@ -140,7 +141,7 @@ fn user_var(variable: &UserVar<'_>, format: &Format) -> Result<(), DecodeError> 
     Err(unexpected(start + 5, "size of the variable's value", size, wanted))
 }
 
-/// One byte at most stands behind a value.
+/// Checks the flags behind a value: at most one byte.
 fn flags(value: &UserValue<'_>, start: usize) -> Result<(), DecodeError> {
     match value.flags.len() {
         0 | 1 => Ok(()),
@@ -169,7 +170,7 @@ fn unexpected(offset: usize, field: &'static str, found: u64, wanted: &'static s
     DecodeError::new(offset, Reason::Unexpected { field, found, wanted })
 }
 
-/// What a format description's flags may say: in use, made up, of a relay log.
+/// Checks the header flags of a format description: only in use, artificial, relay log.
 pub(crate) fn flags_of_format(flags: Flags) -> Result<(), DecodeError> {
     let known = Flags::IN_USE.0 | Flags::ARTIFICIAL.0 | Flags::RELAY_LOG.0;
     match flags.0 & !known {
@@ -181,10 +182,10 @@ pub(crate) fn flags_of_format(flags: Flags) -> Result<(), DecodeError> {
     }
 }
 
-/// Where an event's flags stand in its header.
+/// Offset of the flags in an event's header.
 const FLAGS_OFFSET: usize = 17;
 
-/// Its name, or its number.
+/// Returns the name of an event type, or its code.
 pub(crate) fn name_of(event_type: EventType) -> String {
     match event_type {
         EventType::Unknown(code) => format!("event of type {code}"),

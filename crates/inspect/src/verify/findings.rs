@@ -1,4 +1,4 @@
-//! What a piece of a log shows, to be judged together with what comes before and after it.
+//! Findings about a piece of a log, to be judged together with the pieces before and after it.
 
 use binlog::TransactionId;
 use binlog::events::LogicalClock;
@@ -6,25 +6,25 @@ use binlog::gtid::GtidSet;
 
 use super::fault::FaultKind;
 
-/// Faults kept of one piece: a log that is all wrong need not say so a million times.
+/// Maximum number of faults kept for one piece.
 const FAULTS_KEPT: usize = 100;
 
-/// What a piece of a log shows.
+/// Findings about a piece of a log.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) faults: Vec<Found>,
-    /// More faults, not kept.
+    /// Number of further faults that are not kept.
     pub(crate) faults_more: u64,
     pub(crate) remarks: Vec<String>,
     pub(crate) seen: Vec<Seen>,
     pub(crate) events: u64,
     /// Bytes of the log.
     pub(crate) bytes: u64,
-    /// Where the piece ends, if it is one of the log itself.
+    /// End of the piece, if it is a piece of the log itself.
     pub(crate) end: u64,
 }
 
-/// A fault, and where.
+/// A fault and its place.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) offset: u64,
@@ -32,46 +32,47 @@ pub(crate) struct Found {
     pub(crate) detail: String,
 }
 
-/// Something that means more together with the rest of the log, or with other logs.
+/// A fact that can be judged only together with the rest of the log, or with other logs.
 #[derive(Debug)]
 pub(crate) enum Seen {
-    /// A format description that is not made up: sequence numbers start anew.
+    /// A format description that is not artificial: sequence numbers start again.
     Format { previous: Previous },
-    /// The log says what came before it, readable or not.
+    /// The log has previous GTIDs, decodable or not.
     HasPrevious,
     /// The GTIDs of all logs before this one.
     Previous { offset: u64, set: GtidSet },
     /// MariaDB's last GTIDs before this log: domain, server, number.
     PreviousMariadb { offset: u64, list: Vec<(u32, u32, u64)> },
-    /// A transaction starts.
+    /// Start of a transaction.
     Starts(Starts),
-    /// More of the open transaction, in bytes.
+    /// Bytes of the open transaction.
     Part { bytes: u64 },
-    /// The open transaction has come to its end.
+    /// End of the open transaction.
     Ends,
-    /// The open transaction has no end.
+    /// The open transaction is incomplete.
     Lost,
-    /// How the open transaction goes on cannot be told.
+    /// The rest of the open transaction cannot be interpreted.
     InDoubt,
-    /// The log goes on in another.
+    /// The log continues in another one.
     Rotate { offset: u64, name: String },
 }
 
-/// Does a Previous_gtids event stand in front of a server's first transaction?
+/// Rule for a Previous_gtids event in front of the first transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Previous {
-    /// MySQL writes it into every log since 5.7; 5.6 only if it has GTIDs, and MariaDB has an event of its own.
+    /// Required. MySQL since 5.7 writes the event into every log, 5.6 only with GTIDs, and MariaDB has an event of its
+    /// own.
     Always,
     Perhaps,
 }
 
-/// What a transaction's first event says.
+/// Data of a transaction's first event.
 #[derive(Debug)]
 pub(crate) struct Starts {
     pub(crate) offset: u64,
     pub(crate) id: TransactionId,
     pub(crate) clock: Option<LogicalClock>,
-    /// The size that it should have.
+    /// Stated size of the transaction.
     pub(crate) size: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What a format description must say.
+//! Checks the values in a format description.
 
 use binlog::events::FormatDescription;
 use binlog::{EventType, Header};
@@ -6,8 +6,8 @@ use binlog::{EventType, Header};
 use super::fields;
 use super::findings::Previous;
 
-/// Sizes of the fixed parts of bodies, by type from 1 on: readers go by them, and no server of any kind has written
-/// others. The format description's own is in none: it depends on how many types there are.
+/// Valid sizes of the fixed parts of event bodies, by event type from 1 on. Readers rely on them, and no server has
+/// written others. The entry of the format description is empty: its size depends on the number of types.
 const POST_HEADER_SIZES: [&[u8]; 42] = [
     &[0, 56],
     &[13],
@@ -53,10 +53,10 @@ const POST_HEADER_SIZES: [&[u8]; 42] = [
     &[0],
 ];
 
-/// The format description's own fixed part without the sizes in it.
+/// Size of the format description's own fixed part, without the list of sizes.
 const OWN_SIZE: usize = 57;
 
-/// What is wrong with a format description that could be read.
+/// Returns the faults of a format description that could be decoded.
 pub(crate) fn faults(header: &Header, description: &FormatDescription<'_>) -> Vec<String> {
     let mut faults = Vec::new();
     let version = description.version();
@@ -91,10 +91,10 @@ pub(crate) fn faults(header: &Header, description: &FormatDescription<'_>) -> Ve
     faults
 }
 
-/// The first version that writes a Previous_gtids event into every log.
+/// First MySQL version that writes a Previous_gtids event into every log.
 const PREVIOUS_SINCE: [u32; 2] = [5, 7];
 
-/// What the server puts in front of its transactions.
+/// Returns the rule for previous GTIDs in this server's logs.
 pub(crate) fn previous(description: &FormatDescription<'_>) -> Previous {
     let version = String::from_utf8_lossy(description.version());
     let mut numbers = version.split('.').map_while(|number| number.parse().ok());
@@ -105,8 +105,8 @@ pub(crate) fn previous(description: &FormatDescription<'_>) -> Previous {
     }
 }
 
-/// Whether these are three numbers with points between them, and perhaps more. Words may follow: Debian's MariaDB calls
-/// itself `11.8.6-MariaDB-0+deb13u1 from Debian-log`.
+/// Returns true if the version is three numbers separated by dots, possibly followed by more. Words may follow:
+/// Debian's MariaDB has `11.8.6-MariaDB-0+deb13u1 from Debian-log`.
 fn is_version(version: &[u8]) -> bool {
     let mut parts = version.splitn(3, |byte| *byte == b'.');
     let mut is_number = |all: bool| {

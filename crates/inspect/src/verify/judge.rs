@@ -1,4 +1,4 @@
-//! What pieces mean together: transactions that reach from one to the next, GTIDs, clocks, and the order of logs.
+//! Judges pieces together: transactions that span pieces, GTIDs, logical clocks, and the sequence of logs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::fault::{Fault, FaultKind, Remark};
 use super::findings::{Findings, Previous, Seen, Starts};
 use super::report::{LogVerdict, Unreadable, Verdicts};
 
-/// Faults listed of one log; more are counted.
+/// Maximum number of faults listed for one log. All are counted.
 const FAULTS_LISTED: usize = 1000;
 
 /// Judges logs, in the order given.
@@ -20,33 +20,33 @@ const FAULTS_LISTED: usize = 1000;
 pub(crate) struct Judge {
     verdicts: Verdicts,
     log: Log,
-    /// The log in front, if this one follows it.
+    /// The previous log, if this one follows it.
     before: Option<Log>,
 }
 
-/// What is known of one log.
+/// State of one log.
 #[derive(Debug, Default)]
 struct Log {
     name: String,
     kind: Option<LogKind>,
-    /// GTIDs of all logs in front, and of this one as far as it is read; `None` if the log does not say.
+    /// GTIDs of all earlier logs, and of this one as far as read; `None` if the log has no previous GTIDs.
     gtids: Option<GtidSet>,
-    /// A Previous_gtids event should have come by the first transaction.
+    /// True if a Previous_gtids event is required before the first transaction.
     wants_previous: bool,
-    /// MariaDB's last number by domain and server.
+    /// Last MariaDB sequence number by domain and server.
     mariadb: BTreeMap<(u32, u32), u64>,
     sequence_number: i64,
-    /// Transactions may have been passed over since.
+    /// True if transactions may have been skipped since.
     is_clock_lost: bool,
     open: Option<Open>,
-    /// The log that it says comes next, and where it says so.
+    /// Name of the next log according to this one, and the offset of that event.
     next: Option<(String, u64)>,
     end: Option<(End, u64)>,
-    /// A part could not be read: nothing is known of the transactions in it.
+    /// True if a part could not be read, so its transactions are unknown.
     is_damaged: bool,
 }
 
-/// The open transaction.
+/// The open transaction, not yet at its end.
 #[derive(Debug)]
 struct Open {
     starts: Starts,
@@ -88,7 +88,7 @@ impl Judge {
         }
     }
 
-    /// The log cannot be read on.
+    /// Records that the log cannot be read at this place.
     pub(crate) fn broken(&mut self, offset: u64, error: logs::Error, resumed: Option<u64>) {
         (self.log.is_damaged, self.log.is_clock_lost) = (true, true);
         self.log.open = None;
@@ -116,7 +116,7 @@ impl Judge {
         }
     }
 
-    /// A log that cannot be opened.
+    /// Records that a log cannot be opened.
     pub(crate) fn unreadable(&mut self, name: &str, error: &logs::Error) {
         self.verdicts.unreadable.push(Unreadable::new(name, error));
     }
@@ -126,7 +126,7 @@ impl Judge {
         self.log.end = Some((end, position));
     }
 
-    /// All logs have been read.
+    /// Returns the verdicts, after all logs have been read.
     pub(crate) fn finish(mut self) -> Verdicts {
         let last = std::mem::take(&mut self.log);
         if let Some((end, position)) = last.end {
@@ -175,7 +175,7 @@ impl Judge {
     }
 
     fn previous(&mut self, offset: u64, set: GtidSet) {
-        // Relay logs hold those of their sources too, which concern other logs.
+        // Relay logs also contain the previous GTIDs of their source, which refer to other logs.
         if self.log.gtids.is_some() {
             return;
         }
@@ -250,7 +250,7 @@ impl Judge {
         }
         let before = std::mem::replace(&mut self.log.sequence_number, sequence_number);
         let is_known = !std::mem::take(&mut self.log.is_clock_lost);
-        // What a replica receives leaves out what it has, and starts anew when its source's log does.
+        // A replica does not receive transactions that it has, and its source's numbers start again with each log.
         if is_known && self.log.kind == Some(LogKind::Binary) && sequence_number != before.saturating_add(1) {
             let detail = format!("sequence_number is {sequence_number}, wanted {}", before.saturating_add(1));
             self.fault(offset, FaultKind::Clock, detail);
@@ -342,14 +342,14 @@ impl Judge {
     }
 }
 
-/// Was the log that comes next given, too?
+/// Presence of the next log among the given ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Followed {
     Yes,
     No,
 }
 
-/// Does the log with this name come right behind?
+/// Returns true if the log with this name directly follows `before`.
 fn follows(before: &Log, name: &str) -> bool {
     match (&before.next, numbered(&before.name), numbered(name)) {
         (_, Some((stem, number)), Some((next_stem, next))) => {
@@ -360,7 +360,7 @@ fn follows(before: &Log, name: &str) -> bool {
     }
 }
 
-/// `binlog.000012` is number 12 of `binlog`.
+/// Splits a log's name: `binlog.000012` is number 12 of `binlog`.
 fn numbered(name: &str) -> Option<(&str, u64)> {
     let (stem, number) = base_name(name).rsplit_once('.')?;
     let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

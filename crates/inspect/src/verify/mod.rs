@@ -1,4 +1,4 @@
-//! Are logs sound? Checksums, framing, grammar, positions, GTIDs, clocks, every row, every payload.
+//! Verifies logs: checksums, framing, grammar, positions, GTIDs, logical clocks, every row, every payload.
 
 mod check;
 mod fault;
@@ -25,15 +25,15 @@ use crate::walk::{Cut, OnDamage, Work, walk};
 use findings::Findings;
 use judge::Judge;
 
-/// Pieces waiting to be looked at, in bytes.
+/// Maximum bytes of pieces that wait to be checked.
 const WAITING_SIZE_MAX: usize = 16 << 20;
 
-/// Looks at logs, in the order given: those that follow each other by their names are also held against each other.
-/// `watch` learns from time to time how many bytes are done; when it breaks, it ends with [`Error::Stopped`].
+/// Verifies logs, in the order given. Logs that follow each other by their names are also compared with each other.
+/// `watch` is called with the bytes done so far; if it breaks, the run ends with [`Error::Stopped`].
 ///
 /// # Errors
 ///
-/// [`Error::Stopped`]. Whatever is wrong with the logs is in the verdicts.
+/// [`Error::Stopped`]. All faults of the logs are in the verdicts.
 pub fn verify(
     readers: impl IntoIterator<Item = (String, Result<LogReader, logs::Error>), IntoIter: Send>,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -65,16 +65,16 @@ fn verify_cut(
     Ok(judge.finish())
 }
 
-/// What findings take, roughly, in bytes.
+/// Approximate size of findings in bytes.
 const FINDINGS_SIZE: usize = 64 << 10;
 
-/// What the reading thread hands on.
+/// Work from the reading thread.
 enum Step {
     Unreadable { name: String, error: logs::Error },
     Work(Work),
 }
 
-/// What has been looked at.
+/// Result of a worker.
 enum Looked {
     Unreadable { name: String, error: logs::Error },
     Begins { name: String },
@@ -121,7 +121,7 @@ fn look(step: Step, opener: &mut PayloadOpener) -> Looked {
     }
 }
 
-/// Gives how many bytes of logs were looked at.
+/// Judges one result. Returns the bytes of logs that it covers.
 fn judge_one(judge: &mut Judge, looked: Looked) -> u64 {
     match looked {
         Looked::Unreadable { name, error } => judge.unreadable(&name, &error),

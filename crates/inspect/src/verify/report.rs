@@ -1,61 +1,61 @@
-//! What was judged, as it is shown.
+//! Report of the verification.
 
 use serde::Serialize;
 
 use super::fault::{Fault, Remark};
 
-/// What was judged.
+/// Report of the verification.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Verdicts {
     /// Each log, in the order read.
     pub logs: Vec<LogVerdict>,
-    /// What is wrong, by log and place. Of one log, a thousand at most; [`LogVerdict::faults`] counts all.
+    /// Faults, by log and place. At most a thousand per log are listed; [`LogVerdict::faults`] counts all.
     pub faults: Vec<Fault>,
-    /// What is worth knowing and not wrong.
+    /// Observations that are not faults.
     pub remarks: Vec<Remark>,
-    /// Logs that could not be read, or not to their end.
+    /// Logs that could not be read, or not completely.
     pub unreadable: Vec<Unreadable>,
 }
 
 /// One log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LogVerdict {
-    /// As it was given.
+    /// The name as given by the user.
     pub name: String,
-    /// Bytes looked at.
+    /// Bytes checked.
     pub bytes: u64,
-    /// Events, those inside payloads not included.
+    /// Number of events, without those inside payloads.
     pub events: u64,
-    /// Transactions that start in it.
+    /// Number of transactions that start in it.
     pub transactions: u64,
-    /// How many things are wrong with it.
+    /// Number of its faults.
     pub faults: u64,
 }
 
 /// A log that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
-    /// As it was given.
+    /// The name as given by the user.
     pub name: String,
-    /// Why.
+    /// The error.
     pub cause: String,
 }
 
-/// All in one word.
+/// Verdict on all logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Nothing is wrong.
+    /// No faults.
     Sound,
-    /// Something is wrong.
+    /// There are faults.
     Faulty,
-    /// Something could not be read, whatever else is wrong.
+    /// A log could not be read. There may also be faults.
     Unreadable,
 }
 
 impl Verdicts {
-    /// All in one word.
+    /// Returns the verdict on all logs.
     pub fn verdict(&self) -> Verdict {
         match self {
             _ if !self.unreadable.is_empty() => Verdict::Unreadable,

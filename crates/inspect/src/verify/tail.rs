@@ -1,4 +1,4 @@
-//! Where the whole part of a log ends, and a copy that ends there.
+//! Finds the end of a log's whole part, and copies the log up to there.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -12,62 +12,61 @@ use tempfile::NamedTempFile;
 use crate::error::Error;
 use crate::walk::{Cut, OnDamage, Work, walk};
 
-/// What a repaired copy was made of.
+/// Sizes of a repaired copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// The copy's size, in bytes.
+    /// Size of the copy in bytes.
     pub bytes_kept: u64,
-    /// What was left out behind that, in bytes.
+    /// Bytes left out behind that.
     pub bytes_cut: u64,
-    /// Was the log flagged as in use? The copy is not.
+    /// True if the log was flagged as in use. The copy is not.
     pub was_in_use: bool,
 }
 
-/// What a copy could not be made of.
+/// Error of repairing a log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RepairError {
     /// The log cannot be read.
     #[error(transparent)]
     Read(#[from] Error),
-    /// The fault is not in the tail: whole transactions stand behind it, and a cut would lose them.
+    /// The fault is not in the tail: whole transactions follow it, and a cut would lose them.
     #[error(
         "{name} is at fault at {offset}, but has a whole transaction behind that, at {whole}: a cut would lose it"
     )]
     NotTheTail {
         /// The log.
         name: String,
-        /// Where the fault is.
+        /// Start of the faulty event.
         offset: u64,
-        /// Where a transaction starts that is whole.
+        /// Start of a whole transaction behind it.
         whole: u64,
     },
-    /// Nothing of the log is whole.
+    /// The log does not even have a whole format description.
     #[error("{name} has no whole format description at its start: there is nothing to keep")]
     Nothing {
         /// The log.
         name: String,
     },
-    /// The system refuses.
+    /// The operating system reports an error.
     #[error("could not {verb} {path}: {cause}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         verb: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         #[source]
         cause: io::Error,
     },
 }
 
-/// Copies a log up to the end of its last whole transaction, as a server recovers its own after a crash: what is
-/// torn or incomplete behind that is left out, and the copy is not flagged as in use. The log itself stays as it is,
-/// and so does whatever is at `copy` already.
+/// Copies a log up to the end of its last whole transaction, as a server recovers its own log after a crash. Leaves out
+/// a torn or incomplete end, and clears the flag for in use. Changes neither the log nor an existing file at `copy`.
 ///
 /// # Errors
 ///
-/// When the log cannot be read or the copy not be written, or when whole transactions stand behind a fault.
+/// The log cannot be read; the copy cannot be written; whole transactions follow a fault.
 pub fn repair_tail(log: &Path, reader: LogReader, copy: &Path) -> Result<Repaired, RepairError> {
     let name = reader.name().to_owned();
     let mut search = Search::default();
@@ -87,17 +86,17 @@ pub fn repair_tail(log: &Path, reader: LogReader, copy: &Path) -> Result<Repaire
     write_copy(log, copy, search.whole_end, search.in_use)
 }
 
-/// Looks for the end of the last whole transaction.
+/// Search for the end of the last whole transaction.
 #[derive(Debug, Default)]
 struct Search {
     grammar: Grammar,
-    /// Behind the last event in front of the fault that ends a transaction or stands outside all.
+    /// End of the last event before the fault that ends a transaction or is outside of any.
     whole_end: u64,
     fault: Option<u64>,
-    /// Where the first transaction behind the fault starts that is whole, and where the open one does.
+    /// Start of the first whole transaction behind the fault.
     whole_behind: Option<u64>,
     start: u64,
-    /// Is the open transaction one whose start was seen?
+    /// True if the open transaction's GTID event was read.
     is_announced: bool,
     in_use: bool,
     unreadable: Option<logs::Error>,
@@ -154,7 +153,7 @@ impl Search {
         if self.fault.is_none() && !self.grammar.is_open() {
             self.whole_end = end;
         }
-        // Without its GTID, what looks whole may be the rest of what is at fault.
+        // A transaction without a GTID event may be the rest of a damaged one.
         if self.fault.is_some() && step.transaction.is_last() && self.is_announced {
             self.whole_behind = self.whole_behind.or(Some(self.start));
         }
@@ -180,7 +179,7 @@ fn write_copy(log: &Path, copy: &Path, end: u64, in_use: bool) -> Result<Repaire
     let mut magic = [0; MAGIC.len()];
     source.read_exact(&mut magic).map_err(at("read", log))?;
     source.rewind().map_err(at("read", log))?;
-    // An encrypted log has a header of its own in front, and nothing else moves.
+    // An encrypted log has an additional header in front. Nothing else moves.
     let ahead = if magic == MAGIC_ENCRYPTED { ENCRYPTED_HEADER_SIZE as u64 } else { 0 };
     let directory = copy.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut target = NamedTempFile::new_in(directory).map_err(at("write beside", copy))?;
@@ -199,8 +198,8 @@ fn write_copy(log: &Path, copy: &Path, end: u64, in_use: bool) -> Result<Repaire
     Ok(Repaired { bytes_kept: kept, bytes_cut: metadata.len().saturating_sub(kept), was_in_use: in_use })
 }
 
-/// Turns one bit of the first event's flags. The cipher of encrypted logs turns bits one by one, so the same is right
-/// there, too.
+/// Flips one bit of the first event's flags. The cipher of encrypted logs preserves bit flips, so this works there,
+/// too.
 fn clear_in_use(target: &mut NamedTempFile, ahead: u64) -> io::Result<()> {
     let place = SeekFrom::Start(ahead + MAGIC.len() as u64 + FLAGS_OFFSET);
     let file = target.as_file_mut();
@@ -211,5 +210,5 @@ fn clear_in_use(target: &mut NamedTempFile, ahead: u64) -> io::Result<()> {
     file.write_all(&[flags[0] ^ Flags::IN_USE.0 as u8])
 }
 
-/// Where an event's flags stand in its header.
+/// Offset of the flags in an event's header.
 const FLAGS_OFFSET: u64 = 17;

@@ -1,4 +1,4 @@
-//! Takes a sample apart, changes it, and puts it together again so that only the change is wrong.
+//! Splits a sample into events, changes it, and assembles it again so that only the change is wrong.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use binlog::events::GtidEvent;
 use binlog::{Checksum, Event, EventType, Format, MAGIC, NextPosition, RawEvent, move_event};
 use logs::{LogReader, Next};
 
-/// A log's events.
+/// Events of a log.
 pub(crate) struct Log {
     pub(crate) events: Vec<Vec<u8>>,
     format: Format,
 }
 
-/// Where the sample logs are.
+/// Returns the path of a sample log.
 pub(crate) fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(name)
 }
@@ -29,13 +29,13 @@ impl Log {
         Self { events, format }
     }
 
-    /// Where event number `index` starts.
+    /// Returns the start of event number `index`.
     pub(crate) fn offset(&self, index: usize) -> u64 {
         let before: usize = self.events[..index].iter().map(Vec::len).sum();
         (MAGIC.len() + before) as u64
     }
 
-    /// The number of the `nth` event of a type, from 0.
+    /// Returns the index of the `nth` event of a type, from 0.
     pub(crate) fn find(&self, event_type: EventType, nth: usize) -> usize {
         let code = event_type.code();
         let found = (0..self.events.len()).filter(|index| self.events[*index][4] == code).nth(nth);
@@ -57,7 +57,7 @@ impl Log {
         RawEvent::new(&self.events[index], self.checksum(index)).expect("an event")
     }
 
-    /// Changes an event's body; its size, checksum and position follow.
+    /// Changes an event's body. Its size, checksum and position are adjusted by `settle`.
     pub(crate) fn body(&mut self, index: usize, change: impl FnOnce(&mut Vec<u8>)) {
         let raw = self.raw(index);
         let checksum = raw.checksum().size();
@@ -83,7 +83,7 @@ impl Log {
         self.events[index] = bytes;
     }
 
-    /// Gives every event its position and checksum.
+    /// Sets the position and checksum of every event.
     pub(crate) fn settle(&mut self) {
         for index in 0..self.events.len() {
             let next = NextPosition::Behind(self.offset(index));
@@ -92,7 +92,7 @@ impl Log {
         }
     }
 
-    /// Gives every event its checksum, and leaves positions as they are.
+    /// Sets the checksum of every event, and keeps the positions.
     pub(crate) fn settle_checksums(&mut self) {
         for index in 0..self.events.len() {
             let next = self.events[index][13..17].try_into().map(u32::from_le_bytes).expect("four bytes");
@@ -101,7 +101,7 @@ impl Log {
         }
     }
 
-    /// Has the GTID event at `index` say the size of its transaction, which ends behind event `last`.
+    /// Sets the transaction size in the GTID event at `index`, for a transaction that ends with event `last`.
     pub(crate) fn settle_size(&mut self, index: usize, last: usize) {
         let behind = self.events[index + 1..=last].iter().map(|event| event.len() as u64).sum();
         let checksum = self.checksum(index);

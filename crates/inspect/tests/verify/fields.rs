@@ -1,4 +1,4 @@
-//! Bytes that no checksum covers: what mysqlbinlog refuses, or no server writes, is found by what it means.
+//! Faults in bytes that decode without an error: values that mysqlbinlog refuses or no server writes.
 
 use binlog::EventType;
 use inspect::verify::FaultKind;
@@ -6,7 +6,7 @@ use inspect::verify::FaultKind;
 use crate::edit::Log;
 use crate::{check, faults};
 
-/// Changes the body of one event; the fault is there, and says this.
+/// Changes the body of one event, and expects this fault.
 fn wrong(sample: &str, event_type: EventType, nth: usize, change: impl FnOnce(&mut Vec<u8>), detail: &str) {
     let mut log = Log::of_sample(sample);
     let index = log.find(event_type, nth);
@@ -35,7 +35,7 @@ fn types_that_no_server_writes() {
 
 #[test]
 fn session_variables() {
-    // Behind the head of 13 bytes: 0 flags2, 1 sql_mode, 6 catalog, 4 charsets.
+    // Behind the fixed part of 13 bytes: 0 flags2, 1 sql_mode, 6 catalog, 4 charsets.
     let wrong = |at: usize, value: u8, detail: &str| {
         let change = |body: &mut Vec<u8>| body[at] = value;
         wrong("types.binlog", EventType::Query, 3, change, &format!("byte 32: {detail}"));
@@ -49,7 +49,7 @@ fn session_variables() {
 #[test]
 fn user_variables() {
     let kind = "kind of the variable's value is 9, wanted 0, 1, 2 or 4: string, real, integer or decimal";
-    // The first variable that is not NULL: behind the name and its size, and a zero.
+    // The first variable that is not NULL. Its value follows the size of the name, the name, and a zero byte.
     let at = |body: &[u8]| 4 + body[0] as usize + 1;
     let mut log = Log::of_sample("statements.binlog");
     let body_of = |nth| log.raw(log.find(EventType::UserVar, nth)).body().to_vec();

@@ -1,4 +1,4 @@
-//! Every kind of fault, made by hand in a sample, is found where it is, and nothing else.
+//! Makes every kind of fault in a sample, and expects exactly this fault at its place.
 
 mod edit;
 mod fields;
@@ -21,7 +21,7 @@ fn verdicts(paths: &[&Path]) -> Verdicts {
     verify(readers.collect::<Vec<_>>(), &mut |_| ControlFlow::Continue(())).expect("verdicts")
 }
 
-/// Verifies one log under a name of a server's; gives where and what, and how it is said.
+/// Verifies one log with a typical name. Returns offset, kind and text of its faults.
 fn faults(bytes: &[u8]) -> Vec<(u64, FaultKind, String)> {
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("binlog.000001");
@@ -31,7 +31,7 @@ fn faults(bytes: &[u8]) -> Vec<(u64, FaultKind, String)> {
     verdicts.faults.into_iter().map(|fault| (fault.offset, fault.kind, fault.detail)).collect()
 }
 
-/// There is this one fault.
+/// Expects exactly one fault.
 fn check(log: &Log, index: usize, kind: FaultKind, detail: &str) {
     check_bytes(&log.bytes(), log.offset(index), kind, detail);
 }
@@ -108,7 +108,7 @@ fn format() {
     log.settle();
     let detail = r#"the server's version is "9.7.4\t2", wanted one like 8.0.43"#;
     check(&log, 0, FaultKind::Format, detail);
-    // As Debian's MariaDB has it, and one that takes all of the room there is.
+    // The version of Debian's MariaDB, and one that fills the whole field.
     for version in
         ["9.7.4-MariaDB-0+deb13u1 from Debian-log", "9.7.4-2 of a packager who has more to say than fits in"]
     {
@@ -242,7 +242,7 @@ fn continuity() {
     first.write(&paths[0]);
     let mut second = Log::of_sample("gtids/binlog.000002");
     let previous = second.find(EventType::PreviousGtids, 0);
-    // Another number within the first interval's end.
+    // Changes the end of the first interval.
     let end = second.events[previous].len() - 4 - 8;
     second.events[previous][end] += 1;
     second.settle_checksums();
@@ -253,7 +253,7 @@ fn continuity() {
     let name = paths[1].display().to_string();
     assert_eq!(found, [(name.as_str(), second.offset(previous), FaultKind::Continuity)]);
     assert!(verdicts.faults[0].detail.starts_with("it says that "), "{}", verdicts.faults[0].detail);
-    // Alone, each is sound.
+    // Each log on its own is sound.
     assert_eq!(self::verdicts(&[&paths[1]]).faults, []);
 }
 
@@ -268,7 +268,7 @@ fn a_log_that_does_not_say_what_came_before() {
     let log = without("types.binlog");
     let gtid = log.find(EventType::Gtid, 0);
     check(&log, gtid, FaultKind::Continuity, "no Previous_gtids event stands in front of it");
-    // A 5.6 server without GTIDs writes none.
+    // MySQL 5.6 without GTIDs writes no such event.
     let mut log = without("anonymous.binlog");
     let gtid = log.find(EventType::AnonymousGtid, 0);
     check(&log, gtid, FaultKind::Continuity, "no Previous_gtids event stands in front of it");
@@ -308,12 +308,12 @@ fn no_byte_can_be_turned_unseen() {
     }
 }
 
-/// Table maps without end, each of which whoever goes on behind them would have to know.
+/// A statement with more table maps than verification keeps for the next chunk.
 #[test]
 fn a_statement_with_tables_without_end() {
     let mut log = Log::of_sample("types.binlog");
     let map = log.find(EventType::TableMap, 0);
-    // Past the end of the chunk that it starts in.
+    // Enough to reach beyond the chunk.
     let copies = vec![log.events[map].clone(); 40_000];
     log.events.splice(map..map, copies);
     log.settle();

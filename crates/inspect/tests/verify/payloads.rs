@@ -1,4 +1,4 @@
-//! Compressed transactions that are not what they say.
+//! Compressed transactions that differ from their headers.
 
 use binlog::events::{PayloadCompression, TransactionPayload};
 use binlog::{Event, EventType, Format, Level, PayloadOpener, PayloadWriter, RawEvent};
@@ -9,7 +9,7 @@ use crate::edit::Log;
 
 const SAMPLE: &str = "types-compressed.binlog";
 
-/// The events inside the payload in this event's body.
+/// Returns the events inside a payload event.
 fn open(log: &Log, index: usize) -> Vec<Vec<u8>> {
     let payload = log.payload(index);
     let mut opener = PayloadOpener::new();
@@ -21,7 +21,7 @@ fn open(log: &Log, index: usize) -> Vec<Vec<u8>> {
     inner
 }
 
-/// Replaces the payload, and says its size as it is.
+/// Replaces the payload. `claimed` returns the size to state, from the real one.
 fn close(log: &mut Log, index: usize, inner: &[Vec<u8>], claimed: impl Fn(u64) -> u64) {
     let plain = inner.concat();
     let mut writer = PayloadWriter::new(Level::DEFAULT).expect("a writer");

@@ -1,4 +1,4 @@
-//! How logs end, and copies that end better.
+//! Ends of logs, and repaired copies.
 
 use std::fs;
 use std::path::Path;
@@ -157,7 +157,7 @@ fn an_encrypted_log_is_repaired_without_being_opened_for_good() {
     let directory = TempDir::new().expect("a directory");
     let (log, copy) = (directory.path().join("binlog.000001"), directory.path().join("copy"));
     let mut bytes = fs::read(sample("encrypted/binlog.000002")).expect("a sample");
-    // The cipher turns bits one by one: this flags the log as in use.
+    // The cipher preserves bit flips: this flags the log as in use.
     bytes[512 + 4 + 17] ^= 1;
     fs::write(&log, &bytes[..bytes.len() - 20]).expect("a file");
     let keyring = std::sync::Arc::new(logs::read_keyring(sample("encrypted/keyring")).expect("a keyring"));
