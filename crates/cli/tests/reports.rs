@@ -80,9 +80,9 @@ fn the_page_needs_nothing_else() {
 #[test]
 fn verdicts_and_exit_codes() {
     check(&["verify", "xa.binlog"], 0, "xa.binlog: sound: 16 transactions, 68 events, 5.9 kB\n", "");
-    let missing = "of the event at 1102 there are 24 bytes, wanted 31; the transaction at 844 has no end";
+    let missing = "the event at 1102 has 24 of 31 bytes; the transaction at 844 is incomplete";
     let torn = format!(
-        "torn.binlog: is still written to, or was left by a crash: {missing}\n\
+        "torn.binlog: is still being written to, or its server crashed: {missing}\n\
          torn.binlog: sound: 4 transactions, 15 events, 1.1 kB\n"
     );
     check(&["verify", "torn.binlog"], 0, &torn, "");

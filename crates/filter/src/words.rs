@@ -41,7 +41,7 @@ impl Words {
     /// tokenizer fails.
     pub fn of(text: &str, sql_mode: u64) -> Option<Self> {
         if sql_mode & NO_BACKSLASH_ESCAPES != 0 && text.contains('\\') {
-            return None; // The tokenizer takes them for escapes.
+            return None; // The tokenizer would treat backslashes as escapes.
         }
         let tokens = Tokenizer::new(&MySqlDialect {}, text).tokenize().ok()?;
         let words = tokens.into_iter().filter_map(|token| word(token, sql_mode & ANSI_QUOTES != 0));

@@ -32,7 +32,7 @@ pub enum Error {
         error: PayloadError,
     },
     /// MariaDB wrote the log. MariaDB has no compressed transactions, and MySQL does not read its logs.
-    #[error("{name} is of MariaDB ({server}), which has no transaction compression of this kind")]
+    #[error("cannot measure {name}: MariaDB ({server}) wrote it, and MariaDB has no compressed transactions")]
     Mariadb {
         /// The log.
         name: String,
@@ -40,7 +40,7 @@ pub enum Error {
         server: String,
     },
     /// The file contains a second log.
-    #[error("{name} holds a second log: cut the file in two")]
+    #[error("{name} contains a second log: split the file into two")]
     SecondLog {
         /// The file.
         name: String,
@@ -61,7 +61,7 @@ pub enum Error {
         name: String,
     },
     /// No level to measure was given.
-    #[error("no level to measure at was given")]
+    #[error("no level to measure was given")]
     NoLevel,
     /// zstd failed.
     #[error("could not compress: {0}")]

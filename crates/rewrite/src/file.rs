@@ -173,7 +173,7 @@ impl Stamp {
                 inode,
             })
         });
-        stamp.map_err(|cause| logs::Error::Io { verb: "look at", name: name(), cause }.into())
+        stamp.map_err(|cause| logs::Error::Io { verb: "read the attributes of", name: name(), cause }.into())
     }
 }
 

@@ -129,7 +129,7 @@ fn what_a_server_wrote_plain_comes_back_byte_for_byte() {
         // Decompressing also decompresses what the server compressed, and relay logs lose the positions within
         // transactions.
         let is_another = again.tally.opened > report.tally.compressed || is(&path, "relay");
-        assert!(is_another || opened == original, "{} comes back another", path.display());
+        assert!(is_another || opened == original, "{} changed in a round trip", path.display());
         assert!(again.tally.opened >= report.tally.compressed, "{}", path.display());
     }
     assert!(compressed_in_all > 100, "{compressed_in_all} transactions were compressed");
@@ -146,11 +146,9 @@ fn what_a_server_compressed_comes_out_as_the_server_made_it() {
         // And BLACKHOLE has no transactions, but is compressed nevertheless.
         match is(&path, "anonymous") || is(&path, "mixed-engines") {
             true => assert_eq!(meaning(&compressed), meaning(&original), "{}", path.display()),
-            false => assert!(
-                compressed == original,
-                "{} is compressed otherwise than by its server",
-                path.display()
-            ),
+            false => {
+                assert!(compressed == original, "{} differs from its server's compression", path.display())
+            }
         }
     }
 }

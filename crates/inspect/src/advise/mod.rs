@@ -5,8 +5,8 @@
 //! a sample:  cells at random places ─▶ the same in each ───────────────────┘     └▶ rules: the advice in words
 //! ```
 //!
-//! A transaction is compressed as a server does it, with reused contexts, at all levels in turn. Sizes are those of whole
-//! log files as `bintide compress --like-server` writes them.
+//! A transaction is compressed as a server does it, with reused contexts, at all levels in turn. Sizes are those of
+//! whole log files as `bintide compress --like-server` writes them.
 
 mod build;
 mod cells;

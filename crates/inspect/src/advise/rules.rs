@@ -56,13 +56,13 @@ const RULES: &[Rule] = &[
     Rule {
         holds: |facts, _| facts.transactions == 0,
         verdict: Verdict::NothingToMeasure,
-        headline: |_, _| "There is no whole transaction in these logs to judge by.".to_owned(),
+        headline: |_, _| "These logs contain no complete transaction.".to_owned(),
     },
     Rule {
         holds: |facts, _| !facts.can_compress,
         verdict: Verdict::CannotCompress,
         headline: |_, _| {
-            "The server that wrote these logs cannot compress transactions: that takes MySQL 8.0.20."
+            "The server that wrote these logs cannot compress transactions: MySQL 8.0.20 or later can."
                 .to_owned()
         },
     },
@@ -71,7 +71,7 @@ const RULES: &[Rule] = &[
         verdict: Verdict::NothingToGain,
         headline: |facts, _| {
             format!(
-                "Nothing to gain: only {} of the bytes are transactions that could be compressed.",
+                "Nothing to gain: only {} of the bytes belong to transactions that can be compressed.",
                 percent(facts.eligible)
             )
         },
@@ -79,16 +79,21 @@ const RULES: &[Rule] = &[
     Rule {
         holds: |facts, best| facts.on >= ON_MIN && best.is_some_and(|best| best.saved_share < 0.0),
         verdict: Verdict::SwitchOff,
-        headline: |_, _| "Switch it off: compressed, these logs are larger than plain.".to_owned(),
+        headline: |_, _| "Turn compression off: it makes these logs larger.".to_owned(),
     },
     Rule {
         holds: |facts, best| facts.on < ON_MIN && best.is_none_or(|best| best.saved_share < WORTH),
         verdict: Verdict::LeaveOff,
         headline: |_, best| match best {
             Some(best) => {
-                format!("Leave it off: level {} would save only {}.", best.level, percent(best.saved_share))
+                format!(
+                    "Leave compression off: level {} would save only {}.",
+                    best.level,
+                    percent(best.saved_share)
+                )
             }
-            None => "Leave it off: no level that was measured could be set.".to_owned(),
+            None => "Leave compression off: the server may ignore all measured levels. Measure level 3, too."
+                .to_owned(),
         },
     },
     Rule {
@@ -99,7 +104,7 @@ const RULES: &[Rule] = &[
         verdict: Verdict::ChangeLevel,
         headline: |facts, best| match (best, facts.level_found) {
             (Some(best), Some(found)) => format!(
-                "It is on, at level {found}; level {} would be better: {} saved.",
+                "Compression is on at level {found}; level {} would be better: it saves {}.",
                 best.level,
                 percent(best.saved_share)
             ),
@@ -111,9 +116,9 @@ const RULES: &[Rule] = &[
         verdict: Verdict::Keep,
         headline: |_, best| match best {
             Some(best) => {
-                format!("It is on, and rightly so: level {} saves {}.", best.level, percent(best.saved_share))
+                format!("Keep compression on: level {} saves {}.", best.level, percent(best.saved_share))
             }
-            None => "It is on; whether rightly so, levels would tell that this server heeds: level 3 is one."
+            None => "Compression is on. The server may ignore all measured levels: measure level 3, too."
                 .to_owned(),
         },
     },
@@ -122,7 +127,11 @@ const RULES: &[Rule] = &[
         verdict: Verdict::SwitchOn,
         headline: |_, best| match best {
             Some(best) => {
-                format!("Switch it on at level {}: it saves {}.", best.level, percent(best.saved_share))
+                format!(
+                    "Turn compression on at level {}: it saves {}.",
+                    best.level,
+                    percent(best.saved_share)
+                )
             }
             None => String::new(),
         },
@@ -204,7 +213,7 @@ fn reasons(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>) -> Ve
     let Some(best) = best.filter(|_| facts.eligible >= ELIGIBLE_MIN) else { return reasons };
     if let Some(saved) = best.saved_bytes_per_day.filter(|saved| *saved > 0) {
         reasons.push(format!(
-            "Level {} saves {} a day on the source, and as much again on each replica and on the way there.",
+            "Level {} saves {} a day on the source, and the same on each replica and on the network to it.",
             best.level,
             bytes(saved as f64)
         ));
@@ -214,17 +223,18 @@ fn reasons(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>) -> Ve
         None => format!("{:.1} seconds of one core a gigabyte", best.compress_s_per_gb),
     };
     let slowest = match best.latency.transactions {
-        TELLING.. => format!("1 in 100 takes {} or more", micros(best.latency.p99_us)),
+        TELLING.. => format!("1 in 100 takes at least {}", micros(best.latency.p99_us)),
         _ => format!("the slowest takes {}", micros(best.latency.max_us)),
     };
     let usual = micros(best.latency.p50_us);
-    reasons.push(format!("It takes {work}, and half of the commits up to {usual} longer; {slowest}."));
+    reasons
+        .push(format!("Compressing takes {work}. Half of the commits take up to {usual} longer; {slowest}."));
     let saves_more = |level: &&&LevelReport| {
         level.level > best.level && percent(level.saved_share) != percent(best.saved_share)
     };
     if let Some(other) = facts.levels.iter().rev().find(saves_more) {
         reasons.push(format!(
-            "Level {} would save {} instead, for {:.1} times the work.",
+            "Level {} would save {} instead, for {:.1} times the CPU time.",
             other.level,
             percent(other.saved_share),
             other.compress_s_per_gb / best.compress_s_per_gb.max(1e-9)
@@ -234,8 +244,8 @@ fn reasons(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>) -> Ve
     let growing = best.growing_transactions as f64 / all;
     if growing >= 0.05 {
         reasons.push(format!(
-            "{} of the transactions that can be compressed would grow, by {} in all: a server compresses them all the \
-             same, `bintide compress` leaves them plain.",
+            "{} of the transactions that can be compressed would grow, by {} in total. A server compresses them \
+             nevertheless; `bintide compress` leaves them plain.",
             percent(growing),
             bytes(best.growing_bytes as f64)
         ));
@@ -255,27 +265,30 @@ fn uncertainties(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>)
         doubts.push(match least == most {
             true => "Only a sample was measured.".to_owned(),
             false => format!(
-                "Only a sample was measured: the saving lies between {least} and {most}, 95 times in 100."
+                "Only a sample was measured: the saving is between {least} and {most} with 95 % confidence."
             ),
         });
     }
     if report.sample.transactions_cut > 0 {
-        doubts.push("Large transactions were measured by their front; the rest may be otherwise.".to_owned());
+        doubts
+            .push("Of large transactions, only the first part was measured; the rest may differ.".to_owned());
     }
     match facts.setting {
         LevelSetting::Honoured => {}
         LevelSetting::Ignored => doubts.push(format!(
-            "MySQL {} takes binlog_transaction_compression_level_zstd but compresses at level 3 whatever it says.",
+            "MySQL {} ignores binlog_transaction_compression_level_zstd and always compresses at level 3.",
             report.server.version
         )),
         LevelSetting::Unknown => doubts.push(format!(
-            "Whether MySQL {} heeds binlog_transaction_compression_level_zstd is not known: only level 3 is certain.",
+            "It is unknown whether MySQL {} uses binlog_transaction_compression_level_zstd: only level 3 is certain.",
             report.server.version
         )),
     }
     let is_mixed = report.logs.iter().any(|log| log.server_version != report.server.version);
     if is_mixed {
-        doubts.push("The logs are of several server versions; the last one's was judged.".to_owned());
+        doubts.push(
+            "The logs are from several server versions; the advice is for that of the last log.".to_owned(),
+        );
     }
     let covered = report.totals.covered_s;
     if report.totals.bytes_plain_per_day.is_some() && covered < SPAN_TELLING_S {
@@ -283,12 +296,12 @@ fn uncertainties(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>)
             ..60.0 => format!("{covered:.0} seconds"),
             _ => format!("{:.0} minutes", covered / 60.0),
         };
-        doubts.push(format!("The logs cover only {covered}: other hours of a day may be otherwise."));
+        doubts.push(format!("The logs cover only {covered}: other times of the day may differ."));
     }
     if report.totals.bytes_plain_per_day.is_none() {
-        doubts.push("The logs cover less than a second: nothing can be said of a day.".to_owned());
+        doubts.push("The logs cover less than a second: there are no daily figures.".to_owned());
     }
-    doubts.push("Times are this machine's: on a slower or busier one everything takes longer.".to_owned());
+    doubts.push("Times were measured on this machine: a slower or busier one takes longer.".to_owned());
     doubts
 }
 
@@ -382,7 +395,7 @@ mod tests {
         let advice = advise(&report(99, 0, USUAL));
         let said =
             |text: &str| advice.reasons.iter().chain(&advice.uncertainties).any(|said| said.contains(text));
-        assert!(said("1 in 100 takes 30 µs") && said("Level 19 would save 63.0 %"), "{advice:#?}");
+        assert!(said("1 in 100 takes at least 30 µs") && said("Level 19 would save 63.0 %"), "{advice:#?}");
         assert!(!said("cover only"), "{advice:#?}");
     }
 

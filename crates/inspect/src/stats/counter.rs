@@ -358,7 +358,7 @@ const fn log_type(kind: LogKind) -> LogType {
 }
 
 fn unknown_table(table_id: u64) -> DecodeError {
-    let (field, wanted) = ("table number", "one that a table map has named");
+    let (field, wanted) = ("table id", "one from a table map");
     DecodeError::new(HEADER_SIZE, Reason::Unexpected { field, found: table_id, wanted })
 }
 

@@ -191,10 +191,9 @@ impl Checker {
                     self.findings.seen.push(Seen::Lost);
                 }
                 match (self.kind, fault.lost) {
-                    (LogKind::Relay, Lost::Transaction) => self
-                        .findings
-                        .remarks
-                        .push(format!("at {offset}: a transaction breaks off, as when a connection does")),
+                    (LogKind::Relay, Lost::Transaction) => self.findings.remarks.push(format!(
+                        "at {offset}: a transaction is incomplete, as after a lost connection"
+                    )),
                     _ => self.findings.fault(offset, FaultKind::Grammar, fault),
                 }
                 fault.step
@@ -250,7 +249,7 @@ impl Checker {
             _ => false,
         };
         if is_wrong {
-            let detail = "the transaction's number must be from 1 to 2^63 - 2, and is not";
+            let detail = "the transaction number is not in the range 1 to 2^63 - 2";
             self.findings.fault(offset, FaultKind::Gtid, detail);
         }
         starts
@@ -379,7 +378,7 @@ impl Checker {
             }
         };
         if !self.grammar.is_open() {
-            let wanted = "wanted the payload's end behind its transaction";
+            let wanted = "found another event, wanted the payload's end after its transaction";
             self.inner_fault(offset, inner_offset, FaultKind::Grammar, wanted);
         }
         let step = self.grammar.step(role).unwrap_or_else(|fault| {
@@ -403,17 +402,17 @@ impl Checker {
     fn payload_summary(&mut self, offset: u64, summary: &PayloadSummary, trailing: u64) {
         if !summary.is_claim_true() {
             let (found, claimed) = (summary.uncompressed_size, summary.claimed_size.unwrap_or_default());
-            let detail = format!("its uncompressed size is {found} bytes, and it says {claimed}");
+            let detail = format!("the uncompressed size is {found} bytes, but the payload states {claimed}");
             self.findings.fault(offset, FaultKind::Payload, detail);
         }
         if trailing > 0 {
-            let detail = format!("wanted the event's end behind the payload, found {trailing} more bytes");
+            let detail = format!("{trailing} bytes follow the payload, wanted the event's end");
             self.findings.fault(offset, FaultKind::Payload, detail);
         }
         if summary.frames > 1 || summary.frames_skippable > 0 {
             let frames = summary.frames + summary.frames_skippable;
             let remark =
-                format!("at {offset}: the payload has {frames} frames: servers before 8.0.32 read one");
+                format!("at {offset}: the payload has {frames} frames: servers before 8.0.32 read only one");
             self.findings.remarks.push(remark);
         }
     }

@@ -13,7 +13,7 @@ pub(crate) fn check(raw: &RawEvent<'_>, event: &Event<'_>, format: &Format) -> R
             Err(unexpected(TYPE_OFFSET, "event type", u64::from(event.code), wanted))
         }
         _ if is_extinct(raw.event_type(), format) => {
-            let wanted = "one that servers since MySQL 5.6 write into logs";
+            let wanted = "one that servers since MySQL 5.6 write to logs";
             Err(unexpected(TYPE_OFFSET, "event type", u64::from(raw.event_type().code()), wanted))
         }
         Event::Query(query) => status_vars(query, QUERY_HEAD_SIZE, format),
@@ -94,7 +94,7 @@ fn status_vars(query: &Query<'_>, head_size: usize, format: &Format) -> Result<(
             StatusVar::ExplicitDefaultsForTimestamp(value) | StatusVar::EnableCascadeTriggers(value)
                 if *value > 1 =>
             {
-                return wrong("switch among the session variables", u64::from(*value), "0 or 1");
+                return wrong("boolean session variable", u64::from(*value), "0 or 1");
             }
             _ => {}
         }
@@ -109,7 +109,7 @@ fn status_vars(query: &Query<'_>, head_size: usize, format: &Format) -> Result<(
 
 fn collation(id: u16, offset: usize, format: &Format) -> Result<(), DecodeError> {
     match is_all_known(format) && Collation::new(id, format.flavour).is_none() {
-        true => Err(unexpected(offset, "collation", u64::from(id), "the number of one")),
+        true => Err(unexpected(offset, "collation", u64::from(id), "the number of a collation")),
         false => Ok(()),
     }
 }

@@ -67,8 +67,9 @@ pub(crate) fn faults(header: &Header, description: &FormatDescription<'_>) -> Ve
     let created = description.created;
     if created != 0 && created != header.timestamp {
         let wanted = header.timestamp;
-        faults
-            .push(format!("the server's start is at {created}, wanted 0 or the event's own time, {wanted}"));
+        faults.push(format!(
+            "the server's start time is {created}, wanted 0 or the event's timestamp {wanted}"
+        ));
     }
     if let Err(error) = fields::flags_of_format(header.flags) {
         faults.push(error.to_string());

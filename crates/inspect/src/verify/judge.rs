@@ -100,9 +100,9 @@ impl Judge {
             logs::Error::Corrupt { offset, error, .. } => {
                 let detail = match resumed {
                     Some(resumed) => {
-                        format!("{error}; {} bytes passed over, to {resumed}", resumed - offset)
+                        format!("{error}; skipped {} bytes, to {resumed}", resumed - offset)
                     }
-                    None => format!("{error}; nothing behind it can be read"),
+                    None => format!("{error}; the rest of the log cannot be read"),
                 };
                 self.fault(offset, FaultKind::Framing, detail);
             }
@@ -188,15 +188,12 @@ impl Judge {
             let mut detail = Vec::new();
             if !more.is_empty() {
                 detail.push(format!(
-                    "it says that {} came before it, which {before} does not have",
+                    "the previous GTIDs include {}, which {before} does not contain",
                     one_line(&more)
                 ));
             }
             if !less.is_empty() {
-                detail.push(format!(
-                    "it does not say that {} came before it, which {before} has",
-                    one_line(&less)
-                ));
+                detail.push(format!("the previous GTIDs lack {}, which {before} contains", one_line(&less)));
             }
             self.fault(offset, FaultKind::Continuity, detail.join("; "));
         }
@@ -227,14 +224,10 @@ impl Judge {
         if let TransactionId::Gtid(gtid) = starts.id
             && self.log.gtids.as_ref().is_some_and(|gtids| gtids.contains(gtid))
         {
-            self.fault(
-                starts.offset,
-                FaultKind::Gtid,
-                format!("{gtid} comes again, wanted one that has not been"),
-            );
+            self.fault(starts.offset, FaultKind::Gtid, format!("{gtid} is a duplicate"));
         }
         if std::mem::take(&mut self.log.wants_previous) && !self.log.is_damaged {
-            let detail = "no Previous_gtids event stands in front of it";
+            let detail = "no Previous_gtids event precedes the first transaction";
             self.fault(starts.offset, FaultKind::Continuity, detail.to_owned());
         }
         if let Some(clock) = starts.clock {
@@ -264,7 +257,7 @@ impl Judge {
     fn transaction_ends(&mut self) {
         let Some(Open { starts, bytes }) = self.log.open.take() else { return };
         if let Some(wanted) = starts.size.filter(|wanted| *wanted != bytes) {
-            let detail = format!("the transaction has {bytes} bytes, and its GTID event says {wanted}");
+            let detail = format!("the transaction has {bytes} bytes, but its GTID event states {wanted}");
             self.fault(starts.offset, FaultKind::Size, detail);
         }
         self.committed(starts.id);
@@ -287,7 +280,7 @@ impl Judge {
     fn judge_end(&mut self, log: &Log, end: End, position: u64, followed: Followed) {
         let open = log.open.as_ref().map(|open| open.starts.offset);
         let unfinished =
-            open.map(|offset| format!("; the transaction at {offset} has no end")).unwrap_or_default();
+            open.map(|offset| format!("; the transaction at {offset} is incomplete")).unwrap_or_default();
         match (end, followed) {
             (End::Closed, _) => {
                 if let Some(offset) = open {
@@ -303,16 +296,16 @@ impl Judge {
                 self.fault_of(&log.name, torn.offset, FaultKind::Tail, detail);
             }
             (End::Open { in_use: true }, Followed::No) => {
-                let detail = format!("is in use, or was left by a crash: it ends at {position}{unfinished}");
+                let detail = format!("is in use, or its server crashed: ends at {position}{unfinished}");
                 self.remark(&log.name, detail);
             }
             (End::Open { .. }, Followed::No) if open.is_none() || log.kind == Some(LogKind::Relay) => {
                 let detail =
-                    format!("ends at {position} without Rotate or Stop: still open, or left by a crash");
+                    format!("ends at {position} without Rotate or Stop: still open, or its server crashed");
                 self.remark(&log.name, detail + &unfinished);
             }
             (End::Open { .. }, Followed::Yes) if open.is_none() => {
-                let detail = format!("ends at {position} without Rotate or Stop: left by a crash");
+                let detail = format!("ends at {position} without Rotate or Stop: its server crashed");
                 self.remark(&log.name, detail);
             }
             (End::Open { .. }, _) => {
@@ -372,12 +365,12 @@ fn base_name(name: &str) -> &str {
 }
 
 fn still_written(torn: &Torn) -> String {
-    format!("is still written to, or was left by a crash: {}", missing(torn))
+    format!("is still being written to, or its server crashed: {}", missing(torn))
 }
 
 fn missing(torn: &Torn) -> String {
     let Torn { offset, found, wanted, .. } = torn;
-    format!("of the event at {offset} there are {found} bytes, wanted {wanted}")
+    format!("the event at {offset} has {found} of {wanted} bytes")
 }
 
 fn one_line(set: &GtidSet) -> String {

@@ -30,6 +30,6 @@ fn decode_image(image: &Image<'_, '_>) -> Result<(), DecodeError> {
 
 /// Returns the error for rows of a table that their statement has not mapped.
 pub(crate) fn unnamed(table_id: u64) -> DecodeError {
-    let (field, wanted) = ("table number", "one that a table map of the statement has named");
+    let (field, wanted) = ("table id", "one from a table map of the statement");
     DecodeError::new(HEADER_SIZE, Reason::Unexpected { field, found: table_id, wanted })
 }

@@ -32,7 +32,7 @@ pub enum RepairError {
     Read(#[from] Error),
     /// The fault is not in the tail: whole transactions follow it, and a cut would lose them.
     #[error(
-        "{name} is at fault at {offset}, but has a whole transaction behind that, at {whole}: a cut would lose it"
+        "cannot cut the tail of {name}: a whole transaction, at {whole}, follows the fault at {offset} and would be lost"
     )]
     NotTheTail {
         /// The log.
@@ -43,7 +43,7 @@ pub enum RepairError {
         whole: u64,
     },
     /// The log does not even have a whole format description.
-    #[error("{name} has no whole format description at its start: there is nothing to keep")]
+    #[error("cannot repair {name}: it has no whole format description")]
     Nothing {
         /// The log.
         name: String,
@@ -95,6 +95,7 @@ struct Search {
     fault: Option<u64>,
     /// Start of the first whole transaction behind the fault.
     whole_behind: Option<u64>,
+    /// Start of the open transaction.
     start: u64,
     /// True if the open transaction's GTID event was read.
     is_announced: bool,
@@ -192,7 +193,7 @@ fn write_copy(log: &Path, copy: &Path, end: u64, in_use: bool) -> Result<Repaire
         clear_in_use(&mut target, ahead).map_err(at("write", copy))?;
     }
     target.as_file().sync_all().map_err(at("write", copy))?;
-    let metadata = fs::metadata(log).map_err(at("look at", log))?;
+    let metadata = fs::metadata(log).map_err(at("read the attributes of", log))?;
     target.as_file().set_permissions(metadata.permissions()).map_err(at("write", copy))?;
     target.persist_noclobber(copy).map_err(|error| at("create", copy)(error.error))?;
     Ok(Repaired { bytes_kept: kept, bytes_cut: metadata.len().saturating_sub(kept), was_in_use: in_use })

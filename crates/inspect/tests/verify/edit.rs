@@ -57,7 +57,7 @@ impl Log {
         RawEvent::new(&self.events[index], self.checksum(index)).expect("an event")
     }
 
-    /// Changes an event's body. Its size, checksum and position are adjusted by `settle`.
+    /// Changes an event's body and size. `settle` updates its checksum and position.
     pub(crate) fn body(&mut self, index: usize, change: impl FnOnce(&mut Vec<u8>)) {
         let raw = self.raw(index);
         let checksum = raw.checksum().size();

@@ -26,7 +26,7 @@ fn types_that_no_server_writes() {
         let fault = |(at, kind, detail)| (at == place && kind == FaultKind::Event).then_some(detail);
         faults(&log.bytes()).into_iter().find_map(fault)
     };
-    let old = "Update_rows_event_old: byte 4: event type is 21, wanted one that servers since MySQL 5.6 write into logs";
+    let old = "Update_rows_event_old: byte 4: event type is 21, wanted one that servers since MySQL 5.6 write to logs";
     assert_eq!(fault(21, 0).as_deref(), Some(old));
     let unknown = "event of type 125: byte 4: event type is 125, wanted a known one, as the event is not flagged ignorable";
     assert_eq!(fault(125, 0).as_deref(), Some(unknown));
@@ -43,7 +43,7 @@ fn session_variables() {
     wrong(13, 99, "session variable is 99, wanted a known one of this server's version");
     wrong(28, 2, "size of the catalog's name is 2, wanted the name std");
     wrong(29, b'S', "size of the catalog's name is 3, wanted the name std");
-    wrong(34, 3, "collation is 1023, wanted the number of one");
+    wrong(34, 3, "collation is 1023, wanted the number of a collation");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn framing() {
     let mut log = Log::of_sample("types.binlog");
     let xid = log.find(EventType::Xid, 0);
     log.events[xid][9..13].fill(0);
-    let detail = "byte 9: event size is 0, wanted 19 bytes or more; 31 bytes passed over, to ";
+    let detail = "byte 9: event size is 0, wanted 19 bytes or more; skipped 31 bytes, to ";
     check(&log, xid, FaultKind::Framing, &format!("{detail}{}", log.offset(xid + 1)));
 }
 
@@ -174,7 +174,7 @@ fn size() {
         stamps.transaction_size = Some(wanted + 1);
     });
     log.settle();
-    let detail = format!("the transaction has {wanted} bytes, and its GTID event says {}", wanted + 1);
+    let detail = format!("the transaction has {wanted} bytes, but its GTID event states {}", wanted + 1);
     check(&log, gtid, FaultKind::Size, &detail);
 }
 
@@ -184,11 +184,11 @@ fn gtids() {
     let gtid = log.find(EventType::Gtid, 7);
     log.gtid(gtid, |event| event.gno = 3);
     log.settle();
-    let detail = "5ea5ca5e-0001-4000-8000-000000000001:3 comes again, wanted one that has not been";
+    let detail = "5ea5ca5e-0001-4000-8000-000000000001:3 is a duplicate";
     check(&log, gtid, FaultKind::Gtid, detail);
     log.gtid(gtid, |event| event.gno = 0);
     log.settle();
-    let detail = "the transaction's number must be from 1 to 2^63 - 2, and is not";
+    let detail = "the transaction number is not in the range 1 to 2^63 - 2";
     check(&log, gtid, FaultKind::Gtid, detail);
 }
 
@@ -219,7 +219,7 @@ fn rows_of_a_table_without_a_name() {
     log.settle();
     let found = faults(&log.bytes());
     assert_eq!((found.len(), found[0].0, found[0].1), (1, log.offset(map), FaultKind::Row));
-    assert!(found[0].2.ends_with("wanted one that a table map of the statement has named"), "{}", found[0].2);
+    assert!(found[0].2.ends_with("wanted one from a table map of the statement"), "{}", found[0].2);
 }
 
 #[test]
@@ -252,7 +252,11 @@ fn continuity() {
         verdicts.faults.iter().map(|fault| (fault.log.as_str(), fault.offset, fault.kind)).collect();
     let name = paths[1].display().to_string();
     assert_eq!(found, [(name.as_str(), second.offset(previous), FaultKind::Continuity)]);
-    assert!(verdicts.faults[0].detail.starts_with("it says that "), "{}", verdicts.faults[0].detail);
+    assert!(
+        verdicts.faults[0].detail.starts_with("the previous GTIDs include "),
+        "{}",
+        verdicts.faults[0].detail
+    );
     // Each log on its own is sound.
     assert_eq!(self::verdicts(&[&paths[1]]).faults, []);
 }
@@ -267,11 +271,11 @@ fn a_log_that_does_not_say_what_came_before() {
     };
     let log = without("types.binlog");
     let gtid = log.find(EventType::Gtid, 0);
-    check(&log, gtid, FaultKind::Continuity, "no Previous_gtids event stands in front of it");
+    check(&log, gtid, FaultKind::Continuity, "no Previous_gtids event precedes the first transaction");
     // MySQL 5.6 without GTIDs writes no such event.
     let mut log = without("anonymous.binlog");
     let gtid = log.find(EventType::AnonymousGtid, 0);
-    check(&log, gtid, FaultKind::Continuity, "no Previous_gtids event stands in front of it");
+    check(&log, gtid, FaultKind::Continuity, "no Previous_gtids event precedes the first transaction");
     log.events[0][21..26].copy_from_slice(b"5.6.9");
     log.settle();
     assert_eq!(faults(&log.bytes()), []);

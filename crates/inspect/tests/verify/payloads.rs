@@ -54,7 +54,7 @@ fn a_size_that_is_not_true() {
     let inner = open(&log, index);
     let size = inner.concat().len();
     close(&mut log, index, &inner, |size| size + 1);
-    let detail = format!("its uncompressed size is {size} bytes, and it says {}", size + 1);
+    let detail = format!("the uncompressed size is {size} bytes, but the payload states {}", size + 1);
     check(&log, index, FaultKind::Payload, &detail);
 }
 
@@ -79,7 +79,10 @@ fn a_payload_of_two_transactions() {
     close(&mut log, index, &twice, |size| size);
     let found = crate::faults(&log.bytes());
     let inside = format!("in the event at uncompressed byte {size} of the payload: ");
-    assert_eq!(found[0].2, format!("{inside}wanted the payload's end behind its transaction"));
+    assert_eq!(
+        found[0].2,
+        format!("{inside}found another event, wanted the payload's end after its transaction")
+    );
     assert!(found.iter().all(|fault| (fault.0, fault.1) == (log.offset(index), FaultKind::Grammar)));
 }
 
@@ -120,7 +123,7 @@ fn bytes_behind_the_payload() {
     let index = log.find(EventType::TransactionPayload, 3);
     log.body(index, |body| body.extend([0; 3]));
     settle(&mut log, index);
-    let detail = "wanted the event's end behind the payload, found 3 more bytes";
+    let detail = "3 bytes follow the payload, wanted the event's end";
     check(&log, index, FaultKind::Payload, detail);
 }
 

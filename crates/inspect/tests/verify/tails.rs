@@ -34,30 +34,29 @@ fn a_log_that_is_still_written_is_no_fault() {
     let wanted = log.events[rows].len();
 
     let cut = &bytes[..torn as usize + 20];
-    let missing = format!(
-        "of the event at {torn} there are 20 bytes, wanted {wanted}; the transaction at {open} has no end"
-    );
+    let missing =
+        format!("the event at {torn} has 20 of {wanted} bytes; the transaction at {open} is incomplete");
     check_bytes(cut, torn, FaultKind::Tail, &format!("the log stops within an event: {missing}"));
     let cut = in_use(cut.to_vec());
     assert_eq!(faults(&cut), []);
-    assert_eq!(remarks(&cut), [format!("is still written to, or was left by a crash: {missing}")]);
+    assert_eq!(remarks(&cut), [format!("is still being written to, or its server crashed: {missing}")]);
 
     let cut = &bytes[..torn as usize];
     check_bytes(cut, open, FaultKind::Tail, "the log stops within the transaction, wanted its commit");
     let cut = in_use(cut.to_vec());
     assert_eq!(faults(&cut), []);
-    let detail = "is in use, or was left by a crash: it ends at ";
-    assert_eq!(remarks(&cut), [format!("{detail}{torn}; the transaction at {open} has no end")]);
+    let detail = "is in use, or its server crashed: ends at ";
+    assert_eq!(remarks(&cut), [format!("{detail}{torn}; the transaction at {open} is incomplete")]);
 
     let cut = &bytes[..open as usize];
     assert_eq!(faults(cut), []);
-    let detail = format!("ends at {open} without Rotate or Stop: still open, or left by a crash");
+    let detail = format!("ends at {open} without Rotate or Stop: still open, or its server crashed");
     assert_eq!(remarks(cut), [detail]);
 }
 
 #[test]
 fn an_empty_file_is_torn() {
-    let detail = "the log stops within an event: of the event at 0 there are 0 bytes, wanted 4";
+    let detail = "the log stops within an event: the event at 0 has 0 of 4 bytes";
     check_bytes(b"", 0, FaultKind::Tail, detail);
 }
 
