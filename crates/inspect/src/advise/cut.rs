@@ -163,7 +163,7 @@ fn share(extent: &Range<u64>, content: &PieceContent, cell: Cell, width: u64) ->
     (from < to).then(|| Share { from: from - extent.start, to: to - extent.start, of })
 }
 
-/// Opens a log at the last transaction that starts before the cell and may overlap it.
+/// Opens a log at or before the first transaction that overlaps the cell.
 fn enter(source: &Source<'_>, cell: Cell, width: u64) -> Result<LogReader, Error> {
     let mut back = width;
     loop {
