@@ -36,7 +36,9 @@ pub enum Error {
         event_types: usize,
     },
     /// MariaDB wrote the log. MariaDB compresses events in another way.
-    #[error("cannot compress {name}: {server} wrote it, and MariaDB has no compressed transactions")]
+    #[error(
+        "cannot compress {name}: MariaDB ({server}) wrote it, and MariaDB has no compressed transactions"
+    )]
     Mariadb {
         /// The log.
         name: String,
