@@ -1,5 +1,4 @@
-//! Row changes as values: for targets that make changes of their own from them, statements say, and do not take the
-//! events as they are.
+//! Row changes as decoded values, for targets that make their own changes from them, for example SQL statements.
 
 use std::borrow::Cow;
 
@@ -11,21 +10,20 @@ use binlog::{
 use crate::error::Failure;
 use crate::work::RowEvents;
 
-/// Goes over row events, event by event, and remembers their tables: a map that says the same as before costs a
-/// comparison.
+/// Reader of row events that remembers their tables. A table map that equals the one before costs only a comparison.
 #[derive(Debug, Default)]
 pub struct RowReader {
     tables: Tables,
 }
 
-/// The rows of one event.
+/// Rows of one event.
 #[derive(Clone, Copy, Debug)]
 pub struct EventRows<'a> {
-    /// The table, as the log describes it.
+    /// Table, as the log describes it.
     pub table: &'a Table,
-    /// What was done to the rows.
+    /// Kind of change.
     pub kind: RowsKind,
-    /// Under which checks it was done, and who carries out foreign keys.
+    /// Event flags: foreign key and unique checks, and who carries out foreign key actions.
     pub flags: RowsFlags,
     /// Hidden columns in the table map.
     hidden: HiddenColumns,
@@ -36,30 +34,30 @@ pub struct EventRows<'a> {
 /// Hidden columns of functional indexes in a log's table maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HiddenColumns {
-    /// There may be some behind the others: [`Format::shows_hidden_columns`].
+    /// May follow the other columns: [`Format::shows_hidden_columns`].
     Shown,
-    /// There are none.
+    /// Never present.
     LeftOut,
 }
 
 impl HiddenColumns {
-    /// Returns those of the table maps in this format.
+    /// Returns the setting for table maps in this format.
     pub fn of(format: &Format) -> Self {
         if format.shows_hidden_columns() { Self::Shown } else { Self::LeftOut }
     }
 }
 
 impl RowReader {
-    /// Without any table.
+    /// Creates a reader that knows no table.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Hands on each event that has rows, in order.
+    /// Calls `take` with each event that has rows, in order.
     ///
     /// # Errors
     ///
-    /// When an event cannot be read, or is not taken.
+    /// When an event cannot be decoded, or `take` fails.
     pub fn read(
         &mut self,
         events: &RowEvents,
@@ -73,7 +71,7 @@ impl RowReader {
             }
             let Some(rows) = event.rows() else { continue };
             if rows.column_count == 0 {
-                continue; // It does nothing but end a statement.
+                continue; // Only ends the statement.
             }
             let decoder = self.tables.decoder(rows)?;
             let Some(image) = decoder.before().or(decoder.after()) else { continue };
@@ -86,14 +84,13 @@ impl RowReader {
 }
 
 impl<'a> EventRows<'a> {
-    /// The rows, one by one. A column's value after a change is the one in the image after it, or, where that leaves
-    /// the column out, what it was.
+    /// Returns the rows one by one. A column's value after a change comes from the after image, or from the before
+    /// image if the after image omits the column.
     pub fn rows(&self) -> impl Iterator<Item = Result<Row<'a, 'a>, DecodeError>> + use<'a> {
         self.decoder.rows(self.event)
     }
 
-    /// Appends what is the same for all events of this kind that have these columns of this table: a key to remember
-    /// by how they are applied.
+    /// Appends a cache key for the way to apply the event: equal for the same kind, table and column sets.
     pub fn put_shape(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.event.table_id.to_le_bytes());
         out.push(self.kind as u8);
@@ -104,8 +101,8 @@ impl<'a> EventRows<'a> {
         out.extend_from_slice(&self.table.name);
     }
 
-    /// Returns the columns that a table of `count` columns has of those that the log shows: all, but for the hidden ones of
-    /// functional indexes. `None` if the table has another number of columns.
+    /// Returns the log's columns that a target table of `count` columns has: all except hidden columns of functional
+    /// indexes. `None` if the table has another number of columns.
     pub fn columns_of(&self, count: usize) -> Option<&'a [Column]> {
         let columns = &self.table.columns;
         let is_hidden = |column| !self.has_before(column) && !self.has_after(column);
@@ -113,12 +110,12 @@ impl<'a> EventRows<'a> {
         (columns.len() == count || columns.len() > count && is_rest_hidden()).then(|| &columns[..count])
     }
 
-    /// Do images from before the change have this column?
+    /// Returns whether before images have this column.
     pub fn has_before(&self, column: usize) -> bool {
         self.kind != RowsKind::Write && self.event.columns.contains(column)
     }
 
-    /// Do images from after the change have this column?
+    /// Returns whether after images have this column.
     pub fn has_after(&self, column: usize) -> bool {
         match self.kind {
             RowsKind::Write => self.event.columns.contains(column),
@@ -126,18 +123,18 @@ impl<'a> EventRows<'a> {
         }
     }
 
-    /// The columns that images from before the change have, in order.
+    /// Returns the columns of before images, in order.
     pub fn columns_before(&self) -> impl Iterator<Item = usize> {
         (0..self.table.columns.len()).filter(|column| self.has_before(*column))
     }
 
-    /// The columns that images from after the change have, in order.
+    /// Returns the columns of after images, in order.
     pub fn columns_after(&self) -> impl Iterator<Item = usize> {
         (0..self.table.columns.len()).filter(|column| self.has_after(*column))
     }
 
-    /// The columns that find a row on a target: the first of these keys that images from before the change have all
-    /// columns of, else every column that they have.
+    /// Returns the columns that find a row on a target: the first of `keys` whose columns are all in the before image,
+    /// else all columns of the before image.
     pub fn columns_to_find<'k>(&self, keys: impl IntoIterator<Item = &'k [usize]>) -> Finder {
         let known = |key: &&[usize]| !key.is_empty() && key.iter().all(|column| self.has_before(*column));
         match keys.into_iter().find(known) {
@@ -147,38 +144,41 @@ impl<'a> EventRows<'a> {
     }
 }
 
-/// The columns by whose values a row is found.
+/// Columns whose values find a row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Finder {
-    /// Those of a unique key that is never NULL: there is one such row.
+    /// Columns of a unique key that is never NULL: exactly one row matches.
     Key(Vec<usize>),
-    /// All that the log has. There may be several such rows, all the same; one of them is meant.
+    /// All columns that the log has. Several identical rows may match; one of them is changed.
     All(Vec<usize>),
 }
 
-/// The document in a JSON field of a row's image after a change, as stored: where the log has what changed, put
-/// together from what was before. `None` for NULL.
+/// Returns the JSON document of a field in an after image, as stored. Applies a partial update to the document before.
+/// `None` for NULL.
 ///
 /// # Errors
 ///
-/// When the changes do not fit the document before, the log does not have that, or either is corrupt.
+/// When the partial update does not fit the document before, the log lacks that document, or either is corrupt.
 pub fn document<'a>(row: &Row<'_, 'a>, field: &Field<'_, 'a>) -> Result<Option<Cow<'a, [u8]>>, Failure> {
     if !field.is_partial() {
         return Ok(field.bytes().map(Cow::Borrowed));
     }
     let document = row.document_after(field.index())?;
-    let lacking =
-        || Failure::refused("a JSON document is given as changes of one that the log does not have");
+    let lacking = || {
+        Failure::refused(
+            "cannot rebuild a JSON document: the log has a partial update, but not the document before",
+        )
+    };
     document.map(Some).ok_or_else(lacking)
 }
 
-/// The text of an ENUM's value, in UTF-8: nothing for the error value 0. `None` if the texts are not known.
+/// Returns the text of an ENUM value in UTF-8; empty for the error value 0. `None` if the texts are unknown.
 pub fn enum_text<'t>(column: &'t Column, value: u16, flavour: Flavour) -> Option<Cow<'t, str>> {
     let Some(index) = usize::from(value).checked_sub(1) else { return Some(Cow::Borrowed("")) };
     column.texts.get(index).map(|text| charset(column, flavour).decode_lossy(text))
 }
 
-/// The text of a SET's value, in UTF-8: its members with commas between them. `None` if the texts are not known.
+/// Returns the text of a SET value in UTF-8: its members, separated by commas. `None` if the texts are unknown.
 pub fn set_text(column: &Column, value: u64, flavour: Flavour) -> Option<String> {
     let charset = charset(column, flavour);
     let members = (0..u64::BITS as usize).filter(|bit| value >> bit & 1 == 1);
@@ -187,7 +187,7 @@ pub fn set_text(column: &Column, value: u64, flavour: Flavour) -> Option<String>
     texts.map(|texts| texts.join(","))
 }
 
-/// The character set of a column's values and texts; UTF-8 where the log does not tell.
+/// Returns the character set of a column's values and texts; UTF-8 if the log does not give it.
 pub fn charset(column: &Column, flavour: Flavour) -> Charset {
     let collation = column.collation.and_then(|id| Collation::new(id, flavour));
     collation.map_or(Charset::Utf8mb4, |collation| collation.charset())
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(seen, [(RowsKind::Write, 2, vec![false]), (RowsKind::Update, 2, vec![true, true])]);
     }
 
-    /// Of five columns, those of the images before the change as bits; keys as columns, divided by `;`.
+    /// `bits` are the columns of the before image, of five; `keys` are lists of columns, separated by `;`.
     fn check_finder(bits: u8, keys: &str, wanted: Finder) {
         let sample = Sample::new("int int int int int");
         let set = [bits];

@@ -1,29 +1,29 @@
-//! The session variables that a statement or row changes depend on.
+//! Session variables that a statement or row changes depend on.
 
 use std::fmt::Write as _;
 
 use binlog::events::{Query, StatusVar};
 use binlog::{Collation, Flavour};
 
-/// The session variables that a statement or row changes depend on, as the source logged them. What it did not log
-/// is `None`, or has the value that the server leaves out.
+/// Session variables that a statement or row changes depend on, as the source logged them. A variable that was not
+/// logged is `None`, or has the value that the server leaves out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Context {
-    /// Is it of a MariaDB's log? Collation numbers and SQL modes are its own then.
+    /// `true` if MariaDB wrote the log: it has its own collation numbers and SQL modes.
     pub is_mariadb: bool,
     /// Bits: 0x4000 `sql_auto_is_null`, 0x4000000 foreign key checks off, 0x8000000 unique checks off.
     pub flags2: Option<u32>,
-    /// `sql_mode`'s bits.
+    /// Bits of `sql_mode`.
     pub sql_mode: Option<u64>,
     /// `auto_increment_increment` and `auto_increment_offset`; `None` stands for 1 and 1.
     pub auto_increment: Option<(u16, u16)>,
     /// `character_set_client`, `collation_connection`, `collation_server`: collation numbers.
     pub charset: Option<[u16; 3]>,
-    /// `time_zone`, where it matters.
+    /// `time_zone`, if it was logged.
     pub time_zone: Option<Vec<u8>>,
     /// `lc_time_names`, by number.
     pub lc_time_names: u16,
-    /// `collation_database`; 0 for that of the default database. `None` only of a session whose default database has
+    /// `collation_database`; 0 for that of the default database. `None` only for a session whose default database has
     /// changed.
     pub database_collation: Option<u16>,
     /// `explicit_defaults_for_timestamp`.
@@ -38,19 +38,19 @@ pub struct Context {
     pub cascade_triggers: Option<u8>,
 }
 
-/// The bits of a query's options, each with its variable and whether the bit means off. `autocommit` is ours: a
-/// replay says itself when to commit.
+/// Bits of a query's `flags2`: the bit, its variable, and whether the bit means off. `autocommit` is missing: replay
+/// decides itself when to commit.
 const OPTIONS: [(u32, &str, bool); 3] = [
     (0x0400_0000, "foreign_key_checks", true),
     (0x0000_4000, "sql_auto_is_null", false),
     (0x0800_0000, "unique_checks", true),
 ];
 
-/// What the server writes for a value that it does not tell.
+/// Value that the server writes for a variable whose value it does not log.
 const UNTOLD: u8 = u8::MAX;
 
 impl Context {
-    /// What a query depends on. Behind a variable that is unknown, the others are lost, as they are to a server.
+    /// Returns the variables that a query depends on. After an unknown variable the others are lost, as on a server.
     pub fn of(query: &Query<'_>) -> Self {
         let mut context = Self { database_collation: Some(0), ..Self::default() };
         for variable in query.status.iter().map_while(Result::ok) {
@@ -59,7 +59,7 @@ impl Context {
         context
     }
 
-    /// Whose log it is of.
+    /// Returns the flavour of the log.
     pub const fn flavour(&self) -> Flavour {
         if self.is_mariadb { Flavour::MariaDb } else { Flavour::MySql }
     }
@@ -88,8 +88,8 @@ impl Context {
         }
     }
 
-    /// Appends the assignments that bring a session there, each with a comma behind it, for one `SET`. `from` is what
-    /// the session had, if that is known.
+    /// Appends the assignments that bring a session to `self`, each followed by a comma, for one `SET`. `from` is the
+    /// session's present state, if it is known.
     pub fn put_changes(&self, from: Option<&Self>, out: &mut String) {
         self.put_options(from, out);
         if self.sql_mode != from.and_then(|from| from.sql_mode)
@@ -165,13 +165,14 @@ impl Context {
         Self { charset, ..self.clone() }
     }
 
-    /// As far as row changes depend on it: their values are all given.
+    /// Returns the variables that row changes depend on: without AUTO_INCREMENT, as all values are in the log.
     #[must_use]
     pub fn for_rows(&self) -> Self {
         Self { auto_increment: None, ..self.clone() }
     }
 
-    /// What a session has that had `from` and was brought to `self`: what `self` does not say is as before.
+    /// Returns the state of a session that had `from` and was brought to `self`: variables missing in `self` keep their
+    /// values.
     #[must_use]
     pub fn over(&self, from: Option<&Self>) -> Self {
         let mut now = self.clone();
@@ -230,7 +231,7 @@ mod tests {
         let set = "@@session.foreign_key_checks=0,@@session.auto_increment_increment=2,\
                    @@session.auto_increment_offset=1,@@session.time_zone='UTC',";
         assert_eq!(changes(Some(&plain), &other), set);
-        // What a context does not say stays as it is in the session.
+        // Variables missing in a context stay as they are in the session.
         let now = other.over(Some(&plain));
         assert_eq!((now.sql_mode, now.charset), (plain.sql_mode, plain.charset));
         let back = "@@session.foreign_key_checks=1,@@session.auto_increment_increment=1,\

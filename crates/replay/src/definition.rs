@@ -1,4 +1,4 @@
-//! A table as the target has it: what decides which changes of its rows may meet.
+//! A table as the target has it: the facts that decide which changes of its rows may conflict.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,12 +6,12 @@ use std::fmt;
 use binlog::KeyPart;
 use servers::quote;
 
-/// A table by its name, on the target.
+/// Name of a table on the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableName {
-    /// The database.
+    /// Name of the database.
     pub database: Box<[u8]>,
-    /// The table.
+    /// Name of the table.
     pub table: Box<[u8]>,
 }
 
@@ -23,24 +23,25 @@ impl fmt::Display for TableName {
     }
 }
 
-/// A table as the target has it. Whoever knows less gives no definition: then every change is to all of the table.
+/// A table as the target has it. A target that knows less gives no definition: then each change counts as one of the
+/// whole table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Definition {
-    /// Its name on the target: what differs in the log and is the same there must be the same here.
+    /// Name on the target: names that differ in the log but mean one table there must be equal here.
     pub name: TableName,
-    /// Does its engine take part in transactions, and find rows by key? InnoDB.
+    /// Storage engine. Only InnoDB takes part in transactions and finds rows by key.
     pub engine: Engine,
-    /// Its primary key; `None` when it has none.
+    /// Primary key; `None` if the table has none.
     pub primary_key: Option<Vec<KeyPart>>,
-    /// All other unique keys, those of nullable columns, too.
+    /// All other unique keys, including those with nullable columns.
     pub unique_keys: Vec<UniqueKey>,
-    /// The column that counts by itself.
+    /// The AUTO_INCREMENT column.
     pub auto_increment: Option<usize>,
-    /// Its place among foreign keys.
+    /// Foreign keys from and to the table.
     pub relatives: Relatives,
 }
 
-/// What holds a table's rows.
+/// Storage engine of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
     /// InnoDB.
@@ -53,24 +54,24 @@ pub enum Engine {
 /// A unique key that is not the primary key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UniqueKey {
-    /// Of columns that every row in the log holds.
+    /// Key of columns that the log has for each row.
     Columns(Vec<KeyPart>),
-    /// Of expressions, of several values a row, or of virtual columns: what the log does not hold.
+    /// Key of expressions, multi-valued or of virtual columns: the log does not have its values.
     Other,
 }
 
-/// A table's place among foreign keys.
+/// Tables that a table is connected with by foreign keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relatives {
-    /// The tables that it refers to.
+    /// Tables that it references.
     pub parents: Vec<TableName>,
-    /// The tables that refer to it, those that refer to them, and so on: what a change of its rows may change.
+    /// Tables that reference it, those that reference them, and so on: a change of its rows may change theirs.
     pub descendants: Vec<TableName>,
 }
 
 impl Relatives {
-    /// Those of each table that has any, from all foreign keys of the target: the table that refers, and the one
-    /// that it refers to. A table that refers to itself is its own parent and descendant.
+    /// Returns the relatives of each table that has any. `foreign_keys` are all of the target, as (referencing table,
+    /// referenced table). A table that references itself is its own parent and descendant.
     pub fn of_all(foreign_keys: &[(TableName, TableName)]) -> BTreeMap<TableName, Self> {
         let mut children: BTreeMap<&TableName, Vec<&TableName>> = BTreeMap::new();
         let mut all: BTreeMap<TableName, Self> = BTreeMap::new();
@@ -97,7 +98,7 @@ impl Relatives {
         all
     }
 
-    /// Has the table none?
+    /// Returns whether the table has no foreign keys from or to it.
     pub fn is_empty(&self) -> bool {
         self.parents.is_empty() && self.descendants.is_empty()
     }

@@ -1,4 +1,5 @@
-//! Is what a selection names in the logs at all? A number mistyped in `--stop-gtid` would otherwise apply everything.
+//! Check that the logs have what a selection names. A mistyped number in `--stop-gtid` would otherwise apply
+//! everything.
 
 use std::sync::Arc;
 
@@ -11,17 +12,16 @@ use crate::error::Error;
 use crate::select::{Bound, Selection, Start, Stop};
 use crate::source::Log;
 
-/// Bytes read at once.
+/// Bytes per read.
 const CHUNK_SIZE: usize = 1 << 20;
 
 impl Selection {
-    /// Looks whether the logs have the places and the transactions that it names: of all events, only those are decoded
-    /// that name a transaction. What comes from standard input cannot be read twice: a replay says at its end
-    /// that it did not come to where it was to stop.
+    /// Checks that the logs have the positions and GTIDs that the selection names. Decodes only GTID events. Standard
+    /// input cannot be read twice: there, replay reports at its end that the stop was not reached.
     ///
     /// # Errors
     ///
-    /// When the logs do not have them. A log that cannot be read is none: whoever applies it says why.
+    /// When the logs do not have them. A log that cannot be read is no error here: replay reports it.
     pub fn find_in(&self, logs: &[Log], keyring: Option<&Arc<Keyring>>) -> Result<(), Error> {
         let (start, starts) = match &self.start {
             Some(Start::At(bound)) => (Some(bound), None),
@@ -51,11 +51,9 @@ impl Selection {
     }
 }
 
-/// The logs do not have these.
+/// Returns the error for GTIDs that none of the logs has.
 pub(crate) fn missing(gtids: &GtidSet) -> Error {
-    Error::Refused(format!(
-        "none of these logs has a transaction of {gtids}, where the replay is to start or to stop"
-    ))
+    Error::Refused(format!("start or stop not found: none of these logs has a transaction of {gtids}"))
 }
 
 fn open(log: &Log, keyring: Option<&Arc<Keyring>>) -> Result<Option<LogReader>, logs::Error> {
@@ -78,7 +76,7 @@ fn find_place(log: &Log, position: u64, keyring: Option<&Arc<Keyring>>) -> Resul
     }
 }
 
-/// Has one of the logs one of these? If that cannot be told, it may.
+/// Returns whether one of the logs has one of these GTIDs; `true` if a log cannot be read.
 fn has_any(logs: &[Log], gtids: &GtidSet, keyring: Option<&Arc<Keyring>>) -> bool {
     logs.iter().any(|log| has_one(log, gtids, keyring).unwrap_or(true))
 }
@@ -93,7 +91,7 @@ fn has_one(log: &Log, gtids: &GtidSet, keyring: Option<&Arc<Keyring>>) -> Result
                     return Ok(true);
                 }
             }
-            // What is in it was named in front of it.
+            // Its GTID event came before it.
             Next::Some(Piece::LargePayload(_)) => {}
             Next::End(_) => return Ok(false),
         }

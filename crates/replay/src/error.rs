@@ -1,4 +1,4 @@
-//! Why a replay stopped.
+//! Reasons why a replay stopped.
 
 use binlog::gtid::GtidSet;
 use logs::ThreadPanic;
@@ -6,111 +6,110 @@ use logs::ThreadPanic;
 use crate::order::is_temporary;
 use crate::work::WorkError;
 
-/// Why a replay stopped. Whatever it was, the target is as after some whole transactions of the source, and its
-/// progress says which.
+/// Reason why a replay stopped. In every case the target has whole transactions only, and its progress says which.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The logs cannot be read.
+    /// A log cannot be read.
     #[error(transparent)]
     Read(#[from] logs::Error),
-    /// An event in them is not as it must be, or stands where it cannot.
+    /// An event is malformed, or out of place.
     #[error("{log} at {position}: {reason}")]
     Corrupt {
-        /// The log.
+        /// Name of the log.
         log: String,
-        /// Where the event starts.
+        /// Position where the event starts.
         position: u64,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
     /// A log ends within a transaction.
     #[error("{log} ends within the transaction that starts at {start}")]
     Cut {
-        /// The log.
+        /// Name of the log.
         log: String,
-        /// Where the transaction starts.
+        /// Position where the transaction starts.
         start: u64,
     },
-    /// A transaction holds what cannot be applied.
+    /// A transaction cannot be applied.
     #[error("{unit}: {error}")]
     Work {
-        /// The transaction.
+        /// Log, position and GTID of the transaction.
         unit: String,
-        /// What it holds.
+        /// Reason.
         #[source]
         error: WorkError,
     },
-    /// A transaction was refused by the target.
+    /// The target refused a transaction.
     #[error("{unit}: {failure}")]
     Apply {
-        /// The transaction.
+        /// Log, position and GTID of the transaction.
         unit: String,
-        /// What the target said.
+        /// Error from the target.
         #[source]
         failure: Failure,
     },
-    /// The target refused something that belongs to no transaction.
+    /// The target refused an operation that belongs to no transaction.
     #[error("could not {verb}: {failure}")]
     Target {
-        /// What was tried.
+        /// The operation.
         verb: &'static str,
-        /// What the target said.
+        /// Error from the target.
         #[source]
         failure: Failure,
     },
-    /// The target lacks transactions that are in front of a log, and the logs in front of it do not have them.
+    /// The target lacks transactions that the source ran before a log, and the earlier logs do not have them.
     #[error("the target lacks {missing}, which the source ran before {log}")]
     Gap {
-        /// What it lacks.
+        /// The missing transactions.
         missing: GtidSet,
-        /// The log, which says so.
+        /// The log whose `Previous_gtids` event names them.
         log: String,
     },
-    /// Something on the target is not as a replay needs it.
+    /// The target or the logs do not allow this replay.
     #[error("{0}")]
     Refused(String),
     /// A thread of the replay panicked.
     #[error(transparent)]
     Panic(#[from] ThreadPanic),
-    /// Whoever watched it wanted no more: [`replay`](crate::replay) then gives its report all the same.
-    #[error("interrupted; the same command goes on from here")]
+    /// The observer stopped the replay: [`replay`](crate::replay) returns its report instead.
+    #[error("interrupted; run the same command again to continue")]
     Interrupted,
 }
 
-/// What a target says when it cannot do something.
+/// Error from a target.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What happened, in the target's words.
+    /// Message, in the target's words.
     pub message: String,
-    /// What may be done about it.
+    /// Kind of failure, which decides what to do next.
     pub kind: FailureKind,
-    /// The target's number for it, if it has one.
+    /// Error number of the target, if it has one.
     pub code: Option<u16>,
 }
 
-/// What may be done about a failure.
+/// Kinds of failures, by what can be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// The transaction may be tried again: a lock was waited for too long, or a deadlock was broken.
+    /// The transaction can be retried: a lock wait timed out, or a deadlock was broken.
     Locked,
-    /// Nobody knows what became of the last request: the session is lost.
+    /// The session is lost: the outcome of the last request is unknown.
     Lost,
-    /// Whoever asked for it wanted no more.
+    /// The caller cancelled the operation.
     CalledOff,
-    /// It will fail again.
+    /// A retry would fail again.
     Refused,
 }
 
 impl Failure {
-    /// A failure that will come again.
+    /// Creates a failure that a retry does not mend.
     pub fn refused(message: impl Into<String>) -> Self {
         Self { message: message.into(), kind: FailureKind::Refused, code: None }
     }
 
-    /// Says what was tried.
+    /// Turns the failure into an error that says what was being done.
     pub(crate) fn at(self, verb: &'static str) -> Error {
         match self.kind {
             FailureKind::CalledOff => Error::Interrupted,

@@ -1,4 +1,4 @@
-//! What a filter leaves of a transaction.
+//! Filtering of whole transactions by database and table.
 
 mod named;
 
@@ -12,13 +12,13 @@ use filter::{Filter, Kind, kind};
 use crate::spooled::{SpooledRows, Spooler, end_statement};
 use crate::work::{RowEvents, Shape, Statement, Step, Work, WorkError};
 
-/// Takes from transactions what a filter leaves out.
+/// Removes from transactions the statements and row events that a filter excludes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Filtering<'f>(pub(crate) &'f Filter);
 
 impl Filtering<'_> {
-    /// What is left of a transaction, under the names that it is to have. Of one that is left out whole, a transaction
-    /// that changes nothing, and counts as applied.
+    /// Returns the rest of a transaction, under the rewritten database names. If the filter excludes all of it, the
+    /// result changes nothing and counts as applied.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl Filtering<'_> {
         Ok(Work { shape, steps, session: work.session })
     }
 
-    /// A definition may be of a database under its old or its new name: a statement may say the old one.
+    /// Returns the databases under old and new names: a statement may use the old one.
     fn both_names(self, databases: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = databases
             .iter()
@@ -72,7 +72,7 @@ impl Filtering<'_> {
         let kind = kind(&statement.sql);
         let is_meant = is_savepoint(&statement.sql) || self.0.takes_statement(&kind, &default);
         if let (Kind::DropsTrigger(Some(at)), true) = (kind, self.0.has_table_rules()) {
-            // It may be of a table that is left out: then it is not there.
+            // The trigger's table may be excluded: then the trigger does not exist.
             statement.sql.splice(at..at, *b" IF EXISTS");
         }
         if !statement.database.is_empty() {
@@ -82,7 +82,7 @@ impl Filtering<'_> {
         is_meant.then_some(statement)
     }
 
-    /// The same of row events in a file; what is left goes to another.
+    /// Filters row events of a file; the rest goes to another file.
     fn spooled(self, rows: &SpooledRows) -> Result<SpooledRows, WorkError> {
         let mut spooler = Spooler::new(rows.format())?;
         for part in rows.parts() {
@@ -95,7 +95,7 @@ impl Filtering<'_> {
         Ok(spooler.finish()?)
     }
 
-    /// The row events that are left.
+    /// Returns the row events that the filter keeps.
     fn rows(self, rows: &RowEvents) -> Result<Vec<u8>, WorkError> {
         let mut left = Left {
             filter: self.0,
@@ -111,20 +111,20 @@ impl Filtering<'_> {
     }
 }
 
-/// No filter is on what is of the transaction itself.
+/// Savepoints belong to the transaction itself: no filter applies to them.
 fn is_savepoint(sql: &[u8]) -> bool {
     use binlog::Verb;
     matches!(Verb::of(sql), Verb::Savepoint | Verb::RollbackTo)
 }
 
-/// The row events that are left, as they gather.
+/// Row events that the filter keeps, as they are collected.
 struct Left<'f> {
     filter: &'f Filter,
     format: &'f Format,
     out: Vec<u8>,
-    /// Tables of the open statement that are left out, by their numbers.
+    /// Numbers of the open statement's excluded tables.
     dropped: HashSet<u64>,
-    /// Where the open statement's last rows event starts in `out`.
+    /// Offset in `out` of the open statement's last rows event.
     last: Option<usize>,
 }
 

@@ -1,36 +1,36 @@
-//! What an account may do, as `SHOW GRANTS` says it.
+//! Privileges of an account, as `SHOW GRANTS` reports them.
 
 use servers::Connection;
 use servers::quote::split_name;
 
 use filter::Pattern;
 
-/// What an account may do.
+/// Privileges of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grants(Vec<(Object, Vec<String>)>);
 
-/// What privileges are of.
+/// Object that privileges apply to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Object {
     All,
-    /// Databases whose names are like this.
+    /// Databases whose names match this.
     Databases(Pattern),
     Table(Vec<u8>, Vec<u8>),
 }
 
-/// What stands for every privilege that had a name before MySQL 8.0.
+/// Name that stands for all privileges that existed before MySQL 8.0.
 const ALL: &str = "ALL PRIVILEGES";
 
 impl Grants {
-    /// Those of the connection's account, and of the roles that are active.
+    /// Returns the privileges of the connection's account and of its active roles.
     ///
     /// # Errors
     ///
-    /// When the server does not say.
+    /// When the server refuses the query.
     pub(crate) fn ask(connection: &mut Connection) -> Result<Self, servers::Error> {
         let mut question = "SHOW GRANTS".to_owned();
-        // MySQL says what roles may do when they are named, in backquotes as it names them itself; MariaDB does so
-        // without, and servers before either know of no roles.
+        // MySQL lists the privileges of roles only if the statement names them, quoted in backquotes. MariaDB lists
+        // them without; older servers have no roles.
         match connection.value("SELECT CURRENT_ROLE()") {
             Ok(Some(roles)) if roles.starts_with('`') => {
                 question.push_str(" FOR CURRENT_USER() USING ");
@@ -44,22 +44,22 @@ impl Grants {
         Ok(Self::read(lines.iter().map(String::as_str)))
     }
 
-    /// From lines as `` GRANT SELECT, INSERT ON `shop`.* TO `user`@`%` ``.
+    /// Parses lines such as `` GRANT SELECT, INSERT ON `shop`.* TO `user`@`%` ``.
     fn read<'l>(lines: impl IntoIterator<Item = &'l str>) -> Self {
         Self(lines.into_iter().filter_map(privileges).collect())
     }
 
-    /// On all databases?
+    /// Returns whether the account has the privilege on all databases.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.has_on(name, |object| *object == Object::All)
     }
 
-    /// On all of one database, or of all?
+    /// Returns whether the account has the privilege on all of this database.
     pub(crate) fn has_in(&self, database: &[u8], name: &str) -> bool {
         self.has_on(name, |object| object.holds(database))
     }
 
-    /// On this table, or on more?
+    /// Returns whether the account has the privilege on this table.
     pub(crate) fn has_of(&self, database: &[u8], table: &[u8], name: &str) -> bool {
         let is_it = |object: &Object| match object {
             Object::Table(its_database, its_name) => its_database == database && its_name == table,
@@ -69,7 +69,7 @@ impl Grants {
     }
 
     fn has_on(&self, name: &str, is_it: impl Fn(&Object) -> bool) -> bool {
-        // Dynamic privileges, all with an underscore in their names, must be named.
+        // `ALL PRIVILEGES` does not include dynamic privileges, whose names all have an underscore.
         let is_in_all = !name.contains('_');
         let has = |names: &[String]| names.iter().any(|own| own == name || is_in_all && own == ALL);
         self.0.iter().any(|(object, names)| is_it(object) && has(names))
@@ -88,7 +88,7 @@ impl Object {
         }
     }
 
-    /// All of a database?
+    /// Returns whether it covers all of a database.
     fn holds(&self, database: &[u8]) -> bool {
         match self {
             Self::All => true,
@@ -98,11 +98,11 @@ impl Object {
     }
 }
 
-/// The privileges of one line, and what they are of.
+/// Returns the object and the privileges of one line.
 fn privileges(line: &str) -> Option<(Object, Vec<String>)> {
     let (names, rest) = line.strip_prefix("GRANT ")?.split_once(" ON ")?;
     let (object, _) = rest.split_once(" TO ")?;
-    // Of some columns only: `SELECT (a, b)`. None that matters here is.
+    // Column privileges, as in `SELECT (a, b)`, do not matter here.
     let names = names.split(',').map(|name| name.trim().to_ascii_uppercase());
     let names = names.filter(|name| !name.contains(['(', ')', '`'])).collect();
     Some((Object::read(object)?, names))

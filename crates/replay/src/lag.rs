@@ -1,35 +1,35 @@
-//! How long after its source a target commits.
+//! Time from a transaction's commit on its source to its commit on the target.
 
 use std::fmt;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// From a transaction's commit on its source to its commit on the target, over some transactions. By the clocks of two
-/// machines: what they disagree by is in it. Percentiles are right to 1 %.
+/// Time from commit on the source to commit on the target, over some transactions. It includes the difference of the
+/// two machines' clocks. Percentiles are accurate to 1 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
-    /// How many were measured.
+    /// Number of transactions measured.
     pub transactions: u64,
-    /// Of half of them, at most this.
+    /// Median.
     pub p50: Duration,
-    /// Of 99 in 100, at most this.
+    /// 99th percentile.
     pub p99: Duration,
-    /// The longest.
+    /// Maximum.
     pub max: Duration,
 }
 
-/// Measures lags as transactions are committed. Times are microseconds since 1970, and are handed in.
+/// Measures lags as transactions are committed. All times are microseconds since 1970, and are passed in.
 pub(crate) struct Lags {
-    /// Of the current half window, and of the one in front of it.
+    /// The current half window, and the one before it.
     recent: [Times; 2],
-    /// When the current half window ends.
+    /// End of the current half window.
     turns_us: u64,
-    /// Since all was applied that there was, for the first time.
+    /// All lags since the target first caught up.
     following: Option<Times>,
 }
 
-/// Recent is the last half minute, at least, and the last minute at most.
+/// Length of half a window: "recent" covers the last 30 to 60 seconds.
 const HALF_US: u64 = 30_000_000;
 
 impl Lags {
@@ -37,7 +37,7 @@ impl Lags {
         Self { recent: [Times::new(), Times::new()], turns_us: 0, following: None }
     }
 
-    /// These were committed on the source then, and on the target now.
+    /// Counts transactions that were committed on the source at these times, and on the target now.
     pub(crate) fn add(&mut self, committed_us: &[u64], now_us: u64) {
         self.turn(now_us);
         for then_us in committed_us {
@@ -48,12 +48,12 @@ impl Lags {
         }
     }
 
-    /// All is applied that there is: from here on it follows, and does not catch up.
+    /// Records that everything available is applied: from here on, the target follows the source.
     pub(crate) fn caught_up(&mut self) {
         self.following.get_or_insert_with(Times::new);
     }
 
-    /// Of what was committed within the last half minute, or a bit more.
+    /// Returns the lag over the last 30 to 60 seconds.
     pub(crate) fn recent(&self, now_us: u64) -> Lag {
         let [now, before] = &self.recent;
         match now_us.checked_sub(self.turns_us) {
@@ -63,7 +63,7 @@ impl Lags {
         }
     }
 
-    /// Of all since it first had caught up.
+    /// Returns the lag since the target first caught up.
     pub(crate) fn following(&self) -> Lag {
         self.following.as_ref().map(Times::lag).unwrap_or_default()
     }
@@ -79,7 +79,7 @@ impl Lags {
     }
 }
 
-/// Times, counted in classes. Costs nothing before the first one.
+/// Histogram of times. Allocates nothing before the first one.
 #[derive(Clone)]
 struct Times {
     classes: Option<Histogram<u64>>,
@@ -96,7 +96,7 @@ impl Times {
             self.classes = Histogram::new(2).ok();
         }
         if let Some(classes) = &mut self.classes {
-            // It grows as needed.
+            // The histogram grows as needed.
             let _ = classes.record(us);
         }
         self.max_us = self.max_us.max(us);

@@ -1,27 +1,27 @@
 //! Applies the transactions of binary logs to a target: in commit order, exactly once, resumable.
 //!
 //! ```text
-//! Source ─▶ Unit: one source transaction, whole ─▶ Work: what it asks of a target ─▶ Session ─▶ commit, with progress
+//! Source ─▶ Unit: a whole source transaction ─▶ Work: the steps that apply it ─▶ Session ─▶ commit, with progress
 //! ```
 //!
 //! | to | use |
 //! |---|---|
-//! | have the transactions of files, in order | [`Source`] |
-//! | know what one asks of a target | [`Work`] |
+//! | read the transactions of logs, in order | [`Source`] |
+//! | turn a transaction into the steps that apply it | [`Work`] |
 //! | apply to another kind of target | implement [`Target`] and [`Session`] |
-//! | make changes of one's own from row events | [`changes`] |
+//! | decode row events into changes | [`changes`] |
 //! | apply to a MySQL or MariaDB server | [`MysqlTarget`] |
 //! | apply to a SQLite database | `SqliteTarget` |
-//! | do it all | [`replay`] |
-//! | know beforehand what that will come to | [`plan`] |
-//! | know afterwards whether a target has what a server has | [`compare`] |
+//! | run a whole replay | [`replay`] |
+//! | forecast a replay (dry run) | [`plan`] |
+//! | compare a target with a server afterwards | [`compare`] |
 //!
-//! Progress is saved on the target, in the same transaction as the changes that it covers: whatever stops a replay,
-//! the same command goes on where it stopped, and applies nothing twice. What cannot be saved so, statements that
-//! commit by themselves, is announced there first: an [`Intent`].
+//! Progress is saved on the target, in the same transaction as the changes that it covers. Whatever stops a replay,
+//! the same command continues where it stopped, and applies nothing twice. Statements that commit implicitly cannot
+//! be covered that way: they are announced on the target first, as an [`Intent`].
 //!
-//! What this crate never does: change a log, write to its target's binary log unless asked to, apply a part of a
-//! transaction, or pass over a transaction in silence.
+//! This crate never changes a log, writes to its target's binary log unless asked to, applies part of a transaction,
+//! or skips a transaction silently.
 #![forbid(unsafe_code)]
 
 pub mod changes;

@@ -1,7 +1,7 @@
-//! The commit gate: who may commit now, who waits, and who gives way when two hold each other up.
+//! The commit gate: decides who commits, who waits, and who rolls back when two workers block each other.
 //!
-//! Pieces of work have the numbers that the schedule gave them. A worker tells the gate how far it is, and asks for
-//! its [`Turn`] whenever something has changed:
+//! Commit groups have the numbers that the schedule gave them. A worker reports each step to the gate, and asks for its
+//! [`Turn`] whenever something has changed:
 //!
 //! ```text
 //! begin ──▶ applying ──applied──▶ waiting ──Turn::Commit──▶ committing ──placed──▶ placed ──committed──▶ gone
@@ -10,14 +10,15 @@
 //!             └─ retry after … ◀── rolled_back: wait for Turn::Apply
 //! ```
 //!
-//! A worker that waits for its turn keeps its locks, and one in front of it may need them: then the later one gives
-//! way, always. It rolls back, waits until the other has committed, and starts anew. The first of all that are open
-//! waits for nobody but strangers: only its own failures are counted, and after [`RETRIES_MAX`] of them replay stops.
+//! A worker that waits for its turn keeps its locks, and an earlier group may need them. Then the later one always
+//! yields: it rolls back, waits until the other has committed, and starts again. The first open group can only be
+//! blocked by sessions that are not ours: only its failures count, and after [`RETRIES_MAX`] of them replay stops.
 //!
-//! A failure that no retry mends is one of the first of all: any other waits until it is that, and is tried again.
-//! Behind it, nothing is let through any more. (In any order, it counts at once.)
+//! A permanent failure counts only for the first open group. Any other group that fails waits until all before it have
+//! committed, and is tried again. After a permanent failure no later group commits. (With [`CommitOrder::Any`] the
+//! failure counts at once.)
 //!
-//! Nothing here does I/O, reads a clock or starts a thread.
+//! This module does no I/O, reads no clock and starts no thread.
 
 #[cfg(test)]
 mod property;
@@ -27,51 +28,51 @@ mod scripts;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// In what order pieces of work commit, and what they are.
+/// Order in which transactions commit, and how many as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommitOrder {
     /// Each transaction by itself, in the source's order.
     Strict,
-    /// Transactions in a row as one, in the source's order.
+    /// Consecutive transactions as one, in the source's order.
     #[default]
     Grouped,
-    /// Whatever is done first.
+    /// In the order in which they are done.
     Any,
 }
 
-/// Times that the first piece of work of all is tried again, as `replica_transaction_retries` is by default.
+/// Retries of the first open group; the default of `replica_transaction_retries`.
 pub const RETRIES_MAX: u32 = 10;
 
-/// How long the first retry waits; each further one twice as long.
+/// Wait before the first retry; it doubles with each further one.
 const WAIT_FIRST: Duration = Duration::from_millis(5);
 
-/// No retry waits longer, as on a server.
+/// Maximum wait before a retry, as on a server.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// What a worker is to do with its piece of work.
+/// Next step of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Apply it from the start: tell [`Gate::begin`].
+    /// Apply from the start: call [`Gate::begin`].
     Apply,
-    /// Ask again when something has changed.
+    /// Ask again after something has changed.
     Wait,
-    /// Commit it.
+    /// Commit.
     Commit,
-    /// Roll it back, and tell [`Gate::rolled_back`]: one in front of it needs its locks.
+    /// Roll back and call [`Gate::rolled_back`]: an earlier group needs the locks.
     RollBack,
-    /// Roll it back and leave it: one in front of it has failed for good.
+    /// Roll back and give up: an earlier group has failed permanently.
     Abandon,
 }
 
-/// What becomes of a piece of work that failed.
+/// Outcome of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Roll it back, and ask for its turn after this time. Others may have a turn to roll back now.
+    /// Roll back, and ask for a turn after this time. Other workers may have a turn to roll back now.
     Retry {
-        /// How long to wait.
+        /// Time to wait.
         after: Duration,
     },
-    /// Roll it back and stop: nothing behind it commits.
+    /// Roll back and stop: no later group commits.
     Stop,
 }
 
@@ -79,28 +80,28 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 pub struct Gate {
     order: CommitOrder,
-    /// From the first that is not committed on.
+    /// Groups from the first that is not committed on.
     works: VecDeque<Work>,
-    /// The number of the first of them.
+    /// Number of the first element of `works`.
     first: u64,
-    /// The lowest number that failed for good.
+    /// Lowest number that failed permanently.
     failed: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Work {
     phase: Phase,
-    /// Must it give way to one in front of it, and to which?
+    /// The earlier group that it must yield to.
     yields_to: Option<u64>,
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: u32,
-    /// Those of them since it is the first of all.
+    /// Failures since it became the first of all.
     counted: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// Holds nothing: not begun, or rolled back.
+    /// Holds no locks: not begun, or rolled back.
     #[default]
     Idle,
     Applying,
@@ -112,27 +113,27 @@ enum Phase {
 }
 
 impl Gate {
-    /// For commits in this order.
+    /// Creates a gate for commits in this order.
     pub fn new(order: CommitOrder) -> Self {
         Self { order, works: VecDeque::new(), first: 0, failed: None }
     }
 
-    /// The number of the first piece of work that is not committed: all in front of it are.
+    /// Returns the number of the first group that is not committed: all before it are.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// The lowest number that failed for good: none above it should be started.
+    /// Returns the lowest number that failed permanently: none above it should start.
     pub fn failed(&self) -> Option<u64> {
         self.failed
     }
 
-    /// A worker starts to apply, or starts anew.
+    /// Records that a worker starts to apply, or starts again.
     ///
     /// # Panics
     ///
-    /// When it has begun already, and has neither failed nor rolled back since. The same goes for the other steps:
-    /// each is told once, in order.
+    /// When it has begun already, and has neither failed nor rolled back since. The other steps panic likewise: each is
+    /// reported once, in order.
     pub fn begin(&mut self, number: u64) {
         let index = self.index(number);
         if self.works.len() <= index {
@@ -141,13 +142,13 @@ impl Gate {
         self.step(number, &[Phase::Idle], Phase::Applying);
     }
 
-    /// All is applied; only the commit is left.
+    /// Records that all is applied: only the commit is left.
     pub fn applied(&mut self, number: u64) {
         self.step(number, &[Phase::Applying], Phase::Applied);
     }
 
-    /// What to do now, for a worker that has nothing else to do: it waits, or is about to begin again. One that is
-    /// applying may ask, too, to give way early.
+    /// Returns the next step of a worker that waits, or is about to begin again, and marks a commit as begun. A worker
+    /// that is still applying may ask too, in order to yield early.
     pub fn turn(&mut self, number: u64) -> Turn {
         let turn = self.outlook(number);
         if turn == Turn::Commit {
@@ -156,7 +157,8 @@ impl Gate {
         turn
     }
 
-    /// What [`Gate::turn`] would say. Whoever is told to commit has to do it; this only tells whether to ask.
+    /// Returns what [`Gate::turn`] would return, without marking a commit as begun. A worker that gets `Commit` from
+    /// `turn` must commit.
     pub fn outlook(&self, number: u64) -> Turn {
         let work = self.works.get(self.index(number)).expect("ours: what has a turn has begun");
         let yields = work.yields_to.is_some_and(|other| other >= self.first);
@@ -173,13 +175,13 @@ impl Gate {
         }
     }
 
-    /// Its place in the order is certain, though it has not committed yet: the next may follow. Only to be told if
-    /// whatever follows cannot commit without it.
+    /// Records that the group's place in the commit order is certain, though it is not committed: the next may
+    /// follow. To be called only if later commits cannot succeed without this one.
     pub fn placed(&mut self, number: u64) {
         self.step(number, &[Phase::Committing], Phase::Placed);
     }
 
-    /// It is committed.
+    /// Records that it is committed.
     pub fn committed(&mut self, number: u64) {
         self.step(number, &[Phase::Committing, Phase::Placed], Phase::Committed);
         while self.works.front().is_some_and(|work| work.phase == Phase::Committed) {
@@ -188,12 +190,12 @@ impl Gate {
         }
     }
 
-    /// It was rolled back, as [`Turn::RollBack`] asked.
+    /// Records that it was rolled back, as [`Turn::RollBack`] asked.
     pub fn rolled_back(&mut self, number: u64) {
         self.step(number, &[Phase::Applying, Phase::Applied], Phase::Idle);
     }
 
-    /// The target refused something: a statement, or the commit. `code` is its error.
+    /// Records that the target refused a statement or the commit, with error `code`.
     pub fn fail(&mut self, number: u64, code: u16) -> Verdict {
         let (first, order) = (self.first, self.order);
         let failing = [Phase::Applying, Phase::Applied, Phase::Committing, Phase::Placed];
@@ -203,7 +205,7 @@ impl Gate {
         work.counted += u32::from(number == first);
         let (failures, counted) = (work.failures, work.counted);
         if !is_temporary(code) && number != first && order != CommitOrder::Any {
-            // It may have met something that those in front of it put right: that shows when they are committed.
+            // An earlier group may cause the error, and put it right: retry after those have committed.
             work.yields_to = number.checked_sub(1);
             return Verdict::Retry { after: Duration::ZERO };
         }
@@ -212,16 +214,16 @@ impl Gate {
             self.failed = Some(self.failed.map_or(number, |failed| failed.min(number)));
             return Verdict::Stop;
         }
-        // Who is in its way is not known. The first of all can only be in the way of itself, or of later ones; the
-        // others are given one more chance to find one in front of them gone.
+        // The blocker is unknown. The first group can only be blocked by itself or by later ones; the others get one
+        // more try first, in case an earlier group commits meanwhile.
         if order != CommitOrder::Any && (number == first || failures > 1) {
             self.yield_all_behind(number);
         }
         Verdict::Retry { after: wait(failures) }
     }
 
-    /// One was found waiting for a lock of another. The later one gives way if it is the one that holds the lock:
-    /// else it waits rightly.
+    /// Records that one group waits for a lock of another. The later one yields only if it holds the lock: otherwise
+    /// waiting is right.
     pub fn conflict(&mut self, waiter: u64, holder: u64) {
         if waiter < holder && self.order != CommitOrder::Any {
             self.yield_to(holder, waiter);
@@ -234,7 +236,8 @@ impl Gate {
         }
     }
 
-    /// Has a piece of work that may hold locks give way to one in front of it; to the first, if to several.
+    /// Makes a group that may hold locks yield to an earlier one. If it already yields to another, it waits for the
+    /// later of the two.
     fn yield_to(&mut self, number: u64, other: u64) {
         let first = self.first;
         let work = self.work(number);
@@ -244,7 +247,7 @@ impl Gate {
         }
     }
 
-    /// Are all in front of it placed or committed?
+    /// Returns whether all before it are placed or committed.
     fn is_next(&self, number: u64) -> bool {
         let in_front = self.works.iter().take(self.index(number));
         in_front.into_iter().all(|work| matches!(work.phase, Phase::Placed | Phase::Committed))
@@ -267,8 +270,8 @@ impl Gate {
     }
 }
 
-/// May the same go well another time? Deadlocks, lock waits that took too long, what a storage engine calls
-/// temporary: what a server's own applier tries again.
+/// Returns whether a retry may succeed: deadlocks, lock wait timeouts, and errors that a storage engine calls
+/// temporary. A server's applier retries the same ones.
 pub const fn is_temporary(code: u16) -> bool {
     const LOCK_WAIT_TIMEOUT: u16 = 1205;
     const LOCK_DEADLOCK: u16 = 1213;
@@ -276,7 +279,7 @@ pub const fn is_temporary(code: u16) -> bool {
     matches!(code, LOCK_WAIT_TIMEOUT | LOCK_DEADLOCK | TEMPORARY)
 }
 
-/// How long to wait before the next try, after so many failures in a row.
+/// Returns the wait before the next try, after this number of consecutive failures.
 fn wait(failures: u32) -> Duration {
     let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     WAIT_FIRST.saturating_mul(doubled).min(WAIT_MAX)

@@ -1,4 +1,4 @@
-//! What stands in the way of a replay, found before anything is changed.
+//! Obstacles to a replay, found before anything is changed.
 
 use std::fmt;
 
@@ -6,45 +6,45 @@ use crate::order::CommitOrder;
 use crate::progress::Applied;
 use crate::survey::Survey;
 
-/// One thing that stands in the way.
+/// One obstacle to a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at.
+    /// The check that failed.
     pub check: Check,
-    /// What was found.
+    /// Description of the obstacle.
     pub found: String,
-    /// What to do about it.
+    /// Remedy.
     pub remedy: String,
 }
 
-/// What is looked at.
+/// Checks made before a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Check {
-    /// Has the account the privileges that a replay takes?
+    /// The account has the privileges that a replay needs.
     Privileges,
-    /// Does the target take changes?
+    /// The target accepts changes.
     ReadOnly,
-    /// Does the target apply changes of a source of its own?
+    /// The target does not apply changes from a source of its own.
     Applier,
-    /// Does it take the files of `LOAD DATA`?
+    /// The target accepts the files of `LOAD DATA`.
     LocalInfile,
-    /// Does it take statements as long as those of the logs?
+    /// The target accepts statements as long as those in the logs.
     Packet,
-    /// Are its tables those of the logs?
+    /// The target's tables match those in the logs.
     Tables,
-    /// Can changes of its tables be undone, where a transaction that is logged is several statements?
+    /// Changes of the target's tables can be rolled back, where a logged transaction has several statements.
     Transactions,
-    /// Has it all that was run in front of the logs?
+    /// The target has everything that ran before the logs.
     Gap,
-    /// Are these logs of the server whose logs were applied before?
+    /// The logs are of the server whose logs were applied before.
     OtherSource,
-    /// GTIDs of all transactions, without which commits cannot come in any order.
+    /// All transactions have GTIDs, which commits in any order need.
     CommitOrder,
 }
 
 impl Check {
-    /// Its name, in messages and options.
+    /// Returns the check's name, as used in messages and options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Privileges => "missing-privileges",
@@ -60,7 +60,7 @@ impl Check {
         }
     }
 
-    /// May a replay go on all the same, if its user says so?
+    /// Returns whether the user may allow a replay in spite of a finding.
     pub const fn can_be_allowed(self) -> bool {
         matches!(self, Self::Privileges | Self::Tables | Self::Gap | Self::OtherSource)
     }
@@ -71,14 +71,15 @@ impl Finding {
         Self { check, found: found.into(), remedy: remedy.into() }
     }
 
-    /// Finds a transaction without a GTID where commits come in any order: only GTIDs can tell which of them came.
+    /// Returns a finding for a transaction without GTID where commits come in any order: only GTIDs then tell which
+    /// transactions are applied.
     pub fn commit_order(survey: &Survey, order: CommitOrder) -> Option<Self> {
         let unit = survey.without_gtid.as_ref().filter(|_| order == CommitOrder::Any)?;
         let found = format!("{unit} has no GTID, and --commit-order any saves progress by GTID");
         Some(Self::new(Check::CommitOrder, found, "use --commit-order grouped or strict"))
     }
 
-    /// What a target that has this lacks of what was run in front of logs that were looked at.
+    /// Returns a finding for transactions that the source ran before the surveyed logs and that the target lacks.
     pub fn gap(survey: &Survey, applied: &Applied) -> Option<Self> {
         let missing = survey.previous.difference(&applied.executed).difference(&applied.progress.gtids);
         let found =
@@ -87,7 +88,7 @@ impl Finding {
     }
 }
 
-/// With what to do about it, the option that allows it included.
+/// Includes the remedy and the option that allows the obstacle.
 impl fmt::Display for Finding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: {}", self.check.name(), self.found)?;

@@ -1,4 +1,4 @@
-//! What has been applied: as the target keeps it, and as it is counted while a replay runs.
+//! Applied transactions: as saved on the target, and as counted during a replay.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,10 +7,10 @@ use binlog::gtid::{Gtid, GtidSet};
 
 use crate::unit::Head;
 
-/// A place in a log.
+/// A position in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The log's name on its own server.
+    /// Name of the log on its own server.
     pub log: String,
     /// Bytes from the start of the log.
     pub position: u64,
@@ -22,23 +22,23 @@ impl fmt::Display for Place {
     }
 }
 
-/// What has been applied: one row on the target, written in the same transaction as the changes it covers.
+/// Applied transactions: one row on the target, written in the same transaction as the changes that it covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Transactions with GTIDs. Those that the target itself counts as executed may be missing.
+    /// Applied transactions with GTIDs. May lack those that the target itself counts as executed.
     pub gtids: GtidSet,
-    /// Up to here, all transactions without GTIDs have been applied.
+    /// All transactions without GTIDs up to this position are applied.
     pub place: Option<Place>,
-    /// Behind that place, the starts of those that have been applied too: while an XA transaction is undecided.
+    /// Starts of further applied transactions after that position, while an XA transaction is undecided.
     pub beyond: Vec<Place>,
-    /// How many target transactions have been committed in the source's order by now. Each is saved as the one right
-    /// behind the last: one whose neighbour in front was lost at the last moment cannot be. `None` where the target
-    /// does not count them, or commits come in any order.
+    /// Number of target transactions committed so far in the source's order. Each is saved as the successor of the
+    /// last, so that it cannot commit if its predecessor was lost. `None` where the target does not count them, or
+    /// commits come in any order.
     pub commits: Option<u64>,
 }
 
 impl Progress {
-    /// These are applied, too.
+    /// Adds these GTIDs.
     pub fn count(&mut self, gtids: &[Gtid]) {
         for gtid in gtids {
             self.gtids.add(*gtid);
@@ -46,30 +46,30 @@ impl Progress {
     }
 }
 
-/// What a target has.
+/// State of a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// By our own account.
+    /// As recorded in the progress row.
     pub progress: Progress,
-    /// What the target counts as executed besides.
+    /// Further GTIDs that the target counts as executed.
     pub executed: GtidSet,
-    /// What was announced and not reported done.
+    /// A statement that was announced and not reported as done.
     pub intent: Option<Intent>,
 }
 
-/// A statement that commits by itself, announced before it is run.
+/// A statement that commits implicitly, announced before it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
-    /// Its GTID, or its place in the log: what to know it by.
+    /// Identifies it: its GTID, or its position in the log.
     pub unit: String,
-    /// Those databases whose definitions it may change; empty: all.
+    /// Databases whose definitions it may change; empty: all.
     pub databases: Vec<Vec<u8>>,
-    /// What the definitions were before: the target's own kind of fingerprint.
+    /// The target's fingerprint of the definitions before.
     pub before: String,
 }
 
 impl Intent {
-    /// What an intent calls this transaction.
+    /// Returns the identifier of a transaction in an intent.
     pub fn name(unit: &Head) -> String {
         match unit.gtid() {
             Some(gtid) => gtid.to_string(),
@@ -77,29 +77,29 @@ impl Intent {
         }
     }
 
-    /// The place that it is known by, if it has no GTID.
+    /// Returns the position that identifies it, if it has no GTID.
     pub fn place(&self) -> Option<Place> {
         let (log, position) = self.unit.rsplit_once(':')?;
         Some(Place { log: log.to_owned(), position: position.parse().ok()? })
     }
 }
 
-/// Counts what is applied while a replay runs, in commit order.
+/// Counts applied transactions during a replay, in commit order.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     progress: Progress,
-    /// Undecided XA transactions without GTIDs, by number, and where they start.
+    /// Start positions of undecided XA transactions without GTIDs, by transaction number.
     held: BTreeMap<u64, Place>,
     last: Option<Place>,
 }
 
 impl Ledger {
-    /// Goes on from what was saved.
+    /// Continues from saved progress.
     pub fn new(progress: Progress) -> Self {
         Self { last: progress.place.clone(), progress, held: BTreeMap::new() }
     }
 
-    /// What is to be saved with the changes counted last, in the next target transaction.
+    /// Returns the progress to save with the next target transaction: it covers all changes counted so far.
     pub fn save(&mut self) -> Progress {
         if let Some(commits) = &mut self.progress.commits {
             *commits += 1;
@@ -107,7 +107,7 @@ impl Ledger {
         self.progress.clone()
     }
 
-    /// This transaction is applied.
+    /// Records that this transaction is applied.
     pub fn done(&mut self, unit: &Head) {
         match unit.gtid() {
             Some(gtid) => {
@@ -132,7 +132,7 @@ impl Ledger {
         }
     }
 
-    /// This transaction is prepared, and will be decided later: until then it counts as not applied.
+    /// Records that this transaction is prepared: it counts as not applied until it is decided.
     pub fn hold(&mut self, unit: &Head) {
         if unit.gtid().is_none() {
             self.held.insert(unit.number, unit.origin.start_place());
@@ -142,7 +142,7 @@ impl Ledger {
         }
     }
 
-    /// The target counts these as executed itself by now: they need not be saved any longer.
+    /// Removes GTIDs that the target itself counts as executed: they need no longer be saved.
     pub fn forget(&mut self, executed: &GtidSet) {
         self.progress.gtids.remove_all(executed);
     }

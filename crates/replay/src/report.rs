@@ -1,4 +1,4 @@
-//! What a replay did, and how far one is that runs.
+//! Results of a replay, and the state of one that runs.
 
 use binlog::gtid::GtidSet;
 
@@ -6,25 +6,25 @@ use crate::lag::{Lag, Lags};
 use crate::progress::Place;
 use crate::select::Late;
 
-/// How far a replay is.
+/// State of a running replay.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Status<'r> {
-    /// What has been done.
+    /// Results so far.
     pub report: &'r Report,
-    /// Sessions that apply transactions.
+    /// Number of sessions that apply transactions.
     pub workers: u64,
-    /// Those of them that have something to apply or to commit.
+    /// Number of sessions that are applying or committing.
     pub workers_busy: u64,
-    /// Source transactions in the target transaction that was committed last.
+    /// Source transactions in the last committed target transaction.
     pub group_transactions: u64,
-    /// Of logs that are still being written: is all applied that there is, for now?
+    /// Logs that are still being written: `true` when everything available is applied.
     pub is_caught_up: bool,
     lags: Option<&'r Lags>,
 }
 
 impl<'r> Status<'r> {
-    /// Of so many sessions, so many of them busy, and with so many transactions in the last commit.
+    /// Creates a status from the numbers of sessions and of busy sessions, and the size of the last commit.
     pub const fn new(
         report: &'r Report,
         (workers, workers_busy): (u64, u64),
@@ -38,45 +38,44 @@ impl<'r> Status<'r> {
         self
     }
 
-    /// What the lag was over the last half minute, or a bit more. The time is microseconds since 1970. Not for every
-    /// call: all that was measured is gone over.
+    /// Returns the lag over the last 30 to 60 seconds. `now_us` is in microseconds since 1970. Expensive: goes over all
+    /// measurements.
     pub fn lag(&self, now_us: u64) -> Lag {
         self.lags.map_or_else(Lag::default, |lags| lags.recent(now_us))
     }
 }
 
-/// What a replay did.
+/// Results of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Source transactions applied by this run.
     pub transactions: u64,
-    /// Source transactions passed over, because the target had them, or they were not meant.
+    /// Source transactions skipped because the target has them, or they are not selected.
     pub skipped: u64,
-    /// Target transactions that were committed.
+    /// Committed target transactions.
     pub groups: u64,
-    /// Row changes made on the target as the logs have rows: of transactions that were merged, what is left of them.
+    /// Rows changed on the target. Of merged transactions, only the net change counts.
     pub rows: u64,
-    /// Times that a target transaction was rolled back and tried again.
+    /// Times that a target transaction was rolled back and retried.
     pub retries: u64,
-    /// Target transactions that were applied at once, at most.
+    /// Maximum number of target transactions applied at the same time.
     pub at_once: u64,
-    /// Bytes of the logs that were gone over, of transactions that were passed over, too.
+    /// Bytes of the logs read, including skipped transactions.
     pub bytes_read: u64,
-    /// When the last of the transactions applied was committed on its source, as [`Head::committed_us`] has it.
+    /// Commit time of the last applied transaction on its source, as [`Head::committed_us`].
     ///
     /// [`Head::committed_us`]: crate::Head::committed_us
     pub committed_us: Option<u64>,
-    /// Where the last of the transactions applied ends.
+    /// End position of the last applied transaction.
     pub place: Option<Place>,
-    /// Did the observer want no more? What was being committed then is committed, and counted.
+    /// `true` if the observer stopped the replay. Commits that were under way are finished and counted.
     pub is_interrupted: bool,
-    /// What is behind the place where it stopped by time, if it did, and was committed earlier: it is not applied.
+    /// Transactions after a stop by time that were committed before that time: they are not applied.
     pub late: Option<Late>,
     /// XA transactions that were prepared and that the logs do not decide: they are not applied.
     pub undecided: Vec<String>,
-    /// What the lag was since all had been applied that there was, for the first time. Only logs that are followed have
-    /// such a time.
+    /// Lag since the target first caught up. Only logs that are followed have one.
     pub lag: Lag,
-    /// All that has been applied, by the progress saved on the target and the target's own account.
+    /// All applied transactions, according to the progress saved on the target and to the target itself.
     pub applied: GtidSet,
 }

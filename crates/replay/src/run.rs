@@ -1,10 +1,10 @@
-//! Goes over a source and applies it.
+//! Reads a source and applies its transactions.
 //!
 //! ```text
 //! reader ─▶ transactions ─▶ former ─▶ commit groups ─▶ applier
 //! ```
 //!
-//! Each is a thread; what is between them is bounded. A group grows as long as the applier is busy: one transaction
+//! Each stage is a thread, with bounded queues between them. A group grows while the applier is busy: one transaction
 //! when it has caught up, thousands when it is behind.
 
 mod apply;
@@ -45,50 +45,50 @@ use crate::select::{Selection, Selector};
 use crate::source::Source;
 use crate::target::{Settled, Target};
 
-/// How a replay is done.
+/// Options of one replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// In what order transactions are committed, and how many as one.
+    /// Order in which transactions are committed, and how many as one.
     pub order: CommitOrder,
-    /// Transactions that are committed as one, at most.
+    /// Maximum number of transactions committed as one.
     pub group_max: usize,
-    /// Bytes of memory to take for transactions that are read and not applied, about.
+    /// Approximate memory in bytes for transactions that are read and not applied.
     pub memory: usize,
-    /// Sessions that apply transactions at once, when each is committed by itself.
+    /// Sessions that apply transactions at the same time.
     pub workers: NonZeroUsize,
-    /// Which transactions they may apply at once.
+    /// Transactions that the sessions may apply at the same time.
     pub mode: Mode,
-    /// Which transactions are meant.
+    /// Transactions to apply.
     pub selection: Selection,
-    /// Which databases and tables are meant.
+    /// Databases and tables to apply.
     pub filter: Filter,
-    /// What if the target lacks transactions from before the first log?
+    /// Reaction to a target that lacks transactions from before the first log.
     pub gap: Gap,
 }
 
-/// What happens when the target lacks transactions from before the first log.
+/// Reactions to a target that lacks transactions from before the first log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gap {
-    /// Nothing is applied.
+    /// Apply nothing.
     #[default]
     Refuse,
-    /// The logs are applied all the same.
+    /// Apply the logs anyway.
     Allow,
 }
 
-/// Whoever watches a replay.
+/// Observer of a replay.
 pub trait Observer {
-    /// So far it is by now. Told often, also while nothing is committed: what it gives says whether to go on.
+    /// Receives the current state; called often, also while nothing is committed. The result says whether to continue.
     fn at(&mut self, status: &Status<'_>) -> ControlFlow<()>;
 }
 
-/// Applies all transactions of a source that the target does not have. Logs that are still being written are followed
-/// until the selection says where to stop, or the observer wants no more.
+/// Applies all transactions of a source that the target does not have. Follows logs that are still being written, until
+/// the selection's stop or until the observer breaks.
 ///
 /// # Errors
 ///
-/// When a log cannot be read, or a transaction cannot be applied. What was applied by then is saved on the target, and
-/// the same call goes on from there; so it does when the observer wanted no more.
+/// When a log cannot be read, or a transaction cannot be applied. Everything applied so far is saved on the target, and
+/// the same call continues from there. That holds after a break by the observer, too.
 pub fn replay(
     source: &mut Source,
     target: &dyn Target,
@@ -114,12 +114,12 @@ pub fn replay(
     let flow = &flow;
     let (to_former, from_reader) = read::channel();
     thread::scope(|scope| {
-        // The channel's end moves there, so that the former hears of the end.
+        // Moves the sender into this thread, so that the former sees the end of the channel.
         scope.spawn(move || {
             let sieve = Sieve { selector, skip, filter: &options.filter, gap: options.gap };
             let read = ThreadPanic::catch("reads the logs", || read::read(source, sieve, &to_former, flow));
             if let Err(panic) = read {
-                // If the former has ended, another thread has failed first.
+                // If the former has ended, another thread failed first.
                 let _ = to_former.send(Batch { failure: Some(panic.into()), ..Batch::default() });
             }
         });
@@ -130,17 +130,17 @@ pub fn replay(
             true => in_one_session(target, &groups, flow, &mut watcher),
             false => workers::run(target, options, &base, &groups, flow, &mut watcher),
         });
-        // Whoever still waits for us waits in vain.
+        // Unblocks threads that still wait for the applier.
         drop(groups);
         flow.stop();
         watcher.finish(result)
     })
 }
 
-/// Transactions that are ready and not applied, at most, where each is committed by itself.
+/// Maximum number of transactions that are ready and not applied, if each is committed by itself.
 const READY_MAX: usize = 1024;
 
-/// Groups grow while nobody is free to apply them: of those, one is ready for whoever is free next.
+/// Groups grow while all workers are busy: then one is kept ready for the next free worker.
 fn limits(options: &Options) -> Limits {
     let (workers, bytes) = (options.workers.get(), options.memory / 4);
     match options.order {
@@ -185,19 +185,19 @@ fn in_one_session(
     }
 }
 
-/// How long to wait for more before looking at what is done, and whether more is wanted.
+/// Interval at which the applier reports its state and asks whether to continue.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Counts what is done, and sees to it that the target's own account follows.
+/// Counts results, and keeps the target's own record up to date.
 struct Watcher<'w> {
     target: &'w dyn Target,
     flow: &'w Flow,
     observer: &'w mut dyn Observer,
     report: Report,
     lags: Lags,
-    /// What is saved with the last group, in commit order, that is done, and its number.
+    /// Number of the last completed group in commit order, and the progress saved with it.
     last: Option<(u64, Progress)>,
-    /// The number of the last group in source order that is done.
+    /// Number of the last completed group in source order.
     latest: Option<u64>,
     workers: u64,
     busy: u64,
@@ -205,7 +205,7 @@ struct Watcher<'w> {
     checkpoint_due: u64,
 }
 
-/// After so many transactions, the target's own account follows.
+/// Transactions between two checkpoints of the target's own record.
 const CHECKPOINT_PERIOD: u64 = 100_000;
 
 impl<'w> Watcher<'w> {
@@ -231,7 +231,7 @@ impl<'w> Watcher<'w> {
         self.report.late = so_far.late.or(self.report.late.take());
     }
 
-    /// This one was committed at that time, microseconds since 1970.
+    /// Records that a group was committed at this time, in microseconds since 1970.
     fn done(&mut self, group: &Group, at_us: u64, tally: Tally) -> Result<(), Error> {
         self.lags.add(&group.committed_us, at_us);
         self.report.transactions += group.transactions;
@@ -254,7 +254,7 @@ impl<'w> Watcher<'w> {
         Ok(())
     }
 
-    /// Shows how far it is. An error says that nobody wants more.
+    /// Reports the current state to the observer. Fails if the observer wants to stop.
     fn look(&mut self) -> Result<(), Error> {
         let is_caught_up = self.flow.is_idle();
         if is_caught_up {
@@ -269,7 +269,7 @@ impl<'w> Watcher<'w> {
         }
     }
 
-    /// What is saved by now, when commits come in any order.
+    /// Takes note of the saved progress, where commits come in any order.
     fn saved(&mut self, progress: Progress) {
         self.last = Some((u64::MAX, progress));
     }
@@ -296,13 +296,13 @@ impl<'w> Watcher<'w> {
     }
 }
 
-/// Microseconds since 1970.
+/// Returns the current time in microseconds since 1970.
 fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_micros() as u64)
 }
 
-/// Settles what was announced and not reported done: what has been applied then.
+/// Finds out whether an announced statement was run, and returns the progress that follows.
 fn settled(target: &dyn Target, applied: &Applied) -> Result<Progress, Error> {
     let mut progress = applied.progress.clone();
     let Some(intent) = &applied.intent else { return Ok(progress) };
@@ -310,7 +310,10 @@ fn settled(target: &dyn Target, applied: &Applied) -> Result<Progress, Error> {
     if gtid.is_some_and(|gtid| applied.executed.contains(gtid) || progress.gtids.contains(gtid)) {
         return Ok(progress);
     }
-    match target.settle(intent).map_err(|failure| failure.at("settle what was announced"))? {
+    match target
+        .settle(intent)
+        .map_err(|failure| failure.at("find out whether an announced statement was run"))?
+    {
         Settled::NotDone => {}
         Settled::Done => {
             match gtid {
@@ -318,12 +321,14 @@ fn settled(target: &dyn Target, applied: &Applied) -> Result<Progress, Error> {
                 None => progress.beyond.extend(Intent::place(intent)),
             }
             let progress = Ledger::new(progress).save();
-            target.save(&progress).map_err(|failure| failure.at("save that what was announced is done"))?;
+            target
+                .save(&progress)
+                .map_err(|failure| failure.at("save that the announced statement was run"))?;
             return Ok(progress);
         }
         Settled::Unknown(reason) => {
             return Err(Error::Refused(format!(
-                "nobody can tell whether {} was run before the last replay stopped: {reason}",
+                "unknown whether {} was run before the last replay stopped: {reason}",
                 intent.unit
             )));
         }
@@ -331,7 +336,7 @@ fn settled(target: &dyn Target, applied: &Applied) -> Result<Progress, Error> {
     Ok(progress)
 }
 
-/// Lets the target take over what is committed.
+/// Lets the target update its own record of executed transactions.
 fn checkpoint(target: &dyn Target, progress: &Progress) -> Result<Applied, Error> {
     target.checkpoint(progress).map_err(|failure: Failure| failure.at("save a checkpoint"))
 }

@@ -1,4 +1,4 @@
-//! Tables and rows made up for tests.
+//! Sample tables and rows for tests.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ pub(crate) struct Sample {
     all: Vec<u8>,
 }
 
-/// A value as it stands in an image, its size included; `None` for NULL.
+/// A value as stored in an image, including its size; `None` for NULL.
 pub(crate) type Stored = Option<Vec<u8>>;
 
 impl Sample {
-    /// Columns by words: `int`, `bigint`, `double`, `varchar:COLLATION`, `char:COLLATION`, `json`, `decimal`.
+    /// Columns as words: `int`, `bigint`, `double`, `varchar:COLLATION`, `char:COLLATION`, `json`, `decimal`.
     pub(crate) fn new(columns: &str) -> Self {
         let (mut types, mut metadata, mut collations) = (Vec::new(), Vec::new(), Vec::new());
         for word in columns.split_whitespace() {
@@ -51,7 +51,7 @@ impl Sample {
         Self { name: "t", table_id: 7, types, metadata, optional, all }
     }
 
-    /// Another table with the same columns.
+    /// Returns another table with the same columns.
     pub(crate) fn named(&self, name: &'static str, table_id: u64) -> Self {
         Self { name, table_id, ..self.clone() }
     }
@@ -74,7 +74,7 @@ impl Sample {
         Arc::new(Table::new(&self.map()).unwrap())
     }
 
-    /// An event with all columns in every image.
+    /// Returns an event with all columns in every image.
     pub(crate) fn rows<'a>(&'a self, kind: RowsKind, rows: &'a [u8]) -> Rows<'a> {
         let all = ColumnSet { bits: &self.all };
         Rows {
@@ -94,7 +94,7 @@ impl Sample {
     }
 }
 
-/// An image with all columns.
+/// Returns an image with all columns.
 pub(crate) fn image(values: &[Stored]) -> Vec<u8> {
     let mut bytes = vec![0; values.len().div_ceil(8)];
     for (index, value) in values.iter().enumerate() {
@@ -106,20 +106,20 @@ pub(crate) fn image(values: &[Stored]) -> Vec<u8> {
     bytes
 }
 
-/// An INT as stored.
+/// Returns an INT as stored.
 pub(crate) fn int(value: i32) -> Stored {
     Some(value.to_le_bytes().to_vec())
 }
 
-/// A CHAR or VARCHAR as stored.
+/// Returns a CHAR or VARCHAR as stored.
 pub(crate) fn text(value: &str) -> Stored {
     let mut bytes = vec![value.len() as u8];
     bytes.extend_from_slice(value.as_bytes());
     Some(bytes)
 }
 
-/// InnoDB; the primary key, then other unique keys, as columns or `column(prefix)`, keys divided by `;`. An empty
-/// primary key is none, `?` stands for a key of something else.
+/// Returns an InnoDB table. `keys` are the primary key, then other unique keys, separated by `;`, each of columns or
+/// `column(prefix)`. An empty primary key is none; `?` is a key of expressions.
 pub(crate) fn definition(keys: &str) -> Definition {
     let part = |word: &str| match word.trim_end_matches(')').split_once('(') {
         Some((column, prefix)) => {

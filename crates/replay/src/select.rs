@@ -1,4 +1,4 @@
-//! Which transactions of the logs are meant: where to start and to stop, and what to leave out.
+//! Selection of transactions: start, stop, and exclusions.
 
 use std::ops::ControlFlow;
 
@@ -10,74 +10,75 @@ use crate::error::Error;
 use crate::source::Source;
 use crate::unit::Head;
 
-/// Which transactions of the logs are meant; by default all.
+/// Transactions of the logs to apply; by default all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Leaves out so many transactions, from the start on. A compressed one counts as one.
+    /// Number of transactions to skip from the start. A compressed one counts as one.
     pub skip: u64,
-    /// Leaves out these.
+    /// GTIDs to exclude.
     pub exclude: GtidSet,
-    /// Leaves out what is in front of this.
+    /// Start; everything before it is excluded.
     pub start: Option<Start>,
-    /// Stops here.
+    /// Stop.
     pub stop: Option<Stop>,
 }
 
-/// Between two transactions.
+/// A boundary between two transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// In front of the first transaction that starts here or behind.
+    /// Before the first transaction that starts at or after this position.
     Position {
-        /// The log's name on its own server.
+        /// Name of the log on its own server.
         log: String,
         /// Bytes from the start of the log.
         position: u64,
     },
-    /// In front of the first transaction that was committed later than this: microseconds since 1970.
+    /// Before the first transaction that was committed after this time, in microseconds since 1970.
     Time(u64),
 }
 
-/// Where to start.
+/// Start of a selection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At this place.
+    /// At this boundary.
     At(Bound),
-    /// At the first of these.
+    /// Before the first transaction of this set.
     AtGtid(GtidSet),
-    /// Behind the first of these.
+    /// After the first transaction of this set.
     AfterGtid(GtidSet),
 }
 
-/// Where to stop.
+/// Stop of a selection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// At this place.
+    /// At this boundary.
     At(Bound),
-    /// In front of the first of these.
+    /// Before the first transaction of this set.
     BeforeGtid(GtidSet),
-    /// Behind the first of these.
+    /// After the first transaction of this set.
     AfterGtid(GtidSet),
 }
 
-/// Transactions behind the place where a replay stopped by time, but of an earlier time.
+/// Transactions after a stop by time that were committed before that time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Late {
-    /// How many there are.
+    /// Number of transactions.
     pub transactions: u64,
-    /// Why there may be more: a log behind the place could not be read to its end.
+    /// Reason why the number may be too low: a log after the stop could not be read to its end.
     pub unread: Option<String>,
 }
 
 impl Selection {
-    /// Is it the same whether logs are read in front of the first transaction that the target lacks? Where something
-    /// is counted or looked for in them, it is not.
+    /// Returns whether logs before the first transaction that the target lacks need not be read. They must be read if
+    /// the selection counts transactions or searches for a GTID.
     pub(crate) const fn can_start_behind(&self) -> bool {
         self.skip == 0 && self.start.is_none() && matches!(self.stop, None | Some(Stop::At(_)))
     }
 }
 
 impl Late {
-    /// Goes over what is left of a source, which is not applied. `go_on` is told how many bytes have been gone over.
+    /// Counts the late transactions in the rest of a source, which are not applied. `go_on` gets the number of bytes
+    /// read.
     pub(crate) fn of(
         source: &mut Source,
         limit: u64,
@@ -99,29 +100,29 @@ impl Late {
     }
 }
 
-/// Goes over transactions in order and says which are meant.
+/// Decides for each transaction, in order, whether it is selected.
 #[derive(Clone, Debug)]
 pub(crate) struct Selector {
     selection: Selection,
     log_names: Vec<String>,
-    /// Transactions since the start, once that has been reached.
+    /// Transactions since the start, once it has been reached.
     started: Option<u64>,
     is_stopped: bool,
 }
 
-/// What becomes of a transaction.
+/// Decision about a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     Take,
     Leave,
-    /// It and all behind it are not meant.
+    /// Leave out this transaction and all after it.
     Stop,
 }
 
 impl Selector {
     /// # Errors
     ///
-    /// When a place is in a log that is not among these.
+    /// When a position is in a log that is not among these.
     pub(crate) fn new(selection: &Selection, log_names: &[String]) -> Result<Self, Error> {
         let stop = selection.stop.as_ref().and_then(|stop| match stop {
             Stop::At(bound) => Some(bound),
@@ -135,14 +136,17 @@ impl Selector {
             if let Bound::Position { log, .. } = bound
                 && !log_names.contains(log)
             {
-                return Err(Error::Refused(format!("{log} is none of the logs: {}", log_names.join(", "))));
+                let names = log_names.join(", ");
+                return Err(Error::Refused(format!(
+                    "start or stop not found: {log} is not one of the logs: {names}"
+                )));
             }
         }
         let (selection, log_names) = (selection.clone(), log_names.to_vec());
         Ok(Self { started: None, is_stopped: false, selection, log_names })
     }
 
-    /// What becomes of the next transaction.
+    /// Returns the decision about the next transaction.
     pub(crate) fn choose(&mut self, head: &Head) -> Choice {
         if self.is_stopped || self.stops_before(head) {
             self.is_stopped = true;
@@ -157,11 +161,11 @@ impl Selector {
         }
     }
 
-    /// The logs are over.
+    /// Checks, at the end of the logs, that the stop was reached.
     ///
     /// # Errors
     ///
-    /// When they do not have the transaction to stop at.
+    /// When the logs do not have the GTID to stop at.
     pub(crate) fn finish(&self) -> Result<(), Error> {
         match &self.selection.stop {
             Some(Stop::BeforeGtid(gtids) | Stop::AfterGtid(gtids)) if !self.is_stopped => Err(missing(gtids)),
@@ -169,7 +173,7 @@ impl Selector {
         }
     }
 
-    /// The time behind which nothing is meant, if that is where it stops.
+    /// Returns the time of a stop by time.
     pub(crate) fn stop_time(&self) -> Option<u64> {
         match self.selection.stop {
             Some(Stop::At(Bound::Time(limit))) => Some(limit),
@@ -189,7 +193,7 @@ impl Selector {
             Some(Start::AtGtid(set)) => is_of(set),
             Some(Start::AfterGtid(set)) => {
                 if is_of(set) {
-                    // The next one is the first.
+                    // The start is the next one.
                     self.selection.start = None;
                 }
                 false
@@ -233,7 +237,7 @@ mod tests {
     use super::{Bound, Choice, Selection, Selector, Start, Stop};
     use crate::unit::{Head, Origin};
 
-    /// Six transactions, three a log, at 100, 200, 300; GTIDs 1 to 6; the fourth is committed earlier than the third.
+    /// Six transactions, three in each log, at 100, 200, 300; GTIDs 1 to 6. The fourth was committed before the third.
     fn check(selection: &Selection, wanted: &str) {
         let names = ["b.1".to_owned(), "b.2".to_owned()];
         let mut selector = Selector::new(selection, &names).unwrap();
@@ -302,7 +306,7 @@ mod tests {
         assert_eq!(over(Some(Stop::At(Bound::Time(5)))), Ok(()));
         for stop in [Stop::BeforeGtid(set()), Stop::AfterGtid(set())] {
             let error = over(Some(stop)).unwrap_err();
-            assert!(error.starts_with("none of these logs has a transaction of 0"), "{error}");
+            assert!(error.contains("none of these logs has a transaction of 0"), "{error}");
         }
     }
 
@@ -310,6 +314,6 @@ mod tests {
     fn a_place_in_another_log_is_refused() {
         let selection = Selection { start: Some(Start::At(at("b.3", 4))), ..Selection::default() };
         let error = Selector::new(&selection, &["b.1".to_owned()]).unwrap_err().to_string();
-        assert_eq!(error, "b.3 is none of the logs: b.1");
+        assert_eq!(error, "start or stop not found: b.3 is not one of the logs: b.1");
     }
 }

@@ -1,4 +1,4 @@
-//! Where transactions come from: logs, one after the other.
+//! Source of transactions: logs, read one after the other.
 
 mod needed;
 
@@ -24,17 +24,17 @@ use crate::work::{Maker, Work, WorkError};
 /// A log to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Log {
-    /// A file.
+    /// A log file.
     File(PathBuf),
     /// Standard input.
     Stdin,
 }
 
-/// How the names of logs begin that came from standard input.
+/// Prefix of the names of logs from standard input.
 pub(crate) const STDIN: &str = "standard input";
 
 impl Log {
-    /// What the source's server calls it: the last part of its path.
+    /// Returns the log's name on its own server: the last part of its path.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::File(path) => path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
@@ -43,80 +43,82 @@ impl Log {
     }
 }
 
-/// The transactions of some logs, in order.
+/// The transactions of a list of logs, in order.
 #[derive(Debug)]
 pub struct Source {
     logs: std::vec::IntoIter<Log>,
     names: Vec<String>,
     keys: Keys,
-    /// The way on, where logs are still being written.
+    /// Finder of the next log, for logs that are still being written.
     trail: Option<Trail>,
     held_max: usize,
     current: Option<Current>,
-    /// What the relay log behind which the next one comes ends within.
+    /// The transaction within which the last relay log ends.
     carried: Option<Carried>,
     log_number: usize,
     number: u64,
     bytes_read: u64,
-    /// What the log that is being read says that earlier logs hold.
+    /// `Previous_gtids` of the current log: the GTIDs in earlier logs.
     previous: GtidSet,
     writer: Option<u32>,
 }
 
-/// What opens encrypted logs.
+/// Keys for encrypted logs.
 #[derive(Debug)]
 enum Keys {
     Held(Option<Arc<Keyring>>),
-    /// To be read again for each log: keys are rotated.
+    /// Keyring file, read again for each log because keys are rotated.
     File(PathBuf),
 }
 
 /// A transaction of a source.
 #[derive(Debug)]
 pub enum Found {
-    /// One that is held.
+    /// A transaction in memory.
     Unit(Unit),
-    /// One too large for that.
+    /// A transaction too large for memory.
     Large(LargeUnit),
 }
 
-/// A transaction too large to be held: what it asks is read already, and its rows wait in a file.
+/// A transaction too large for memory: its work is made while it is read, and its rows are in a temporary file.
 #[derive(Debug)]
 pub struct LargeUnit {
-    /// What to know it by.
+    /// The transaction without its events.
     pub head: Head,
-    /// What it asks, or why that cannot be done.
+    /// Its work, or the reason why it cannot be applied.
     pub work: Result<Work, WorkError>,
 }
 
-/// The log that is being read.
+/// The current log.
 #[derive(Debug)]
 struct Current {
     reader: LogReader,
     assembler: Option<Assembler>,
     chunk: Option<Chunk>,
     index: usize,
-    /// The transaction under way, if it is too large to be held.
+    /// The open transaction, if it is too large for memory.
     large: Option<Large>,
-    /// The transaction under way, if it began in an earlier log, and where it ends in this one.
+    /// The open transaction, if it began in an earlier log.
     carried: Option<TransactionId>,
-    /// The transaction that an earlier log ends within and that must come again as a whole: before any other.
+    /// The transaction that was cut off at the end of an earlier log and must now come again from its start, before any
+    /// other.
     missed: Option<TransactionId>,
-    /// Did the transaction that was read last begin in an earlier log?
+    /// `true` if the transaction read last began in an earlier log.
     began_before: bool,
     log: Arc<str>,
     is_stdin: bool,
-    /// `None` until its first transaction has been read: standard input has no name, and gets one from that.
+    /// `None` until the first transaction has been read: standard input has no name, and gets one from that
+    /// transaction.
     log_name: Option<Arc<str>>,
-    /// Where its writer cut it, in front of the transaction that was under way.
+    /// Size to which the log was truncated: the start of the transaction that was open.
     cut: Option<u64>,
-    /// When the log was begun, in seconds since 1970.
+    /// Creation time of the log, in seconds since 1970.
     begun: u32,
     previous: Option<GtidSet>,
     writer: Option<u32>,
 }
 
-/// A transaction that a replica received in parts: it goes on in the next relay log, or is there again as a whole.
+/// A transaction that a replica received in parts: it continues in the next relay log, or comes there again as a whole.
 #[derive(Debug)]
 struct Carried {
     id: TransactionId,
@@ -125,12 +127,12 @@ struct Carried {
     large: Option<Large>,
 }
 
-/// Bytes read at once.
+/// Bytes per read.
 const CHUNK_SIZE: usize = 1 << 20;
 
-/// The largest event that may come out of a compressed one, in bytes, where this much of a transaction is held: about a
-/// third of the memory of a replay, as an event is in memory up to three times on its way to the target. A few kilobytes
-/// can decompress to any size.
+/// Returns the maximum size in bytes of an event that comes out of a compressed one. It is about a third of the memory
+/// of a replay, since an event is in memory up to three times on its way to the target. The limit is needed because a
+/// few kilobytes can decompress to any size.
 pub(crate) fn event_size_max(held_max: usize) -> u32 {
     /// Lower bound: events up to this size are always accepted.
     const EVENT_SIZE_MIN: u32 = 16 << 20;
@@ -139,18 +141,19 @@ pub(crate) fn event_size_max(held_max: usize) -> u32 {
 }
 
 impl Source {
-    /// Reads these logs, one after the other. What a transaction has beyond so many bytes waits in a file.
+    /// Creates a source that reads these logs one after the other. Rows of a transaction beyond `held_max` bytes go to
+    /// a temporary file.
     pub fn new(logs: Vec<Log>, keyring: Option<Arc<Keyring>>, held_max: usize) -> Self {
         let names = logs.iter().map(Log::name).collect();
         Self::of(logs, names, Keys::Held(keyring), held_max)
     }
 
-    /// Reads the logs of a store that is still being written to, from its first log on. Encrypted logs need the
-    /// server's keyring file.
+    /// Creates a source that follows a store that is still being written, from its first log on. Encrypted logs need
+    /// the server's keyring file.
     ///
     /// # Errors
     ///
-    /// When the store has no log.
+    /// When the store has no logs.
     pub fn follow(store: Store, keyring: Option<PathBuf>, held_max: usize) -> Result<Self, Error> {
         let logs = store.logs().iter().cloned().map(Log::File);
         let names = logs.clone().map(|log| log.name()).collect();
@@ -179,66 +182,67 @@ impl Source {
         }
     }
 
-    /// The names that the logs have on their own server, in order.
+    /// Returns the names of the logs on their own server, in order.
     pub fn log_names(&self) -> &[String] {
         &self.names
     }
 
-    /// The transactions that are in front of the log of the transaction read last, by the log's own account.
+    /// Returns the GTIDs before the log of the last transaction, as that log's `Previous_gtids` event states them.
     pub const fn previous(&self) -> &GtidSet {
         &self.previous
     }
 
-    /// The `server_id` of the server that wrote the first log, by its format description; known once its first
-    /// transaction has been read.
+    /// Returns the `server_id` of the server that wrote the first log, from its format description. Known once the
+    /// first transaction has been read.
     pub const fn writer(&self) -> Option<u32> {
         self.writer
     }
 
-    /// How many bytes of the logs have been gone over.
+    /// Returns the number of bytes of the logs read so far.
     pub const fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// Are its logs still being written? Then more may come behind what looks like the last transaction.
+    /// Returns whether its logs are still being written. Then more may come after what looks like the last
+    /// transaction.
     pub const fn is_followed(&self) -> bool {
         self.trail.is_some()
     }
 
-    /// How many bytes of a transaction are held.
+    /// Returns the maximum number of bytes of a transaction held in memory.
     pub const fn held_max(&self) -> usize {
         self.held_max
     }
 
-    /// Opens this source's payloads, within its bound on memory.
+    /// Returns an opener of payloads within the source's memory limit.
     pub fn opener(&self) -> PayloadOpener {
         let event_size_max = event_size_max(self.held_max);
         PayloadOpener::with_limits(PayloadLimits { event_size_max, ..PayloadLimits::default() })
     }
 
-    /// The next transaction; `None` behind the last.
+    /// Returns the next transaction; `None` after the last.
     ///
     /// # Errors
     ///
-    /// When a log cannot be read, holds what it cannot, ends within a transaction, or holds one too large to be held.
+    /// When a log cannot be read, is corrupt, ends within a transaction, or has a transaction too large for memory.
     pub fn next_unit(&mut self) -> Result<Option<Unit>, Error> {
         match self.next_found(&mut self.opener())? {
             None => Ok(None),
             Some(Found::Unit(unit)) => Ok(Some(unit)),
             Some(Found::Large(large)) => Err(Error::Refused(format!(
-                "{} has more than {} bytes, which is what may be held",
+                "{} does not fit in memory: it has more than {} bytes",
                 large.head, self.held_max
             ))),
         }
     }
 
-    /// The next transaction, of any size; `None` behind the last. Of logs that are still being written, that only says
-    /// that there is none yet.
+    /// Returns the next transaction, of any size; `None` after the last. For logs that are still being written, `None`
+    /// means that there is no further one yet.
     ///
     /// # Errors
     ///
-    /// When a log cannot be read, holds what it cannot, or ends within a transaction; of logs that are still being
-    /// written also when one is gone before it was read.
+    /// When a log cannot be read, is corrupt, or ends within a transaction. For logs that are still being written, also
+    /// when one was purged before it was read.
     pub fn next_found(&mut self, opener: &mut PayloadOpener) -> Result<Option<Found>, Error> {
         loop {
             if self.current.is_none() && !self.open_next()? {
@@ -247,7 +251,7 @@ impl Source {
             let Some(current) = &mut self.current else { continue };
             let before = current.reader.position();
             let reached = match current.next_found(self.held_max, opener) {
-                // What its receiver had of a transaction comes again, from the server that took the source's place.
+                // The part received so far comes again, from the server that replaced the source.
                 Err(Error::Read(logs::Error::Shrunk { size, .. }))
                     if self.trail.is_some() && current.is_cut_to(size) =>
                 {
@@ -280,7 +284,7 @@ impl Source {
         }
     }
 
-    /// At the end of what there is of a log: goes on to the next.
+    /// Moves on at the end of a log, or of its present content.
     fn behind(&mut self, end: End) -> Result<More, Error> {
         let Some(current) = &self.current else { return Ok(More::Now) };
         match (&mut self.trail, end) {
@@ -305,8 +309,8 @@ impl Source {
         Ok(More::Now)
     }
 
-    /// Passes over the logs at the front of which the target has everything, by what later ones say is in front of
-    /// them. Only of a store that is followed, and only before anything is read.
+    /// Skips the logs that the target has applied completely, according to the `Previous_gtids` events of later logs.
+    /// Only for a followed store, before anything is read.
     ///
     /// # Errors
     ///
@@ -380,7 +384,7 @@ impl Keys {
 }
 
 impl Found {
-    /// What to know it by.
+    /// Returns the transaction without its events.
     pub fn head(&self) -> Head {
         match self {
             Self::Unit(unit) => unit.head(),
@@ -388,7 +392,7 @@ impl Found {
         }
     }
 
-    /// What it asks of a target; what is beyond so many bytes of row events waits in a file.
+    /// Returns the work of the transaction. Row events beyond `held_max` bytes go to a temporary file.
     ///
     /// # Errors
     ///
@@ -401,13 +405,13 @@ impl Found {
     }
 }
 
-/// How far a log was read.
+/// Result of reading on in a log.
 enum Reached {
     Whole(Box<Whole>),
     End(End),
 }
 
-/// Is there more to read?
+/// Availability of further transactions.
 enum More {
     Now,
     Later,
@@ -425,9 +429,9 @@ enum Whole {
     Large(Box<Outline>, Result<Work, WorkError>),
 }
 
-/// A transaction that is being read and is too large to be held.
+/// Work of a transaction too large for memory, while it is read.
 struct Large {
-    /// Or why its work cannot be made.
+    /// The maker, or the reason why the transaction cannot be applied.
     maker: Result<Maker, WorkError>,
 }
 
@@ -475,13 +479,13 @@ impl Current {
             format!("{STDIN} ({writer} {} {committed} {})", self.begun, outline.end).into()
         });
         let (log, log_name) = (Arc::clone(&self.log), Arc::clone(log_name));
-        // What began in an earlier log is in this one from its start.
+        // The part in this log starts at the log's start.
         let start = if self.began_before { 0 } else { outline.position };
         Origin { log, log_name, log_number, start, end: outline.end }
     }
 
-    /// The log has become shorter than what was read of it. Was it cut in front of the transaction that is under way?
-    /// That is forgotten then.
+    /// Returns whether the log, which became shorter, was truncated at the start of the open transaction. Drops that
+    /// transaction then.
     fn is_cut_to(&mut self, size: u64) -> bool {
         let open = self.assembler.as_ref().and_then(|assembler| assembler.open());
         if open.is_some_and(|open| open.position == size) {
@@ -490,7 +494,7 @@ impl Current {
         self.cut == Some(size)
     }
 
-    /// The log's next transaction, or the end of what there is of it.
+    /// Returns the log's next transaction, or the end of its present content.
     fn next_found(&mut self, held_max: usize, opener: &mut PayloadOpener) -> Result<Reached, Error> {
         loop {
             let Some(chunk) = &self.chunk else {
@@ -515,7 +519,7 @@ impl Current {
                 let header = event.raw.header();
                 self.writer.get_or_insert(header.server_id);
                 if self.is_stdin {
-                    // Another log, if several come one behind the other.
+                    // A new log starts, if several are concatenated.
                     (self.log_name, self.begun) = (None, header.timestamp);
                 }
             }
@@ -531,7 +535,7 @@ impl Current {
             begin_large(&mut self.large, assembler, &event.raw, format, held_max);
             let open = if self.large.is_some() { assembler.open().cloned() } else { None };
             let whole = match assembler.push(event.offset, &event.raw, format) {
-                // A source that is asked by GTIDs sends all of it again.
+                // A source that is asked by GTIDs sends the whole transaction again.
                 Err(AssembleError::Fault { fault, whole })
                     if fault.lost == Lost::Transaction && self.carried.is_some() =>
                 {
@@ -560,8 +564,8 @@ impl Current {
         }
     }
 
-    /// Nothing more comes of this log. What it ends within goes on in the next one, where that is so: a replica whose
-    /// connection broke off received the rest later.
+    /// Ends this log. A transaction that is still open may continue in the next relay log: a replica whose connection
+    /// broke receives the rest later.
     fn finish(self, goes_on: bool) -> Result<Option<Carried>, Error> {
         let Some(assembler) = self.assembler else { return Ok(None) };
         let open = assembler.open().map(|open| (open.id, open.position));
@@ -573,7 +577,7 @@ impl Current {
     }
 }
 
-/// From this event on, the transaction under way is too large to be held, if it is.
+/// Starts to handle the open transaction as too large for memory, if this event makes it so.
 fn begin_large(
     large: &mut Option<Large>,
     assembler: &mut Assembler,
@@ -588,7 +592,7 @@ fn begin_large(
     }
 }
 
-/// Reads a transaction whose payload is too large to be held.
+/// Reads a transaction whose payload is too large for memory.
 fn large_payload(
     payload: LargePayload<'_>,
     assembler: &mut Option<Assembler>,
@@ -599,14 +603,14 @@ fn large_payload(
     let (offset, end, format) = (payload.offset(), payload.end(), Arc::clone(payload.format()));
     let corrupt = |error: &dyn Display| corrupt(log, offset, error);
     let assembler = assembler.get_or_insert_with(|| Assembler::new((*format).clone(), usize::MAX));
-    // Its grammar is followed with a payload of nothing in its place.
+    // An empty payload in its place keeps the grammar in step.
     let (mut fields, mut bytes) = (Vec::new(), Vec::new());
     let nothing = Event::TransactionPayload(TransactionPayload::zstd(0, &[], &mut fields));
     let written = nothing.write(payload.header().origin(), NextPosition::Is(0), &format, &mut bytes);
     written.map_err(|error| corrupt(&error))?;
     let raw = RawEvent::new(&bytes, format.checksum.for_events()).map_err(|error| corrupt(&error))?;
     let pushed = assembler.push(offset, &raw, &format).map_err(|error| corrupt(&error))?;
-    let transaction = pushed.ok_or_else(|| corrupt(&"a payload that ends no transaction"))?;
+    let transaction = pushed.ok_or_else(|| corrupt(&"the payload does not end a transaction"))?;
     let mut outline = transaction.outline().clone();
     outline.end = end;
     let mut large = Large::new(&format, held_max);

@@ -1,4 +1,4 @@
-//! Row events that are too many to be held in memory: they wait in a file until they are applied.
+//! Row events in a temporary file: too many to hold in memory until they are applied.
 
 use std::env;
 use std::io;
@@ -11,9 +11,8 @@ use logs::Spool;
 
 use crate::work::RowEvents;
 
-/// Row events that wait in a file, which nobody else can read and which is gone with the process. They are read again
-/// part by part, each of whole statements: a statement of more than one part is cut into several of its own, each
-/// with its table maps.
+/// Row events in a private temporary file that vanishes with the process. They are read back in parts, each of whole
+/// statements. A statement larger than one part is split into several, each with its own table maps.
 #[derive(Clone, Debug)]
 pub struct SpooledRows {
     format: Arc<Format>,
@@ -21,7 +20,7 @@ pub struct SpooledRows {
     parts: Vec<Range<u64>>,
 }
 
-/// The same file, and the same places in it.
+/// Equal if file and parts are the same.
 impl PartialEq for SpooledRows {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.spool, &other.spool) && self.parts == other.parts
@@ -31,12 +30,12 @@ impl PartialEq for SpooledRows {
 impl Eq for SpooledRows {}
 
 impl SpooledRows {
-    /// What the events are to be decoded with; it has no checksums.
+    /// Returns the format to decode the events with; it has no checksums.
     pub const fn format(&self) -> &Arc<Format> {
         &self.format
     }
 
-    /// Gives the parts, in order.
+    /// Returns the parts, in order.
     ///
     /// # Errors
     ///
@@ -50,25 +49,25 @@ impl SpooledRows {
     }
 }
 
-/// Bytes of a part, about: it is larger with a row that is.
+/// Approximate bytes of a part. A larger row makes a larger part.
 const PART_SIZE: usize = 2 << 20;
 
-/// Puts row events into a file.
+/// Writes row events to a temporary file.
 pub(crate) struct Spooler {
     rows: SpooledRows,
     part_size: usize,
-    /// The part under way.
+    /// The current part.
     part: Vec<u8>,
-    /// The open statement's table maps.
+    /// Table maps of the open statement.
     maps: Vec<u8>,
-    /// Where the open statement starts in the part.
+    /// Offset of the open statement in the part.
     start: usize,
-    /// Where the last rows event of the open statement starts in the part, once there is one.
+    /// Offset of the open statement's last rows event in the part, if it has one.
     last: Option<usize>,
 }
 
 impl Spooler {
-    /// For events of this format.
+    /// Creates a spooler for events of this format.
     pub(crate) fn new(format: &Arc<Format>) -> io::Result<Self> {
         let spool = Arc::new(Spool::new_in(&env::temp_dir(), 0)?);
         let rows = SpooledRows { format: Arc::clone(format), spool, parts: Vec::new() };
@@ -76,7 +75,7 @@ impl Spooler {
         Ok(Self { rows, part_size: PART_SIZE, part, maps, start: 0, last: None })
     }
 
-    /// Takes the next event, which has no checksum.
+    /// Adds the next event, which has no checksum.
     pub(crate) fn push(&mut self, raw: &RawEvent<'_>) -> Result<(), PushError> {
         let event = raw.decode(&self.rows.format)?;
         let Some(rows) = event.rows() else {
@@ -98,13 +97,13 @@ impl Spooler {
         Ok(())
     }
 
-    /// All events that came.
+    /// Returns all events that were added.
     pub(crate) fn finish(mut self) -> io::Result<SpooledRows> {
         self.put(self.part.len())?;
         Ok(self.rows)
     }
 
-    /// Ends the part under way: in front of the open statement, or within it.
+    /// Ends the current part, before the open statement or within it.
     fn cut(&mut self) -> io::Result<()> {
         if let Some(last) = self.last.take() {
             end_statement(&mut self.part[last..], &self.rows.format);
@@ -117,7 +116,7 @@ impl Spooler {
         Ok(())
     }
 
-    /// Puts the first bytes of the part into the file.
+    /// Writes the first bytes of the part to the file.
     fn put(&mut self, size: usize) -> io::Result<()> {
         if size > 0 {
             let start = self.rows.spool.push(&self.part[..size])?;
@@ -128,7 +127,7 @@ impl Spooler {
     }
 }
 
-/// Why an event was not taken.
+/// Reason why an event was not added.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PushError {
     #[error(transparent)]
@@ -137,10 +136,10 @@ pub(crate) enum PushError {
     Io(#[from] io::Error),
 }
 
-/// Lets a rows event end its statement.
+/// Sets the flag of a rows event that ends its statement.
 pub(crate) fn end_statement(event: &mut [u8], format: &Format) {
     let Ok(raw) = RawEvent::new(event, Checksum::Absent) else { return };
-    // Behind the table's number: of six bytes, or of four in old logs.
+    // The flags follow the table number, which has six bytes, or four in old logs.
     let number_size = match format.post_header_size(raw.event_type()) {
         Some(6) => 4,
         _ => 6,
@@ -173,8 +172,8 @@ mod tests {
         out
     }
 
-    /// Statements as digits, one for each rows event; parts of so many of them are given the same way, with a `.`
-    /// behind each event that ends its statement and an `m` for each table map.
+    /// `statements` are words with a digit for each rows event; parts hold up to `events` of them. In the result, `m`
+    /// is a table map and `.` marks the end of a statement.
     fn check(statements: &str, events: usize, wanted: &str) {
         let table = Sample::new("int").named("t", 1);
         let format = Arc::new(format());

@@ -1,4 +1,4 @@
-//! A look at logs before they are applied: what they will ask of a target.
+//! Survey of logs before they are applied: what they require of a target.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,43 +18,43 @@ use crate::source::Source;
 use crate::unit::Head;
 use crate::work::{RowEvents, Shape, Step, Work};
 
-/// What logs ask of a target: of as much of them as was looked at.
+/// Requirements of logs on a target, from the part that was surveyed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// The server that wrote the first log, by its `server_id`.
+    /// `server_id` of the server that wrote the first log.
     pub writer: Option<u32>,
-    /// What was run before the first log, by its own account.
+    /// Transactions before the first log, from its `Previous_gtids` event.
     pub previous: GtidSet,
-    /// Those of the transactions looked at.
+    /// GTIDs of the surveyed transactions.
     pub gtids: GtidSet,
-    /// Those of the transactions gone over that the target has, or that are not meant.
+    /// GTIDs of skipped transactions: the target has them, or they are not selected.
     pub passed_over: GtidSet,
-    /// The first transaction looked at that has no GTID.
+    /// The first surveyed transaction without a GTID.
     pub without_gtid: Option<String>,
-    /// Transactions looked at that the target does not have.
+    /// Surveyed transactions that the target does not have.
     pub transactions: u64,
-    /// Is there a `LOAD DATA` among them?
+    /// `true` if one of them has a `LOAD DATA`.
     pub loads_files: bool,
-    /// Their longest statement: its bytes, and which transaction it is of.
+    /// Size in bytes of their longest statement, and its transaction.
     pub longest: Option<(usize, String)>,
-    /// The tables whose rows they change and that no definition in front of that could have changed, as they are in
-    /// the first table map.
+    /// Tables whose rows they change, as in the first table map. Tables that an earlier definition may have changed are
+    /// left out.
     pub tables: BTreeMap<TableName, Shown>,
     defined: Defined,
 }
 
-/// A table, as a table map shows it.
+/// A table, as a table map describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Its columns: what their values are, and of numbers whether they have no sign, if the log says so.
+    /// Columns: type, and for numbers whether they are unsigned, if the log says so.
     pub columns: Vec<(ColumnType, Option<bool>)>,
-    /// Is the first of them a generated invisible primary key?
+    /// `true` if the first column is a generated invisible primary key.
     pub has_invisible_key: bool,
-    /// Hidden columns behind those that the target's table has.
+    /// Hidden columns after those that the target's table has.
     pub hidden: HiddenColumns,
 }
 
-/// The databases in which something was defined.
+/// Databases in which definitions were changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Defined {
     These(BTreeSet<Vec<u8>>),
@@ -67,18 +67,18 @@ impl Default for Defined {
     }
 }
 
-/// Bytes of transactions that a look takes in. Bounds its time.
+/// Maximum bytes of surveyed transactions. Bounds the time.
 const TAKEN_SIZE: usize = 32 << 20;
-/// Bytes of the logs that a look goes over for them: the rest may be what the target has.
+/// Maximum bytes of the logs read: the target may have many of their transactions.
 const READ_SIZE: u64 = 1 << 30;
 
 impl Survey {
-    /// Looks at the first transactions of these logs that the target does not have. A log that cannot be read ends the
-    /// look: whoever applies it will say why.
+    /// Surveys the first transactions of these logs that the target does not have. Ends at a log that cannot be read:
+    /// the replay reports it.
     ///
     /// # Errors
     ///
-    /// When the selection names a log that is not there, or the progress is in one that is not.
+    /// When the selection names a log that is not given, or the saved progress is in one that is not given.
     pub fn of(
         source: &mut Source,
         selection: &Selection,
@@ -114,19 +114,19 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Are there tagged GTIDs?
+    /// Returns whether there are tagged GTIDs.
     pub fn has_tags(&self) -> bool {
         self.gtids.union(&self.previous).iter().any(|(tsid, _)| !tsid.tag.is_none())
     }
 
-    /// Takes note of a transaction that is not looked at.
+    /// Records a transaction that is not surveyed.
     pub(crate) fn pass_over(&mut self, head: &Head) {
         if let Some(gtid) = head.gtid() {
             self.passed_over.add(gtid);
         }
     }
 
-    /// Takes in another transaction.
+    /// Surveys another transaction.
     pub(crate) fn take(&mut self, head: &Head, work: &Work) {
         self.transactions += 1;
         match head.gtid() {
@@ -155,7 +155,7 @@ impl Survey {
         }
     }
 
-    /// Types of MariaDB's logs are not those of a target.
+    /// Adds the tables of row events. Skips MariaDB's, whose types differ from those of a target.
     fn rows(&mut self, rows: &RowEvents) {
         if rows.format.flavour != Flavour::MySql {
             return;
@@ -181,7 +181,7 @@ impl Survey {
 }
 
 impl Defined {
-    /// No names stand for all databases.
+    /// Adds databases; no names stand for all databases.
     fn add(&mut self, databases: &[Vec<u8>]) {
         match self {
             Self::These(_) if databases.is_empty() => *self = Self::All,

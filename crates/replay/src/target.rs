@@ -1,4 +1,4 @@
-//! What a target must be able to do.
+//! Interface of a target.
 
 use std::sync::Arc;
 
@@ -11,55 +11,55 @@ use crate::error::Failure;
 use crate::progress::{Applied, Intent, Progress};
 use crate::work::{RowEvents, Statement};
 
-/// A place that transactions are applied to.
+/// A server or database that transactions are applied to.
 ///
-/// One replay uses a target at a time: whoever makes a target takes its lock first.
+/// Only one replay uses a target at a time: the constructor of a target takes its lock.
 pub trait Target: Sync {
-    /// What the target has of the source.
+    /// Returns the transactions that the target has.
     ///
     /// # Errors
     ///
-    /// When it does not say.
+    /// When the target cannot be read.
     fn applied(&self) -> Result<Applied, Failure>;
 
-    /// Another session, in which transactions are applied one after the other.
+    /// Opens another session, in which transactions are applied one after the other.
     ///
     /// # Errors
     ///
     /// When the target refuses.
     fn session(&self) -> Result<Box<dyn Session>, Failure>;
 
-    /// A table as the target has it, by the names that the logs have for it; `None` where there is no such table, or
-    /// where that is not known: its changes are then made one by one.
+    /// Returns a table of the target, by its names in the log. `None` if the table does not exist or is unknown: its
+    /// changes are then applied one by one.
     ///
     /// # Errors
     ///
-    /// When the target does not say.
+    /// When the target cannot be read.
     fn definition(&self, database: &[u8], table: &[u8]) -> Result<Option<Definition>, Failure>;
 
-    /// Traces of a transaction that is rolled back: a server's `AUTO_INCREMENT` counters do not go back.
+    /// Returns the traces of a rolled back transaction: a server's AUTO_INCREMENT counters do not go back.
     fn rollback_traces(&self) -> RollbackTraces {
         RollbackTraces::Stay
     }
 
-    /// Was the statement run that was announced and not reported done?
+    /// Finds out whether an announced statement was run that was not reported as done.
     ///
     /// # Errors
     ///
-    /// When the target does not say.
+    /// When the target cannot be read.
     fn settle(&self, intent: &Intent) -> Result<Settled, Failure>;
 
-    /// Saves progress at once, by itself, and with it that nothing is announced any more: of a statement that turned
-    /// out to have been run. What is announced next takes its place, and nobody could tell then.
+    /// Saves progress by itself, and clears the announcement, after a statement turned out to have been run. The next
+    /// announcement would overwrite it, and its outcome would be lost.
     ///
     /// # Errors
     ///
     /// When the target refuses.
     fn save(&self, progress: &Progress) -> Result<(), Failure>;
 
-    /// All that `progress` covers is committed: whatever else the target keeps in account may follow now. Gives what
-    /// the target counts as executed by itself, which progress need no longer name. Called at start, from time to
-    /// time, and at the end; never while a commit is under way.
+    /// Records that all transactions in `progress` are committed: the target may update its own records. Returns what
+    /// the target itself counts as executed, which progress need no longer list. Called at the start, from time to
+    /// time, and at the end; never during a commit.
     ///
     /// # Errors
     ///
@@ -67,43 +67,43 @@ pub trait Target: Sync {
     fn checkpoint(&self, progress: &Progress) -> Result<Applied, Failure>;
 }
 
-/// Traces of a transaction that is rolled back.
+/// Traces that a rolled back transaction leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RollbackTraces {
-    /// Later statements may depend on them.
+    /// Traces that later statements may depend on.
     Stay,
-    /// There are none.
+    /// No traces.
     None,
 }
 
-/// What became of a statement that was announced and not reported done.
+/// Outcome of an announced statement that was not reported as done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// It was run, whole.
+    /// It was run completely.
     Done,
-    /// It was not run, or running it again comes to the same.
+    /// It was not run, or can be run again with the same result.
     NotDone,
-    /// Nobody can tell, and this is why.
+    /// Unknown, for this reason.
     Unknown(String),
 }
 
-/// One session on a target. Target transactions are applied in it one after the other:
+/// One session on a target. It applies target transactions one after the other:
 ///
 /// ```text
 /// begin  (rows | statement)*  flush  commit
-/// begin  (rows | statement)*  rollback                          a failure, or changes that the source undid
-/// announce  statement  (rows)*  flush  commit                   what commits by itself
+/// begin  (rows | statement)*  rollback                          a failure, or changes that the source rolled back
+/// announce  statement  (rows)*  flush  commit                   a statement that commits implicitly
 /// ```
 ///
-/// Between `begin` and `commit` nothing may become visible to others. Requests may be put off until `flush` or
-/// `commit`; their failures then come from there. After a failure only `rollback` may be called.
+/// Between `begin` and `commit` nothing may become visible to others. A session may delay requests until `flush` or
+/// `commit`, which then return their failures. After a failure only `rollback` may be called.
 pub trait Session: Send {
-    /// Saves progress apart from other sessions from here on, as number `part`: they may commit at any time. What
-    /// each saves holds all that it knows to be committed; what the target has is all of that together.
+    /// Makes the session save its progress separately, as number `part`, because sessions commit in any order. Each
+    /// saves all that it knows to be committed; the target's progress is the union.
     ///
     /// # Errors
     ///
-    /// When the target cannot do that: it then commits in order only.
+    /// When the target cannot do that: it commits in order only.
     fn keep_apart(&mut self, part: usize) -> Result<(), Failure> {
         let _ = part;
         Err(Failure::refused(
@@ -111,12 +111,12 @@ pub trait Session: Send {
         ))
     }
 
-    /// The next target transaction is of these, in their order. A target that logs what is applied logs it under the
-    /// last of them, and nothing under the others.
+    /// Sets the GTIDs of the next target transaction, in order. A target that writes a binary log writes it under the
+    /// last of them.
     ///
     /// # Errors
     ///
-    /// When it logs, and there is none.
+    /// When the target writes a binary log, and there is no GTID.
     fn name(&mut self, gtids: &[Gtid]) -> Result<(), Failure> {
         let _ = gtids;
         Ok(())
@@ -129,8 +129,8 @@ pub trait Session: Send {
     /// When the target refuses.
     fn begin(&mut self) -> Result<(), Failure>;
 
-    /// Row changes of this format will come in the transaction that was begun; asked for right behind `begin`, where
-    /// something else comes first.
+    /// Announces row changes of this format in the transaction just begun. Called right after `begin` if a statement
+    /// comes first.
     ///
     /// # Errors
     ///
@@ -139,49 +139,48 @@ pub trait Session: Send {
         Ok(())
     }
 
-    /// Announces a statement that commits by itself: the intent is saved and committed before this returns. What
-    /// follows runs outside of a transaction. `intent.before` is for the target to fill in. If row changes follow
-    /// the statement, `format` is theirs.
+    /// Announces a statement that commits implicitly: saves and commits the intent before it returns. The statement
+    /// then runs outside of a transaction. The target fills in `intent.before`. `format` is that of the row changes
+    /// that follow the statement, if any.
     ///
     /// # Errors
     ///
     /// When the target refuses.
     fn announce(&mut self, intent: Intent, format: Option<&Arc<Format>>) -> Result<(), Failure>;
 
-    /// Applies row changes: whole statements, under the session variables of `context`.
+    /// Applies row changes of whole statements, under the session variables of `context`.
     ///
     /// # Errors
     ///
     /// When the target refuses.
     fn rows(&mut self, context: &Context, rows: &RowEvents) -> Result<(), Failure>;
 
-    /// Runs a statement with all that it depends on.
+    /// Runs a statement with all its inputs.
     ///
     /// # Errors
     ///
-    /// When the target refuses, or when the statement ends otherwise than it did on the source.
+    /// When the target refuses, or the statement ends with another result than on the source.
     fn statement(&mut self, statement: &Statement) -> Result<(), Failure>;
 
-    /// All changes so far have been made; what is left is to commit.
+    /// Waits until all changes so far are made: only the commit is left.
     ///
     /// # Errors
     ///
-    /// When one of them was refused.
+    /// When a change was refused.
     fn flush(&mut self) -> Result<(), Failure>;
 
-    /// Saves progress and commits, both at once; durable when it returns. `placed` is called as soon as nobody can
-    /// commit before this transaction any more who is asked to later: the next in order may go on then.
+    /// Saves progress and commits, both at once; durable when it returns. Calls `placed` as soon as no later commit can
+    /// overtake this one: the next in order may then commit.
     ///
     /// # Errors
     ///
-    /// When the target refuses. A lost session leaves open whether it was committed: only
-    /// [`Target::applied`] can tell.
+    /// When the target refuses. After a lost session only [`Target::applied`] can tell whether it was committed.
     fn commit(&mut self, progress: &Progress, placed: &mut dyn FnMut()) -> Result<(), Failure>;
 
-    /// Undoes the open transaction, if there is one.
+    /// Rolls back the open transaction, if there is one.
     ///
     /// # Errors
     ///
-    /// When the session is lost; the target then undoes it by itself.
+    /// When the session is lost; the target then rolls back by itself.
     fn rollback(&mut self) -> Result<(), Failure>;
 }

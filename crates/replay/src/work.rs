@@ -1,4 +1,4 @@
-//! What a transaction asks of a target.
+//! Work of a transaction: the steps that apply it to a target.
 
 use std::sync::Arc;
 
@@ -16,167 +16,167 @@ use crate::source::event_size_max;
 use crate::spooled::{PushError, SpooledRows, Spooler};
 use crate::unit::Unit;
 
-/// What a transaction asks of a target.
+/// The steps that apply one transaction to a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// What kind of transaction it is.
+    /// Kind of transaction.
     pub shape: Shape,
-    /// What it does, in order.
+    /// Steps, in order.
     pub steps: Vec<Step>,
-    /// The connection of the source that it ran in, if it says.
+    /// Connection id on the source, if it is logged.
     pub session: Option<u32>,
 }
 
-/// What kind of transaction it is, for those who apply it.
+/// Kinds of transactions, as an applier handles them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Row changes and nothing else, committed; none at all, perhaps.
+    /// Row changes only, committed; may be empty.
     Rows,
-    /// Statements, and perhaps row changes, committed.
+    /// Statements, and maybe row changes, committed.
     Statements,
-    /// As [`Shape::Statements`], but undone in the end, as far as that was possible: what cannot be undone (tables
-    /// without transactions) stays.
+    /// As [`Shape::Statements`], but rolled back at the end, as far as possible: changes of nontransactional tables
+    /// stay.
     Undone,
-    /// It commits by itself: a definition, or a table created from a query.
+    /// Commits implicitly: a definition, or a table created from a query.
     Alone {
-        /// The databases whose definitions it may change; empty: all of them.
+        /// Databases whose definitions it may change; empty: all.
         databases: Vec<Vec<u8>>,
     },
-    /// The first phase of an XA transaction, to be decided later.
+    /// The first phase of an XA transaction, decided later.
     Prepared(String),
-    /// An XA transaction that was prepared before is committed.
+    /// Commit of an XA transaction that was prepared before.
     Commits(String),
-    /// An XA transaction that was prepared before is rolled back.
+    /// Rollback of an XA transaction that was prepared before.
     RollsBack(String),
 }
 
-/// One thing to do.
+/// A step of applying a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Row changes: whole statements.
+    /// Row changes of whole statements.
     Rows(Arc<Context>, RowEvents),
-    /// The same, too many to be held.
+    /// Row changes in a temporary file, too many for memory.
     Spooled(Arc<Context>, SpooledRows),
     /// A statement.
     Statement(Box<Statement>),
 }
 
-/// Table maps and row changes, event behind event, without checksums.
+/// Table maps and rows events, one after the other, without checksums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowEvents {
-    /// What the events are to be decoded with; it has no checksums.
+    /// Format to decode the events with; it has no checksums.
     pub format: Arc<Format>,
-    /// The events.
+    /// The encoded events.
     pub bytes: Vec<u8>,
 }
 
-/// A statement, with all that it depends on.
+/// A statement with everything that it depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// Its text, in the character set of its context. Not always UTF-8.
+    /// Text, in the character set of its context. Not always UTF-8.
     pub sql: Vec<u8>,
-    /// The default database that it is to be run with; empty if that does not matter.
+    /// Default database to run it with; empty if that does not matter.
     pub database: Vec<u8>,
-    /// The default database that it had on the source; may be empty.
+    /// Default database on the source; may be empty.
     pub default_database: Vec<u8>,
-    /// When it was run: seconds since 1970, and microseconds if they were logged.
+    /// Start time on the source: seconds since 1970, and microseconds if they were logged.
     pub timestamp: (u32, Option<u32>),
-    /// The connection that ran it, where that matters: for temporary tables.
+    /// Connection id on the source, if temporary tables depend on it.
     pub thread_id: Option<u32>,
-    /// The session variables it depends on.
+    /// Session variables that it depends on.
     pub context: Arc<Context>,
-    /// What it reads besides.
+    /// Further inputs.
     pub variables: Vec<Variable>,
-    /// The file that it loads.
+    /// File that it loads.
     pub load: Option<Load>,
-    /// The error that it ended with on the source; 0 for none.
+    /// Error that it ended with on the source; 0 for none.
     pub error_code: u16,
 }
 
-/// Something that a statement reads.
+/// An input of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Variable {
-    /// What `LAST_INSERT_ID()` gives.
+    /// Result of `LAST_INSERT_ID()`.
     LastInsertId(u64),
-    /// The first value of an `AUTO_INCREMENT` column.
+    /// First value of an AUTO_INCREMENT column.
     InsertId(u64),
-    /// The seeds of `RAND()`.
+    /// Seeds of `RAND()`.
     RandomSeeds(u64, u64),
     /// A user variable.
     User {
-        /// Its name.
+        /// Name of the variable.
         name: Vec<u8>,
-        /// Its value; `None` for NULL.
+        /// Value; `None` for NULL.
         value: Option<UserValue>,
     },
 }
 
-/// A user variable's value.
+/// Value of a user variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserValue {
     /// As [`binlog::events::UserValue::kind`].
     pub kind: u8,
-    /// The collation's number.
+    /// Collation number.
     pub collation: u32,
-    /// As written.
+    /// Bytes as logged.
     pub bytes: Vec<u8>,
-    /// Of an integer: has it no sign?
+    /// `true` for an unsigned integer.
     pub is_unsigned: bool,
 }
 
 /// A file that `LOAD DATA` loads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Where its name stands in the statement: to be replaced, with what is around it, by a name of ours.
+    /// Range in the statement that our own file name replaces: the file name and the text around it.
     pub name: (usize, usize),
-    /// What happens to rows whose key is there already.
+    /// Handling of rows whose key exists.
     pub duplicates: DuplicateHandling,
-    /// What is in it.
+    /// Content of the file.
     pub file: Vec<u8>,
 }
 
-/// What cannot be applied.
+/// Reasons why a transaction cannot be applied.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkError {
-    /// An event that cannot be decoded.
+    /// An event cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// An event that cannot be written without its checksum.
+    /// An event cannot be written without its checksum.
     #[error(transparent)]
     Encode(#[from] EncodeError),
-    /// A payload that cannot be opened.
+    /// A payload cannot be opened.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// The source lost changes, and says so.
-    #[error("the source says that it lost changes here: {0}")]
+    /// An incident event: the source lost changes.
+    #[error("the source lost changes here, according to an incident event: {0}")]
     Incident(String),
-    /// An event that nobody may pass over, and that we cannot apply.
-    #[error("its {0} event cannot be applied")]
+    /// An event that must not be ignored, and cannot be applied.
+    #[error("cannot apply its {0} event")]
     Unsupported(String),
-    /// Row events that wait for their turn in a file cannot be put there.
-    #[error("its rows are too many to be held, and cannot be written to a temporary file: {0}")]
+    /// Row events cannot be written to a temporary file.
+    #[error("could not write its rows to a temporary file: {0}")]
     Spool(String),
-    /// Something that no server writes.
+    /// An event sequence that no server writes.
     #[error("{0}")]
     Odd(&'static str),
 }
 
 impl Work {
-    /// What this transaction asks; `opener` opens its payload, if it has one.
+    /// Returns the work of this transaction. `opener` opens its payload, if it has one.
     ///
     /// # Errors
     ///
-    /// When an event cannot be decoded, or cannot be applied at all.
+    /// When an event cannot be decoded or applied.
     pub fn of(unit: &Unit, opener: &mut PayloadOpener) -> Result<Self, WorkError> {
         Self::within(unit, opener, usize::MAX)
     }
 
-    /// The same; what is beyond so many bytes of row events waits in a file.
+    /// Returns the work of this transaction. Row events beyond `held_max` bytes go to a temporary file.
     ///
     /// # Errors
     ///
-    /// As [`Work::of`], or when that file cannot be written.
+    /// As [`Work::of`], or when the temporary file cannot be written.
     pub fn within(unit: &Unit, opener: &mut PayloadOpener, held_max: usize) -> Result<Self, WorkError> {
         let format = unit.transaction.format();
         let mut maker = Maker::new(format, held_max);
@@ -190,13 +190,13 @@ impl Work {
         maker.finish(unit.transaction.outline().kind)
     }
 
-    /// Is all of it in memory?
+    /// Returns whether all of it is in memory.
     pub fn is_held(&self) -> bool {
         !self.steps.iter().any(|step| matches!(step, Step::Spooled(..)))
     }
 }
 
-/// Makes work of events, one after the other.
+/// Makes work from events, one after the other.
 pub(crate) struct Maker {
     format: Arc<Format>,
     context: Arc<Context>,
@@ -209,18 +209,18 @@ pub(crate) struct Maker {
     is_alone: bool,
     databases: Vec<Vec<u8>>,
     session: Option<u32>,
-    /// Bytes that the first row events will take, about.
+    /// Approximate bytes of the first row events, to reserve.
     rows_size: usize,
-    /// Bytes of row events in the steps.
+    /// Bytes of the row events in the steps.
     held: usize,
     held_max: usize,
     scratch: Vec<u8>,
-    /// Takes the row events of the last step, once there are more.
+    /// Takes the row events of the last step, once they exceed the limit.
     spooler: Option<(Arc<Context>, Spooler)>,
 }
 
 impl Maker {
-    /// For a transaction of this format: what is beyond so many bytes of row events waits in a file.
+    /// Creates a maker for a transaction of this format. Row events beyond `held_max` bytes go to a temporary file.
     pub(crate) fn new(format: &Arc<Format>, held_max: usize) -> Self {
         Self {
             rows_size: 0,
@@ -260,7 +260,7 @@ impl Maker {
         Ok(())
     }
 
-    /// Takes the transaction's next event.
+    /// Adds the transaction's next event.
     pub(crate) fn take(&mut self, raw: &RawEvent<'_>, format: &Format) -> Result<(), WorkError> {
         if raw.event_type().decompressed().is_some() {
             let mut plain = Vec::new();
@@ -268,7 +268,7 @@ impl Maker {
             return self.take(&RawEvent::new(&plain, raw.checksum())?, format);
         }
         match raw.decode(format)? {
-            // It is the BEGIN of what does not commit by itself.
+            // Unless the flag is set, the event stands for a BEGIN.
             Event::MariadbGtid(gtid) => self.has_begun = gtid.flags & MariadbGtidEvent::STANDALONE == 0,
             Event::Query(query) => {
                 self.end_spool()?;
@@ -318,7 +318,7 @@ impl Maker {
                 (Some(xid), None) => self.end = Some(Shape::RollsBack(xid)),
                 _ => self.end = Some(Shape::Undone),
             },
-            // Savepoints among them.
+            // Includes savepoints.
             _ => {
                 let is_definition = !self.has_begun || self.is_created_from_query(query.sql);
                 if is_definition {
@@ -326,7 +326,7 @@ impl Maker {
                     self.databases = databases(header, query);
                 }
                 if creation(query.sql).is_some() {
-                    // The server wrote this text itself, in UTF-8, whatever its client's character set was.
+                    // The server wrote this text in UTF-8, whatever the client's character set.
                     self.context = Arc::new(self.context.with_utf8_text());
                 }
                 let statement = self.statement(header, query, None);
@@ -335,7 +335,7 @@ impl Maker {
         }
     }
 
-    /// Ends the step that goes to a file.
+    /// Ends the step whose rows go to a temporary file.
     fn end_spool(&mut self) -> Result<(), WorkError> {
         if let Some((context, spooler)) = self.spooler.take() {
             self.steps.push(Step::Spooled(context, spooler.finish()?));
@@ -347,8 +347,8 @@ impl Maker {
         Context { is_mariadb: self.format.flavour == Flavour::MariaDb, ..Context::of(query) }
     }
 
-    /// Tells whether this is the table of a `CREATE TABLE … SELECT`. Its rows follow, and it commits with them. MySQL writes `START
-    /// TRANSACTION` into it, MariaDB a transaction around both.
+    /// Returns whether this creates the table of a `CREATE TABLE … SELECT`. Its rows follow, and it commits with them.
+    /// MySQL writes `START TRANSACTION` into it, MariaDB a transaction around both.
     fn is_created_from_query(&self, sql: &[u8]) -> bool {
         const VERBS: [&[u8]; 2] = [b"CREATE TABLE ", b"CREATE OR REPLACE TABLE "];
         let is_made = || VERBS.iter().any(|verb| sql.starts_with(verb));
@@ -387,15 +387,15 @@ impl Maker {
         self.steps.push(statement);
     }
 
-    /// Returns row events of version 1 as those of version 2, which every MySQL since 5.6 takes; nothing for others.
-    /// MariaDB's stay as they are: it writes no others, and they go as statements.
+    /// Returns row events of version 1 as version 2, which every MySQL since 5.6 accepts; `None` for other events.
+    /// MariaDB's stay as they are: MariaDB writes no others, and they are applied as statements.
     fn upgraded<'e>(&self, event: Event<'e>) -> Option<Event<'e>> {
         use Event::{DeleteRowsV1, UpdateRowsV1, WriteRowsV1};
         let is_old = matches!(event, WriteRowsV1(_) | UpdateRowsV1(_) | DeleteRowsV1(_));
         (is_old && self.format.flavour == Flavour::MySql).then(|| event.with_rows_v2())
     }
 
-    /// Takes a table map or row changes; `instead` is written in the place of what `raw` holds.
+    /// Adds a table map or row changes; writes `instead` in place of `raw`, if given.
     fn rows(&mut self, raw: &RawEvent<'_>, instead: Option<Event<'_>>) -> Result<(), WorkError> {
         let format = Arc::clone(&self.format);
         let put = |out: &mut Vec<u8>| match &instead {
@@ -426,7 +426,7 @@ impl Maker {
         Ok(())
     }
 
-    /// Moves the last step's row events to a file, which takes those to come, too.
+    /// Moves the last step's row events to a temporary file, which also takes those that follow.
     fn spool_last(&mut self) -> Result<(), WorkError> {
         let Some(Step::Rows(context, rows)) = self.steps.pop() else { return Ok(()) };
         let mut spooler = Spooler::new(&self.format)?;
@@ -442,7 +442,7 @@ impl Maker {
         self.end.get_or_insert(Shape::Rows);
     }
 
-    /// All that the transaction asks.
+    /// Returns the work of the whole transaction.
     pub(crate) fn finish(mut self, kind: TransactionKind) -> Result<Work, WorkError> {
         self.end_spool()?;
         let only_rows = self.steps.iter().all(|step| !matches!(step, Step::Statement(_)));
@@ -452,7 +452,7 @@ impl Maker {
             Some(Shape::Rows) => Shape::Statements,
             Some(shape) => shape,
             None if self.steps.is_empty() && kind == TransactionKind::Statement => Shape::Rows,
-            None => return Err(WorkError::Odd("its payload does not end as a transaction does")),
+            None => return Err(WorkError::Odd("its payload does not end with a commit or rollback")),
         };
         Ok(Work { shape, steps: self.steps, session: self.session })
     }
@@ -474,7 +474,7 @@ impl From<PushError> for WorkError {
 }
 
 impl Step {
-    /// Bytes of its events, texts and files that are in memory.
+    /// Returns the bytes of its events, texts and files in memory.
     pub fn size(&self) -> usize {
         match self {
             Self::Rows(_, rows) => rows.bytes.len(),
@@ -487,7 +487,7 @@ impl Step {
 }
 
 impl RowEvents {
-    /// The events, one by one.
+    /// Returns the events one by one.
     pub fn events(&self) -> impl Iterator<Item = RawEvent<'_>> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || {
@@ -499,7 +499,7 @@ impl RowEvents {
     }
 }
 
-/// The format of the events that are applied: without checksums, and MySQL's row events all of version 2.
+/// Returns the format of applied events: without checksums, and with version 2 of MySQL's row events.
 fn applied_format(format: &Format) -> Format {
     match format.flavour {
         Flavour::MySql => format.inside_payload().with_rows_v2(),
@@ -507,7 +507,7 @@ fn applied_format(format: &Format) -> Format {
     }
 }
 
-/// Events that say something of the transaction, or nothing at all.
+/// Returns whether the event needs no action: it describes the transaction, or nothing.
 fn is_passed_over(raw: &RawEvent<'_>) -> bool {
     matches!(
         raw.event_type(),
@@ -553,14 +553,14 @@ fn lost(incident: &Incident<'_>) -> WorkError {
     WorkError::Incident(String::from_utf8_lossy(incident.message).into_owned())
 }
 
-/// The XID behind the verb: `X'67',X'62',1`, as servers write it.
+/// Returns the XID after the verb: `X'67',X'62',1`, as servers write it.
 fn xid_of(sql: &[u8], verb: &str) -> Option<String> {
     let text = str::from_utf8(sql).ok()?;
     let xid = text.get(..verb.len()).filter(|start| start.eq_ignore_ascii_case(verb));
     xid.and(text.get(verb.len()..)).map(|xid| xid.trim_end_matches(" ONE PHASE").to_owned())
 }
 
-/// Returns the statement that makes the table alone, of `CREATE TABLE … START TRANSACTION …`; `None` for any other
+/// Returns the part of `CREATE TABLE … START TRANSACTION …` that creates the table only; `None` for any other
 /// statement.
 pub(crate) fn creation(sql: &[u8]) -> Option<Vec<u8>> {
     let clause = filter::start_transaction(sql)?;
@@ -569,7 +569,7 @@ pub(crate) fn creation(sql: &[u8]) -> Option<Vec<u8>> {
     Some(creation)
 }
 
-/// The databases that a definition may change; empty for all.
+/// Returns the databases that a definition may change; empty for all.
 fn databases(header: &Header, query: &Query<'_>) -> Vec<Vec<u8>> {
     let updated = query.status.iter().map_while(Result::ok).find_map(|variable| match variable {
         StatusVar::UpdatedDatabases(names) => Some(names),
@@ -601,7 +601,7 @@ mod tests {
     use super::{Maker, Step, creation};
     use crate::sample::{Sample, image, int};
 
-    /// As MySQL 5.5 lists its types.
+    /// Post-header sizes that MySQL 5.5 writes.
     const SIZES_OF_5_5: [u8; 27] =
         [56, 13, 0, 8, 0, 18, 0, 4, 4, 4, 4, 18, 0, 0, 84, 0, 4, 26, 8, 0, 0, 0, 8, 8, 8, 2, 0];
 

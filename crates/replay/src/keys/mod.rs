@@ -1,22 +1,22 @@
-//! Which keys a transaction changes, as hashes: of what its rows' unique keys hold, before and after.
+//! Keys that a transaction changes, as hashes of its rows' unique keys before and after.
 //!
-//! Two changes that may not change places have a hash in common. The other way around need not hold: where it
-//! cannot be told exactly which values a key takes as equal, all of the table stands for the row.
+//! Two changes whose order matters have a hash in common. The converse need not hold: if it is not known exactly which
+//! values a key treats as equal, the row counts as the whole table.
 //!
-//! | column | taken as equal |
+//! | column | values treated as equal |
 //! |---|---|
-//! | whole numbers, times, ENUM, SET, BIT | the same bytes |
-//! | DECIMAL, FLOAT, DOUBLE | the same bytes, and the two zeros |
-//! | `binary` | the same bytes; BINARY without zero bytes at the end |
-//! | collations `_bin` | the same bytes, without spaces at the end unless the collation counts them |
-//! | utf8mb4_0900_ai_ci | the same primary weights; texts with characters not in the table here: any |
-//! | anything else | any |
+//! | integers, times, ENUM, SET, BIT | same bytes |
+//! | DECIMAL, FLOAT, DOUBLE | same bytes; positive and negative zero |
+//! | `binary` | same bytes; for BINARY without trailing zero bytes |
+//! | collations `_bin` | same bytes, without trailing spaces unless the collation counts them |
+//! | utf8mb4_0900_ai_ci | same primary weights; any text, if one has a character that is not in the table here |
+//! | other | any values |
 //!
-//! A prefix of characters is taken as one of as many bytes, which is a part of it.
+//! A prefix of characters is treated as a prefix of the same number of bytes, which is a part of it.
 //!
-//! Foreign keys: a table that others refer to is changed as a whole, and with it all tables that refer to it, at
-//! any distance, since the engine may change their rows, too; a row that refers to another keeps the other table
-//! from being changed that way, beside any number of such rows.
+//! Foreign keys: a change of a referenced table counts as a change of that whole table and of all tables that reference
+//! it, directly or not, since the engine may change their rows, too. A row that references another table blocks such
+//! changes of that table, but no other rows.
 
 mod normal;
 #[cfg(test)]
@@ -34,47 +34,47 @@ pub use self::transaction::TransactionKeys;
 use crate::definition::{Definition, TableName, UniqueKey};
 use crate::schedule::KeySet;
 
-/// Reads the keys of one table's rows: prepared once, then run for each rows event.
+/// Reader of the keys of one table's rows: prepared once, then used for each rows event.
 #[derive(Clone, Debug)]
 pub struct KeyReader {
-    /// Stands for the table as a whole.
+    /// Hash for the whole table.
     table: u64,
-    /// Tables that a change of any row changes as a whole, this one perhaps among them.
+    /// Hashes of the tables that a change of any row changes as a whole; may include this one.
     changed: Vec<u64>,
-    /// Tables that must not be changed as a whole meanwhile; this one always is among them.
+    /// Hashes of the tables that must not be changed as a whole meanwhile; always includes this one.
     kept: Vec<u64>,
-    /// Its unique keys; none when it is always changed as a whole.
+    /// Unique keys; empty if the table is always changed as a whole.
     keys: Vec<Key>,
-    /// The columns in them, in ascending order.
+    /// Columns of the keys, in ascending order.
     columns: Vec<usize>,
 }
 
-/// One unique key.
+/// A unique key.
 #[derive(Clone, Debug)]
 struct Key {
     seed: u64,
     parts: Vec<Part>,
 }
 
-/// One column of one key.
+/// A column of a key.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// Which of the reader's columns.
+    /// Index into the reader's columns.
     slot: usize,
     normal: Normal,
 }
 
-/// What an image says of a column.
+/// A column's value in an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot<'a> {
-    /// Nothing.
+    /// Not in the image.
     Absent,
     Null,
     Value(&'a [u8]),
 }
 
 impl KeyReader {
-    /// For rows of this table. Without its definition, each change is one of all of the table.
+    /// Creates a reader for rows of this table. Without a definition, each change counts as one of the whole table.
     pub fn new(table: &Table, definition: Option<&Definition>, flavour: Flavour) -> Self {
         let own = || TableName { database: table.database.clone(), table: table.name.clone() };
         let name = definition.map_or_else(own, |definition| definition.name.clone());
@@ -100,7 +100,7 @@ impl KeyReader {
         reader
     }
 
-    /// Are single rows told apart?
+    /// Returns whether the keys distinguish single rows.
     pub fn is_by_row(&self) -> bool {
         !self.keys.is_empty()
     }
@@ -109,7 +109,7 @@ impl KeyReader {
     ///
     /// # Errors
     ///
-    /// When a row stops short.
+    /// When a row is truncated.
     pub fn read(&self, rows: &Rows<'_>, decoder: &RowDecoder, out: &mut KeySet) -> Result<(), DecodeError> {
         for table in &self.kept {
             push_new(&mut out.shared, *table);
@@ -129,7 +129,7 @@ impl KeyReader {
         Ok(())
     }
 
-    /// `None` when all of the table stands for the row.
+    /// Adds the keys of a row. `None` if the row counts as the whole table.
     fn read_row<'a>(&self, row: &Row<'_, 'a>, scratch: &mut Scratch<'a>, out: &mut KeySet) -> Option<()> {
         scratch.slots.clear();
         scratch.slots.resize(self.columns.len(), Slot::Absent);
@@ -142,7 +142,7 @@ impl KeyReader {
             out.exclusive.extend(scratch.before.iter().flatten());
         }
         if let Some(after) = &row.after {
-            // What the image leaves out is as it was.
+            // Columns left out of the after image keep their values.
             self.fill(after, &mut scratch.slots);
             for (index, key) in self.keys.iter().enumerate() {
                 let hash = key.hash(&scratch.slots, &mut scratch.bytes)?;
@@ -171,17 +171,18 @@ impl KeyReader {
     }
 }
 
-/// Space for one row.
+/// Buffers for one row.
 #[derive(Debug, Default)]
 struct Scratch<'a> {
     slots: Vec<Slot<'a>>,
     bytes: Vec<u8>,
-    /// The hash of each key in the image before.
+    /// Hash of each key in the before image.
     before: Vec<Option<u64>>,
 }
 
 impl Key {
-    /// `Some(None)` when no other row can have the same, a column being NULL; `None` when it cannot be told.
+    /// Returns the key's hash. `Some(None)` if a column is NULL, so that no other row can be equal; `None` if a value
+    /// is missing or cannot be normalised.
     fn hash(&self, slots: &[Slot<'_>], bytes: &mut Vec<u8>) -> Option<Option<u64>> {
         if let [Part { slot, normal }] = *self.parts.as_slice()
             && normal.is_raw()
@@ -206,7 +207,7 @@ impl Key {
     }
 }
 
-/// The table's unique keys and their columns; `None` when its rows cannot be told apart.
+/// Returns the table's unique keys and their columns; `None` if its rows cannot be distinguished.
 fn keys(
     table: &Table,
     definition: &Definition,
@@ -246,7 +247,7 @@ fn table_hash(name: &TableName) -> u64 {
     hasher.digest()
 }
 
-/// Adds a hash unless it is the last already: events of one table follow each other.
+/// Adds a hash unless it is already the last one: events of one table follow each other.
 fn push_new(hashes: &mut Vec<u64>, hash: u64) {
     if hashes.last() != Some(&hash) {
         hashes.push(hash);

@@ -1,38 +1,39 @@
-//! The bytes that stand for a column's value in a key: the same for values that the column's key takes as equal.
+//! Normalised bytes of column values: the same for values that a key treats as equal.
 
 use binlog::{Charset, Collation, Column, ColumnType, Flavour};
 
 use super::weights::{EXPANSION, EXPANSIONS, RANGES, UNKNOWN};
 
-/// How a column's values become bytes that are the same whenever a key takes the values as equal.
+/// Conversion of a column's values to bytes that are the same if a key treats the values as equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Normal {
     form: Form,
-    /// Characters, or bytes, that are in the key; 0 for all.
+    /// Characters, or bytes, of the value that are in the key; 0 for all.
     prefix: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// As stored.
+    /// The bytes as stored.
     Raw,
-    /// There is but one zero.
+    /// Positive and negative zero are the same.
     Decimal,
-    /// There is but one zero.
+    /// Positive and negative zero are the same.
     Float,
-    /// There is but one zero.
+    /// Positive and negative zero are the same.
     Double,
-    /// Without these at the end.
+    /// Without trailing padding.
     Stripped { pad: &'static [u8] },
-    /// The weights of utf8mb4_0900_ai_ci.
+    /// Weights of utf8mb4_0900_ai_ci.
     Weights { strips: bool },
 }
 
-/// The number of utf8mb4_0900_ai_ci, which MariaDB has not.
+/// Collation number of utf8mb4_0900_ai_ci, which MariaDB does not have.
 const AI_CI: u16 = 255;
 
 impl Normal {
-    /// For a column that a key has so many characters of, 0 for all. `None` when it cannot be told what is equal.
+    /// Returns the conversion for a column of which the key has `prefix` characters, 0 for all. `None` if it is not
+    /// known which values are equal.
     pub(crate) fn of(column: &Column, prefix: u64, flavour: Flavour) -> Option<Self> {
         let prefix = usize::try_from(prefix).ok()?;
         let form = match column.column_type {
@@ -60,23 +61,23 @@ impl Normal {
             ColumnType::Double => Form::Double,
             _ => return None,
         };
-        // A prefix of so many bytes is a part of one of as many characters, and characters of several bytes would
-        // be cut apart from their padding.
+        // A prefix of bytes is a part of a prefix of as many characters. It could cut multi-byte padding characters
+        // apart.
         let cuts_pads = matches!(form, Form::Stripped { pad } if pad.len() > 1);
         (prefix == 0 || !cuts_pads).then_some(Self { form, prefix })
     }
 
-    /// Are the bytes also different whenever a key takes the values as different?
+    /// Returns whether values that the key treats as different always give different bytes.
     pub(crate) fn is_exact(self) -> bool {
         self.prefix == 0 && !matches!(self.form, Form::Weights { .. })
     }
 
-    /// Are the bytes just the value's?
+    /// Returns whether the bytes are those of the value.
     pub(crate) fn is_raw(self) -> bool {
         self.prefix == 0 && self.form == Form::Raw
     }
 
-    /// Appends the bytes for a value; `None`, perhaps behind some bytes, when it cannot be told what equals it.
+    /// Appends the bytes for a value. `None`, maybe after some bytes, if it is not known which values are equal to it.
     #[inline]
     pub(crate) fn put(self, value: &[u8], out: &mut Vec<u8>) -> Option<()> {
         match self.form {
@@ -101,7 +102,7 @@ impl Normal {
     }
 }
 
-/// Are characters that pad a value left out at its end, whatever its collation?
+/// Treatment of trailing padding where the collation does not remove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     Cut,
@@ -130,7 +131,7 @@ fn text(column: &Column, ends: Ends, flavour: Flavour) -> Option<Form> {
     })
 }
 
-/// How a space is written.
+/// Returns the bytes of a space.
 fn space(charset: Charset) -> &'static [u8] {
     match charset {
         Charset::Ucs2 | Charset::Utf16 => &[0, 0x20],
@@ -147,8 +148,8 @@ fn strip<'a>(mut value: &'a [u8], pad: &[u8]) -> &'a [u8] {
     value
 }
 
-/// Negative numbers are stored inverted, and positive ones with the highest bit flipped: a negative zero is a
-/// positive one with all bits inverted.
+/// Appends a DECIMAL. Negative numbers are stored inverted, positive ones with the highest bit flipped: a negative zero
+/// is a positive one with all bits inverted.
 fn put_decimal(value: &[u8], out: &mut Vec<u8>) {
     match value {
         [0x7f, rest @ ..] if rest.iter().all(|byte| *byte == 0xff) => {
@@ -167,15 +168,15 @@ fn put_without_sign_of_zero(value: &[u8], sign: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// The primary weights of a text by utf8mb4_0900_ai_ci, as `WEIGHT_STRING` gives them; `None` if it has a character
-/// whose weights are not known here.
+/// Returns the primary weights of a text by utf8mb4_0900_ai_ci, as `WEIGHT_STRING` does; `None` if it has a character
+/// with unknown weights.
 pub fn weights(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     put_weights(text, 0, &mut out)?;
     Some(out)
 }
 
-/// The weights of the first `prefix` characters, or of all if that is 0. `None` if one is not known here.
+/// Appends the weights of the first `prefix` characters, or of all if that is 0. `None` if one is unknown.
 fn put_weights(text: &str, prefix: usize, out: &mut Vec<u8>) -> Option<()> {
     let count = if prefix == 0 { usize::MAX } else { prefix };
     for character in text.chars().take(count) {
@@ -204,17 +205,17 @@ fn entry(code: u32) -> Option<u16> {
     entries.get((code - first) as usize).copied()
 }
 
-/// As Unicode's collation algorithm has it for ideographs that it does not list.
+/// Appends the weights of an unlisted ideograph, by Unicode's collation algorithm.
 fn put_han(code: u32, out: &mut Vec<u8>) {
     put_weight(0xfb40 + (code >> 15) as u16, out);
     put_weight(0x8000 | (code & 0x7fff) as u16, out);
 }
 
-/// Those of its two or three letters, which follow each other.
+/// Appends the weights of the two or three letters of a Hangul syllable.
 fn put_hangul(code: u32, out: &mut Vec<u8>) {
     const LEADING: u16 = 0x3bf5;
     const VOWEL: u16 = 0x3c73;
-    /// One less: the first of 28 stands for none.
+    /// One less than the first: index 0 means no trailing letter.
     const TRAILING: u16 = 0x3cd0;
     let index = (code - 0xac00) as u16;
     put_weight(LEADING + index / 588, out);
@@ -268,7 +269,7 @@ mod tests {
         check("中", 0, Some("FB40CE2D"));
         check("힣", 0, Some("3C073C873CEB"));
         check("", 0, Some(""));
-        // Combining marks, characters of other scripts, what is not assigned.
+        // Combining marks, other scripts, unassigned characters.
         for unknown in ["e\u{301}", "ก", "😀", "\u{30000}", "\u{378}"] {
             check(unknown, 0, None);
         }

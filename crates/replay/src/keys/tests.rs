@@ -1,4 +1,4 @@
-//! Which rows meet.
+//! Tests of rows that conflict, and rows that do not.
 
 use binlog::events::{ColumnSet, Rows, RowsKind};
 use binlog::{Flavour, RowDecoder};
@@ -24,7 +24,7 @@ fn meet(a: &KeySet, b: &KeySet) -> bool {
     has(&a.exclusive, b) || has(&a.shared, b) || has(&b.shared, a)
 }
 
-/// Do inserts of these two rows meet?
+/// Checks whether inserts of these two rows conflict.
 fn check(columns: &str, keys: &str, a: &[Stored], b: &[Stored], wanted: bool) {
     let (sample, definition) = (Sample::new(columns), definition(keys));
     let insert = |row: &[Stored]| read(&sample, &definition, RowsKind::Write, &image(row));
@@ -65,7 +65,7 @@ fn texts_meet_as_their_collation_has_it() {
     texts(ai_ci, "", "Straße", "strasse", MEET);
     texts(ai_ci, "", "a", "b", PASS);
     texts(ai_ci, "", "a", "a ", PASS);
-    // One that is not known meets all.
+    // An unknown character conflicts with every text.
     texts(ai_ci, "", "😀", "b", MEET);
     texts(ai_ci, "(2)", "äbc", "abd", MEET);
     texts(ai_ci, "(3)", "äbc", "abd", PASS);
@@ -86,7 +86,7 @@ fn both_images_of_an_update_count() {
     let (sample, definition) = (Sample::new("int int"), definition("0;1"));
     let update = [image(&[int(1), int(10)]), image(&[int(2), int(10)])].concat();
     let update = read(&sample, &definition, RowsKind::Update, &update);
-    // Two primary keys and one other.
+    // Two primary keys and one other key.
     assert_eq!(update.exclusive.len(), 3);
     for (row, wanted) in [((1, 5), MEET), ((2, 5), MEET), ((3, 10), MEET), ((3, 5), PASS)] {
         let delete = image(&[int(row.0), int(row.1)]);
@@ -95,7 +95,7 @@ fn both_images_of_an_update_count() {
     }
 }
 
-/// Images of a `binlog_row_image` that leaves columns out.
+/// Images as with a `binlog_row_image` that omits columns.
 #[test]
 fn columns_left_out_of_an_update_are_as_they_were() {
     let sample = Sample::new("int int");
@@ -114,7 +114,7 @@ fn columns_left_out_of_an_update_are_as_they_were() {
         assert_eq!([keys.exclusive.len(), usize::from(is_whole)], wanted);
     };
     check("0", &[1, 0]);
-    check("0 1", &[1, 1]); // What the second column was is not told.
+    check("0 1", &[1, 1]); // The second column before is unknown.
 }
 
 #[test]
@@ -149,13 +149,13 @@ fn names_are_the_targets() {
     assert_eq!((reader.is_by_row(), reader.changed), (false, vec![table_hash(&other.name)]));
 }
 
-/// Texts that often are equal but for case and accents.
+/// Texts that often are equal except for case and accents.
 fn word() -> impl Strategy<Value = String> {
     proptest::collection::vec(proptest::sample::select(vec!['a', 'A', 'á', 'b', 'ß', 's', ' ']), 0..3)
         .prop_map(|letters| letters.into_iter().collect())
 }
 
-/// What is equal in the words above.
+/// Returns the form in which equal words are the same.
 fn folded(word: &str) -> String {
     word.to_lowercase().replace('á', "a").replace('ß', "ss")
 }

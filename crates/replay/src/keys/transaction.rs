@@ -1,4 +1,4 @@
-//! The keys of whole transactions.
+//! Keys of whole transactions.
 
 use std::sync::Arc;
 
@@ -10,30 +10,31 @@ use super::KeyReader;
 use crate::definition::Definition;
 use crate::schedule::{CLAIM_KEYS_MAX, KeySet, Keys};
 
-/// Finds the keys of whole transactions, one after the other. What it learns of tables it keeps.
+/// Finder of the keys of whole transactions, one after the other. Remembers the tables.
 #[derive(Clone, Debug)]
 pub struct TransactionKeys {
     flavour: Flavour,
     tables: Tables,
-    /// By the tables' numbers.
+    /// Key readers by table number.
     readers: HashMap<u64, (Arc<Table>, Arc<KeyReader>)>,
 }
 
-/// Readers kept. Bounds memory: a long log has any number of tables' numbers.
+/// Maximum number of readers. Bounds memory: a long log has any number of table numbers.
 const READERS_MAX: usize = 4096;
 
 impl TransactionKeys {
-    /// For logs of this flavour.
+    /// Creates a finder for logs of this flavour.
     pub fn new(flavour: Flavour) -> Self {
         Self { flavour, tables: Tables::new(), readers: HashMap::new() }
     }
 
-    /// Adds the keys of a transaction, given as all its events in a log of this format, or inside a payload. They
-    /// become unknown when it does more than change rows. `define` finds a table by its name in the log.
+    /// Adds the keys of a transaction's events. `events` are all its events, in a log of this format or inside a
+    /// payload. The keys become unknown if the transaction does more than change rows. `define` returns a table by its
+    /// name in the log.
     ///
     /// # Errors
     ///
-    /// When an event cannot be read.
+    /// When an event cannot be decoded.
     pub fn read<'d>(
         &mut self,
         events: &[RawEvent<'_>],
@@ -53,7 +54,7 @@ impl TransactionKeys {
                 Role::Commit => Told::All,
                 _ => Told::NotAll,
             };
-            // With too many keys it runs alone anyway.
+            // A transaction with too many keys runs alone anyway.
             if told == Told::NotAll || known.len() > CLAIM_KEYS_MAX {
                 *keys = Keys::Unknown;
             }
@@ -61,7 +62,7 @@ impl TransactionKeys {
         Ok(())
     }
 
-    /// Forgets what it was told of tables: their definitions may have changed.
+    /// Forgets the definitions of tables: they may have changed.
     pub fn forget(&mut self) {
         self.readers.clear();
     }
@@ -89,7 +90,7 @@ impl TransactionKeys {
         let event = raw.decode(format)?;
         let Some(rows) = event.rows() else { return Ok(Told::NotAll) };
         if rows.column_count == 0 {
-            return Ok(Told::All); // It does nothing but end a statement.
+            return Ok(Told::All); // Only ends the statement.
         }
         let decoder = self.tables.decoder(rows)?;
         let Some((_, reader)) = self.readers.get(&rows.table_id) else { return Ok(Told::NotAll) };
@@ -98,7 +99,7 @@ impl TransactionKeys {
     }
 }
 
-/// Are an event's keys all there now?
+/// Completeness of the keys of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     All,
@@ -137,7 +138,7 @@ mod tests {
     }
 
     impl World {
-        /// Table `a` is known, `b` is not.
+        /// Table `a` has a definition, `b` has none.
         fn new() -> Self {
             let sample = Sample::new("int int");
             let name = TableName { database: b"d".as_slice().into(), table: b"a".as_slice().into() };
@@ -166,7 +167,7 @@ mod tests {
             keys
         }
 
-        /// How many keys there are exclusively, and shared.
+        /// Returns the numbers of exclusive and shared keys.
         fn count(&mut self, events: &[Vec<u8>]) -> Option<(usize, usize)> {
             match self.read(events) {
                 Keys::Known(keys) => Some((keys.exclusive.len(), keys.shared.len())),
@@ -187,7 +188,7 @@ mod tests {
         assert_eq!(world.count(&[b.clone(), world.insert(1, 1), xid.clone()]), Some((1, 1)));
         assert_eq!(world.count(&[a.clone(), b, world.insert(0, 1), world.insert(1, 1), xid]), Some((2, 2)));
         assert_eq!(world.count(&[]), Some((0, 0)));
-        // Definitions change, and are asked for anew.
+        // Definitions change, and must be read again.
         let before = world.read(&[a.clone(), world.insert(0, 1)]);
         world.definition.primary_key = None;
         assert_eq!(world.read(&[a.clone(), world.insert(0, 1)]), before);
@@ -200,7 +201,7 @@ mod tests {
         let mut world = World::new();
         let statement = bytes(&Event::Intvar(Intvar { kind: IntvarKind::InsertId, value: 1 }));
         assert_eq!(world.count(&[world.map(0), world.insert(0, 1), statement]), None);
-        // A map is needed in each transaction that was read since definitions were forgotten.
+        // After `forget`, each transaction needs a table map.
         assert_eq!(world.count(&[world.map(0), world.insert(0, 1)]), Some((1, 1)));
         world.keys.forget();
         assert_eq!(world.count(&[world.insert(0, 1)]), None);

@@ -1,14 +1,14 @@
-//! Primary weights of utf8mb4_0900_ai_ci, as far as characters are known here.
+//! Primary weights of utf8mb4_0900_ai_ci, for the characters known here.
 //!
-//! Taken from a server: `WEIGHT_STRING` of each character. A test asks a server whether they are still those.
+//! Taken from a server: `WEIGHT_STRING` of each character. A test compares them with a server.
 
-/// This character is not known: it may be equal to any text.
+/// Unknown character: may be equal to any text.
 pub(super) const UNKNOWN: u16 = 0xffff;
 
-/// From here on, entries are not weights: the character has those of `EXPANSIONS` at what is left.
+/// First entry that is not a weight: the character has the weights of `EXPANSIONS[entry - EXPANSION]`.
 pub(super) const EXPANSION: u16 = 0xe000;
 
-/// The first character of each range, and an entry for each character of it: its weight, or 0 for none.
+/// First character of each range, and an entry for each of its characters: the weight, or 0 for none.
 #[rustfmt::skip]
 pub(super) static RANGES: &[(u32, &[u16])] = &[
     (0x0000, &[
@@ -194,7 +194,7 @@ pub(super) static RANGES: &[(u32, &[u16])] = &[
     ]),
 ];
 
-/// The weights of characters that have several.
+/// Weights of characters that have several.
 #[rustfmt::skip]
 pub(super) static EXPANSIONS: &[&[u16]] = &[
     &[0x1c3e, 0x0626, 0x1c41],

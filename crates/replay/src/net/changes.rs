@@ -1,5 +1,5 @@
-//! What a commit group does to the target's rows: the net change where that is provably the same, else all changes
-//! as they are, in an order that comes to the same.
+//! Row changes of a commit group: the net change where it provably has the same result, else all changes as logged, in
+//! an order with the same result.
 
 use binlog::events::{Rows, RowsFlags, TableMap};
 use binlog::{DecodeError, EncodeError, Event, EventType, Flavour, Format, NextPosition, RawEvent, Role};
@@ -8,48 +8,48 @@ use hashbrown::HashSet;
 use super::{Net, NetError, NetForm, NetRows, Refusal};
 use crate::definition::Definition;
 
-/// The rows that the transactions of a commit group change.
+/// Row changes of the transactions in a commit group.
 ///
-/// Tables whose rows can be folded are folded; events of other tables stay as they are, in front. When an event
-/// cannot be folded for reasons of its own, what was folded before is done first, and then its transaction as it is.
+/// Changes of foldable tables are folded; events of other tables are kept as they are and applied first. If an event
+/// cannot be folded for a reason of its own, all changes folded so far are written, then its transaction as it is.
 #[derive(Debug)]
 pub struct Changes {
     net: Net,
     form: NetForm,
-    /// Events to be applied, in this order, before what is folded.
+    /// Events to apply before the folded changes, in this order.
     done: Vec<u8>,
     report: ChangesReport,
 }
 
-/// What became of the transactions taken.
+/// Result for the transactions taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangesReport {
-    /// Rows left to be changed of those that were folded.
+    /// Rows left to change of those that were folded.
     pub net: NetRows,
-    /// Rows events left as they were.
+    /// Rows events that were not folded.
     pub plain_events: u64,
-    /// Transactions that could not be folded for reasons of their own.
+    /// Transactions that could not be folded, for a reason of their own.
     pub plain_transactions: u64,
-    /// Why the last of them could not.
+    /// Reason for the last of them.
     pub refusal: Option<Refusal>,
 }
 
-/// Why a transaction was not taken: nothing of it was.
+/// Reason why a transaction was not taken: nothing of it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangesError {
     /// It does more than change rows.
-    #[error("a transaction that changes rows has an event of type {}", .0.name())]
+    #[error("a transaction with row changes also has an event of type {}", .0.name())]
     NotRows(EventType),
-    /// An event cannot be read.
+    /// An event cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// An event cannot be written.
+    /// An event cannot be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
 }
 
-/// Why a transaction was not folded.
+/// Reason why a transaction was not folded.
 enum Unfolded {
     Refused(Refusal),
     Failed(ChangesError),
@@ -62,22 +62,22 @@ impl<E: Into<ChangesError>> From<E> for Unfolded {
 }
 
 impl Changes {
-    /// None yet, from logs of this flavour, to be written in this form.
+    /// Creates an empty set of changes for logs of this flavour, to be written in this form.
     pub fn new(flavour: Flavour, form: NetForm) -> Self {
         Self { net: Net::new(flavour), form, done: Vec::new(), report: ChangesReport::default() }
     }
 
-    /// How many bytes they take.
+    /// Returns the bytes in memory.
     pub fn size(&self) -> usize {
         self.net.size() + self.done.len()
     }
 
-    /// Takes a transaction that only changes rows: all its events, as they are in a log of this format, or inside a
-    /// payload. `define` finds a table by its name in the log.
+    /// Takes a transaction that only changes rows. `events` are all its events, in a log of this format or inside a
+    /// payload. `define` returns a table by its name in the log.
     ///
     /// # Errors
     ///
-    /// When one of its events is something else, or cannot be read; nothing of it is taken then.
+    /// When one of its events is of another type, or cannot be decoded; then nothing of it is taken.
     pub fn take<'d>(
         &mut self,
         events: &[RawEvent<'_>],
@@ -88,7 +88,7 @@ impl Changes {
             has_rows(raw, format)?;
         }
         let mut refused = None;
-        // Once beside what is there, and once behind it.
+        // The first try folds into the present changes, the second starts new ones after them.
         for _ in 0..2 {
             let start = (self.done.len(), self.report);
             let unfolded = match self.fold(events, format, define) {
@@ -112,7 +112,7 @@ impl Changes {
         self.as_they_are(events, format)
     }
 
-    /// Appends all events to be applied, in this order, and starts anew. Each statement's last rows event ends it.
+    /// Appends all events to apply, in this order, and empties the set. Each statement's last rows event ends it.
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ impl Changes {
         Ok(std::mem::take(&mut self.report))
     }
 
-    /// Puts what is folded behind what is done.
+    /// Moves the folded changes after the finished events.
     fn flush(&mut self) -> Result<(), EncodeError> {
         let rows = self.net.write(&self.form, &mut self.done)?;
         self.report.net.add(rows);
@@ -182,7 +182,7 @@ impl Changes {
     ) -> Result<(), Unfolded> {
         let ends = rows.flags.contains(RowsFlags::STATEMENT_END);
         let way = match rows.column_count {
-            // It does nothing but end a statement, in whatever way that went.
+            // Only ends the statement, whichever way its rows were taken.
             0 => *statement,
             _ if plain.contains(&rows.table_id) => Statement::Plain,
             _ => Statement::Folded,
@@ -205,7 +205,7 @@ impl Changes {
         }
     }
 
-    /// Takes the events as they are.
+    /// Takes the events without folding them.
     fn as_they_are(&mut self, events: &[RawEvent<'_>], format: &Format) -> Result<(), ChangesError> {
         for raw in events {
             if has_rows(raw, format)? {
@@ -216,24 +216,24 @@ impl Changes {
         Ok(())
     }
 
-    /// Puts an event behind what is done, as it is but for its place.
+    /// Appends an event to the finished ones; only its position changes.
     fn put(&mut self, raw: &RawEvent<'_>) -> Result<(), EncodeError> {
         let checksum = self.form.format.checksum.for_events();
         raw.rewrite(raw.header().origin(), NextPosition::Is(0), checksum, &mut self.done)
     }
 }
 
-/// How the rows of the statement under way are taken.
+/// Treatment of the open statement's rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Statement {
-    /// There are none yet.
+    /// No rows yet.
     #[default]
     Empty,
     Plain,
     Folded,
 }
 
-/// Is it a table map or rows? Else it may only be something that frames a transaction of rows.
+/// Returns whether the event is a table map or rows. All other events may only frame a transaction of rows.
 fn has_rows(raw: &RawEvent<'_>, format: &Format) -> Result<bool, ChangesError> {
     match Role::of(raw, format)? {
         Role::Rows | Role::RowsEnd => Ok(true),

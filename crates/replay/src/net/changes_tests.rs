@@ -1,4 +1,4 @@
-//! What a commit group does against all of its transactions one by one.
+//! A commit group compared with its transactions one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::{Changes, ChangesError, ChangesReport, NetForm, NetRows, Refusal};
 use crate::definition::{Definition, TableName};
 use crate::sample::{Sample, definition, image, int};
 
-/// Tables `a` and `b` can be folded; `p` has another unique key, `q` is not known.
+/// Tables `a` and `b` can be folded; `p` has another unique key, `q` has no definition.
 const TABLES: [&str; 4] = ["a", "b", "p", "q"];
 
 struct World {
@@ -53,7 +53,7 @@ impl World {
     }
 }
 
-/// One change of a row of one table.
+/// A change of a row of a table.
 #[derive(Clone, Debug)]
 struct Change {
     table: usize,
@@ -79,7 +79,7 @@ fn change() -> impl Strategy<Value = Change> {
     )
 }
 
-/// Rows of each table by their keys.
+/// Rows of each table by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Model(BTreeMap<(usize, i32), Vec<u8>>);
 
@@ -116,7 +116,7 @@ impl Model {
         }
     }
 
-    /// Applies events as a server would: each table is named in its statement, and each statement ends.
+    /// Applies events as a server would: each statement names its tables, and each statement ends.
     fn apply_all(&mut self, events: &[u8]) {
         let mut tables = Tables::new();
         let mut named: BTreeMap<u64, usize> = BTreeMap::new();
@@ -142,7 +142,7 @@ fn write(event: &Event<'_>, out: &mut Vec<u8>) {
     event.write(ORIGIN, NextPosition::Is(0), &format(), out).unwrap();
 }
 
-/// A statement: maps of its tables, then the rows of each change.
+/// Writes a statement: maps of its tables, then the rows of each change.
 fn write_statement(world: &World, rows: &[(usize, RowsKind, Vec<u8>)], flags: RowsFlags, out: &mut Vec<u8>) {
     let tables: BTreeSet<usize> = rows.iter().map(|(table, ..)| *table).collect();
     for table in tables {
@@ -162,7 +162,7 @@ fn write_statement(world: &World, rows: &[(usize, RowsKind, Vec<u8>)], flags: Ro
     }
 }
 
-/// Transactions as events, the last of each group marked.
+/// Returns transactions as events, and whether each is the last of its group.
 fn transactions(world: &World, model: &mut Model, changes: &[Change]) -> Vec<(Vec<u8>, bool)> {
     let (mut transactions, mut events, mut statement) = (Vec::new(), Vec::new(), Vec::new());
     for change in changes {
@@ -213,7 +213,7 @@ proptest! {
     }
 }
 
-/// Each statement as `a+1=5` or, of several tables, `a+1=5,p+1=5`; transactions divided by `;`.
+/// Parses statements such as `a+1=5` or, with several tables, `a+1=5,p+1=5`; `;` separates transactions.
 fn script(world: &World, script: &str) -> Vec<Vec<u8>> {
     let number = |text: &str| -> i32 { text.parse().unwrap() };
     let row = |text: &str| {
@@ -254,7 +254,7 @@ fn what_is_folded_and_what_is_not() {
     };
     check("a+1=5; a+2=5 b+2=5; a-1=5", folded(0, 2));
     check("a-1=5 p+1=5; b+2=5 q+1=1", ChangesReport { plain_events: 2, ..folded(1, 1) });
-    // One statement of both kinds.
+    // One statement of foldable and other tables.
     let mixed = ChangesReport {
         plain_events: 2,
         plain_transactions: 1,
@@ -262,11 +262,11 @@ fn what_is_folded_and_what_is_not() {
         ..folded(0, 2)
     };
     check("a+1=5; a+2=5,p+1=5; a+3=5", mixed);
-    // Not as it was left: only a server can say what comes of it.
+    // Not as earlier changes left it: only a server can tell the result.
     let refusal = Some(Refusal::Unexplained);
     let twice = ChangesReport { plain_events: 2, plain_transactions: 1, refusal, ..folded(0, 1) };
     check("a+1=5; b+2=2 b+2=2", twice);
-    // Alone, it could be.
+    // Alone, it can be folded.
     check("a+1=5; a+1=5", folded(0, 2));
 }
 

@@ -1,4 +1,4 @@
-//! Where the net change is provably the same as all changes one after the other, and why elsewhere it is not tried.
+//! Conditions under which the net change provably has the same result as all changes one by one.
 
 use binlog::events::{Rows, RowsFlags, RowsKind};
 use binlog::{Column, ColumnType, Flavour, Image, Table};
@@ -6,60 +6,60 @@ use binlog::{Column, ColumnType, Flavour, Image, Table};
 use crate::definition::{Definition, Engine};
 use crate::keys::Normal;
 
-/// Why rows cannot be folded into what is there.
+/// Reason why rows cannot be folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Nothing is known of the table.
+    /// The target gives no definition of the table.
     #[error("the table's definition is not known")]
     Undefined,
-    /// Another engine could not take all changes back, or finds rows otherwise.
+    /// Other engines cannot roll back all changes, or find rows in another way.
     #[error("the table's engine is not InnoDB")]
     Engine,
-    /// Nothing says which rows are the same one.
+    /// Rows cannot be identified.
     #[error("the table has no primary key")]
     NoPrimaryKey,
-    /// Values of the primary key may be equal without being the same.
+    /// Different values of the primary key may compare as equal.
     #[error("the primary key does not compare byte by byte")]
     InexactKey,
-    /// A value may move from one row to another: in another order it would be there twice.
+    /// A value may move from one row to another: in another order it would exist twice.
     #[error("the table has another unique key")]
     UniqueKey,
-    /// Changes of other tables may need rows of this one to be there or gone at their time.
+    /// Changes of other tables may require that rows of this one exist or not at that moment.
     #[error("the table is part of a foreign key")]
     ForeignKey,
-    /// What the column counts up to would not follow from rows that have the same primary key.
-    #[error("AUTO_INCREMENT is not on a whole number in the primary key")]
+    /// The AUTO_INCREMENT counter would not follow from rows with the same primary key.
+    #[error("AUTO_INCREMENT is not on an integer column of the primary key")]
     AutoIncrement,
-    /// The log's columns are not those of the definition.
+    /// The log's columns differ from those of the definition.
     #[error("the primary key names a column that the log does not have")]
     Columns,
-    /// What a row was or became is not all there.
+    /// An image lacks columns.
     #[error("an image does not have all columns")]
     PartialImage,
     /// The event holds more than rows (NDB).
     #[error("the event has extra fields")]
     Extra,
-    /// The same table with other columns or other flags.
+    /// The table has other columns or other flags than before.
     #[error("the table's columns or its rows' flags differ from those before")]
     Changed,
-    /// A statement changes other tables, too, whose rows cannot be folded.
-    #[error("the statement changes other tables, too, that cannot be folded")]
+    /// The statement also changes tables whose rows cannot be folded.
+    #[error("the statement also changes tables that cannot be folded")]
     Mixed,
-    /// A row is inserted that is there, or changed though it is not: only doing just that shows what comes of it.
+    /// A row that exists is inserted, or one that does not exist is changed: only the target can tell the result.
     #[error("a row is not as earlier changes left it")]
     Unexplained,
-    /// There is no room for more.
-    #[error("the rows are too large to be held")]
+    /// The memory limit is reached.
+    #[error("the rows do not fit in memory")]
     TooLarge,
-    /// No table map stands in front of the rows.
-    #[error("the rows are of a table that was not named")]
+    /// The rows have no table map.
+    #[error("the rows have no table map")]
     Unnamed,
 }
 
 impl Refusal {
-    /// Does it hold for the table whatever its rows are? Then its changes can be done one by one beside the net
-    /// change of others; else, whatever is folded already must be done first.
+    /// Returns whether the refusal holds for the table, whatever its rows are. Then its changes can be applied beside
+    /// the net change of other tables; otherwise, the changes folded so far must be applied first.
     pub const fn is_of_table(self) -> bool {
         !matches!(
             self,
@@ -74,12 +74,12 @@ impl Refusal {
     }
 }
 
-/// How the primary key is found in an image.
+/// Position of the primary key in an image.
 #[derive(Clone, Debug)]
 pub(super) struct PrimaryKey {
-    /// In the order of the columns.
+    /// Key columns, in the order of the table's columns.
     parts: Vec<Part>,
-    /// Is it one column, and its bytes the key?
+    /// The key is one column, and its bytes are the key.
     is_plain: bool,
 }
 
@@ -87,27 +87,27 @@ pub(super) struct PrimaryKey {
 struct Part {
     column: usize,
     normal: Normal,
-    /// Does it count by itself?
+    /// Set for the AUTO_INCREMENT column.
     counts: Option<Counts>,
 }
 
-/// Whole numbers are stored with the low byte first.
+/// Signedness of an AUTO_INCREMENT column, stored with the low byte first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counts {
     Unsigned,
     Signed,
 }
 
-/// A row's primary key.
+/// Primary key of a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'k> {
     pub(super) bytes: &'k [u8],
-    /// What its AUTO_INCREMENT column holds; 0 if it has none.
+    /// Value of its AUTO_INCREMENT column; 0 if it has none.
     pub(super) count: u64,
 }
 
 impl PrimaryKey {
-    /// The table's, if its rows may be folded at all.
+    /// Returns the table's primary key, or the reason why its rows cannot be folded.
     pub(super) fn of(
         table: &Table,
         definition: Option<&Definition>,
@@ -143,7 +143,7 @@ impl PrimaryKey {
         Ok(Self { parts, is_plain })
     }
 
-    /// The key of a row that has all columns; `None` if a part is NULL.
+    /// Returns the key of a row that has all columns; `None` if a part is NULL.
     #[inline]
     pub(super) fn find<'k>(&self, image: &Image<'_, 'k>, space: &'k mut Vec<u8>) -> Option<Key<'k>> {
         if self.is_plain {
@@ -173,14 +173,14 @@ impl Part {
         let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
         match (self.counts, bytes.last()) {
             (None, _) => 0,
-            // Nothing counts down.
+            // Negative numbers do not move the counter.
             (Some(Counts::Signed), Some(0x80..)) => 0,
             (Some(_), _) => number(bytes),
         }
     }
 }
 
-/// A column that counts must be a whole number whose sign is known.
+/// Returns the signedness of an AUTO_INCREMENT column, which must be an integer.
 fn counts(column: &Column) -> Result<Counts, Refusal> {
     match column.column_type {
         ColumnType::TinyInt
@@ -189,14 +189,14 @@ fn counts(column: &Column) -> Result<Counts, Refusal> {
         | ColumnType::Int
         | ColumnType::BigInt => Ok(match column.unsigned {
             Some(false) => Counts::Signed,
-            // Not known: a negative number would be taken as a high one, and be inserted for nothing.
+            // Unknown: a negative number counts as a high one, and causes one needless insert.
             Some(true) | None => Counts::Unsigned,
         }),
         _ => Err(Refusal::AutoIncrement),
     }
 }
 
-/// Are the event's rows whole?
+/// Checks that the event's rows have all columns.
 pub(super) fn check_event(rows: &Rows<'_>) -> Result<(), Refusal> {
     if rows.kind == RowsKind::PartialUpdate {
         return Err(Refusal::PartialImage);
@@ -210,16 +210,16 @@ pub(super) fn check_event(rows: &Rows<'_>) -> Result<(), Refusal> {
         return Err(Refusal::PartialImage);
     }
     match rows.extra {
-        // Which partition a row was in is for the target to find.
+        // The target finds the partition itself.
         None | Some([] | [PARTITION, ..]) => Ok(()),
         Some(_) => Err(Refusal::Extra),
     }
 }
 
-/// The extra field that says which partition the rows are in.
+/// Type of the extra field with the partition of the rows.
 const PARTITION: u8 = 1;
 
-/// Flags that say how rows are to be applied, not where a statement ends.
+/// Returns the flags without the end of statement: those that say how to apply rows.
 pub(super) fn manner(flags: RowsFlags) -> RowsFlags {
     RowsFlags(flags.0 & !RowsFlags::STATEMENT_END.0)
 }

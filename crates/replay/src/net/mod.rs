@@ -1,24 +1,24 @@
-//! The net change of rows over several transactions in a row.
+//! The net change of rows over several consecutive transactions.
 //!
 //! | first | then | together |
 //! |---|---|---|
-//! | insert | update | insert of what it became |
+//! | insert | update | insert of the updated row |
 //! | insert | delete | nothing |
 //! | delete | insert | update |
 //! | update | update | update from the first image to the last |
 //! | update | delete | delete of the first image |
-//! | anything that ends as it began | | nothing |
+//! | any sequence that restores the row | | nothing |
 //!
-//! An update that changes the primary key is a delete and an insert. Where it is not provably the same as doing all
-//! of it one by one, a [`Refusal`] says so: tables without a primary key, whose key does not compare byte by byte,
-//! with another unique key, a foreign key or another engine; images without all columns; rows that are not as
-//! earlier changes left them.
+//! An update that changes the primary key is a delete and an insert. If the net change does not provably have the same
+//! result as all changes one by one, a [`Refusal`] gives the reason: tables without a primary key, with one that does
+//! not compare byte by byte, with another unique key, a foreign key or another engine; images without all columns; rows
+//! that are not as earlier changes left them.
 //!
-//! The order of changes in different tables does not matter then: no foreign key leads from one to another, rows
-//! applied from a log fire no triggers, and until the commit nobody else sees them.
+//! The order of changes in different tables then does not matter: no foreign keys connect them, rows applied from a log
+//! fire no triggers, and nothing is visible to others before the commit.
 //!
-//! An insert leaves one trace whatever comes behind it: AUTO_INCREMENT counts on from it. So the row with the highest
-//! number of all that were inserted is inserted in the end, too, and deleted again if it is gone.
+//! An insert leaves one trace in every case: the AUTO_INCREMENT counter continues from it. So the inserted row with the
+//! highest number is inserted at the end, too, and deleted again if it is gone.
 
 mod changes;
 #[cfg(test)]
@@ -39,41 +39,41 @@ use self::eligible::{Key, PrimaryKey, check_event, manner};
 pub use self::write::{NetForm, NetRows};
 use crate::definition::{Definition, TableName};
 
-/// Folds the row changes of transactions, and then writes what is left of them.
+/// Folds the row changes of transactions, and then writes the net change.
 ///
-/// Transactions are taken one at a time: [`Net::map`] and [`Net::rows`] for each of its events, in order, then
-/// [`Net::keep`]. When one of its events is refused, [`Net::undo`] takes back what was folded of it.
+/// Takes one transaction at a time: [`Net::map`] and [`Net::rows`] for each of its events, in order, then
+/// [`Net::keep`]. After a refusal, [`Net::undo`] takes back the folded part of the transaction.
 #[derive(Debug)]
 pub struct Net {
     flavour: Flavour,
-    /// What reads the rows.
+    /// Decoders for the rows.
     readers: Tables,
-    /// Of the transaction under way: which table a number stands for, and whether it may be folded.
+    /// Table of each number in the open transaction, or the reason why it cannot be folded.
     numbers: HashMap<u64, Result<usize, Refusal>>,
     names: HashMap<TableName, usize>,
-    /// The tables that numbers stood for last: mostly they do so again in the next transaction.
+    /// Last table of each number: mostly the same in the next transaction.
     known: HashMap<u64, usize>,
     tables: Vec<Folded>,
-    /// Images and keys.
+    /// Bytes of images and keys.
     arena: Vec<u8>,
-    /// What the transaction under way changed.
+    /// Changes of the open transaction.
     undo: Vec<Undo>,
-    /// How much of `arena` was there before it.
+    /// Size of `arena` before the open transaction.
     kept: usize,
     space: Vec<u8>,
     other_space: Vec<u8>,
 }
 
-/// Bytes held for each byte of an event, at most: images as they are, and keys whose parts' sizes stand beside them.
+/// Maximum bytes held for each byte of an event: images as they are, and keys with the sizes of their parts.
 const HELD_MAX: usize = 6;
 
-/// Why an event was not taken.
+/// Reason why an event was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetError {
     /// It cannot be folded.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// It cannot be read.
+    /// It cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
 }
@@ -84,12 +84,12 @@ struct Folded {
     map: OwnedMap,
     flags: Option<RowsFlags>,
     primary_key: PrimaryKey,
-    /// Numbers of entries, by their keys.
+    /// Indexes of entries, by key.
     index: HashTable<u32>,
     entries: Vec<Entry>,
-    /// The highest number that was inserted into the AUTO_INCREMENT column.
+    /// Highest number inserted into the AUTO_INCREMENT column.
     highest: Highest,
-    /// The same at the end of the last transaction that was kept.
+    /// The same, at the end of the last transaction that was kept.
     kept_highest: Highest,
 }
 
@@ -98,13 +98,13 @@ struct Folded {
 struct Entry {
     hash: u64,
     key: Span,
-    /// What it was before all; nothing if it was not there.
+    /// Image before all changes; `None` if the row did not exist.
     before: Option<Span>,
-    /// What it is now; nothing if it is not there.
+    /// Present image; `None` if the row does not exist.
     after: Option<Span>,
 }
 
-/// A part of the arena.
+/// A range of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: u32,
@@ -114,19 +114,19 @@ struct Span {
 #[derive(Clone, Copy, Debug, Default)]
 struct Highest {
     count: u64,
-    /// The row that has it, and what was inserted.
+    /// The row with this number, and its image when it was inserted.
     row: Option<(u32, Span)>,
 }
 
-/// How to take back one change.
+/// Information to take back one change.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     table: u32,
-    /// What the entry was; `None` if it is new, and the last.
+    /// The entry's index and its image before; `None` if the entry is new, and the last.
     was: Option<(u32, Option<Span>)>,
 }
 
-/// A table map that stays.
+/// A table map that owns its bytes.
 #[derive(Clone, Debug)]
 struct OwnedMap {
     flags: u16,
@@ -140,10 +140,10 @@ struct OwnedMap {
 }
 
 impl Net {
-    /// Images and keys that are held, in bytes, at most. Bounds memory, together with as much for finding them.
+    /// Maximum bytes of images and keys. Bounds memory, together with about as much for the index.
     pub const BYTES_MAX: usize = 1 << 30;
 
-    /// Without any rows, for logs of this flavour.
+    /// Creates an empty net change for logs of this flavour.
     pub fn new(flavour: Flavour) -> Self {
         Self {
             flavour,
@@ -160,17 +160,17 @@ impl Net {
         }
     }
 
-    /// How many bytes the rows take.
+    /// Returns the bytes that the rows take.
     pub fn size(&self) -> usize {
         let entries: usize = self.tables.iter().map(|table| table.entries.len()).sum();
         self.arena.len() + entries * (size_of::<Entry>() + size_of::<u32>())
     }
 
-    /// Takes a table map: rows with its number belong to its table until the transaction's end.
+    /// Takes a table map: rows with its number belong to this table until the transaction's end.
     ///
     /// # Errors
     ///
-    /// When the map cannot be read, or the table's rows cannot be folded; rows with its number are then refused for
+    /// When the map cannot be decoded, or the table's rows cannot be folded. Rows with its number are then refused for
     /// the same reason.
     pub fn map(&mut self, map: &TableMap<'_>, definition: Option<&Definition>) -> Result<(), NetError> {
         let table = self.readers.map(map)?;
@@ -204,11 +204,11 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// When they cannot be folded or read; [`Net::undo`] must follow, unless the refusal is of the table: then the
-    /// event is as if it had never come.
+    /// When they cannot be folded or decoded. Then [`Net::undo`] must follow, unless the refusal is for the table: in
+    /// that case the event has changed nothing.
     pub fn rows(&mut self, rows: &Rows<'_>) -> Result<(), NetError> {
         if rows.column_count == 0 {
-            return Ok(()); // It does nothing but end a statement.
+            return Ok(()); // Only ends the statement.
         }
         let index = self.numbers.get(&rows.table_id).copied().unwrap_or(Err(Refusal::Unnamed))?;
         check_event(rows)?;
@@ -232,7 +232,7 @@ impl Net {
         fold.rows(rows, &decoder)
     }
 
-    /// Ends a transaction: what it changed stays.
+    /// Ends the transaction and keeps its changes.
     pub fn keep(&mut self) {
         for undo in self.undo.drain(..) {
             let table = &mut self.tables[undo.table as usize];
@@ -242,7 +242,7 @@ impl Net {
         self.kept = self.arena.len();
     }
 
-    /// Takes back what the transaction under way changed.
+    /// Takes back the changes of the open transaction.
     pub fn undo(&mut self) {
         for undo in self.undo.drain(..).rev() {
             let table = &mut self.tables[undo.table as usize];
@@ -259,7 +259,7 @@ impl Net {
         self.arena.truncate(self.kept);
     }
 
-    /// Drops all rows, to start anew.
+    /// Removes all rows.
     pub fn clear(&mut self) {
         self.names.clear();
         self.known.clear();
@@ -284,7 +284,7 @@ impl Folded {
         }
     }
 
-    /// Drops the last entry.
+    /// Removes the last entry.
     fn pop(&mut self) {
         let Some(entry) = self.entries.pop() else { return };
         let number = self.entries.len() as u32;
@@ -294,7 +294,7 @@ impl Folded {
     }
 }
 
-/// Folding rows of one table.
+/// Folds rows of one table.
 struct Fold<'n> {
     table: &'n mut Folded,
     number: u32,
@@ -399,7 +399,7 @@ impl Fold<'_> {
         Some(())
     }
 
-    /// The row's entry or its key's hash, and whether the row is there now, if that is known.
+    /// Returns the row's entry, or the hash of its key, and whether the row exists, if that is known.
     #[inline]
     fn find(&self, key: Key<'_>) -> (Result<u32, u64>, Option<bool>) {
         let hash = xxh3_64(key.bytes);
@@ -414,7 +414,7 @@ impl Fold<'_> {
         }
     }
 
-    /// Sets what a row is now; `before` only counts for one without an entry.
+    /// Sets the present image of a row; `before` only counts if the row has no entry.
     #[inline]
     fn set(
         &mut self,
@@ -484,7 +484,7 @@ impl OwnedMap {
         }
     }
 
-    /// Does it say the same, but for the number?
+    /// Returns whether both maps are equal, apart from the table number.
     fn says(&self, map: &TableMap<'_>) -> bool {
         self.with_id(map.table_id) == *map
     }

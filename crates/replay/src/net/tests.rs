@@ -1,4 +1,4 @@
-//! The net change against all changes one by one.
+//! The net change compared with all changes one by one.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ fn write(net: &Net, rows_size_max: usize) -> (Vec<u8>, NetRows) {
     (out, rows)
 }
 
-/// Calls `see` with each event of several one behind the other.
+/// Calls `see` with each of several consecutive events.
 pub(super) fn each(mut bytes: &[u8], mut see: impl FnMut(&Event<'_>)) {
     while !bytes.is_empty() {
         let size = u32::from_le_bytes(bytes[9..13].try_into().unwrap()) as usize;
@@ -40,7 +40,8 @@ pub(super) fn each(mut bytes: &[u8], mut see: impl FnMut(&Event<'_>)) {
     }
 }
 
-/// Rows of an INT key and an INT: `+1=5` inserts, `-1=5` deletes, `1=5>1=6` updates. Transactions are divided by `;`.
+/// Folds rows with an INT key and an INT: `+1=5` inserts, `-1=5` deletes, `1=5>1=6` updates; `;` separates
+/// transactions.
 fn take(net: &mut Net, sample: &Sample, definition: &Definition, script: &str) -> Result<(), NetError> {
     for transaction in script.split(';') {
         net.map(&sample.map(), Some(definition))?;
@@ -65,7 +66,7 @@ fn row_of(text: &str) -> Vec<u8> {
     image(&[int(key.parse().unwrap()), int(value.parse().unwrap())])
 }
 
-/// What [`write`] wrote, in the words of [`take`]; `|` behind each event, `.` at the end of a statement.
+/// Returns the events of [`write`] in the notation of [`take`]; `|` follows each event, `.` the end of a statement.
 fn shown(bytes: &[u8]) -> String {
     let mut shown = String::new();
     let mut tables = Tables::new();
@@ -167,7 +168,7 @@ fn the_highest_row_that_came_and_went_is_counted() {
     check("9=1>9=2 +8=1", "9=1>9=2 |+8=1 .");
     check("5=5>9=5; -9=5", "-5=5 |+9=5 |-9=5 .");
     check("+9=1; -9=1; +9=2", "+9=2 .");
-    // What was taken back does not count.
+    // Changes that were taken back do not count.
     let mut net = Net::new(Flavour::MySql);
     take(&mut net, &sample, &definition, "+3=1; -3=1").unwrap();
     take(&mut net, &sample, &definition, "+9=1 -9=1 -9=1").unwrap_err();
@@ -246,19 +247,19 @@ fn events_that_differ_are_refused() {
     take(&mut net, &sample, &definition, "+5=5").unwrap();
     let other = Sample::new("int bigint");
     assert_eq!(net.map(&other.map(), Some(&definition)), Err(NetError::Refused(Refusal::Changed)));
-    // Numbers hold until the transaction's end.
+    // Table numbers are valid until the transaction's end.
     net.keep();
     assert_eq!(net.rows(&insert), Err(NetError::Refused(Refusal::Unnamed)));
 }
 
-/// A table as rows by key; what it counts on from.
+/// A table: its rows by key, and its AUTO_INCREMENT counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Model {
     rows: BTreeMap<Vec<Vec<u8>>, Vec<u8>>,
     highest: i32,
 }
 
-/// Two columns of a key that may be written in several ways, and what else there is.
+/// A change of a row. The key has two columns, and may be written in several ways.
 #[derive(Clone, Debug)]
 struct Change {
     key: (i32, u8),
@@ -295,13 +296,13 @@ impl Model {
         vec![key.0.to_le_bytes().to_vec(), vec![key.1]]
     }
 
-    /// A row whose key's text ends in so many spaces, which do not count.
+    /// Returns a row whose key text ends in `spaces` spaces, which do not count.
     fn row(key: (i32, u8), spaces: usize, value: i32) -> Vec<u8> {
         let name: Stored = text(&format!("{}{}", key.1, " ".repeat(spaces)));
         image(&[name, int(value), int(key.0)])
     }
 
-    /// Makes of a change what is possible, and does it: the event's kind and rows.
+    /// Applies a change as far as it is possible. Returns the event's kind and rows.
     fn change(&mut self, change: &Change) -> Option<(RowsKind, Vec<u8>)> {
         let Change { key, new_key, spaces, value, moves, .. } = *change;
         let new_key = if moves { new_key } else { key };
@@ -315,7 +316,7 @@ impl Model {
             return Some((RowsKind::Delete, before));
         }
         if self.rows.contains_key(&Self::key(new_key)) {
-            self.rows.insert(Self::key(key), before); // It is there already: nothing that a source could do.
+            self.rows.insert(Self::key(key), before); // The new key exists: no source could do that.
             return None;
         }
         match new_key != key {
@@ -330,7 +331,7 @@ impl Model {
         assert_eq!(self.rows.insert(Self::key(key), row), None);
     }
 
-    /// Does what an event says, row by row.
+    /// Applies an event row by row.
     fn apply(&mut self, rows: &Rows<'_>, decoder: &RowDecoder) {
         for row in decoder.rows(rows) {
             let row = row.unwrap();
@@ -371,7 +372,7 @@ proptest! {
         for change in &first {
             start.change(change);
         }
-        // As if nothing that is there had ever been counted.
+        // As if the existing rows had not been counted.
         start.highest = 0;
         // All changes one by one.
         let mut net = Net::new(Flavour::MySql);
@@ -389,7 +390,7 @@ proptest! {
             net.map(&sample.map(), Some(&definition)).unwrap();
         }
         net.keep();
-        // What is left of them.
+        // The net change.
         let (bytes, counts) = write(&net, rows_size_max);
         let mut tables = Tables::new();
         let (mut target, mut ends, mut rows_seen) = (start, 0, 0);
@@ -408,7 +409,7 @@ proptest! {
         prop_assert_eq!(ends, u32::from(!bytes.is_empty()));
         prop_assert_eq!(rows_seen, counts.deleted + counts.updated + counts.inserted + counts.counted);
         prop_assert_eq!(&target.rows, &now.rows);
-        // AUTO_INCREMENT may be higher: what moved counts here, and need not there.
+        // AUTO_INCREMENT may be higher: a moved key counts here, and need not on the source.
         assert!(target.highest >= now.highest);
     }
 

@@ -1,41 +1,41 @@
-//! What is left of all changes, as events: a statement a table, of a table map and rows events.
+//! The net change as events: for each table a statement of one table map and rows events.
 
 use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind};
 use binlog::{EncodeError, Event, Format, NextPosition, Origin};
 
 use super::{Folded, Net, Span};
 
-/// What the events are to look like.
+/// Form of the events.
 #[derive(Clone, Debug)]
 pub struct NetForm {
-    /// When and by which server they were made, as their headers say.
+    /// Time and server for the event headers.
     pub origin: Origin,
-    /// The format that they are encoded for.
+    /// Format to encode for.
     pub format: Format,
-    /// Bytes that the rows of an event take at most, but for a row that is larger by itself.
+    /// Maximum bytes of the rows of an event; a single larger row makes a larger event.
     pub rows_size_max: usize,
 }
 
-/// How many rows are left to be changed.
+/// Numbers of rows in a net change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetRows {
-    /// To be deleted.
+    /// Rows to delete.
     pub deleted: u64,
-    /// To be updated.
+    /// Rows to update.
     pub updated: u64,
-    /// To be inserted, those to be deleted again among them.
+    /// Rows to insert, including those that are deleted again.
     pub inserted: u64,
-    /// To be inserted and deleted, so that AUTO_INCREMENT counts on from them.
+    /// Rows to insert and delete again, so that AUTO_INCREMENT continues from them.
     pub counted: u64,
 }
 
 impl Net {
-    /// Appends events with the net change of all transactions that were kept, whole and one behind the other. For
-    /// each table that has any, a table map comes first, and its last rows event ends the statement.
+    /// Appends events with the net change of all transactions that were kept. Each changed table has a statement: a
+    /// table map comes first, and the last rows event ends it.
     ///
     /// # Errors
     ///
-    /// When an event cannot be encoded. What was appended before stays.
+    /// When an event cannot be encoded. Events appended before remain.
     pub fn write(&self, form: &NetForm, out: &mut Vec<u8>) -> Result<NetRows, EncodeError> {
         let mut total = NetRows::default();
         for (table, table_id) in self.tables.iter().zip(1..) {
@@ -46,7 +46,7 @@ impl Net {
     }
 }
 
-/// The rows of one table, on their way out.
+/// Statement with the rows of one table, while it is written.
 struct Statement<'n> {
     net: &'n Net,
     table: &'n Folded,
@@ -54,7 +54,7 @@ struct Statement<'n> {
     form: &'n NetForm,
     out: &'n mut Vec<u8>,
     columns: Vec<u8>,
-    /// What the rows of the next event are; nothing before the first.
+    /// Kind of the collected rows; `None` before the first.
     kind: Option<RowsKind>,
     is_mapped: bool,
     rows: Vec<u8>,
@@ -67,8 +67,8 @@ impl<'n> Statement<'n> {
     }
 
     fn write(&mut self, total: &mut NetRows) -> Result<(), EncodeError> {
-        // The row with the highest AUTO_INCREMENT is inserted whatever became of it: the table counts on from there,
-        // and an update need not make it.
+        // The row with the highest AUTO_INCREMENT is inserted, whatever happened to it: the counter continues from
+        // there. An update may not move the counter.
         let counted = self.table.highest.row.map(|(number, _)| number);
         let entries = || (0_u32..).zip(&self.table.entries);
         for (number, entry) in entries() {
@@ -120,7 +120,7 @@ impl<'n> Statement<'n> {
         Ok(())
     }
 
-    /// Writes the rows that are waiting; the table map in front of the first.
+    /// Writes the collected rows, and the table map before the first.
     fn event(&mut self, end: RowsFlags) -> Result<(), EncodeError> {
         let Some(kind) = self.kind else { return Ok(()) };
         if !self.is_mapped {

@@ -1,4 +1,4 @@
-//! Whatever workers meet with, commits come in order, all of them, and none behind a failure.
+//! Property: for any behaviour of the workers, commits come in order and completely, and none follows a failure.
 
 use proptest::collection::vec;
 use proptest::prelude::proptest;
@@ -8,7 +8,7 @@ use proptest::{prop_assert_eq, prop_oneof};
 
 use super::{CommitOrder, Gate, Turn, Verdict};
 
-/// What a worker is doing with its piece of work.
+/// Activity of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     Applying,
@@ -46,12 +46,12 @@ struct Run {
     workers: Vec<Option<(u64, Doing)>>,
     next: u64,
     committed: Vec<u64>,
-    /// Failures of the first in a row.
+    /// Consecutive failures of the first open group.
     unlucky: u32,
 }
 
 impl Run {
-    /// One worker does one thing.
+    /// Makes one worker do one step.
     fn step(&mut self, Choice { who, luck }: Choice, end: u64) {
         let who = usize::from(who);
         let Some((number, doing)) = self.workers[who] else {
@@ -62,7 +62,7 @@ impl Run {
             }
             return;
         };
-        // Only so often: the first of all would be given up.
+        // Limited: after more failures the first open group would be given up.
         let is_first = number == self.gate.first();
         let luck = if is_first && luck == Luck::Locked && self.unlucky >= 10 { Luck::Fine } else { luck };
         let doing = match (doing, luck) {
@@ -127,11 +127,11 @@ proptest! {
         for choice in choices {
             run.step(choice, end);
         }
-        // From here on all goes well, and all must come to an end.
+        // From here on nothing fails, and all workers must finish.
         for turn in 0..400_u16 {
             run.step(Choice { who: (turn % 4) as u8, luck: Luck::Fine }, end);
         }
-        prop_assert!(run.workers.iter().all(Option::is_none), "somebody waits for ever");
+        prop_assert!(run.workers.iter().all(Option::is_none), "a worker waits forever");
         let failed = run.gate.failed();
         match order {
             CommitOrder::Any => prop_assert!(failed.is_some() || run.committed.len() as u64 == end),

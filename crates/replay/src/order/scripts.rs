@@ -1,9 +1,9 @@
-//! The commit gate by scripts.
+//! Scripts for the commit gate.
 //!
-//! A script is a file of `scripts`. `gate order=grouped` makes a new gate; each line of `do` is a step: `begin 1`,
+//! Each file of `scripts` is a script. `gate order=grouped` makes a new gate; each line of `do` is a step: `begin 1`,
 //! `applied 1`, `placed 1`, `committed 1`, `rolled-back 1`, `fail 1 1205`, `conflict 1 2` (1 waits for 2), or just
-//! `turns`. Behind each line follow the answer, if there is one, and the turns of all that have begun and do more
-//! than wait. `REWRITE=1` writes the answers anew.
+//! `turns`. After each line follow the answer, if there is one, and the turns other than waiting of all that have
+//! begun. `REWRITE=1` rewrites the answers.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

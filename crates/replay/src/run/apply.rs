@@ -1,4 +1,4 @@
-//! Applies commit groups, one after the other, in one session.
+//! Applies commit groups one after the other in one session.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::target::{Session, Target};
 use crate::unit::Head;
 use crate::work::{RowEvents, Shape, Step};
 
-/// How long to wait before a group is tried again, the first time; twice as long each time.
+/// Wait before a group is first retried; it doubles each time.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) struct Applier {
@@ -20,27 +20,27 @@ pub(super) struct Applier {
     pub(super) tally: Tally,
 }
 
-/// What became of what was applied so far.
+/// Totals of the groups applied so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
-    /// Row changes that were committed.
+    /// Committed row changes.
     pub(super) rows: u64,
-    /// How often something was tried again.
+    /// Number of retries.
     pub(super) retries: u64,
-    /// Groups that were applied at once, at most.
+    /// Maximum number of groups applied at the same time.
     pub(super) at_once: u64,
 }
 
-/// Counts the row changes of what is put to a session.
+/// Counter of the row changes given to a session.
 #[derive(Debug, Default)]
 pub(super) struct RowCounter {
     reader: RowReader,
-    /// Those of the group that was put last.
+    /// Rows of the last group.
     pub(super) rows: u64,
 }
 
 impl RowCounter {
-    /// Events that cannot be read are for the target to refuse.
+    /// Counts rows. Ignores events that cannot be decoded: the target refuses them.
     fn count(&mut self, rows: &RowEvents) {
         let Self { reader, rows: counted } = self;
         let _ = reader.read(rows, &mut |event| {
@@ -56,8 +56,7 @@ impl Applier {
         Ok(Self { session, counter: RowCounter::default(), tally: Tally { at_once: 1, ..Tally::default() } })
     }
 
-    /// Applies and commits a group. What lost against others is tried again, unless `go_on` says that nobody wants
-    /// more.
+    /// Applies and commits a group. Retries it after lock conflicts, unless `go_on` returns an error.
     pub(super) fn apply(
         &mut self,
         group: &Group,
@@ -81,7 +80,7 @@ impl Applier {
     }
 
     fn name_failed_member(&mut self, group: &Group, failure: Failure) -> Error {
-        // A session that cannot be rolled back is lost, and finds nothing.
+        // If the rollback fails, the session is lost, and the search finds nothing.
         let _ = self.session.rollback();
         name_failed_member(&mut *self.session, group, failure)
     }
@@ -94,7 +93,7 @@ impl Applier {
     }
 }
 
-/// Does all that a group asks for, but for the commit.
+/// Applies all steps of a group, without the commit.
 pub(super) fn put(session: &mut dyn Session, group: &Group, counter: &mut RowCounter) -> Result<(), Failure> {
     counter.rows = 0;
     session.name(&group.gtids)?;
@@ -123,7 +122,9 @@ pub(super) fn put(session: &mut dyn Session, group: &Group, counter: &mut RowCou
             }
             Step::Spooled(context, rows) => {
                 for part in rows.parts() {
-                    let unread = |error| Failure::refused(format!("its rows are lost: {error}"));
+                    let unread = |error| {
+                        Failure::refused(format!("could not read its rows from the temporary file: {error}"))
+                    };
                     let part = part.map_err(unread)?;
                     counter.count(&part);
                     session.rows(context, &part)?;
@@ -141,8 +142,8 @@ pub(super) fn put(session: &mut dyn Session, group: &Group, counter: &mut RowCou
     Ok(())
 }
 
-/// Finds the transaction of a group that failed, by applying one after the other, each by itself; all is rolled back in
-/// the end. The session has been rolled back.
+/// Finds the failed transaction of a group by applying them one after the other, then rolls back. The session must have
+/// been rolled back before.
 pub(super) fn name_failed_member(session: &mut dyn Session, group: &Group, failure: Failure) -> Error {
     let found = match failure.kind {
         FailureKind::Refused => find_refused(session, &group.members),
@@ -171,13 +172,13 @@ fn find_refused<'g>(session: &mut dyn Session, members: &'g [GroupMember]) -> Op
             break;
         }
     }
-    // Nothing comes behind it in this session.
+    // Nothing follows in this session.
     let _ = session.rollback();
-    // A lock that another session holds says nothing about the transaction.
+    // A lock of another session says nothing about the transaction.
     refused.filter(|(_, failure)| failure.kind == FailureKind::Refused)
 }
 
-/// May it be tried again from its start?
+/// Returns whether the group can be rolled back and tried again.
 pub(super) const fn can_be_undone(group: &Group) -> bool {
     !matches!(group.work.shape, Shape::Alone { .. } | Shape::Undone)
 }

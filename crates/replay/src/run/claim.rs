@@ -1,4 +1,4 @@
-//! What pieces of work may not run beside: found from what they ask of the target.
+//! Finds the claims of commit groups from the work that they apply.
 
 use std::collections::HashMap;
 
@@ -13,22 +13,22 @@ use crate::target::Target;
 use crate::unit::Head;
 use crate::work::{RowEvents, Shape, Step, Work};
 
-/// Definitions asked for by now, by database.
+/// Definitions read so far, by database.
 #[derive(Default)]
 pub(super) struct Definitions(HashMap<Box<[u8]>, Tables>);
 
-/// Those of one database; nothing for a table that the target says nothing of.
+/// Definitions of one database; `None` for a table without one on the target.
 type Tables = HashMap<Box<[u8]>, Option<Definition>>;
 
 impl Definitions {
-    /// A table's definition, if the target gave one when it was asked.
+    /// Returns a table's definition, if the target had one when it was read.
     pub(super) fn find(&self, map: &TableMap<'_>) -> Option<&Definition> {
         self.0.get(map.database)?.get(map.table)?.as_ref()
     }
 
-    /// Sees to it that the tables of these events are known.
+    /// Reads the definitions of these events' tables from the target, if they are not known.
     pub(super) fn ask(&mut self, rows: &RowEvents, target: &dyn Target) -> Result<(), Failure> {
-        // Only these are decoded: rows are most of it, and not looked at here.
+        // Decodes table maps only: most of the bytes are rows, which do not matter here.
         for raw in rows.events().filter(|raw| raw.event_type() == EventType::TableMap) {
             let Ok(Event::TableMap(map)) = raw.decode(&rows.format) else { continue };
             if !self.0.get(map.database).is_some_and(|tables| tables.contains_key(map.table)) {
@@ -45,11 +45,11 @@ impl Definitions {
     }
 }
 
-/// Claims for transactions, and then for what is applied of them.
+/// Finds claims for transactions, and then for the changes that are left of them.
 pub(super) struct Claimer {
     mode: Mode,
     claims: Claims,
-    /// Made with the first rows, which say whose logs they are.
+    /// Made with the first rows, which have the log's flavour.
     keys: Option<TransactionKeys>,
 }
 
@@ -58,12 +58,12 @@ impl Claimer {
         Self { mode, claims: Claims::new(mode), keys: None }
     }
 
-    /// Must the tables be known?
+    /// Returns whether the definitions of tables are needed.
     pub(super) const fn needs_tables(&self) -> bool {
         !matches!(self.mode, Mode::None | Mode::LogicalClock)
     }
 
-    /// What a transaction claims, but for what it changes: [`Claimer::add`] adds that.
+    /// Returns the claim of a transaction without its changes, which [`Claimer::add`] adds.
     pub(super) fn claim(&mut self, head: &Head, work: &Work) -> Result<Claim, Error> {
         let is_rows = work.shape == Shape::Rows && work.is_held();
         let footprint = Footprint {
@@ -78,7 +78,7 @@ impl Claimer {
         claim.map_err(|error| Error::Refused(format!("{head}: {error}")))
     }
 
-    /// Adds what is changed in the end: what a net change leaves out keeps nobody waiting.
+    /// Adds the changes that are applied. Rows that the net change leaves out block nothing.
     pub(super) fn add(
         &mut self,
         claim: &mut Claim,
@@ -101,7 +101,7 @@ impl Claimer {
         Ok(())
     }
 
-    /// Forgets what it was told of tables.
+    /// Forgets the definitions of tables.
     pub(super) fn forget(&mut self) {
         if let Some(keys) = &mut self.keys {
             keys.forget();
@@ -120,7 +120,7 @@ impl Claimer {
     }
 }
 
-/// A foreign key into another database makes them unknown: its rows may change, too.
+/// Adds the databases of row events. A foreign key into another database makes them unknown: its rows may change, too.
 fn add_databases(
     rows: &RowEvents,
     definitions: &Definitions,

@@ -1,4 +1,4 @@
-//! What passes between who forms groups and who applies them.
+//! The queue of commit groups between the former and the applier.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,22 +12,22 @@ use crate::run::form::{Former, Group};
 use crate::run::read::{Batch, SoFar};
 use crate::work::Shape;
 
-/// What the applier is told.
+/// Message to the applier.
 pub(super) enum Message {
-    /// Apply this.
+    /// Apply this group.
     Group(Box<Group>),
-    /// The source has been read so far.
+    /// The source has been read up to here.
     Read(SoFar),
-    /// That is all.
+    /// The source has ended.
     Over { undecided: Vec<String> },
-    /// There is nothing behind what came, for this reason.
+    /// Nothing follows, for this reason.
     Failed(Error),
 }
 
-/// How long the former waits for more before it looks whether the applier is free, when nothing comes.
+/// Interval at which the former, while nothing arrives, checks whether the applier is free.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The way from who forms groups to who applies them.
+/// The queue from the former to the applier.
 pub(super) struct Flow {
     groups: SyncSender<Message>,
     limits: Limits,
@@ -35,50 +35,50 @@ pub(super) struct Flow {
     changed: Condvar,
 }
 
-/// What may be under way at once.
+/// Limits of groups that are formed and not applied.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Groups that are formed and not applied, at most.
+    /// Maximum number of groups.
     pub(super) open: usize,
-    /// Those of them that nobody has begun to apply, at most.
+    /// Maximum number of groups whose application has not begun.
     pub(super) waiting: usize,
-    /// Bytes of all of them, at most; one may be larger by itself.
+    /// Maximum bytes of all groups; a single group may be larger.
     pub(super) bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Groups on their way.
+    /// Groups formed and not applied.
     open: usize,
-    /// Those of them that nobody has begun to apply.
+    /// Groups whose application has not begun.
     waiting: usize,
-    /// Bytes of all of them.
+    /// Bytes of all groups.
     bytes: usize,
     is_stopped: bool,
-    /// All that was read is on its way, and nothing more is there yet.
+    /// Everything read is queued, and nothing more is available yet.
     is_resting: bool,
-    /// What the target counts as executed by now, if that is news.
+    /// New GTIDs that the target counts as executed.
     executed: Option<GtidSet>,
 }
 
-/// Nobody applies anything any more.
+/// The applier has stopped.
 struct Stopped;
 
 impl Flow {
-    /// So much may be formed and not applied.
+    /// Creates a queue with these limits.
     pub(super) fn new(limits: Limits) -> (Self, Receiver<Message>) {
-        // Their number is bounded by what is open; other messages are small, and few.
+        // `open` limits the groups; other messages are small and few.
         let (groups, receiver) = sync_channel(64);
         (Self { groups, limits, state: Mutex::default(), changed: Condvar::new() }, receiver)
     }
 
-    /// A group is about to be applied.
+    /// Records that a group is about to be applied.
     pub(super) fn started(&self) {
         self.state().waiting -= 1;
         self.changed.notify_all();
     }
 
-    /// A group has been applied.
+    /// Records that a group was applied.
     pub(super) fn applied(&self, group: &Group) {
         let mut state = self.state();
         state.open -= 1;
@@ -87,24 +87,24 @@ impl Flow {
         self.changed.notify_all();
     }
 
-    /// Nothing will be applied any more.
+    /// Records that nothing more will be applied.
     pub(super) fn stop(&self) {
         self.state().is_stopped = true;
         self.changed.notify_all();
     }
 
-    /// Will nothing be applied any more?
+    /// Returns whether nothing more will be applied.
     pub(super) fn is_stopped(&self) -> bool {
         self.state().is_stopped
     }
 
-    /// Is all applied that there is, for now?
+    /// Returns whether everything available is applied.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
         state.is_resting && state.open == 0
     }
 
-    /// The target counts these as executed: progress need not name them.
+    /// Records GTIDs that the target counts as executed: progress need not list them.
     pub(super) fn executed(&self, executed: GtidSet) {
         self.state().executed = Some(executed);
     }
@@ -113,13 +113,13 @@ impl Flow {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Would another group be begun soon?
+    /// Returns whether another group would be started soon.
     fn has_room(&self) -> bool {
         let state = self.state();
         state.open < self.limits.open && state.waiting < self.limits.waiting
     }
 
-    /// Waits until there is room for a group of so many bytes, and counts it.
+    /// Waits until there is room for a group of `size` bytes, and counts it.
     fn enter(&self, size: usize) -> Result<(), Stopped> {
         let Limits { open, waiting, bytes } = self.limits;
         let mut state = self.wait_while(|state| {
@@ -145,12 +145,12 @@ impl Flow {
 
     fn send_groups(&self, groups: &mut Vec<Group>) -> Result<(), Stopped> {
         for group in groups.drain(..) {
-            // What a large one has in a file is to be gone before the next ones are read.
+            // The temporary file of a large transaction must be gone before the next one is read.
             let is_alone = matches!(group.work.shape, Shape::Alone { .. }) || !group.work.is_held();
             self.enter(group.size())?;
             self.send(Message::Group(Box::new(group)))?;
             if is_alone {
-                // What is asked of tables from here on must see what it did.
+                // Definitions read from here on must include its changes.
                 drop(self.wait_while(|state| state.open > 0)?);
             }
         }
@@ -158,7 +158,7 @@ impl Flow {
     }
 }
 
-/// Forms groups until there is nothing more, or nobody applies them.
+/// Forms groups until the source ends or the applier stops.
 pub(super) fn form(mut former: Former<'_>, batches: Receiver<Batch>, flow: &Flow) {
     let formed = ThreadPanic::catch("groups transactions", || run(&mut former, &batches, flow));
     let last = match formed.unwrap_or_else(|panic| Err(Some(panic.into()))) {
@@ -166,7 +166,7 @@ pub(super) fn form(mut former: Former<'_>, batches: Receiver<Batch>, flow: &Flow
         Err(Some(error)) => Message::Failed(error),
         Err(None) => return,
     };
-    // If nobody is there to hear it, somebody else has failed.
+    // If the receiver is gone, another thread failed first.
     let _ = flow.send(last);
 }
 

@@ -1,4 +1,4 @@
-//! Forms commit groups: transactions in a row that are committed as one, with what they do to rows folded.
+//! Forms commit groups: consecutive transactions that are committed as one, with their row changes folded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,35 +22,35 @@ use crate::work::{RowEvents, Shape, Step, Work};
 /// Source transactions that are committed as one.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// The first of them.
+    /// The first transaction.
     pub(super) head: Head,
-    /// How many they are.
+    /// Number of transactions.
     pub(super) transactions: u64,
-    /// When each of them was committed on its source: [`Head::committed_us`].
+    /// Commit time of each transaction on its source: [`Head::committed_us`].
     pub(super) committed_us: Vec<u64>,
-    /// Where the last of them came from.
+    /// Position of the last transaction.
     pub(super) end: Origin,
     pub(super) work: Work,
-    /// What is saved with them, when they are committed in order.
+    /// Progress to save with the group, if commits come in order.
     pub(super) progress: Progress,
-    /// What is counted with them, when they are committed in any order.
+    /// GTIDs to add to the progress, if commits come in any order.
     pub(super) gtids: Vec<Gtid>,
-    /// What they may not run beside.
+    /// Groups that must not run at the same time.
     pub(super) claim: Claim,
-    /// The group's transactions, if there are several, to find the one that fails.
+    /// The transactions of a group of several, to find the one that fails.
     pub(super) members: Vec<GroupMember>,
 }
 
-/// One of several transactions in a group.
+/// A transaction of a group of several.
 #[derive(Debug)]
 pub(super) struct GroupMember {
     pub(super) head: Head,
-    /// Its row changes; `None` if it has none.
+    /// Row changes; `None` if there are none.
     pub(super) rows: Option<(Arc<Context>, RowEvents)>,
 }
 
 impl Group {
-    /// Bytes of what is to be applied, and of what it was made from.
+    /// Returns the bytes of the work and of the members' rows.
     pub(super) fn size(&self) -> usize {
         let members = self.members.iter().map(GroupMember::size).sum::<usize>();
         self.work.steps.iter().map(Step::size).sum::<usize>() + members
@@ -68,17 +68,17 @@ pub(super) struct Former<'t> {
     target: &'t dyn Target,
     order: CommitOrder,
     group_max: u64,
-    /// Bytes of changes in a group, at most. Bounds memory.
+    /// Maximum bytes of changes in a group. Bounds memory.
     group_size_max: usize,
     pub(super) ledger: Ledger,
-    /// XA transactions that are prepared and not decided, by XID.
+    /// Undecided XA transactions, by XID.
     held: HashMap<String, (Head, Work)>,
     definitions: Definitions,
     claimer: Claimer,
     open: Option<OpenGroup>,
 }
 
-/// A group that more can join.
+/// A group that further transactions can join.
 struct OpenGroup {
     head: Head,
     transactions: u64,
@@ -94,11 +94,11 @@ struct OpenGroup {
     members_size: usize,
 }
 
-/// Bytes of rows in an event of a net change: rows are cut into statements elsewhere.
+/// Bytes of rows in an event of a net change. Targets split rows into statements themselves.
 const ROWS_SIZE_MAX: usize = 1 << 20;
 
 impl<'t> Former<'t> {
-    /// Claims are made as `mode` has it.
+    /// Creates a former that makes claims for `mode`.
     pub(super) fn new(target: &'t dyn Target, options: &Options, mode: Mode, ledger: Ledger) -> Self {
         Self {
             target,
@@ -113,7 +113,7 @@ impl<'t> Former<'t> {
         }
     }
 
-    /// Takes the next transaction; hands on the groups that are whole with it.
+    /// Takes the next transaction; appends the groups that are complete with it.
     pub(super) fn take(&mut self, head: Head, work: Work, out: &mut Vec<Group>) -> Result<(), Error> {
         if self.order == CommitOrder::Any && head.gtid().is_none() {
             return Err(Error::Refused(format!(
@@ -140,7 +140,7 @@ impl<'t> Former<'t> {
             }
             Shape::RollsBack(xid) => {
                 let (prepared, changes) = self.take_held(&xid, &head)?;
-                // A replica runs them, and rolls them back.
+                // A replica runs the changes, and rolls them back.
                 let work = match self.target.rollback_traces() {
                     RollbackTraces::Stay => Work { shape: Shape::Undone, ..changes },
                     RollbackTraces::None => work,
@@ -166,13 +166,13 @@ impl<'t> Former<'t> {
         self.push(Group { head, transactions, committed_us, end, work, progress, gtids, claim, members }, out)
     }
 
-    /// Hands on a group that is whole, once what it changes is claimed.
+    /// Appends a complete group, after its changes are added to its claim.
     fn push(&mut self, mut group: Group, out: &mut Vec<Group>) -> Result<(), Error> {
         if self.claimer.needs_tables() && group.work.shape == Shape::Rows {
             for step in &group.work.steps {
                 let Step::Rows(_, rows) = step else { continue };
                 let asked = self.definitions.ask(rows, self.target);
-                asked.map_err(|failure| failure.at("ask what a table is"))?;
+                asked.map_err(|failure| failure.at("read the definition of a table"))?;
             }
             let added = self.claimer.add(&mut group.claim, &group.work, &self.definitions);
             added.map_err(|error| Error::Work { unit: group.head.to_string(), error: error.into() })?;
@@ -181,12 +181,12 @@ impl<'t> Former<'t> {
         Ok(())
     }
 
-    /// Is there something that waits for more?
+    /// Returns whether a group waits for further transactions.
     pub(super) const fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Hands on what waits for more.
+    /// Appends the open group.
     pub(super) fn close(&mut self, out: &mut Vec<Group>) -> Result<(), Error> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let mut rows = RowEvents { format: open.format, bytes: Vec::new() };
@@ -205,7 +205,7 @@ impl<'t> Former<'t> {
         self.push(Group { head, transactions, committed_us, end, work, progress, gtids, claim, members }, out)
     }
 
-    /// The XIDs of what is prepared and not decided.
+    /// Returns the XIDs of undecided XA transactions.
     pub(super) fn undecided(self) -> Vec<String> {
         let mut xids: Vec<String> = self.held.into_keys().map(|xid| shown_xid(&xid)).collect();
         xids.sort();
@@ -225,7 +225,7 @@ impl<'t> Former<'t> {
         }
         let Some((context, rows)) = step else { return self.join_empty(head, claim, out) };
         let asked = self.definitions.ask(&rows, self.target);
-        asked.map_err(|failure| failure.at("ask what a table is"))?;
+        asked.map_err(|failure| failure.at("read the definition of a table"))?;
         let open = match &mut self.open {
             Some(open) => {
                 open.claim.join(claim);
@@ -241,7 +241,7 @@ impl<'t> Former<'t> {
         drop(events);
         open.add(&head, Some((context, rows)));
         self.ledger.done(&head);
-        // Both are held: the net changes, and the rows of each transaction.
+        // Memory holds both: the net changes, and the rows of each transaction.
         let size = open.changes.size() + open.members_size;
         if open.transactions >= self.group_max || size >= self.group_size_max {
             self.close(out)?;
@@ -249,7 +249,7 @@ impl<'t> Former<'t> {
         Ok(())
     }
 
-    /// A transaction that changes nothing: only that it is done is to be saved.
+    /// Joins a transaction that changes nothing: only its progress is saved.
     fn join_empty(&mut self, head: Head, claim: Claim, out: &mut Vec<Group>) -> Result<(), Error> {
         self.ledger.done(&head);
         match &mut self.open {
@@ -278,13 +278,12 @@ impl<'t> Former<'t> {
         Ok(())
     }
 
-    /// One that is prepared and not decided has its name to itself: a second one says that the logs lack what became of
-    /// the first.
+    /// Refuses a second prepared transaction with the same XID: the logs then lack the decision of the first.
     fn refuse_another(&self, xid: &str, head: &Head) -> Result<(), Error> {
         let Some((first, _)) = self.held.get(xid) else { return Ok(()) };
         Err(Error::Refused(format!(
-            "{head} prepares the XA transaction {} again, and the logs do not say what became of {first}: if it was \
-             rolled back, leave that one out with --exclude-gtids",
+            "{head} prepares the XA transaction {} again, but the logs do not commit or roll back {first}. If that was \
+             rolled back, leave it out with --exclude-gtids",
             shown_xid(xid)
         )))
     }
@@ -292,8 +291,8 @@ impl<'t> Former<'t> {
     fn take_held(&mut self, xid: &str, head: &Head) -> Result<(Head, Work), Error> {
         let (prepared, mut work) = self.held.remove(xid).ok_or_else(|| {
             Error::Refused(format!(
-                "{head} decides the XA transaction {}, which was prepared in front of what is applied here: give \
-                 the log that has its XA PREPARE too, and start in front of that",
+                "{head} commits or rolls back the XA transaction {}, which was prepared before the first transaction \
+                 applied here. Give the log that has its XA PREPARE too, and start before that",
                 shown_xid(xid)
             ))
         })?;
@@ -302,7 +301,7 @@ impl<'t> Former<'t> {
     }
 }
 
-/// An XID as a client would write it: `X'67',X'62',1` with text in place of digits, where all of it can be printed.
+/// Formats an XID as a client would write it: `X'67',X'62',1`, with text in place of hex digits where it is printable.
 fn shown_xid(xid: &str) -> String {
     let shown = |part: &str| -> Option<String> {
         let digits = part.strip_prefix("X'").or(part.strip_prefix("x'"))?.strip_suffix('\'')?;
@@ -337,7 +336,7 @@ impl OpenGroup {
         }
     }
 
-    /// This transaction is in it, too.
+    /// Adds this transaction.
     fn add(&mut self, head: &Head, rows: Option<(Arc<Context>, RowEvents)>) {
         let member = GroupMember { head: head.clone(), rows };
         self.members_size += member.size();

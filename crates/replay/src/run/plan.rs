@@ -1,5 +1,5 @@
-//! Goes over a source as a replay would, and applies nothing: what there is to do, how much of it could go on at once,
-//! and what would be refused.
+//! Dry run: goes over a source as a replay would and applies nothing. Reports the work, the possible parallelism, and
+//! the refusals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -25,88 +25,87 @@ use crate::target::{Session, Settled, Target};
 use crate::unit::Head;
 use crate::work::{RowEvents, Shape, Step, Work};
 
-/// What the target is known by.
+/// Target of a dry run.
 #[derive(Debug)]
 pub enum Ground<'l> {
-    /// Nothing: as if it had no transaction, and no table but those that the logs define.
+    /// No target: as if it had no transactions, and only the tables that the logs define.
     None,
-    /// A server that is looked at.
+    /// A server, which is only read.
     Mysql(&'l mut Look),
-    /// A SQLite database, which need not be there.
+    /// A SQLite database, which need not exist.
     Sqlite(&'l Path),
 }
 
-/// What a replay would come to.
+/// Forecast of a replay.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Plan {
-    /// What the logs ask of a target: of all of them.
+    /// Requirements of all the logs on a target.
     pub survey: Survey,
     /// Source transactions that would be applied.
     pub transactions: u64,
-    /// Those that would be passed over, because the target has them, or they are not meant.
+    /// Source transactions that would be skipped because the target has them, or they are not selected.
     pub skipped: u64,
-    /// Those of the first that run alone: definitions, statements, row changes too many to be held.
+    /// Transactions to apply that run alone: definitions, statements, row changes too large for memory.
     pub alone: u64,
-    /// Transactions that carry a logical clock.
+    /// Transactions with a logical clock.
     pub clocked: u64,
-    /// Bytes of the logs gone over.
+    /// Bytes of the logs read.
     pub bytes_read: u64,
-    /// How many transactions could be applied at once.
+    /// Parallelism of single transactions.
     pub units: Width,
-    /// How many commit groups could be applied at once, if there are any. They are as large as they may be, which they
-    /// are when there is always more to read.
+    /// Parallelism of commit groups, if there are any. Groups have their maximum size, as when there is always more to
+    /// read.
     pub groups: Option<Width>,
-    /// Row changes by table, as it is called on the target.
+    /// Row changes by table, under its name on the target.
     pub tables: BTreeMap<TableName, RowChanges>,
-    /// Tables of which neither the target nor the logs say what they are: their changes are not merged, and run one
-    /// after the other.
+    /// Tables that neither the target nor the logs define: their changes are not merged, and run one after the other.
     pub unknown: BTreeSet<TableName>,
-    /// What would stop the replay, in the order of the logs: the first so many.
+    /// The first refusals, in the order of the logs.
     pub refused: Vec<String>,
-    /// How often something would.
+    /// Number of refusals.
     pub refusals: u64,
-    /// What is behind the place where it stops by time, if it does, and was committed earlier: it would not be applied.
+    /// Transactions after a stop by time that were committed before that time: they would not be applied.
     pub late: Option<Late>,
     /// XA transactions that the logs do not decide.
     pub undecided: Vec<String>,
 }
 
-/// How much could go on at once.
+/// Possible parallelism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Width {
-    /// Pieces of work.
+    /// Number of transactions or groups.
     pub count: u64,
-    /// Those of the longest chain that wait for each other.
+    /// Length of the longest chain in which each waits for the one before.
     pub chain: u64,
 }
 
 /// Row changes of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowChanges {
-    /// In the logs.
+    /// Row changes in the logs.
     pub before: u64,
-    /// Their net change, which is what would be applied.
+    /// Row changes of the net change, which would be applied.
     pub after: u64,
 }
 
-/// Refusals that are told one by one. Bounds memory.
+/// Maximum number of refusals listed. Bounds memory.
 const REFUSED_MAX: usize = 20;
 
 impl Width {
-    /// How many go on at once, on average.
+    /// Returns the average number that can run at the same time.
     pub fn average(self) -> f64 {
         if self.chain == 0 { 0.0 } else { self.count as f64 / self.chain as f64 }
     }
 }
 
-/// Goes over all transactions that a replay with these options would apply. Nothing is changed. What would stop the
-/// replay is noted, and what is behind it is gone over all the same, but for a log that cannot be read. `seen` is told
-/// how many bytes have been gone over, and says whether to go on.
+/// Goes over all transactions that a replay with these options would apply, and changes nothing. Records refusals and
+/// continues after them, unless a log cannot be read. `seen` gets the number of bytes read, and says whether to
+/// continue.
 ///
 /// # Errors
 ///
-/// When the selection names a log that is not there, the target does not answer, or `seen` wants no more.
+/// When the selection names a log that is not given, the target does not answer, or `seen` breaks.
 pub fn plan(
     source: &mut Source,
     ground: Ground<'_>,
@@ -137,7 +136,7 @@ pub fn plan(
             }
         };
         let head = found.head();
-        // What is in front of the first log is a finding, if the target lacks it.
+        // A gap before the first log is reported as a preflight finding.
         if let Err(gap) = skip.check_gap(&head, source.previous())
             && previous.is_some()
             && options.gap == Gap::Refuse
@@ -187,10 +186,10 @@ struct Planner<'p> {
     plan: Plan,
     paper: &'p Paper<'p>,
     is_sqlite: bool,
-    /// Each transaction by itself.
+    /// Forms each transaction by itself.
     units: Former<'p>,
     unit_chain: Chain,
-    /// Transactions in a row as one.
+    /// Forms groups of consecutive transactions.
     groups: Option<Former<'p>>,
     group_chain: Chain,
     rows: RowReader,
@@ -255,7 +254,7 @@ impl<'p> Planner<'p> {
         Ok(())
     }
 
-    /// Counts rows by table. What cannot be read is said under the name of its transaction.
+    /// Counts rows by table. Records rows that cannot be decoded under the transaction's name.
     fn count(&mut self, work: &Work, name: &str, add: impl Fn(&mut RowChanges, u64)) {
         let (reader, tables) = (&mut self.rows, &mut self.plan.tables);
         let mut count = |rows: &RowEvents| {
@@ -266,7 +265,9 @@ impl<'p> Planner<'p> {
                 Ok(())
             })
         };
-        let lost = |error: std::io::Error| Failure::refused(format!("its rows are lost: {error}"));
+        let lost = |error: std::io::Error| {
+            Failure::refused(format!("could not read its rows from the temporary file: {error}"))
+        };
         let mut result = Ok(());
         for step in &work.steps {
             result = result.and_then(|()| match step {
@@ -282,7 +283,7 @@ impl<'p> Planner<'p> {
         }
     }
 
-    /// Carries out definitions on paper.
+    /// Applies definitions to the draft.
     fn define(&mut self, statements: &[Step], name: &str) {
         for step in statements {
             let Step::Statement(statement) = step else { continue };
@@ -309,11 +310,11 @@ impl<'p> Planner<'p> {
     }
 }
 
-/// What would stop the replay is noted; a target that does not answer ends the plan.
+/// Records an error that would stop the replay. Returns the error if the target does not answer.
 fn refused(plan: &mut Plan, is_told: bool, error: Error) -> Result<(), Error> {
     match error {
         Error::Target { .. } => return Err(error),
-        // The other former says the same.
+        // The other former reports the same.
         _ if !is_told => {}
         error => plan.refuse(error.to_string()),
     }
@@ -324,7 +325,7 @@ fn is_definition(step: &Step) -> bool {
     matches!(step, Step::Statement(_))
 }
 
-/// A target that takes nothing: it only says what tables there are.
+/// Target that applies nothing: it only has the definitions of tables.
 struct Paper<'l> {
     look: Option<Mutex<&'l mut Look>>,
     #[cfg(feature = "sqlite")]
@@ -333,10 +334,10 @@ struct Paper<'l> {
 }
 
 impl<'l> Paper<'l> {
-    /// And what the target has.
+    /// Creates the target, and returns what it has applied.
     fn new(ground: Ground<'l>) -> Result<(Self, Applied), Error> {
         #[cfg(feature = "sqlite")]
-        let drafted = || Draft::new().map_err(|failure| failure.at("draft definitions"));
+        let drafted = || Draft::new().map_err(|failure| failure.at("set up the draft of the definitions"));
         #[cfg(feature = "sqlite")]
         let (look, draft, applied) = match ground {
             Ground::None => (None, drafted()?, Applied::default()),
@@ -426,5 +427,5 @@ impl Target for Paper<'_> {
 }
 
 fn takes_nothing() -> Failure {
-    Failure::refused("nothing is applied on paper")
+    Failure::refused("a dry run applies nothing")
 }

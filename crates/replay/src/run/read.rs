@@ -1,4 +1,4 @@
-//! Reads ahead: transactions in order, each with what it asks of a target.
+//! Reads transactions ahead, in order, each with its work.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,42 +18,41 @@ use crate::source::Source;
 use crate::unit::Head;
 use crate::work::{Step, Work};
 
-/// Some transactions, and how far the source has been read with them.
+/// Some transactions, and the read position after them.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) units: Vec<(Head, Work)>,
     pub(super) so_far: SoFar,
-    /// Nothing more is there yet.
+    /// Nothing more is available yet.
     pub(super) is_last: bool,
-    /// Why there is nothing behind them.
+    /// Reason why nothing follows.
     pub(super) failure: Option<Error>,
 }
 
-/// What was read besides.
+/// Progress of reading.
 #[derive(Debug, Default)]
 pub(super) struct SoFar {
-    /// So many more were passed over, because the target has them, or they are not meant.
+    /// Further transactions that were skipped because the target has them, or they are not selected.
     pub(super) skipped: u64,
-    /// Bytes of the logs gone over by now.
+    /// Bytes of the logs read so far.
     pub(super) bytes_read: u64,
-    /// What is behind the end, once it is known.
+    /// Transactions after the stop, once they are counted.
     pub(super) late: Option<Late>,
 }
 
-/// Batches between the reader and who forms groups. Bounds memory, with the size of one.
+/// Maximum batches between reader and former. Bounds memory, with the size of a batch.
 const BATCHES_MAX: usize = 4;
-/// Bytes of transactions in a batch, about: a larger transaction is one by itself.
+/// Approximate bytes of transactions in a batch; a larger transaction is a batch by itself.
 const BATCH_SIZE: usize = 1 << 20;
 
 pub(super) fn channel() -> (SyncSender<Batch>, Receiver<Batch>) {
     sync_channel(BATCHES_MAX)
 }
 
-/// How long to wait before looking again whether a log that is followed has grown: a look is a read of nothing, and one
-/// of the index.
+/// Interval at which a followed log is polled. Each poll tries to read the log and reads the index.
 const POLL_PAUSE: Duration = Duration::from_millis(5);
 
-/// Reads the source to its end, or until nobody listens any more.
+/// Reads the source to its end, or until the receiver is gone.
 pub(super) fn read(source: &mut Source, mut sieve: Sieve<'_>, out: &SyncSender<Batch>, flow: &Flow) {
     let (mut opener, mut was_last) = (source.opener(), false);
     loop {
@@ -78,10 +77,10 @@ pub(super) fn read(source: &mut Source, mut sieve: Sieve<'_>, out: &SyncSender<B
     }
 }
 
-/// Bytes gone over behind the end, between two times that somebody is told.
+/// Bytes between two progress reports after the stop.
 const TELL_PERIOD: u64 = 64 << 20;
 
-/// Counts what is behind the end and not applied.
+/// Counts transactions after the stop that are not applied.
 fn look_behind(source: &mut Source, limit: u64, opener: &mut PayloadOpener, out: &SyncSender<Batch>) {
     let mut told = source.bytes_read();
     let mut go_on = |bytes_read| {
@@ -97,11 +96,11 @@ fn look_behind(source: &mut Source, limit: u64, opener: &mut PayloadOpener, out:
     };
     let late = Late::of(source, limit, opener, &mut go_on);
     let so_far = SoFar { bytes_read: source.bytes_read(), late: Some(late), skipped: 0 };
-    // If nobody is there to hear it, somebody else has failed.
+    // If the receiver is gone, another thread failed first.
     let _ = out.send(Batch { so_far, ..Batch::default() });
 }
 
-/// What decides which transactions are applied.
+/// Rules that decide which transactions are applied.
 pub(super) struct Sieve<'s> {
     pub(super) selector: Selector,
     pub(super) skip: Skip,
@@ -112,10 +111,10 @@ pub(super) struct Sieve<'s> {
 #[derive(Clone, Copy)]
 enum More {
     Yes,
-    /// Perhaps: logs are still being written.
+    /// Maybe: logs are still being written.
     Later,
     No,
-    /// None that are meant. Those behind this time, microseconds since 1970, are what it stopped at.
+    /// No more that are selected. The stop is this time, in microseconds since 1970.
     Behind(u64),
 }
 
@@ -151,7 +150,8 @@ fn fill(
         let work = work.map_err(|error| Error::Work { unit: head.to_string(), error })?;
         size += work.steps.iter().map(Step::size).sum::<usize>() + size_of::<(Head, Work)>();
         if !work.is_held() {
-            size = BATCH_SIZE; // A file is open for it, and fills a disk: no more are read ahead than batches.
+            // Its temporary file takes disk space: end the batch, since the number of batches is bounded.
+            size = BATCH_SIZE;
         }
         batch.units.push((head, work));
     }

@@ -1,5 +1,5 @@
-//! The runner against a target in memory: random dependency graphs, locks, deadlocks and delays, and a row that is
-//! not as the source left it is found at once.
+//! Replays to a target in memory, with random dependencies, locks, deadlocks and delays. Each changed row is compared
+//! with its state on the source.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -37,10 +37,10 @@ use crate::source::{Log, Source};
 use crate::target::{Session, Settled, Target};
 use crate::work::{RowEvents, Statement};
 
-/// What the table holds.
+/// Content of the table.
 type Rows = BTreeMap<i32, i32>;
 
-/// The state after each number of transactions, and the log of them.
+/// The table after each number of transactions, and the log of these transactions.
 struct History {
     states: Vec<Rows>,
     log: tempfile::NamedTempFile,
@@ -61,7 +61,7 @@ fn put(event: &Event<'_>, out: &mut Vec<u8>) {
 }
 
 impl History {
-    /// Transactions by the keys that they change: what is there is changed or, by the second number, removed.
+    /// Creates transactions from the keys that they change. An existing row is updated, or deleted if the flag is set.
     fn new(transactions: &[Vec<(u8, bool)>]) -> Self {
         let mut bytes = begin_log();
         let (table, mut states) = (Sample::new("int int").named("t", 1), vec![Rows::new()]);
@@ -105,7 +105,7 @@ fn end_log(bytes: &[u8]) -> tempfile::NamedTempFile {
     log
 }
 
-/// The head of a transaction that needs this one in front of it, at the latest.
+/// Writes the GTID event of a transaction that depends on `needed`.
 fn put_gtid(index: usize, needed: usize, out: &mut Vec<u8>) {
     let clock = LogicalClock { last_committed: needed.min(index - 1) as i64, sequence_number: index as i64 };
     let gtid = GtidEvent {
@@ -145,7 +145,7 @@ fn change(table: &Sample, state: &mut Rows, key: i32, removes: bool, value: i32,
     }
 }
 
-/// A target in memory, whose rows are locked by whoever changes them.
+/// A target in memory. A session that changes a row locks it.
 struct World {
     state: Mutex<State>,
     changed: Condvar,
@@ -156,12 +156,12 @@ struct World {
 #[derive(Default)]
 struct State {
     rows: Rows,
-    /// Whose session holds the lock of a row.
+    /// The session that holds the lock of a row.
     locks: BTreeMap<i32, usize>,
     progress: BTreeMap<usize, Progress>,
     sessions: usize,
     chance: u64,
-    /// What the source never had.
+    /// The first difference from the source.
     wrong: Option<String>,
     commits: usize,
     statements: usize,
@@ -221,12 +221,12 @@ struct OneSession {
     world: Arc<World>,
     number: usize,
     part: usize,
-    /// What it changed and did not commit; nothing for a row that it removed.
+    /// Uncommitted changes; `None` for a deleted row.
     own: BTreeMap<i32, Option<i32>>,
 }
 
 impl OneSession {
-    /// Changes a row that must be as `before` says, once its lock is there.
+    /// Changes a row that must equal `before`, after locking it.
     fn change(&mut self, key: i32, before: Option<i32>, after: Option<i32>) -> Result<(), Failure> {
         let world = Arc::clone(&self.world);
         let mut state = world.state();
@@ -296,7 +296,7 @@ impl Session for OneSession {
         changes.into_iter().try_for_each(|(key, before, after)| self.change(key, before, after))
     }
 
-    /// Loses against others, always.
+    /// Always fails with a deadlock.
     fn statement(&mut self, _: &Statement) -> Result<(), Failure> {
         self.world.state().statements += 1;
         Err(locked(1213))
@@ -341,7 +341,7 @@ impl Session for OneSession {
     }
 }
 
-/// Ends a replay after so many commits.
+/// Stops a replay after this number of commits.
 struct Until(u64);
 
 impl Observer for Until {
@@ -362,7 +362,7 @@ const WAYS: [(CommitOrder, Mode); 8] = [
 ];
 
 impl History {
-    /// A target that is to go through these states.
+    /// Returns a target that expects these states.
     fn target(&self, order: CommitOrder, chance: u64) -> Shared {
         let state = Mutex::new(State { chance, ..State::default() });
         Shared(Arc::new(World { state, changed: Condvar::new(), states: self.states.clone(), order }))
@@ -386,8 +386,9 @@ fn options(order: CommitOrder, mode: Mode, workers: usize) -> Options {
     }
 }
 
-/// In every order and mode, on several workers, interrupted once: no row is ever other than the source had it when
-/// it was changed, no state but the source's is seen where the order promises that, and in the end all is there.
+/// Replays in every order and mode, on several workers, interrupted once. Each row is as on the source when it is
+/// changed, each committed state is one of the source's where the order guarantees that, and the final state is
+/// complete.
 #[test]
 fn random_graphs_end_as_a_serial_run() {
     let mut runner = TestRunner::new(Config { cases: 24, ..Config::default() });
@@ -427,7 +428,7 @@ fn what_the_logs_have_twice_is_applied_once() {
     }
 }
 
-/// Each has a file open until it is applied.
+/// Each transaction has a file open until it is applied.
 #[test]
 fn what_waits_in_files_is_read_one_by_one() {
     let history = History::new(&vec![vec![(1, false)]; 9]);
@@ -446,7 +447,7 @@ fn what_waits_in_files_is_read_one_by_one() {
     assert_eq!(read, [1, 1, 1, 1, 1, 1, 1, 1, 1, 0]);
 }
 
-/// What a definition did before it failed cannot be undone.
+/// The effects of a definition that failed cannot be undone.
 #[test]
 fn a_definition_that_fails_is_not_tried_again() {
     let mut bytes = begin_log();
@@ -494,7 +495,7 @@ impl Target for PanickingTarget {
     }
 
     fn definition(&self, database: &[u8], table: &[u8]) -> Result<Option<Definition>, Failure> {
-        // It is asked for once a table: the first call is the second.
+        // Called once for each table: the first call counts as the second.
         self.calls.enter("definition");
         self.calls.enter("definition");
         self.inner.definition(database, table)
@@ -519,7 +520,7 @@ struct PanickingSession {
 }
 
 impl Drop for PanickingSession {
-    /// A server undoes what a lost session had open.
+    /// A server rolls back the open transaction of a lost session.
     fn drop(&mut self) {
         let _ = self.inner.rollback();
     }
@@ -563,7 +564,7 @@ impl Session for PanickingSession {
     }
 }
 
-/// Calls its observer's owner a defect.
+/// An observer that panics.
 struct PanickingObserver;
 
 impl Observer for PanickingObserver {
@@ -572,7 +573,7 @@ impl Observer for PanickingObserver {
     }
 }
 
-/// Ends the test instead of letting it hang.
+/// Returns the error of a replay. Aborts the test if the replay hangs.
 fn replayed(
     history: &History,
     target: &PanickingTarget,
@@ -596,7 +597,7 @@ fn replayed(
     })
 }
 
-/// In every thread, and in each step of a transaction; what was committed before is whole.
+/// Panics in every thread, and in each step of a transaction. Transactions committed before are complete.
 #[test]
 fn a_panic_ends_the_replay_with_an_error() {
     let transactions: Vec<_> = (0..200).map(|number| vec![(number % 5, false)]).collect();

@@ -1,4 +1,4 @@
-//! What was announced and turns out to have been run is saved before anything else is announced.
+//! Progress is saved after an announced statement turns out to have been run, before anything else is announced.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::progress::{Applied, Intent, Place, Progress};
 use crate::target::{Session, Settled, Target};
 
-/// A target whose statement was run, or not.
+/// A target with this outcome of the announced statement.
 struct Announced {
     outcome: Settled,
     saved: Mutex<Vec<Progress>>,

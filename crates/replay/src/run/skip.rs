@@ -1,4 +1,4 @@
-//! Which transactions the target has already.
+//! Check for transactions that the target already has.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,18 @@ use crate::progress::Applied;
 use crate::source::STDIN;
 use crate::unit::Head;
 
-/// Which transactions the target has already.
+/// Check for transactions that the target already has.
 #[derive(Debug)]
 pub(crate) struct Skip {
     applied: Applied,
-    /// The number of the log that progress without GTIDs is in: `Err` with its name when it is not among the logs.
+    /// Number of the log with the saved position, for transactions without GTIDs. `Err` with its name if it is not
+    /// among the logs.
     saved_log: Option<Result<usize, String>>,
-    /// The names that more than one log has.
+    /// Names that several logs have.
     names_twice: BTreeSet<String>,
-    /// What came by now, whatever became of it.
+    /// GTIDs of all transactions read so far, applied or not.
     seen: GtidSet,
-    /// The log that was looked at last.
+    /// The last log that was checked.
     checked_log: Option<usize>,
 }
 
@@ -34,7 +35,7 @@ impl Skip {
         Self { applied, saved_log, names_twice, seen: GtidSet::new(), checked_log: None }
     }
 
-    /// Does the target have all that is in front of this transaction's log, or did it come before?
+    /// Checks that the target, or an earlier log, has all transactions before this transaction's log.
     pub(crate) fn check_gap(&mut self, unit: &Head, previous: &GtidSet) -> Result<(), Error> {
         if self.checked_log.replace(unit.origin.log_number) == Some(unit.origin.log_number) {
             return Ok(());
@@ -47,20 +48,20 @@ impl Skip {
         }
     }
 
-    /// Did this transaction come before, in logs that overlap? Each is asked for once.
+    /// Returns whether an overlapping log had this transaction before. Must be called once for each transaction.
     pub(crate) fn is_again(&mut self, unit: &Head) -> Result<bool, Error> {
         let name = &*unit.origin.log_name;
         match unit.gtid() {
             Some(gtid) => Ok(!self.seen.add(gtid)),
             None if self.names_twice.contains(name) => Err(Error::Refused(format!(
-                "{unit} has no GTID, and two of the logs are called {name}: its place does not tell it from others; \
-                 give one of them"
+                "{unit} has no GTID, and two of the logs are called {name}: its position is ambiguous. Give only \
+                 one of these logs"
             ))),
             None => Ok(false),
         }
     }
 
-    /// Does the target have it?
+    /// Returns whether the target has this transaction.
     pub(crate) fn has(&self, unit: &Head) -> Result<bool, Error> {
         let progress = &self.applied.progress;
         if let Some(gtid) = unit.gtid() {
@@ -74,9 +75,9 @@ impl Skip {
             return match *unit.origin.log_name == *place.log {
                 true => Ok(unit.origin.end <= place.position),
                 false => Err(Error::Refused(format!(
-                    "{unit} has no GTID, and what was applied last came from standard input, too, of another log: \
-                     nobody can tell which of them is the later one; give logs as files, in their order, or forget \
-                     the progress with --forget, and all of this log is applied"
+                    "{unit} has no GTID, and the saved progress is of another log from standard input: it is unknown \
+                     which of them is the later one. Give the logs as files, in order, or drop the progress with \
+                     --forget to apply all of this log"
                 ))),
             };
         }
@@ -84,7 +85,7 @@ impl Skip {
             Ok(number) if unit.origin.log_number == *number => Ok(unit.origin.end <= place.position),
             Ok(number) => Ok(unit.origin.log_number < *number),
             Err(log) => Err(Error::Refused(format!(
-                "{unit} has no GTID, and the target's progress is at {place}: give {log} too, or drop the table \
+                "{unit} has no GTID, and the target's progress is at {place}. Give {log} too, or drop the table \
                  bintide.progress on the target to apply all"
             ))),
         }
@@ -102,7 +103,7 @@ mod tests {
 
     const UUID: &str = "00000000-0000-0000-0000-000000000001";
 
-    /// Of the log with this number, which has this name; the GTID's number, if there is one.
+    /// Returns a head in the log with this number and name; `gno` is the number in its GTID, if it has one.
     fn head(log_number: usize, log_name: &str, gno: Option<u64>) -> Head {
         let (log, log_name) = (log_name.into(), log_name.into());
         let origin = Origin { log, log_name, log_number, start: 4, end: 99 };

@@ -1,4 +1,4 @@
-//! Applies commit groups in several sessions at once, and commits them in order.
+//! Applies commit groups in several sessions at the same time, and commits them in order.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -18,54 +18,54 @@ use crate::schedule::Schedule;
 use crate::target::{Session, Target};
 use crate::work::Shape;
 
-/// What the workers share. With hundreds of commits a second to wait for, nobody is woken who has nothing to do then:
-/// each kind of waiting has its own bell.
+/// State shared by the workers. With hundreds of commits per second, each condition variable wakes only the threads
+/// waiting for that condition.
 struct Shop<'f> {
     flow: &'f Flow,
     state: Mutex<State>,
-    /// There may be something to begin; or nothing more to come.
+    /// A group may be ready to start, or nothing more follows.
     offered: Condvar,
-    /// By worker: its piece of work has a turn.
+    /// For each worker: its group has a turn.
     turns: Vec<Condvar>,
-    /// Something is done, or has failed. For who offers.
+    /// A group is committed, or has failed. Wakes the thread that offers groups.
     done: Condvar,
 }
 
 struct State {
     schedule: Schedule,
     gate: Gate,
-    /// By worker: the number whose turn it waits for.
+    /// For each worker: the number of the group whose turn it waits for.
     awaited: Vec<Option<u64>>,
-    /// Offered and not committed, by number.
+    /// Groups offered and not committed, by number.
     groups: HashMap<u64, Arc<Group>>,
-    /// To be done by the first worker: what may need what its session holds, such as temporary tables.
+    /// A group for the first worker only: it may need state of that session, such as temporary tables.
     for_first: Option<u64>,
-    /// All has been offered.
+    /// All groups have been offered.
     is_over: bool,
-    /// Nothing more is to be begun or waited for.
+    /// Nothing more may start or wait.
     is_stopped: bool,
     failure: Option<Error>,
-    /// Done since it was last looked at, and when: microseconds since 1970.
+    /// Groups committed since the last report, with the time in microseconds since 1970.
     done: Vec<(Arc<Group>, u64)>,
     tally: Tally,
-    /// All that is committed, when that comes in any order.
+    /// All committed transactions, if commits come in any order.
     committed: Option<Progress>,
 }
 
-/// How long to wait for what is under way.
+/// Condition to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    /// Not at all.
+    /// None: do not wait.
     Now,
-    /// Until nothing is.
+    /// All groups are committed.
     Idle,
 }
 
-/// Goes over the groups with as many workers as asked for. `base` is what the target has.
+/// Applies the groups in the sessions that the options ask for. `base` is the progress of the target.
 ///
 /// # Errors
 ///
-/// As the first failure in commit order has it.
+/// The first failure in commit order.
 pub(super) fn run(
     target: &dyn Target,
     options: &Options,
@@ -78,7 +78,9 @@ pub(super) fn run(
     for number in 0..options.workers.get() {
         let mut session = target.session().map_err(|failure| failure.at("open a session"))?;
         if options.order == CommitOrder::Any && number > 0 {
-            session.keep_apart(number).map_err(|failure| failure.at("keep an account for each session"))?;
+            session
+                .keep_apart(number)
+                .map_err(|failure| failure.at("save progress separately in each session"))?;
         }
         sessions.push(session);
     }
@@ -117,7 +119,7 @@ pub(super) fn run(
         shop.wake_all();
         result
     });
-    // What was being committed when the last one was told to stop.
+    // Reports groups that were being committed when the last worker was stopped.
     let rest = shop.take_done(watcher, Until::Now);
     result.and(rest)
 }
@@ -146,7 +148,7 @@ fn feed(shop: &Shop<'_>, groups: &Receiver<Message>, watcher: &mut Watcher<'_>) 
         shop.take_done(watcher, Until::Now)?;
         watcher.look()?;
     }
-    // What was offered is done to its end, whatever comes behind it.
+    // Groups that were offered are completed, whatever follows them.
     shop.take_done(watcher, Until::Idle)?;
     ended.unwrap_or(Ok(()))
 }
@@ -156,7 +158,7 @@ impl Shop<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all work: nothing more is begun, and nothing is waited for.
+    /// Stops all workers: nothing more is started or waited for.
     fn fail(&self, error: Error) {
         let mut state = self.state();
         state.failure.get_or_insert(error);
@@ -171,7 +173,7 @@ impl Shop<'_> {
         self.done.notify_all();
     }
 
-    /// Wakes those whose work has a turn now.
+    /// Wakes the workers whose groups have a turn now.
     fn wake_turns(&self, state: &State) {
         for (number, bell) in state.awaited.iter().zip(&self.turns) {
             if number.is_some_and(|number| state.gate.outlook(number) != Turn::Wait) {
@@ -193,7 +195,8 @@ impl Shop<'_> {
         }
     }
 
-    /// What is to be saved with a group: when commits come in any order, with all that is known to be committed.
+    /// Returns the progress to save with a group. If commits come in any order, it has everything known to be
+    /// committed.
     fn progress(&self, group: &Group) -> Progress {
         match &self.state().committed {
             None => group.progress.clone(),
@@ -205,7 +208,7 @@ impl Shop<'_> {
         }
     }
 
-    /// Tells the watcher what is done.
+    /// Reports finished groups to the watcher.
     fn take_done(&self, watcher: &mut Watcher<'_>, until: Until) -> Result<(), Error> {
         loop {
             let mut state = self.state();
@@ -257,7 +260,7 @@ impl Worker<'_, '_> {
         }
     }
 
-    /// The next piece of work; `None` when there is none to come.
+    /// Returns the next group; `None` if no more follows.
     fn next(&self) -> Option<(u64, Arc<Group>)> {
         let mut state = self.shop.state();
         loop {
@@ -281,7 +284,7 @@ impl Worker<'_, '_> {
                     return Some((number, group));
                 }
                 state.for_first = Some(number);
-                // The first is one of all that may wait.
+                // Wakes all, as the first worker may be any of those waiting.
                 self.shop.offered.notify_all();
                 continue;
             }
@@ -289,7 +292,7 @@ impl Worker<'_, '_> {
         }
     }
 
-    /// Brings one to its commit; `None` when all is over. The gate knows that it has begun.
+    /// Applies and commits a group that has begun at the gate; `None` if the replay stops.
     fn finish(&mut self, number: u64, group: &Group) -> Option<()> {
         loop {
             let applied = put(&mut *self.session, group, &mut self.counter);
@@ -336,7 +339,7 @@ impl Worker<'_, '_> {
         Some(())
     }
 
-    /// Tells the gate what became of a step. `None` when all is over.
+    /// Reports the result of a step to the gate; `None` if the replay stops.
     fn step(
         &mut self,
         number: u64,
@@ -353,7 +356,7 @@ impl Worker<'_, '_> {
             }
             Err(failure) => failure,
         };
-        // Only what can be undone can go well another time.
+        // Only a group that can be rolled back can be retried.
         let code = failure.code.filter(|_| can_be_undone(group)).unwrap_or(0);
         let mut state = self.shop.state();
         let verdict = state.gate.fail(number, code);
@@ -375,7 +378,7 @@ impl Worker<'_, '_> {
         Some(Next::Again)
     }
 
-    /// Waits until it may be applied again; `None` when all is over.
+    /// Waits until the group may be applied again; `None` if the replay stops.
     fn begin_again(&self, number: u64) -> Option<()> {
         if self.shop.state().is_stopped {
             return None;
@@ -389,7 +392,7 @@ impl Worker<'_, '_> {
         }
     }
 
-    /// Waits for something to do with a piece of work.
+    /// Waits for the next turn of a group.
     fn turn(&self, number: u64) -> Turn {
         let mut state = self.shop.state();
         loop {
@@ -408,7 +411,7 @@ impl Worker<'_, '_> {
     }
 }
 
-/// How to go on after a step.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     On,

@@ -1,4 +1,4 @@
-//! How much could go on at once: the longest chain of pieces of work that wait for each other.
+//! Possible parallelism: the longest chain of groups that wait for each other.
 
 use std::hash::BuildHasherDefault;
 
@@ -6,31 +6,33 @@ use hashbrown::HashMap;
 
 use super::{Claim, Unhashed, Wait};
 
-/// Goes over pieces of work in order, as a schedule with room for all of them would, and finds the longest chain of
-/// those that wait for each other. As many as there are, by as long as that is, go on at once on average.
+/// Finds the longest chain of groups that wait for each other, as if a schedule had room for all of them. The number of
+/// groups divided by its length is the average parallelism.
 #[derive(Clone, Debug, Default)]
 pub struct Chain {
-    /// Of each piece of work: the number of its first transaction, and the longest chain up to it, others' included.
+    /// For each group: the number of its first transaction, and the longest chain up to it, including those of other
+    /// groups.
     works: Vec<(u64, u64)>,
-    /// All to come are behind a chain of this length.
+    /// Every later group comes after a chain of this length.
     floor: u64,
     holders: HashMap<u64, Holder, BuildHasherDefault<Unhashed>>,
 }
 
-/// The longest chains that a key is at the end of.
+/// Longest chains that end at a key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Holder {
     exclusive: u64,
-    /// Those that share it are not remembered one by one: up to the last of them, others' chains included.
+    /// Longest chain up to the last group that shares the key, including those of other groups: the groups that share
+    /// it are not tracked one by one.
     shared: u64,
 }
 
-/// Keys that are remembered, at most: then all are forgotten, and what comes is behind all that came. Bounds memory, and
-/// can only make chains longer.
+/// Maximum number of tracked keys. Beyond it all are forgotten, and later groups count as after all earlier ones.
+/// Bounds memory, and can only make chains longer.
 const KEYS_MAX: usize = 1 << 22;
 
 impl Chain {
-    /// Takes the next piece of work. Claims come in the order of their transactions.
+    /// Takes the next group. Claims come in the order of their transactions.
     pub fn add(&mut self, claim: &Claim) {
         let longest = self.longest();
         if self.holders.len() > KEYS_MAX {
@@ -63,17 +65,17 @@ impl Chain {
         self.works.push((claim.units.start, longest.max(length)));
     }
 
-    /// How many pieces of work there were.
+    /// Returns the number of groups.
     pub fn count(&self) -> u64 {
         self.works.len() as u64
     }
 
-    /// How many the longest chain has.
+    /// Returns the length of the longest chain.
     pub fn longest(&self) -> u64 {
         self.works.last().map_or(0, |(_, longest)| *longest)
     }
 
-    /// The longest chain among those that start before a transaction.
+    /// Returns the longest chain of the groups that start before a transaction.
     fn up_to(&self, unit: u64) -> u64 {
         let count = self.works.partition_point(|(start, _)| *start < unit);
         count.checked_sub(1).map_or(0, |last| self.works[last].1)
@@ -88,7 +90,7 @@ mod tests {
     use super::Chain;
     use crate::schedule::{Claim, Claims, Company, Footprint, KeySet, Keys, Mode, Schedule};
 
-    /// Each a step with all that may start by then, as workers without number would go over them.
+    /// Returns the number of steps with unlimited workers; in each step all groups that can start run.
     fn steps(claims: Vec<Claim>) -> u64 {
         let mut schedule = Schedule::new(usize::MAX);
         for claim in claims {

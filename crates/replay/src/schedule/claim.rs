@@ -1,4 +1,4 @@
-//! What a transaction, or several in a row, may not run beside.
+//! Claims: dependencies of a transaction, or of several consecutive ones.
 
 use std::ops::Range;
 
@@ -8,91 +8,91 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::Wait;
 use super::clock::{ClockError, ClockReader};
 
-/// What may run beside what.
+/// Rule for transactions that may run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// One after the other.
+    /// None.
     None,
-    /// What changes different databases.
+    /// Transactions that change different databases.
     Database,
-    /// What the source's logical clock allows, as a server's own applier takes it.
+    /// Transactions that the source's logical clock allows, as in a server's own applier.
     #[default]
     LogicalClock,
-    /// What changes different rows.
+    /// Transactions that change different rows.
     Writeset,
-    /// What changes different rows and comes from different sessions of the source.
+    /// Transactions that change different rows and come from different sessions of the source.
     WritesetSession,
 }
 
-/// What one transaction says that a schedule can go by. A mode looks at its own field only.
+/// Properties of a transaction that a schedule may use. Each mode uses its own field only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Must it run alone, whatever the mode?
+    /// Exclusivity in any mode.
     pub company: Company,
-    /// Which of the source's logs it stands in, by any number: its clock starts anew in each.
+    /// Number of the source's log that it is in: the clock starts again in each.
     pub log: u64,
-    /// For [`Mode::LogicalClock`]; `None` when the source did not log it.
+    /// For [`Mode::LogicalClock`]; `None` if the source did not log it.
     pub clock: Option<LogicalClock>,
     /// For [`Mode::Database`].
     pub databases: Databases,
     /// For [`Mode::Writeset`] and [`Mode::WritesetSession`].
     pub keys: Keys,
-    /// For [`Mode::WritesetSession`]: the thread that it ran in; `None` when nothing says.
+    /// For [`Mode::WritesetSession`]: its thread on the source; `None` if unknown.
     pub session: Option<u64>,
 }
 
-/// May others run beside a transaction?
+/// Permission for other transactions to run at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Company {
-    /// As the mode has it.
+    /// As the mode allows.
     #[default]
     Allowed,
-    /// None: it waits for all in front of it, and all behind it wait for it.
+    /// No others: it waits for all before it, and all after it wait for it.
     Alone,
 }
 
-/// The databases that a transaction changes.
+/// Databases that a transaction changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Databases {
-    /// Any: a statement that names more than [`Databases::MAX`] or whose log says nothing of them (code 254), a
+    /// Any database: a statement that names more than [`Databases::MAX`] or whose log does not list them (code 254), a
     /// table with a foreign key into another database, the end of an XA transaction.
     #[default]
     Unknown,
-    /// These.
+    /// These databases.
     Known(Vec<Box<[u8]>>),
 }
 
 impl Databases {
-    /// A statement's log names no more databases than this.
+    /// Maximum number of databases that a statement's log lists.
     pub const MAX: usize = 16;
 }
 
-/// What a transaction changes, as hashes: two different things may have the same, never the other way around.
+/// Keys that a transaction changes, as hashes: different keys may have the same hash, never the converse.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Keys {
-    /// Anything.
+    /// Any keys.
     #[default]
     Unknown,
-    /// These.
+    /// These keys.
     Known(KeySet),
 }
 
-/// Hashes of what a transaction changes, and of what must stay as it is meanwhile. May hold one more than once.
+/// Hashes of the keys that a transaction changes, and of those that must not change meanwhile. May have duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeySet {
-    /// Nothing else may have these.
+    /// Keys that no other transaction may have.
     pub exclusive: Vec<u64>,
-    /// Others may have these so, too, but not exclusively.
+    /// Keys that other transactions may share, but not have exclusively.
     pub shared: Vec<u64>,
 }
 
-/// Keys that one claim has at most, those counted that it has more than once; with more, it runs alone. Bounds memory.
+/// Maximum keys of one claim, duplicates included; beyond it, the claim runs alone. Bounds memory.
 pub const CLAIM_KEYS_MAX: usize = 1 << 18;
 
-/// What a transaction, or several in a row, wait for and keep others from.
+/// Dependencies of one or several consecutive transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The numbers of the transactions.
+    /// Numbers of the transactions.
     pub(super) units: Range<u64>,
     pub(super) wait: Wait,
     pub(super) keys: KeySet,
@@ -106,17 +106,17 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Knows nothing of any transaction yet.
+    /// Creates a converter that has seen no transaction.
     pub fn new(mode: Mode) -> Self {
         Self { mode, clock: ClockReader::default() }
     }
 
-    /// What transaction `number` claims. Numbers count up by one in source order; what is left out counts, too, or
-    /// does not: both are right, as the clock itself shows that something is missing.
+    /// Returns the claim of transaction `number`. Numbers increase in source order. Transactions that are left out may
+    /// be counted or not: the clock itself shows the gap.
     ///
     /// # Errors
     ///
-    /// When its logical clock, if the mode goes by that, cannot be right.
+    /// When the mode uses the logical clock, and the clock is inconsistent.
     pub fn claim(&mut self, number: u64, footprint: &Footprint) -> Result<Claim, ClockError> {
         let mut claim = Claim { units: number..number + 1, wait: Wait::Below(0), keys: KeySet::default() };
         match (self.mode, footprint.session) {
@@ -134,7 +134,7 @@ impl Claims {
         Ok(claim)
     }
 
-    /// What a claim's transactions change besides: for those that are joined, it need only be found once.
+    /// Adds the changes of a claim's transactions. After joining, one call with the changes of all is enough.
     pub fn add(&self, claim: &mut Claim, databases: Databases, keys: Keys) {
         let keys = match self.mode {
             Mode::None | Mode::LogicalClock => return claim.bound(),
@@ -159,26 +159,26 @@ impl Claims {
 }
 
 impl Claim {
-    /// The numbers of the transactions that this claim is for.
+    /// Returns the numbers of the claim's transactions.
     pub fn units(&self) -> Range<u64> {
         self.units.clone()
     }
 
-    /// Must it run alone?
+    /// Returns whether it must run alone.
     pub fn is_alone(&self) -> bool {
         self.wait == Wait::ForAll
     }
 
-    /// Joins the claim of the transactions right behind: both are then one piece of work.
+    /// Joins the claim of the next transactions: both are then applied as one.
     ///
     /// # Panics
     ///
-    /// When `next` does not start behind this one.
+    /// When `next` starts before the end of this claim.
     pub fn join(&mut self, next: Self) {
         assert!(self.units.end <= next.units.start, "ours: claims are joined in order");
         self.units.end = next.units.end;
         self.wait = match (self.wait, next.wait) {
-            // What waits for one of us waits for nothing: the work is done in order.
+            // A dependency within the group is met: its transactions run in order.
             (Wait::Below(ours), Wait::Below(theirs)) => Wait::Below(ours.max(theirs.min(self.units.start))),
             _ => Wait::ForAll,
         };
@@ -190,24 +190,24 @@ impl Claim {
     fn bound(&mut self) {
         if self.keys.len() > CLAIM_KEYS_MAX {
             self.keys.thin();
-            // Were it only a little less, it would be thinned again and again.
+            // With less slack, later additions would deduplicate again and again.
             if self.keys.len() > CLAIM_KEYS_MAX / 2 {
                 self.wait = Wait::ForAll;
             }
         }
         if self.wait == Wait::ForAll {
-            self.keys = KeySet::default(); // Nothing runs beside it anyway.
+            self.keys = KeySet::default(); // It runs alone anyway.
         }
     }
 }
 
 impl KeySet {
-    /// How many there are.
+    /// Returns the number of hashes, duplicates included.
     pub fn len(&self) -> usize {
         self.exclusive.len() + self.shared.len()
     }
 
-    /// Drops what it holds more than once.
+    /// Removes duplicates.
     fn thin(&mut self) {
         for keys in [&mut self.exclusive, &mut self.shared] {
             keys.sort_unstable();
@@ -215,7 +215,7 @@ impl KeySet {
         }
     }
 
-    /// Are there none?
+    /// Returns whether there are no hashes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -226,7 +226,7 @@ fn database_keys(names: &[Box<[u8]>]) -> KeySet {
 }
 
 fn session_key(session: u64) -> u64 {
-    /// Keeps sessions apart from what else is hashed.
+    /// Keeps session hashes apart from others.
     const SESSION_SEED: u64 = 1;
     xxh3_64_with_seed(&session.to_le_bytes(), SESSION_SEED)
 }

@@ -1,7 +1,7 @@
-//! The source's logical clock, turned into what each transaction waits for.
+//! Converts the source's logical clock to dependencies.
 //!
-//! The rules are those of a server that applies a relay log with `replica_parallel_type=LOGICAL_CLOCK`: what it
-//! treats as the start of a new group waits for all in front of it here, and all behind it wait for it.
+//! The rules are those of a server that applies a relay log with `replica_parallel_type=LOGICAL_CLOCK`. A transaction
+//! that starts a new group there waits for all before it here, and all after it wait for it.
 
 use binlog::events::LogicalClock;
 
@@ -9,28 +9,28 @@ use super::Wait;
 
 /// Reads the logical clocks of one source's transactions, in order.
 ///
-/// Transactions are told apart by their numbers here, not by the clock's: those start anew with each log.
+/// Identifies transactions by their numbers here, not by the clock, which starts again in each log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClockReader {
     last: Option<Last>,
-    /// The last one that had to wait for all in front of it. The server counts anew from there: what names an
-    /// earlier one waits for this one.
+    /// The last transaction that waited for all before it. The server counts from there: a dependency on an earlier one
+    /// becomes a dependency on this one.
     group_start: u64,
 }
 
-/// The transaction in front.
+/// The previous transaction.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     log: u64,
-    /// 0: it had none.
+    /// 0: no clock.
     sequence_number: i64,
 }
 
-/// A clock that cannot be right: nothing that follows from it would be.
+/// An inconsistent clock: it cannot be relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClockError {
-    /// It depends on itself or on what comes later.
+    /// It depends on itself or on a later transaction.
     #[error("sequence_number is {sequence_number}, must be above its own last_committed, {last_committed}")]
     Inverted {
         /// As logged.
@@ -38,15 +38,15 @@ pub enum ClockError {
         /// As logged.
         sequence_number: i64,
     },
-    /// It does not come after the one in front of it.
+    /// It is not above that of the previous transaction.
     #[error("sequence_number is {sequence_number}, must be above that of the transaction before, {previous}")]
     NotAfter {
         /// As logged.
         sequence_number: i64,
-        /// The `sequence_number` of the transaction in front of it.
+        /// The `sequence_number` of the previous transaction.
         previous: i64,
     },
-    /// No server counts below 0.
+    /// Below 0, which no server writes.
     #[error("last_committed is {last_committed} and sequence_number {sequence_number}, must be 0 or above")]
     Negative {
         /// As logged.
@@ -57,11 +57,11 @@ pub enum ClockError {
 }
 
 impl ClockReader {
-    /// What transaction `number`, which stands in this log of the source, waits for.
+    /// Returns the dependency of transaction `number`, which is in this log of the source.
     ///
     /// # Errors
     ///
-    /// When the clock cannot be right; the reader is then as it was.
+    /// When the clock is inconsistent; the reader is then unchanged.
     pub(super) fn read(
         &mut self,
         number: u64,
@@ -84,16 +84,16 @@ impl ClockReader {
         }
         self.last = Some(Last { log, sequence_number });
         let starts_group = match last {
-            // The first of all, the first of a log, or behind one without a clock.
+            // The first of all or of a log, or after one without a clock.
             None | Some(0) => true,
-            // Without a clock; depends on nothing in its log; behind one that is not here.
+            // Has no clock, depends on nothing in its log, or follows a transaction that is missing.
             Some(previous) => sequence_number == 0 || last_committed == 0 || sequence_number != previous + 1,
         };
         if starts_group {
             self.group_start = number;
             return Ok(Wait::ForAll);
         }
-        // Within a group the clock and our numbers run alike.
+        // Within a group the clock and our numbers advance alike.
         let distance = (sequence_number - last_committed).unsigned_abs();
         Ok(Wait::Below(number.saturating_sub(distance).max(self.group_start) + 1))
     }

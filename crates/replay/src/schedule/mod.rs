@@ -1,21 +1,21 @@
-//! Which pieces of work may run beside which.
+//! The schedule: decides which commit groups may run at the same time.
 //!
-//! Transactions come in source order as [`Footprint`]s; a [`Mode`] turns each into a [`Claim`]; claims of
-//! transactions that are to be committed as one are joined; the [`Schedule`] takes claims and says what may start.
+//! Transactions arrive in source order as [`Footprint`]s. A [`Mode`] turns each into a [`Claim`]. Claims of
+//! transactions that are committed as one are joined. The [`Schedule`] takes claims and says which may start.
 //!
 //! | mode | waits for |
 //! |---|---|
-//! | none | all in front of it |
-//! | logical clock | all up to what the source's clock names; what starts a group there, for all in front of it |
-//! | database | what changes one of the same databases |
-//! | writeset | what changes one of the same rows |
-//! | writeset session | that, and what ran in the same session |
+//! | none | all before it |
+//! | logical clock | all up to the transaction that the source's clock names; the first of a group there: all before it |
+//! | database | changes of one of the same databases |
+//! | writeset | changes of one of the same rows |
+//! | writeset session | as writeset, and transactions of the same session |
 //!
-//! A logical clock names the last transaction that must be committed, and so all in front of that: of several
-//! transactions joined, one mostly names a neighbour, and then the whole waits for all in front of it. Commit
-//! groups run beside each other in the other modes.
+//! A logical clock names the last transaction that must be committed first, which includes all before that. Of several
+//! joined transactions, one mostly depends on a neighbour, so that the group waits for all before it. In the other
+//! modes, commit groups run in parallel.
 //!
-//! Nothing here does I/O, reads a clock or starts a thread: any order of calls can be written down as a test.
+//! This module does no I/O, reads no clock and starts no thread: tests can call it in any order.
 
 mod chain;
 mod claim;
@@ -36,16 +36,16 @@ pub use self::chain::Chain;
 pub use self::claim::{CLAIM_KEYS_MAX, Claim, Claims, Company, Databases, Footprint, KeySet, Keys, Mode};
 pub use self::clock::ClockError;
 
-/// What a piece of work waits for, besides what has the same keys.
+/// Transactions to wait for, besides those with the same keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
-    /// All transactions in front of it; and all behind it wait for it.
+    /// All before it; and all after it wait for it.
     ForAll,
-    /// All transactions of lower numbers than this.
+    /// All with lower numbers than this.
     Below(u64),
 }
 
-/// Says which pieces of work may start. Each is known by its number: 0, 1, 2… as they were offered.
+/// Decides which groups may start. Each has a number: 0, 1, 2… in the order in which they are offered.
 ///
 /// ```
 /// use replay::schedule::{Claims, Databases, Footprint, Mode, Schedule};
@@ -65,17 +65,17 @@ enum Wait {
 #[derive(Clone, Debug)]
 pub struct Schedule {
     workers: usize,
-    /// From the first that is not committed on.
+    /// Items from the first that is not committed on.
     items: VecDeque<Item>,
-    /// The number of the first of them.
+    /// Number of the first item.
     first: u64,
-    /// All to come wait for all of lower numbers.
+    /// All later groups wait for all with numbers below this.
     floor: u64,
-    /// How many have started and not committed.
+    /// Number of groups that have started and not committed.
     running: usize,
-    /// May start: the lowest number first.
+    /// Groups that may start, the lowest number first.
     ready: BinaryHeap<Reverse<u64>>,
-    /// Wait for all of lower numbers than the first of the pair; the second is their own.
+    /// Groups that wait for all below a number, as (that number, own number).
     waiting: BinaryHeap<Reverse<(u64, u64)>>,
     holders: HashMap<u64, Holder, BuildHasherDefault<Unhashed>>,
     keys: usize,
@@ -84,11 +84,11 @@ pub struct Schedule {
 #[derive(Clone, Debug)]
 struct Item {
     phase: Phase,
-    /// The numbers of its transactions.
+    /// Numbers of its transactions.
     units: Range<u64>,
-    /// How many things it still waits for.
+    /// Number of dependencies that are not committed.
     blockers: u32,
-    /// Those that wait for it.
+    /// Groups that wait for it.
     dependents: Vec<u64>,
     keys: KeySet,
 }
@@ -100,29 +100,29 @@ enum Phase {
     Committed,
 }
 
-/// Who has a key.
+/// Groups that have a key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Holder {
     /// The last that has it exclusively.
     exclusive: Option<u64>,
-    /// The last that shares it since then.
+    /// The last that has shared it since then.
     shared: Option<u64>,
 }
 
 impl Schedule {
-    /// Pieces of work that are offered and not committed, at most. Bounds memory.
+    /// Maximum number of groups offered and not committed. Bounds memory.
     pub const ITEMS_MAX: usize = 1 << 16;
 
-    /// Keys that they have, at most, but for those of the last. Bounds memory.
+    /// Maximum number of their keys, except those of the last group. Bounds memory.
     pub const KEYS_MAX: usize = 1 << 20;
 
-    /// Starts no more than so many at a time. One that waits for its turn to commit counts.
+    /// Creates a schedule that runs this number of groups at a time, including those that wait to commit.
     ///
     /// # Panics
     ///
-    /// Without workers.
+    /// When `workers` is 0.
     pub fn new(workers: usize) -> Self {
-        assert!(workers > 0, "ours: somebody must do the work");
+        assert!(workers > 0, "ours: a schedule has workers");
         Self {
             workers,
             items: VecDeque::new(),
@@ -136,28 +136,28 @@ impl Schedule {
         }
     }
 
-    /// May another one be offered? If not, wait for a commit.
+    /// Returns whether another group may be offered. If not, wait for a commit.
     pub fn has_room(&self) -> bool {
         self.items.len() < Self::ITEMS_MAX && self.keys < Self::KEYS_MAX
     }
 
-    /// How many have been offered and not committed.
+    /// Returns the number of groups offered and not committed.
     pub fn open(&self) -> usize {
         self.items.len()
     }
 
-    /// How many have started and not committed.
+    /// Returns the number of groups started and not committed.
     pub fn running(&self) -> usize {
         self.running
     }
 
-    /// Takes the next piece of work and gives it its number.
+    /// Takes the next group and returns its number.
     ///
     /// # Panics
     ///
-    /// When [`Schedule::has_room`] says no, or the claim's transactions do not come behind those offered before.
+    /// When [`Schedule::has_room`] is false, or the claim's transactions do not follow those offered before.
     pub fn offer(&mut self, claim: Claim) -> u64 {
-        assert!(self.has_room(), "ours: whoever offers asks for room");
+        assert!(self.has_room(), "ours: callers check has_room first");
         let Claim { units, wait, keys } = claim;
         let last_end = self.items.back().map_or(0, |item| item.units.end);
         assert!(last_end <= units.start, "ours: work is offered in order");
@@ -173,7 +173,7 @@ impl Schedule {
         let mut blockers = 0;
         for &key in &keys.exclusive {
             let holder = self.holders.entry(key).or_default();
-            // Those that share it are not remembered one by one.
+            // Groups that share a key are not tracked one by one.
             below = below.max(holder.shared.take().map_or(0, |last| last + 1));
             let before = holder.exclusive.replace(number);
             blockers += wait_for(&mut self.items, self.first, before, number);
@@ -197,20 +197,20 @@ impl Schedule {
         number
     }
 
-    /// The number that the next one will have.
+    /// Returns the number of the next group.
     fn end(&self) -> u64 {
         self.first + self.items.len() as u64
     }
 
-    /// The number of the first piece of work that has no transaction of a number below `unit`.
+    /// Returns the number of the first group without any transaction below `unit`.
     fn first_from(&self, unit: u64) -> u64 {
         self.first + self.items.partition_point(|item| item.units.start < unit) as u64
     }
 
-    /// The next piece of work that may start, if a worker is free: always the lowest number that may.
+    /// Starts the group with the lowest number that may start, if a worker is free.
     ///
-    /// The first that is not committed is therefore always at work, and whoever waits for its turn to commit waits
-    /// for one that can get there. One that is rolled back and tried again stays started meanwhile.
+    /// The first group that is not committed has therefore always started, and a group that waits to commit waits for
+    /// one that can. A group that is rolled back and retried stays started.
     pub fn start(&mut self) -> Option<u64> {
         if !self.can_start() {
             return None;
@@ -221,12 +221,12 @@ impl Schedule {
         Some(number)
     }
 
-    /// Would [`Schedule::start`] give something?
+    /// Returns whether [`Schedule::start`] would return a group.
     pub fn can_start(&self) -> bool {
         self.running < self.workers && !self.ready.is_empty()
     }
 
-    /// Takes note that a piece of work is committed.
+    /// Records that a group is committed.
     ///
     /// # Panics
     ///
@@ -243,7 +243,7 @@ impl Schedule {
         self.pass();
     }
 
-    /// Moves past what is committed at the front.
+    /// Removes committed groups from the front.
     fn pass(&mut self) {
         while self.items.front().is_some_and(|item| item.phase == Phase::Committed) {
             let Some(item) = self.items.pop_front() else { break };
@@ -261,7 +261,7 @@ impl Schedule {
         }
     }
 
-    /// Drops a key that nobody later than `number`, who has just left, has.
+    /// Removes a key that no group after `number`, which has just been removed, has.
     fn forget(&mut self, key: u64, number: u64) {
         if let Some(holder) = self.holders.get(&key)
             && holder.exclusive.is_none_or(|last| last <= number)
@@ -286,10 +286,11 @@ impl Schedule {
     }
 }
 
-/// Has `number` wait for `holder`, unless that is committed, or `number` itself. How many things it waits for more.
+/// Makes `number` wait for `holder`, unless that is committed or `number` itself. Returns the number of added
+/// dependencies.
 fn wait_for(items: &mut VecDeque<Item>, first: u64, holder: Option<u64>, number: u64) -> u32 {
     let Some(index) = holder.and_then(|holder| holder.checked_sub(first)) else { return 0 };
-    // Not there: the holder is `number`, which is about to join.
+    // The holder is `number`, which is not in `items` yet.
     let Some(item) = items.get_mut(index as usize) else { return 0 };
     if item.phase == Phase::Committed || item.dependents.last() == Some(&number) {
         return 0;
@@ -298,7 +299,7 @@ fn wait_for(items: &mut VecDeque<Item>, first: u64, holder: Option<u64>, number:
     1
 }
 
-/// Keys are hashes already.
+/// Hasher for keys, which are hashes already.
 #[derive(Clone, Copy, Debug, Default)]
 struct Unhashed(u64);
 
@@ -327,7 +328,7 @@ mod tests {
         Footprint { keys: Keys::Known(KeySet { exclusive, shared }), ..Footprint::default() }
     }
 
-    /// Offers until there is no room, each with so many keys of its own.
+    /// Offers groups with `keys` keys of their own until there is no room.
     fn fill(schedule: &mut Schedule, keys: u64) -> usize {
         let mut claims = Claims::new(Mode::Writeset);
         let mut number = 0;
@@ -373,7 +374,7 @@ mod tests {
         assert!(claim.is_alone());
         assert_eq!((claim.units(), claim.keys.len()), (0..3, 0));
         assert!(claims.claim(3, &footprint(0..CLAIM_KEYS_MAX as u64)).unwrap().is_alone());
-        // The same ones again and again are not many.
+        // Duplicates are removed.
         let mut claim = claims.claim(4, &footprint(0..1000)).unwrap();
         for number in 5..1000 {
             claim.join(claims.claim(number, &footprint(0..1000)).unwrap());

@@ -1,8 +1,8 @@
-//! Whatever the schedule allows ends as if everything had been done one after the other.
+//! Property: every order that the schedule allows has the same result as a serial run.
 //!
-//! Transactions read and write a few keys, each write depending on all that was there and read before, so that any
-//! two that conflict and change places leave a trace. Their reads and writes are interleaved at random with those
-//! of whatever else has started.
+//! Transactions read and write a few keys. Each write depends on the value there and on all values read before, so that
+//! swapping two conflicting transactions changes the result. Reads and writes of all started transactions are
+//! interleaved at random.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,15 @@ use proptest::{prop_assert, prop_assert_eq, prop_oneof};
 struct Transaction {
     writes: Vec<u8>,
     reads: Vec<u8>,
-    /// Another log starts with it.
+    /// `true` for the first transaction of another log.
     starts_log: bool,
-    /// The source had it, but it is left out.
+    /// `true` if the source had it, but it is left out.
     left_out: bool,
-    /// By how much its clock names a later one than it must.
+    /// Number of transactions by which its clock is later than necessary.
     later: i64,
     alone: bool,
     session: Option<u64>,
-    /// Is it joined to the one in front?
+    /// `true` if it is joined to the one before.
     joined: bool,
 }
 
@@ -41,7 +41,7 @@ struct Case {
 
 const STEPS: u64 = 1_000_000;
 
-/// Times that each case is run, each in an order of its own.
+/// Runs of each case, each in another order.
 const RUNS: u64 = 16;
 
 #[test]
@@ -91,14 +91,14 @@ fn case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// What each key holds in the end.
+/// Final value of each key.
 type Model = BTreeMap<u8, u64>;
 
 fn mix(old: u64, new: u64) -> u64 {
     (old ^ new.wrapping_mul(0x9e37_79b9_7f4a_7c15)).rotate_left(23).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-/// One transaction under way.
+/// A transaction that runs.
 #[derive(Debug)]
 struct Work<'a> {
     transaction: &'a Transaction,
@@ -111,7 +111,7 @@ impl<'a> Work<'a> {
         Self { transaction, seen: index as u64 + 1, next: 0 }
     }
 
-    /// Reads or writes one key; false if there is nothing left to do.
+    /// Reads or writes one key; false if nothing is left.
     fn step(&mut self, model: &mut Model) -> bool {
         let Transaction { reads, writes, .. } = self.transaction;
         if let Some(key) = reads.get(self.next) {
@@ -138,7 +138,7 @@ fn serial(case: &Case) -> Model {
     model
 }
 
-/// The clock that a source would have logged: what is in conflict with something depends on it at least.
+/// Returns the clocks that a source would have logged: each transaction depends at least on the last conflicting one.
 fn clocks(transactions: &[Transaction]) -> Vec<(u64, LogicalClock)> {
     let (mut log, mut start) = (0, 0);
     let mut clocks = Vec::new();
@@ -176,7 +176,7 @@ fn footprint(transaction: &Transaction, (log, clock): (u64, LogicalClock)) -> Fo
     }
 }
 
-/// Pieces of work: the transactions of each, and what they claim.
+/// Returns groups: the transactions of each, and its claim.
 fn pieces(case: &Case) -> Vec<(Vec<usize>, Claim)> {
     let mut claims = Claims::new(case.mode);
     let clocks = clocks(&case.transactions);
@@ -221,7 +221,7 @@ fn run(case: &Case, seed: u64) -> Result<(Model, u64), proptest::test_runner::Te
         prop_assert!(is_at_work || first == offered, "the first is not at work");
         steps += 1;
         chance = mix(chance, steps);
-        // What is offered comes bit by bit, between all else.
+        // Groups are offered bit by bit, between the other steps.
         if let Some((_, claim)) = pieces.get(offered)
             && (active.is_empty() || chance.is_multiple_of(3))
         {

@@ -1,18 +1,17 @@
-//! The schedule by scripts: what is offered, what commits, and what starts then.
+//! Scripts for the schedule: groups offered, groups committed, and groups that start then.
 //!
-//! A script is a file of `scripts`. A line of `offer` is a piece of work: transactions joined by `+`, each of
-//! words:
+//! Each file of `scripts` is a script. A line of `offer` is a group: transactions joined by `+`, each of words:
 //!
-//! | word | says |
+//! | word | meaning |
 //! |---|---|
 //! | `3/5` | `last_committed` is 3, `sequence_number` is 5 |
-//! | `log=2` | it stands in log 2 (else 1) |
+//! | `log=2` | it is in log 2 (default 1) |
 //! | `db=a,b` | the databases that it changes |
-//! | `key=a,b` `share=t` | the keys that it changes, and those that it shares; `key=` alone: it changes none |
+//! | `key=a,b` `share=t` | the keys that it changes, and those that it shares; only `key=`: none |
 //! | `session=7` | its session |
 //! | `alone` | it must run alone |
 //!
-//! A line of `commit` is a number. Behind each line follows what starts then. `REWRITE=1` writes the answers anew.
+//! A line of `commit` is a number. After each line follow the groups that start then. `REWRITE=1` rewrites the answers.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Which of a store's logs is the first that holds something that the target lacks.
+//! Search for the first log of a store that has transactions the target lacks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use logs::{LogKind, LogReader, Next};
 
 use crate::source::previous;
 
-/// What a log says of those in front of it.
+/// The start of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Beginning {
-    /// The transactions that they hold, or held.
+    /// Transactions that the earlier logs have, or had.
     pub(super) previous: GtidSet,
     pub(super) kind: LogKind,
 }
 
-/// Bytes read of a log, at first: what is looked for stands at its start.
+/// Bytes of the first read: the event is at the start of the log.
 const LOOK_SIZE: usize = 4 << 10;
 
-/// How a log begins. `None` if it does not say what is in front of it: it was just begun or purged, is a MariaDB's, or
-/// cannot be read, and then whoever reads it will say why.
+/// Returns the start of a log. `None` if the log does not state the earlier transactions: it is new, purged, MariaDB's,
+/// or unreadable. The later read reports the reason.
 pub(super) fn beginning(path: &Path, keyring: Option<Arc<Keyring>>) -> Option<Beginning> {
     let mut reader = LogReader::open_stored(path).ok()?;
     if let Some(keyring) = keyring {
@@ -45,8 +45,9 @@ pub(super) fn beginning(path: &Path, keyring: Option<Arc<Keyring>>) -> Option<Be
     None
 }
 
-/// The first log that is needed, of so many: all in front of it is applied. `place` is the log that progress without
-/// GTIDs is in, `is_applied` says of GTIDs whether the target has them all, `look` says how a log begins.
+/// Returns the first log that is needed, of `count`: all earlier ones are applied. `place` is the log of the saved
+/// position, for transactions without GTIDs. `is_applied` checks that the target has all GTIDs of a set. `look` reads
+/// the start of a log.
 pub(super) fn first_needed(
     count: usize,
     place: Option<usize>,
@@ -57,7 +58,7 @@ pub(super) fn first_needed(
     for number in (0..count).rev() {
         let Some(beginning) = look(number) else { continue };
         if beginning.previous.is_empty() {
-            break; // What is in front of it has no GTIDs, or is nothing.
+            break; // The transactions before it have no GTIDs, or there are none.
         }
         if is_applied(&beginning.previous) {
             found = Some((number, beginning));
@@ -66,8 +67,8 @@ pub(super) fn first_needed(
     }
     let Some((mut number, beginning)) = found else { return place.unwrap_or(0) };
     if beginning.kind == LogKind::Relay {
-        // A transaction that the replica had received in parts is none that it counts. It begins in the last log that
-        // had a whole one in front of it, or in the one before that.
+        // A relay log's `Previous_gtids` lacks a transaction that the replica had received in part. That transaction
+        // begins in the last log with a whole one before it, or in the log before that.
         while number > 0 && look(number - 1).is_some_and(|before| before.previous == beginning.previous) {
             number -= 1;
         }
@@ -92,7 +93,7 @@ mod tests {
         }
     }
 
-    /// Logs with this in front of them, `?` if they do not say.
+    /// `logs` are the `Previous_gtids` of each log; `?` if it has none.
     fn check(kind: LogKind, logs: &[&str], place: Option<usize>, applied: &str, wanted: usize) {
         let applied = set(applied);
         let look = |number: usize| {
@@ -113,7 +114,7 @@ mod tests {
         check(LogKind::Binary, &logs, None, "", 0);
         check(LogKind::Binary, &logs, None, "11-30", 0);
         check(LogKind::Binary, &["", "1-10", "?"], None, "1-15", 1);
-        // The logs in front of the first are purged: whoever applies it says what is missing.
+        // Earlier logs are purged: the replay reports the missing transactions.
         check(LogKind::Binary, &["1-10", "1-20"], None, "1-5", 0);
         check(LogKind::Binary, &[""], None, "1-5", 0);
     }
@@ -123,7 +124,7 @@ mod tests {
         check(LogKind::Binary, &["", "", ""], Some(1), "", 1);
         check(LogKind::Binary, &["", "", ""], None, "", 0);
         check(LogKind::Binary, &["?", "?", "?"], Some(2), "", 2);
-        // GTIDs have come later.
+        // Logs without GTIDs, then logs with GTIDs.
         check(LogKind::Binary, &["", "", "1-10", "1-20"], Some(1), "1-20", 1);
         check(LogKind::Binary, &["", "", "1-10", "1-20"], None, "", 0);
     }
