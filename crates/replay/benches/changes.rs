@@ -1,16 +1,15 @@
-//! How fast the pure parts of replay are, on one core.
+//! Speed of the pure parts of replay, on one core.
 //!
-//! Usage: `cargo bench -p bintide-replay --bench changes -- [--way=WAY] [--group=TRANSACTIONS] LOG...`. A line a log
-//! and way: `NAME WAY: ROWS row changes, TRANSACTIONS transactions, ROWS/S, TRANSACTIONS/S`, where the time is the
-//! median of several runs over events held in memory, as this thread's processor time. Tables are taken as if the
-//! first column were the primary key, and there were no other unique key. Without a log it measures nothing and says
-//! so.
+//! Usage: `cargo bench -p bintide-replay --bench changes -- [--way=WAY] [--group=TRANSACTIONS] LOG...`. Prints a line for each log
+//! and way: `NAME WAY: ROWS row changes, TRANSACTIONS transactions, ROWS/S, TRANSACTIONS/S`. The time is the thread's
+//! processor time: the median of several runs over events in memory. The first column of each table counts as its
+//! primary key and only unique key. Without a log it measures nothing and reports that.
 //!
-//! | way | what is done |
+//! | way | operation |
 //! |---|---|
-//! | fold | row changes of so many transactions (500) become their net change, and events |
-//! | keys | the keys of each transaction are found |
-//! | schedule | the same, and transactions with those keys are claimed, scheduled on four workers, and committed |
+//! | fold | folds the row changes of TRANSACTIONS transactions (500) and writes the net change as events |
+//! | keys | finds the keys of each transaction |
+//! | schedule | finds the keys, then claims, schedules (four workers) and commits the transactions |
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -26,7 +25,7 @@ use replay::keys::TransactionKeys;
 use replay::net::{Changes, NetForm};
 use replay::schedule::{Claims, Footprint, KeySet, Keys, Mode, Schedule};
 
-/// Runs of each way; the median counts.
+/// Runs of each way; the result is their median.
 const RUNS: usize = 5;
 
 type Error = Box<dyn std::error::Error>;
@@ -34,7 +33,7 @@ type Error = Box<dyn std::error::Error>;
 /// A log in memory.
 struct Log {
     format: Format,
-    /// The events of each transaction that changes rows.
+    /// Events of each transaction that changes rows.
     transactions: Vec<Vec<RawEventBuf>>,
     definitions: HashMap<TableName, Definition>,
     rows: u64,

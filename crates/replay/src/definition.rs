@@ -70,8 +70,8 @@ pub struct Relatives {
 }
 
 impl Relatives {
-    /// Returns the relatives of each table that has any. `foreign_keys` are all of the target, as (referencing table,
-    /// referenced table). A table that references itself is its own parent and descendant.
+    /// Returns the foreign keys of each table that has any. `foreign_keys` are all of the target, as (referencing
+    /// table, referenced table). A table that references itself is its own parent and descendant.
     pub fn of_all(foreign_keys: &[(TableName, TableName)]) -> BTreeMap<TableName, Self> {
         let mut children: BTreeMap<&TableName, Vec<&TableName>> = BTreeMap::new();
         let mut all: BTreeMap<TableName, Self> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! Applies the transactions of binary logs to a target: in commit order, exactly once, resumable.
 //!
 //! ```text
-//! Source ─▶ Unit: a whole source transaction ─▶ Work: the steps that apply it ─▶ Session ─▶ commit, with progress
+//! source ─▶ whole transactions ─▶ apply plans: their steps ─▶ session ─▶ commit, with progress
 //! ```
 //!
 //! | to | use |

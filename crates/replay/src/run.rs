@@ -1,7 +1,7 @@
 //! Reads a source and applies its transactions.
 //!
 //! ```text
-//! reader ─▶ transactions ─▶ former ─▶ commit groups ─▶ applier
+//! reader ─▶ transactions ─▶ group builder ─▶ commit groups ─▶ applier
 //! ```
 //!
 //! Each stage is a thread, with bounded queues between them. A group grows while the applier is busy: one transaction
@@ -114,12 +114,12 @@ pub fn replay(
     let flow = &flow;
     let (to_former, from_reader) = read::channel();
     thread::scope(|scope| {
-        // Moves the sender into this thread, so that the former sees the end of the channel.
+        // Moves the sender into this thread, so that the group builder sees the end of the channel.
         scope.spawn(move || {
             let sieve = Sieve { selector, skip, filter: &options.filter, gap: options.gap };
             let read = ThreadPanic::catch("reads the logs", || read::read(source, sieve, &to_former, flow));
             if let Err(panic) = read {
-                // If the former has ended, another thread failed first.
+                // If the group builder has ended, another thread failed first.
                 let _ = to_former.send(Batch { failure: Some(panic.into()), ..Batch::default() });
             }
         });

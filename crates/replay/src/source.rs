@@ -80,12 +80,12 @@ pub enum Found {
     Large(LargeUnit),
 }
 
-/// A transaction too large for memory: its work is made while it is read, and its rows are in a temporary file.
+/// A transaction too large for memory: its apply plan is built while it is read, and its rows are in a temporary file.
 #[derive(Debug)]
 pub struct LargeUnit {
     /// The transaction without its events.
     pub head: Head,
-    /// Its work, or the reason why it cannot be applied.
+    /// Its apply plan, or the reason why it cannot be applied.
     pub work: Result<Work, WorkError>,
 }
 
@@ -392,7 +392,7 @@ impl Found {
         }
     }
 
-    /// Returns the work of the transaction. Row events beyond `held_max` bytes go to a temporary file.
+    /// Returns the apply plan of the transaction. Row events beyond `held_max` bytes go to a temporary file.
     ///
     /// # Errors
     ///
@@ -429,9 +429,9 @@ enum Whole {
     Large(Box<Outline>, Result<Work, WorkError>),
 }
 
-/// Work of a transaction too large for memory, while it is read.
+/// Apply plan of a transaction too large for memory, while it is read.
 struct Large {
-    /// The maker, or the reason why the transaction cannot be applied.
+    /// The builder, or the reason why the transaction cannot be applied.
     maker: Result<Maker, WorkError>,
 }
 

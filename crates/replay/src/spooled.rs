@@ -67,7 +67,7 @@ pub(crate) struct Spooler {
 }
 
 impl Spooler {
-    /// Creates a spooler for events of this format.
+    /// Creates an empty spool for events of this format.
     pub(crate) fn new(format: &Arc<Format>) -> io::Result<Self> {
         let spool = Arc::new(Spool::new_in(&env::temp_dir(), 0)?);
         let rows = SpooledRows { format: Arc::clone(format), spool, parts: Vec::new() };

@@ -72,7 +72,7 @@ impl Unit {
 }
 
 impl Head {
-    /// Creates the head of a transaction with this outline.
+    /// Creates it from a transaction's outline.
     pub(crate) fn of(number: u64, origin: Origin, outline: &Outline) -> Self {
         let committed_us = committed_us(outline);
         Self { number, origin, id: outline.id, clock: outline.clock, committed_us }

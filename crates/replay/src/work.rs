@@ -1,4 +1,4 @@
-//! Work of a transaction: the steps that apply it to a target.
+//! Apply plan of a transaction: the steps that apply it to a target.
 
 use std::sync::Arc;
 
@@ -163,7 +163,7 @@ pub enum WorkError {
 }
 
 impl Work {
-    /// Returns the work of this transaction. `opener` opens its payload, if it has one.
+    /// Returns the apply plan of this transaction. `opener` opens its payload, if it has one.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl Work {
         Self::within(unit, opener, usize::MAX)
     }
 
-    /// Returns the work of this transaction. Row events beyond `held_max` bytes go to a temporary file.
+    /// Returns the apply plan of this transaction. Row events beyond `held_max` bytes go to a temporary file.
     ///
     /// # Errors
     ///
@@ -196,7 +196,7 @@ impl Work {
     }
 }
 
-/// Makes work from events, one after the other.
+/// Builds an apply plan from events, one after the other.
 pub(crate) struct Maker {
     format: Arc<Format>,
     context: Arc<Context>,
@@ -220,7 +220,7 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    /// Creates a maker for a transaction of this format. Row events beyond `held_max` bytes go to a temporary file.
+    /// Creates a builder for a transaction of this format. Row events beyond `held_max` bytes go to a temporary file.
     pub(crate) fn new(format: &Arc<Format>, held_max: usize) -> Self {
         Self {
             rows_size: 0,
@@ -442,7 +442,7 @@ impl Maker {
         self.end.get_or_insert(Shape::Rows);
     }
 
-    /// Returns the work of the whole transaction.
+    /// Returns the complete apply plan.
     pub(crate) fn finish(mut self, kind: TransactionKind) -> Result<Work, WorkError> {
         self.end_spool()?;
         let only_rows = self.steps.iter().all(|step| !matches!(step, Step::Statement(_)));

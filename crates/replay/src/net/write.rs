@@ -68,7 +68,7 @@ impl<'n> Statement<'n> {
 
     fn write(&mut self, total: &mut NetRows) -> Result<(), EncodeError> {
         // The row with the highest AUTO_INCREMENT is inserted, whatever happened to it: the counter continues from
-        // there. An update may not move the counter.
+        // there. An update does not always move the counter.
         let counted = self.table.highest.row.map(|(number, _)| number);
         let entries = || (0_u32..).zip(&self.table.entries);
         for (number, entry) in entries() {

@@ -1,4 +1,4 @@
-//! Finds the claims of commit groups from the work that they apply.
+//! Finds the claims of commit groups from their apply plans.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The queue of commit groups between the former and the applier.
+//! The queue of commit groups between the group builder and the applier.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,10 +24,10 @@ pub(super) enum Message {
     Failed(Error),
 }
 
-/// Interval at which the former, while nothing arrives, checks whether the applier is free.
+/// Interval at which the group builder, while nothing arrives, checks whether the applier is free.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The queue from the former to the applier.
+/// The queue from the group builder to the applier.
 pub(super) struct Flow {
     groups: SyncSender<Message>,
     limits: Limits,

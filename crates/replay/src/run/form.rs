@@ -50,7 +50,7 @@ pub(super) struct GroupMember {
 }
 
 impl Group {
-    /// Returns the bytes of the work and of the members' rows.
+    /// Returns the bytes of the apply plan and of the members' rows.
     pub(super) fn size(&self) -> usize {
         let members = self.members.iter().map(GroupMember::size).sum::<usize>();
         self.work.steps.iter().map(Step::size).sum::<usize>() + members
@@ -98,7 +98,7 @@ struct OpenGroup {
 const ROWS_SIZE_MAX: usize = 1 << 20;
 
 impl<'t> Former<'t> {
-    /// Creates a former that makes claims for `mode`.
+    /// Creates a builder that makes claims for `mode`.
     pub(super) fn new(target: &'t dyn Target, options: &Options, mode: Mode, ledger: Ledger) -> Self {
         Self {
             target,

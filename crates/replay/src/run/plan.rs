@@ -1,5 +1,5 @@
-//! Dry run: goes over a source as a replay would and applies nothing. Reports the work, the possible parallelism, and
-//! the refusals.
+//! Dry run: goes over a source as a replay would and applies nothing. Reports the changes, the possible parallelism,
+//! and the refusals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -314,7 +314,7 @@ impl<'p> Planner<'p> {
 fn refused(plan: &mut Plan, is_told: bool, error: Error) -> Result<(), Error> {
     match error {
         Error::Target { .. } => return Err(error),
-        // The other former reports the same.
+        // The other group builder reports the same.
         _ if !is_told => {}
         error => plan.refuse(error.to_string()),
     }

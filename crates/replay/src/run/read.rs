@@ -1,4 +1,4 @@
-//! Reads transactions ahead, in order, each with its work.
+//! Reads transactions ahead, in order, each with its apply plan.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -40,7 +40,7 @@ pub(super) struct SoFar {
     pub(super) late: Option<Late>,
 }
 
-/// Maximum batches between reader and former. Bounds memory, with the size of a batch.
+/// Maximum batches between reader and group builder. Bounds memory, with the size of a batch.
 const BATCHES_MAX: usize = 4;
 /// Approximate bytes of transactions in a batch; a larger transaction is a batch by itself.
 const BATCH_SIZE: usize = 1 << 20;

@@ -103,7 +103,7 @@ mod tests {
 
     const UUID: &str = "00000000-0000-0000-0000-000000000001";
 
-    /// Returns a head in the log with this number and name; `gno` is the number in its GTID, if it has one.
+    /// Returns a transaction in the log with this number and name; `gno` is the number in its GTID, if it has one.
     fn head(log_number: usize, log_name: &str, gno: Option<u64>) -> Head {
         let (log, log_name) = (log_name.into(), log_name.into());
         let origin = Origin { log, log_name, log_number, start: 4, end: 99 };

@@ -208,7 +208,7 @@ impl Shop<'_> {
         }
     }
 
-    /// Reports finished groups to the watcher.
+    /// Reports finished groups to the monitor.
     fn take_done(&self, watcher: &mut Watcher<'_>, until: Until) -> Result<(), Error> {
         loop {
             let mut state = self.state();

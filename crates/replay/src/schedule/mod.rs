@@ -6,7 +6,7 @@
 //! | mode | waits for |
 //! |---|---|
 //! | none | all before it |
-//! | logical clock | all up to the transaction that the source's clock names; the first of a group there: all before it |
+//! | logical clock | all up to the transaction that the source's clock names; a group's first: all before it |
 //! | database | changes of one of the same databases |
 //! | writeset | changes of one of the same rows |
 //! | writeset session | as writeset, and transactions of the same session |
