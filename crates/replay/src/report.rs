@@ -72,7 +72,7 @@ pub struct Report {
     pub is_interrupted: bool,
     /// Transactions after a stop by time that were committed before that time: they are not applied.
     pub late: Option<Late>,
-    /// XA transactions that were prepared and that the logs do not decide: they are not applied.
+    /// XA transactions that were prepared, but neither committed nor rolled back in the logs: they are not applied.
     pub undecided: Vec<String>,
     /// Lag since the target first caught up. Only logs that are followed have one.
     pub lag: Lag,

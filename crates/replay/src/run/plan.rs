@@ -67,7 +67,7 @@ pub struct Plan {
     pub refusals: u64,
     /// Transactions after a stop by time that were committed before that time: they would not be applied.
     pub late: Option<Late>,
-    /// XA transactions that the logs do not decide.
+    /// XA transactions that the logs prepare, but neither commit nor roll back.
     pub undecided: Vec<String>,
 }
 
