@@ -1,8 +1,8 @@
-//! Debian packages unpacked into a folder of their own, whatever release the machine itself runs.
+//! Unpacks Debian packages into a folder of their own, on any release of the machine.
 //!
-//! `apt-get` resolves and downloads them with a private state: the wanted suite as its only source, and an
-//! empty list of installed packages, so that everything needed comes along, the C library included. The mirror
-//! is the one that the machine's own apt uses.
+//! `apt-get` resolves and downloads them with a private state: the wanted suite is the only source, and the list of
+//! installed packages is empty. So all dependencies come along, including the C library. The mirror is that of the
+//! machine's own apt.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use anyhow::{Context, Result, ensure};
 use crate::cache::remove_dir;
 use crate::fetch::run;
 
-/// Where apt keeps the machine's sources.
+/// The folder of the machine's apt sources.
 const SOURCES: &str = "/etc/apt";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Fetches `packages` of a Debian `suite` with all they depend on, and `extra` packages without, and unpacks
-/// them into `target`.
+/// Fetches `packages` of a Debian `suite` with their dependencies, and `extra` packages without, and unpacks them into
+/// `target`.
 pub(crate) fn unpack(suite: &str, packages: &[&str], extra: &[&str], target: &Path) -> Result<()> {
     let mirror = debian_mirror(&read_sources(Path::new(SOURCES)))
-        .context("no Debian mirror in the machine's apt sources")?;
+        .context("no Debian mirror found in the machine's apt sources")?;
     let work = target.join("apt");
     let apt = Apt::new(&work, suite, &mirror)?;
     apt.run(&["update"])?;
@@ -47,7 +47,7 @@ pub(crate) fn unpack(suite: &str, packages: &[&str], extra: &[&str], target: &Pa
     remove_dir(&work)
 }
 
-/// An apt with a state of its own in a folder.
+/// An apt with a private state in a folder.
 struct Apt {
     folder: PathBuf,
 }
@@ -79,7 +79,7 @@ impl Apt {
             format!("Dir::State::status={}", at("status")),
             format!("Dir::State::extended_states={}", at("extended_states")),
             format!("Dir::Cache={}", at("cache")),
-            // The folder belongs to whoever runs this, so apt need not become another user to write there.
+            // The folder belongs to the current user, so apt need not switch users to write there.
             "APT::Sandbox::User=".to_owned(),
             "Acquire::Languages=none".to_owned(),
             "Acquire::Retries=3".to_owned(),
@@ -93,7 +93,7 @@ impl Apt {
     }
 }
 
-/// All the text of `sources.list` and of the files in `sources.list.d`.
+/// Returns the text of `sources.list` and of all files in `sources.list.d`.
 fn read_sources(folder: &Path) -> String {
     let mut files = vec![folder.join("sources.list")];
     let parts = fs::read_dir(folder.join("sources.list.d")).into_iter().flatten().flatten();
@@ -104,8 +104,8 @@ fn read_sources(folder: &Path) -> String {
     files.iter().filter_map(|path| fs::read_to_string(path).ok()).collect::<Vec<_>>().join("\n")
 }
 
-/// The first address in the sources whose last folder is `debian`, or a list of mirrors of that name; both
-/// spellings of sources are understood, since in both an address stands alone between blanks.
+/// Returns the first address in the sources whose last folder is `debian`, or a mirror list of that name. Both formats
+/// of sources are supported: in both, spaces surround the address.
 fn debian_mirror(sources: &str) -> Option<String> {
     let lines = sources.lines().filter(|line| !line.trim_start().starts_with('#'));
     let mut words = lines.flat_map(str::split_whitespace);

@@ -1,4 +1,4 @@
-//! The folders of fetched programs and of running servers, and how processes share them.
+//! Folders of fetched programs and running servers, shared between processes.
 
 use std::env;
 use std::fs::{self, File};
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use nix::fcntl::{Flock, FlockArg};
 
-/// The workspace's target directory: what `CARGO_TARGET_DIR` says, else the one that the running program was
-/// built into, else `target` at the root of the workspace.
+/// Returns the workspace's target directory: `CARGO_TARGET_DIR`, else the target directory of the running program, else
+/// `target` in the workspace's root.
 pub fn target_dir() -> PathBuf {
     let named = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     named.or_else(target_dir_of_this_program).unwrap_or_else(|| workspace_dir().join("target"))
 }
 
-/// Cargo marks its target directory with a `CACHEDIR.TAG`; a test program lies a few folders below it.
+/// Finds the target directory above the running test program, by cargo's `CACHEDIR.TAG`.
 fn target_dir_of_this_program() -> Option<PathBuf> {
     let program = env::current_exe().ok()?;
     program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()).map(Path::to_path_buf)
@@ -26,9 +26,9 @@ fn workspace_dir() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()
 }
 
-/// The folder that holds what is fetched, and what is made of it once: server programs and data directory templates.
-/// It belongs to the user and lies outside the clone, so that another clone does not fetch them again: `$BINTIDE_CACHE`,
-/// else `$XDG_CACHE_HOME/bintide`, else `$HOME/.cache/bintide`, else `servers` in the target directory.
+/// Returns the folder of fetched server programs and of data directory templates. It belongs to the user and lies
+/// outside the clone, so that other clones share it: `$BINTIDE_CACHE`, else `$XDG_CACHE_HOME/bintide`, else
+/// `$HOME/.cache/bintide`, else `servers` in the target directory.
 pub fn cache_dir() -> PathBuf {
     let named = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     named("BINTIDE_CACHE")
@@ -37,13 +37,13 @@ pub fn cache_dir() -> PathBuf {
         .unwrap_or_else(|| target_dir().join("servers"))
 }
 
-/// The folder of the data directories of running servers.
+/// Returns the folder of the running servers' data directories.
 pub(crate) fn running_dir() -> PathBuf {
     target_dir().join("servers/running")
 }
 
-/// Gives the folder `name` under the cache, making it first if it is not there: `make` fills a temporary
-/// folder, which takes its name only when whole. Processes that want the same folder wait for one another.
+/// Returns the folder `name` in the cache, and creates it first if it is missing. `make` fills a temporary folder,
+/// which is renamed when complete. Processes that need the same folder wait for each other.
 pub(crate) fn folder(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let parent = cache_dir();
     let whole = parent.join(name);
@@ -53,13 +53,13 @@ pub(crate) fn folder(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Resu
     fs::create_dir_all(&parent).with_context(|| format!("could not create {}", parent.display()))?;
     let _lock = lock(&parent.join(format!("{name}.lock")))?;
     if whole.exists() {
-        return Ok(whole); // Another process made it while this one waited.
+        return Ok(whole); // Another process created it in the meantime.
     }
     let part = parent.join(format!("{name}.part"));
     remove_dir(&part)?;
     fs::create_dir_all(&part)?;
     make(&part)?;
-    fs::rename(&part, &whole).with_context(|| format!("could not name {}", whole.display()))?;
+    fs::rename(&part, &whole).with_context(|| format!("could not rename a folder to {}", whole.display()))?;
     Ok(whole)
 }
 
@@ -69,7 +69,7 @@ fn lock(path: &Path) -> Result<Flock<File>> {
         .map_err(|(_, errno)| anyhow!("could not lock {}: {errno}", path.display()))
 }
 
-/// Removes a folder and what is in it; that it is not there is success.
+/// Removes a folder and its contents. A missing folder is no error.
 pub(crate) fn remove_dir(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
@@ -79,7 +79,7 @@ pub(crate) fn remove_dir(path: &Path) -> Result<()> {
     }
 }
 
-/// Removes a file; that it is not there is success.
+/// Removes a file. A missing file is no error.
 pub(crate) fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
@@ -89,7 +89,7 @@ pub(crate) fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Copies a folder of plain files and folders; anything else in it (sockets) is left out.
+/// Copies a folder with its plain files and folders, without anything else (sockets).
 pub(crate) fn copy_dir(source: &Path, target: &Path) -> Result<()> {
     fs::create_dir_all(target).with_context(|| format!("could not create {}", target.display()))?;
     for entry in fs::read_dir(source).with_context(|| format!("could not read {}", source.display()))? {

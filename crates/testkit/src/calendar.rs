@@ -1,6 +1,7 @@
-//! Days and dates.
+//! Conversion of days to dates.
 
-/// Year, month and day of a day since 1970-01-01, by Howard Hinnant's counting of days from March.
+/// Returns year, month and day of a day number since 1970-01-01. Howard Hinnant's algorithm, which counts days from
+/// March.
 pub fn civil_date(day: i64) -> (i64, i64, i64) {
     let day = day + 719_468;
     let era = day.div_euclid(146_097);

@@ -1,14 +1,15 @@
-//! Cargo, run by a program that cargo itself may have started.
+//! Runs cargo from a program that cargo itself may have started.
 
 use std::env;
 use std::path::Path;
 use std::process::Command;
 
-/// What cargo tells the programs that it starts about their own package. Build scripts of dependencies look at some of
-/// it, and run again whenever it differs: hundreds of C files of a cryptographic library, each time.
+/// Prefixes of the variables by which cargo describes a package to the programs that it starts. Build scripts of
+/// dependencies read some of them and run again when they change, which compiles hundreds of C files of a cryptographic
+/// library.
 const OF_A_PACKAGE: [&str; 3] = ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_PRIMARY_"];
 
-/// Cargo in a folder, as if a shell had started it: what it built for others stays as it is.
+/// Returns a command that runs cargo in a folder as a shell would, so that earlier builds stay valid.
 pub fn cargo(folder: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(folder);

@@ -1,4 +1,4 @@
-//! A host that drops packets: whoever connects hears nothing, neither yes nor no.
+//! A host that drops packets: connection attempts get no answer at all.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -6,42 +6,45 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use nix::sys::socket::{Backlog, listen};
 
-/// A port of 127.0.0.1 whose queue of connections is full and never emptied: the kernel drops what comes then.
+/// A port of 127.0.0.1 whose queue of connections is full and never emptied, so that the kernel drops new ones.
 #[derive(Debug)]
 pub struct Deaf {
     port: u16,
     _listener: TcpListener,
-    /// What fills the queue.
+    /// The connections that fill the queue.
     _queue: Vec<TcpStream>,
 }
 
-/// Who is not in by then hears nothing: on one machine a connection takes no time.
+/// Timeout after which a connection counts as unanswered. On one machine, connecting takes no time.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// Connections that fill the queue: more than a queue without room can have.
+/// Maximum number of connections to fill the queue: more than the shortest queue can hold.
 const QUEUE_MAX: usize = 16;
 
 impl Deaf {
-    /// On a port that is free.
+    /// Opens a free port and fills its queue.
     ///
     /// # Errors
     ///
-    /// When the system refuses, or the port answers all the same.
+    /// The system refuses, or the port still answers.
     pub fn open() -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
-        // Once more, with a shorter queue.
+        // Listens again, with a shorter queue.
         listen(&listener, Backlog::new(0)?)?;
         let place = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut queue = Vec::new();
         while let Ok(stream) = TcpStream::connect_timeout(&place, PATIENCE) {
             queue.push(stream);
-            ensure!(queue.len() < QUEUE_MAX, "port {port} answers, however many wait");
+            ensure!(
+                queue.len() < QUEUE_MAX,
+                "port {port} still answers with {QUEUE_MAX} connections waiting"
+            );
         }
-        ensure!(!queue.is_empty(), "port {port} refuses");
+        ensure!(!queue.is_empty(), "port {port} refuses connections");
         Ok(Self { port, _listener: listener, _queue: queue })
     }
 
-    /// Where it listens.
+    /// Returns the port.
     pub const fn port(&self) -> u16 {
         self.port
     }

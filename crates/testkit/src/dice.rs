@@ -1,22 +1,22 @@
-//! Chance that can be repeated.
+//! Random numbers that can be repeated.
 
 use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A stream of numbers that look random, the same for the same seed: SplitMix64, by Guy Steele, Doug Lea and
-/// Christine Flood.
+/// A pseudo-random sequence that is the same for the same seed: SplitMix64, by Guy Steele, Doug Lea and Christine
+/// Flood.
 #[derive(Clone, Debug)]
 pub struct Dice {
     state: u64,
 }
 
 impl Dice {
-    /// The same numbers for the same seed.
+    /// Creates the sequence of a seed.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// Any number.
+    /// Returns the next number.
     pub const fn roll(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -25,7 +25,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`; 0 if there is none.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub const fn below(&mut self, end: usize) -> usize {
         match end {
             0 => 0,
@@ -33,22 +33,22 @@ impl Dice {
         }
     }
 
-    /// Yes, once in `times`.
+    /// Returns true once in `times` calls, on average.
     pub const fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    /// One of several.
+    /// Returns one element of `several`.
     ///
     /// # Panics
-    /// When there is none.
+    /// Panics if `several` is empty.
     pub fn pick<'a, T>(&mut self, several: &'a [T]) -> &'a T {
         assert!(!several.is_empty(), "nothing to pick from");
         &several[self.below(several.len())]
     }
 }
 
-/// The seed of this run: what the environment variable says, so that a run can be repeated, else the time.
+/// Returns the seed of this run: the environment variable's value, so that a run can be repeated, else the time.
 pub fn seed(variable: &str) -> u64 {
     let named = env::var(variable).ok().and_then(|text| text.parse().ok());
     named.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))

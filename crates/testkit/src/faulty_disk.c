@@ -1,11 +1,11 @@
-// A disk that fails, for tests: preloaded into a program, it counts the calls that change files below a folder, and has
-// some of them fail.
+// A failing disk for tests: preloaded into a program, this library counts the calls that change files below a folder,
+// and makes some of them fail.
 //
-//   FAULTY_DISK_UNDER  the folder; its own entries in its parent count, too
+//   FAULTY_DISK_UNDER  the folder; calls on the folder itself count, too
 //   FAULTY_DISK_LOG    a file elsewhere that gets a line for each call: its name and its path
-//   FAULTY_DISK_AT     the number of the call that fails, from 1 on; 0 for none
-//   FAULTY_DISK_ERROR  the errno that it fails with; 0 kills the program there, a write being half done
-//   FAULTY_DISK_LASTS  1: so do all calls behind it
+//   FAULTY_DISK_AT     number of the call that fails, from 1; 0 for none
+//   FAULTY_DISK_ERROR  errno of the failing call; 0 kills the program there, with a write half done
+//   FAULTY_DISK_LASTS  1: all later calls fail, too
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -48,7 +48,7 @@ static int is_under(const char *path) {
     return under && strncmp(path, under, under_size) == 0 && (path[under_size] == 0 || path[under_size] == '/');
 }
 
-// Relative names are those of the working directory; the tests give whole ones.
+// Paths must be absolute, as in the tests: relative ones are not resolved.
 static int is_path_counted(const char *name, const char *path) {
     if (log_file < 0 || !path || !is_under(path))
         return 0;
@@ -70,7 +70,7 @@ static int is_file_counted(const char *name, int file) {
     return is_path_counted(name, path);
 }
 
-// Does this call fail?
+// Counts a call; true if it fails.
 static int fails(int is_counted) {
     if (!is_counted)
         return 0;

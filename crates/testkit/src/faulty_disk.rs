@@ -1,4 +1,4 @@
-//! A disk that fails: a library, preloaded into a program, that has its calls fail which change files of one folder.
+//! A failing disk: a library, preloaded into a program, that makes calls fail which change files of one folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::cache::target_dir;
 
 const SOURCE: &str = include_str!("faulty_disk.c");
 
-/// A disk that fails, for files below one folder. Calls are counted in the order in which the program makes them.
+/// A failing disk for files below one folder. Calls are counted in the order in which the program makes them.
 #[derive(Clone, Debug)]
 pub struct FaultyDisk {
     library: PathBuf,
@@ -20,47 +20,47 @@ pub struct FaultyDisk {
     log: PathBuf,
 }
 
-/// The failure of a disk.
+/// A failure of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskFault {
-    /// Nothing fails.
+    /// No failure.
     None,
-    /// The call of this number, from 1 on, fails once.
+    /// The call with this number (the first is 1) fails once.
     Once(usize, Errno),
-    /// That call fails, and all behind it.
+    /// This call and all later ones fail.
     From(usize, Errno),
-    /// The program is killed at that call. A write is half done then.
+    /// The program is killed at this call. A write is half done then.
     Kill(usize),
 }
 
 /// A call that changes a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskCall {
-    /// Its name: `open` (to write), `write`, `writev`, `pwrite`, `fsync`, `fdatasync`, `ftruncate`, `rename`, `mkdir` or
-    /// `unlink`.
+    /// Name of the call: `open` (to write), `write`, `writev`, `pwrite`, `fsync`, `fdatasync`, `ftruncate`, `rename`,
+    /// `mkdir` or `unlink`.
     pub name: String,
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
 }
 
 impl FaultyDisk {
-    /// A disk for the files below `folder`, which must be a whole path. `log` is a file elsewhere.
+    /// Creates a disk for the files below `folder`, which must be absolute. `log` is a file elsewhere.
     ///
     /// # Errors
-    /// When there is no C compiler, or the system refuses.
+    /// There is no C compiler, or the system refuses.
     pub fn new(folder: &Path, log: &Path) -> Result<Self> {
         ensure!(
             folder.is_absolute() && !log.starts_with(folder),
-            "{} is no place for a disk",
+            "{} must be an absolute path that does not contain the log",
             folder.display()
         );
         Ok(Self { library: library()?, folder: folder.to_owned(), log: log.to_owned() })
     }
 
-    /// Has the program's files on this disk, which fails so.
+    /// Makes a command use this disk, with this failure.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// The system refuses.
     pub fn under<'c>(&self, command: &'c mut Command, fault: DiskFault) -> Result<&'c mut Command> {
         fs::write(&self.log, "")?;
         let (at, error, lasts) = match fault {
@@ -77,18 +77,18 @@ impl FaultyDisk {
     /// Returns the calls of the program that ran last.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// The system refuses.
     pub fn calls(&self) -> Result<Vec<DiskCall>> {
         let text = fs::read_to_string(&self.log)?;
         let call = |line: &str| {
             let (name, path) = line.split_once(' ')?;
             Some(DiskCall { name: name.to_owned(), path: path.into() })
         };
-        text.lines().map(|line| call(line).context("a line of a call")).collect()
+        text.lines().map(|line| call(line).context("invalid line in the log of calls")).collect()
     }
 }
 
-/// The compiled library, made once for its source.
+/// Returns the compiled library, which is built once for its source.
 fn library() -> Result<PathBuf> {
     static MAKING: Mutex<()> = Mutex::new(());
     let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,7 +106,7 @@ fn library() -> Result<PathBuf> {
     let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O2", "-o"]).args([&made, &source]).output();
     let compiled = compiled.context("could not run cc, a C compiler")?;
     ensure!(compiled.status.success(), "faulty_disk.c: {}", String::from_utf8_lossy(&compiled.stderr));
-    // Other processes may do the same at the same time: each finds a whole file.
+    // Other processes may build it at the same time: each renames a complete file.
     fs::rename(&made, &library)?;
     fs::rename(&source, &copy)?;
     Ok(library)

@@ -1,4 +1,4 @@
-//! Packages fetched into a folder by the machine's own package clients: apt-get, Maven and npm.
+//! Fetches packages into a folder with the machine's own package clients: apt-get, Maven and npm.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use crate::apt;
 use crate::cache;
 use crate::package::{Origin, Package};
 
-/// A goal of Maven's own plugin that fetches one artifact and unpacks it, with the permissions of its files.
+/// Goal of a Maven plugin that fetches one artifact and unpacks it, with its files' permissions.
 const UNPACK: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:unpack";
 
-/// Parts of the archives that no test needs: they are two thirds of them.
+/// Files that no test needs: two thirds of the archives.
 const UNWANTED: &str = "mysql-test/**,**/mysql-test/**,**/mysqld-debug*,**/debug/**,**/mecab/**,**/*.a,**/*_embedded,\
                         man/**,docs/**,include/**,sql-bench/**";
 
-/// The libraries that the programs of old servers expect of the machine. The C library comes along.
+/// Libraries that old servers expect on the machine, besides the C library, which comes along.
 const LIBRARIES: [&str; 9] = [
     "libaio1",
     "libnuma1",
@@ -71,7 +71,7 @@ pub(crate) fn fetch(package: Package, folder: &Path) -> Result<()> {
     cache::remove_dir(&folder.join("work"))
 }
 
-/// The folder of libraries for programs that came without any, fetched once for all of them.
+/// Returns the folder of libraries for programs without their own, fetched once for all of them.
 pub(crate) fn machine_libraries() -> Result<PathBuf> {
     let folder = cache::folder("libraries-1", |folder| apt::unpack("bookworm", &LIBRARIES, &[], folder));
     folder.context("could not fetch the libraries of old servers from Debian")
@@ -83,8 +83,8 @@ fn work_folder(folder: &Path) -> Result<PathBuf> {
     Ok(work)
 }
 
-/// Fetches an artifact, and unpacks these of its files. The artifact itself is not kept: it is as large as what is
-/// unpacked from it.
+/// Fetches an artifact and unpacks some of its files. The artifact itself is not kept: it is as large as the unpacked
+/// files.
 fn maven(artifact: &str, files: &str, folder: &Path) -> Result<()> {
     let repository = folder.join("repository");
     let mut command = Command::new("mvn");
@@ -92,7 +92,7 @@ fn maven(artifact: &str, files: &str, folder: &Path) -> Result<()> {
     command.arg(format!("-Dmaven.repo.local={}", repository.display())).arg(UNPACK);
     command.arg(format!("-Dartifact={artifact}")).arg(format!("-DoutputDirectory={}", folder.display()));
     command.arg(format!("-Dmdep.unpack.includes={files}")).arg(format!("-Dmdep.unpack.excludes={UNWANTED}"));
-    // Maven's plugin makes a folder for its notes, of this very name where there is no project.
+    // Without a project, Maven's plugin creates a folder with this literal name for its markers.
     let notes = folder.join("${project.basedir}");
     run(&mut command)?;
     cache::remove_dir(&notes)?;
@@ -112,7 +112,7 @@ fn move_contents(source: &Path, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Java archives do not keep permissions.
+/// Makes all files executable: Java archives do not keep permissions.
 fn allow_execution(folder: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     for entry in fs::read_dir(folder)? {
@@ -121,19 +121,19 @@ fn allow_execution(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Lets each data directory say which components to load, and where its keyring is.
+/// Makes the server read components and keyring settings from each data directory.
 fn allow_components(folder: &Path) -> Result<()> {
     fs::write(folder.join("usr/sbin/mysqld.my"), "{\"read_local_manifest\": true}\n")?;
     let keyring = folder.join("usr/lib/mysql/plugin/component_keyring_file.cnf");
     Ok(fs::write(keyring, "{\"read_local_config\": true}\n")?)
 }
 
-/// Runs a package client to its end.
+/// Runs a package client to completion.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("could not run {program}"))?;
     if !output.status.success() {
-        // Maven complains on its standard output.
+        // Maven writes errors to its standard output.
         let texts = [&output.stderr, &output.stdout].map(|text| String::from_utf8_lossy(text));
         let text = texts.iter().map(|text| text.trim()).find(|text| !text.is_empty()).unwrap_or_default();
         let lines: Vec<&str> = text.lines().take(5).collect();

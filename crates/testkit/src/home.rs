@@ -1,4 +1,4 @@
-//! Where the programs of a server are, and how to run one.
+//! Finds and runs the programs of a server.
 
 use std::env;
 use std::ffi::OsStr;
@@ -15,25 +15,25 @@ use crate::fetch;
 use crate::launch::Flavour;
 use crate::package::{Origin, Package};
 
-/// To be raised when what is fetched changes.
+/// Version of the fetched files. Raise it when they change.
 const FETCH_REVISION: u32 = 2;
 
-/// A folder that holds the programs of a [`Package`], with all the libraries they need or without.
+/// A folder with the programs of a [`Package`], with or without all libraries that they need.
 #[derive(Clone, Debug)]
 pub struct Home {
     package: Package,
-    /// What would be `/usr` were it installed.
+    /// The folder that corresponds to `/usr` of an installed package.
     prefix: PathBuf,
-    /// The folder of its own libraries and its dynamic loader; none if the machine's serve.
+    /// The package's own dynamic loader and library path; `None` to use the machine's.
     libraries: Option<(PathBuf, PathBuf)>,
 }
 
 impl Home {
-    /// Finds a package: an installed one if its environment variable says where, else the fetched one, fetched
-    /// now if need be.
+    /// Finds a package: the installed one if its environment variable is set, else the fetched one. Fetches it if it is
+    /// missing.
     ///
     /// # Errors
-    /// When it is not there and cannot be fetched; the message says how to get it.
+    /// The package is missing and cannot be fetched. The message says how to get it.
     pub fn find(package: Package) -> Result<Self> {
         if let Some(prefix) = env::var_os(package.variable()) {
             return Ok(Self { package, prefix: PathBuf::from(prefix), libraries: None });
@@ -60,30 +60,30 @@ impl Home {
         Ok(Self { package, prefix, libraries: Some(libraries) })
     }
 
-    /// Which package this is.
+    /// Returns the package.
     pub fn package(&self) -> Package {
         self.package
     }
 
-    /// The folder that would be `/usr` were it installed.
+    /// Returns the folder that corresponds to `/usr` of an installed package.
     pub fn prefix(&self) -> &Path {
         &self.prefix
     }
 
-    /// The folder of the time zones, for `TZDIR`.
+    /// Returns the folder of the time zones, for `TZDIR`.
     pub fn time_zones(&self) -> PathBuf {
         self.prefix.join("share/zoneinfo")
     }
 
-    /// Tells whether the home has a program of this name: some old servers came alone.
+    /// Returns true if there is a program of this name. Some old servers come without clients.
     pub fn has(&self, name: &str) -> bool {
         self.program(name).is_ok()
     }
 
-    /// The path of a program.
+    /// Returns the path of a program.
     ///
     /// # Errors
-    /// When the home has none of that name.
+    /// There is no program of this name.
     pub fn program(&self, name: &str) -> Result<PathBuf> {
         let places = ["bin", "sbin", "libexec"].map(|folder| self.prefix.join(folder).join(name));
         places
@@ -92,18 +92,18 @@ impl Home {
             .ok_or_else(|| anyhow!("no program {name} in {}", self.prefix.display()))
     }
 
-    /// A command that runs a program of this home, known to itself by its bare name.
+    /// Returns a command that runs a program with its bare name as `argv[0]`.
     ///
     /// # Errors
-    /// When the home has none of that name.
+    /// There is no program of this name.
     pub fn command(&self, name: &str) -> Result<Command> {
         let program = self.program(name)?;
-        // The dynamic loader of Debian 11 takes no name; those programs then know themselves by their path.
+        // The dynamic loader of Debian 11 has no option `--argv0`: `argv[0]` is then the program's path.
         let options = if self.package == Package::MariaDb10_5 { &[][..] } else { &["--argv0", name] };
         Ok(self.run_with(&program, options))
     }
 
-    /// A command that runs a server program, known to itself by its path: it looks for files beside itself.
+    /// Returns a command that runs a server program with its path as `argv[0]`: a server looks for files beside itself.
     pub(crate) fn server_command(&self, name: &str) -> Result<Command> {
         Ok(self.run_with(&self.program(name)?, &[]))
     }
@@ -115,10 +115,10 @@ impl Home {
         command
     }
 
-    /// Runs a program to its end with `input` on its standard input.
+    /// Runs a program to completion with `input` on its standard input.
     ///
     /// # Errors
-    /// When it cannot be started; that it fails is in the output's status.
+    /// The program cannot be started. Its own failure is in the output's status.
     pub fn run<A: AsRef<OsStr>>(&self, name: &str, arguments: &[A], input: &[u8]) -> Result<Output> {
         let mut command = self.command(name)?;
         command.args(arguments);
@@ -128,17 +128,17 @@ impl Home {
     /// Runs `mysqlbinlog`, or MariaDB's `mariadb-binlog`.
     ///
     /// # Errors
-    /// When it cannot be started; that it fails is in the output's status.
+    /// The program cannot be started. Its own failure is in the output's status.
     pub fn mysqlbinlog<A: AsRef<OsStr>>(&self, arguments: &[A], input: &[u8]) -> Result<Output> {
         let name =
             if self.package.flavour() == Some(Flavour::MariaDb) { "mariadb-binlog" } else { "mysqlbinlog" };
         self.run(name, arguments, input)
     }
 
-    /// The line that the server prints about its version.
+    /// Returns the version that the server prints.
     ///
     /// # Errors
-    /// When it cannot be run.
+    /// The server cannot be run.
     pub fn version(&self) -> Result<String> {
         let name = self.package.flavour().map_or("sysbench", Flavour::server_program);
         let output = self.run(name, &["--version"], b"")?;
@@ -149,7 +149,7 @@ impl Home {
         }
     }
 
-    /// The folder of server messages and character sets.
+    /// Returns the folder of server messages and character sets.
     pub(crate) fn share(&self) -> PathBuf {
         let debian = ["share/mysql", "share/mariadb"].map(|name| self.prefix.join(name));
         debian
@@ -158,14 +158,14 @@ impl Home {
             .unwrap_or_else(|| self.prefix.join("share"))
     }
 
-    /// The folder of plugins and components.
+    /// Returns the folder of plugins and components.
     pub(crate) fn plugins(&self) -> PathBuf {
         let debian = self.prefix.join("lib/mysql/plugin");
         if debian.is_dir() { debian } else { self.prefix.join("lib/plugin") }
     }
 }
 
-/// The dynamic loader and the folder of libraries of a fetched package.
+/// Returns the dynamic loader and the library path of a fetched package.
 fn libraries(prefix: &Path) -> Result<(PathBuf, PathBuf)> {
     let lib = prefix.join("lib");
     for folder in [lib.clone(), prefix.with_file_name("lib")] {
@@ -185,7 +185,7 @@ fn libraries(prefix: &Path) -> Result<(PathBuf, PathBuf)> {
     bail!("no dynamic loader under {}", lib.display())
 }
 
-/// Older Debian releases keep the C library in `/lib`, newer ones in `/usr/lib`.
+/// Returns the library path. Older Debian releases have the C library in `/lib`, newer ones in `/usr/lib`.
 fn library_path(prefix: &Path, triple: &OsStr) -> PathBuf {
     let mut paths = vec![prefix.join("lib").join(triple)];
     let root = prefix.with_file_name("lib").join(triple);
@@ -195,14 +195,14 @@ fn library_path(prefix: &Path, triple: &OsStr) -> PathBuf {
     env::join_paths(paths).unwrap_or_default().into()
 }
 
-/// Runs a command to its end with `input` on its standard input, its output collected.
+/// Runs a command to completion with `input` on its standard input, and collects its output.
 pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> Result<Output> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
     let stdin = child.stdin.take();
     thread::scope(|scope| {
         scope.spawn(|| {
-            // A program that stops reading early has its reasons, and says so in its status.
+            // A program may stop reading early. Its status shows whether that was an error.
             stdin.map(|mut pipe| pipe.write_all(input))
         });
         Ok(child.wait_with_output()?)

@@ -1,4 +1,4 @@
-//! How to start a server.
+//! Starts servers.
 
 use std::env;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::package::Package;
 use crate::server::{Client, Program, Server};
 use crate::template;
 
-/// Whose server it is.
+/// The vendor of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flavour {
     /// Oracle's.
@@ -26,8 +26,8 @@ pub enum Flavour {
     MariaDb,
 }
 
-/// A server to be started: a fresh one each time, with an empty binary log, `root` without a password, GTIDs on
-/// (MySQL), UTC, and settings that favour speed over durability. Options given here come after those and win.
+/// A server to start: fresh each time, with an empty binary log, `root` without a password, GTIDs on (MySQL), UTC, and
+/// settings that favour speed over durability. Options given here follow those settings and override them.
 #[derive(Clone, Debug)]
 pub struct Launch {
     package: Package,
@@ -52,14 +52,14 @@ impl Launch {
         Self::of(Package::MariaDb)
     }
 
-    /// A server of the given flavour: [`Launch::mysql`] or [`Launch::mariadb`].
+    /// A server of this flavour: [`Launch::mysql`] or [`Launch::mariadb`].
     pub fn new(flavour: Flavour) -> Self {
         Self::of(flavour.package())
     }
 
-    /// A server of this package, such as [`Package::Mysql5_7`]. The settings are those of [`Launch`], as far as the
-    /// version knows them: 5.5 has no GTIDs, and row format is the default of all MySQL servers here. Up to 5.7, the
-    /// default character set is `utf8mb4`, too.
+    /// A server of this package, for example [`Package::Mysql5_7`]. It has the settings of [`Launch`] as far as its
+    /// version supports them: 5.5 has no GTIDs. All MySQL servers here default to row format, and those up to 5.7 also
+    /// to the character set `utf8mb4`.
     pub fn of(package: Package) -> Self {
         let (options, variables, init_options) = (Vec::new(), Vec::new(), Vec::new());
         let (uuid, keyring, port, data, lasting) = (None, false, None, None, None);
@@ -80,51 +80,50 @@ impl Launch {
         self
     }
 
-    /// Sets an environment variable of the server's.
+    /// Sets an environment variable of the server.
     #[must_use]
     pub fn variable(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.variables.push((name.into(), value.into()));
         self
     }
 
-    /// Adds an option that the data directory must be made with, such as `--lower-case-table-names=1`; the
-    /// server is started with it too.
+    /// Adds an option for initialising the data directory and for the server, for example `--lower-case-table-names=1`.
     #[must_use]
     pub fn init_option(mut self, option: impl Into<String>) -> Self {
         self.init_options.push(option.into());
         self
     }
 
-    /// Gives the server a known UUID, so that its GTIDs are the same each time (MySQL).
+    /// Sets the server's UUID, so that its GTIDs are the same each time (MySQL).
     #[must_use]
     pub fn uuid(mut self, uuid: impl Into<String>) -> Self {
         self.uuid = Some(uuid.into());
         self
     }
 
-    /// Loads `component_keyring_file` (MySQL), its data in the file `keyring` of the data directory: what
-    /// `--binlog-encryption=ON` needs.
+    /// Loads `component_keyring_file` (MySQL), which `--binlog-encryption=ON` needs. Its data is the file `keyring` in
+    /// the data directory.
     #[must_use]
     pub fn keyring(mut self) -> Self {
         self.keyring = true;
         self
     }
 
-    /// Has the server listen on this port of 127.0.0.1; one that is free is taken otherwise.
+    /// Sets the server's port on 127.0.0.1. Otherwise a free one is used.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
     }
 
-    /// Starts the server on a copy of this data directory: that of another one of the same flavour, which was stopped.
+    /// Starts the server on a copy of this data directory, which a stopped server of the same flavour has left.
     #[must_use]
     pub fn data(mut self, folder: impl Into<PathBuf>) -> Self {
         self.data = Some(folder.into());
         self
     }
 
-    /// Keeps the server running after this process, with its files in `folder`.
+    /// Keeps the server running after this process ends, with its files in `folder`.
     #[must_use]
     pub fn lasting(mut self, folder: impl Into<PathBuf>) -> Self {
         self.lasting = Some(folder.into());
@@ -134,10 +133,11 @@ impl Launch {
     /// Starts the server and waits until it answers.
     ///
     /// # Errors
-    /// When the programs cannot be had, or the server does not come up; the end of its error log is told.
+    /// The programs cannot be found or fetched, or the server does not start. The error includes the end of the
+    /// server's error log.
     pub fn start(&self) -> Result<Server> {
         let flavour = self.package.flavour();
-        let flavour = flavour.with_context(|| format!("{} is no server", self.package.name()))?;
+        let flavour = flavour.with_context(|| format!("{} is not a server", self.package.name()))?;
         let home = Home::find(self.package)?;
         let template = self.data.clone().map_or_else(|| template::folder(&home, &self.init_options), Ok)?;
         let port = self.port.map_or_else(free_port, Ok)?;
@@ -183,7 +183,7 @@ impl Launch {
             format!("--port={port}"),
         ]);
         if self.package.flavour() == Some(Flavour::MariaDb) || self.package.version() < (8, 0) {
-            // At its start it removes the temporary tables of others that have the same folder for them.
+            // At startup, the server removes other servers' temporary tables from a shared folder.
             options.push(format!("--tmpdir={}", folder.display()));
         }
         options.extend(common.lines().chain(own.lines()).map(str::to_owned));
@@ -200,7 +200,7 @@ impl Flavour {
         }
     }
 
-    /// The name of the server's program.
+    /// Returns the name of the server's program.
     pub(crate) fn server_program(self) -> &'static str {
         match self {
             Self::Mysql => "mysqld",
@@ -209,14 +209,14 @@ impl Flavour {
     }
 }
 
-/// Options by which a server finds its own files.
+/// Returns the options by which a server finds its own files.
 pub(crate) fn base_options(home: &Home) -> Vec<String> {
     let share = home.share().display().to_string();
     let basedir = format!("--basedir={}", home.prefix().display());
     vec![basedir, format!("--lc-messages-dir={share}"), format!("--character-sets-dir={share}/charsets")]
 }
 
-/// A server refuses to run as root unless told that it is meant.
+/// Returns the option that allows a server to run as root, if this process does.
 pub(crate) fn run_as_root() -> Option<&'static str> {
     nix::unistd::Uid::effective().is_root().then_some("--user=root")
 }
@@ -230,15 +230,15 @@ fn write_keyring_settings(datadir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Ports below those that systems give to outgoing connections: one of these stays free until a server has it, and
-/// while it is down between two starts.
+/// Ports below the range of outgoing connections, so that a port stays free until a server opens it, and while the
+/// server is down between two starts.
 const PORTS: Range<u16> = 12_000..32_000;
 
-/// A TCP port that nobody listens on. Another call gives another one, and another process is unlikely to look at the
+/// Returns a TCP port without a listener. Each call returns another port, and another process is unlikely to try the
 /// same.
 ///
 /// # Errors
-/// When there is none.
+/// No port in the range is free.
 pub fn free_port() -> Result<u16> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let spread = process::id().wrapping_mul(61);
@@ -252,21 +252,22 @@ pub fn free_port() -> Result<u16> {
     bail!("no port between {} and {} is free", PORTS.start, PORTS.end)
 }
 
-/// A socket's path may be 107 bytes at most, and the target directory may be deep: sockets live elsewhere.
+/// Returns the path of a server's socket in the temporary directory. A socket's path may have at most 107 bytes, which
+/// the target directory may exceed.
 fn socket_path(folder: &Path) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     folder.hash(&mut hasher);
     env::temp_dir().join(format!("bintide-{:016x}.sock", hasher.finish()))
 }
 
-/// Removes what processes that ended without cleaning up have left.
+/// Removes files of processes that ended without cleaning up.
 fn sweep(running: &Path) {
     for entry in fs::read_dir(running).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let owner = name.split('-').next().unwrap_or_default();
         if !Path::new("/proc").join(owner).exists() {
             let socket = socket_path(&entry.path());
-            // Another process may be sweeping the same.
+            // Another process may remove the same files.
             let _ = fs::remove_file(socket.with_extension("sock.lock"));
             let _ = fs::remove_file(socket);
             let _ = fs::remove_dir_all(entry.path());
@@ -274,7 +275,7 @@ fn sweep(running: &Path) {
     }
 }
 
-/// What a server's log says last: its errors if there are any, else its last lines.
+/// Returns the last five errors of a server's log, or its last five lines if there are no errors.
 pub(crate) fn last_lines(text: &str) -> String {
     let errors: Vec<&str> = text.lines().filter(|line| line.contains("[ERROR]")).collect();
     let lines = if errors.is_empty() { text.lines().collect() } else { errors };

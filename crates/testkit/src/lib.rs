@@ -1,5 +1,5 @@
-//! Real servers for tests and benches: fetched once into the user's cache, started in about a
-//! second, and gone when the test is.
+//! Real servers for tests and benches: fetched once into the user's cache, started in about a second, and removed at
+//! the end of the test.
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
@@ -12,21 +12,21 @@
 //! # }
 //! ```
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
-//! | [`cargo()`] | cargo, run by what cargo runs |
+//! | [`cargo()`] | cargo, started by a program that cargo runs |
 //! | [`deaf`] | a host that drops packets: [`Deaf`] |
 //! | [`faulty_disk`] | a disk that fails: [`FaultyDisk`] |
-//! | [`home`] | where a server's programs are, and how to run one: [`Home`] |
-//! | [`launch`] | how to start a server: [`Launch`] |
-//! | [`Package`] | every server that can be had, from MySQL 5.5.9 to MariaDB 11.8 |
+//! | [`home`] | the programs of a server: [`Home`] |
+//! | [`launch`] | a server to start: [`Launch`] |
+//! | [`Package`] | all available servers, from MySQL 5.5.9 to MariaDB 11.8 |
 //! | [`proxy`] | a network in front of a server that can be cut, silenced and slowed: [`Proxy`] |
-//! | [`tamper`] | a proxy that changes what a server says: [`TamperProxy`] |
-//! | [`server`] | a server that runs: [`Server`], [`Client`] |
+//! | [`tamper`] | a proxy that changes a server's packets: [`TamperProxy`] |
+//! | [`server`] | a running server: [`Server`], [`Client`] |
 //!
-//! What this crate never does: install anything on the machine, touch a server that it did not start, leave a
-//! server running after the process that started it (unless told to, [`Launch::lasting`]), or find its way
-//! into the `bintide` command: it serves tests, benches and chores only.
+//! This crate never installs anything on the machine, and never touches a server that it did not start. Its servers end
+//! with the process that started them, except with [`Launch::lasting`]. The `bintide` command does not use it: it
+//! serves tests, benches and chores only.
 #![forbid(unsafe_code)]
 
 mod apt;

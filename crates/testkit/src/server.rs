@@ -1,4 +1,4 @@
-//! A server that runs, and how to talk to it.
+//! A running server and its client.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -17,13 +17,13 @@ use crate::launch::{Flavour, last_lines};
 use crate::package::Package;
 use crate::spawner;
 
-/// How long a server may take to come up or to go down. A crowded machine takes a while.
+/// Timeout for a server's start and stop. A loaded machine takes a while.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long between two looks at whether it has.
+/// Interval at which start and stop are checked.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The way to talk to a server: a command line client over its socket, as `root`. It is the server's own, and the
-/// newest MySQL's for an old MySQL, whose own is missing or lacks options.
+/// A command line client of a server, over its socket, as `root`: the server's own, or the newest MySQL's for an old
+/// MySQL, whose own is missing or lacks options.
 #[derive(Clone, Debug)]
 pub struct Client {
     home: Home,
@@ -31,34 +31,34 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the server that listens on `socket`.
+    /// Creates a client of the server that listens on `socket`.
     pub fn new(home: Home, socket: PathBuf) -> Self {
         Self { home, socket }
     }
 
-    /// The server's socket.
+    /// Returns the server's socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// The programs that belong to the server.
+    /// Returns the server's programs.
     pub fn home(&self) -> &Home {
         &self.home
     }
 
-    /// Runs a script in one session and gives what it prints: a line a row, tabs between values, no headings.
+    /// Runs a script in one session and returns its output: one line per row, tabs between values, no headings.
     ///
     /// # Errors
-    /// With the client's message when a statement fails; those after it are not run.
+    /// A statement fails. The error is the client's message; later statements are not run.
     pub fn sql(&self, script: &str) -> Result<String> {
         let output = self.sql_bytes(script.as_bytes())?;
         Ok(String::from_utf8_lossy(&output).into_owned())
     }
 
-    /// [`Client::sql`] for scripts and results that need not be UTF-8.
+    /// Runs a script like [`Client::sql`]. Script and output need not be UTF-8.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Client::sql`].
     pub fn sql_bytes(&self, script: &[u8]) -> Result<Vec<u8>> {
         let mut command = self.command()?;
         command.args(["--batch", "--raw", "--skip-column-names", "--binary-mode", "--local-infile=1"]);
@@ -68,10 +68,10 @@ impl Client {
         Ok(output.stdout)
     }
 
-    /// The client program, told where to connect; the caller adds what it wants.
+    /// Returns a command that runs the client with the server's address. The caller adds further arguments.
     ///
     /// # Errors
-    /// When there is no such program.
+    /// There is no client program.
     pub fn command(&self) -> Result<Command> {
         let package = self.home.package();
         let mut command = if package.flavour() == Some(Flavour::MariaDb) {
@@ -83,7 +83,7 @@ impl Client {
         };
         command.args(["--no-defaults", "--user=root", "--max-allowed-packet=1G"]);
         if package.version() < (8, 4) && package.flavour() == Some(Flavour::Mysql) {
-            // Old accounts log in as the newest client does by a plugin only.
+            // The newest client needs a plugin to log in to old accounts.
             command.arg(format!("--plugin-dir={}", Home::find(Package::Mysql)?.plugins().display()));
         }
         command.arg("--default-character-set=utf8mb4").arg(format!("--socket={}", self.socket.display()));
@@ -91,16 +91,16 @@ impl Client {
     }
 }
 
-/// What a server is started as.
+/// The command line of a server.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) flavour: Flavour,
     pub(crate) options: Vec<String>,
-    /// Of its environment, besides what this process has.
+    /// Environment variables, in addition to those of this process.
     pub(crate) variables: Vec<(String, String)>,
 }
 
-/// A running server. Dropping it kills it and removes its files, unless it is a lasting one.
+/// A running server. Dropping it kills the server and removes its files, unless it is lasting.
 #[derive(Debug)]
 pub struct Server {
     program: Program,
@@ -119,7 +119,7 @@ impl Server {
         port: u16,
         lasting: bool,
     ) -> Result<Self> {
-        // A lasting server is one only once it runs: what fails here is cleaned up like any other.
+        // A server becomes lasting only once it runs: a failed start is cleaned up as usual.
         let mut server = Self { program, client, folder, port, lasting, child: None };
         if let Err(error) = server.start_again(&[]) {
             server.lasting = false;
@@ -128,12 +128,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts the server again on its data after [`Server::stop`] or [`Server::kill`], with more options.
+    /// Starts the server again on its data after [`Server::stop`] or [`Server::kill`], with additional options.
     ///
     /// # Errors
-    /// When it does not come up; the end of its error log is told.
+    /// The server does not start. The error includes the end of its error log.
     pub fn start_again(&mut self, more: &[&str]) -> Result<()> {
-        ensure!(self.child.is_none(), "the server runs already");
+        ensure!(self.child.is_none(), "the server is already running");
         let name = self.program.flavour.server_program();
         let mut command = self.client.home.server_command(name)?;
         command.args(&self.program.options).args(more);
@@ -150,7 +150,7 @@ impl Server {
                 && let Some(status) = child.try_wait()?
             {
                 self.child = None;
-                bail!("the server ended at its start ({status}): {}", self.error_log());
+                bail!("the server ended during its start ({status}): {}", self.error_log());
             }
             if self.client.socket.exists() && self.sql("select 1").is_ok() {
                 return Ok(());
@@ -165,66 +165,66 @@ impl Server {
         fs::read(path).map(|text| last_lines(&String::from_utf8_lossy(&text))).unwrap_or_default()
     }
 
-    /// Its client.
+    /// Returns the server's client.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The programs that belong to it.
+    /// Returns the server's programs.
     pub fn home(&self) -> &Home {
         &self.client.home
     }
 
-    /// [`Client::sql`] on this server.
+    /// Runs [`Client::sql`] on this server.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Client::sql`].
     pub fn sql(&self, script: &str) -> Result<String> {
         self.client.sql(script)
     }
 
-    /// Its socket.
+    /// Returns the server's socket.
     pub fn socket(&self) -> &Path {
         &self.client.socket
     }
 
-    /// Its TCP port on 127.0.0.1.
+    /// Returns the server's TCP port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its data directory.
+    /// Returns the data directory.
     pub fn datadir(&self) -> PathBuf {
         self.folder.join("data")
     }
 
-    /// The number of its process, while it runs.
+    /// Returns the process id, while the server runs.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// The paths of its binary logs, oldest first, as its index has them.
+    /// Returns the paths of the binary logs in the index, oldest first.
     ///
     /// # Errors
-    /// When the index cannot be read.
+    /// The index cannot be read.
     pub fn binlogs(&self) -> Result<Vec<PathBuf>> {
         self.indexed("binlog.index")
     }
 
-    /// The paths that a log index in the data directory lists.
+    /// Returns the paths in a log index of the data directory.
     ///
     /// # Errors
-    /// When the index cannot be read.
+    /// The index cannot be read.
     pub fn indexed(&self, index: &str) -> Result<Vec<PathBuf>> {
         let path = self.datadir().join(index);
         let text = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
         Ok(text.lines().map(|line| self.datadir().join(line)).collect())
     }
 
-    /// Ends the server as an operator would, and waits until it is down. Its data stays until the drop.
+    /// Shuts the server down, and waits until it has ended. Its data stays until the drop.
     ///
     /// # Errors
-    /// When it does not go down.
+    /// The server does not end.
     pub fn stop(&mut self) -> Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
@@ -239,10 +239,10 @@ impl Server {
         Ok(())
     }
 
-    /// Kills the server as a power cut would. Its data stays until the drop.
+    /// Kills the server. Its data stays until the drop.
     ///
     /// # Errors
-    /// When it cannot be killed.
+    /// The server cannot be killed.
     pub fn kill(&mut self) -> Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         child.kill()?;
@@ -256,7 +256,7 @@ impl Drop for Server {
         if self.lasting {
             return;
         }
-        // Nobody is left to hear of a failure, and the next start sweeps what stays.
+        // A drop cannot report errors, and the next start removes leftover files.
         let _ = self.kill();
         let _ = fs::remove_file(self.socket().with_extension("sock.lock"));
         let _ = fs::remove_file(self.socket());
@@ -270,17 +270,17 @@ fn spawn_free(command: &mut Command) -> std::io::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn()
 }
 
-/// Ends the server that a lasting folder belongs to, and waits until it is down; the folder is removed.
+/// Shuts down the server of a lasting folder, waits until it has ended, and removes the folder.
 ///
 /// # Errors
-/// When the folder holds no server, or it does not go down.
+/// The pid file cannot be read, or the server does not end.
 pub fn stop_lasting(folder: &Path) -> Result<()> {
     let pid_file = folder.join("pid");
     match fs::read_to_string(&pid_file) {
         Ok(text) => {
-            let pid = Pid::from_raw(text.trim().parse().context("the pid file holds no number")?);
+            let pid = Pid::from_raw(text.trim().parse().context("the pid file does not contain a number")?);
             let begin = Instant::now();
-            kill(pid, Signal::SIGTERM).context("could not end the server")?;
+            kill(pid, Signal::SIGTERM).context("could not stop the server")?;
             while pid_file.exists() {
                 ensure!(begin.elapsed() < PATIENCE, "the server does not stop");
                 thread::sleep(PAUSE);

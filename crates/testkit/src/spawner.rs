@@ -1,7 +1,7 @@
-//! Starts children that die with this process, however it ends.
+//! Starts child processes that the kernel kills when this process ends, for any reason.
 //!
-//! The kernel can send a signal to a child when its parent is gone, but it takes the *thread* that started the
-//! child for the parent. So one thread that lives as long as the process starts them all.
+//! The kernel can send a signal to a child when its parent ends. It takes the *thread* that started the child for the
+//! parent. So one thread, which lives as long as the process, starts all children.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{LazyLock, Mutex};
 use std::thread;
 
-/// Runs a program with a signal arranged for its parent's death (of the package util-linux).
+/// The program that requests a signal for its parent's death (from the package util-linux).
 const SETPRIV: &str = "/usr/bin/setpriv";
 
 type Request = (Command, Sender<io::Result<Child>>);
@@ -19,14 +19,14 @@ static SPAWNER: LazyLock<Mutex<Sender<Request>>> = LazyLock::new(|| {
     let (sender, receiver) = mpsc::channel::<Request>();
     thread::spawn(move || {
         for (mut command, answer) in receiver {
-            // Whoever asked may be gone; then the child is nobody's, and its handle is dropped.
+            // If the caller is gone, the child's handle is dropped.
             let _ = answer.send(command.spawn());
         }
     });
     Mutex::new(sender)
 });
 
-/// Starts a command, silent and without input, that is killed when this process ends.
+/// Starts a command without input and output, which is killed when this process ends.
 pub(crate) fn spawn_bound(command: &Command) -> io::Result<Child> {
     let (answer, child) = mpsc::channel();
     let gone = || io::Error::other("the thread that starts servers is gone");

@@ -1,4 +1,4 @@
-//! A proxy that changes what a server says: any byte, or whole packets.
+//! A proxy that changes a server's packets: single bytes or whole packets.
 //!
 //! ```text
 //! client ──────────▶ server          as it is
@@ -15,18 +15,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// A packet on its way to the client.
+/// A packet from the server to the client.
 #[derive(Debug)]
 pub struct ServerPacket<'p> {
-    /// The number of its connection, from 0.
+    /// Number of the connection, from 0.
     pub connection: usize,
-    /// Its number within the connection, from 0.
+    /// Number of the packet in the connection, from 0.
     pub number: usize,
-    /// Its header of four bytes and its payload: what is left here is sent.
+    /// The header of four bytes and the payload. The client gets these bytes as the callback leaves them.
     pub bytes: &'p mut Vec<u8>,
 }
 
-/// The fate of a connection behind a packet.
+/// The fate of a connection after a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
     /// The next packet follows.
@@ -39,8 +39,8 @@ pub enum Behind {
 
 type Change = dyn FnMut(ServerPacket<'_>) -> Behind + Send;
 
-/// Listens on a port of its own in front of a server's, and changes what the server says. Connections are plain: under
-/// TLS there are no packets to be seen. It is gone, and its connections with it, when it is dropped.
+/// A proxy on a port of its own that changes a server's packets. Connections must be plain: TLS would hide the packets.
+/// Dropping the proxy closes its connections.
 #[derive(Debug)]
 pub struct TamperProxy {
     port: u16,
@@ -60,16 +60,16 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Interval at which a thread that waits looks whether all is over.
+/// Interval at which a waiting thread checks whether the proxy was dropped.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Bytes of a packet's header.
 const HEADER_SIZE: usize = 4;
 
 impl TamperProxy {
-    /// In front of this port of 127.0.0.1; `change` sees every packet of the server.
+    /// Creates a proxy for this port of 127.0.0.1. `change` gets every packet of the server.
     ///
     /// # Errors
-    /// When there is no free port.
+    /// There is no free port.
     pub fn to(server: u16, change: impl FnMut(ServerPacket<'_>) -> Behind + Send + 'static) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("could not find a free port")?;
         listener.set_nonblocking(true)?;
@@ -81,12 +81,12 @@ impl TamperProxy {
         Ok(Self { port, shared, accepting: Some(accepting) })
     }
 
-    /// Where it listens.
+    /// Returns the proxy's port.
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// Changes what is said from here on in another way.
+    /// Replaces the function that changes packets.
     pub fn change(&self, change: impl FnMut(ServerPacket<'_>) -> Behind + Send + 'static) {
         *self.shared.change.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(change);
     }
@@ -96,7 +96,7 @@ impl Drop for TamperProxy {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
         if let Some(accepting) = self.accepting.take() {
-            // After a panic of it, the message is out.
+            // If the thread panicked, its message has been printed.
             let _ = accepting.join();
         }
         for stream in self.shared.streams.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
@@ -110,7 +110,7 @@ fn accept(listener: &TcpListener, server: u16, shared: &Arc<Shared>) {
     while !shared.is_over.load(Ordering::Relaxed) {
         match listener.accept() {
             Ok((client, _)) => {
-                // A client whose server is not there finds its connection closed.
+                // If the server is down, the client's connection is closed.
                 let _ = connect(client, server, number, shared);
                 number += 1;
             }
@@ -128,7 +128,7 @@ fn connect(client: TcpStream, server: u16, number: usize, shared: &Arc<Shared>) 
     }
     let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
     thread::spawn(move || {
-        // Whoever is gone is no error of ours: the other side hears of it.
+        // A lost connection is no error here. The other side sees its connection close.
         let _ = io::copy(&mut from_client, &mut to_server);
         let _ = to_server.shutdown(Shutdown::Both);
     });

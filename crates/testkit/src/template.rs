@@ -1,4 +1,4 @@
-//! Data directories made once for each version and each set of initial options, and copied for each server.
+//! Data directories, initialised once for each version and each set of options, and copied for each server.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,14 +11,14 @@ use crate::cache;
 use crate::home::{Home, run_with_input};
 use crate::launch::{Flavour, base_options, last_lines, run_as_root};
 
-/// To be raised when what goes into a template changes.
+/// Version of the templates. Raise it when their content changes.
 const REVISION: u32 = 1;
 
-/// Lets replicas and tests in by TCP.
+/// Creates accounts for replicas and tests over TCP.
 const INIT_MYSQL: &str =
     "create user root@'%' identified by '';\ngrant all on *.* to root@'%' with grant option;\n";
 const INIT_MARIADB: &str = "\ninsert into global_priv values ('%', 'root', json_object('access', ~0));\n";
-/// The same for servers whose accounts are rows of a table that lacks no privilege for `root`.
+/// The same for servers whose accounts are rows of a table. `root` has all privileges there.
 const INIT_OLD_MYSQL: &str = "
 delete from user where user = '' or user = 'root' and host <> 'localhost';
 create temporary table everywhere as select * from user where user = 'root';
@@ -26,13 +26,13 @@ update everywhere set host = '%';
 insert into user select * from everywhere;
 ";
 
-/// A data directory for the servers of a home, made with these options.
+/// Returns a data directory for the servers of a home, initialised with these options.
 ///
 /// # Errors
-/// When the server's program cannot make one.
+/// The server's program cannot initialise one.
 pub(crate) fn folder(home: &Home, init_options: &[String]) -> Result<PathBuf> {
     let package = home.package();
-    let flavour = package.flavour().with_context(|| format!("{} is no server", package.name()))?;
+    let flavour = package.flavour().with_context(|| format!("{} is not a server", package.name()))?;
     let mut hasher = DefaultHasher::new();
     (flavour, init_options, home.version()?, REVISION).hash(&mut hasher);
     let name = format!("template-{}-{:016x}", package.name(), hasher.finish());
@@ -44,7 +44,7 @@ pub(crate) fn folder(home: &Home, init_options: &[String]) -> Result<PathBuf> {
 }
 
 fn initialise_mysql(home: &Home, init_options: &[String], folder: &Path) -> Result<()> {
-    // mysqld wants to create the data directory itself, or to find it empty.
+    // mysqld creates the data directory itself, or expects it to be empty.
     let datadir = folder.join("data");
     let script = folder.join("init.sql");
     fs::write(&script, INIT_MYSQL)?;
@@ -64,7 +64,7 @@ fn initialise_mysql(home: &Home, init_options: &[String], folder: &Path) -> Resu
     cache::remove_file(&folder.join("auto.cnf"))
 }
 
-/// The smallest redo log: a template is copied for each server.
+/// Returns the option for the smallest redo log: a template is copied for each server.
 fn redo_log_option(home: &Home) -> &'static str {
     let has_capacity = home.package().options().contains("--innodb-redo-log-capacity");
     if has_capacity { "--innodb-redo-log-capacity=16M" } else { "--innodb-log-file-size=4M" }
@@ -78,7 +78,7 @@ fn bootstrap_mysql(home: &Home, init_options: &[String], folder: &Path) -> Resul
     sql.extend(INIT_OLD_MYSQL.as_bytes());
     let mut command = home.server_command("mysqld")?;
     command.args(["--no-defaults", "--bootstrap", "--innodb-use-native-aio=OFF"]);
-    // A server of 5.5 does not start on a redo log of another size than it is told.
+    // MySQL 5.5 does not start on a redo log whose size differs from its setting.
     command.args(["--innodb-log-file-size=16M", "--innodb-fast-shutdown=0", "--log-warnings=0"]);
     bootstrap(command.args(init_options), home, folder, &sql)
 }
@@ -95,7 +95,7 @@ fn bootstrap_mariadb(home: &Home, init_options: &[String], folder: &Path) -> Res
     bootstrap(command.args(init_options), home, folder, &sql)
 }
 
-/// Appends the first of these scripts that the server came with, without the account of this host's name.
+/// Appends the first of these scripts that exists, without the account for this host's name.
 fn append_script(home: &Home, names: &[&str], sql: &mut Vec<u8>) -> Result<()> {
     let mut paths = names.iter().map(|name| home.share().join(name));
     let path = paths.find(|path| path.is_file()).with_context(|| format!("no {names:?}"))?;

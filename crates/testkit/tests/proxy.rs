@@ -1,4 +1,4 @@
-//! What a network does that is cut, silent or slow.
+//! Behaviour of a network that is cut, silent or slow.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use testkit::{Cut, Dice, Proxy, seed};
 
-/// Long enough for whatever comes at all.
+/// Timeout for expected data.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What nobody sends does not come in this time, and in no other.
+/// Delay of slow data, and time to wait for data that must not come.
 const A_MOMENT: Duration = Duration::from_millis(100);
 
-/// A server that sends back what it gets, and a proxy in front of it.
+/// Starts an echo server with a proxy in front of it.
 fn echo() -> Result<Proxy> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let proxy = Proxy::to(listener.local_addr()?.port())?;
@@ -31,7 +31,7 @@ fn connect(proxy: &Proxy) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sends this, and gives as much of it as comes back.
+/// Sends bytes, and returns the same number of bytes from the echo.
 fn echoed(stream: &mut TcpStream, bytes: &[u8]) -> Result<Vec<u8>> {
     stream.write_all(bytes)?;
     let mut back = vec![0; bytes.len()];
@@ -39,7 +39,7 @@ fn echoed(stream: &mut TcpStream, bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(back)
 }
 
-/// Does a connection end, and not just wait?
+/// Returns true if the connection is closed or reset.
 fn ends(mut stream: TcpStream) -> bool {
     let _ = stream.write(b"x");
     match stream.read(&mut [0]) {
@@ -55,7 +55,7 @@ fn what_comes_passes_in_both_directions_and_is_counted() -> Result<()> {
     let large = vec![7; 300_000];
     ensure!(echoed(&mut one, &large)? == large && echoed(&mut two, b"ping")? == b"ping");
     ensure!(proxy.passed() == 600_008 && !proxy.is_cut(), "{}", proxy.passed());
-    // Its client has nothing more to say, and hears the end.
+    // The client closes its side, and sees the end of the other.
     one.shutdown(std::net::Shutdown::Write)?;
     ensure!(one.read(&mut [0])? == 0);
     Ok(())
@@ -70,7 +70,7 @@ fn a_planned_cut_comes_at_its_byte() -> Result<()> {
         let proxy = echo()?;
         let mut stream = connect(&proxy)?;
         ensure!(echoed(&mut stream, b"before")? == b"before");
-        // Sent and returned: what is cut is on its way there, or on its way back.
+        // The cut falls into the 1000 bytes to the server or the 1000 bytes back.
         let at = dice.below(2000) as u64;
         proxy.cut_after(at, Cut::Close);
         let _ = stream.write_all(&[1; 1000]);
@@ -90,7 +90,7 @@ fn what_is_cut_stays_so_and_what_is_new_passes_when_it_is_mended() -> Result<()>
         ensure!(echoed(&mut stream, b"1")? == b"1");
         proxy.cut(how);
         ensure!(ends(stream), "{how:?}");
-        ensure!(ends(connect(&proxy)?), "{how:?}: one that comes when it is cut");
+        ensure!(ends(connect(&proxy)?), "{how:?}: a new connection while cut");
         proxy.mend();
         ensure!(echoed(&mut connect(&proxy)?, b"2")? == b"2", "{how:?}");
     }

@@ -1,4 +1,4 @@
-//! The servers start, answer, write binary logs, die and come back.
+//! Servers start, answer, write binary logs, are killed and restart.
 
 use anyhow::{Result, ensure};
 use testkit::{Home, Launch, Package};
@@ -55,7 +55,7 @@ fn sysbench_runs() -> Result<()> {
     Ok(())
 }
 
-/// Each old server, and how its version begins.
+/// Each old server, and the start of its version.
 const OLD_SERVERS: [(Package, &str); 11] = [
     (Package::Mysql8_0, "8.0.33"),
     (Package::Mysql8_0_15, "8.0.15"),
