@@ -119,11 +119,11 @@ fn what_stands_in_the_way_is_said_all_at_once() -> Result<()> {
     ensure!(ran.code == Some(2), "{ran:?}");
     let wanted = [
         "read-only: the target is super_read_only; SET GLOBAL super_read_only = 0",
-        "applier: the target applies changes of a source of its own, in the channel 'c'",
-        "local-infile: the logs load files",
+        "applier: the target is a replica whose applier is running, in the channel 'c'",
+        "local-infile: the logs contain LOAD DATA",
         "gap: the target lacks ",
-        "different-tables: `d`.`t` has a column 2 that is text on the target, and varchar in the logs",
-        "different-tables: `d`.`u` is not on the target",
+        "different-tables: `d`.`t` has a column 2 that is text on the target, but varchar in the logs",
+        "different-tables: `d`.`u` does not exist on the target",
     ];
     for wanted in wanted {
         ensure!(ran.stderr.contains(wanted), "{wanted}: {}", ran.stderr);
@@ -397,7 +397,7 @@ fn tables_without_transactions_are_not_logged_as_sql() -> Result<()> {
     // The table comes with the logs: the replay stops in front of its first row.
     let target = target_of(&["--log-bin=binlog"])?;
     let ran = command::replay(&logs, &target, log)?;
-    ensure!(ran.code == Some(1) && ran.stderr.contains("`d`.`m` is MyISAM"), "{ran:?}");
+    ensure!(ran.code == Some(1) && ran.stderr.contains("`d`.`m` uses MyISAM"), "{ran:?}");
     ensure!(target.sql("select count(*) from d.m")?.trim() == "0", "no row");
     // It is there: nothing is changed.
     let before = target.sql("select @@global.gtid_executed")?;
@@ -420,9 +420,9 @@ fn tables_that_would_keep_other_values_are_refused() -> Result<()> {
     let target = target_of(&["--skip-log-bin"])?;
     target.sql("create database d")?;
     let says = [
-        "column 2 that is int unsigned on the target, and int signed",
-        "column 3 that is decimal(8,1) on the target, and decimal(10,2)",
-        "column 4 that is datetime(0) on the target, and datetime(3)",
+        "column 2 that is int unsigned on the target, but int signed",
+        "column 3 that is decimal(8,1) on the target, but decimal(10,2)",
+        "column 4 that is datetime(0) on the target, but datetime(3)",
     ];
     for (number, wanted) in says.iter().enumerate() {
         let mut made = columns;

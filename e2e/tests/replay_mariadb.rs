@@ -90,7 +90,7 @@ fn what_mariadb_does_not_know_is_refused_by_name() -> Result<()> {
         Launch::mysql(),
         "create database d",
         ApplyAs::Auto,
-        "collation_server, utf8mb4_0900_ai_ci, which the target does not know",
+        "collation_server, utf8mb4_0900_ai_ci, which the target does not have",
     )?;
     let table = "create database d; create table d.t (a varchar(9) collate utf8mb4_0900_as_cs)";
     check(mysql(), table, ApplyAs::Auto, "Unknown collation: 'utf8mb4_0900_as_cs'")?;
@@ -98,7 +98,7 @@ fn what_mariadb_does_not_know_is_refused_by_name() -> Result<()> {
         mysql(),
         "create database d",
         ApplyAs::Binlog,
-        "the target is a MariaDB, which does not take MySQL's row events: apply as sql",
+        "the target is MariaDB, which does not accept MySQL's row events. Use --apply-as sql",
     )
 }
 

@@ -79,13 +79,13 @@ fn logs_of_new_servers_go_into_old_ones() -> Result<()> {
             for more in [&["--apply-as", "auto"][..], &["--apply-as", "sql", "--commit-order", "strict"]] {
                 let ran = applies(&source, target, more).with_context(|| package.name())?;
                 let is_old = target.sql("select @@version")?.starts_with("5.7");
-                let is_substituted = ran.stderr.contains("`newest` with utf8mb4_general_ci in place of");
+                let is_substituted = ran.stderr.contains("`newest` with utf8mb4_general_ci instead of");
                 ensure!(
                     is_substituted == (is_old && package == Package::Mysql),
                     "{}: {ran:?}",
                     package.name()
                 );
-                let is_left = ran.stderr.contains("gtid_executed was left as it is");
+                let is_left = ran.stderr.contains("gtid_executed was not changed");
                 ensure!(is_left == is_old, "{}: {ran:?}", package.name());
                 is_equal(&source, target, database).with_context(|| package.name())?;
                 // The account of GTIDs would have the next one pass over all.
@@ -170,7 +170,7 @@ fn hidden_columns_of_tables_that_are_there(source: &Server, target: &Server) -> 
     target.sql("drop database d; drop database bintide; reset binary logs and gtids")?;
     target.sql(&definitions.replace(", (a + 3)", ""))?;
     let refused = replay(&behind, target, &["--allow-gap"])?;
-    let wanted = "`d`.`g` has 2 columns on the target, and 4 in the logs";
+    let wanted = "`d`.`g` has 2 columns on the target, but 4 in the logs";
     ensure!(refused.code == Some(2) && refused.stderr.contains(wanted), "{refused:?}");
     Ok(())
 }

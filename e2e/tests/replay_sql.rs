@@ -177,21 +177,21 @@ fn what_cannot_be_right_is_refused_by_name() -> Result<()> {
         table,
         "delete from t where id = 2",
         "update t set n = 5",
-        "an UPDATE in `d`.`t` met 0 rows, and 1 on the source",
+        "an UPDATE in `d`.`t` matched 0 rows, but 1 on the source",
     )?;
-    check(table, "delete from t where id = 2", "delete from t", "a DELETE in `d`.`t` met")?;
+    check(table, "delete from t where id = 2", "delete from t", "a DELETE in `d`.`t` matched")?;
     check(table, "insert into t values (9, 9)", "insert into t values (9, 1)", "Duplicate entry '9'")?;
     check(
         table,
         "alter table t add column m int",
         "delete from t",
-        "`d`.`t` has 2 columns in the log, and 3 on the target",
+        "`d`.`t` has 2 columns in the log, but 3 on the target",
     )?;
     check(
         table,
         "alter table t modify n varchar(9)",
         "delete from t",
-        "column `n` of `d`.`t` is Int in the log, and varchar",
+        "column `n` of `d`.`t` is Int in the log, but varchar",
     )?;
     check(table, "drop table t", "delete from t", "the target has no table `d`.`t`")?;
     check(
@@ -205,7 +205,7 @@ fn what_cannot_be_right_is_refused_by_name() -> Result<()> {
         keyless,
         "update k set s = 'A' where n = 2",
         "delete from k where n = 2",
-        "a DELETE in `d`.`k` met 0 rows",
+        "a DELETE in `d`.`k` matched 0 rows",
     )
 }
 

@@ -148,7 +148,7 @@ fn what_follows_a_commit_that_failed_is_not_committed() -> Result<()> {
                 session.commit(&Progress { commits: Some(commits), ..Progress::default() }, &mut || ())
             };
             let refused = commit(&mut second, 2).err().context("it is refused")?;
-            ensure!(refused.message.contains("what is in front of it has not been committed"), "{refused}");
+            ensure!(refused.message.contains("the previous transaction was not committed"), "{refused}");
             second.rollback()?;
             commit(&mut first, 1)?;
             commit(&mut second, 2)?;

@@ -1,4 +1,4 @@
-//! A session whose row changes go as statements with parameters.
+//! Row changes of a session as statements with parameters.
 
 use servers::quote::{put_hex, split_name};
 use servers::{Connection, Parameter, fit};
@@ -11,17 +11,17 @@ use crate::mysql::sql::PROGRESS_TABLE;
 use crate::sql::{Runner, Settings, Writer};
 use crate::work::{RowEvents, Statement, creation};
 
-/// In front of a fingerprint in an intent: a table that was made for rows which come behind it. Without them it is to
-/// be dropped.
+/// Prefix of the fingerprint in an intent. It marks a table that was created for rows which follow. Without the rows,
+/// the table is dropped.
 pub(super) const CREATED: &str = "created ";
 
-/// A `collation_server` that every server knows: nothing here depends on it.
+/// A value for `collation_server` that every server has. Row changes do not depend on it.
 const LATIN1_SWEDISH_CI: u16 = 8;
 
 impl MysqlSession {
     pub(super) fn rows_as_sql(&mut self, rows: &RowEvents) -> Result<(), Failure> {
         if matches!(self.state, State::Alone(_)) {
-            // Rows behind the table that was made for them: they are committed with what is saved of them.
+            // These rows follow the table that was created for them, and commit together with their progress.
             self.state = State::ToBegin;
         }
         self.begin_if_due();
@@ -36,8 +36,8 @@ impl MysqlSession {
         result
     }
 
-    /// What makes the table, if the statement makes one from a query whose rows come behind it: they go as statements,
-    /// which the server does not allow there. The intent then says so.
+    /// Returns the statement that creates only the table, if `statement` is a `CREATE TABLE … SELECT` whose rows go as
+    /// statements. The server allows no statements after the original text. Adds the table to the intent.
     pub(super) fn creation(&mut self, statement: &Statement) -> Result<Option<Vec<u8>>, Failure> {
         let is_in_parts = self.as_sql || self.creations == TableCreation::InParts;
         let creation = creation(&statement.sql).filter(|_| is_in_parts);
@@ -45,11 +45,10 @@ impl MysqlSession {
             return Ok(creation);
         }
         let creation = creation.unwrap_or_else(|| statement.sql.clone());
-        let odd =
-            || Failure::refused("a table is made from a query, and its name is not where servers write it");
+        let odd = || Failure::refused("CREATE TABLE … SELECT: cannot find the name of the table");
         let (database, table) = names(&creation).ok_or_else(odd)?;
-        // The intent's second word says what was before, in hexadecimal: the names, in hexadecimal within that, and
-        // then the fingerprint that is there by now.
+        // The intent's second word is the state before, in hexadecimal. This inserts the prefix with the table's names,
+        // each in hexadecimal again. The present fingerprint follows them.
         let mut before = CREATED.to_owned();
         for name in [database.unwrap_or_else(|| statement.database.clone()), table] {
             put_hex(&mut before, &name);
@@ -65,8 +64,8 @@ impl MysqlSession {
     }
 }
 
-/// The database, if it is named, and the table that a statement makes, as servers write it:
-/// ``CREATE TABLE `d`.`t` (``.
+/// Returns the database, if named, and the table that a statement creates, as servers write it: ``CREATE TABLE `d`.`t`
+/// (``.
 fn names(sql: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
     let rest =
         sql.strip_prefix(b"CREATE TABLE ").or_else(|| sql.strip_prefix(b"CREATE OR REPLACE TABLE "))?;

@@ -1,4 +1,4 @@
-//! Row changes as `BINLOG '…'` statements: events in base64, of which the server makes row changes again.
+//! Row changes as `BINLOG '…'` statements: base64 of events, which the server decodes into row changes.
 
 use std::ops::Range;
 
@@ -8,33 +8,33 @@ use binlog::{DecodeError, EncodeError, Event, Format, NextPosition, Origin, RawE
 use crate::spooled;
 use crate::work::RowEvents;
 
-/// What stands around the base64.
+/// Bytes of a statement besides the base64.
 const AROUND: usize = "BINLOG '';".len();
 
-/// How many bytes of events go into a statement of so many bytes.
+/// Returns the number of event bytes that fit into a statement of this size.
 pub(super) const fn events_size_max(statement_size: usize) -> usize {
     statement_size.saturating_sub(AROUND) / 4 * 3
 }
 
-/// What a server is to be asked for, so that a statement with events of so many bytes fits: in whole KiB.
+/// Returns the `max_allowed_packet` that a statement with this many event bytes needs, rounded up to whole KiB.
 fn packet_for(events_size: usize) -> usize {
     (events_size.div_ceil(3) * 4 + PACKET_MARGIN + AROUND).next_multiple_of(1 << 10)
 }
 
-/// How much of a packet is left to what stands around the events.
+/// Bytes of a packet that are reserved for the text around the events.
 pub(super) const PACKET_MARGIN: usize = 64 << 10;
 
-/// Appends one statement with these events.
+/// Appends one `BINLOG` statement with these events.
 pub(super) fn put_binlog(out: &mut String, events: &[u8]) {
     out.push_str("BINLOG '");
     base64_simd::STANDARD.encode_append(events, out);
     out.push_str("';");
 }
 
-/// The format description that tells the server how to read events that were written in this format.
+/// Builds the format description event that the server needs to read events of this format.
 pub(super) fn format_description(format: &Format) -> Result<Vec<u8>, EncodeError> {
     let mut version = [0; 50];
-    // The last byte stays zero.
+    // The version ends with a zero byte.
     let size = format.server_version.len().min(version.len() - 1);
     version[..size].copy_from_slice(&format.server_version[..size]);
     let description = FormatDescription {
@@ -43,7 +43,7 @@ pub(super) fn format_description(format: &Format) -> Result<Vec<u8>, EncodeError
         created: 0,
         header_size: 19,
         post_header_sizes: &format.post_header_sizes,
-        // Servers before 5.6.1 have no such byte.
+        // Servers before 5.6.1 have no checksum byte.
         checksum_algorithm: format.has_checksum_byte().then_some(0),
     };
     let mut out = Vec::new();
@@ -52,38 +52,38 @@ pub(super) fn format_description(format: &Format) -> Result<Vec<u8>, EncodeError
     Ok(out)
 }
 
-/// Why events cannot be made fit.
+/// The reason that events cannot be split.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SplitError {
     #[error(transparent)]
     Decode(#[from] DecodeError),
     #[error(transparent)]
     Encode(#[from] EncodeError),
-    #[error("an event with one row of {0} bytes: its size has four bytes")]
+    #[error("an event with one row of {0} bytes exceeds the four-byte event size")]
     RowTooLarge(usize),
 }
 
-/// What a server that takes no larger packets is to be told, in words.
+/// Returns the error text for a row larger than the server's packets.
 pub(super) fn row_too_large(size: usize, max: usize) -> String {
     format!(
-        "a row of {size} bytes is larger than the target's max_allowed_packet lets through, {max} bytes: SET GLOBAL \
+        "a row of {size} bytes exceeds the {max} bytes that the target's max_allowed_packet allows. Run SET GLOBAL \
          max_allowed_packet = {}",
         packet_for(size)
     )
 }
 
-/// Events that can stand alone.
+/// Events that form a complete statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part<'a> {
-    /// So many that they fit.
+    /// As many events as fit.
     Run(&'a [u8]),
-    /// One row, which is too large by itself; in front of it, its tables.
+    /// One row that is too large by itself, preceded by its table maps.
     Row(&'a [u8]),
 }
 
-/// Cuts events into runs of at most `size_max` bytes; each run can stand alone in a statement. A run ends where a
-/// source statement ends, or, if one is too large for that, within it: then its tables are named again, and the run
-/// ends a statement of its own. A row that is too large by itself is a part of its own.
+/// Splits events into runs of at most `size_max` bytes, each complete in a statement of its own. A run ends where a
+/// source statement ends. A source statement that is too large is split within: each of its runs repeats its table maps
+/// and ends as a statement. A row that is too large by itself becomes a [`Part::Row`].
 pub(super) fn split(
     rows: &RowEvents,
     size_max: usize,
@@ -108,9 +108,9 @@ struct Splitter<'f> {
     format: &'f Format,
     size_max: usize,
     run: Vec<u8>,
-    /// The open statement's table maps.
+    /// Table maps of the open source statement.
     maps: Vec<u8>,
-    /// Where the open statement starts in the run.
+    /// Offset of the open source statement in the run.
     start: usize,
 }
 
@@ -123,7 +123,7 @@ impl Splitter<'_> {
             return Ok(());
         };
         if self.run.len() + raw.bytes().len() > self.size_max && self.start > 0 {
-            // The statements in front of the open one go by themselves.
+            // The complete statements before the open one form a run.
             put(Part::Run(&self.run[..self.start]));
             self.run.drain(..self.start);
             self.start = 0;
@@ -135,7 +135,7 @@ impl Splitter<'_> {
         }
         if rows.flags.contains(RowsFlags::STATEMENT_END) {
             if self.run.len() == self.start + self.maps.len() {
-                // Nothing came behind the tables: its last row went by itself.
+                // The statement's last row went as a part of its own; only the table maps are left.
                 self.run.truncate(self.start);
             }
             self.maps.clear();
@@ -148,7 +148,7 @@ impl Splitter<'_> {
         self.run.extend_from_slice(bytes);
     }
 
-    /// An event that does not fit: its rows are spread over runs, each with the tables in front.
+    /// Spreads the rows of an event that does not fit over several runs, each with the table maps first.
     fn take_large(
         &mut self,
         raw: &RawEvent<'_>,
@@ -198,7 +198,7 @@ impl Splitter<'_> {
         Ok(ends)
     }
 
-    /// Appends an event with some of the rows. Behind it, more of them come.
+    /// Appends an event with some of the rows. The last event of the run ends the statement later.
     fn put_part(
         &mut self,
         raw: &RawEvent<'_>,
@@ -215,7 +215,7 @@ impl Splitter<'_> {
         Ok(())
     }
 
-    /// Ends the run within the open statement.
+    /// Ends the run inside the open source statement.
     fn close(&mut self, put: &mut dyn FnMut(Part<'_>)) {
         self.end(|run| put(Part::Run(run)));
     }
@@ -229,7 +229,7 @@ impl Splitter<'_> {
     }
 }
 
-/// Lets the last event of a run end its statement.
+/// Sets the statement-end flag in the last event of a run.
 fn end_run(run: &mut [u8], format: &Format) {
     let mut last = 0;
     let mut at = 0;
@@ -261,7 +261,7 @@ mod tests {
         event.write(ORIGIN, NextPosition::Is(0), &format(), out).unwrap();
     }
 
-    /// Statements of one rows event each, whose rows are one byte: so many of them, counted on.
+    /// Statements with one rows event each. Each row is one byte, counted up from 0; `counts` are rows per statement.
     fn statements(counts: &[u8]) -> RowEvents {
         let (mut bytes, mut value) = (Vec::new(), 0);
         for count in counts {
@@ -301,7 +301,7 @@ mod tests {
         RowEvents { format: format().into(), bytes }
     }
 
-    /// What the runs hold: the values of each, the table named in front of them, the last event ending its statement.
+    /// Checks the row values of each run, and that each run starts with its table map and ends its statement.
     fn check(counts: &[u8], size_max: usize, wanted: &str) {
         let mut runs = Vec::new();
         let events = statements(counts);
@@ -348,8 +348,8 @@ mod tests {
         let one = statements(&[1]).bytes.len();
         check(&[1], one - 1, "[0]");
         check(&[3, 1], one - 1, "[0] [1] [2] [3]");
-        let wanted = "a row of 800000 bytes is larger than the target's max_allowed_packet lets through, 700000 bytes: \
-                      SET GLOBAL max_allowed_packet = 1132544";
+        let wanted = "a row of 800000 bytes exceeds the 700000 bytes that the target's max_allowed_packet allows. Run SET \
+                      GLOBAL max_allowed_packet = 1132544";
         assert_eq!(row_too_large(800_000, 700_000), wanted);
     }
 

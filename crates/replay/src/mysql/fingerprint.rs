@@ -1,4 +1,4 @@
-//! What the definitions on a server are, in short: to tell whether a statement that changes them was run.
+//! A hash of the definitions on a server, to tell whether a statement that changes them has run.
 
 use servers::Connection;
 use servers::quote::{self, put_hex};
@@ -6,10 +6,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::Failure;
 
-/// In place of a fingerprint, where the server counts the statement's GTID as executed with the statement itself.
+/// Replaces the fingerprint where the server records the statement's GTID atomically with the statement.
 pub(super) const BY_GTID: &str = "gtid";
 
-/// What is looked at of a database: each question ends in a condition on its name.
+/// Queries about databases. Each ends in a condition on the database name.
 const OF_DATABASES: [&str; 11] = [
     "SELECT * FROM information_schema.schemata WHERE schema_name",
     "SELECT table_schema, table_name, table_type, engine, row_format, create_options, table_collation, table_comment,
@@ -28,8 +28,8 @@ const OF_DATABASES: [&str; 11] = [
     "SELECT * FROM information_schema.events WHERE event_schema",
 ];
 
-/// What is looked at besides, whichever database it is: numbers that change with each rebuild, and accounts. A server
-/// that lacks one of them, or does not show it, is looked at without it.
+/// Queries about the whole server: ids that change with each table rebuild, and accounts. A query that the server
+/// refuses is left out.
 const OF_ALL: [&str; 8] = [
     "SELECT name, table_id, space FROM information_schema.innodb_tables ORDER BY name",
     "SELECT * FROM information_schema.user_privileges ORDER BY 1, 2, 3, 4",
@@ -41,7 +41,7 @@ const OF_ALL: [&str; 8] = [
     "SELECT * FROM mysql.procs_priv",
 ];
 
-/// The fingerprint of these databases, or of all.
+/// Computes the fingerprint of these databases, or of all if the list is empty.
 pub(super) fn take(connection: &mut Connection, databases: &[Vec<u8>]) -> Result<String, Failure> {
     let condition = condition(databases);
     let mut hash = Sha256::new();
@@ -69,7 +69,7 @@ fn condition(databases: &[Vec<u8>]) -> String {
     format!("IN ({})", names.join(", "))
 }
 
-/// The order in which a server gives rows is its own affair.
+/// Adds rows in sorted order: a server returns them in any order.
 fn add(hash: &mut Sha256, mut rows: Vec<servers::Row>) {
     rows.sort();
     hash.update((rows.len() as u64).to_le_bytes());

@@ -1,5 +1,5 @@
-//! What a log says of a session, in a server's own terms: MySQL and MariaDB number collations and SQL modes each in
-//! their own way, and each has variables that the other lacks.
+//! Session contexts of the log, translated for one server. MySQL and MariaDB number collations and SQL modes
+//! differently, and each has variables that the other lacks.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,19 +13,19 @@ use crate::context::Context;
 use crate::error::Failure;
 use crate::work::Statement;
 
-/// Puts contexts into the terms of one server.
+/// Translates contexts for one server.
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
     target: Flavour,
-    /// The numbers of the collations that a MySQL server has; `None` for a MariaDB, whose collations go by name.
+    /// Collation numbers of a MySQL server; `None` for MariaDB, whose collations are matched by name.
     collations: Option<Arc<BTreeSet<u16>>>,
-    /// The variables that not every server has and not every account may set, in the order of [`RESTRICTED`].
+    /// Variables that not every server has and not every account may set, in the order of [`RESTRICTED`].
     restricted: [RestrictedVariable; RESTRICTED.len()],
     explicit_timestamp: Presence,
     utf8mb4_collation: Presence,
-    /// `TIME_TRUNCATE_FRACTIONAL` in a MySQL's `sql_mode`.
+    /// `TIME_TRUNCATE_FRACTIONAL` in MySQL's `sql_mode`.
     truncation: Presence,
-    /// Databases that were made with another collation than the source's.
+    /// Databases that were created with another collation than on the source.
     substituted: Arc<Mutex<BTreeSet<String>>>,
     /// Set once a statement may have rounded times that the source truncates.
     rounds: Arc<AtomicBool>,
@@ -45,19 +45,19 @@ enum RestrictedVariable {
     Absent,
     /// The account may set it.
     Settable,
-    /// The account may not set it: the session has had this value from its start.
+    /// The account may not set it. The session has had this value from its start.
     Fixed(u8),
 }
 
-/// A session variable that logs have and that servers before some version lack.
+/// A session variable in logs that servers before some version lack.
 struct VersionedVariable {
     name: &'static str,
     mysql_since: [u32; 3],
-    /// `None` for a variable of MySQL's alone.
+    /// `None` for a variable that only MySQL has.
     mariadb_since: Option<[u32; 3]>,
 }
 
-/// As the version comments of mysqlbinlog have it. MySQL 5.6 has no `explicit_defaults_for_timestamp` of sessions.
+/// Versions as in mysqlbinlog's version comments. MySQL 5.6 has no session variable `explicit_defaults_for_timestamp`.
 const EXPLICIT_TIMESTAMP: VersionedVariable = VersionedVariable {
     name: "explicit_defaults_for_timestamp",
     mysql_since: [5, 7, 0],
@@ -90,14 +90,14 @@ const UTF8MB4_GENERAL_CI: u16 = 45;
 
 /// SQL modes that MySQL 8.0.5 removed.
 const MODES_REMOVED: u64 = 0x1003_ff00;
-/// The modes that both have.
+/// SQL modes that both flavours have.
 const MODES_OF_BOTH: u64 = 0xffff_ffff;
-/// MySQL: digits that do not fit a fraction are cut off. MariaDB does that unless told otherwise.
+/// MySQL mode: excess digits of fractional seconds are truncated. MariaDB's default.
 const TIME_TRUNCATE_FRACTIONAL: u64 = 1 << 32;
-/// MariaDB: they are rounded, as MySQL does unless told otherwise.
+/// MariaDB mode: excess digits of fractional seconds are rounded. MySQL's default.
 const TIME_ROUND_FRACTIONAL: u64 = 1 << 34;
 
-/// The collations and databases that all sessions on a target share.
+/// Collation state that all sessions on a target share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TargetCollations {
     collations: Option<Arc<BTreeSet<u16>>>,
@@ -106,7 +106,7 @@ pub(super) struct TargetCollations {
 }
 
 impl TargetCollations {
-    /// Asks a server.
+    /// Reads the collations of a server.
     pub(super) fn ask(connection: &mut Connection, facts: &Facts) -> Result<Self, servers::Error> {
         let collations = match facts.is_mariadb {
             true => None,
@@ -119,7 +119,7 @@ impl TargetCollations {
         Ok(Self { collations, ..Self::default() })
     }
 
-    /// Describes what was done otherwise than on the source, a line each.
+    /// Describes differences from the source, one line each.
     pub(super) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         let substituted = self.substituted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,7 +142,7 @@ impl TargetCollations {
 }
 
 impl Fit {
-    /// For a session on a server.
+    /// Creates the translation for a session on a server.
     pub(super) fn new(
         connection: &mut Connection,
         facts: &Facts,
@@ -166,17 +166,17 @@ impl Fit {
         })
     }
 
-    /// The server's flavour.
+    /// Returns the server's flavour.
     pub(super) const fn target(&self) -> Flavour {
         self.target
     }
 
-    /// Returns the context in the server's terms: variables that it lacks are left out, as mysqlbinlog's version
-    /// comments do it.
+    /// Translates a context for the server. Variables that the server lacks are left out, as in mysqlbinlog's version
+    /// comments.
     pub(super) fn fit(&self, context: &Context) -> Context {
         let source = context.flavour();
         let mut fitted = context.clone();
-        // A server that does not know the variable does not log it, and behaves as if it were off.
+        // A source that lacks the variable does not log it and behaves as if it were off.
         let cascade_triggers = Some(context.cascade_triggers.unwrap_or(0));
         let wanted = [context.require_primary_key, context.table_encryption, cascade_triggers];
         let mut fit = wanted.into_iter().zip(&self.restricted).map(|(value, has)| has.fit(value));
@@ -194,7 +194,7 @@ impl Fit {
         });
         fitted.utf8mb4_collation = match (source, self.utf8mb4_collation) {
             (_, Presence::Absent) => 0,
-            // The two differ in what both call the default.
+            // The flavours differ in the default collation of utf8mb4.
             (Flavour::MariaDb, Presence::Present) => UTF8MB4_GENERAL_CI,
             (Flavour::MySql, Presence::Present) => context.utf8mb4_collation,
         };
@@ -208,13 +208,13 @@ impl Fit {
         }
     }
 
-    /// The mode in the terms of the newest server of the target's flavour.
+    /// Translates the mode for the newest server of the target's flavour.
     fn own_mode(&self, mode: u64, source: Flavour) -> u64 {
         match (source, self.target) {
             (Flavour::MariaDb, Flavour::MariaDb) => mode,
             (Flavour::MySql, Flavour::MySql) => match self.truncation {
                 Presence::Present => mode & !MODES_REMOVED,
-                // From before they were removed.
+                // The target is older than the removal of these modes.
                 Presence::Absent => mode,
             },
             (Flavour::MySql, Flavour::MariaDb) => {
@@ -228,29 +228,30 @@ impl Fit {
         }
     }
 
-    /// Where the server lacks a collation, another one of the same character set stands in: its text is read alike.
+    /// Translates the collations of a context. A collation that the server lacks is replaced by another of the same
+    /// character set: text is decoded the same way.
     fn charset(&self, charset: [u16; 3], source: Flavour) -> [u16; 3] {
         let [client, connection, server] =
             charset.map(|id| self.collation(id, source).unwrap_or_else(|| self.stand_in(id, source)));
         match self.target {
             Flavour::MySql => [client, connection, server],
-            // Of the numbers of a character set's collations, MariaDB takes one for it.
+            // MariaDB accepts only one collation number as a client character set.
             Flavour::MariaDb => [self.stand_in(charset[0], source), connection, server],
         }
     }
 
-    /// A collation of the same character set that the server has.
+    /// Returns a collation of the same character set that the server has.
     fn stand_in(&self, id: u16, source: Flavour) -> u16 {
         Collation::new(id, source).map_or(id, |collation| stand_in(collation.charset()))
     }
 
-    /// The server's collation for this number in a log: the same one, or its stand-in.
+    /// Returns the server's collation for a number in the log: the same one, or its replacement.
     pub(super) fn own_collation(&self, id: u16, source: Flavour) -> Option<Collation> {
         let own = self.collation(id, source).unwrap_or_else(|| self.stand_in(id, source));
         Collation::new(own, self.target)
     }
 
-    /// The number that the server has for this collation, if it has it.
+    /// Returns the server's number for a collation in the log, if the server has it.
     fn collation(&self, id: u16, source: Flavour) -> Option<u16> {
         if let Some(known) = &self.collations {
             let own = match source {
@@ -267,13 +268,13 @@ impl Fit {
         }
         let name = Collation::new(id, source)?.name();
         let same = Collation::new(id, self.target).filter(|own| own.name() == name)?;
-        // MariaDB has neither the collations of MySQL 8.0 nor this character set.
+        // MariaDB lacks the collations of MySQL 8.0 and the character set gb18030.
         let is_of_mysql = same.name().contains("_0900_") || same.charset().name() == "gb18030";
         (!is_of_mysql).then_some(same.id())
     }
 
-    /// Looks for what would be made with other properties than on the source. A MySQL target makes a database with
-    /// another default collation, and the outcome says so; a MariaDB refuses.
+    /// Records or refuses a statement whose result would differ from the source's. For a database with another default
+    /// collation, MySQL creates it and the report says so; MariaDB refuses.
     pub(super) fn check(&self, statement: &Statement) -> Result<(), Failure> {
         let context = &statement.context;
         let source = context.flavour();
@@ -297,18 +298,18 @@ impl Fit {
             let made = name(self.stand_in(server, source), self.target);
             let database = String::from_utf8_lossy(&statement.default_database).into_owned();
             let mut substituted = self.substituted.lock().unwrap_or_else(PoisonError::into_inner);
-            substituted.insert(format!("`{database}` with {made} in place of {wanted}"));
+            substituted.insert(format!("`{database}` with {made} instead of {wanted}"));
             return Ok(());
         }
         Err(Failure::refused(format!(
-            "CREATE DATABASE takes its collation from the source's collation_server, {wanted}, which the target does \
-             not know: create the database yourself, and leave this transaction out by --exclude-gtids"
+            "CREATE DATABASE uses the source's collation_server, {wanted}, which the target does not have. Create \
+             the database yourself, and skip this transaction with --exclude-gtids"
         )))
     }
 }
 
 impl RestrictedVariable {
-    /// Finds out by setting the variable to its own value.
+    /// Reads whether the account may set the variable, by setting it to its own value.
     fn ask(connection: &mut Connection, name: &str) -> Result<Self, servers::Error> {
         match connection.run(&format!("SET @@session.{name}=@@session.{name}")) {
             Ok(()) => return Ok(Self::Settable),
@@ -319,7 +320,8 @@ impl RestrictedVariable {
         Ok(value.and_then(|value| value.parse().ok()).map_or(Self::Settable, Self::Fixed))
     }
 
-    /// Returns the value that is to be set, if any. The server refuses one that differs from a fixed value.
+    /// Returns the value to set, if any. A wanted value that differs from a fixed one is set all the same: the server
+    /// refuses it.
     fn fit(self, wanted: Option<u8>) -> Option<u8> {
         wanted.filter(|wanted| match self {
             Self::Absent => false,
@@ -329,7 +331,7 @@ impl RestrictedVariable {
     }
 }
 
-/// A collation that both flavours have.
+/// Returns a collation of the character set that both flavours have.
 fn stand_in(charset: Charset) -> u16 {
     match charset {
         Charset::Utf8mb4 => UTF8MB4_GENERAL_CI,
@@ -337,8 +339,8 @@ fn stand_in(charset: Charset) -> u16 {
     }
 }
 
-/// Tells whether a statement may store values that it computes, as far as its words tell. A `SELECT` is logged for the
-/// functions that it runs.
+/// Returns true if a statement may store values that it computes, judging by its words. A `SELECT` is logged only for
+/// the functions that it calls.
 fn stores_values(sql: &[u8], sql_mode: u64) -> bool {
     const VERBS: [&str; 6] = ["INSERT", "REPLACE", "UPDATE", "LOAD", "SELECT", "DO"];
     let Some(mut words) = Words::of(&String::from_utf8_lossy(sql), sql_mode) else { return true };
@@ -359,7 +361,7 @@ fn stores_values(sql: &[u8], sql_mode: u64) -> bool {
     false
 }
 
-/// Tells whether a statement makes a database and leaves its collation to the server.
+/// Returns true if a statement creates a database with the server's default collation.
 fn makes_database(sql: &[u8]) -> bool {
     let text = String::from_utf8_lossy(sql).to_ascii_lowercase();
     let mut words = text.split_whitespace();
@@ -376,7 +378,7 @@ mod tests {
     use super::{Fit, Presence, RestrictedVariable, makes_database, stores_values};
     use crate::context::Context;
 
-    /// A target that has all variables, and of MySQL's collations those up to this number.
+    /// A target that has all variables and MySQL's collations up to this number.
     fn fit(target: Flavour, collation_max: u16) -> Fit {
         Fit {
             target,

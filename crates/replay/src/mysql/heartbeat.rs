@@ -1,5 +1,5 @@
-//! Signs of life of a replay, for others that want the same target: a server may hold the locks of a client that is
-//! long gone, when the network between them fell silent.
+//! Signs of life of a replay, for other replays that want the same target. When the network falls silent, a server may
+//! keep the locks of a client that has long ended.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -10,19 +10,19 @@ use servers::Connection;
 
 use crate::error::Failure;
 
-/// How often the session that holds the target's lock is used, if only for that.
+/// Interval at which the session that holds the target's lock is used, if only to keep it from being idle.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// A session that was idle for so long, in seconds, is of a replay that may be gone.
+/// Idle seconds after which a session may belong to a replay that is gone.
 const DOUBTFUL_S: u64 = 8;
 
-/// And one that was idle for so long is.
+/// Idle seconds after which a session certainly belongs to a replay that is gone.
 const GONE_S: u64 = 20;
 
-/// How long to wait for a lock before looking who holds it, in seconds.
+/// Seconds to wait for a lock before looking up the connection that holds it.
 const LOOK_S: u64 = 5;
 
-/// Uses a session again and again, until it is dropped.
+/// A thread that uses a session at intervals until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Heartbeat {
     stop: Option<Sender<()>>,
@@ -35,7 +35,7 @@ impl Heartbeat {
         let control = Arc::clone(control);
         let beating = thread::spawn(move || {
             while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-                // Whoever uses it next hears of it when it is lost.
+                // The next user of the connection gets the error if it is lost.
                 let Ok(mut control) = control.lock() else { return };
                 let _ = control.run("DO 1");
             }
@@ -48,14 +48,14 @@ impl Drop for Heartbeat {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(beating) = self.beating.take() {
-            // After a panic of it, the next use of the session fails: the lock around it is poisoned.
+            // If the thread panicked, the lock around the session is poisoned and the session's next use fails.
             let _ = beating.join();
         }
     }
 }
 
-/// Takes a lock of the server's, and waits so long for a replay that holds it and is on its way out. One that has gone
-/// without the server's hearing of it is ended there.
+/// Takes a lock on the server, and waits up to `patience` for a replay that holds it and is about to end. Kills the
+/// session of a replay that ended without the server noticing.
 pub(super) fn lock(connection: &mut Connection, name: &str, patience: Duration) -> Result<(), Failure> {
     let begin = Instant::now();
     loop {
@@ -64,20 +64,20 @@ pub(super) fn lock(connection: &mut Connection, name: &str, patience: Duration) 
             return Ok(());
         }
         let owner = connection.value(&format!("SELECT IS_USED_LOCK('{name}')"))?;
-        // It may have been released just now.
+        // The holder may have released it in the meantime.
         let Some(owner) = owner.and_then(|owner| owner.parse().ok()) else { continue };
         let idle_s = idle_s(connection, owner)?;
         if idle_s >= GONE_S {
             end(connection, owner)?;
         } else if idle_s < DOUBTFUL_S && begin.elapsed() >= patience {
             return Err(Failure::refused(format!(
-                "another replay uses this target: the server's connection {owner} holds the lock {name}"
+                "another replay is using this target: connection {owner} of the server holds the lock {name}"
             )));
         }
     }
 }
 
-/// How long the server has had nothing to do for a connection, in seconds; 0 if it is at work, or not for us to see.
+/// Returns the seconds for which a connection has been idle; 0 if it is busy, or invisible to this account.
 fn idle_s(connection: &mut Connection, id: u64) -> Result<u64, Failure> {
     let number = |value: Option<&Option<Vec<u8>>>| {
         value.and_then(|value| str::from_utf8(value.as_ref()?).ok()?.parse::<u64>().ok())
@@ -93,8 +93,8 @@ fn end(connection: &mut Connection, id: u64) -> Result<(), Failure> {
     const NO_SUCH_THREAD: u16 = 1094;
     match connection.run(&format!("KILL {id}")) {
         Err(error) if error.code() != Some(NO_SUCH_THREAD) => Err(Failure::refused(format!(
-            "a replay that seems to be gone holds the target's lock in the server's connection {id}, which could not \
-             be ended: {error}; KILL {id}"
+            "a replay that seems to have ended holds the target's lock in the server's connection {id}, which could \
+             not be killed: {error}. Run KILL {id}"
         ))),
         _ => Ok(()),
     }

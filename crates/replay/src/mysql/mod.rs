@@ -1,8 +1,8 @@
 //! MySQL and MariaDB as targets.
 //!
-//! Row changes go to MySQL as `BINLOG` statements: the server applies the events of its own format itself, every type
-//! exactly. Where it does not take them, or does not from this account, they go as statements with parameters. Nothing
-//! is written to its binary log, if the account may switch that off.
+//! Row changes go to MySQL as `BINLOG` statements: the server applies events of its own format itself, with exact
+//! types. Where the server or the account does not allow that, they go as statements with parameters. Nothing is
+//! written to the target's binary log if the account may set `sql_log_bin`.
 
 mod as_sql;
 mod binlog_text;
@@ -36,125 +36,124 @@ use crate::target::{Session, Settled, Target};
 
 pub use preflight::Look;
 
-/// How long the sessions of a replay that was stopped may take to go away: the server first ends what they were
-/// running.
+/// Time that the sessions of a stopped replay may take to end: the server first finishes what they were running.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A MySQL or MariaDB server to apply transactions to, and the lock that keeps other replays away from it.
+/// A MySQL or MariaDB server that transactions are applied to. Holds a lock that keeps other replays away.
 #[derive(Debug)]
 pub struct MysqlTarget {
     address: Address,
-    /// In front of what it uses: it must end first.
+    /// Declared before the connection that it uses, so that it is dropped first.
     _heartbeat: Heartbeat,
     control: Arc<Mutex<Connection>>,
     facts: Facts,
     sessions: AtomicU32,
-    /// The server's numbers for the sessions' connections.
+    /// Connection ids of the sessions.
     connections: Mutex<Vec<u32>>,
     as_sql: Option<WhySql>,
     rights: Rights,
-    /// May the account add to what the target counts as executed? Unknown until it is tried.
+    /// Can the account add to `gtid_purged`? `true` until the server denies it.
     may_purge: AtomicBool,
-    /// How often definitions may have changed.
+    /// Number of times that definitions may have changed.
     definitions: Arc<AtomicU64>,
     logging: Logging,
     collations: TargetCollations,
 }
 
-/// How row changes are made on a server.
+/// The form in which row changes are sent to a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApplyAs {
-    /// As events where the server and the account allow it, else as statements.
+    /// As events where the server and the account allow it, otherwise as statements.
     #[default]
     Auto,
-    /// As the events that they are, in `BINLOG` statements.
+    /// As their own events, in `BINLOG` statements.
     Binlog,
     /// As `INSERT`, `UPDATE` and `DELETE` statements with parameters.
     Sql,
 }
 
-/// Why row changes go as statements.
+/// The reason that row changes go as statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhySql {
-    /// That was asked for.
+    /// The caller asked for statements.
     Asked,
     /// The server is a MariaDB.
     MariaDb,
-    /// The account may not send events.
+    /// The account lacks the privilege to send events.
     Account,
 }
 
-/// What the account may do that not every account may.
+/// Privileges of the account beyond those of ordinary accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rights {
-    /// Say whether the session writes to the binary log.
+    /// The account may set `sql_log_bin`.
     sql_log_bin: bool,
-    /// Say under which GTID a transaction runs.
+    /// The account may set `gtid_next`.
     gtid_next: bool,
 }
 
-/// Is what is applied written to the target's own binary log?
+/// Logging of applied transactions in the target's own binary log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Logging {
     No,
-    /// Under the source's GTIDs, which are progress enough: the server keeps account of them.
+    /// Under the source's GTIDs. The server records them in `gtid_executed`, so they also serve as progress.
     BySourceGtids,
 }
 
-/// How long to wait for the lock: a server takes a moment to see that a client is gone.
+/// Timeout for taking the lock: a server needs a moment to notice that a client is gone.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How a session is set up: it sees what others commit.
+/// Session settings. READ COMMITTED shows what other sessions commit.
 const SESSION: &str = "SET @@session.autocommit = 1, @@session.wait_timeout = 31536000, \
     @@session.innodb_lock_wait_timeout = 5, @@session.net_read_timeout = 3600, @@session.net_write_timeout = 3600; \
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
-/// The first MySQL that tells its appliers in performance_schema.
+/// The first MySQL version with the state of its appliers in performance_schema.
 const APPLIER_STATUS_SINCE: [u32; 3] = [5, 7, 2];
 
-/// The account lacks a right.
+/// ER_SPECIFIC_ACCESS_DENIED_ERROR: the account lacks a privilege.
 const ACCESS_DENIED: u16 = 1227;
 
 impl MysqlTarget {
-    /// As [`MysqlTarget::open_as`], with [`ApplyAs::Auto`].
+    /// Calls [`MysqlTarget::open_as`] with [`ApplyAs::Auto`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Same as [`MysqlTarget::open_as`].
     pub fn open(address: Address) -> Result<Self, Error> {
         Self::open_as(address, ApplyAs::Auto)
     }
 
-    /// Connects, waits for the sessions of an earlier replay to go away, takes the lock, and makes the progress table
-    /// where there is none.
+    /// Connects, waits until the sessions of an earlier replay have ended, takes the lock, and creates the progress
+    /// table if it is missing.
     ///
     /// # Errors
     ///
-    /// When the server cannot be reached, another replay uses it, or it lacks what a replay needs.
+    /// The server cannot be reached, another replay uses it, or it lacks something that a replay needs.
     pub fn open_as(address: Address, apply_as: ApplyAs) -> Result<Self, Error> {
         let mut control = Connection::open(&address).map_err(|error| Failure::from(error).at("connect"))?;
         let facts =
-            Facts::of(&mut control).map_err(|error| Failure::from(error).at("ask what the server is"))?;
+            Facts::of(&mut control).map_err(|error| Failure::from(error).at("read the server's settings"))?;
         facts.require(GTIDS_SINCE).map_err(|error| Error::Refused(error.to_string()))?;
         if facts.super_read_only {
             return Err(Error::Refused(
-                "the target is super_read_only: SET GLOBAL super_read_only = 0".into(),
+                "the target is super_read_only. Run SET GLOBAL super_read_only = 0".into(),
             ));
         }
         if is_replicating(&mut control, &facts)
-            .map_err(|error| Failure::from(error).at("ask for replication"))?
+            .map_err(|error| Failure::from(error).at("read the replication state"))?
         {
             return Err(Error::Refused(
-                "the target applies changes of a source of its own: STOP REPLICA SQL_THREAD first".into(),
+                "the target is a replica whose applier is running. Run STOP REPLICA SQL_THREAD first".into(),
             ));
         }
-        let rights =
-            Rights::of(&mut control, &facts).map_err(|error| Failure::from(error).at("ask for rights"))?;
+        let rights = Rights::of(&mut control, &facts)
+            .map_err(|error| Failure::from(error).at("check the account's privileges"))?;
         let as_sql = why_sql(apply_as, &facts, &mut control)?;
         let collations = TargetCollations::ask(&mut control, &facts)
-            .map_err(|error| Failure::from(error).at("ask which collations the server has"))?;
-        // What an earlier replay or this one has under way is waited for and reported also after Ctrl-C.
+            .map_err(|error| Failure::from(error).at("read the server's collations"))?;
+        // Statements under way, of this replay or an earlier one, are waited for and reported even after Ctrl-C.
         control.ignore_cancel();
         let control = Arc::new(Mutex::new(control));
         let target = Self {
@@ -175,25 +174,22 @@ impl MysqlTarget {
         Ok(target)
     }
 
-    /// Has what is applied written to the target's binary log, each transaction under its GTID of the source. Commits
-    /// must come in the source's order, each transaction by itself.
+    /// Logs applied transactions in the target's binary log, each under its source GTID. Commits must then come in the
+    /// source's order, one transaction at a time.
     ///
     /// # Errors
     ///
-    /// When the target has no binary log, or no GTIDs, or when the account may not say under which GTID a
-    /// transaction runs.
+    /// The target has no binary log or no GTIDs, or the account may not set `gtid_next` and `sql_log_bin`.
     pub fn logging(mut self) -> Result<Self, Error> {
         if !self.facts.log_bin || !self.has_gtids() {
             return Err(Error::Refused(
-                "what is applied cannot be logged under the source's GTIDs: the target needs log_bin and \
-                 gtid_mode=ON"
-                    .into(),
+                "cannot log under the source's GTIDs: the target needs log_bin and gtid_mode=ON".into(),
             ));
         }
         if !self.rights.gtid_next || !self.rights.sql_log_bin {
             return Err(Error::Refused(
-                "what is applied cannot be logged under the source's GTIDs: the account needs \
-                 REPLICATION_APPLIER and SYSTEM_VARIABLES_ADMIN"
+                "cannot log under the source's GTIDs: the account needs REPLICATION_APPLIER and \
+                 SYSTEM_VARIABLES_ADMIN"
                     .into(),
             ));
         }
@@ -201,15 +197,15 @@ impl MysqlTarget {
         Ok(self)
     }
 
-    /// Why row changes go as statements; `None` if they go as events.
+    /// Returns the reason that row changes go as statements; `None` if they go as events.
     pub const fn as_sql(&self) -> Option<WhySql> {
         self.as_sql
     }
 
-    /// What is done otherwise than one may expect: a line each.
+    /// Returns notes about unexpected behaviour, one line each.
     pub fn remarks(&self) -> Vec<String> {
         let why = match self.as_sql {
-            Some(WhySql::MariaDb) => "rows were applied as SQL statements: the target is a MariaDB",
+            Some(WhySql::MariaDb) => "rows were applied as SQL statements: the target is MariaDB",
             Some(WhySql::Account) => {
                 "rows were applied as SQL statements: the account has neither REPLICATION_APPLIER nor BINLOG_ADMIN"
             }
@@ -217,14 +213,14 @@ impl MysqlTarget {
         };
         let is_logged = self.facts.log_bin && !self.rights.sql_log_bin;
         let logged = match is_logged {
-            true => "the target wrote it all to its own binary log: the account may not set sql_log_bin",
+            true => "the target wrote all changes to its own binary log: the account may not set sql_log_bin",
             false => "",
         };
         let is_added_to = self.logging == Logging::BySourceGtids || !self.has_gtids();
         let gtids = match is_before_8(&self.facts.version) && !is_added_to {
             true => {
-                "gtid_executed was left as it is, because MySQL before 8.0 cannot add to gtid_purged: the applied \
-                     GTIDs are in bintide.progress"
+                "gtid_executed was not changed: MySQL before 8.0 cannot add to gtid_purged. The applied GTIDs are in \
+                     bintide.progress"
             }
             false => "",
         };
@@ -232,33 +228,33 @@ impl MysqlTarget {
         lines.map(str::to_owned).chain(self.collations.remarks()).collect()
     }
 
-    /// From here on, progress is in the logs that the server with this `server_id` wrote.
+    /// Saves the `server_id` of the server whose logs the progress refers to from now on.
     ///
     /// # Errors
     ///
-    /// When the server refuses.
+    /// The server refuses the statement.
     pub fn set_source(&self, writer: u32) -> Result<(), Error> {
         let statement = format!("UPDATE {PROGRESS_TABLE} SET source = {writer} WHERE stream = 1");
         let result = self.control().and_then(|mut control| Ok(control.run(&statement)?));
-        result.map_err(|failure| failure.at("save whose logs they are"))
+        result.map_err(|failure| failure.at("save the source's server_id"))
     }
 
-    /// Forgets how far the target has come: drops the progress table.
+    /// Discards the progress: drops the database of the progress table.
     ///
     /// # Errors
     ///
-    /// When the server refuses.
+    /// The server refuses the statement.
     pub fn forget(self) -> Result<(), Error> {
         let result = self.control().and_then(|mut control| Ok(control.run("DROP DATABASE `bintide`")?));
         result.map_err(|failure| failure.at("drop the progress table"))
     }
 
-    /// The sessions in which transactions are applied, by the server's numbers for their connections.
+    /// Returns the connection ids of the sessions that apply transactions.
     pub fn connections(&self) -> Vec<u32> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the server is.
+    /// Returns the server's facts.
     pub const fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -272,7 +268,7 @@ impl MysqlTarget {
             control.run(statement)?;
         }
         control.run(&sql::new_stream(1))?;
-        // What the sessions of an earlier replay left under way must be over before its progress is read.
+        // Statements of an earlier replay's sessions must have ended before its progress is read.
         let earlier = control.value(&format!("SELECT sessions FROM {PROGRESS_TABLE} WHERE stream = 1"))?;
         for number in 0..earlier.and_then(|count| count.parse::<u32>().ok()).unwrap_or(0) {
             let name = session_lock(number);
@@ -286,10 +282,10 @@ impl MysqlTarget {
     }
 
     fn control(&self) -> Result<MutexGuard<'_, Connection>, Failure> {
-        self.control.lock().map_err(|_| Failure::refused("the control session is lost"))
+        self.control.lock().map_err(|_| Failure::refused("the control connection is lost"))
     }
 
-    /// Keeps a session's changes out of the binary log.
+    /// Keeps a session's changes out of the binary log, if the account may do that.
     fn leave_log(&self, connection: &mut Connection) -> Result<(), servers::Error> {
         match self.facts.log_bin && self.rights.sql_log_bin {
             true => connection.run("SET @@session.sql_log_bin = 0"),
@@ -306,13 +302,13 @@ impl MysqlTarget {
         }
     }
 
-    /// Tells whether the target has GTIDs.
+    /// Returns true if the target has GTIDs.
     fn has_gtids(&self) -> bool {
         !self.facts.is_mariadb && self.facts.gtid_mode == GtidMode::On
     }
 
-    /// Tells whether the target keeps an account of GTIDs that we may add to. MySQL before 8.0 takes no addition to `gtid_purged`,
-    /// and what it ran is not sure to be in `gtid_executed` after a crash, as its definitions are not atomic.
+    /// Returns true if we may add to the target's `gtid_purged`. MySQL before 8.0 allows no addition. After a crash its
+    /// `gtid_executed` may also lack what it ran, because its definitions are not atomic.
     fn keeps_gtids(&self) -> bool {
         self.has_gtids() && !is_before_8(&self.facts.version) && self.may_purge.load(Ordering::SeqCst)
     }
@@ -368,7 +364,7 @@ impl Target for MysqlTarget {
             return settle_created(&mut control, created, &now);
         }
         Ok(match intent.before.as_str() {
-            // The server would have counted its GTID as executed, had it been run.
+            // A statement that ran would have put its GTID into `gtid_executed`.
             fingerprint::BY_GTID => Settled::NotDone,
             before if before == now => Settled::NotDone,
             _ => Settled::Done,
@@ -388,7 +384,7 @@ impl Target for MysqlTarget {
         if self.keeps_gtids() && !missing.is_empty() {
             match control.run(&format!("SET GLOBAL gtid_purged = '+{missing}'")) {
                 Ok(()) => executed_now.add_all(&missing),
-                // The progress table keeps them all, then.
+                // The progress table then keeps all GTIDs.
                 Err(error) if error.code() == Some(ACCESS_DENIED) => {
                     self.may_purge.store(false, Ordering::SeqCst);
                 }
@@ -399,9 +395,9 @@ impl Target for MysqlTarget {
     }
 }
 
-/// A table was made for rows behind it, and they were not committed with it: it goes, if it is there.
+/// Settles a table that was created for rows which were not committed with it: drops it if it exists.
 fn settle_created(control: &mut Connection, created: &str, now: &str) -> Result<Settled, Failure> {
-    let odd = || Failure::refused("the progress table holds an intent that nobody understands");
+    let odd = || Failure::refused("bintide.progress holds an intent that cannot be read");
     let mut words = created.split(' ');
     let mut name = || words.next().and_then(unhex).ok_or_else(odd);
     let (database, table) = (name()?, name()?);
@@ -413,25 +409,26 @@ fn settle_created(control: &mut Connection, created: &str, now: &str) -> Result<
     Ok(Settled::NotDone)
 }
 
-/// Are row changes to be made by statements, and why?
+/// Returns the reason that row changes must go as statements, if they must.
 fn why_sql(apply_as: ApplyAs, facts: &Facts, control: &mut Connection) -> Result<Option<WhySql>, Error> {
     match apply_as {
         ApplyAs::Sql => return Ok(Some(WhySql::Asked)),
         ApplyAs::Auto if facts.is_mariadb => return Ok(Some(WhySql::MariaDb)),
         ApplyAs::Binlog if facts.is_mariadb => {
             return Err(Error::Refused(
-                "the target is a MariaDB, which does not take MySQL's row events: apply as sql".into(),
+                "the target is MariaDB, which does not accept MySQL's row events. Use --apply-as sql".into(),
             ));
         }
         ApplyAs::Auto | ApplyAs::Binlog => {}
     }
-    // Nothing to apply, and an error either way.
-    let may = is_allowed(control, "BINLOG ''").map_err(|error| Failure::from(error).at("ask for rights"))?;
+    // An empty event applies nothing. The server answers with an error in any case; only its code matters.
+    let may = is_allowed(control, "BINLOG ''")
+        .map_err(|error| Failure::from(error).at("check the account's privileges"))?;
     match (may, apply_as) {
         (true, _) => Ok(None),
         (false, ApplyAs::Auto) => Ok(Some(WhySql::Account)),
         (false, _) => Err(Error::Refused(
-            "the account may not send row events: GRANT REPLICATION_APPLIER (or BINLOG_ADMIN) to it, or apply as sql"
+            "the account may not send row events. GRANT it REPLICATION_APPLIER (or BINLOG_ADMIN), or use --apply-as sql"
                 .into(),
         )),
     }
@@ -445,7 +442,7 @@ impl Rights {
     }
 }
 
-/// May the account do this? Whatever else is wrong with it.
+/// Returns true unless the server denies the statement for lack of a privilege. Other errors count as allowed.
 fn is_allowed(control: &mut Connection, sql: &str) -> Result<bool, servers::Error> {
     match control.run(sql) {
         Ok(()) => Ok(true),
@@ -455,8 +452,8 @@ fn is_allowed(control: &mut Connection, sql: &str) -> Result<bool, servers::Erro
     }
 }
 
-/// Keeps the session from making up primary keys: the source has named such columns in what it logged, where it made
-/// them. Not every account may say so, and only servers since 8.0.30 do it.
+/// Stops the session from generating invisible primary keys: where the source generated them, its log names them. Only
+/// servers since 8.0.30 have the variable, and not every account may set it.
 fn no_generated_keys(connection: &mut Connection) -> Result<(), servers::Error> {
     match connection.value("SELECT @@session.sql_generate_invisible_primary_key") {
         Ok(Some(on)) if on != "0" => connection.run("SET @@session.sql_generate_invisible_primary_key = 0"),
@@ -465,7 +462,7 @@ fn no_generated_keys(connection: &mut Connection) -> Result<(), servers::Error> 
     }
 }
 
-/// Does the server's own applier run?
+/// Returns true if the server's own replication applier is running.
 fn is_replicating(control: &mut Connection, facts: &Facts) -> Result<bool, servers::Error> {
     let question = match facts.is_mariadb {
         true => {
@@ -481,13 +478,13 @@ fn is_replicating(control: &mut Connection, facts: &Facts) -> Result<bool, serve
     };
     match control.value(question) {
         Ok(count) => Ok(count.is_some_and(|count| count != "0")),
-        // The account may not know.
+        // The account may not read the state.
         Err(servers::Error::Refused { .. }) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// The name of the lock that a session holds as long as the server knows it.
+/// Returns the name of the lock that a session holds as long as the server knows the session.
 fn session_lock(number: u32) -> String {
     format!("bintide.replay.{number}")
 }
@@ -500,7 +497,7 @@ fn executed(connection: &mut Connection, is_mariadb: bool) -> Result<GtidSet, Fa
     set(&text)
 }
 
-/// What the progress table says; `None` where there is none.
+/// Reads the progress table; `None` if there is none.
 fn read_progress(connection: &mut Connection) -> Result<Option<Applied>, Failure> {
     const NO_SUCH_TABLE: u16 = 1146;
     const UNKNOWN_DATABASE: u16 = 1049;
@@ -512,13 +509,13 @@ fn read_progress(connection: &mut Connection) -> Result<Option<Applied>, Failure
     match connection.rows(&question) {
         Ok(rows) => saved(rows).map(Some),
         Err(error) if matches!(error.code(), Some(NO_SUCH_TABLE | UNKNOWN_DATABASE)) => Ok(None),
-        // Whoever may not know whether it is there.
+        // The account may not see the table, so it may not exist.
         Err(error) if matches!(error.code(), Some(TABLE_DENIED | DATABASE_DENIED)) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// What all rows of the progress table say together: only GTIDs are in others than the first.
+/// Unites all rows of the progress table. Rows after the first hold GTIDs only.
 fn saved(rows: Vec<Row>) -> Result<Applied, Failure> {
     let mut rows = rows.into_iter().map(applied);
     let mut all = rows.next().transpose()?.unwrap_or_default();
@@ -528,13 +525,13 @@ fn saved(rows: Vec<Row>) -> Result<Applied, Failure> {
     Ok(all)
 }
 
-/// Whose logs the progress table is about.
+/// Reads the `server_id` of the server whose logs the progress refers to.
 fn read_source(connection: &mut Connection) -> Result<Option<u32>, Failure> {
     let source = connection.value(&format!("SELECT source FROM {PROGRESS_TABLE} WHERE stream = 1"))?;
     Ok(source.and_then(|number| number.parse().ok()))
 }
 
-/// The columns of the progress table.
+/// Decodes one row of the progress table.
 fn applied(row: Row) -> Result<Applied, Failure> {
     let mut columns =
         row.into_iter().map(|value| value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
@@ -554,11 +551,11 @@ fn applied(row: Row) -> Result<Applied, Failure> {
 }
 
 fn place(log: &str, position: &str) -> Result<Place, Failure> {
-    let odd = || Failure::refused(format!("the progress table holds {log} {position}, which is no place"));
+    let odd = || Failure::refused(format!("bintide.progress holds an invalid position: {log} {position}"));
     let log = unhex(log).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(odd)?;
     Ok(Place { log, position: position.parse().map_err(|_| odd())? })
 }
 
 fn set(text: &str) -> Result<GtidSet, Failure> {
-    text.parse().map_err(|_| Failure::refused(format!("{text} is no set of GTIDs")))
+    text.parse().map_err(|_| Failure::refused(format!("invalid GTID set: {text}")))
 }

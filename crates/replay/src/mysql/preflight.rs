@@ -1,4 +1,4 @@
-//! What of a MySQL server stands in the way of a replay. Nothing is changed on it.
+//! Checks of a MySQL server before a replay. They change nothing on the server.
 
 use binlog::ColumnType;
 use binlog::gtid::GtidSet;
@@ -16,50 +16,50 @@ use crate::progress::Applied;
 use crate::sql;
 use crate::survey::{Shown, Survey};
 
-/// A server that is looked at.
+/// A server that is inspected before a replay.
 #[derive(Debug)]
 pub struct Look {
     connection: Connection,
     facts: Facts,
     applied: Option<Applied>,
-    /// Whose logs were applied by now.
+    /// `server_id` of the server whose logs were applied last.
     source: Option<u32>,
 }
 
-/// A privilege that a replay takes: any of these names will do.
+/// A requirement that any one of several privileges meets.
 struct Need {
     any: &'static [&'static str],
     why: &'static str,
 }
 
-/// What it takes before MySQL 8.0.
+/// The only requirement before MySQL 8.0.
 const SUPER: Need = Need { any: &["SUPER"], why: "to apply row events and set variables" };
 
 const ROW_EVENTS: Need =
     Need { any: &["BINLOG_ADMIN", "REPLICATION_APPLIER", "SUPER"], why: "to apply row events" };
 const SESSION: Need = Need {
     any: &["SESSION_VARIABLES_ADMIN", "SYSTEM_VARIABLES_ADMIN", "SUPER"],
-    why: "to set sql_log_bin and what statements depend on",
+    why: "to set sql_log_bin and the variables that statements depend on",
 };
 const ACCOUNT: Need = Need { any: &["SYSTEM_VARIABLES_ADMIN", "SUPER"], why: "to add to gtid_purged" };
 const TAGS: Need = Need { any: &["TRANSACTION_GTID_TAG"], why: "to add GTIDs with tags" };
 
-/// What an account must have of a table if REPLICATION_APPLIER is all that lets it apply row events: for that one, the
-/// server looks at each change.
+/// Privileges needed on each table if REPLICATION_APPLIER is the account's only privilege to apply row events: the
+/// server then checks each change.
 const OF_ROWS: [&str; 3] = ["INSERT", "UPDATE", "DELETE"];
 
-/// What the progress table takes, in its database.
+/// Privileges needed on the database of the progress table.
 const OF_PROGRESS: [&str; 5] = ["CREATE", "SELECT", "INSERT", "UPDATE", "DELETE"];
 
 impl Look {
-    /// Connects, and asks what the server is and what it has.
+    /// Connects, and reads the server's facts and progress.
     ///
     /// # Errors
     ///
-    /// When it cannot be reached, or does not say.
+    /// The server cannot be reached, or does not answer.
     pub fn at(address: &Address) -> Result<Self, Error> {
         let mut connection = Connection::open(address).map_err(|error| Failure::from(error).at("connect"))?;
-        let asked = |error| Failure::from(error).at("ask what the server is");
+        let asked = |error| Failure::from(error).at("read the server's settings");
         let facts = Facts::of(&mut connection).map_err(asked)?;
         let mut applied =
             read_progress(&mut connection).map_err(|failure| failure.at("read the progress"))?;
@@ -73,40 +73,40 @@ impl Look {
         Ok(Self { connection, facts, applied, source })
     }
 
-    /// What it has; as if it kept no progress where there is none.
+    /// Returns what was applied; without a progress table, only `gtid_executed`.
     pub fn applied(&self) -> Applied {
         let executed = self.facts.gtid_executed.clone();
         self.applied.clone().unwrap_or(Applied { executed, ..Applied::default() })
     }
 
-    /// Is there a progress table?
+    /// Returns true if there is a progress table.
     pub const fn has_progress(&self) -> bool {
         self.applied.is_some()
     }
 
-    /// The `server_id` of whoever wrote the logs that were applied last.
+    /// Returns the `server_id` of the server whose logs were applied last.
     pub const fn source(&self) -> Option<u32> {
         self.source
     }
 
-    /// A table as the server has it now; `None` when it has none.
+    /// Reads the current definition of a table; `None` if there is no such table.
     pub(crate) fn definition(&mut self, database: &[u8], name: &[u8]) -> Result<Option<Definition>, Failure> {
         table::definition(&mut self.connection, database, name)
     }
 
-    /// Everything that stands in the way of applying logs that ask this; `is_logged` says that the target's own log is
-    /// to have it.
+    /// Returns everything that would stop the surveyed logs from being applied. `is_logged`: the target's own binary
+    /// log is to contain them.
     ///
     /// # Errors
     ///
-    /// When the server does not answer.
+    /// The server does not answer.
     pub fn findings(
         &mut self,
         survey: &Survey,
         apply_as: ApplyAs,
         is_logged: bool,
     ) -> Result<Vec<Finding>, Error> {
-        self.find(survey, apply_as, is_logged).map_err(|failure| failure.at("look at the target"))
+        self.find(survey, apply_as, is_logged).map_err(|failure| failure.at("inspect the target"))
     }
 
     fn find(&mut self, survey: &Survey, apply_as: ApplyAs, is_logged: bool) -> Result<Vec<Finding>, Failure> {
@@ -119,7 +119,7 @@ impl Look {
         self.limits(survey, &mut findings)?;
         self.gap(survey, &mut findings);
         if !self.facts.is_mariadb {
-            // Which of its types take those of the logs is another question, and asked where they are applied.
+            // MariaDB's column types are compared when rows are applied.
             self.tables(survey, &mut findings)?;
         }
         if is_logged && apply_as == ApplyAs::Sql {
@@ -140,7 +140,7 @@ impl Look {
         let may_send_events = ROW_EVENTS.any.iter().any(|name| grants.has(name));
         let sends_events = match apply_as {
             ApplyAs::Binlog => true,
-            // Without events, an account needs no more than rights to its tables.
+            // Without row events, an account needs only privileges on its tables.
             ApplyAs::Auto => may_send_events,
             ApplyAs::Sql => false,
         };
@@ -151,7 +151,7 @@ impl Look {
         let lacking = OF_PROGRESS.into_iter().filter(|name| !grants.has_in(b"bintide", name));
         let lacking: Vec<&str> = lacking.collect();
         if !lacking.is_empty() {
-            let found = format!("{} on the database bintide, to keep progress", lacking.join(" and "));
+            let found = format!("{} on the database bintide, to save progress", lacking.join(" and "));
             let remedy = format!("GRANT {} ON bintide.* TO {account}", lacking.join(", "));
             out.push(Finding::new(Check::Privileges, found, remedy));
         }
@@ -194,7 +194,7 @@ impl Look {
         Ok(())
     }
 
-    /// An account of which little is asked need not know of them.
+    /// Finds channels whose applier is running. An account that sends no events need not be able to see them.
     fn appliers(&mut self, must_know: bool, account: &str, out: &mut Vec<Finding>) -> Result<(), Failure> {
         let question = match self.facts.is_older_than(APPLIER_STATUS_SINCE) {
             true => {
@@ -220,7 +220,7 @@ impl Look {
         };
         for channel in &channels {
             let name = text(channel, 0);
-            let found = format!("the target applies changes of a source of its own, in the channel '{name}'");
+            let found = format!("the target is a replica whose applier is running, in the channel '{name}'");
             let remedy = format!("STOP REPLICA SQL_THREAD FOR CHANNEL '{name}'");
             out.push(Finding::new(Check::Applier, found, remedy));
         }
@@ -230,13 +230,13 @@ impl Look {
     fn limits(&mut self, survey: &Survey, out: &mut Vec<Finding>) -> Result<(), Failure> {
         let takes_files = self.connection.value("SELECT @@GLOBAL.local_infile")?.as_deref() == Some("1");
         if survey.loads_files && !takes_files {
-            let found = "the logs load files (LOAD DATA), and the target has local_infile = OFF";
+            let found = "the logs contain LOAD DATA, but the target has local_infile = OFF";
             out.push(Finding::new(Check::LocalInfile, found, "SET GLOBAL local_infile = 1"));
         }
         if let Some((size, unit)) = survey.longest.as_ref().filter(|(size, _)| *size >= self.facts.packet_max)
         {
             let found = format!(
-                "{unit} has a statement of {size} bytes, and the target's max_allowed_packet is {}",
+                "{unit} has a statement of {size} bytes, but the target's max_allowed_packet is {}",
                 self.facts.packet_max
             );
             let wanted = size.next_multiple_of(1 << 20) + (1 << 20);
@@ -252,31 +252,30 @@ impl Look {
         let (Some(before), Some(now)) = (self.source, survey.writer) else { return };
         if before != now && !is_known(survey, &has, &applied) {
             let found = format!(
-                "these logs are of the server with server_id {now}, and the target has been brought forward by \
-                 those of {before}"
+                "these logs come from the server with server_id {now}, but the last ones applied came from {before}"
             );
-            let remedy = "give the logs of that server, or forget its progress with --forget";
+            let remedy = "give that server's logs, or discard the progress with --forget";
             out.push(Finding::new(Check::OtherSource, found, remedy));
         }
     }
 
-    /// Several statements are one transaction of the log: where each is there for good once it is run, the first would
-    /// take the GTID, and the others none.
+    /// Finds tables whose engine has no transactions. Several statements make one logged transaction: where each
+    /// statement is permanent at once, the first would take the GTID and the others would get none.
     fn without_transactions(&mut self, survey: &Survey, out: &mut Vec<Finding>) -> Result<(), Failure> {
         for name in survey.tables.keys() {
             if let Some(engine) =
                 sql::without_transactions(&mut self.connection, &name.database, &name.table)?
             {
                 let table = format!(
-                    "`{}`.`{}` is {engine}, whose changes cannot be undone: as SQL, one transaction would be several in \
-                     the target's log",
+                    "`{}`.`{}` uses {engine}, whose changes cannot be rolled back: applied as SQL, one transaction would \
+                     become several in the target's binary log",
                     String::from_utf8_lossy(&name.database),
                     String::from_utf8_lossy(&name.table)
                 );
                 out.push(Finding::new(
                     Check::Transactions,
                     table,
-                    "use --apply-as binlog, or make it InnoDB",
+                    "use --apply-as binlog, or convert the table to InnoDB",
                 ));
             }
         }
@@ -296,13 +295,17 @@ impl Look {
                     String::from_utf8_lossy(&name.database),
                     String::from_utf8_lossy(&name.table)
                 );
-                out.push(Finding::new(Check::Tables, table, "restore it as it was when these logs begin"));
+                out.push(Finding::new(
+                    Check::Tables,
+                    table,
+                    "restore the table as it was at the start of these logs",
+                ));
             }
         }
         Ok(())
     }
 
-    /// A table's columns; none if there is no such table.
+    /// Reads a table's columns; empty if there is no such table.
     fn columns(&mut self, name: &TableName) -> Result<Vec<There>, Failure> {
         let question = format!(
             "SELECT data_type, column_type, numeric_precision, numeric_scale, datetime_precision
@@ -313,7 +316,7 @@ impl Look {
         Ok(rows.iter().map(There::new).collect())
     }
 
-    /// The number of expressions in a table's indexes: each of them has a hidden column.
+    /// Counts the expressions in a table's indexes. Each has a hidden column.
     fn index_expressions(&mut self, name: &TableName) -> Result<usize, Failure> {
         let count = self.connection.value(&format!(
             "SELECT COUNT(*) FROM information_schema.statistics WHERE {} AND column_name IS NULL",
@@ -323,7 +326,7 @@ impl Look {
     }
 }
 
-/// What the account lacks of the tables themselves.
+/// Finds the privileges that the account lacks on the tables.
 fn rights_to_rows(survey: &Survey, grants: &Grants, account: &str, out: &mut Vec<Finding>) {
     for name in survey.tables.keys() {
         let (database, table) =
@@ -341,27 +344,27 @@ fn rights_to_rows(survey: &Survey, grants: &Grants, account: &str, out: &mut Vec
     }
 }
 
-/// SELECT command denied on a table.
+/// ER_TABLEACCESS_DENIED_ERROR: SELECT denied on a table.
 const TABLE_ACCESS_DENIED: u16 = 1142;
 
-/// Is anything of these logs known to the target, whoever wrote them?
+/// Returns true if the target has transactions of any server that these logs mention, or cannot tell.
 fn is_known(survey: &Survey, has: &GtidSet, applied: &Applied) -> bool {
     let all = survey.previous.union(&survey.gtids).union(&survey.passed_over);
     let ours = || all.iter().map(|(tsid, _)| tsid.uuid);
     let is_of_one = has.iter().any(|(tsid, _)| ours().any(|uuid| uuid == tsid.uuid));
-    // Without GTIDs, a place in a log says nothing about another server's.
+    // Without GTIDs, a position in a log says nothing about the logs of another server.
     is_of_one || applied.progress.place.is_none() && has.is_empty()
 }
 
-/// A column on the target, in the words of `information_schema`.
+/// A column on the target, as `information_schema` describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct There {
-    /// `decimal`.
+    /// For example `decimal`.
     data_type: String,
     is_unsigned: bool,
-    /// Precision and scale, of exact numbers.
+    /// Precision and scale of a decimal.
     digits: (u8, u8),
-    /// Digits behind the second.
+    /// Digits of fractional seconds.
     fraction: u8,
 }
 
@@ -376,15 +379,15 @@ impl There {
         }
     }
 
-    /// What it is, and what the log's column is, where they differ: first the type, then what of it would make the
-    /// target keep another value and say nothing.
+    /// Returns the target's type and the log's type if they differ: first the type itself, then attributes that would
+    /// make the target silently store another value.
     fn difference(&self, (column, is_unsigned): (ColumnType, Option<bool>)) -> Option<(String, String)> {
         let (names, name) = (column.data_types(), &self.data_type);
         if !names.is_empty() && !names.contains(&name.as_str()) {
             return Some((name.clone(), names[0].to_owned()));
         }
         let signed = |is_unsigned| format!("{name} {}", if is_unsigned { "unsigned" } else { "signed" });
-        // A YEAR is unsigned in logs, and definitions do not say so.
+        // Logs mark YEAR as unsigned; definitions do not.
         let is_unsigned = is_unsigned.filter(|_| column != ColumnType::Year);
         if let Some(logged) = is_unsigned.filter(|logged| *logged != self.is_unsigned) {
             return Some((signed(self.is_unsigned), signed(logged)));
@@ -406,33 +409,33 @@ impl There {
     }
 }
 
-/// Returns in what a table differs from what the logs show of it, if it does. `hidden` is the number of its columns that
-/// only the logs show, behind all others.
+/// Describes the first difference between a table and the columns in the logs. `hidden` is the number of columns that
+/// only the logs have, after all others.
 fn difference(shown: &Shown, there: &[There], hidden: usize) -> Option<String> {
     if there.is_empty() {
-        return Some("is not on the target, or not for this account to see".into());
+        return Some("does not exist on the target, or this account cannot see it".into());
     }
     let (logged, count) = (shown.columns.len(), there.len());
     if logged == count + hidden + 1 && shown.has_invisible_key {
-        // A key that the source generated, and that the target was told to do without.
+        // The source generated an invisible primary key; on the target, this generation is off.
         return None;
     }
     if logged != count && logged != count + hidden {
         let columns = if count == 1 { "column" } else { "columns" };
-        return Some(format!("has {count} {columns} on the target, and {logged} in the logs"));
+        return Some(format!("has {count} {columns} on the target, but {logged} in the logs"));
     }
     shown.columns.iter().zip(there).enumerate().find_map(|(index, (column, there))| {
         let (there, logged) = there.difference(*column)?;
-        Some(format!("has a column {} that is {there} on the target, and {logged} in the logs", index + 1))
+        Some(format!("has a column {} that is {there} on the target, but {logged} in the logs", index + 1))
     })
 }
 
-/// Tells whether this is the version of a MySQL before 8.0.
+/// Returns true if this MySQL version is older than 8.0.
 pub(super) fn is_before_8(version: &str) -> bool {
     version_numbers(version).is_some_and(|numbers| numbers < [8, 0, 0])
 }
 
-/// `user@host`, as SQL has it.
+/// Quotes `user@host` for SQL.
 fn quoted_account(account: &str) -> String {
     let (user, host) = account.rsplit_once('@').unwrap_or((account, "%"));
     format!("'{user}'@'{host}'")
@@ -451,7 +454,7 @@ mod tests {
     use crate::changes::HiddenColumns;
     use crate::survey::Shown;
 
-    /// Columns of the target as `information_schema` has them, `decimal:4:2` with precision and scale.
+    /// Parses a column of the target: its data type, and for `decimal:4:2` also precision and scale.
     fn there(word: &str) -> There {
         let mut parts = word.split(':');
         let data_type = parts.next().unwrap().to_owned();
@@ -482,12 +485,12 @@ mod tests {
         check(
             &[decimal],
             "decimal:8:1",
-            Some("has a column 1 that is decimal(8,1) on the target, and decimal(10,2) in the logs"),
+            Some("has a column 1 that is decimal(8,1) on the target, but decimal(10,2) in the logs"),
         );
         check(
             &[time],
             "datetime",
-            Some("has a column 1 that is datetime(0) on the target, and datetime(3) in the logs"),
+            Some("has a column 1 that is datetime(0) on the target, but datetime(3) in the logs"),
         );
         let signed = |is_unsigned, logged| {
             let there = There { data_type: "int".into(), is_unsigned, ..There::default() };
@@ -508,7 +511,7 @@ mod tests {
             let shown = Shown { columns, has_invisible_key: false, hidden: HiddenColumns::Shown };
             assert_eq!(difference(&shown, &[there("int"), there("int")], hidden).as_deref(), wanted);
         };
-        let differs = Some("has 2 columns on the target, and 3 in the logs");
+        let differs = Some("has 2 columns on the target, but 3 in the logs");
         check(0, differs);
         check(1, None);
         check(2, differs);
@@ -520,14 +523,14 @@ mod tests {
         check(&[int, text], "int varchar", None);
         check(&[int, text], "int varbinary", None);
         check(&[int, ColumnType::Unknown], "int geometry", None);
-        check(&[int], "bigint", Some("has a column 1 that is bigint on the target, and int in the logs"));
+        check(&[int], "bigint", Some("has a column 1 that is bigint on the target, but int in the logs"));
         check(
             &[int, text],
             "int text",
-            Some("has a column 2 that is text on the target, and varchar in the logs"),
+            Some("has a column 2 that is text on the target, but varchar in the logs"),
         );
-        check(&[int, text], "int", Some("has 1 column on the target, and 2 in the logs"));
-        check(&[int], "int int", Some("has 2 columns on the target, and 1 in the logs"));
-        check(&[int, int, int], "", Some("is not on the target, or not for this account to see"));
+        check(&[int, text], "int", Some("has 1 column on the target, but 2 in the logs"));
+        check(&[int], "int int", Some("has 2 columns on the target, but 1 in the logs"));
+        check(&[int, int, int], "", Some("does not exist on the target, or this account cannot see it"));
     }
 }

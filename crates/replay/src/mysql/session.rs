@@ -24,40 +24,40 @@ use crate::sql::{Settings, Writer};
 use crate::target::Session;
 use crate::work::{Load, RowEvents, Statement, Variable};
 
-/// Statements are sent when so many bytes of them have gathered.
+/// Buffered bytes at which statements are sent.
 const SEND_SIZE: usize = 1 << 20;
 
 pub(super) struct MysqlSession {
     pub(super) connection: Connection,
     pub(super) packet_max: usize,
-    /// May statements that commit by themselves be run under their own GTIDs?
+    /// Do statements that commit implicitly run under their own GTIDs?
     names_gtids: bool,
     /// Do all row changes go as statements?
     pub(super) as_sql: bool,
-    /// Support of the server for tables made from queries.
+    /// The server's support for `CREATE TABLE … SELECT`.
     pub(super) creations: TableCreation,
-    /// What makes statements of row changes, once there were some to make.
+    /// Converts row changes to statements; created on first use.
     pub(super) writer: Option<Writer>,
     pub(super) fit: Fit,
-    /// What the statements made of row changes have found the session to be; `None` if something else came since.
+    /// Session settings after the last row change that went as a statement; `None` after anything else.
     pub(super) settings: Option<Settings>,
-    /// Does the statement announced make a table for rows that go as statements behind it?
+    /// Does the announced statement create a table whose rows follow as statements?
     pub(super) rows_follow: bool,
-    /// How often definitions may have changed, in all sessions, and when the writer last knew.
+    /// Number of times that definitions may have changed, in all sessions, and its value when the writer last checked.
     definitions: Arc<AtomicU64>,
     pub(super) definitions_known: u64,
-    /// The session variables that are set.
+    /// The known values of session variables.
     pub(super) variables: SessionState,
     format: Option<Arc<Format>>,
-    /// Not sent yet.
+    /// SQL that is not sent yet.
     pub(super) sql: String,
-    /// Row events that are not in `sql` yet.
+    /// Row events that are not yet in `sql`.
     rows: Vec<u8>,
     pub(super) state: State,
-    /// The row of the progress table that is ours.
+    /// This session's row of the progress table.
     stream: usize,
     pub(super) logging: Logging,
-    /// What the transaction is logged under: the last of them. Empty if it is not logged.
+    /// GTIDs of the transaction. It is logged under the last one; empty if it is not logged.
     gtids: Vec<Gtid>,
 }
 
@@ -73,12 +73,12 @@ pub(super) struct SessionParts {
     pub(super) definitions: Arc<AtomicU64>,
 }
 
-/// Support for `CREATE TABLE … SELECT` as one transaction.
+/// Support for `CREATE TABLE … SELECT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TableCreation {
     /// As one transaction, by `START TRANSACTION` in the definition: MySQL since 8.0.21.
     Atomic,
-    /// The table, and then its rows.
+    /// As two transactions: the table, then its rows.
     InParts,
 }
 
@@ -86,11 +86,11 @@ pub(super) enum TableCreation {
 pub(super) enum State {
     /// Nothing is open.
     Idle,
-    /// A transaction is to be begun with the next change.
+    /// The next change begins a transaction.
     ToBegin,
     /// A transaction is open.
     Begun,
-    /// A statement that commits by itself was announced; its GTID, if it is to be run under it.
+    /// A statement that commits implicitly was announced; its GTID, if it runs under it.
     Alone(Option<String>),
 }
 
@@ -130,7 +130,7 @@ impl MysqlSession {
         }
     }
 
-    /// Sends what has gathered.
+    /// Sends all buffered statements and row events.
     pub(super) fn send(&mut self) -> Result<(), Failure> {
         let has_rows = !self.rows.is_empty();
         if has_rows {
@@ -148,8 +148,7 @@ impl MysqlSession {
         })
     }
 
-    /// Sends the row events. Nothing may come behind them in one packet: row events make the server forget to say that
-    /// more answers follow.
+    /// Sends the row events. They must end a packet: after them, the server does not announce further results.
     fn send_rows(&mut self) -> Result<(), Failure> {
         if self.rows.is_empty() { Ok(()) } else { self.send() }
     }
@@ -162,21 +161,21 @@ impl MysqlSession {
         }
     }
 
-    /// Makes the rows of a new table a transaction of their own, if the server cannot commit both as one.
+    /// Begins a separate transaction for the rows of a new table, if the server cannot commit both as one.
     pub(super) fn begin_behind_creation(&mut self) {
         if matches!(self.state, State::Alone(_)) && self.creations == TableCreation::InParts {
             self.state = State::ToBegin;
         }
     }
 
-    /// Says what the transaction to come is logged under.
+    /// Sets the GTID that the next transaction is logged under.
     fn name_next(&mut self) {
         if let Some(gtid) = self.gtids.last() {
             let _ = write!(self.sql, "SET @@SESSION.GTID_NEXT='{gtid}';");
         }
     }
 
-    /// Commits what is logged: the server's account of GTIDs is its progress.
+    /// Commits a logged transaction. `gtid_executed` is its progress.
     fn commit_logged(&mut self, placed: &mut dyn FnMut()) -> Result<(), Failure> {
         if !matches!(self.state, State::Begun | State::Alone(_)) {
             self.name_next();
@@ -184,9 +183,9 @@ impl MysqlSession {
             self.send()?;
         }
         self.state = State::Idle;
-        // As one request: the server runs it to its end, whatever becomes of us.
+        // One request: the server completes it even if this process ends.
         let mut sql = String::from("COMMIT;");
-        // What an XA transaction was prepared under: all that it did has just been logged.
+        // GTIDs of an XA transaction's preparation. All its changes have just been logged.
         for gtid in self.gtids.iter().rev().skip(1) {
             let _ = write!(sql, "SET @@SESSION.GTID_NEXT='{gtid}';BEGIN;COMMIT;");
         }
@@ -222,7 +221,7 @@ impl MysqlSession {
         Ok(())
     }
 
-    /// Brings the session to this context.
+    /// Changes the session's variables to this context.
     pub(super) fn adopt(&mut self, context: &Context) -> Result<(), Failure> {
         let context = self.fit.fit(context);
         let changes = self.variables.adopt(&context);
@@ -233,14 +232,14 @@ impl MysqlSession {
         Ok(())
     }
 
-    /// Tells the server the format of the events to come.
+    /// Sends the format of the events that follow.
     fn adopt_format(&mut self, format: &Arc<Format>) -> Result<(), Failure> {
         if self.format.as_ref().is_some_and(|known| Arc::ptr_eq(known, format) || known == format) {
             self.format = Some(Arc::clone(format));
             return Ok(());
         }
         if self.state == State::Begun {
-            return Err(Failure::refused("row changes of two formats in one transaction"));
+            return Err(Failure::refused("one transaction has row events of two formats"));
         }
         let description = format_description(format).map_err(|error| Failure::refused(error.to_string()))?;
         put_binlog(&mut self.sql, &description);
@@ -250,8 +249,8 @@ impl MysqlSession {
         Ok(())
     }
 
-    /// Row events that are together too large for one statement. A row that is too large by itself goes as a statement
-    /// with parameters, which can be sent in pieces.
+    /// Sends row events that are together too large for one statement. A row that is too large by itself goes as a
+    /// statement with parameters, which can be sent in pieces.
     fn rows_in_parts(&mut self, context: &Context, rows: &RowEvents, size_max: usize) -> Result<(), Failure> {
         let mut result = Ok(());
         let whole = split(rows, size_max, &mut |part| {
@@ -277,7 +276,7 @@ impl MysqlSession {
                 self.rows.extend_from_slice(run);
                 self.send()
             }
-            // Nothing but row events may come behind the statement that made their table.
+            // Only row events may follow the statement that created their table.
             Part::Row(row) if matches!(self.state, State::Alone(_)) => {
                 Err(Failure::refused(row_too_large(row.len(), size_max)))
             }
@@ -288,18 +287,18 @@ impl MysqlSession {
         }
     }
 
-    /// Tells whether row changes of this format go as statements. MariaDB's always do: no MySQL since 8.4 takes its events,
-    /// and it has JSON columns as text. So do those with the temporal formats of before MySQL 5.6.4.
+    /// Returns true if row changes of this format go as statements. MariaDB's always do: no MySQL since 8.4 accepts its
+    /// events, and its JSON columns are text. So do formats with temporal types from before MySQL 5.6.4.
     fn makes_statements(&self, format: &Format) -> bool {
         self.as_sql || format.flavour == Flavour::MariaDb || format.has_old_temporals()
     }
 
-    /// How often definitions may have changed by now.
+    /// Returns the number of times that definitions may have changed.
     pub(super) fn definitions(&self) -> u64 {
         self.definitions.load(Ordering::SeqCst)
     }
 
-    /// Sets user variables whose text is none of their character set, as the source's client did.
+    /// Sets user variables whose text may be invalid in its character set, as the source's client did.
     fn set_odd_texts(&mut self, statement: &Statement) -> Result<(), Failure> {
         let source = statement.context.flavour();
         let fit = self.fit.clone();
@@ -309,7 +308,8 @@ impl MysqlSession {
             self.send()?;
             let (charset, collation) = (collation.charset().name(), collation.name());
             self.connection.run(&format!("SET NAMES {charset} COLLATE {collation}"))?;
-            // A prepared statement keeps the collation that it was prepared with: each has one of its own.
+            // A prepared statement keeps the collation of its preparation. The comment makes the text differ for each
+            // collation.
             let assignment = format!("SET @bintide_value := ? /* {collation} */");
             self.connection.execute(&assignment, vec![Parameter::Bytes(text.to_vec())])?;
             let mut set = Vec::new();
@@ -322,14 +322,14 @@ impl MysqlSession {
         Ok(())
     }
 
-    /// Has names that are not ASCII read in a character set that is sure to have them.
+    /// Makes the server read non-ASCII names as utf8mb4.
     fn put_names_charset(&mut self, set: &mut Vec<u8>) {
         set.extend_from_slice(b"SET NAMES utf8mb4;");
         self.variables.set_names();
     }
 
-    /// Tells whether the server takes nothing but row events behind this statement, not even a SET. Such a statement runs
-    /// nothing that could change a variable.
+    /// Returns true if the server accepts only row events after this statement, not even a SET. The statement itself
+    /// cannot change a variable.
     fn takes_only_rows(&self, statement: &Statement, creation: Option<&[u8]>) -> bool {
         creation.is_none() && crate::work::creation(&statement.sql).is_some()
     }
@@ -345,13 +345,13 @@ impl MysqlSession {
             (Err(error), _) => Err(error.into()),
             (Ok(()), code) if is_chance(code) => Ok(()),
             (Ok(()), code) => Err(Failure::refused(format!(
-                "the statement ended with error {code} on the source, and with none here"
+                "the statement failed with error {code} on the source, but succeeded on the target"
             ))),
         }
     }
 }
 
-/// Errors that a statement ends with, or not, by chance: it was killed, waited for a lock or for others.
+/// Returns true for errors that depend on timing: the statement was killed, or waited for a lock or other sessions.
 fn is_chance(code: u16) -> bool {
     const INTERRUPTED: u16 = 1317;
     const SERVER_SHUTDOWN: u16 = 1053;
@@ -373,7 +373,7 @@ impl Session for MysqlSession {
         match self.logging {
             Logging::No => {}
             Logging::BySourceGtids if gtids.is_empty() => {
-                return Err(Failure::refused("it has no GTID of its own, under which it could be logged"));
+                return Err(Failure::refused("the transaction has no GTID to be logged under"));
             }
             Logging::BySourceGtids => self.gtids.extend_from_slice(gtids),
         }
@@ -397,25 +397,25 @@ impl Session for MysqlSession {
         if let Some(format) = format
             && !self.makes_statements(format)
         {
-            // The statement allows nothing behind it but the rows themselves.
+            // Only the rows may follow the statement.
             self.adopt_format(format)?;
         }
         self.send()?;
-        // Rows that go as statements are committed behind their table, which alone is not all of the transaction.
+        // Rows that go as statements commit after their table. The table alone is not the whole transaction.
         let is_in_parts = format
             .is_some_and(|format| self.makes_statements(format) || self.creations == TableCreation::InParts);
         if let Some(gtid) = self.gtids.last() {
             if is_in_parts {
                 return Err(Failure::refused(
-                    "a table made from a query takes two transactions when its rows go as SQL statements, and on MySQL \
-                     before 8.0.21, and they cannot be logged under one GTID: use --apply-as binlog, or a newer target",
+                    "CREATE TABLE … SELECT takes two transactions before MySQL 8.0.21, and wherever rows are applied as SQL; \
+                     one GTID cannot log both. Use --apply-as binlog, or a newer target",
                 ));
             }
-            // The server says by itself whether it was run.
+            // The server's `gtid_executed` shows whether the statement ran.
             self.state = State::Alone(Some(gtid.to_string()));
             return Ok(());
         }
-        // Only GTIDs have a colon in front of a number and none in a log's name, which has its dot there.
+        // Only the name of a unit with a GTID parses as one: log names have a dot before the number, not a colon.
         let gtid = intent.unit.parse::<Gtid>().is_ok().then(|| intent.unit.clone());
         let gtid = gtid.filter(|_| self.names_gtids && !is_in_parts);
         self.rows_follow = is_in_parts;
@@ -459,7 +459,7 @@ impl Session for MysqlSession {
         self.set_odd_texts(statement)?;
         let mut set = Vec::new();
         put_database(&mut set, &statement.database, &mut self.variables);
-        // User variables come first: what their values are does not depend on the rest.
+        // User variables come first: their values do not depend on the other variables.
         let mut variables = Vec::new();
         let source = statement.context.flavour();
         let collations = |id| self.fit.own_collation(id, source);
@@ -513,7 +513,7 @@ impl Session for MysqlSession {
             Some(NOT_NEXT) => Failure {
                 code: Some(NOT_NEXT),
                 ..Failure::refused(
-                    "what is in front of it has not been committed, or bintide.progress was changed",
+                    "the previous transaction was not committed, or bintide.progress was changed",
                 )
             },
             _ => error.into(),
@@ -523,7 +523,7 @@ impl Session for MysqlSession {
     fn rollback(&mut self) -> Result<(), Failure> {
         self.rows.clear();
         self.sql.clear();
-        // What was to be set may not have been.
+        // Pending assignments may not have run.
         self.variables.forget();
         (self.format, self.state) = (None, State::Idle);
         self.settings = None;
@@ -535,21 +535,20 @@ impl Session for MysqlSession {
     }
 }
 
-/// What the server says of row events that it cannot apply to its table, and of little else.
+/// ER_UNKNOWN_ERROR: the server's answer to row events that it cannot apply to its table, and to little else.
 const UNKNOWN_ERROR: u16 = 1105;
 
-/// The server's own words are in its error log at most.
+/// Explains that error: the server puts its own explanation into its error log at most.
 fn unconverted(error: &servers::Error) -> Failure {
     let message = format!(
-        "{error}: so the server says where a column of the log does not fit the table on the target (its type, length \
-         or character set); make the table as it was on the source, or let the server convert: SET GLOBAL \
-         replica_type_conversions = 'ALL_NON_LOSSY', or use --apply-as sql"
+        "{error}: probably a column in the log differs from the target's in type, length or character set. Make the \
+         table as it was on the source, let the server convert with SET GLOBAL replica_type_conversions = \
+         'ALL_NON_LOSSY', or use --apply-as sql"
     );
     Failure { code: Some(UNKNOWN_ERROR), ..Failure::refused(message) }
 }
 
-/// Appends what makes this the default database. A name that is not ASCII is read in a character set that is sure to
-/// have it.
+/// Appends the statement that makes this the default database. Non-ASCII names are sent as utf8mb4.
 fn put_database(out: &mut Vec<u8>, database: &[u8], variables: &mut SessionState) {
     if database.is_empty() {
         return;
@@ -564,9 +563,9 @@ fn put_database(out: &mut Vec<u8>, database: &[u8], variables: &mut SessionState
     out.push(b';');
 }
 
-/// The statement with a file of ours in place of the source's.
+/// Returns the `LOAD DATA` statement with a local file instead of the source's.
 fn load_sql(sql: &[u8], load: &Load) -> Result<Vec<u8>, Failure> {
-    let odd = || Failure::refused("its file's name is not where it says");
+    let odd = || Failure::refused("LOAD DATA: the event states a wrong position of the file name");
     let (start, end) = load.name;
     let (before, after) = (sql.get(..start).ok_or_else(odd)?, sql.get(end..).ok_or_else(odd)?);
     let mut out = before.to_vec();

@@ -1,33 +1,33 @@
-//! The session variables that are known to be set in a session, so that only what changes is set again.
+//! The known values of session variables, so that only changes are set.
 //!
-//! Everything that changes a variable behind this knowledge has to say so here:
+//! Everything that changes a variable by other means must be reported here:
 //!
-//! | variable | what changes it besides a `SET` of ours | what is done about it |
+//! | variable | changed by, besides our own `SET` | consequence |
 //! |---|---|---|
-//! | `collation_database`, `character_set_database` | `USE`; `CREATE`, `ALTER` and `DROP DATABASE` of the default database | forgotten with [`SessionState::use_database`], and after each statement |
-//! | `character_set_client`, `collation_connection` | our own `SET NAMES`, for names that are not ASCII and for odd texts | forgotten with [`SessionState::set_names`] |
-//! | all of [`Context`] | functions and triggers that a statement runs: what they set stays set, but for `sql_mode`, which the server restores | forgotten after each statement |
-//! | `sql_require_primary_key`, `default_table_encryption`, `enable_cascade_triggers`, where the account may not set them | functions of a definer who may set them | nothing: the account cannot set them back |
-//! | `foreign_key_checks`, `unique_checks` | row events: their flags | the server restores them at the end of `BINLOG` |
-//! | `gtid_next` | a format description in `BINLOG`; `COMMIT` | set to `AUTOMATIC` behind each |
-//! | `timestamp` | nothing; row events bring their own | set with each statement |
-//! | `insert_id`, `last_insert_id`, `rand_seed1`, `rand_seed2`, user variables | statements | logged with, and set in front of, each statement that reads them |
-//! | `pseudo_thread_id` | nothing | set with each statement that makes or reads a temporary table |
+//! | `collation_database`, `character_set_database` | `USE`; `CREATE`, `ALTER` and `DROP DATABASE` of the default database | discarded by [`SessionState::use_database`], and after each statement |
+//! | `character_set_client`, `collation_connection` | our own `SET NAMES`, for non-ASCII names and unverified texts | discarded by [`SessionState::set_names`] |
+//! | all of [`Context`] | functions and triggers of a statement: what they set stays set, except `sql_mode`, which the server restores | discarded after each statement |
+//! | `sql_require_primary_key`, `default_table_encryption`, `enable_cascade_triggers`, where the account may not set them | functions whose definer may set them | none: the account cannot set them back |
+//! | `foreign_key_checks`, `unique_checks` | flags of row events | none: the server restores them at the end of `BINLOG` |
+//! | `gtid_next` | a format description in `BINLOG`; `COMMIT` | set to `AUTOMATIC` after each |
+//! | `timestamp` | nothing; row events have their own | set with each statement |
+//! | `insert_id`, `last_insert_id`, `rand_seed1`, `rand_seed2`, user variables | statements | set before each statement that reads them: the log has their values |
+//! | `pseudo_thread_id` | nothing | set with each statement that creates or reads a temporary table |
 //! | `autocommit`, `sql_log_bin` | nothing: functions and triggers may not set them | set once |
-//! | `transaction_isolation`, `innodb_lock_wait_timeout`, other settings that are not logged | functions that set them, as they do on a replica | none: they do not change what is stored |
-//! | all | the rollback of a transaction that failed, of which any part may have been run | forgotten with [`SessionState::forget`] |
+//! | `transaction_isolation`, `innodb_lock_wait_timeout`, other settings that are not logged | functions that set them, as on a replica | none: they do not change stored values |
+//! | all | the rollback of a failed transaction, any part of which may have run | discarded by [`SessionState::forget`] |
 
 use crate::context::Context;
 
-/// The session variables that are known to be set; what is not known is set anew.
+/// The known values of a session's variables. Unknown ones are set anew.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionState {
     known: Option<Context>,
 }
 
 impl SessionState {
-    /// Returns the assignments that bring the session to `wanted`, with commas between them, and takes them as made.
-    /// Nothing if there is nothing to change.
+    /// Returns the assignments that change the session to `wanted`, separated by commas, and records them as made.
+    /// Empty if nothing changes.
     pub(super) fn adopt(&mut self, wanted: &Context) -> String {
         let mut assignments = String::new();
         if self.known.as_ref() == Some(wanted) {
@@ -39,26 +39,26 @@ impl SessionState {
         assignments
     }
 
-    /// Takes note that the default database changes: `collation_database` is that of the new one.
+    /// Records a change of the default database: `collation_database` becomes that of the new one.
     pub(super) fn use_database(&mut self) {
         if let Some(known) = &mut self.known {
             known.database_collation = None;
         }
     }
 
-    /// Takes note of a `SET NAMES`.
+    /// Records a `SET NAMES`.
     pub(super) fn set_names(&mut self) {
         if let Some(known) = &mut self.known {
             known.charset = None;
         }
     }
 
-    /// Takes note that any variable may have changed.
+    /// Records that any variable may have changed.
     pub(super) fn forget(&mut self) {
         self.known = None;
     }
 
-    /// The collation of `collation_server`, if it is known.
+    /// Returns the number of `collation_server`, if it is known.
     pub(super) fn server_collation(&self) -> Option<u16> {
         self.known.as_ref().and_then(|known| known.charset).map(|[_, _, server]| server)
     }
@@ -74,18 +74,18 @@ mod tests {
     use super::SessionState;
     use crate::context::Context;
 
-    /// Something that happens in a session.
+    /// An action in a session.
     #[derive(Clone, Debug)]
     enum Step {
         Adopt(Context),
         UseDatabase,
         SetNames,
-        /// A statement of the log, whose functions and triggers set every variable to this.
+        /// A statement of the log whose functions and triggers set every variable to this value.
         Statement(u8),
         Rollback,
     }
 
-    /// A server's session: variables and their values.
+    /// A model of a server's session: variables and their values.
     #[derive(Debug, Default)]
     struct Session(BTreeMap<String, String>);
 
@@ -111,7 +111,7 @@ mod tests {
                     let mut whole = Session::default();
                     whole.set(&SessionState::default().adopt(wanted));
                     for (name, value) in &whole.0 {
-                        assert_eq!(session.0.get(name), Some(value), "{name} behind {steps:?}");
+                        assert_eq!(session.0.get(name), Some(value), "{name} after {steps:?}");
                     }
                 }
                 Step::UseDatabase => {
@@ -127,7 +127,7 @@ mod tests {
                     state.forget();
                 }
                 Step::Rollback => {
-                    // Of a packet that failed, only a part was run.
+                    // The server ran only a part of a packet that failed.
                     session.set_all(0);
                     state.forget();
                 }

@@ -1,4 +1,4 @@
-//! The SQL of the progress table, and how values are written into SQL.
+//! SQL of the progress table, and of values and variables.
 
 use std::fmt::Write as _;
 
@@ -9,31 +9,31 @@ use crate::error::Failure;
 use crate::progress::{Intent, Progress};
 use crate::work::{UserValue, Variable};
 
-/// Where progress is kept: one row.
+/// The table that progress is saved in.
 pub(super) const PROGRESS_TABLE: &str = "`bintide`.`progress`";
 
-/// What makes the progress table, where there is none.
+/// Statements that create the progress table if it is missing.
 pub(super) const PREPARE: [&str; 2] = [
     "CREATE DATABASE IF NOT EXISTS `bintide` CHARACTER SET utf8mb4",
     "CREATE TABLE IF NOT EXISTS `bintide`.`progress` (
-       stream INT NOT NULL PRIMARY KEY COMMENT '1; more with --commit-order any, and what is applied is in one of them',
-       gtids LONGTEXT CHARACTER SET ascii NOT NULL COMMENT 'applied, besides gtid_executed',
-       log VARBINARY(4096) COMMENT 'without GTIDs: applied up to this log',
-       position BIGINT UNSIGNED COMMENT 'and this place in it',
-       beyond LONGTEXT CHARACTER SET ascii NOT NULL COMMENT 'and these behind it',
-       intent LONGTEXT CHARACTER SET ascii COMMENT 'a statement that commits by itself, announced and not reported done',
-       sessions INT NOT NULL COMMENT 'how many sessions are in use',
-       source INT UNSIGNED COMMENT 'the server_id of whoever wrote the logs',
-       commits BIGINT UNSIGNED NOT NULL COMMENT 'transactions committed here in the order of the source'
-     ) ENGINE = InnoDB COMMENT 'how far bintide replay has come; drop it to forget that'",
+       stream INT NOT NULL PRIMARY KEY COMMENT '1; with --commit-order any one row per session, united when the next replay starts',
+       gtids LONGTEXT CHARACTER SET ascii NOT NULL COMMENT 'applied GTIDs, in addition to gtid_executed',
+       log VARBINARY(4096) COMMENT 'transactions without GTIDs: all applied up to this log',
+       position BIGINT UNSIGNED COMMENT 'and this position in it',
+       beyond LONGTEXT CHARACTER SET ascii NOT NULL COMMENT 'and those at these later positions',
+       intent LONGTEXT CHARACTER SET ascii COMMENT 'a statement that commits implicitly: started, not yet recorded as done',
+       sessions INT NOT NULL COMMENT 'number of sessions in use',
+       source INT UNSIGNED COMMENT 'server_id of the server that wrote the logs',
+       commits BIGINT UNSIGNED NOT NULL COMMENT 'number of transactions committed here in source order'
+     ) ENGINE = InnoDB COMMENT 'progress of bintide replay; drop this table to discard it'",
 ];
 
-/// What makes a row of the progress table, where it is not there.
+/// Returns the statement that inserts a row of the progress table if it is missing.
 pub(super) fn new_stream(stream: usize) -> String {
     format!("INSERT IGNORE INTO {PROGRESS_TABLE} VALUES ({stream}, '', NULL, NULL, '', NULL, 0, NULL, 0)")
 }
 
-/// Puts what several sessions saved into the first row.
+/// Returns the statements that unite all rows of the progress table in the first.
 pub(super) fn unite(progress: &Progress) -> String {
     let gtids = &progress.gtids;
     format!(
@@ -42,12 +42,12 @@ pub(super) fn unite(progress: &Progress) -> String {
     )
 }
 
-/// What the statement that saves progress fails with where it does not follow what was saved last.
+/// ER_DATA_OUT_OF_RANGE: the error of the statement that saves progress if the previous transaction was not saved.
 pub(super) const NOT_NEXT: u16 = 1690;
 
-/// Appends the statement that saves progress in a row of the table. It waits for whoever has the row; if that one is
-/// rolled back in the end, this one must not be committed, as if both had been: its number is then not the next one,
-/// and to count further than there are numbers is an error in every SQL mode.
+/// Appends the statement that saves progress in a row of the table. It waits for a session that has locked the row. If
+/// that session rolls back, this transaction must not commit as its successor: its number is then not the next one. The
+/// statement then adds to the largest BIGINT, which is an error in every SQL mode.
 pub(super) fn put_progress(out: &mut String, progress: &Progress, stream: usize) {
     let _ = write!(out, "UPDATE {PROGRESS_TABLE} SET gtids='{}'", progress.gtids);
     if let Some(place) = &progress.place {
@@ -68,7 +68,7 @@ pub(super) fn put_progress(out: &mut String, progress: &Progress, stream: usize)
     let _ = write!(out, " WHERE stream={stream};");
 }
 
-/// The statement that saves an intent: hexadecimal words, which survive any character set.
+/// Returns the statement that saves an intent: hexadecimal words, which survive any character set.
 pub(super) fn intent(intent: &Intent) -> String {
     let mut out = format!("UPDATE {PROGRESS_TABLE} SET intent='");
     let databases = intent.databases.iter().map(Vec::as_slice);
@@ -88,10 +88,10 @@ pub(super) fn read_intent(text: &str) -> Option<Intent> {
     Some(Intent { unit, databases, before })
 }
 
-/// Finds the target's collation for the number of one in the log.
+/// Finds the target's collation for a collation number in the log.
 pub(super) type CollationLookup<'f> = &'f dyn Fn(u16) -> Option<Collation>;
 
-/// Appends assignments for one `SET`, each with a comma behind it.
+/// Appends assignments for a `SET` statement, each followed by a comma.
 pub(super) fn put_variable(
     out: &mut Vec<u8>,
     variable: &Variable,
@@ -120,8 +120,8 @@ pub(super) fn put_variable(
     Ok(())
 }
 
-/// A user variable's name, and its text, which may be none of its character set: a server takes such text from its
-/// client, and refuses it in a literal that names its character set.
+/// Returns name, collation and text of a user variable whose text may be invalid in its character set. A server accepts
+/// such text from a client, but not in a literal with a character set introducer.
 pub(super) fn odd_text<'v>(
     variable: &'v Variable,
     collations: CollationLookup<'_>,
@@ -133,7 +133,8 @@ pub(super) fn odd_text<'v>(
     is_odd.then_some((name, collation, &value.bytes))
 }
 
-/// Does any server take these bytes for text of this character set? No client has those of whole 16 or 32 bits.
+/// Returns true if every server accepts these bytes as text of this character set, and for the 16-bit and 32-bit
+/// character sets, which no client can use.
 fn is_sure_text(charset: Charset, bytes: &[u8]) -> bool {
     match charset {
         Charset::Binary | Charset::Ucs2 | Charset::Utf16 | Charset::Utf16le | Charset::Utf32 => true,
@@ -149,7 +150,7 @@ fn is_sure_text(charset: Charset, bytes: &[u8]) -> bool {
 
 fn put_value(out: &mut Vec<u8>, value: &UserValue, collations: CollationLookup<'_>) -> Result<(), Failure> {
     use binlog::events::UserValue as Kind;
-    let odd = || Failure::refused("a user variable has a value that no server writes");
+    let odd = || Failure::refused("a user variable has an invalid value");
     match (value.kind, value.bytes.first_chunk::<8>()) {
         (Kind::STRING, _) => {
             let number = u16::try_from(value.collation).ok();
@@ -160,7 +161,7 @@ fn put_value(out: &mut Vec<u8>, value: &UserValue, collations: CollationLookup<'
             out.extend_from_slice(text.as_bytes());
         }
         (Kind::REAL, Some(bytes)) => {
-            // With an exponent, or it would be a decimal.
+            // Without an exponent, it would be a DECIMAL.
             out.extend_from_slice(format!("{:e}", f64::from_le_bytes(*bytes)).as_bytes());
         }
         (Kind::INT, Some(bytes)) if value.is_unsigned => {
@@ -228,7 +229,7 @@ mod tests {
             let is_odd = odd_text(&Variable::User { name: b"v".to_vec(), value }, &own).is_some();
             assert_eq!(is_odd, wanted, "{collation} {bytes:?}");
         };
-        // gbk: a byte in front of one that cannot be behind it.
+        // gbk: a lead byte followed by a byte that cannot follow it.
         check(28, b"\xa2#", true);
         check(28, b"a#", false);
         // utf8mb4, utf8mb3, latin1, ascii, binary, utf16.

@@ -1,4 +1,4 @@
-//! Tables as a server has them.
+//! Table definitions of a server.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use servers::{Connection, Row};
 use crate::definition::{Definition, Engine, Relatives, TableName, UniqueKey};
 use crate::error::Failure;
 
-/// Asks for a table; `None` when there is none.
+/// Reads a table's definition; `None` if there is no such table.
 pub(super) fn definition(
     connection: &mut Connection,
     database: &[u8],
@@ -45,7 +45,7 @@ pub(super) fn definition(
 
 struct Column {
     index: usize,
-    /// Is it AUTO_INCREMENT?
+    /// Is it an AUTO_INCREMENT column?
     counts: bool,
     is_virtual: bool,
 }
@@ -67,7 +67,7 @@ fn columns(connection: &mut Connection, condition: &str) -> Result<HashMap<Vec<u
     Ok(columns)
 }
 
-/// The key's parts; `None` if the log does not hold one of them.
+/// Returns the key's parts; `None` if the log lacks one of their columns.
 fn key_parts(key: &[Row], columns: &HashMap<Vec<u8>, Column>) -> Option<Vec<KeyPart>> {
     let part = |row: &Row| {
         let column = columns.get(bytes(row, 1)).filter(|column| !column.is_virtual)?;
@@ -92,7 +92,7 @@ fn bytes(row: &Row, at: usize) -> &[u8] {
     row.get(at).and_then(|value| value.as_deref()).unwrap_or_default()
 }
 
-/// 0 where there is none.
+/// Parses a number; 0 if there is none.
 fn number(row: &Row, at: usize) -> usize {
     str::from_utf8(bytes(row, at)).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! JSON documents as expressions of MySQL: what their text does not tell (exact numbers, dates, bytes) is put in its
-//! place by its own type.
+//! JSON documents as MySQL expressions. Values that JSON text cannot express (exact numbers, dates, bytes) are inserted
+//! with their own types.
 
 use std::fmt::Write as _;
 
@@ -8,17 +8,17 @@ use servers::Parameter;
 
 use crate::error::Failure;
 
-/// An expression, and what goes into the places that it leaves open.
+/// An SQL expression and its parameters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Expression {
     pub(super) sql: String,
     pub(super) parameters: Vec<Parameter>,
 }
 
-/// What stands for a text parameter.
+/// Placeholder of a text parameter.
 const TEXT: &str = "CONVERT(? USING utf8mb4)";
 
-/// The document, if it says more than its text.
+/// Returns an expression for the document, if its text alone does not express it exactly.
 pub(super) fn exact(document: Json<'_>) -> Result<Option<Expression>, Failure> {
     let special = special(document)?;
     if special.is_empty() {
@@ -27,18 +27,18 @@ pub(super) fn exact(document: Json<'_>) -> Result<Option<Expression>, Failure> {
     expression(document, special).map(Some)
 }
 
-/// The condition that each change of a row's documents meets what it met on the source. Elsewhere MySQL's JSON functions
-/// would leave a document as it is, while a replica stops with error 3648.
+/// A condition that each JSON change finds what it found on the source. Otherwise MySQL's JSON functions would leave a
+/// document unchanged, where a replica stops with error 3648.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ChangeCondition {
     /// Empty without changes.
     pub(super) expression: Expression,
-    /// Bytes of its parameters.
+    /// Bytes of the parameters.
     size: usize,
 }
 
-/// Returns the document of the column with this name behind these changes of a document that the log does not have. The
-/// condition that they can be made is appended.
+/// Returns an expression for the column's document after these changes, where the log lacks the document itself.
+/// Appends the condition that the changes can be made.
 pub(super) fn changed(
     column: &str,
     changes: JsonChanges<'_>,
@@ -48,7 +48,7 @@ pub(super) fn changed(
     let unchanged = out.clone();
     let mut scopes: Vec<&[u8]> = Vec::new();
     for change in changes.iter() {
-        // A change counts on what those in front of it have made.
+        // A change depends on earlier changes whose paths overlap its own.
         let is_apart = scopes.iter().all(|scope| !overlap(scope, change.path));
         let put = match scopes.len() < CHANGES_MAX {
             true => condition.put_change(if is_apart { &unchanged } else { &out }, &change),
@@ -56,8 +56,8 @@ pub(super) fn changed(
         };
         put.map_err(|ConditionTooLarge| {
             Failure::refused(format!(
-                "{column} is given as changes of a document that the log does not have, and they are too many or too \
-                 large for a statement: use --apply-as binlog"
+                "{column} has partial JSON updates that are too many or too large for a statement, and the log lacks \
+                 the original document. Use --apply-as binlog"
             ))
         })?;
         scopes.push(scope(&change));
@@ -80,27 +80,27 @@ pub(super) fn changed(
     Ok(out)
 }
 
-/// Parameters of a condition, at most: a statement has two bytes for their number.
+/// Maximum number of parameters in a condition: the protocol counts a statement's parameters in two bytes.
 const CONDITION_PARAMETERS_MAX: usize = 16_384;
 
-/// Changes of a document, at most: each is an expression around those in front of it.
+/// Maximum number of changes to a document: each is an expression around the earlier ones.
 const CHANGES_MAX: usize = CONDITION_PARAMETERS_MAX;
 
-/// Bytes of a condition's parameters, at most. Each change that counts on others repeats all of theirs: bounds memory,
-/// and is as much as a server takes in a packet by default.
+/// Maximum size of a condition's parameters, in bytes. Each change that depends on others repeats all their parameters.
+/// Bounds memory, and equals a server's default packet size.
 const CONDITION_SIZE_MAX: usize = 64 << 20;
 
-/// A condition beyond [`CONDITION_PARAMETERS_MAX`] or [`CONDITION_SIZE_MAX`].
+/// Error for a condition beyond [`CONDITION_PARAMETERS_MAX`] or [`CONDITION_SIZE_MAX`].
 struct ConditionTooLarge;
 
 impl ChangeCondition {
-    /// Appends the condition that a document is one that this change can be made to.
+    /// Appends the condition that this change can be made to a document.
     fn put_change(
         &mut self,
         document: &Expression,
         change: &JsonChange<'_>,
     ) -> Result<(), ConditionTooLarge> {
-        // A path takes a value that is no array for an array of one element.
+        // A JSON path treats a value that is not an array as an array of one element.
         let arrays = format!(", {TEXT})) = 'ARRAY'");
         for array in arrays_of(change.path) {
             self.put("JSON_TYPE(JSON_EXTRACT(", document, array, &arrays)?;
@@ -119,7 +119,7 @@ impl ChangeCondition {
         }
     }
 
-    /// Appends a condition: a document and a path in it, between these texts.
+    /// Appends a condition: a document and a path in it, between two texts.
     fn put(
         &mut self,
         before: &str,
@@ -142,12 +142,12 @@ impl ChangeCondition {
     }
 }
 
-/// Tells whether the last step of a path leads to an element of an array.
+/// Returns true if the last step of a path is an array index.
 fn is_element(path: &[u8]) -> bool {
     path.ends_with(b"]")
 }
 
-/// Returns where the steps of a path start, as `.name`, `."name"`, `[7]`.
+/// Returns the offsets of a path's steps, for example `.name`, `."name"`, `[7]`.
 fn steps(path: &[u8]) -> Vec<usize> {
     let (mut starts, mut is_quoted, mut is_escaped) = (Vec::new(), false, false);
     for (at, byte) in path.iter().enumerate() {
@@ -162,17 +162,18 @@ fn steps(path: &[u8]) -> Vec<usize> {
     starts
 }
 
-/// The path without its last step.
+/// Returns the path without its last step.
 fn parent(path: &[u8]) -> &[u8] {
     steps(path).last().map_or(path, |start| &path[..*start])
 }
 
-/// The paths of the arrays that a path leads into.
+/// Returns the paths of all arrays that a path passes through.
 fn arrays_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     steps(path).into_iter().filter(|start| path[*start] == b'[').map(|start| &path[..start])
 }
 
-/// The path of all that a change may move or make: elements behind the one that comes or goes move, too.
+/// Returns the path of everything that a change may create or move. Inserting or removing an element moves the elements
+/// after it.
 fn scope<'a>(change: &JsonChange<'a>) -> &'a [u8] {
     match change.kind {
         JsonChangeKind::Insert | JsonChangeKind::Remove if is_element(change.path) => parent(change.path),
@@ -180,7 +181,7 @@ fn scope<'a>(change: &JsonChange<'a>) -> &'a [u8] {
     }
 }
 
-/// Tells whether one of these paths may lead through the other; names that begin alike count, too.
+/// Returns true if one of the paths may pass through the other. Names with a common prefix also count.
 fn overlap(one: &[u8], other: &[u8]) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
@@ -203,29 +204,29 @@ fn expression(document: Json<'_>, special: Vec<Special>) -> Result<Expression, F
     Ok(out)
 }
 
-/// A value that a document's text does not tell, its place, and its expression.
+/// A value that JSON text cannot express: its path, its expression and its parameter.
 struct Special {
     path: String,
     sql: String,
     parameter: Parameter,
 }
 
-/// What a document's text does not tell of it.
+/// Finds the values of a document that its text cannot express.
 fn special(document: Json<'_>) -> Result<Vec<Special>, Failure> {
-    // Parts within parts without end, or each of them twice, would keep us forever.
+    // Without this check, cyclic or repeated references in a document could make the search endless.
     document.check()?;
     let mut special = Vec::new();
     find(document.root()?, &mut String::from("$"), &mut special)?;
     Ok(special)
 }
 
-/// Finds what is special in a value at this path.
+/// Collects these values from a value at this path.
 fn find(value: JsonValue<'_>, path: &mut String, special: &mut Vec<Special>) -> Result<(), Failure> {
     let mut put = |sql: String, parameter| special.push(Special { path: path.clone(), sql, parameter });
     let bytes = |text: &dyn std::fmt::Display| Parameter::Bytes(text.to_string().into_bytes());
     match value {
         JsonValue::Decimal(number) => {
-            // JSON may have one more than a column.
+            // A decimal in JSON may have one digit more than a column.
             let (precision, scale) = (number.precision().min(65), number.scale());
             put(format!("CAST(CAST(? AS DECIMAL({precision},{scale})) AS JSON)"), bytes(&number));
         }
@@ -253,7 +254,7 @@ fn find(value: JsonValue<'_>, path: &mut String, special: &mut Vec<Special>) -> 
     Ok(())
 }
 
-/// Appends a step to a member, quoted as JSON quotes.
+/// Appends a step to an object member, quoted as in JSON.
 fn put_name(path: &mut String, name: &str) {
     path.push_str(".\"");
     for character in name.chars() {
@@ -294,7 +295,7 @@ mod tests {
         assert!(overlap(b"$.a", b"$.a.b") && overlap(b"$.a[0]", b"$.a") && !overlap(b"$.a", b"$.b"));
     }
 
-    /// Parts that count on each other repeat the large value of the first.
+    /// Conditions that depend on each other repeat the large value of the first.
     #[test]
     fn conditions_have_a_size() {
         let value = || Parameter::Bytes(vec![b'x'; 1 << 20]);
@@ -318,7 +319,7 @@ mod tests {
         assert_eq!(exact(Json::new(b"\x02\x01\x00\x08\x00\x05\xff\xff\x00")).unwrap(), None);
     }
 
-    /// Arrays within arrays: sixty thousand bytes would be more levels than a stack has room for.
+    /// Nested arrays: sixty thousand bytes could hold more levels than a stack can.
     #[test]
     fn deep_documents_are_refused() {
         let mut value = vec![0, 0, 4, 0];

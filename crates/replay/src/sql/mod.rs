@@ -1,9 +1,9 @@
-//! Row changes as SQL statements with parameters: for servers that do not take row events, and for accounts that may
+//! Row changes as SQL statements with parameters: for servers that do not accept row events, and for accounts that may
 //! not send them.
 //!
-//! Values go as what they are, or as bytes: the session's `character_set_client` is `binary`, so that text goes into
-//! its column as it stood on the source. A row is found by a unique key that is never NULL, else by all columns that
-//! the log has of it; a change that meets another number of rows than the log has is a failure, as it is to a replica.
+//! Values go in their own type or as bytes: with `character_set_client` = `binary`, text reaches its column with the
+//! bytes of the source. A row is found by a unique key that is never NULL, otherwise by all its columns in the log. A
+//! change that matches another number of rows than in the log is an error, as on a replica.
 
 mod json;
 mod plan;
@@ -26,18 +26,19 @@ use crate::sql::table::TargetTable;
 pub(crate) use crate::sql::table::without_transactions;
 use crate::work::RowEvents;
 
-/// What the session must be like.
+/// Session settings that a row change needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// Which checks are off, as queries have it.
+    /// Disabled checks, as flags of a Query event.
     options: u32,
-    /// May a value be one that only lax SQL modes take? ENUM's error value, a column without a default that is left
-    /// out.
+    /// Does a value need a non-strict SQL mode? ENUM's error value does, and so does an omitted column without a
+    /// default.
     is_lax: bool,
 }
 
 impl Settings {
-    /// A cascade that is in the log must not be done again.
+    /// Returns the settings for row events with these flags. Foreign keys are off where the log contains the cascaded
+    /// changes.
     const fn new(flags: RowsFlags, is_lax: bool) -> Self {
         let mut options = 0;
         if flags.contains(RowsFlags::NO_FOREIGN_KEY_CHECKS) || flags.contains(RowsFlags::USE_SQL_FOREIGN_KEY)
@@ -50,7 +51,8 @@ impl Settings {
         Self { options, is_lax }
     }
 
-    /// The session variables that say so. `server` is `collation_server`, which nothing here depends on.
+    /// Returns the session variables for these settings. `server` is `collation_server`, which no row change depends
+    /// on.
     pub(crate) fn context(self, server: u16) -> Context {
         const NO_AUTO_VALUE_ON_ZERO: u64 = 1 << 19;
         const STRICT: u64 = 3 << 21;
@@ -61,8 +63,8 @@ impl Settings {
         Context {
             flags2: Some(self.options),
             sql_mode: Some(if self.is_lax { mode } else { mode | STRICT }),
-            // Literals are of a character set: MySQL 5.7 reads those of a generated column's expression in that of the
-            // connection, and makes no JSON path of bytes.
+            // `collation_connection` is a text collation: MySQL 5.7 decodes literals in generated columns by it, and
+            // cannot make a JSON path from bytes.
             charset: Some([BINARY, UTF8MB4_GENERAL_CI, server]),
             time_zone: Some(b"+00:00".to_vec()),
             ..Context::default()
@@ -70,7 +72,7 @@ impl Settings {
     }
 }
 
-/// Makes statements of row events.
+/// Converts row events to statements and runs them.
 #[derive(Debug)]
 pub(crate) struct Writer {
     target: Flavour,
@@ -79,10 +81,10 @@ pub(crate) struct Writer {
     plans: HashMap<PlanKey, Arc<Plan>>,
 }
 
-/// A database and a table in it.
+/// Names of a database and of a table in it.
 type Name = (Box<[u8]>, Box<[u8]>);
 
-/// Which rows a plan is for.
+/// The table, the kind of change and the columns that a plan is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PlanKey {
     database: Box<[u8]>,
@@ -92,28 +94,28 @@ struct PlanKey {
     after: Vec<usize>,
 }
 
-/// Plans kept; then all are made anew. Bounds memory.
+/// Maximum number of cached plans; beyond it the cache is cleared. Bounds memory.
 const PLANS_MAX: usize = 4096;
-/// Rows in one statement, at most.
+/// Maximum number of rows in one statement.
 const ROWS_MAX: usize = 128;
-/// Parameters in one statement, at most: the protocol has two bytes for their number.
+/// Maximum number of parameters in one statement: the protocol counts them in two bytes.
 const PARAMETERS_MAX: usize = 16_384;
-/// Bytes in one statement's parameters, about. A row that is larger goes by itself.
+/// Approximate maximum size of one statement's parameters, in bytes. A larger row goes by itself.
 const SIZE_MAX: usize = 256 << 10;
 
 impl Writer {
-    /// For a server of this flavour.
+    /// Creates a writer for a server of this flavour.
     pub(crate) fn new(target: Flavour) -> Self {
         Self { target, reader: RowReader::new(), tables: HashMap::new(), plans: HashMap::new() }
     }
 
-    /// Definitions may have changed.
+    /// Clears all cached definitions and plans, because definitions may have changed.
     pub(crate) fn forget(&mut self) {
         self.tables.clear();
         self.plans.clear();
     }
 
-    /// Has the statements run that make these changes, in order.
+    /// Runs the statements for these row changes, in order.
     pub(crate) fn write(&mut self, rows: &RowEvents, session: &mut dyn Runner) -> Result<(), Failure> {
         let mut reader = std::mem::take(&mut self.reader);
         let source = rows.format.flavour;
@@ -166,8 +168,8 @@ impl Writer {
         refuse_triggers(&table, event.kind)?;
         if let (Some(engine), true) = (&table.untransactional, session.must_be_undone()) {
             return Err(Failure::refused(format!(
-                "{} is {engine}, whose changes cannot be undone: as SQL, one transaction would be several in the \
-                 target's log; use --apply-as binlog, or make it InnoDB",
+                "{} uses {engine}, whose changes cannot be rolled back: applied as SQL, one transaction would become \
+                 several in the target's binary log. Use --apply-as binlog, or convert the table to InnoDB",
                 table.name
             )));
         }
@@ -191,20 +193,20 @@ impl Writer {
     }
 }
 
-/// Whoever runs the statements.
+/// A session that runs statements.
 pub(crate) trait Runner {
-    /// A connection to ask for tables with: what was put off has been sent.
+    /// Returns a connection for queries about tables, after sending everything that is buffered.
     fn connection(&mut self) -> Result<&mut Connection, Failure>;
 
-    /// Must a change be undone with its transaction, as several of them are logged as one?
+    /// Returns true if all changes must be able to roll back with their transaction, because it is logged as one.
     fn must_be_undone(&self) -> bool;
 
-    /// Runs a statement; gives how many rows it met.
+    /// Runs a statement and returns the number of matched rows.
     fn run(&mut self, settings: Settings, sql: &str, parameters: Vec<Parameter>) -> Result<u64, Failure>;
 }
 
-/// What a trigger does is in the log as well, and would be done twice: there is no way to keep a statement from firing
-/// it.
+/// Refuses tables with a trigger for this change. The log contains the trigger's changes, so they would be made twice,
+/// and nothing stops a statement from firing the trigger.
 fn refuse_triggers(table: &TargetTable, kind: RowsKind) -> Result<(), Failure> {
     let event = match kind {
         RowsKind::Write => "INSERT",
@@ -214,14 +216,14 @@ fn refuse_triggers(table: &TargetTable, kind: RowsKind) -> Result<(), Failure> {
     match table.triggers.iter().find(|(fires_at, _)| fires_at == event) {
         None => Ok(()),
         Some((_, trigger)) => Err(Failure::refused(format!(
-            "{} has the trigger {trigger}, which an {event} would fire again, while the log has what it did: apply \
-             as binlog, or drop the trigger for the time of the replay",
+            "{} has the trigger {trigger}: {event} statements would fire it, but the log already contains its changes. \
+             Use --apply-as binlog, or drop the trigger during the replay",
             table.name
         ))),
     }
 }
 
-/// Statements that may become one.
+/// Row changes that may be merged into one statement.
 struct Batch<'p> {
     plan: &'p Plan,
     kind: RowsKind,
@@ -230,9 +232,9 @@ struct Batch<'p> {
     size: usize,
 }
 
-/// What one row asks for.
+/// Statement text and parameters of one row change.
 struct RowSql {
-    /// Its own text, where the plan's does not do.
+    /// Text that differs from the plan's, if any.
     sql: Option<String>,
     parameters: Vec<Parameter>,
     is_lax: bool,
@@ -271,7 +273,7 @@ impl<'p> Batch<'p> {
     fn update(&mut self, row: &Row<'_, '_>) -> Result<(), Failure> {
         let written = self.written(row)?;
         if written.pieces.is_empty() {
-            return Ok(()); // Only what the target computes by itself has changed.
+            return Ok(()); // Only generated columns have changed.
         }
         let (condition, found) = self.found(row)?;
         let mut parameters = written.parameters;
@@ -294,7 +296,7 @@ impl<'p> Batch<'p> {
         Ok(())
     }
 
-    /// What is written of a row.
+    /// Returns the values that are written for a row.
     fn written(&self, row: &Row<'_, '_>) -> Result<Written, Failure> {
         let mut written = Written::default();
         let Some(after) = &row.after else { return Ok(written) };
@@ -331,7 +333,7 @@ impl<'p> Batch<'p> {
         Ok(written)
     }
 
-    /// What a row is found by: its own condition, if the plan's does not do, and parameters.
+    /// Returns what finds a row: its own condition, if the plan's does not fit, and the parameters.
     fn found(&self, row: &Row<'_, '_>) -> Result<(Option<String>, Vec<Parameter>), Failure> {
         let Some(before) = &row.before else { return Ok((None, Vec::new())) };
         let mut parameters = Vec::new();
@@ -359,7 +361,7 @@ impl<'p> Batch<'p> {
         Ok((is_own.then(|| conditions.join(" AND ")), parameters))
     }
 
-    /// The plan's own condition.
+    /// Returns the plan's condition.
     fn condition(&self) -> String {
         let conditions: Vec<&str> = self.plan.found.iter().map(|place| place.sql.as_str()).collect();
         if conditions.is_empty() { "TRUE".to_owned() } else { conditions.join(" AND ") }
@@ -369,7 +371,7 @@ impl<'p> Batch<'p> {
         if self.plan.is_loose { " LIMIT 1" } else { "" }
     }
 
-    /// Runs what has gathered.
+    /// Runs the statements of all rows in the batch.
     fn run(&mut self, session: &mut dyn Runner) -> Result<(), Failure> {
         let rows = std::mem::take(&mut self.rows);
         self.size = 0;
@@ -425,7 +427,7 @@ impl<'p> Batch<'p> {
         format!("INSERT INTO {} ({}) VALUES {values}", self.plan.table.name, names.join(","))
     }
 
-    /// What a replica says of it: 1032.
+    /// Returns ER_KEY_NOT_FOUND (1032), the error of a replica in the same situation.
     fn missed(&self, met: u64, wanted: u64) -> Failure {
         const KEY_NOT_FOUND: u16 = 1032;
         let verb = match self.kind {
@@ -434,27 +436,28 @@ impl<'p> Batch<'p> {
             RowsKind::Update | RowsKind::PartialUpdate => "an UPDATE",
         };
         let message = format!(
-            "{verb} in {} met {met} rows, and {wanted} on the source: the target's rows are not as the source's were",
+            "{verb} in {} matched {met} rows, but {wanted} on the source: the target's rows differ from the source's",
             self.plan.table.name
         );
         Failure { code: Some(KEY_NOT_FOUND), ..Failure::refused(message) }
     }
 }
 
-/// What is written of a row.
+/// Values that are written for a row.
 #[derive(Default)]
 struct Written {
-    /// What stands for each value.
+    /// SQL expression of each value.
     pieces: Vec<String>,
     parameters: Vec<Parameter>,
-    /// Must hold of the row, besides what it is found by.
+    /// Additional condition on the row.
     condition: ChangeCondition,
-    /// Is a piece another one than the plan's?
+    /// Does an expression differ from the plan's?
     is_own: bool,
     is_lax: bool,
 }
 
-/// So many of so many rows go into one statement: powers of two, so that there are few different statements.
+/// Returns the number of rows that go into one statement: the largest power of two, so that there are few different
+/// statements.
 const fn joined(rows: usize) -> usize {
     match rows.checked_ilog2() {
         Some(power) => 1 << power,
@@ -471,6 +474,6 @@ fn value_of<'a>(image: &Image<'_, 'a>, place: &Place) -> Result<Value<'a>, Failu
 
 fn lacking(column: &str) -> Failure {
     Failure::refused(format!(
-        "{column} is given as changes of a document that the log does not have, which only a MySQL server can apply"
+        "{column} has partial JSON updates, but the log lacks the original document: only a MySQL server can apply them"
     ))
 }

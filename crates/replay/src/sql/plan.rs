@@ -1,5 +1,5 @@
-//! How the rows of one kind of event become statements: which of the target's columns they are, and what stands for a
-//! value of each.
+//! Plans that convert the rows of one kind of event to statements: the target's columns, and an SQL expression for each
+//! value.
 
 use std::sync::Arc;
 
@@ -9,44 +9,44 @@ use crate::changes::{EventRows, Finder};
 use crate::error::Failure;
 use crate::sql::table::{TargetColumn, TargetTable};
 
-/// Where the log comes from, and where it goes to.
+/// Flavours of the source and of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ways {
     pub(super) source: Flavour,
     pub(super) target: Flavour,
 }
 
-/// How the rows of one kind of event become statements.
+/// A plan that converts the rows of one kind of event to statements.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) table: Arc<TargetTable>,
-    /// The log's columns that this was made for.
+    /// The log's columns that this plan is for.
     pub(super) log: Box<[Column]>,
-    /// What is written: an insert's and update's columns.
+    /// Columns that an insert or update writes.
     pub(super) written: Vec<Place>,
-    /// What a row is found by: an update's and delete's columns.
+    /// Columns that find the row of an update or delete.
     pub(super) found: Vec<Place>,
-    /// May several rows be found, of which one is meant?
+    /// May the condition match several rows, of which only one is to change?
     pub(super) is_loose: bool,
-    /// Are columns left out that may have no default?
+    /// Are columns omitted that may have no default?
     pub(super) is_short: bool,
-    /// The target's columns that an update must keep from following it.
+    /// The target's columns with `ON UPDATE`, which an update must set to their own values.
     pub(super) kept: Vec<usize>,
 }
 
-/// A column of the log on the target.
+/// A column of the log and its counterpart on the target.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// The log's column.
+    /// Index in the log.
     pub(super) log: usize,
-    /// The target's.
+    /// Index on the target.
     pub(super) target: usize,
-    /// What stands for its value, or for the condition that it has it.
+    /// SQL expression for its value, or condition that the column has the value.
     pub(super) sql: String,
 }
 
 impl Plan {
-    /// How these rows become statements.
+    /// Creates the plan for these rows.
     pub(super) fn new(rows: &EventRows<'_>, table: Arc<TargetTable>, ways: Ways) -> Result<Self, Failure> {
         let matched = matched(rows, &table)?;
         let column = |log: usize| (&rows.table.columns[log], matched[log], &table.columns[matched[log]]);
@@ -85,13 +85,13 @@ impl Plan {
         Ok(Self { table, log, written, found, is_loose, is_short, kept })
     }
 
-    /// The target's column in this place.
+    /// Returns the target's column.
     pub(super) fn target(&self, place: &Place) -> &TargetColumn {
         &self.table.columns[place.target]
     }
 }
 
-/// Which of the target's columns each of the log's is: the one of its name, or else of its place.
+/// Matches each column of the log with a column of the target: by name, otherwise by order.
 fn matched(rows: &EventRows<'_>, table: &TargetTable) -> Result<Vec<usize>, Failure> {
     let visible = rows.columns_of(table.columns.len());
     let columns = visible.unwrap_or(&rows.table.columns);
@@ -105,7 +105,7 @@ fn matched(rows: &EventRows<'_>, table: &TargetTable) -> Result<Vec<usize>, Fail
     match visible {
         Some(visible) => Ok((0..visible.len()).collect()),
         None => Err(Failure::refused(format!(
-            "{} has {} columns in the log, and {} on the target",
+            "{} has {} columns in the log, but {} on the target",
             table.name,
             columns.len(),
             table.columns.len()
@@ -113,7 +113,7 @@ fn matched(rows: &EventRows<'_>, table: &TargetTable) -> Result<Vec<usize>, Fail
     }
 }
 
-/// The target's keys, as columns of the log.
+/// Returns the target's keys as indexes of the log's columns.
 fn keys(table: &TargetTable, matched: &[usize]) -> Vec<Vec<usize>> {
     let log = |target: &usize| matched.iter().position(|at| at == target);
     table.keys.iter().filter_map(|key| key.iter().map(log).collect()).collect()
@@ -150,7 +150,7 @@ const GEOMETRIES: &[&str] = &[
     "geomcollection",
 ];
 
-/// The target's types that take this column's values.
+/// Returns the target's types that accept this column's values.
 const fn types(column_type: ColumnType) -> &'static [&'static str] {
     match column_type {
         ColumnType::TinyInt
@@ -170,28 +170,28 @@ const fn types(column_type: ColumnType) -> &'static [&'static str] {
     }
 }
 
-/// Can the target's column hold what the log's does?
+/// Checks that the target's column can hold the values of the log's column.
 fn agree(log: &Column, target: &TargetColumn, source: Flavour) -> Result<(), String> {
     if !types(log.column_type).contains(&target.data_type.as_str()) {
-        return Err(format!("is {:?} in the log, and {} on the target", log.column_type, target.data_type));
+        return Err(format!("is {:?} in the log, but {} on the target", log.column_type, target.data_type));
     }
     if types(log.column_type) != STRINGS || target.data_type == "json" {
         return Ok(());
     }
     match (log.collation, &target.charset) {
-        (Some(BINARY), Some(charset)) => Err(format!("holds bytes in the log, and {charset} on the target")),
+        (Some(BINARY), Some(charset)) => Err(format!("holds bytes in the log, but {charset} on the target")),
         (Some(collation), None) if collation != BINARY => {
             let name = charset(collation, source).unwrap_or("text");
-            Err(format!("holds {name} in the log, and bytes on the target"))
+            Err(format!("holds {name} in the log, but bytes on the target"))
         }
         _ => Ok(()),
     }
 }
 
-/// The collation of what is no text.
+/// The collation `binary` of columns without text.
 const BINARY: u16 = 63;
 
-/// The character set of the column's values, if the log tells it and the target has another one.
+/// Returns the character set of the column's values, if the log has it and the target's differs.
 fn other_charset(log: &Column, target: &TargetColumn, ways: Ways) -> Option<&'static str> {
     let own = target.charset.as_deref()?;
     let name = charset(log.collation?, ways.source)?;
@@ -203,7 +203,7 @@ fn charset(collation: u16, source: Flavour) -> Option<&'static str> {
     Collation::new(collation, source).map(|collation| collation.charset().name())
 }
 
-/// What stands for a value that is stored. Parameters are bytes, and go into text columns as they are.
+/// Returns the expression for a stored value. Parameters are bytes; text columns store them unchanged.
 fn stored(log: &Column, target: &TargetColumn, ways: Ways) -> String {
     if target.data_type == "json" && ways.target == Flavour::MySql {
         return "CONVERT(? USING utf8mb4)".to_owned();
@@ -214,7 +214,7 @@ fn stored(log: &Column, target: &TargetColumn, ways: Ways) -> String {
     }
 }
 
-/// The condition that a key's column has a value: by its own collation.
+/// Returns the condition that a key column equals a value by its own collation.
 fn equal(log: &Column, target: &TargetColumn, ways: Ways) -> String {
     let name = &target.name;
     if let (Some(charset), Some(collation)) = (&target.charset, &target.collation) {
@@ -232,7 +232,7 @@ fn equal(log: &Column, target: &TargetColumn, ways: Ways) -> String {
     }
 }
 
-/// The condition that a column has just this value, or NULL.
+/// Returns the condition that a column is identical to this value, or both are NULL.
 fn same(log: &Column, target: &TargetColumn, ways: Ways) -> String {
     let name = &target.name;
     match target.data_type.as_str() {
@@ -242,7 +242,7 @@ fn same(log: &Column, target: &TargetColumn, ways: Ways) -> String {
         }
         "vector" => format!("CAST({name} AS BINARY) <=> ?"),
         "enum" | "set" => format!("{name} <=> ?"),
-        // Byte by byte, whatever the column's collation takes for equal.
+        // Compares bytes: the collation may treat different texts as equal.
         _ => match (other_charset(log, target, ways), &target.charset) {
             (Some(other), Some(own)) => {
                 format!("{name} <=> CAST(CONVERT(CONVERT(? USING {other}) USING {own}) AS BINARY)")

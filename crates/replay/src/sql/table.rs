@@ -1,4 +1,4 @@
-//! Tables as a server has them, for statements that name their columns.
+//! Tables of the target, for statements that name their columns.
 
 use servers::quote;
 use servers::{Connection, Row};
@@ -14,36 +14,36 @@ pub(super) struct TargetTable {
     pub(super) columns: Vec<TargetColumn>,
     /// Unique keys whose columns are never NULL, the primary key first.
     pub(super) keys: Vec<Vec<usize>>,
-    /// Its engine, if that knows no transactions.
+    /// The engine, if it does not support transactions.
     pub(super) untransactional: Option<String>,
-    /// What triggers it has: the event and the name of each.
+    /// Triggers: the event and the name of each.
     pub(super) triggers: Vec<(String, String)>,
 }
 
 /// A column on the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TargetColumn {
-    /// As it is.
+    /// Name without quotes.
     pub(super) bare: String,
-    /// Quoted.
+    /// Name in backquotes.
     pub(super) name: String,
-    /// As `information_schema` has it: `varchar`, `bigint`.
+    /// Type as in `information_schema`: `varchar`, `bigint`.
     pub(super) data_type: String,
     pub(super) is_unsigned: bool,
-    /// Of text.
+    /// Character set of text.
     pub(super) charset: Option<String>,
     pub(super) collation: Option<String>,
-    /// Bytes that a value may have, of text and bytes.
+    /// Maximum size of text and byte values, in bytes.
     pub(super) octets: usize,
-    /// Precision and scale, of exact numbers.
+    /// Precision and scale of a decimal.
     pub(super) digits: (usize, usize),
-    /// Is it computed from others?
+    /// Is it a generated column?
     pub(super) is_generated: bool,
-    /// Does an update that leaves it out set it to the time?
+    /// Does it have `ON UPDATE CURRENT_TIMESTAMP`?
     pub(super) follows_updates: bool,
 }
 
-/// Asks for a table.
+/// Reads a table's definition.
 pub(super) fn load(
     connection: &mut Connection,
     database: &[u8],
@@ -59,13 +59,13 @@ pub(super) fn load(
     let columns: Vec<TargetColumn> = connection.rows(&question)?.iter().map(column).collect();
     if columns.is_empty() {
         return Err(Failure::refused(format!(
-            "the target has no table {name}, or its account has no right to it"
+            "the target has no table {name}, or the account may not see it"
         )));
     }
     let question = format!("SELECT table_type FROM information_schema.tables WHERE {condition}");
     if connection.value(&question)?.as_deref() == Some("SYSTEM VERSIONED") {
         return Err(Failure::refused(format!(
-            "{name} keeps its history by itself (WITH SYSTEM VERSIONING), and the log has that as rows"
+            "{name} is system-versioned, and the log contains its history as rows: it cannot be applied as SQL"
         )));
     }
     let question = format!(
@@ -80,7 +80,7 @@ pub(super) fn load(
     Ok(TargetTable { name, columns, keys, untransactional, triggers })
 }
 
-/// The table's engine, if that knows no transactions.
+/// Returns the table's engine, if it does not support transactions.
 pub(crate) fn without_transactions(
     connection: &mut Connection,
     database: &[u8],
@@ -112,8 +112,8 @@ fn column(row: &Row) -> TargetColumn {
     }
 }
 
-/// The columns of a unique key by which a row can be found; `None` if one of them may be NULL, is computed, or is no
-/// column at all.
+/// Returns the columns of a unique key that can find a row; `None` if one may be NULL, is generated, or is an
+/// expression.
 fn key_columns(key: &[Row], columns: &[TargetColumn]) -> Option<Vec<usize>> {
     let part = |row: &Row| {
         let name = text(row, 1);
@@ -123,7 +123,7 @@ fn key_columns(key: &[Row], columns: &[TargetColumn]) -> Option<Vec<usize>> {
     key.iter().map(part).collect()
 }
 
-/// The table's triggers. Who may not see them cannot know that there are none.
+/// Reads the table's triggers. Fails without the TRIGGER privilege: the account could not see them.
 fn triggers(
     connection: &mut Connection,
     database: &[u8],
@@ -132,7 +132,7 @@ fn triggers(
 ) -> Result<Vec<(String, String)>, Failure> {
     if !Grants::ask(connection)?.has_of(database, table, "TRIGGER") {
         return Err(Failure::refused(format!(
-            "the account cannot see whether {name} has triggers, which would run again: GRANT TRIGGER ON {name} to it"
+            "the account cannot see whether {name} has triggers, which would run a second time. GRANT it TRIGGER ON {name}"
         )));
     }
     let question = format!(
@@ -144,14 +144,14 @@ fn triggers(
     Ok(connection.rows(&question)?.iter().map(|row| (text(row, 0), text(row, 1))).collect())
 }
 
-/// A name in backquotes.
+/// Returns a name in backquotes.
 pub(super) fn quoted(name: &[u8]) -> String {
     let mut out = Vec::new();
     quote::put_name(&mut out, name);
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Empty for NULL.
+/// Returns a value as text; empty for NULL.
 fn text(row: &Row, at: usize) -> String {
     let bytes = row.get(at).and_then(|value| value.as_deref()).unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()

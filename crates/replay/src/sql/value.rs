@@ -1,4 +1,4 @@
-//! A column's value as a parameter of a statement.
+//! Column values as statement parameters.
 
 use binlog::{Column, Value};
 use servers::Parameter;
@@ -6,7 +6,7 @@ use servers::Parameter;
 use crate::error::Failure;
 use crate::sql::table::TargetColumn;
 
-/// A value as a parameter for this column; JSON documents as their text.
+/// Returns a value as a parameter for this column. JSON documents go as text.
 pub(super) fn parameter(value: Value<'_>, log: &Column, target: &TargetColumn) -> Result<Parameter, Failure> {
     Ok(match value {
         Value::Null => Parameter::Null,
@@ -35,11 +35,11 @@ pub(super) fn parameter(value: Value<'_>, log: &Column, target: &TargetColumn) -
         Value::Compressed(compressed) => {
             Parameter::Bytes(compressed.decompress(COMPRESSED_MAX)?.into_owned())
         }
-        _ => return Err(Failure::refused(format!("{} has a value of an unknown kind", target.name))),
+        _ => return Err(Failure::refused(format!("{} has a value of an unknown type", target.name))),
     })
 }
 
-/// Bytes of a compressed column's value, at most: what a LONGBLOB holds.
+/// Maximum size of a compressed column's value, in bytes: that of a LONGBLOB.
 const COMPRESSED_MAX: usize = u32::MAX as usize;
 
 fn text(write: impl FnOnce(&mut Vec<u8>)) -> Parameter {
@@ -48,19 +48,21 @@ fn text(write: impl FnOnce(&mut Vec<u8>)) -> Parameter {
     Parameter::Bytes(out)
 }
 
-/// What the log does not tell the sign of has the sign of the target's column.
+/// Returns an integer parameter. Where the log does not say whether the column is unsigned, the target's column
+/// decides.
 fn integer(number: i64, log: &Column, target: &TargetColumn) -> Result<Parameter, Failure> {
     if number >= 0 || !target.is_unsigned {
         return Ok(Parameter::Int(number));
     }
     if log.unsigned.is_some() {
         let name = &target.name;
-        return Err(Failure::refused(format!("{name} is {number} in the log, and UNSIGNED on the target")));
+        return Err(Failure::refused(format!("{name} is {number} in the log, but UNSIGNED on the target")));
     }
     Ok(Parameter::UInt(log.column_type.unsigned(number)))
 }
 
-/// The log leaves out the zeros that fill up a BINARY. MariaDB logs its addresses and UUIDs as such.
+/// Appends the zeros that pad a BINARY value, which the log omits. MariaDB logs its INET4, INET6 and UUID types in the
+/// same way.
 fn padded(bytes: &[u8], target: &TargetColumn) -> Parameter {
     let mut bytes = bytes.to_vec();
     let size = match target.data_type.as_str() {
