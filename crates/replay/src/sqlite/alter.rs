@@ -1,4 +1,4 @@
-//! ALTER TABLE: the columns and keys that come out of it, and what becomes of the rows.
+//! ALTER TABLE: the resulting columns and keys, and the conversion of the rows.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use crate::sqlite::literal::{Default, fractioned, sql, zero};
 use crate::sqlite::types::Type;
 use crate::work::Statement;
 
-/// A table as it is being altered.
+/// The state of a table during ALTER TABLE.
 struct Altered {
     table: Table,
-    /// For each column, which of the old ones it was.
+    /// Index of each column in the old table; `None` for new columns.
     sources: Vec<Option<usize>>,
-    /// Columns that have another name now.
+    /// Old and new names of renamed columns.
     renamed: Vec<(String, String)>,
     name: Option<Name>,
-    /// Rows go that no row event names: by what.
+    /// The clause that removes rows without row events, if any.
     rows_lost: Option<String>,
 }
 
-/// Carries out an ALTER TABLE.
+/// Executes an ALTER TABLE.
 pub(super) fn alter(
     bench: &mut Bench<'_>,
     name: &Name,
@@ -34,7 +34,7 @@ pub(super) fn alter(
     statement: &Statement,
 ) -> Result<(), Failure> {
     let Some((name, old)) = bench.catalogue.find(name) else {
-        bench.remarks.passed_over("ALTER TABLE of a table that the logs do not create");
+        bench.remarks.passed_over("ALTER TABLE of a table that the logs did not create");
         return Ok(());
     };
     let (name, old) = (name.clone(), Arc::clone(old));
@@ -47,14 +47,17 @@ pub(super) fn alter(
     };
     for change in changes {
         altered.take(change).ok_or_else(|| {
-            Failure::refused(format!("ALTER TABLE {}.{} changes a column that is not there", name.0, name.1))
+            Failure::refused(format!(
+                "ALTER TABLE {}.{} changes a column that does not exist",
+                name.0, name.1
+            ))
         })?;
     }
     altered.close_primary_key();
     let is_empty = is_empty(bench, &old)?;
     if let Some(what) = altered.rows_lost.take().filter(|_| !is_empty) {
         return Err(Failure::refused(format!(
-            "ALTER TABLE {}.{} … {what} takes rows that the log does not name",
+            "ALTER TABLE {}.{} … {what} removes rows, and the log does not contain which",
             name.0, name.1
         )));
     }
@@ -129,7 +132,7 @@ impl Altered {
         Some(())
     }
 
-    /// Puts a column where it is to be; without another place, there.
+    /// Inserts a column at its position; `there` if none is given.
     fn insert(&mut self, column: Column, source: Option<usize>, there: usize, place: &Place) -> Option<()> {
         let at = match place {
             Place::Same => there,
@@ -156,7 +159,7 @@ impl Altered {
         for key in &mut self.table.keys {
             key.parts.retain(|part| !is_dropped(&part.column));
         }
-        // A key of an expression has no parts, and none is left to it.
+        // Keeps keys of expressions: they have no parts, and no index here.
         self.table.keys.retain(|key| !key.parts.is_empty() || key.index.is_empty());
         if let Some(parts) = &mut self.table.primary_key {
             parts.retain(|part| !is_dropped(&part.column));
@@ -186,7 +189,7 @@ impl Altered {
         self.table.foreign_keys.extend(body.foreign_keys.iter().cloned());
     }
 
-    /// Takes NULL from the columns of the primary key that the whole statement leaves.
+    /// Makes the columns of the resulting primary key NOT NULL.
     fn close_primary_key(&mut self) {
         for part in self.table.primary_key.iter().flatten() {
             let columns = self.table.columns.iter_mut();
@@ -206,7 +209,7 @@ fn is_empty(bench: &Bench<'_>, table: &Table) -> Result<bool, Failure> {
     Ok(!statement.exists([])?)
 }
 
-/// Are SQLite's columns and primary key to stay as they are?
+/// Returns true if SQLite's columns and primary key stay unchanged.
 fn is_same_shape(old: &Table, new: &Table, sources: &[Option<usize>]) -> bool {
     let all = old.columns.len() == new.columns.len();
     all && sources.iter().enumerate().all(|(at, source)| *source == Some(at))
@@ -214,7 +217,7 @@ fn is_same_shape(old: &Table, new: &Table, sources: &[Option<usize>]) -> bool {
         && old.columns.iter().zip(&new.columns).all(|(old, new)| is_same_kind(&old.kind, &new.kind))
 }
 
-/// Are values of one as they are values of the other?
+/// Returns true if values of one type are also values of the other, unchanged.
 fn is_same_kind(old: &Type, new: &Type) -> bool {
     match (old, new) {
         (Type::Text { .. }, Type::Text { .. }) => true,
@@ -222,7 +225,7 @@ fn is_same_kind(old: &Type, new: &Type) -> bool {
     }
 }
 
-/// Are there but new columns behind those that there were?
+/// Returns true if the only change is new columns at the end.
 fn appends(old: &Table, new: &Table, sources: &[Option<usize>]) -> bool {
     let (kept, added) = sources.split_at(old.columns.len().min(sources.len()));
     let head = Table { columns: new.columns[..kept.len()].to_vec(), ..new.clone() };
@@ -248,7 +251,7 @@ fn append(bench: &mut Bench<'_>, old: &Table, new: &mut Table, _: &[Value]) -> R
     bench.follow_keys(old, new)
 }
 
-/// What rows that there are get in columns that are new.
+/// Returns the values of new columns in existing rows.
 fn fills(
     table: &Table,
     sources: &[Option<usize>],
@@ -262,7 +265,7 @@ fn fills(
         None if is_empty => Ok(zero(&column.kind)),
         None => fill(column, statement).ok_or_else(|| {
             Failure::refused(format!(
-                "the log does not tell what rows of {}.{} got in their new column {}: it is computed by the server",
+                "the values of the new column {2} in existing rows of {0}.{1} are unknown: the server computes them",
                 name.0, name.1, column.name
             ))
         }),
@@ -288,7 +291,7 @@ fn fill(column: &Column, statement: &Statement) -> Option<Value> {
     }
 }
 
-/// Makes the table anew and takes its rows over.
+/// Creates the table again and copies its rows.
 fn rebuild(
     bench: &mut Bench<'_>,
     old: &Table,
@@ -326,7 +329,7 @@ fn rebuild(
         let kinds = kinds.get(at);
         let converted = kinds.and_then(|(from, to)| convert(value.clone(), from, to));
         converted.ok_or_else(|| {
-            let message = format!("the value {} cannot be converted as the server did", sql(&value));
+            let message = format!("the value {} cannot be converted as on the server", sql(&value));
             rusqlite::Error::UserFunctionError(message.into())
         })
     })?;
@@ -341,7 +344,7 @@ fn rebuild(
     bench.make_indexes(new)
 }
 
-/// A text of a date and a time with so many digits behind the second.
+/// Returns a date and time with this number of fractional digits.
 pub(super) fn moment(text: &str, fraction: u8) -> Option<String> {
     fractioned(text, "dddd-dd-dd dd:dd:dd", fraction)
 }

@@ -1,4 +1,4 @@
-//! What foreign keys do to other rows, in logs of engines that do it themselves and log nothing of it.
+//! Foreign key actions, for logs of servers whose engine executes them without logging the changed rows.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::sqlite::ddl::Name;
 use crate::sqlite::define::quoted;
 use crate::sqlite::definition::{Action, Engine, ForeignKey, Table};
 
-/// Follows foreign keys from a row that has changed.
+/// Executes the foreign key actions for a changed row.
 pub(super) struct Cascade<'c> {
     pub(super) connection: &'c Connection,
     pub(super) catalogue: &'c Catalogue,
 }
 
 impl Cascade<'_> {
-    /// A row was `old` and is `new`, or is no more: what refers to it follows, and what refers to that.
+    /// Executes the actions for a row that changed from `old` to `new`, or was deleted, recursively.
     pub(super) fn follow(
         &self,
         name: &Name,
@@ -28,7 +28,7 @@ impl Cascade<'_> {
     ) -> Result<(), Failure> {
         for (child_name, child, key) in self.catalogue.children(name) {
             if child.engine != Engine::Transactional {
-                continue; // InnoDB's keys only.
+                continue; // Only InnoDB has foreign keys.
             }
             let Some(places) = referred(table, key) else { continue };
             let values = |row: &[Value]| places.iter().map(|at| row[*at].clone()).collect::<Vec<_>>();
@@ -47,7 +47,7 @@ impl Cascade<'_> {
         Ok(())
     }
 
-    /// Changes the rows that refer to `was`: to refer to `becomes`, or to be no more.
+    /// Changes the rows that refer to `was` to refer to `becomes`, or deletes them.
     fn change(
         &self,
         name: &Name,
@@ -102,8 +102,7 @@ impl Cascade<'_> {
 }
 
 impl Cascade<'_> {
-    /// Texts are compared byte by byte here, and by their collation on the source: is there a row that only that
-    /// finds?
+    /// Refuses rows that only the source's collation would find: SQLite compares texts byte by byte here.
     fn check_letters(
         &self,
         name: &Name,
@@ -123,8 +122,8 @@ impl Cascade<'_> {
         let sql = format!("SELECT 1 FROM {own} WHERE {alike} AND NOT ({same})");
         if self.connection.prepare_cached(&sql)?.exists(params_from_iter(was))? {
             return Err(Failure::refused(format!(
-                "rows of {}.{} refer to one that changes in other letters: whether its foreign key {} finds them \
-                 depends on a collation",
+                "rows of {}.{} refer to a changed row with another spelling: whether the foreign key {} matches them \
+                 depends on the collation",
                 name.0, name.1, key.name
             )));
         }
@@ -132,7 +131,7 @@ impl Cascade<'_> {
     }
 }
 
-/// The columns that a key refers to.
+/// Returns the columns that a foreign key refers to.
 fn referred(table: &Table, key: &ForeignKey) -> Option<Vec<usize>> {
     match key.parent_columns.is_empty() {
         true => table.sqlite_key(),
@@ -140,7 +139,7 @@ fn referred(table: &Table, key: &ForeignKey) -> Option<Vec<usize>> {
     }
 }
 
-/// `column = ?number` for each column, numbered from behind `before`.
+/// Returns `column = ?number` for each column. Numbers start after `before`.
 fn numbered(columns: &[String], before: usize, between: &str) -> String {
     let parts =
         columns.iter().zip(before + 1..).map(|(column, number)| format!("{} = ?{number}", quoted(column)));

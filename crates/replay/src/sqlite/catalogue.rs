@@ -1,4 +1,4 @@
-//! The tables that there are, as the source has them: kept in the database beside their rows.
+//! The source's table definitions, stored in the database beside the rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS \"bintide.tables\" (
      \"table\" TEXT NOT NULL, \"definition\" TEXT NOT NULL, PRIMARY KEY (\"database\", \"table\")) \
      STRICT, WITHOUT ROWID";
 
-/// The tables that there are, by database and name.
+/// All tables, by database and name.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
     tables: BTreeMap<Name, Arc<Table>>,
 }
 
 impl Catalogue {
-    /// As the database has it.
+    /// Reads the catalogue from a database.
     pub(super) fn load(connection: &Connection) -> Result<Self, Failure> {
         let mut tables = BTreeMap::new();
         let mut statement =
@@ -31,7 +31,7 @@ impl Catalogue {
             let text: String = row.get(2)?;
             let table: Table = serde_json::from_str(&text).map_err(|error| {
                 Failure::refused(format!(
-                    "bintide.tables holds no definition of {}.{}: {error}",
+                    "bintide.tables holds an invalid definition of {}.{}: {error}",
                     name.0, name.1
                 ))
             })?;
@@ -40,22 +40,22 @@ impl Catalogue {
         Ok(Self { tables })
     }
 
-    /// A table by its name.
+    /// Finds a table by its name.
     pub(super) fn find(&self, name: &Name) -> Option<(&Name, &Arc<Table>)> {
         self.tables.get_key_value(name)
     }
 
-    /// All of them.
+    /// Returns all tables.
     pub(super) fn tables(&self) -> impl Iterator<Item = (&Name, &Arc<Table>)> {
         self.tables.iter()
     }
 
-    /// All of them, to be put elsewhere.
+    /// Returns all tables, by value.
     pub(super) fn into_tables(self) -> impl Iterator<Item = (Name, Table)> {
         self.tables.into_iter().map(|(name, table)| (name, Arc::unwrap_or_clone(table)))
     }
 
-    /// A table whose name differs but in the case of letters.
+    /// Finds a table by its name, ignoring case.
     pub(super) fn find_like(&self, name: &Name) -> Option<&Name> {
         let is_same =
             |other: &&Name| other.0.eq_ignore_ascii_case(&name.0) && other.1.eq_ignore_ascii_case(&name.1);
@@ -77,12 +77,12 @@ impl Catalogue {
         Ok(())
     }
 
-    /// The tables of a database.
+    /// Returns the names of a database's tables.
     pub(super) fn of_database(&self, database: &str) -> Vec<Name> {
         self.tables.keys().filter(|(of, _)| of == database).cloned().collect()
     }
 
-    /// The foreign keys that refer to a table, with the tables that have them.
+    /// Returns the foreign keys that refer to a table, with the tables that define them.
     pub(super) fn children<'c>(
         &'c self,
         parent: &'c Name,

@@ -1,4 +1,4 @@
-//! Values of a column whose type changes: those conversions that have one outcome only.
+//! Conversions of values when a column's type changes. Only conversions with exactly one possible result are supported.
 
 use rusqlite::types::Value;
 
@@ -6,7 +6,7 @@ use crate::sqlite::alter::moment;
 use crate::sqlite::literal::{filled, scaled};
 use crate::sqlite::types::Type;
 
-/// The value as the server converts it; `None` if that depends on more than the value.
+/// Returns the value as the server converts it; `None` if the result depends on more than the value.
 pub(super) fn convert(value: Value, from: &Type, to: &Type) -> Option<Value> {
     if value == Value::Null {
         return Some(value);
@@ -48,7 +48,7 @@ fn of_integer(value: Value, from: &Type, to: &Type) -> Option<Value> {
         Type::Bit { bits } => (0..1i128 << bits).contains(&number).then(|| integer(number)),
         Type::Decimal { scale } => scaled(&number.to_string(), *scale).map(Value::Text),
         Type::Double => Some(Value::Real(number as f64)),
-        // Bits become bytes.
+        // The server would convert a BIT value to bytes.
         Type::Text { .. } if !matches!(from, Type::Bit { .. }) => Some(Value::Text(number.to_string())),
         _ => None,
     }

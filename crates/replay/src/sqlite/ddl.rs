@@ -1,4 +1,4 @@
-//! What a statement in the log defines: its text, understood as far as tables depend on it.
+//! Parser of definitions in the log, as far as tables depend on them.
 
 mod alter;
 mod create;
@@ -13,10 +13,10 @@ use crate::sqlite::definition::Part;
 use crate::sqlite::words::words;
 use crate::work::Statement;
 
-/// A table's name: the database, and the table.
+/// Names of a table's database and of the table.
 pub(super) type Name = (String, String);
 
-/// What a statement defines.
+/// A statement that defines something.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ddl {
     CreateTable {
@@ -47,19 +47,19 @@ pub(super) enum Ddl {
         name: String,
     },
     DropDatabase(String),
-    /// `SAVEPOINT`, `ROLLBACK TO` and `RELEASE SAVEPOINT`, as SQLite has them, and the savepoint's name.
+    /// `SAVEPOINT`, `ROLLBACK TO` and `RELEASE SAVEPOINT` in SQLite's syntax, and the savepoint's name.
     Savepoint(&'static str, String),
-    /// It changes nothing that a row is in: what it is, to be counted.
+    /// A statement that affects no rows or tables: its kind, for counting.
     PassedOver(String),
-    /// It changes nothing at all.
+    /// A statement without any effect here.
     Nothing,
-    /// It changes rows, and the log does not say which: what it is.
+    /// A statement that changes rows which the log does not contain: its kind.
     Rows(String),
-    /// It is not understood: what it is.
+    /// A statement that cannot be parsed: its first words.
     Unknown(String),
 }
 
-/// What becomes of a table that is there already.
+/// Treatment of a table that already exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exists {
     Keep,
@@ -67,7 +67,7 @@ pub(super) enum Exists {
     Refuse,
 }
 
-/// Verbs of statements that change rows in a way that only a server can repeat.
+/// Verbs of statements whose row changes only a server can repeat.
 const ROW_VERBS: [&str; 9] =
     ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH", "IMPORT", "HANDLER"];
 
@@ -92,7 +92,7 @@ const OTHER_VERBS: [&str; 17] = [
     "CLONE",
 ];
 
-/// Things that are no tables, and hold no rows: behind CREATE, ALTER and DROP.
+/// Objects after CREATE, ALTER and DROP that hold no rows.
 const OTHER_THINGS: [&str; 14] = [
     "VIEW",
     "TRIGGER",
@@ -111,7 +111,7 @@ const OTHER_THINGS: [&str; 14] = [
 ];
 
 impl Ddl {
-    /// What this statement defines.
+    /// Parses a statement.
     pub(super) fn of(statement: &Statement) -> Self {
         let Some(mut words) = words(statement) else {
             let head: String = String::from_utf8_lossy(&statement.sql).chars().take(40).collect();
@@ -124,7 +124,7 @@ impl Ddl {
     }
 }
 
-/// Gives names without a database the default one.
+/// Adds the default database to unqualified names.
 pub(super) struct Naming {
     database: String,
 }
@@ -189,7 +189,7 @@ fn read(words: &mut Words, naming: &Naming) -> Option<Ddl> {
     (is_other || what.is("RENAME")).then(|| Ddl::PassedOver(what.head(if what.is("RENAME") { 2 } else { 1 })))
 }
 
-/// Something that is no table: what it is, found behind words like DEFINER.
+/// Finds an object without rows, after words like DEFINER.
 fn other(verb: &str, words: &Words) -> Option<Ddl> {
     let mut rest = words.clone();
     while !rest.is_over() {
@@ -208,7 +208,7 @@ fn create(words: &mut Words, naming: &Naming) -> Option<Ddl> {
     if words.take("TEMPORARY TABLE") {
         return Some(Ddl::PassedOver("CREATE TEMPORARY TABLE".to_owned()));
     }
-    // MariaDB's.
+    // MariaDB's syntax.
     let replaces = words.take("OR REPLACE");
     if words.take("TABLE") {
         let exists = match (words.take("IF NOT EXISTS"), replaces) {
@@ -310,7 +310,7 @@ mod tests {
         Ddl::of(&statement)
     }
 
-    /// The columns of `CREATE TABLE d.t (…)` as SQLite gets them; its keys, and foreign keys.
+    /// Checks the SQLite columns of `CREATE TABLE d.t (…)`, its keys and its foreign keys.
     fn check_table(sql: &str, wanted: &str) {
         let Ddl::CreateTable { name, body, .. } = read(sql) else { panic!("{sql}: {:?}", read(sql)) };
         assert_eq!((name.0.as_str(), name.1.as_str()), ("d", "t"), "{sql}");

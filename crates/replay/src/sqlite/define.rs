@@ -1,4 +1,4 @@
-//! Carries out definitions: makes, changes and drops SQLite's tables.
+//! Executes definitions: creates, changes and drops SQLite's tables.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::sqlite::remarks::Remarks;
 use crate::sqlite::types::Type;
 use crate::work::Statement;
 
-/// What definitions are carried out on.
+/// A database and its catalogue, which definitions are executed on.
 pub(super) struct Bench<'s> {
     pub(super) connection: &'s Connection,
     pub(super) catalogue: &'s mut Catalogue,
     pub(super) remarks: &'s mut Remarks,
 }
 
-/// A name in SQLite's quotes.
+/// Returns a name in SQLite's quotes.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 impl Bench<'_> {
-    /// Carries out what a statement defines.
+    /// Executes the definition in a statement.
     pub(super) fn carry_out(&mut self, statement: &Statement) -> Result<(), Failure> {
         match Ddl::of(statement) {
             Ddl::CreateTable { name, exists, body } => self.create(name, body, exists),
@@ -54,12 +54,10 @@ impl Bench<'_> {
             }
             Ddl::Nothing => Ok(()),
             Ddl::Rows(what) => Err(Failure::refused(format!(
-                "{what} is in the log as a statement (binlog_format = STATEMENT or MIXED), which only a MySQL server \
-                 can repeat: a SQLite target takes row changes"
+                "the log contains {what} as a statement (binlog_format = STATEMENT or MIXED), which only a MySQL server \
+                 can repeat. A SQLite target needs row events"
             ))),
-            Ddl::Unknown(what) => Err(Failure::refused(format!(
-                "a definition is not understood, so its tables cannot follow: {what} …"
-            ))),
+            Ddl::Unknown(what) => Err(Failure::refused(format!("cannot parse a definition: {what} …"))),
         }
     }
 
@@ -85,14 +83,14 @@ impl Bench<'_> {
         self.make(name, table)
     }
 
-    /// Is there such a table, and is it to stay?
+    /// Resolves a conflict with an existing table. Returns true if that table stays; drops it if it is to be replaced.
     fn is_kept(&mut self, name: &Name, exists: Exists) -> Result<bool, Failure> {
         match (self.catalogue.find(name), exists) {
             (None, _) => Ok(false),
             (Some(_), Exists::Keep) => Ok(true),
             (Some(_), Exists::Replace) => self.drop(name).map(|()| false),
             (Some(_), Exists::Refuse) => {
-                Err(Failure::refused(format!("there is a table {}.{} already", name.0, name.1)))
+                Err(Failure::refused(format!("the table {}.{} already exists", name.0, name.1)))
             }
         }
     }
@@ -102,7 +100,7 @@ impl Bench<'_> {
             return Ok(());
         }
         let Some((_, model)) = self.catalogue.find(model) else {
-            self.remarks.passed_over("CREATE TABLE … LIKE of a table that the logs do not create");
+            self.remarks.passed_over("CREATE TABLE … LIKE of a table that the logs did not create");
             return Ok(());
         };
         let mut table = Table::clone(model);
@@ -110,7 +108,7 @@ impl Bench<'_> {
         self.make(name, table)
     }
 
-    /// Makes a table that is not there yet, under a name that is free.
+    /// Creates a new table, under a free SQLite name.
     pub(super) fn make(&mut self, name: Name, mut table: Table) -> Result<(), Failure> {
         table.name = self.free(&format!("{}.{}", name.0, name.1))?;
         self.connection.execute_batch(&create_sql(&table, &table.name))?;
@@ -118,7 +116,7 @@ impl Bench<'_> {
         self.catalogue.put(self.connection, name, table)
     }
 
-    /// Makes those indexes that are not there yet.
+    /// Creates the missing indexes.
     pub(super) fn make_indexes(&mut self, table: &mut Table) -> Result<(), Failure> {
         for at in 0..table.keys.len() {
             let Some(columns) = indexed(table, &table.keys[at]) else { continue };
@@ -131,7 +129,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Changes keys that are no primary key, and the indexes with them.
+    /// Changes secondary keys and their indexes.
     fn change_keys(&mut self, name: &Name, change: impl FnOnce(&mut Table)) -> Result<(), Failure> {
         let Some((name, table)) = self.catalogue.find(name) else { return Ok(()) };
         let (name, old) = (name.clone(), Arc::clone(table));
@@ -141,7 +139,7 @@ impl Bench<'_> {
         self.catalogue.put(self.connection, name, table)
     }
 
-    /// Drops the indexes that a table has no more, and makes those that it has now.
+    /// Drops the indexes of removed keys, and creates those of new keys.
     pub(super) fn follow_keys(&mut self, old: &Table, new: &mut Table) -> Result<(), Failure> {
         for key in old.keys.iter().filter(|key| !key.index.is_empty()) {
             let kept = new.keys.iter().any(|new| new.index == key.index && new.parts == key.parts);
@@ -182,7 +180,7 @@ impl Bench<'_> {
         self.change_children(&old, |parent, _| parent.clone_from(&new))
     }
 
-    /// Tells foreign keys that what they refer to has another name: their parent, and its columns.
+    /// Updates foreign keys that refer to a renamed table or column: their parent, and its columns.
     pub(super) fn change_children(
         &mut self,
         parent: &Name,
@@ -201,7 +199,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// A name like this that no table or index has yet: SQLite's are of one kind, whatever the case of letters.
+    /// Returns a similar name that no table or index has. SQLite's tables and indexes share one case-insensitive name
+    /// space.
     pub(super) fn free(&self, name: &str) -> Result<String, Failure> {
         let is_reserved = name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_"));
         let name = if is_reserved { format!("~{name}") } else { name.to_owned() };
@@ -225,7 +224,7 @@ pub(super) fn drop_key(table: &mut Table, name: &str) {
     }
 }
 
-/// The statement that makes a table.
+/// Returns the CREATE TABLE statement of a table.
 pub(super) fn create_sql(table: &Table, name: &str) -> String {
     let columns = table.columns.iter().map(|column| {
         let mut text = format!("{} {}", quoted(&column.name), column.kind.storage().sql());
@@ -248,7 +247,7 @@ pub(super) fn create_sql(table: &Table, name: &str) -> String {
     format!("CREATE TABLE {} ({}) STRICT{clustered}", quoted(name), parts.join(", "))
 }
 
-/// The columns of a key's index; `None` if it gets none, or has it.
+/// Returns the columns of a key's index; `None` if the key needs no index, or has one.
 fn indexed(table: &Table, key: &Key) -> Option<String> {
     let column = |part: &Part| {
         let column = table.column(&part.column)?;
@@ -258,7 +257,7 @@ fn indexed(table: &Table, key: &Key) -> Option<String> {
     columns.filter(|columns| !columns.is_empty() && key.index.is_empty()).map(|columns| columns.join(", "))
 }
 
-/// Are the key's values unique here, too? Two values of an ENUM may be the same text.
+/// Returns true if the key's values are unique in SQLite, too. Two values of an ENUM may be the same text.
 fn is_unique(table: &Table, key: &Key) -> bool {
     let is_doubtful = |part: &Part| {
         let kind = table.column(&part.column).map(|column| &table.columns[column].kind);

@@ -1,37 +1,37 @@
-//! What a table is: its columns and keys, as the catalogue keeps them.
+//! Table definitions in the catalogue: columns and keys.
 
 use serde::{Deserialize, Serialize};
 
 use crate::sqlite::literal::Default;
 use crate::sqlite::types::Type;
 
-/// A table of the source, and where its rows are.
+/// A table of the source and its SQLite table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Table {
-    /// Its name in SQLite.
+    /// Name in SQLite.
     pub(super) name: String,
     pub(super) columns: Vec<Column>,
     pub(super) primary_key: Option<Vec<Part>>,
     pub(super) keys: Vec<Key>,
     pub(super) foreign_keys: Vec<ForeignKey>,
     pub(super) engine: Engine,
-    /// The character set of its texts, where it is given.
+    /// Default character set, if given.
     pub(super) charset: Option<String>,
 }
 
-/// What holds a table's rows on the source.
+/// The kind of storage engine on the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Engine {
-    /// It takes part in transactions: InnoDB.
+    /// Transactional: InnoDB, NDB.
     Transactional,
-    /// It does not: MyISAM.
+    /// Not transactional: MyISAM, for example.
     Other,
-    /// Nothing: what is put into BLACKHOLE tables is in the log only.
+    /// BLACKHOLE: rows are only in the log.
     Blackhole,
 }
 
 impl Engine {
-    /// The engine of this name; InnoDB if there is none.
+    /// Returns the kind of the engine with this name; without a name, InnoDB's.
     pub(super) fn of(name: Option<&str>) -> Self {
         let Some(name) = name else { return Self::Transactional };
         match name.to_ascii_uppercase().as_str() {
@@ -48,7 +48,7 @@ pub(super) struct Column {
     pub(super) kind: Type,
     pub(super) nullable: bool,
     pub(super) default: Default,
-    /// Is its value computed from others? The log has it all the same.
+    /// Is it a generated column? The log has its value all the same.
     pub(super) generated: bool,
 }
 
@@ -58,15 +58,15 @@ pub(super) struct Key {
     pub(super) name: String,
     pub(super) unique: bool,
     pub(super) parts: Vec<Part>,
-    /// Its index in SQLite; empty if there is none.
+    /// Name of the index in SQLite; empty if there is none.
     pub(super) index: String,
 }
 
-/// A column in a key, or what begins it.
+/// A column in a key, or a prefix of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Part {
     pub(super) column: String,
-    /// Is only its beginning in the key?
+    /// Is only a prefix in the key?
     pub(super) is_prefix: bool,
 }
 
@@ -74,18 +74,18 @@ pub(super) struct Part {
 pub(super) struct ForeignKey {
     pub(super) name: String,
     pub(super) columns: Vec<String>,
-    /// Database and table.
+    /// Database and table of the parent.
     pub(super) parent: (String, String),
-    /// Empty for its primary key.
+    /// Empty for the parent's primary key.
     pub(super) parent_columns: Vec<String>,
     pub(super) on_delete: Action,
     pub(super) on_update: Action,
 }
 
-/// What a foreign key does to rows that refer to one that changes.
+/// The action of a foreign key on rows that refer to a changed row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Action {
-    /// The change is refused while there are any.
+    /// The change is refused while such rows exist.
     #[default]
     Restrict,
     Cascade,
@@ -97,13 +97,13 @@ impl Table {
         self.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name))
     }
 
-    /// The columns that SQLite's primary key is of. None where the source's has but the beginnings of columns.
+    /// Returns the columns of SQLite's primary key; `None` if there is none, or the source's has a column prefix.
     pub(super) fn sqlite_key(&self) -> Option<Vec<usize>> {
         let parts = self.primary_key.as_ref()?;
         parts.iter().map(|part| if part.is_prefix { None } else { self.column(&part.column) }).collect()
     }
 
-    /// The unique keys that are never NULL, best first: what finds a row.
+    /// Returns the keys that can find a row, best first: unique, and never NULL.
     pub(super) fn finding_keys(&self) -> Vec<Vec<usize>> {
         let unique = self.keys.iter().filter(|key| key.unique && !key.index.is_empty());
         let unique = unique.filter_map(|key| {
@@ -120,18 +120,18 @@ impl Table {
         self.sqlite_key().into_iter().chain(unique).collect()
     }
 
-    /// Does SQLite keep it in the order of its key, without row numbers?
+    /// Returns true if the table is WITHOUT ROWID: SQLite stores it in the order of its key.
     pub(super) fn is_clustered(&self) -> bool {
         self.sqlite_key().is_some() && !self.is_numbered()
     }
 
-    /// Is its primary key one integer, and so the row number?
+    /// Returns true if the primary key is a single integer, and so an alias of the rowid.
     pub(super) fn is_numbered(&self) -> bool {
         use crate::sqlite::types::Storage;
         matches!(self.sqlite_key().as_deref(), Some([one]) if self.columns[*one].kind.storage() == Storage::Integer)
     }
 
-    /// The columns' names in a key's parts are to change.
+    /// Renames a column in all keys and foreign keys.
     pub(super) fn rename_column(&mut self, old: &str, new: &str) {
         let parts = self.keys.iter_mut().flat_map(|key| &mut key.parts);
         for part in parts.chain(self.primary_key.iter_mut().flatten()) {

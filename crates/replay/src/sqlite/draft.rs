@@ -1,5 +1,5 @@
-//! Definitions of the logs, carried out in memory and without rows: what tables there will be, and which definitions a
-//! SQLite target would not take.
+//! Definitions in the logs, executed in memory and without rows: the resulting tables, and definitions that a SQLite
+//! target would refuse.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::sqlite::remarks::Remarks;
 use crate::sqlite::{check_own, read_progress_of};
 use crate::work::Statement;
 
-/// The tables that definitions make.
+/// An in-memory database with the tables that definitions create.
 #[derive(Debug)]
 pub(crate) struct Draft {
     connection: Connection,
@@ -26,15 +26,15 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Without any table.
+    /// Creates a draft without tables.
     pub(crate) fn new() -> Result<Self, Failure> {
         let connection = Connection::open_in_memory()?;
         connection.execute_batch(CREATE)?;
         Ok(Self { connection, catalogue: Catalogue::default(), remarks: Remarks::default() })
     }
 
-    /// With the tables of a SQLite database, which is only read, and what it has of the source; without any, if it is
-    /// not there.
+    /// Creates a draft with the tables of a SQLite database, which is only read, and returns what was applied to it.
+    /// Both are empty if there is no file.
     pub(crate) fn of(path: &Path) -> Result<(Self, Applied), Error> {
         let read = || -> Result<(Self, Applied), Failure> {
             let mut draft = Self::new()?;
@@ -52,12 +52,12 @@ impl Draft {
         read().map_err(|failure| failure.at("read the SQLite database"))
     }
 
-    /// Carries out what a statement defines.
+    /// Executes the definition in a statement.
     pub(crate) fn run(&mut self, statement: &Statement) -> Result<(), Failure> {
         self.bench().carry_out(statement)
     }
 
-    /// A table that was defined.
+    /// Returns the definition of a table, if there is one.
     pub(crate) fn definition(&self, database: &[u8], table: &[u8]) -> Option<Definition> {
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         let wanted = (text(database), text(table));
@@ -87,7 +87,7 @@ impl Draft {
     }
 }
 
-/// How much of a column is in the key is not kept: then it is as if the log did not have it.
+/// Returns the parts of a key; `None` if one is a column prefix, whose size the catalogue does not record.
 fn key_parts(table: &Table, parts: &[Part]) -> Option<Vec<KeyPart>> {
     let part = |part: &Part| match part.is_prefix {
         true => None,

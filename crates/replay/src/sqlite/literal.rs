@@ -1,4 +1,4 @@
-//! Values written in definitions: defaults, as SQLite holds them.
+//! Default values in definitions, as SQLite stores them.
 
 use filter::{Word, Words};
 use rusqlite::types::Value;
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::sqlite::types::{Storage, Type};
 
-/// What a column holds when nobody gives it a value.
+/// The default of a column.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) enum Default {
-    /// Nothing is said: NULL, or the type's own zero.
+    /// No DEFAULT clause: NULL, or the type's implicit default.
     #[default]
     None,
     Null,
@@ -17,13 +17,13 @@ pub(super) enum Default {
     Real(f64),
     Text(String),
     Bytes(Vec<u8>),
-    /// The time of the statement.
+    /// Timestamp of the statement.
     Now,
-    /// An expression, or a value in a form that is not known here.
+    /// An expression, or a value in an unsupported form.
     Unknown,
 }
 
-/// A value as a definition has it.
+/// A literal in a definition.
 #[derive(Clone, Debug, PartialEq)]
 enum Literal {
     Text(String),
@@ -33,7 +33,7 @@ enum Literal {
 }
 
 impl Default {
-    /// Reads what stands behind `DEFAULT`.
+    /// Parses the value after `DEFAULT`.
     pub(super) fn read(words: &mut Words, kind: &Type) -> Self {
         if words.is_sign("(") {
             words.skip();
@@ -89,7 +89,8 @@ impl Default {
             Type::Time { fraction } => Self::Text(fractioned(&text, "dd:dd:dd", *fraction)?),
             Type::DateTime { fraction } | Type::Timestamp { fraction } => {
                 let text = if text.len() == 10 { text + " 00:00:00" } else { text };
-                // A TIMESTAMP's default is in the session's time zone; only the zero is the same everywhere.
+                // A TIMESTAMP's default is in the session's time zone. Only the zero value is the same in all time
+                // zones.
                 if matches!(kind, Type::Timestamp { .. }) && !text.starts_with("0000-00-00") {
                     return None;
                 }
@@ -99,12 +100,12 @@ impl Default {
         })
     }
 
-    /// An integer, or as text one that SQLite's integers cannot hold.
+    /// Returns an integer; as text if it exceeds SQLite's range.
     fn integer(number: i128) -> Self {
         i64::try_from(number).map_or_else(|_| Self::Text(number.to_string()), Self::Integer)
     }
 
-    /// The value that a row gets which does not say; `None` if that is not known.
+    /// Returns the value of a row that omits the column; `None` if it is unknown.
     pub(super) fn value(&self, kind: &Type, nullable: bool) -> Option<Value> {
         Some(match self {
             Self::None if nullable => Value::Null,
@@ -119,7 +120,7 @@ impl Default {
     }
 }
 
-/// A value as SQLite's SQL has it.
+/// Returns a value as an SQL literal of SQLite.
 pub(super) fn sql(value: &Value) -> String {
     match value {
         Value::Null => "NULL".to_owned(),
@@ -133,7 +134,7 @@ pub(super) fn sql(value: &Value) -> String {
     }
 }
 
-/// What a column that may not be NULL holds when nobody says what.
+/// Returns the implicit default of a NOT NULL column.
 pub(super) fn zero(kind: &Type) -> Value {
     let with = |text: &str, fraction: u8| {
         let zeros = "0".repeat(fraction.into());
@@ -176,7 +177,7 @@ fn unhex(digits: &str) -> Option<Vec<u8>> {
     (0..even.len()).step_by(2).map(|at| u8::from_str_radix(even.get(at..at + 2)?, 16).ok()).collect()
 }
 
-/// A BINARY's value is filled up with zeros.
+/// Pads a BINARY value with zeros.
 pub(super) fn filled(mut bytes: Vec<u8>, size: Option<u16>) -> Vec<u8> {
     if let Some(size) = size {
         bytes.resize(bytes.len().max(size.into()), 0);
@@ -184,7 +185,7 @@ pub(super) fn filled(mut bytes: Vec<u8>, size: Option<u16>) -> Vec<u8> {
     bytes
 }
 
-/// A decimal number with so many digits behind the point. `None` if it has more than that which are not zeros.
+/// Returns a decimal with `scale` fractional digits; `None` if that would drop digits other than zeros.
 pub(super) fn scaled(text: &str, scale: u8) -> Option<String> {
     let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
     let digits = digits.strip_prefix('+').unwrap_or(digits);
@@ -208,7 +209,7 @@ pub(super) fn scaled(text: &str, scale: u8) -> Option<String> {
     Some(if is_zero { number } else { format!("{sign}{number}") })
 }
 
-/// The members of a SET that a text names, in the set's order.
+/// Returns the members of a SET that a text names, in the order of the definition.
 fn members(text: &str, texts: &[String]) -> Option<String> {
     let named: Vec<&str> = text.split(',').filter(|member| !member.is_empty()).collect();
     let is_known = |member: &&str| texts.iter().any(|text| text.eq_ignore_ascii_case(member));
@@ -219,7 +220,7 @@ fn members(text: &str, texts: &[String]) -> Option<String> {
     Some(texts.iter().filter(is_named).cloned().collect::<Vec<_>>().join(","))
 }
 
-/// The text, if it has this shape: `d` for a digit.
+/// Returns the text if it matches this pattern, where `d` is a digit.
 fn shaped(text: &str, shape: &str) -> Option<String> {
     let fits = text.len() == shape.len()
         && text.bytes().zip(shape.bytes()).all(|(byte, shape)| match shape {
@@ -229,7 +230,7 @@ fn shaped(text: &str, shape: &str) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-/// The text with so many digits behind the second, if it has this shape up to there.
+/// Returns the text with `fraction` fractional digits, if its first part matches this pattern.
 pub(super) fn fractioned(text: &str, shape: &str, fraction: u8) -> Option<String> {
     let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
     let whole = shaped(whole, shape)?;

@@ -1,8 +1,8 @@
-//! A SQLite database as a target: no server, one file.
+//! A SQLite database as a target: one file, no server.
 //!
-//! Tables are made from the log's own definitions, and rows are changed as the row events say. Progress is saved in
-//! the same transaction, definitions included: whatever stops a replay, the file is as after some whole transactions
-//! of the source, and says which.
+//! Tables are created from the definitions in the logs, and rows are changed by row events. Progress is saved in the
+//! same transaction, for definitions, too. Wherever a replay stops, the file contains whole transactions of the source,
+//! and states which.
 
 mod alter;
 mod cascade;
@@ -41,14 +41,14 @@ use crate::sqlite::session::{NamedSession, SqliteSession, named};
 use crate::sqlite::types::{Storage, Type};
 use crate::target::{RollbackTraces, Session, Settled, Target};
 
-/// How long to wait for others who write to the database.
+/// Timeout for other writers of the database.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Statements kept prepared.
+/// Maximum number of cached prepared statements.
 const STATEMENTS_KEPT: usize = 512;
 
-/// Readers see whole transactions while one is written, and a commit is on disk when it returns. Foreign keys are
-/// carried out here, where the log asks for it.
+/// Connection settings. Readers see whole transactions while another is written, and a commit is on disk when it
+/// returns. Foreign keys are executed by our own code, where the log requires it.
 const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF; \
      PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000; PRAGMA recursive_triggers = OFF";
 
@@ -56,36 +56,36 @@ const CREATE_PROGRESS: &str = "CREATE TABLE IF NOT EXISTS \"bintide.progress\" (
      \"gtids\" TEXT NOT NULL DEFAULT '', \"log\" TEXT, \"position\" INTEGER, \"beyond\" TEXT NOT NULL DEFAULT '', \
      \"run\" INTEGER NOT NULL DEFAULT 0) STRICT";
 
-/// SQLite's number for a database that cannot be written.
+/// SQLITE_READONLY: the database cannot be written.
 const READONLY: u16 = 8;
 
-/// A SQLite database to apply transactions to.
+/// A SQLite database that transactions are applied to.
 #[derive(Debug)]
 pub struct SqliteTarget {
     path: PathBuf,
     control: Mutex<Connection>,
-    /// Which replay of this database we are: a later one takes over, and this one then commits nothing more.
+    /// Number of this replay on the database. A later replay takes over; this one then cannot commit any more.
     run: i64,
     remarks: Arc<Mutex<Remarks>>,
 }
 
 impl SqliteTarget {
-    /// Opens the database, or makes it, and takes it over from any earlier replay.
+    /// Opens or creates the database, and takes it over from any earlier replay.
     ///
     /// # Errors
     ///
-    /// When it cannot be opened or written, or holds tables of somebody else.
+    /// The database cannot be opened or written, or holds tables of another application.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let (control, run) =
             prepare(path).map_err(|failure| named(failure, path).at("open the SQLite database"))?;
         Ok(Self { path: path.to_owned(), control: Mutex::new(control), run, remarks: Arc::default() })
     }
 
-    /// What a database has, which is only read; `None` if it is not there, or no replay has been there.
+    /// Reads what was applied to a database, without changing it; `None` if there is no file, or no progress in it.
     ///
     /// # Errors
     ///
-    /// When it cannot be read, or holds tables of somebody else.
+    /// The database cannot be read, or holds tables of another application.
     pub fn look(path: &Path) -> Result<Option<Applied>, Error> {
         let look = |flags| -> Result<Option<Applied>, Failure> {
             if !path.exists() {
@@ -100,14 +100,14 @@ impl SqliteTarget {
             Ok(Some(Applied { progress: read_progress_of(&file)?, ..Applied::default() }))
         };
         let looked = match look(OpenFlags::SQLITE_OPEN_READ_ONLY) {
-            // A crash has left a journal, which is to be played back first.
+            // A crash left a journal, which SQLite must first write back.
             Err(Failure { code: Some(READONLY), .. }) => look(OpenFlags::SQLITE_OPEN_READ_WRITE),
             looked => looked,
         };
         looked.map_err(|failure| named(failure, path).at("read the SQLite database"))
     }
 
-    /// What was done otherwise than a server would have, so far.
+    /// Returns what was done differently than on a server, so far.
     pub fn remarks(&self) -> Remarks {
         self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -121,18 +121,18 @@ impl SqliteTarget {
     }
 }
 
-/// A table that a database holds.
+/// A table in a SQLite database.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Its database and name on the source.
+    /// Database and name on the source.
     pub(crate) source: (String, String),
-    /// Its name in SQLite.
+    /// Name in SQLite.
     pub(crate) name: String,
-    /// Its columns: their names, and whether they are of texts of which only the numbers are known.
+    /// Columns: the name, and whether it is an ENUM or SET of which only numbers are known.
     pub(crate) columns: Vec<(String, bool)>,
 }
 
-/// The tables that a database holds, which must be one that was a target.
+/// Returns the tables of a database that was a target.
 pub(crate) fn held_tables(connection: &Connection) -> Result<Vec<Held>, Failure> {
     check_own(connection)?;
     let has_numbers = |kind: &Type| match kind {
@@ -161,19 +161,19 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// Makes the file for its owner and group: it holds what is in tables. SQLite would make it for all to read; its other
-/// files have the mode of this one.
+/// Creates the file with mode 0640, because it contains table data. SQLite would make it readable for everyone.
+/// SQLite's other files get the mode of this one.
 fn make_private(path: &Path) {
     let is_name = !path.to_string_lossy().starts_with("file:") && path != Path::new(":memory:");
     if is_name && !path.exists() {
-        // Where it cannot be made, SQLite says why.
+        // If this fails, SQLite reports the reason.
         let _ = OpenOptions::new().write(true).create_new(true).mode(0o640).open(path);
     }
 }
 
 fn prepare(path: &Path) -> Result<(Connection, i64), Failure> {
     make_private(path);
-    // Somebody else's database is left as it is, its journal mode included.
+    // A database of another application stays unchanged, including its journal mode.
     check_own(&Connection::open(path)?)?;
     let connection = connect(path)?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
@@ -186,14 +186,14 @@ fn prepare(path: &Path) -> Result<(Connection, i64), Failure> {
     Ok((connection, run))
 }
 
-/// Is the database empty, or that of a replay?
+/// Checks that the database is empty or a replay's target.
 fn check_own(connection: &Connection) -> Result<(), Failure> {
     let question = "SELECT name FROM sqlite_master WHERE type = 'table' AND NOT EXISTS \
                     (SELECT 1 FROM sqlite_master WHERE name = 'bintide.progress') LIMIT 1";
     let foreign: Option<String> = connection.query_row(question, [], |row| row.get(0)).optional()?;
     if let Some(table) = foreign {
         return Err(Failure::refused(format!(
-            "it has the table {table} and no progress of a replay: give a file that is not there yet"
+            "it contains the table {table} but no progress of a replay. Give a file that does not exist yet"
         )));
     }
     Ok(())
@@ -202,7 +202,7 @@ fn check_own(connection: &Connection) -> Result<(), Failure> {
 type ProgressRow = (String, Option<String>, Option<i64>, String);
 
 fn read_progress((gtids, log, position, beyond): ProgressRow) -> Result<Progress, Failure> {
-    let odd = |what: &str| Failure::refused(format!("bintide.progress holds {what}, which is no progress"));
+    let odd = |what: &str| Failure::refused(format!("bintide.progress holds invalid progress: {what}"));
     let gtids: GtidSet = gtids.parse().map_err(|_| odd(&gtids))?;
     let place = log.zip(position).map(|(log, position)| Place { log, position: position.cast_unsigned() });
     let beyond = beyond.lines().map(|line| {
@@ -225,7 +225,7 @@ impl Target for SqliteTarget {
         Ok(Box::new(NamedSession { session, path }))
     }
 
-    // Changes are made one by one: a row costs little here.
+    // Row changes are not merged: each costs little here.
     fn definition(&self, _: &[u8], _: &[u8]) -> Result<Option<Definition>, Failure> {
         Ok(None)
     }
@@ -234,7 +234,7 @@ impl Target for SqliteTarget {
         RollbackTraces::None
     }
 
-    // Nothing is announced.
+    // No statement commits implicitly, so there is nothing to settle.
     fn settle(&self, _: &Intent) -> Result<Settled, Failure> {
         Ok(Settled::NotDone)
     }

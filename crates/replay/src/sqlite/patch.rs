@@ -1,26 +1,27 @@
-//! Changes of a JSON document whose text is all that there is: a log with PARTIAL_JSON and MINIMAL images does not
-//! say what the document was.
+//! Partial updates of a JSON document, applied to the target's text: a log with PARTIAL_JSON and MINIMAL images lacks
+//! the original document.
 
 use binlog::{Json, JsonChangeKind, JsonChanges, JsonPathLeg, JsonQuotes};
 
 use crate::error::Failure;
 
-/// Containers within each other, at most: a server takes no deeper documents. Bounds recursion.
+/// Maximum depth of nested containers: a server accepts no deeper documents. Bounds recursion.
 const DEPTH_MAX: usize = 110;
 
-/// A document's text, taken apart.
+/// A node of a parsed document. Texts stay as they are in the document.
 enum Node {
-    /// A number, a string, a word: as it stands there.
+    /// Text of a number, a string or a word.
     Scalar(String),
     Array(Vec<Node>),
-    /// Names, as they stand there and as they are meant.
+    /// Members: the name as text, the decoded name, and the value.
     Object(Vec<(String, Vec<u8>, Node)>),
 }
 
-/// The text of the document after these changes, in the form that the server shows.
+/// Appends the text of the document after these changes, formatted as the server shows it.
 pub(super) fn patched(text: &str, changes: &JsonChanges<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
-    let odd =
-        || Failure::refused("a JSON document on the target is not the one that was changed on the source");
+    let odd = || {
+        Failure::refused("a JSON document on the target differs from the one that was changed on the source")
+    };
     let mut root = parse(text).ok_or_else(odd)?;
     for change in changes.iter() {
         let legs = change.legs()?;
@@ -40,7 +41,8 @@ fn node(document: Json<'_>) -> Result<Node, Failure> {
     let mut text = Vec::new();
     document.write(JsonQuotes::Always, &mut text)?;
     let text = String::from_utf8(text).ok();
-    text.and_then(|text| parse(&text)).ok_or_else(|| Failure::refused("a JSON value in the log is none"))
+    text.and_then(|text| parse(&text))
+        .ok_or_else(|| Failure::refused("the log contains an invalid JSON value"))
 }
 
 fn find<'n>(root: &'n mut Node, legs: &[JsonPathLeg]) -> Option<&'n mut Node> {
@@ -54,7 +56,7 @@ fn find<'n>(root: &'n mut Node, legs: &[JsonPathLeg]) -> Option<&'n mut Node> {
                 let at = index(leg, values.len())?;
                 values.get_mut(at)?
             }
-            // What is no array is its own first and last value.
+            // A value that is not an array counts as an array of itself.
             (single, JsonPathLeg::Index(0) | JsonPathLeg::FromLast(0)) => single,
             _ => return None,
         };
@@ -66,7 +68,7 @@ fn insert(root: &mut Node, legs: &[JsonPathLeg], value: Node) -> Option<()> {
     let (last, legs) = legs.split_last()?;
     match (find(root, legs)?, last) {
         (Node::Object(members), JsonPathLeg::Name(name)) => {
-            // The server sorts names by their sizes, then byte by byte.
+            // The server sorts names by size, then byte by byte.
             let key = |name: &[u8]| (name.len(), name.to_vec());
             let at = members.partition_point(|(_, own, _)| key(own) < key(name));
             if members.get(at).is_some_and(|(_, own, _)| own == name) {
@@ -187,7 +189,7 @@ impl<'t> Reader<'t> {
         self.scalar().map(|text| Node::Scalar(text.to_owned()))
     }
 
-    /// A string with its quotes, or a number or word.
+    /// Reads a string with its quotes, a number or a word.
     fn scalar(&mut self) -> Option<&'t str> {
         let size = match self.rest.strip_prefix('"') {
             Some(inner) => {

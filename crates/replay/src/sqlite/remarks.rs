@@ -1,26 +1,26 @@
-//! What a SQLite target did otherwise than a server would have: counted, by name.
+//! Counts of what a SQLite target did differently than a server.
 
 use std::collections::BTreeMap;
 
-/// What was not carried out, and what tables were made without a definition.
+/// Statements that were not executed, and tables that were created without a definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remarks {
-    /// Statements that mean nothing to SQLite, by their kind: users, routines, triggers, views.
+    /// Number of statements without meaning for SQLite, by kind: users, routines, triggers, views.
     pub passed_over: BTreeMap<String, u64>,
-    /// Tables whose rows are in the logs and whose definition is not: made from the table map.
+    /// Tables that were created from a table map, because the logs have their rows but not their definition.
     pub from_maps: Vec<String>,
 }
 
 impl Remarks {
-    /// A line each.
+    /// Returns one line for each remark.
     pub fn lines(&self) -> Vec<String> {
         let times = |count: &u64| if *count == 1 { "once".to_owned() } else { format!("{count} times") };
         let passed_over = self.passed_over.iter().map(|(what, count)| {
-            format!("passed over, for it means nothing to SQLite, {}: {what}", times(count))
+            format!("skipped {}, because it has no meaning for SQLite: {what}", times(count))
         });
         let from_maps = self.from_maps.iter().map(|table| {
             format!(
-                "made from what the log says of its rows, for the logs do not create it: the table {table}"
+                "created the table {table} from row events, because the logs do not contain its definition"
             )
         });
         passed_over.chain(from_maps).collect()
@@ -30,7 +30,7 @@ impl Remarks {
         *self.passed_over.entry(what.to_owned()).or_default() += 1;
     }
 
-    /// Adds what another has.
+    /// Moves the remarks of another value into this one.
     pub(super) fn take(&mut self, other: &mut Self) {
         for (what, count) in std::mem::take(&mut other.passed_over) {
             *self.passed_over.entry(what).or_default() += count;

@@ -1,4 +1,4 @@
-//! Carries out row changes.
+//! Applies row events.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,47 +19,48 @@ use crate::sqlite::types::{Storage, Type};
 use crate::sqlite::value::{Reading, datum};
 use crate::work::RowEvents;
 
-/// Plans kept, at most. Bounds memory: MINIMAL images have one for each set of columns that some statement changes.
+/// Maximum number of cached plans. Bounds memory: MINIMAL images need a plan for each set of columns that a statement
+/// changes.
 const PLANS_KEPT: usize = 4096;
 
-/// Carries out row changes, and remembers how.
+/// Applies row events with cached plans.
 #[derive(Debug, Default)]
 pub(super) struct RowWriter {
     reader: RowReader,
     plans: HashMap<Box<[u8]>, Arc<Plan>>,
-    /// Space for a key of `plans`, and for values.
+    /// Buffer for a key of `plans`.
     key: Vec<u8>,
     space: Vec<u8>,
-    /// Did rows change whose engine takes no part in transactions on the source?
+    /// Did rows change in a table whose engine is not transactional on the source?
     pub(super) touched_others: bool,
 }
 
-/// How events of one kind with the same columns of one table are carried out.
+/// A plan for events of one kind with the same columns of one table.
 #[derive(Debug)]
 struct Plan {
     name: Name,
     table: Arc<Table>,
     logged: Box<[LogColumn]>,
     sql: String,
-    /// For each column, which parameter its value before the change is; 0 for none.
+    /// Parameter number of each column's value before the change; 0 for none.
     before: Vec<usize>,
-    /// The same for its value after it.
+    /// Parameter number of each column's value after the change; 0 for none.
     after: Vec<usize>,
-    /// Do foreign keys refer to the table?
+    /// Does any foreign key refer to the table?
     has_children: bool,
-    /// Does the log have changes of JSON documents, and not what those were?
+    /// Does the log have partial JSON updates without the original documents?
     lacks_documents: bool,
-    /// What gives a row before its change, where that may be asked for, and which parameters find it.
+    /// Query for a row before its change, where one may be needed, and the parameter number of each column.
     lookup: Option<(String, Vec<usize>)>,
 }
 
 impl RowWriter {
-    /// Tables have changed.
+    /// Clears the plans, because tables have changed.
     pub(super) fn forget(&mut self) {
         self.plans.clear();
     }
 
-    /// Carries out the changes of these events.
+    /// Applies these row events.
     pub(super) fn write(&mut self, bench: &mut Bench<'_>, events: &RowEvents) -> Result<(), Failure> {
         let mut reader = std::mem::take(&mut self.reader);
         let flavour = events.format.flavour;
@@ -79,7 +80,7 @@ impl RowWriter {
             return Ok(());
         }
         self.touched_others |= plan.table.engine == Engine::Other;
-        // Since 9.6 the log has what foreign keys do; before that the engine does it, on whoever applies the rows.
+        // Since MySQL 9.6 the log contains the changes of foreign keys. Before, the engine of each replica makes them.
         let by_engine = !rows.flags.contains(RowsFlags::USE_SQL_FOREIGN_KEY)
             && !rows.flags.contains(RowsFlags::NO_FOREIGN_KEY_CHECKS);
         let follows = by_engine && plan.has_children;
@@ -101,7 +102,7 @@ impl RowWriter {
             }
             _ => {
                 if plan.sql.is_empty() {
-                    return Ok(()); // An update of nothing.
+                    return Ok(()); // An update without columns.
                 }
                 let mut statement = bench.connection.prepare_cached(&plan.sql)?;
                 for row in rows.rows() {
@@ -155,7 +156,7 @@ impl RowWriter {
         Ok(())
     }
 
-    /// The row as the target has it.
+    /// Reads the row from the target.
     fn look_up(
         &mut self,
         plan: &Plan,
@@ -173,7 +174,7 @@ impl RowWriter {
         Ok((0..plan.table.columns.len()).map(|at| found.get(at)).collect::<Result<_, _>>()?)
     }
 
-    /// What the row becomes; `None` if it is deleted.
+    /// Returns the row after its change; `None` if it is deleted.
     fn new_row(
         &mut self,
         plan: &Plan,
@@ -220,16 +221,17 @@ impl RowWriter {
 
 fn lacks_row(name: &Name) -> Failure {
     Failure::refused(format!(
-        "{}.{} lacks a row that was changed on the source: the target was changed by somebody else, or lacks \
+        "{}.{} lacks a row that was changed on the source: something else changed the target, or it lacks \
          transactions",
         name.0, name.1
     ))
 }
 
-/// Columns in the index of a table without any key, at most.
+/// Maximum number of columns in the index of a table without keys.
 const FINDING_COLUMNS_MAX: usize = 4;
 
-/// Gives a table without any key an index when its rows are first looked for: each would be sought in all of it.
+/// Creates an index for a table without keys before its first update or delete. Otherwise each row would need a scan of
+/// the table.
 fn index_for_finding(bench: &Bench<'_>, table: &Table) -> Result<(), Failure> {
     let has_key = table.sqlite_key().is_some() || table.keys.iter().any(|key| !key.index.is_empty());
     let question = "SELECT 1 FROM sqlite_master WHERE type = 'index' AND tbl_name = ?1";
@@ -253,7 +255,7 @@ fn index_for_finding(bench: &Bench<'_>, table: &Table) -> Result<(), Failure> {
     Ok(bench.connection.execute_batch(&format!("CREATE INDEX {name} ON {on} ({})", columns.join(", ")))?)
 }
 
-/// The table of these rows: as the catalogue has it, or else made now from what the log says of it.
+/// Finds the table of these rows in the catalogue, or creates it from the table map.
 fn table(
     bench: &mut Bench<'_>,
     rows: &EventRows<'_>,
@@ -264,29 +266,29 @@ fn table(
     if bench.catalogue.find(&name).is_none() {
         if let Some(like) = bench.catalogue.find_like(&name) {
             return Err(Failure::refused(format!(
-                "the logs create {}.{} and change {}.{}: a source that does not tell upper from lower case \
-                 (lower_case_table_names) cannot be followed",
+                "the logs create {}.{} but change {}.{}: sources with case-insensitive names (lower_case_table_names) \
+                 are not supported",
                 like.0, like.1, name.0, name.1
             )));
         }
         let made = from_map(rows, flavour).ok_or_else(|| {
-            Failure::refused(format!("{}.{} has a column of a type that is not known", name.0, name.1))
+            Failure::refused(format!("{}.{} has a column of an unknown type", name.0, name.1))
         })?;
         bench.remarks.from_maps.push(format!("{}.{}", name.0, name.1));
         bench.make(name.clone(), made)?;
     }
-    let (found, table) = bench.catalogue.find(&name).expect("ours: made where it was not");
+    let (found, table) = bench.catalogue.find(&name).expect("ours: created if it was missing");
     check(&name, table, rows, flavour)?;
     Ok((found.clone(), Arc::clone(table)))
 }
 
-/// Does the log describe the table that there is?
+/// Checks that the log's columns match the table's.
 fn check(name: &Name, table: &Table, rows: &EventRows<'_>, flavour: Flavour) -> Result<(), Failure> {
     let own = table.columns.len();
     let Some(visible) = rows.columns_of(own) else {
         let logged = rows.table.columns.len();
         return Err(Failure::refused(format!(
-            "{}.{} has {own} columns on the target, and {logged} in the log",
+            "{}.{} has {own} columns on the target, but {logged} in the log",
             name.0, name.1
         )));
     };
@@ -299,7 +301,7 @@ fn check(name: &Name, table: &Table, rows: &EventRows<'_>, flavour: Flavour) -> 
         };
         if !same_name || !own.kind.fits(logged, flavour) {
             return Err(Failure::refused(format!(
-                "the column {} of {}.{} is {:?} on the target, and the log has {} {:?}",
+                "the column {} of {}.{} is {:?} on the target, but the log has {} {:?}",
                 own.name,
                 name.0,
                 name.1,
@@ -312,7 +314,7 @@ fn check(name: &Name, table: &Table, rows: &EventRows<'_>, flavour: Flavour) -> 
     Ok(())
 }
 
-/// A table as its map tells it: without names, columns are called `col1`, `col2`…
+/// Creates a definition from a table map. Unnamed columns are called `col1`, `col2`…
 fn from_map(rows: &EventRows<'_>, flavour: Flavour) -> Option<Table> {
     let column = |(number, column): (usize, &LogColumn)| {
         let name = column.name.as_ref().map(|name| String::from_utf8_lossy(name).into_owned());
@@ -391,13 +393,13 @@ impl Plan {
     }
 }
 
-/// A column that the log leaves out has its default: that must be known.
+/// Checks that each column which the log omits has a known default.
 fn check_defaults(name: &Name, table: &Table, rows: &EventRows<'_>) -> Result<(), Failure> {
     for (at, column) in table.columns.iter().enumerate() {
         let is_known = !column.generated && column.default.value(&column.kind, column.nullable).is_some();
         if !rows.has_after(at) && !is_known {
             return Err(Failure::refused(format!(
-                "a row of {}.{} lacks its column {}, whose value the server computes",
+                "the log omits the column {2} of a row in {0}.{1}, and the server computes its value",
                 name.0, name.1, column.name
             )));
         }
@@ -405,7 +407,7 @@ fn check_defaults(name: &Name, table: &Table, rows: &EventRows<'_>) -> Result<()
     Ok(())
 }
 
-/// The condition that finds a row. Its parameters are numbered from behind `parameters`.
+/// Returns the condition that finds a row. Parameter numbers start after `parameters`.
 fn found(table: &Table, finder: &Finder, mut parameters: usize, slots: &mut [usize]) -> String {
     let mut condition = |columns: &[usize], sign: &str| {
         let conditions: Vec<String> = columns
@@ -421,7 +423,7 @@ fn found(table: &Table, finder: &Finder, mut parameters: usize, slots: &mut [usi
     match finder {
         Finder::Key(columns) => condition(columns, "="),
         Finder::All(columns) if columns.is_empty() => "FALSE".to_owned(),
-        // Without row numbers there is a key, and a row that has all of these is the only one.
+        // A table without rowid has a key, so a row that matches all columns is the only one.
         Finder::All(columns) if table.is_clustered() => condition(columns, "IS"),
         Finder::All(columns) => {
             let condition = condition(columns, "IS");

@@ -1,4 +1,4 @@
-//! The one session on a SQLite database.
+//! The session that applies transactions to a SQLite database.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,17 +16,17 @@ use crate::sqlite::rows::RowWriter;
 use crate::target::Session;
 use crate::work::{RowEvents, Statement};
 
-/// DROP TABLE of several tables, some of which were not there: what was there is gone.
+/// ER_BAD_TABLE_ERROR: a DROP TABLE of several tables dropped those that existed.
 const UNKNOWN_TABLE: u16 = 1051;
 
 pub(super) struct SqliteSession {
     connection: Connection,
     catalogue: Catalogue,
     rows: RowWriter,
-    /// Of the transaction that is open.
+    /// Remarks of the open transaction.
     remarks: Remarks,
     all_remarks: Arc<Mutex<Remarks>>,
-    /// Which replay of this database we are.
+    /// Number of this replay on the database.
     run: i64,
     is_flushed: bool,
 }
@@ -48,7 +48,7 @@ impl SqliteSession {
     }
 }
 
-/// A session whose failures name the database where the disk may be to blame.
+/// A session that adds the database's path to errors that the disk may have caused.
 pub(super) struct NamedSession {
     pub(super) session: SqliteSession,
     pub(super) path: PathBuf,
@@ -60,9 +60,9 @@ impl NamedSession {
     }
 }
 
-/// A failure, with the name of the database where the disk may be to blame.
+/// Adds the database's path to an error that the disk may have caused.
 pub(super) fn named(failure: Failure, path: &Path) -> Failure {
-    // SQLite's READONLY, IOERR, CORRUPT, FULL, CANTOPEN and NOTADB; MySQL's numbers are above 1000.
+    // SQLite's READONLY, IOERR, CORRUPT, FULL, CANTOPEN and NOTADB. MySQL's error codes are above 1000.
     match failure.code {
         Some(8 | 10 | 11 | 13 | 14 | 26) => {
             Failure { message: format!("{}: {}", path.display(), failure.message), ..failure }
@@ -108,7 +108,7 @@ impl Session for SqliteSession {
         Ok(self.connection.execute_batch("BEGIN IMMEDIATE")?)
     }
 
-    // SQLite's definitions are part of transactions: nothing commits by itself, and nothing is to be announced.
+    // SQLite's DDL is transactional: nothing commits implicitly, so nothing needs an intent.
     fn announce(&mut self, _: Intent, _: Option<&Arc<Format>>) -> Result<(), Failure> {
         self.begin()
     }
@@ -121,7 +121,7 @@ impl Session for SqliteSession {
     fn statement(&mut self, statement: &Statement) -> Result<(), Failure> {
         if !matches!(statement.error_code, 0 | UNKNOWN_TABLE) {
             return Err(Failure::refused(format!(
-                "a statement ended with error {} on the source: only a MySQL server can do as much of it",
+                "a statement failed with error {} on the source: only a MySQL server can repeat its partial effect",
                 statement.error_code
             )));
         }
@@ -167,11 +167,11 @@ impl Session for SqliteSession {
         }
         self.rows.forget();
         self.catalogue = Catalogue::load(&self.connection)?;
-        // All of it was done, and the source then undid it: but not what its engines could not undo.
+        // The source rolled back the whole transaction, except the changes of engines without transactions.
         if self.is_flushed && self.rows.touched_others {
             return Err(Failure::refused(
-                "the source undid a transaction that changed tables without transactions (MyISAM, say): what stays \
-                 of it is not in the log",
+                "the source rolled back a transaction that had changed non-transactional tables (MyISAM, for example): \
+                 the log does not show which changes remain",
             ));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Column types: MySQL's as definitions and table maps have them, and what SQLite holds their values as.
+//! Column types: MySQL's, from definitions and table maps, and SQLite's types for their values.
 
 use binlog::{Charset, Column, ColumnType, Flavour};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::changes::charset;
 /// The collation `binary`: its columns hold bytes, not text.
 const BINARY: u16 = 63;
 
-/// A column's type, as far as its values depend on it.
+/// A column's MySQL type, as far as its values depend on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Type {
     /// TINYINT to BIGINT, BOOL.
@@ -35,15 +35,15 @@ pub(super) enum Type {
     Timestamp {
         fraction: u8,
     },
-    /// CHAR, VARCHAR, TEXT and their kin; the character set, where it is known.
+    /// CHAR, VARCHAR and the TEXT types; the character set, if known.
     Text {
         charset: Option<String>,
     },
-    /// BINARY with its size, to which values are filled up; VARBINARY, BLOB and their kin without.
+    /// BINARY with the size that values are padded to; VARBINARY and the BLOB types without a size.
     Bytes {
         size: Option<u16>,
     },
-    /// The texts; none where the log does not tell them.
+    /// ENUM and its texts; empty if the log does not have them.
     Enum {
         texts: Vec<String>,
     },
@@ -55,19 +55,19 @@ pub(super) enum Type {
     Vector,
 }
 
-/// What SQLite holds a column's values as.
+/// The SQLite type of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Storage {
     Integer,
     Real,
     Text,
     Blob,
-    /// Integers, and as text those that SQLite's integers cannot hold.
+    /// Integers; as text if they exceed SQLite's range.
     Any,
 }
 
 impl Storage {
-    /// As a STRICT table's definition names it.
+    /// Returns the type's name in a STRICT table.
     pub(super) const fn sql(self) -> &'static str {
         match self {
             Self::Integer => "INTEGER",
@@ -92,7 +92,7 @@ impl Type {
         }
     }
 
-    /// The type of a column that only the log tells of. `None` if its values cannot be told apart.
+    /// Returns the type of a column that is known from a table map only; `None` if its values cannot be distinguished.
     pub(super) fn of(column: &Column, flavour: Flavour) -> Option<Self> {
         let texts = || {
             let charset = charset(column, flavour);
@@ -134,7 +134,7 @@ impl Type {
         Self::Integer { bits, unsigned: column.unsigned == Some(true) }
     }
 
-    /// Can these be values of a column that the log has as this one?
+    /// Returns true if values of a logged column fit this type.
     pub(super) fn fits(&self, column: &Column, flavour: Flavour) -> bool {
         let Some(logged) = Self::of(column, flavour) else { return false };
         match (self, &logged) {
@@ -150,7 +150,7 @@ impl Type {
         }
     }
 
-    /// The character set of a text column in a log that does not tell it.
+    /// Returns the character set of a text column, for logs that do not have it.
     pub(super) fn charset(&self) -> Charset {
         match self {
             Self::Text { charset: Some(name) } => Charset::from_name(name).unwrap_or(Charset::Utf8mb4),

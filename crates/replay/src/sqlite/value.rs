@@ -1,4 +1,4 @@
-//! Values as SQLite holds them.
+//! Column values as SQLite stores them.
 
 use binlog::{Column as LogColumn, Field, Flavour, Json, JsonQuotes, Row, Value};
 use rusqlite::types::{Value as SqliteValue, ValueRef};
@@ -9,18 +9,18 @@ use crate::sqlite::definition::Column;
 use crate::sqlite::patch::patched;
 use crate::sqlite::types::Type;
 
-/// Bytes that a compressed value of MariaDB's may become.
+/// Maximum size of MariaDB's compressed values after decompression, in bytes.
 const DECOMPRESSED_MAX: usize = 1 << 30;
 
-/// What a value is to become.
+/// The column that a value is converted for.
 pub(super) struct Reading<'c> {
     pub(super) column: &'c Column,
     pub(super) flavour: Flavour,
-    /// What the target has, where it was asked.
+    /// The target's present value, if it was read.
     pub(super) old: Option<&'c SqliteValue>,
 }
 
-/// A field's value as SQLite holds it: a view of the row, or of what was put into `space`.
+/// Converts a field's value for SQLite. The result borrows from the row or from `space`.
 pub(super) fn datum<'s, 'a: 's>(
     row: &Row<'_, 'a>,
     field: &Field<'_, 'a>,
@@ -48,7 +48,7 @@ pub(super) fn datum<'s, 'a: 's>(
             return Ok(put_text(charset, text.bytes, space));
         }
         Value::Bytes(bytes) => match reading.column.kind {
-            // A log that does not tell character sets.
+            // The log does not have character sets.
             Type::Text { .. } => return Ok(put_text(reading.column.kind.charset(), bytes.bytes, space)),
             _ if bytes.padding == 0 => return Ok(ValueRef::Blob(bytes.bytes)),
             _ => {
@@ -81,12 +81,12 @@ pub(super) fn datum<'s, 'a: 's>(
     Ok(ValueRef::Text(space))
 }
 
-/// Does the log not say what the column was?
+/// Returns true if the log lacks the column's value before the change.
 fn lacks_before(row: &Row<'_, '_>, column: usize) -> bool {
     row.before.as_ref().is_none_or(|image| image.field(column).is_none())
 }
 
-/// An integer of a column whose signedness the log may not tell.
+/// Converts an integer. The log may not say whether the column is unsigned.
 fn integer<'s>(number: i64, logged: &LogColumn, kind: &Type, space: &'s mut Vec<u8>) -> ValueRef<'s> {
     match kind {
         Type::Integer { bits, unsigned: true } if logged.unsigned.is_none() => {
@@ -97,7 +97,7 @@ fn integer<'s>(number: i64, logged: &LogColumn, kind: &Type, space: &'s mut Vec<
     }
 }
 
-/// SQLite's integers have a sign: what is too large for them is text.
+/// Converts an unsigned integer: text if it exceeds SQLite's signed range.
 fn unsigned(number: u64, space: &mut Vec<u8>) -> ValueRef<'_> {
     match i64::try_from(number) {
         Ok(number) => ValueRef::Integer(number),
@@ -133,7 +133,7 @@ fn choice<'s>(
         None => texts.get(usize::from(number).wrapping_sub(1)).map(|text| text.as_str().into()).ok_or_else(
             || {
                 Failure::refused(format!(
-                    "{} has a value that its definition does not have",
+                    "{} has a value that its definition does not contain",
                     reading.column.name
                 ))
             },
@@ -179,7 +179,7 @@ mod tests {
     use crate::sqlite::literal::Default;
     use crate::sqlite::types::Type;
 
-    /// More members than a server takes, in a log that somebody made up.
+    /// A crafted log with more members than a server allows.
     #[test]
     fn sets_have_no_more_members_than_bits() {
         let kind = Type::Set { texts: (0..70).map(|number| number.to_string()).collect() };

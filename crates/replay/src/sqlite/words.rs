@@ -1,20 +1,20 @@
-//! A definition's text as words.
+//! Words of a definition's text.
 
 use binlog::{Charset, Collation, Flavour};
 use filter::Words;
 
 use crate::work::Statement;
 
-/// The words of a statement, comments left out. `None` if it cannot be cut into words.
+/// Splits a statement into words, without comments; `None` if that fails.
 pub(super) fn words(statement: &Statement) -> Option<Words> {
     let charset = charset(statement);
-    // The server takes what is no character for a question mark.
+    // The server replaces invalid characters by question marks.
     let text = charset.decode_lossy(&statement.sql).replace(char::REPLACEMENT_CHARACTER, "?");
     let words = Words::of(&text, statement.context.sql_mode.unwrap_or(0))?;
     Some(if charset == Charset::Binary { words.of_bytes() } else { words })
 }
 
-/// The client's character set.
+/// Returns the client's character set.
 fn charset(statement: &Statement) -> Charset {
     let client = statement.context.charset.map(|[client, ..]| client);
     let collation = client.and_then(|id| Collation::new(id, Flavour::MySql));

@@ -1,4 +1,4 @@
-//! The changes of ALTER TABLE.
+//! Parser of ALTER TABLE.
 
 use filter::Words;
 
@@ -7,15 +7,15 @@ use super::{Name, Naming};
 use crate::sqlite::definition::Column;
 use crate::sqlite::literal::Default;
 
-/// One change of a table.
+/// One change in an ALTER TABLE.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::sqlite) enum Change {
-    /// A column and where it is to be; the keys that its definition makes.
+    /// A new column, its position, and the keys that its definition creates.
     Add(Box<Column>, Place, Box<Body>),
-    /// A column of this name becomes another.
+    /// The column with this name is replaced by another definition.
     Modify(String, Box<Column>, Place, Box<Body>),
     Drop(String),
-    /// A column's default: `None` for none.
+    /// A column's new default; `None` removes it.
     SetDefault(String, Option<Words>),
     RenameColumn(String, String),
     AddKeys(Box<Body>),
@@ -27,24 +27,24 @@ pub(in crate::sqlite) enum Change {
     RenameKey(String, String),
     Rename(Name),
     Engine(String),
-    /// Rows go that no row event names.
+    /// A clause that removes or replaces rows without row events.
     Rows(String),
 }
 
-/// Where a column is to be.
+/// Position of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::sqlite) enum Place {
-    /// Where it is, or at the end.
+    /// The same position, or the end for a new column.
     Same,
     First,
     After(String),
 }
 
-/// What changes rows without any row event.
+/// Clauses that change rows without row events.
 const ROW_CLAUSES: [&str; 5] =
     ["DROP PARTITION", "TRUNCATE PARTITION", "EXCHANGE PARTITION", "DISCARD", "IMPORT"];
 
-/// What is not in a column, a key or a row.
+/// Clauses that affect no column, key or row.
 const OTHER_CLAUSES: [&str; 45] = [
     "ADD PARTITION",
     "REORGANIZE",
@@ -93,11 +93,11 @@ const OTHER_CLAUSES: [&str; 45] = [
     "TABLESPACE",
 ];
 
-/// All changes; `None` if one is not understood.
+/// Parses all changes; `None` if one cannot be parsed.
 pub(super) fn changes(words: &mut Words, table: &Name, naming: &Naming) -> Option<Vec<Change>> {
     let mut changes = Vec::new();
     for mut part in words.parts() {
-        // What comes behind ORDER BY may be columns.
+        // The words after ORDER BY may be columns.
         let is_last = part.is("ORDER") || part.is("PARTITION");
         clause(&mut part, table, naming, &mut changes)?;
         if is_last {
@@ -152,7 +152,7 @@ fn clause(words: &mut Words, table: &Name, naming: &Naming, changes: &mut Vec<Ch
         changes.push(Change::Engine(words.name()?));
         return Some(());
     }
-    // A table's options may stand behind one another without a comma, and UNION and START TRANSACTION are no more.
+    // Table options may follow each other without commas. UNION is the only other clause that needs no action.
     words.is("UNION").then_some(())
 }
 
@@ -233,7 +233,7 @@ fn renamed(words: &mut Words, naming: &Naming) -> Option<Change> {
     naming.table(words).map(Change::Rename)
 }
 
-/// A default that stands by itself, for a column of this type.
+/// Parses the default of a column of this type.
 pub(in crate::sqlite) fn default_of(words: &Option<Words>, column: &Column) -> Default {
     words.as_ref().map_or(Default::None, |words| Default::read(&mut words.clone(), &column.kind))
 }

@@ -1,4 +1,4 @@
-//! The columns and keys of a table's definition.
+//! Parser of columns and keys in a table definition.
 
 use filter::{Word, Words};
 
@@ -7,7 +7,7 @@ use crate::sqlite::definition::{Action, Column, ForeignKey, Key, Part};
 use crate::sqlite::literal::Default;
 use crate::sqlite::types::Type;
 
-/// A table's columns and keys.
+/// Columns, keys and options of a table definition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::sqlite) struct Body {
     pub(in crate::sqlite) columns: Vec<Column>,
@@ -18,11 +18,11 @@ pub(in crate::sqlite) struct Body {
     pub(in crate::sqlite) charset: Option<String>,
 }
 
-/// Words that begin a key or a check, and no column.
+/// First words of keys and checks, which no column definition starts with.
 const ELEMENTS: [&str; 9] =
     ["CONSTRAINT", "PRIMARY", "UNIQUE", "INDEX", "KEY", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK"];
 
-/// What stands in the parentheses of CREATE TABLE, and its options behind them.
+/// Parses the parentheses of CREATE TABLE and the options after them.
 pub(super) fn body(columns: Words, options: &mut Words, table: &Name) -> Option<Body> {
     let mut body = Body::default();
     options_of(options, &mut body);
@@ -57,7 +57,7 @@ fn options_of(options: &mut Words, body: &mut Body) {
     }
 }
 
-/// A key or a check.
+/// Parses a key or a check.
 pub(super) fn element(words: &mut Words, body: &mut Body, table: &Name) -> Option<()> {
     const KINDS: [&str; 4] = ["PRIMARY", "UNIQUE", "FOREIGN", "CHECK"];
     let mut symbol = None;
@@ -150,7 +150,7 @@ fn action(words: &mut Words) -> Option<Action> {
     words.take_any(&["RESTRICT", "NO ACTION", "SET DEFAULT"]).then_some(Action::Restrict)
 }
 
-/// The columns of a key; `None` if one of its parts is an expression.
+/// Parses the columns of a key; `None` if a part is an expression.
 pub(super) fn key_parts(mut group: Words) -> Option<Vec<Part>> {
     let part = |mut part: Words| {
         let column = part.name()?;
@@ -159,7 +159,7 @@ pub(super) fn key_parts(mut group: Words) -> Option<Vec<Part>> {
     group.parts().into_iter().map(part).collect()
 }
 
-/// A column's definition, and the keys that it makes.
+/// Parses a column definition and the keys that it creates.
 pub(super) fn column(words: &mut Words, body: &mut Body, table: &Name) -> Option<Column> {
     let name = words.name()?;
     let is_serial = words.is("SERIAL");
@@ -215,7 +215,7 @@ pub(super) fn column(words: &mut Words, body: &mut Body, table: &Name) -> Option
     Some(column)
 }
 
-/// Says what character set a text has: with `binary` it is no text.
+/// Sets the character set of a text type; `binary` makes it a byte type.
 fn charset(kind: &mut Type, name: String) {
     if let Type::Text { charset } = kind {
         match name.eq_ignore_ascii_case("binary") {
@@ -225,7 +225,7 @@ fn charset(kind: &mut Type, name: String) {
     }
 }
 
-/// Type names that stand for a type whatever is behind them.
+/// Returns the type for names that determine it without their arguments.
 fn plain(name: &str) -> Option<Type> {
     let integer = |bits| Type::Integer { bits, unsigned: false };
     Some(match name {
@@ -289,7 +289,7 @@ fn kind(words: &mut Words) -> Option<Type> {
         "TIMESTAMP" => Type::Timestamp { fraction },
         "CHAR" | "CHARACTER" => Type::Text { charset: None },
         "BINARY" => Type::Bytes { size: Some(first.unwrap_or(1)) },
-        // Spaces at the end of a text are cut.
+        // The server removes trailing spaces.
         "ENUM" | "SET" => {
             let texts = texts.into_iter().map(|text| text.trim_end_matches(' ').to_owned()).collect();
             if name == "ENUM" { Type::Enum { texts } } else { Type::Set { texts } }
