@@ -74,7 +74,7 @@ fn a_server_of_the_same_release_is_compared_by_checksums() -> Result<()> {
     let wanted = [
         "differs  `d`.`a`: the server has the checksum ",
         "missing  `d`.`b`: the target does not have it",
-        "differs  `d`.`c`: the server has the columns id, the target id, n",
+        "differs  `d`.`c`: the server has the columns id, but the target id, n",
     ];
     differs(&verified(&source, &target, &[])?, &wanted)?;
     source.sql("set sql_log_bin = 0; drop table d.c")?;

@@ -1,4 +1,4 @@
-//! Rows as servers and SQLite both can say them, and a sum over them that does not depend on their order.
+//! Values in a form that servers and SQLite share, and a digest of rows that does not depend on their order.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,43 +9,42 @@ use xxhash_rust::xxh3::xxh3_128;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Column {
     pub(super) name: String,
-    /// Its type, as `information_schema` names it in `data_type`; `zerofill` of numbers that are shown with zeros;
-    /// [`NUMBER`], where it is a number here and may have texts elsewhere.
+    /// Type as in `data_type` of `information_schema`; `zerofill` for numbers with that attribute; [`NUMBER`] for a
+    /// number that may be a text on the other side.
     pub(super) data_type: String,
 }
 
-/// The type of an `ENUM` or `SET` whose texts nobody knows.
+/// The type of an `ENUM` or `SET` whose texts are unknown.
 pub(super) const NUMBER: &str = "number";
 
-/// How a column's values are to be had and compared.
+/// A column and the form in which its values are read and compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading<'c> {
     pub(super) column: &'c Column,
     pub(super) form: Form,
 }
 
-/// What values are compared as.
+/// The form in which values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// The bytes that the server gives.
+    /// The bytes from the server.
     Plain,
-    /// A number and not its texts: integers.
+    /// An integer; for `ENUM` and `SET`, not their texts.
     Number,
-    /// A number with eight bytes. Texts of it differ.
+    /// A double-precision number: its text formats differ.
     Double,
     /// Text, in UTF-8.
     Text,
-    /// A document: the two write spaces and keys in their own ways.
+    /// A JSON document: servers format spaces and order keys differently.
     Document,
 }
 
-/// How the columns of two tables are compared, in the order of the first.
+/// Pairs of columns of two tables with their forms, in the order of the first.
 #[derive(Debug)]
 pub(super) struct Readings<'c>(Vec<(&'c Column, &'c Column, Form)>);
 
 impl<'c> Readings<'c> {
-    /// Columns go by their names, or by their order where one of the two has not got the other's names; `None` if
-    /// they are not the same.
+    /// Pairs columns by name, or by order if one table has no real names; `None` if the columns differ.
     pub(super) fn of(theirs: &'c [Column], ours: &'c [Column]) -> Option<Self> {
         if theirs.len() != ours.len() {
             return None;
@@ -89,7 +88,7 @@ fn form(theirs: &Column, ours: &Column) -> Form {
     }
 }
 
-/// Rows of a table, in whatever order they come.
+/// The digest of a table's rows, in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     rows: u64,
@@ -97,7 +96,7 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// Takes another row, as [`RowText`] has it.
+    /// Adds a row.
     pub(super) fn add(&mut self, row: &RowText) {
         self.rows += 1;
         self.sum = self.sum.wrapping_add(xxh3_128(&row.0));
@@ -111,7 +110,7 @@ impl fmt::Display for Sum {
     }
 }
 
-/// A row's values, one behind the other.
+/// The values of a row, one after another.
 #[derive(Debug, Default)]
 pub(super) struct RowText(Vec<u8>);
 
@@ -120,7 +119,7 @@ impl RowText {
         self.0.clear();
     }
 
-    /// Appends a value; `None` is NULL.
+    /// Appends a value; `None` for NULL.
     pub(super) fn put(&mut self, form: Form, value: Option<&[u8]>) {
         let Some(value) = value else { return self.0.push(0) };
         let value: Cow<'_, [u8]> = match form {
@@ -135,13 +134,13 @@ impl RowText {
     }
 }
 
-/// SQLite has no negative zero.
+/// Formats a double. Negative zero becomes zero, because SQLite does not have it.
 fn double(value: &[u8]) -> Cow<'_, [u8]> {
     let number = str::from_utf8(value).ok().and_then(|text| text.parse::<f64>().ok());
     number.map_or(value.into(), |number| format!("{:?}", number + 0.0).into_bytes().into())
 }
 
-/// What is no character is `?` to servers, and U+FFFD to us.
+/// Normalises text: servers replace invalid characters by `?`, our decoder by U+FFFD.
 fn text(value: &[u8]) -> Cow<'_, [u8]> {
     if value.is_ascii() {
         return value.into();

@@ -1,8 +1,7 @@
-//! Does a target have the rows that a server has?
+//! Comparison of a target's rows with a server's.
 //!
-//! Two servers of the same kind and release are asked for `CHECKSUM TABLE`. Its sums are of a release's own
-//! representation of rows, so all others are read, row by row, and compared by a digest of their values: see
-//! [`Means`].
+//! Two servers of the same flavour and release are compared by `CHECKSUM TABLE`. Its checksums depend on the release's
+//! row format. Otherwise all rows are read and compared by a digest of their values: see [`Means`].
 
 mod digest;
 mod server;
@@ -26,42 +25,42 @@ pub use crate::compare::tables::{Pair, tables};
 use crate::definition::TableName;
 use crate::error::{Error, Failure};
 
-/// What is compared with a server.
+/// The target that is compared with a server.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'t> {
     /// A server.
     Server(&'t Address),
-    /// A SQLite database that was a target.
+    /// A SQLite database that was a replay's target.
     #[cfg(feature = "sqlite")]
     Sqlite(&'t Path),
 }
 
-/// What tables are compared by.
+/// The method of comparing tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// `CHECKSUM TABLE … EXTENDED`: both are MySQL, or both MariaDB, of one release.
+    /// `CHECKSUM TABLE … EXTENDED`: both servers have the same flavour and release.
     Checksum,
-    /// The number of rows, and the sum of a hash of each row's values as text, in UTF-8 and UTC. All rows are sent
-    /// here.
+    /// The number of rows, and the sum of a hash of each row's values as text, in UTF-8 and UTC. All rows are sent to
+    /// the client.
     Digest,
 }
 
-/// What a comparison of a table came to.
+/// The result of comparing a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The same rows.
+    /// The rows are equal.
     Equal,
-    /// Other rows, or other columns: in which way.
+    /// The rows or columns differ, as described.
     Differs(String),
-    /// The target does not have it.
+    /// The target lacks the table.
     MissingOnTarget,
-    /// The server that the target is compared with does not have it.
+    /// The server lacks the table.
     MissingOnServer,
-    /// Neither has it: it was dropped, or was temporary, or is no table with rows of its own.
+    /// Both lack the table: it was dropped or temporary, or it is a view.
     Gone,
 }
 
-/// A server and a target that are to have the same rows. Of servers, what is compared is as at one moment.
+/// A comparison of a server and a target. Each server is read in one consistent snapshot.
 #[derive(Debug)]
 pub struct Comparison {
     server: Server,
@@ -69,7 +68,7 @@ pub struct Comparison {
     means: Means,
 }
 
-/// One of the two.
+/// The target's reader.
 #[derive(Debug)]
 enum Side {
     Server(Box<Server>),
@@ -78,11 +77,11 @@ enum Side {
 }
 
 impl Comparison {
-    /// Connects to both.
+    /// Connects to the server and the target.
     ///
     /// # Errors
     ///
-    /// When one cannot be reached or read.
+    /// The server or the target cannot be reached or read.
     pub fn open(server: &Address, target: Target<'_>) -> Result<Self, Error> {
         let opened = || -> Result<Self, Failure> {
             let server = Server::open(server)?;
@@ -97,24 +96,24 @@ impl Comparison {
             };
             Ok(Self { server, target, means })
         };
-        opened().map_err(|failure| failure.at("open what is to be compared"))
+        opened().map_err(|failure| failure.at("open the server and the target"))
     }
 
-    /// What tables are compared by.
+    /// Returns the method of comparing tables.
     pub const fn means(&self) -> Means {
         self.means
     }
 
-    /// What the server has executed and is not among these.
+    /// Returns the GTIDs that the server has executed and `applied` lacks.
     pub fn executed_besides(&self, applied: &GtidSet) -> GtidSet {
         self.server.executed().difference(applied)
     }
 
-    /// Compares a table. `go_on` is asked from time to time: whether anybody still wants to know.
+    /// Compares a table. `go_on` is called at intervals, and can stop the comparison.
     ///
     /// # Errors
     ///
-    /// When one of the two does not answer, or `go_on` says no.
+    /// The server or the target does not answer, or `go_on` stops the comparison.
     pub fn compare(
         &mut self,
         pair: &Pair,
@@ -142,7 +141,7 @@ impl Comparison {
                 columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ")
             };
             return Ok(Verdict::Differs(format!(
-                "the server has the columns {}, the target {}",
+                "the server has the columns {}, but the target {}",
                 names(&theirs),
                 names(&ours)
             )));
@@ -162,7 +161,7 @@ impl Comparison {
         };
         Ok(match theirs == ours {
             true => Verdict::Equal,
-            false => Verdict::Differs(format!("the server has {theirs}, the target {ours}")),
+            false => Verdict::Differs(format!("the server has {theirs}, but the target {ours}")),
         })
     }
 }
@@ -190,7 +189,7 @@ impl Side {
     }
 }
 
-/// Two questions at once: they are for different machines, mostly.
+/// Runs two queries in parallel, mostly on different machines.
 fn both<T: Send>(
     theirs: impl FnOnce() -> Result<T, Failure> + Send,
     ours: impl FnOnce() -> Result<T, Failure> + Send,
@@ -198,7 +197,7 @@ fn both<T: Send>(
     thread::scope(|scope| {
         let asked = scope.spawn(theirs);
         let ours = ours();
-        let theirs = asked.join().map_err(|_| Failure::refused("the comparison has failed"))?;
+        let theirs = asked.join().map_err(|_| Failure::refused("a thread of the comparison panicked"))?;
         Ok((theirs?, ours?))
     })
 }

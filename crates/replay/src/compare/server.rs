@@ -1,4 +1,4 @@
-//! The rows of a server.
+//! Reads the rows of a server.
 
 use std::ops::ControlFlow;
 
@@ -10,11 +10,11 @@ use crate::compare::digest::{Column, Form, Reading, RowText, Sum};
 use crate::definition::TableName;
 use crate::error::Failure;
 
-/// All that is asked sees one moment. Text comes as UTF-8, moments as UTC, and values as they are, whatever modes say.
+/// Session settings: one consistent snapshot, text in UTF-8, times in UTC, and no SQL mode that changes values.
 const SESSION: &str = "SET NAMES utf8mb4; SET time_zone = '+00:00', sql_mode = ''; \
     SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 
-/// A server whose rows are looked at.
+/// A server whose rows are compared.
 #[derive(Debug)]
 pub(super) struct Server {
     connection: Connection,
@@ -29,7 +29,7 @@ impl Server {
         Ok(Self { connection, facts })
     }
 
-    /// Which release it is of: those of one release represent rows in one way.
+    /// Returns flavour and release. Servers of one release represent rows in the same way.
     pub(super) fn release(&self) -> (bool, Vec<&str>) {
         (self.facts.is_mariadb, self.facts.version.split('.').take(2).collect())
     }
@@ -38,7 +38,7 @@ impl Server {
         &self.facts.gtid_executed
     }
 
-    /// A table's columns, in order; none, if there is no such table.
+    /// Reads a table's columns, in order; empty if there is no such table.
     pub(super) fn columns(&mut self, table: &TableName) -> Result<Vec<Column>, Failure> {
         let is_of = quote::is_of(&table.database, &table.table);
         let rows = self.connection.rows(&format!(
@@ -57,17 +57,18 @@ impl Server {
         Ok(columns.collect())
     }
 
-    /// What `CHECKSUM TABLE` says.
+    /// Returns the result of `CHECKSUM TABLE`.
     pub(super) fn checksum(&mut self, table: &TableName) -> Result<String, Failure> {
         let sql = format!("CHECKSUM TABLE {} EXTENDED", quoted(table)?);
         let row = self.connection.rows(&sql)?.into_iter().next().unwrap_or_default();
         let sum = row.into_iter().nth(1).flatten();
-        let sum =
-            sum.ok_or_else(|| Failure::refused(format!("{table} has no checksum: it cannot be read")))?;
+        let sum = sum.ok_or_else(|| {
+            Failure::refused(format!("CHECKSUM TABLE {table} returned NULL: the table cannot be read"))
+        })?;
         Ok(format!("the checksum {}", String::from_utf8_lossy(&sum)))
     }
 
-    /// A sum over a table's rows.
+    /// Returns the digest of a table's rows.
     pub(super) fn sum(
         &mut self,
         table: &TableName,
@@ -89,7 +90,7 @@ impl Server {
     }
 }
 
-/// What makes a server show a column's values as they are compared.
+/// Returns the expression that selects a column's values in the form in which they are compared.
 fn value(reading: &Reading<'_>) -> String {
     let mut name = Vec::new();
     quote::put_name(&mut name, reading.column.name.as_bytes());
@@ -105,5 +106,5 @@ fn value(reading: &Reading<'_>) -> String {
 fn quoted(table: &TableName) -> Result<String, Failure> {
     let mut name = Vec::new();
     quote::put_table(&mut name, &table.database, &table.table);
-    String::from_utf8(name).map_err(|_| Failure::refused(format!("{table} is no name: it is not UTF-8")))
+    String::from_utf8(name).map_err(|_| Failure::refused(format!("the table name {table} is not UTF-8")))
 }

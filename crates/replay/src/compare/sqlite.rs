@@ -1,4 +1,4 @@
-//! The rows of a SQLite database that was a target.
+//! Reads the rows of a SQLite database that was a target.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::definition::TableName;
 use crate::error::Failure;
 use crate::sqlite::{Held, held_tables, quoted};
 
-/// A database whose rows are looked at. It is only read.
+/// A database whose rows are compared. It is only read.
 #[derive(Debug)]
 pub(super) struct Sqlite {
     connection: Connection,
@@ -25,7 +25,7 @@ impl Sqlite {
         Ok(Self { connection, tables })
     }
 
-    /// A table's columns, in order; none, if there is no such table.
+    /// Returns a table's columns, in order; empty if there is no such table.
     pub(super) fn columns(&self, table: &TableName) -> Result<Vec<Column>, Failure> {
         let Some(held) = self.find(table) else { return Ok(Vec::new()) };
         let column = |(name, is_number): &(String, bool)| Column {
@@ -35,14 +35,15 @@ impl Sqlite {
         Ok(held.columns.iter().map(column).collect())
     }
 
-    /// A sum over a table's rows.
+    /// Returns the digest of a table's rows.
     pub(super) fn sum(
         &self,
         table: &TableName,
         readings: &[Reading<'_>],
         go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<Sum, Failure> {
-        let held = self.find(table).ok_or_else(|| Failure::refused(format!("{table} is gone")))?;
+        let held =
+            self.find(table).ok_or_else(|| Failure::refused(format!("{table} does not exist any more")))?;
         let columns: Vec<String> = readings.iter().map(|reading| quoted(&reading.column.name)).collect();
         let sql = format!("SELECT {} FROM {}", columns.join(", "), quoted(&held.name));
         let mut statement = self.connection.prepare(&sql)?;

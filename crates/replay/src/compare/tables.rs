@@ -1,4 +1,4 @@
-//! Which tables logs are about.
+//! The tables that logs change or define.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -11,22 +11,22 @@ use crate::filter::Filtering;
 use crate::select::{Choice, Selection, Selector};
 use crate::source::Source;
 
-/// A table by its names on both sides.
+/// A table's names on the source and on the target.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pair {
-    /// As the logs have it.
+    /// Name in the logs.
     pub source: TableName,
-    /// As it is called on the target.
+    /// Name on the target.
     pub target: TableName,
 }
 
-/// The tables that the transactions meant change or define, whether the target had them before or not: those of
-/// table maps, and those that statements name. `seen` is told how many bytes have been gone over, and says whether to
-/// go on.
+/// Collects the tables that the selected transactions change or define, whether or not the target had applied them
+/// before: from table maps and from statements. `seen` receives the number of bytes read so far, and can stop the
+/// collection.
 ///
 /// # Errors
 ///
-/// When the logs cannot be read, or `seen` wants no more.
+/// The logs cannot be read, or `seen` stops the collection.
 pub fn tables(
     source: &mut Source,
     selection: &Selection,

@@ -1,4 +1,4 @@
-//! Which tables the meant part of a transaction is about.
+//! The tables that the selected part of a transaction changes or defines.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use crate::filter::Filtering;
 use crate::work::{RowEvents, Statement, Step, Work, WorkError};
 
 impl Filtering<'_> {
-    /// Adds the tables that a transaction changes or defines and that are meant: those of table maps, and those that
-    /// statements name. The tables of a database that is rewritten are under its new name on the target.
+    /// Adds the selected tables that a transaction changes or defines: from table maps and from statements. A table of
+    /// a rewritten database has its new name on the target.
     pub(crate) fn put_tables(self, work: &Work, out: &mut BTreeSet<Pair>) -> Result<(), WorkError> {
         for step in &work.steps {
             match step {
@@ -48,7 +48,7 @@ impl Filtering<'_> {
         }
     }
 
-    /// Under its name in the logs.
+    /// Adds a table, given by its name in the logs, if the filter selects it.
     fn put_table(self, database: &[u8], table: &[u8], out: &mut BTreeSet<Pair>) {
         let name = |database: &[u8]| TableName { database: database.into(), table: table.into() };
         let (source, target) = (name(database), name(self.0.rewritten(database)));

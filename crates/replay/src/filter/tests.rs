@@ -8,7 +8,7 @@ use super::Filtering;
 use crate::sample::{Sample, image, int};
 use crate::work::{RowEvents, Shape, Statement, Step, Work};
 
-/// Rules as on the command line: `do-db=d`, `rewrite-db=a->b`.
+/// Parses rules as on the command line: `do-db=d`, `rewrite-db=a->b`.
 fn filter(rules: &str) -> Filter {
     let rule = |word: &str| {
         let (name, value) = word.split_once('=').unwrap();
@@ -44,7 +44,7 @@ fn statement(database: &str, sql: &str) -> Work {
     Work { shape: Shape::Statements, steps: vec![Step::Statement(Box::new(statement))], session: None }
 }
 
-/// What is left of a statement: its database and text, or nothing.
+/// Checks the remaining statement: its database and text, or `None`.
 fn check(rules: &str, database: &str, sql: &str, wanted: Option<(&str, &str)>) {
     let left = Filtering(&filter(rules)).apply(statement(database, sql)).unwrap();
     let left = left.steps.first().map(|step| match step {
@@ -116,7 +116,7 @@ fn format() -> Format {
     Format { server_version, post_header_sizes, checksum, flavour: Flavour::MySql }
 }
 
-/// A statement with rows in three tables of the database `d`: `a`, `b`, `c`.
+/// A row statement on three tables of the database `d`: `a`, `b`, `c`.
 fn three_tables() -> Work {
     let format = format();
     let origin = Origin { timestamp: 0, server_id: 1, flags: Flags(0) };
@@ -136,7 +136,8 @@ fn three_tables() -> Work {
     Work { shape: Shape::Rows, steps: vec![Step::Rows(Arc::default(), rows)], session: None }
 }
 
-/// What is left of three tables: `d.a` for a map, the table's number for rows, with a `.` where the statement ends.
+/// Checks the remaining events of three tables: `d.a` for a table map, the table's number for rows, with a `.` at the
+/// end of the statement.
 fn check_rows(rules: &str, wanted: &str) {
     let left = Filtering(&filter(rules)).apply(three_tables()).unwrap();
     assert_eq!(left.shape, Shape::Rows);
