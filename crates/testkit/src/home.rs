@@ -53,7 +53,7 @@ impl Home {
                 let (loader, machine) = libraries(&fetch::machine_libraries()?.join("usr"))?;
                 let own = ["lib/private", "lib", "libs"].map(|name| root.join(name));
                 let paths = own.into_iter().chain(env::split_paths(&machine));
-                let paths = env::join_paths(paths).context("a path of the cache holds a colon")?;
+                let paths = env::join_paths(paths).context("a path in the cache contains a colon")?;
                 (root, (loader, paths.into()))
             }
         };

@@ -70,9 +70,9 @@ struct State {
     planned: Option<(u64, Cut)>,
     /// Effect of each cut so far. A cut ends the connections made since the previous one.
     ended: Vec<Cut>,
-    /// Is the network cut at present?
+    /// True while the network is cut.
     is_cut: bool,
-    /// Are the server's offers of TLS removed?
+    /// True if the server's offers of TLS are removed.
     removes_tls: bool,
     /// Delay of each chunk of data.
     delay: Duration,

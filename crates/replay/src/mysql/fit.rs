@@ -273,8 +273,9 @@ impl Fit {
         (!is_of_mysql).then_some(same.id())
     }
 
-    /// Records or refuses a statement whose result would differ from the source's. For a database with another default
-    /// collation, MySQL creates it and the report says so; MariaDB refuses.
+    /// Checks a `CREATE DATABASE` whose collation the target lacks. From MySQL to MySQL, the database gets another
+    /// collation, and the report names it. Otherwise the statement is refused. Also records statements that may round
+    /// times.
     pub(super) fn check(&self, statement: &Statement) -> Result<(), Failure> {
         let context = &statement.context;
         let source = context.flavour();

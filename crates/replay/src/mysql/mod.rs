@@ -52,7 +52,7 @@ pub struct MysqlTarget {
     connections: Mutex<Vec<u32>>,
     as_sql: Option<WhySql>,
     rights: Rights,
-    /// Can the account add to `gtid_purged`? `true` until the server denies it.
+    /// True until the server refuses an addition to `gtid_purged`.
     may_purge: AtomicBool,
     /// Number of times that definitions may have changed.
     definitions: Arc<AtomicU64>,
@@ -78,7 +78,7 @@ pub enum ApplyAs {
 pub enum WhySql {
     /// The caller asked for statements.
     Asked,
-    /// The server is a MariaDB.
+    /// The server is MariaDB.
     MariaDb,
     /// The account lacks the privilege to send events.
     Account,

@@ -30,9 +30,9 @@ const SEND_SIZE: usize = 1 << 20;
 pub(super) struct MysqlSession {
     pub(super) connection: Connection,
     pub(super) packet_max: usize,
-    /// Do statements that commit implicitly run under their own GTIDs?
+    /// True if statements that commit implicitly run under their own GTIDs.
     names_gtids: bool,
-    /// Do all row changes go as statements?
+    /// True if all row changes go as statements.
     pub(super) as_sql: bool,
     /// The server's support for `CREATE TABLE … SELECT`.
     pub(super) creations: TableCreation,
@@ -41,7 +41,7 @@ pub(super) struct MysqlSession {
     pub(super) fit: Fit,
     /// Session settings after the last row change that went as a statement; `None` after anything else.
     pub(super) settings: Option<Settings>,
-    /// Does the announced statement create a table whose rows follow as statements?
+    /// True if the announced statement creates a table whose rows follow as statements.
     pub(super) rows_follow: bool,
     /// Number of times that definitions may have changed, in all sessions, and its value when the writer last checked.
     definitions: Arc<AtomicU64>,

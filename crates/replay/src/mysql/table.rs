@@ -45,7 +45,7 @@ pub(super) fn definition(
 
 struct Column {
     index: usize,
-    /// Is it an AUTO_INCREMENT column?
+    /// True for an AUTO_INCREMENT column.
     counts: bool,
     is_virtual: bool,
 }

@@ -31,8 +31,7 @@ use crate::work::RowEvents;
 pub(crate) struct Settings {
     /// Disabled checks, as flags of a Query event.
     options: u32,
-    /// Does a value need a non-strict SQL mode? ENUM's error value does, and so does an omitted column without a
-    /// default.
+    /// True if a value needs a non-strict SQL mode: ENUM's error value, or an omitted column without a default.
     is_lax: bool,
 }
 
@@ -451,7 +450,7 @@ struct Written {
     parameters: Vec<Parameter>,
     /// Additional condition on the row.
     condition: ChangeCondition,
-    /// Does an expression differ from the plan's?
+    /// True if an expression differs from the plan's.
     is_own: bool,
     is_lax: bool,
 }

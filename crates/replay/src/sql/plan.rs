@@ -26,9 +26,9 @@ pub(super) struct Plan {
     pub(super) written: Vec<Place>,
     /// Columns that find the row of an update or delete.
     pub(super) found: Vec<Place>,
-    /// May the condition match several rows, of which only one is to change?
+    /// True if the condition may match several rows, of which only one is to change.
     pub(super) is_loose: bool,
-    /// Are columns omitted that may have no default?
+    /// True if an omitted column may have no default.
     pub(super) is_short: bool,
     /// The target's columns with `ON UPDATE`, which an update must set to their own values.
     pub(super) kept: Vec<usize>,

@@ -37,9 +37,9 @@ pub(super) struct TargetColumn {
     pub(super) octets: usize,
     /// Precision and scale of a decimal.
     pub(super) digits: (usize, usize),
-    /// Is it a generated column?
+    /// True for a generated column.
     pub(super) is_generated: bool,
-    /// Does it have `ON UPDATE CURRENT_TIMESTAMP`?
+    /// True for a column with `ON UPDATE CURRENT_TIMESTAMP`.
     pub(super) follows_updates: bool,
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Column {
     pub(super) kind: Type,
     pub(super) nullable: bool,
     pub(super) default: Default,
-    /// Is it a generated column? The log has its value all the same.
+    /// True for a generated column. The log has its value all the same.
     pub(super) generated: bool,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Key {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Part {
     pub(super) column: String,
-    /// Is only a prefix in the key?
+    /// True if only a prefix is in the key.
     pub(super) is_prefix: bool,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct RowWriter {
     /// Buffer for a key of `plans`.
     key: Vec<u8>,
     space: Vec<u8>,
-    /// Did rows change in a table whose engine is not transactional on the source?
+    /// True if rows changed in a table whose engine is not transactional on the source.
     pub(super) touched_others: bool,
 }
 
@@ -46,9 +46,9 @@ struct Plan {
     before: Vec<usize>,
     /// Parameter number of each column's value after the change; 0 for none.
     after: Vec<usize>,
-    /// Does any foreign key refer to the table?
+    /// True if a foreign key refers to the table.
     has_children: bool,
-    /// Does the log have partial JSON updates without the original documents?
+    /// True if the log has partial JSON updates without the original documents.
     lacks_documents: bool,
     /// Query for a row before its change, where one may be needed, and the parameter number of each column.
     lookup: Option<(String, Vec<usize>)>,
