@@ -133,7 +133,7 @@ pub(super) fn odd_text<'v>(
     is_odd.then_some((name, collation, &value.bytes))
 }
 
-/// Returns true if every server accepts these bytes as text of this character set, and for the 16-bit and 32-bit
+/// Returns true if every server accepts these bytes as text of this character set. Also true for the 16-bit and 32-bit
 /// character sets, which no client can use.
 fn is_sure_text(charset: Charset, bytes: &[u8]) -> bool {
     match charset {
