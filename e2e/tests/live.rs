@@ -302,7 +302,9 @@ fn logs_that_are_purged_before_they_are_applied_are_named() -> Result<()> {
         let ran = replaying.wait_with_output()?;
         let said = String::from_utf8_lossy(&ran.stderr);
         ensure!(ran.status.code() == Some(1), "{:?} {said}", ran.status);
-        for wanted in ["binlog.000001 and ", "binlog.000004 were purged before they were read", "keep more"] {
+        for wanted in
+            ["binlog.000001 and ", "binlog.000004 were purged before they were read", "Retain logs longer"]
+        {
             ensure!(said.contains(wanted), "{wanted} is not in {said}");
         }
         ensure!(

@@ -489,10 +489,10 @@ fn a_start_that_fails_leaves_nothing_behind() -> Result<()> {
         &["could not read the keyring /nowhere/keyring"],
     )?;
     // Nor is a directory made in a file, or in one that is the system's own.
-    let wanted = format!("{} is a file, and a directory is wanted", file.display());
+    let wanted = format!("{} is a file; expected a directory", file.display());
     check(&file, &root, &[], &[&wanted])?;
     check(&file.join("below"), &root, &[], &[&wanted])?;
-    check(Path::new("/proc/below"), &root, &[], &["could not make /proc/below: "])?;
+    check(Path::new("/proc/below"), &root, &[], &["could not create /proc/below: "])?;
     // One that is there stays, with what is in it.
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("note"), "mine")?;
@@ -556,7 +556,7 @@ fn another_log_of_the_same_name_is_not_gone_on_with() -> Result<()> {
     let before = fs::read(folder.path().join("binlog.000001"))?;
     server.sql("reset binary logs and gtids; create database two; create database three")?;
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
-    fails(&from, folder.path(), 2, &["the source has another event there: its logs were reset"])?;
+    fails(&from, folder.path(), 2, &["the source has another event at this position: its logs were reset"])?;
     ensure!(fs::read(folder.path().join("binlog.000001"))? == before, "the store was changed");
     // Shorter than what is here.
     server.sql("reset binary logs and gtids")?;
@@ -576,7 +576,11 @@ fn a_directory_has_one_receiver() -> Result<()> {
     wait_for(|| same_logs(&server, folder.path()))?;
     let second = receive(server.port(), folder.path(), &["--stop-at-end"])?.output()?;
     ensure!(second.status.code() == Some(2), "{second:?}");
-    ensure!(stderr(&second).contains("is being written to by another bintide"), "{}", stderr(&second));
+    ensure!(
+        stderr(&second).contains("is locked: another bintide process writes to it"),
+        "{}",
+        stderr(&second)
+    );
     // A copy of the directory has the same name at the source, which ends the older connection.
     let copy = TempDir::new()?;
     fs::copy(folder.path().join("replica.cnf"), copy.path().join("replica.cnf"))?;

@@ -272,7 +272,7 @@ fn a_log_that_is_missing_is_named() -> Result<()> {
     // As in a store that receive has begun: it writes to no others.
     fs::write(folder.path().join("bintide.lock"), "")?;
     let missing = format!(
-        "{place}/binlog.000002 is not there, and {place}/binlog.index names it: put it back, or take its line out"
+        "{place}/binlog.000002 does not exist, but {place}/binlog.index names it: restore the log, or remove its line"
     );
     for arguments in [
         &["verify", place][..],

@@ -153,7 +153,7 @@ fn an_index_that_is_not_true_is_said_to_be_so() {
     fs::write(&index, "./binlog.000001\n./binlog.000002\n").unwrap();
     for (args, wanted) in [("", 1), ("--json", 2)] {
         let (output, error, code) = dump_logs(Dialect::Bintide, args, &store);
-        assert!(error.contains("binlog.000002 is not there, and "), "{error}");
+        assert!(error.contains("binlog.000002 does not exist, but "), "{error}");
         assert_eq!((output.as_str(), code), ("", wanted), "{args}");
     }
     fs::write(&index, "./binlog.000001\n").unwrap();

@@ -1,17 +1,17 @@
-//! How fast logs are read, checked and opened, on one core.
+//! Measures how fast logs are read, verified and decompressed, on one core.
 //!
-//! Usage: `cargo bench -p bintide-logs --bench read -- [--way=WAY] LOG...`. A line a log and way of reading:
-//! `NAME WAY: EVENTS events, EVENTS/S, MB/S`, where MB are of the log, or with `payloads` of what comes out; the time
-//! is the median of several runs over a file that the system holds in memory. Without a log it measures nothing and
-//! says so.
+//! Usage: `cargo bench -p bintide-logs --bench read -- [--way=WAY] LOG...`. It prints a line for each log and way of
+//! reading: `NAME WAY: EVENTS events, EVENTS/S, MB/S`. MB are those of the log, or with `payloads` those of the
+//! decompressed events. The time is the median of several runs over a file in the page cache. Without a log, it
+//! measures nothing and prints that.
 //!
-//! | way | what is done |
+//! | way | work |
 //! |---|---|
-//! | events | one event after the other |
-//! | chunks | whole events in large buffers |
-//! | checksums | the same, and each event's checksum is verified |
-//! | payloads | the same, and transaction payloads are opened, large ones in pieces |
-//! | ciphers | the log is decrypted in memory |
+//! | events | reads one event after the other |
+//! | chunks | reads whole events in large buffers |
+//! | checksums | as chunks, and verifies each event's checksum |
+//! | payloads | as chunks, and decompresses transaction payloads, large ones in pieces |
+//! | ciphers | as chunks, and decrypts the bytes in memory |
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -20,16 +20,16 @@ use binlog::encryption::FilePassword;
 use binlog::{Event, PayloadOpener};
 use logs::{Error, LogReader, Next, Piece};
 
-/// Runs of each way of reading; the median counts.
+/// Number of runs of each way of reading; the median counts.
 const RUNS: usize = 9;
 
-/// What the commands that work in parallel read at once.
+/// Number of bytes to read at once, as the parallel commands do.
 const CHUNK_SIZE: usize = 1 << 20;
 
-/// From this size on a payload is read in pieces.
+/// Smallest size of a payload that is read in pieces.
 const LARGE: usize = 16 << 20;
 
-/// Events and bytes.
+/// Numbers of events and bytes.
 type Counts = (u64, u64);
 
 type Way = (&'static str, fn(&str) -> Result<Counts, Error>);

@@ -1,63 +1,63 @@
-//! Whole events in one shared buffer, to be handed to another thread.
+//! Chunks: whole events in one shared buffer, which other threads can take over.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use binlog::{Checksum, Format, RawEvent};
 
-/// Some whole events of one log, one behind the other. Cloning it shares the bytes.
+/// Consecutive whole events of one log. Clones share the bytes.
 ///
-/// One format holds for all of them: a format description is always the first event of its chunk.
+/// All events of a chunk have the same format: a format description is always the first event of its chunk.
 #[derive(Clone, Debug)]
 pub struct Chunk {
     pub(crate) bytes: Arc<Vec<u8>>,
-    /// Where events start in `bytes`, and where the last one ends.
+    /// Offsets in `bytes`: the start of each event, and the end of the last one.
     pub(crate) bounds: Arc<Vec<u32>>,
-    /// Which of the events are meant.
+    /// Indexes of the chunk's events in `bounds`.
     pub(crate) range: Range<usize>,
     pub(crate) log: LogPlace,
     pub(crate) format: Arc<Format>,
-    /// Of the first event in `bytes`; all others follow the format.
+    /// Checksum algorithm of the first event in `bytes`; the format decides for all other events.
     pub(crate) first_checksum: Checksum,
 }
 
-/// Which log, and where in it.
+/// Log of an input, and an offset in that log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogPlace {
-    /// Logs in front of it in the same input.
+    /// Number of logs before it in the same input.
     pub(crate) number: u64,
-    /// In bytes from the log's start.
+    /// Offset in bytes from the start of the log.
     pub(crate) offset: u64,
 }
 
-/// One event, and where it stands.
+/// Event and its position in its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEvent<'a> {
-    /// Where it starts, in bytes from the start of its log.
+    /// Start of the event, in bytes from the start of its log.
     pub offset: u64,
     /// The event.
     pub raw: RawEvent<'a>,
 }
 
 impl LogEvent<'_> {
-    /// Where the next event starts.
+    /// Returns the start of the next event.
     pub fn end(&self) -> u64 {
         self.offset + self.raw.bytes().len() as u64
     }
 }
 
 impl Chunk {
-    /// How many events.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.range.len()
     }
 
-    /// Is there none?
+    /// Returns whether the chunk has no events.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// Event number `index`, from 0.
+    /// Returns the event with this index, counted from 0.
     #[inline]
     pub fn get(&self, index: usize) -> Option<LogEvent<'_>> {
         let index = self.range.start.checked_add(index).filter(|index| *index < self.range.end)?;
@@ -73,16 +73,16 @@ impl Chunk {
         }
     }
 
-    /// The events, in order.
+    /// Returns the events, in order.
     pub fn iter(&self) -> impl Iterator<Item = LogEvent<'_>> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// Some of the events, sharing the bytes.
+    /// Returns a range of the events; it shares the bytes.
     ///
     /// # Panics
     ///
-    /// When the range does not lie within the chunk.
+    /// If the range is not within the chunk.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len());
@@ -90,28 +90,28 @@ impl Chunk {
         Self { range: first + range.start..first + range.end, ..self.clone() }
     }
 
-    /// All bytes of its events.
+    /// Returns the bytes of all events of the chunk.
     pub fn bytes(&self) -> &[u8] {
         let (start, end) = (self.bounds[self.range.start], self.bounds[self.range.end]);
         &self.bytes[start as usize..end as usize]
     }
 
-    /// Where its first event starts, in bytes from the start of its log.
+    /// Returns the start of the first event, in bytes from the start of its log.
     pub fn offset(&self) -> u64 {
         self.log.offset + u64::from(self.bounds[self.range.start])
     }
 
-    /// Where its last event ends, in bytes from the start of its log.
+    /// Returns the end of the last event, in bytes from the start of its log.
     pub fn end(&self) -> u64 {
         self.log.offset + u64::from(self.bounds[self.range.end])
     }
 
-    /// What holds for its events.
+    /// Returns the format of the events.
     pub fn format(&self) -> &Arc<Format> {
         &self.format
     }
 
-    /// How many logs stood in front of this one in the same input: 0 but for logs copied one behind the other.
+    /// Returns the number of logs before this one in the same input: 0 unless the input has several concatenated logs.
     pub fn log_number(&self) -> u64 {
         self.log.number
     }

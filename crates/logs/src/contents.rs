@@ -1,4 +1,4 @@
-//! Which transactions a log has, and where the last whole one ends.
+//! Transactions of a log, and the end of its last whole transaction.
 
 use std::path::Path;
 
@@ -10,23 +10,23 @@ use crate::error::Error;
 use crate::keyring::open_log;
 use crate::reader::Next;
 
-/// Which transactions a log has, with those in front of it, and where the last whole one ends.
+/// Transactions of a log and of the logs before it, and the end of its last whole transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contents {
-    /// Those with GTIDs, of MySQL: what earlier logs have, by the log's own account, and its own whole ones.
+    /// MySQL GTIDs: those of the log's Previous_gtids event, and those of its own whole transactions.
     pub gtids: GtidSet,
-    /// Where the last whole transaction ends, or what stands behind it.
+    /// End of the last whole transaction, or of the events that follow it outside any transaction.
     pub whole: u64,
-    /// The `sequence_number` of its last whole transaction; 0 if it has none.
+    /// `sequence_number` of the last whole transaction; 0 if the log has none.
     pub sequence_number: i64,
 }
 
 impl Contents {
-    /// Reads a log, up to the end or the first event that is not whole; an encrypted one with a keyring file.
+    /// Reads a log up to its end or its first incomplete event. An encrypted log needs a keyring file.
     ///
     /// # Errors
     ///
-    /// When the system refuses, or an event cannot be decoded, or cannot stand where it stands.
+    /// If the log cannot be read, or an event cannot be decoded or violates the transaction grammar.
     pub fn of(log: &Path, keyring: Option<&Path>) -> Result<Self, Error> {
         let mut contents = Self { gtids: GtidSet::new(), whole: MAGIC.len() as u64, sequence_number: 0 };
         let mut reader = open_log(log, keyring)?;
@@ -67,7 +67,7 @@ impl Contents {
     }
 }
 
-/// Bytes read at once.
+/// Number of bytes to read at once.
 const CHUNK_SIZE: usize = 1 << 20;
 
 fn previous(raw: &RawEvent<'_>, format: &Format) -> Result<GtidSet, DecodeError> {

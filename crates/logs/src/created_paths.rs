@@ -1,4 +1,4 @@
-//! What is made for a store, and goes again if nothing is ever kept in it.
+//! Paths that are created for a store, and removed again if the store remains empty.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 use crate::own_files::make_folders;
 
-/// What was not there before, in the order in which it was made. It goes again, unless it is kept.
+/// Paths that did not exist before, in the order of their creation. Dropping the value removes them, unless it is kept.
 #[derive(Debug, Default)]
 pub(crate) struct CreatedPaths(Vec<PathBuf>);
 
 impl CreatedPaths {
-    /// Makes a folder, and those that it is in.
+    /// Creates a directory and its missing parents.
     pub(crate) fn folders(folder: &Path) -> Result<Self, Error> {
         let is_there = |path: &&Path| !path.as_os_str().is_empty() && path.exists();
         let there = folder.ancestors().find(is_there);
@@ -21,9 +21,9 @@ impl CreatedPaths {
         make_folders(folder).map(Self)
     }
 
-    /// A file that is about to be made, if it is not there.
+    /// Adds a file that is about to be created, unless it exists.
     pub(crate) fn if_new(&mut self, path: &Path) {
-        // A symbolic link that leads nowhere is there, too.
+        // A dangling symbolic link exists, too.
         if path.symlink_metadata().is_err() {
             self.0.push(path.to_owned());
         }
@@ -37,7 +37,7 @@ impl CreatedPaths {
 impl Drop for CreatedPaths {
     fn drop(&mut self) {
         for path in self.0.iter().rev() {
-            // What somebody else has put into a folder keeps it there.
+            // A directory that contains other files remains.
             let _ = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
         }
     }
@@ -72,7 +72,7 @@ mod tests {
         make().keep();
         assert!(inner.join("file").exists());
         let error = CreatedPaths::folders(&before.join("in it")).unwrap_err().to_string();
-        let wanted = "before is a file, and a directory is wanted: give the name of one, or of none yet";
+        let wanted = "before is a file; expected a directory";
         assert!(error.ends_with(wanted), "{error}");
     }
 }

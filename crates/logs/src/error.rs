@@ -1,4 +1,4 @@
-//! What can go wrong with a log, and where.
+//! Errors of reading and writing logs.
 
 use std::io::{
     self,
@@ -11,56 +11,58 @@ use binlog::{DecodeError, PayloadError};
 
 use crate::reader::Torn;
 
-/// What can go wrong with a log.
+/// Error of reading or writing a log or a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refuses.
+    /// An operating system call failed.
     #[error("could not {verb} {name}: {cause}")]
     Io {
-        /// What was tried.
+        /// Failed operation, as a verb phrase: `open`, `write to`.
         verb: &'static str,
-        /// The file, or what else it is.
+        /// Path of the file, or `standard input`.
         name: String,
-        /// What the system said.
+        /// Error of the operating system.
         #[source]
         cause: io::Error,
     },
-    /// An index names a log that is not there.
-    #[error("{name} is not there, and {index} names it: put it back, or take its line out of the index")]
+    /// An index names a log that does not exist.
+    #[error(
+        "{name} does not exist, but {index} names it: restore the log, or remove its line from the index"
+    )]
     Missing {
         /// The log.
         name: String,
         /// The index.
         index: String,
     },
-    /// A directory is wanted to keep logs in.
-    #[error("{name} is a file, and a directory is wanted: give the name of one, or of none yet")]
+    /// The path of a store is a file.
+    #[error("{name} is a file; expected a directory")]
     NotAFolder {
         /// The file.
         name: String,
     },
-    /// Somebody else writes to the store.
-    #[error("{name} is being written to by another bintide")]
+    /// Another process has locked the store.
+    #[error("{name} is locked: another bintide process writes to it")]
     Locked {
-        /// The store's folder.
+        /// Path of the store's directory.
         name: String,
     },
-    /// A folder has logs, and was not begun as a store.
+    /// A directory contains logs, but has no mark of a store.
     #[error(
-        "{name} has {found}, which bintide receive did not write: give an empty directory, or one that does not exist. \
+        "{name} contains {found}, which bintide receive did not write: specify an empty or a new directory. \
          If {name} is a store of bintide receive whose file bintide.lock was deleted, create an empty file of that name"
     )]
     ForeignLogs {
-        /// The folder.
+        /// Path of the directory.
         name: String,
-        /// A log or an index in it.
+        /// Name of a log or an index in the directory.
         found: String,
     },
-    /// A line of a store's index is not the plain name of a log beside it.
+    /// A line of a store's index is not the plain file name of a log in the index's directory.
     #[error(
         "{index}: line {number} is {line:?}, which is not the name of a log beside the index: bintide receive writes \
-         only to logs in its own directory. Give another directory"
+         only to logs in the directory of the index. Specify another directory"
     )]
     IndexLine {
         /// The index.
@@ -70,171 +72,172 @@ pub enum Error {
         /// The line.
         line: String,
     },
-    /// A source's log has a name that no server gives one.
-    #[error("{name:?} is no name of a binary log: those are a name, a point and six digits or more")]
+    /// The source sent an invalid log name.
+    #[error("{name:?} is not the name of a binary log: expected a base name, a dot and at least six digits")]
     LogName {
         /// The name.
         name: String,
     },
-    /// A source's log is not the one behind the last that is there.
-    #[error("{name} does not follow {last}: the source's logs were reset, or are those of another server")]
+    /// A source's log is not the successor of the store's last log.
+    #[error("{name} does not follow {last}: the source's logs were reset, or it is another server")]
     NotNext {
-        /// The log that begins.
+        /// Name of the source's log.
         name: String,
-        /// The last one that is there.
+        /// Name of the store's last log.
         last: String,
     },
-    /// An event does not stand where the log ends.
-    #[error("{name}: an event that starts at {found} came where one at {wanted} was wanted")]
+    /// An event does not start at the end of the log.
+    #[error("{name}: an event starts at {found}; expected {wanted}")]
     Place {
         /// The log.
         name: String,
-        /// Where the event starts.
+        /// Start of the event.
         found: u64,
-        /// Where the log ends.
+        /// End of the log, in bytes.
         wanted: u64,
     },
-    /// A source's log is not the one that is there.
+    /// The source's last event differs from the store's.
     #[error(
-        "{name} at {offset}: the source has another event there: its logs were reset, or it is another server"
+        "{name} at {offset}: the source has another event at this position: its logs were reset, or it is another server"
     )]
     NotSame {
         /// The log.
         name: String,
-        /// Where the event starts: bytes from the start of the log.
+        /// Start of the event, in bytes from the start of the log.
         offset: u64,
     },
-    /// It starts like no log.
-    #[error("{name} is no binary log: it starts with {}, and a binary log with fe 62 69 6e", hex(found))]
+    /// The file does not start with the magic number of a log.
+    #[error("{name} is not a binary log: it starts with {}; expected fe 62 69 6e", hex(found))]
     NotALog {
-        /// The file, or what else it is.
+        /// Path of the file, or `standard input`.
         name: String,
-        /// Its first bytes.
+        /// First bytes of the file.
         found: [u8; 4],
     },
-    /// It is encrypted, and there is no keyring.
-    #[error("{name} is encrypted with the key {key_id}: it takes the keyring file of its server to read it")]
+    /// The log is encrypted, and no keyring was given.
+    #[error("{name} is encrypted with the key {key_id}: specify the keyring file of its server")]
     Encrypted {
-        /// The file, or what else it is.
+        /// Path of the file, or `standard input`.
         name: String,
-        /// The key's name.
+        /// Name of the key.
         key_id: String,
     },
-    /// It is encrypted, and the keyring does not open it.
+    /// The log is encrypted, and the keyring cannot decrypt its header.
     #[error("{name} is encrypted: {error}")]
     MissingKey {
-        /// The file, or what else it is.
+        /// Path of the file, or `standard input`.
         name: String,
-        /// What is missing.
+        /// Cause, such as a key that the keyring lacks.
         #[source]
         error: OpenError,
     },
-    /// It is encrypted, and what comes out is no log.
-    #[error("{name} is encrypted with a key {key_id} that is not the one of that name in this keyring")]
+    /// The log is encrypted, and its decrypted bytes are not a log.
+    #[error("{name} is encrypted with the key {key_id}: the keyring has another key of that name")]
     WrongKey {
-        /// The file, or what else it is.
+        /// Path of the file, or `standard input`.
         name: String,
-        /// The key's name.
+        /// Name of the key.
         key_id: String,
     },
-    /// It is encrypted the way MariaDB does it, from an event of its own on, with a key of the server's own plugins.
+    /// The log is encrypted by MariaDB, from a Start_encryption event on, with a key of a MariaDB key management
+    /// plugin.
     #[error(
         "{name} is encrypted by MariaDB from {offset} on: only its server can read it \
          (mariadb-binlog --read-from-remote-server)"
     )]
     EncryptedByMariadb {
-        /// The file, or what else it is.
+        /// Path of the file, or `standard input`.
         name: String,
-        /// From where on, in bytes from the start of the log.
+        /// Start of the encrypted part, in bytes from the start of the log.
         offset: u64,
     },
-    /// A file is no keyring.
+    /// A keyring file is invalid.
     #[error("{name}: {error}")]
     Keyring {
-        /// The file.
+        /// Path of the file.
         name: String,
-        /// What is wrong with it.
+        /// Cause.
         #[source]
         error: KeyringError,
     },
-    /// A keyring has no key that logs could be encrypted with.
+    /// A keyring has no key that can encrypt logs.
     #[error("{name}: {error}")]
     NoLogKey {
-        /// The keyring file.
+        /// Path of the keyring file.
         name: String,
-        /// Why not.
+        /// Cause.
         #[source]
         error: NoLogKey,
     },
-    /// Something in it is not as it must be.
+    /// An event is malformed.
     #[error("{name} at {offset}: {error}")]
     Corrupt {
-        /// The file, or what else it is.
+        /// Path of the file, or `standard input`.
         name: String,
-        /// Where the event starts: bytes from the start of the log.
+        /// Start of the event, in bytes from the start of the log.
         offset: u64,
-        /// What is wrong, with a place counted from the event's first byte.
+        /// Cause, with an offset from the event's first byte.
         #[source]
         error: DecodeError,
     },
-    /// An event of it cannot stand where it stands.
+    /// An event violates the transaction grammar.
     #[error("{name} at {offset}: {reason}")]
     Grammar {
-        /// The file, or what else it is.
+        /// Path of the file, or `standard input`.
         name: String,
-        /// Where the event starts: bytes from the start of the log.
+        /// Start of the event, in bytes from the start of the log.
         offset: u64,
-        /// What was found and wanted.
+        /// Found and expected events.
         reason: String,
     },
-    /// A transaction payload in it cannot be opened.
+    /// A transaction payload cannot be decompressed.
     #[error("{name} at {offset}: {error}")]
     Payload {
-        /// The file, or what else it is.
+        /// Path of the file, or `standard input`.
         name: String,
-        /// Where the payload's event starts: bytes from the start of the log.
+        /// Start of the payload's event, in bytes from the start of the log.
         offset: u64,
-        /// What is wrong.
+        /// Cause.
         #[source]
         error: PayloadError,
     },
-    /// It stops within an event.
+    /// The log ends within an event.
     #[error("{name} {torn}")]
     Torn {
-        /// The file, or what else it is.
+        /// Path of the file, or `standard input`.
         name: String,
-        /// Where, and what is missing.
+        /// Position of the event, and its found and expected sizes.
         torn: Torn,
     },
-    /// It ends before the place that was asked for.
-    #[error("{name} has {size} bytes: nothing starts at {offset}")]
+    /// The requested position is beyond the end of the log.
+    #[error("{name} has {size} bytes: position {offset} is beyond its end")]
     Beyond {
-        /// The file, or what else it is.
+        /// Path of the file, or `standard input`.
         name: String,
-        /// The place, in bytes from the start of the log.
+        /// Requested position, in bytes from the start of the log.
         offset: u64,
-        /// Where the log ends.
+        /// Size of the log, in bytes.
         size: u64,
     },
-    /// A directory holds more than one thing that could be meant.
-    #[error("{name} has {what}: {}; name one of them", found.join(", "))]
+    /// A directory has several indexes, or logs of several base names.
+    #[error("{name} has {what}: {}; specify one of them", found.join(", "))]
     Several {
-        /// The directory.
+        /// Path of the directory.
         name: String,
-        /// What it has several of.
+        /// Kind of the candidates, in the plural.
         what: &'static str,
-        /// Which ones.
+        /// Names of the candidates.
         found: Vec<String>,
     },
-    /// A directory or an index holds no logs.
+    /// A directory or an index has no logs.
     #[error("{name} has no logs")]
     NoLogs {
-        /// The directory or the index.
+        /// Path of the directory or the index.
         name: String,
     },
-    /// A folder was given, and its index names a log in another one.
+    /// The index of a given directory names a log that exists only in another directory.
     #[error(
-        "{index}: line {number} names {line}, and there is no log of that name beside the index: give the index itself \
+        "{index}: line {number} names {line}, but the index's directory has no such log: specify the index itself \
          to read logs in other directories"
     )]
     LogElsewhere {
@@ -246,60 +249,58 @@ pub enum Error {
         line: String,
     },
     /// A log is a pipe, a device or a directory.
-    #[error(
-        "{name} is not a regular file: only regular files are read as the logs of a directory or an index"
-    )]
+    #[error("{name} is not a regular file: the logs of a directory or an index must be regular files")]
     NotRegular {
         /// The file.
         name: String,
     },
-    /// A file is no index of logs.
-    #[error("{name} is no index of logs: a line of it cannot be a path")]
+    /// A file is not an index of logs.
+    #[error("{name} is not an index of logs: one of its lines is not a valid path")]
     Index {
         /// The file.
         name: String,
     },
-    /// The list of where a rewritten log's transactions stood before cannot be believed.
-    #[error("{name} is no list of a rewritten log's positions: {reason}; remove it to go by the log's own")]
+    /// The position list of a rewritten log is invalid.
+    #[error(
+        "{name} is not a position list of a rewritten log: {reason}. Remove the file to use the log's own positions"
+    )]
     Positions {
-        /// The list.
+        /// Path of the list.
         name: String,
-        /// What is wrong with it.
+        /// Cause.
         reason: String,
     },
-    /// Logs went before they were read.
+    /// Logs were purged before they were read.
     #[error(
-        "the logs between {name} and {next} were purged before they were read: what was in them is needed to go on; keep more"
+        "cannot continue: the logs between {name} and {next} were purged before they were read. Retain logs longer"
     )]
     Purged {
-        /// The last one that was read.
+        /// Path of the last log that was read.
         name: String,
-        /// The next one that is there.
+        /// Path of the next log that exists.
         next: String,
     },
-    /// The log went before its end had come, or it was replaced by another of its name.
-    #[error(
-        "{name} was removed while it was followed, before its end: start again, to go on with the logs that are there"
-    )]
+    /// The log was removed before it was read to its end, or another log replaced it under the same name.
+    #[error("{name} was removed before it was read to its end: restart to continue with the existing logs")]
     Removed {
         /// The file.
         name: String,
     },
-    /// It was cut off while it was being read.
-    #[error("{name} was cut off while it was read: {offset} bytes are read, and it has {size} bytes now")]
+    /// The log was truncated below what was already read.
+    #[error("{name} was truncated while it was read: {offset} bytes were read, and it has {size} bytes now")]
     Shrunk {
         /// The file.
         name: String,
-        /// How far it had been read.
+        /// Number of bytes read before.
         offset: u64,
-        /// Its size now.
+        /// Present size in bytes.
         size: u64,
     },
 }
 
 impl Error {
-    /// Is it the log that is not as it must be? Else it could not be read: it is not there, or not for this user, or
-    /// its key is not.
+    /// Returns whether the log itself is damaged. Otherwise the log could not be read: it does not exist, or the user
+    /// may not read it, or its key is missing.
     pub const fn is_damage(&self) -> bool {
         matches!(
             self,
@@ -311,14 +312,14 @@ impl Error {
         )
     }
 
-    /// Was there no room: on the disk, in a quota, or below the largest size of a file that is allowed?
+    /// Returns whether the disk or a quota is full, or a file would exceed the system's limit on file sizes.
     pub fn is_full(&self) -> bool {
         let is_full = |cause: &io::Error| matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge);
         matches!(self, Self::Io { cause, .. } if is_full(cause))
     }
 
-    /// Is it a keyring file that cannot be read, is none, or has no key for a log? It may be so only while somebody writes
-    /// it.
+    /// Returns whether a keyring file could not be read, is invalid, or has no key for a log. The error may be
+    /// temporary: another process may be writing the file.
     pub fn is_of_keyring(&self) -> bool {
         matches!(
             self,

@@ -1,9 +1,9 @@
-//! Names of files that come from elsewhere: from a server, an index or a log.
+//! Checks file names that come from a server, an index or a log.
 
-/// Returns whether `name` names a file in one folder: it is no path, neither `.` nor `..`, and has no NUL.
+/// Returns whether `name` is a plain file name: not a path, not `.` or `..`, and without NUL.
 ///
-/// Every name that a server, an index or a log gives is checked by this before a file of that name is made, changed or
-/// removed. It is mysqlbinlog's rule, too.
+/// Every name from a server, an index or a log is checked before a file of that name is created, changed or removed.
+/// mysqlbinlog has the same rule.
 pub fn is_file_name(name: &[u8]) -> bool {
     let is_forbidden = |byte: &u8| matches!(byte, 0 | b'/') || (cfg!(windows) && *byte == b'\\');
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(is_forbidden)

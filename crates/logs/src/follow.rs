@@ -1,4 +1,4 @@
-//! Follows a store that is being written to: from one log to the next.
+//! Follows a store that is being written to, from one log to the next.
 
 use std::path::{Path, PathBuf};
 
@@ -8,8 +8,8 @@ use crate::keyring::open_log;
 use crate::reader::{End, LogReader, Next};
 use crate::store::Store;
 
-/// Reads a store that is being written to, from one log to the next. It never waits: it says that nothing more is
-/// there yet, and its caller asks again later.
+/// Reads a store that is being written to, from one log to the next. It never waits: if no more events are available,
+/// it returns, and its caller asks again later.
 #[derive(Debug)]
 pub struct Follower {
     trail: Trail,
@@ -17,7 +17,7 @@ pub struct Follower {
     reader: LogReader,
 }
 
-/// The way through a store that is being written to, for whoever reads its logs himself.
+/// Cursor over the logs of a store that is being written to, for callers that read the logs themselves.
 #[derive(Debug)]
 pub struct Trail {
     store: Store,
@@ -25,43 +25,44 @@ pub struct Trail {
     phase: Phase,
 }
 
-/// What to do at the end of what there is of a log.
+/// Action after the available part of a log is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum After {
-    /// Nothing more is there yet: ask again later.
+    /// Wait: no more events are available yet.
     Wait,
-    /// Read on in the same log: more may be there by now.
+    /// Read the same log again: it may have grown.
     ReadOn,
-    /// All of it is read. This is the next one.
+    /// Continue with this log: the present log is read completely.
     Next(PathBuf),
 }
 
-/// What is known of the log at hand.
+/// State of the present log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
+    /// It may still grow.
     Reading,
-    /// It has a successor, so nothing more is written to it. What was written since it was read last is still to come.
+    /// It has a successor, so it no longer grows. The events written since the last read are still to be read.
     Last,
 }
 
 impl Follower {
-    /// From the first event of one of the store's logs. Encrypted logs need the server's keyring file: it is read again
-    /// for each log, for keys are rotated.
+    /// Starts at the first event of one of the store's logs. Encrypted logs need the server's keyring file. The file is
+    /// read again for each log, because keys are rotated.
     ///
     /// # Errors
     ///
-    /// When the system refuses, or when the keyring is none.
+    /// If the log or the keyring file cannot be read, or the keyring file is invalid.
     pub fn new(store: Store, log: PathBuf, keyring: Option<PathBuf>) -> Result<Self, Error> {
         let reader = open_log(&log, keyring.as_deref())?;
         Ok(Self { trail: Trail::new(store, log), keyring, reader })
     }
 
-    /// Whole events of one log, up to `size` bytes; `None` if nothing more is there yet.
+    /// Returns whole events of one log, up to `size` bytes; `None` if no more events are available yet.
     ///
     /// # Errors
     ///
-    /// As [`LogReader::next_chunk`]; also when a log that has a successor is torn, or when logs were purged before
-    /// they were read.
+    /// Those of [`LogReader::next_chunk`]. Also if a log with a successor is torn, or if logs were purged before they
+    /// were read.
     pub fn next_chunk(&mut self, size: usize) -> Result<Option<Chunk>, Error> {
         loop {
             let end = match self.reader.next_chunk(size)? {
@@ -76,50 +77,50 @@ impl Follower {
         }
     }
 
-    /// The log that was read last.
+    /// Returns the log that was read last.
     pub fn log(&self) -> &Path {
         &self.trail.log
     }
 
-    /// What reads it: its format, its kind, and the place where the next event starts.
+    /// Returns the reader of that log, which has its format, its kind, and the start of the next event.
     pub const fn reader(&self) -> &LogReader {
         &self.reader
     }
 }
 
 impl Trail {
-    /// From one of the store's logs on.
+    /// Starts at one of the store's logs.
     pub const fn new(store: Store, log: PathBuf) -> Self {
         Self { store, log, phase: Phase::Reading }
     }
 
-    /// The store's logs, in order.
+    /// Returns the store's logs, in order.
     pub fn logs(&self) -> &[PathBuf] {
         self.store.logs()
     }
 
-    /// From another of the store's logs on: before anything was read.
+    /// Starts at another of the store's logs. Call it before anything is read.
     pub fn start_at(&mut self, log: PathBuf) {
         (self.log, self.phase) = (log, Phase::Reading);
     }
 
-    /// The reader of the log at hand has come to this end of it. Where there is a next log, that is the one at hand
-    /// from here on.
+    /// Takes the `end` that the reader of the present log has reached, and returns the next action. With
+    /// [`After::Next`], the next log becomes the present one.
     ///
     /// # Errors
     ///
-    /// As [`Follower::next_chunk`].
+    /// Those of [`Follower::next_chunk`].
     pub fn at_end(&mut self, end: End, reader: &LogReader) -> Result<After, Error> {
         self.refresh()?;
         let Some(next) = self.next_log()? else {
             return self.look_for_removal(reader).map(|()| After::Wait);
         };
-        // One that was received up to its head only comes again: what came behind that is in another file.
+        // A log that was received only up to its head is received again: its further events are in another file.
         if reader.is_at_head() && self.log.exists() {
             self.look_for_removal(reader)?;
         }
         match (end, self.phase) {
-            // Between that end and the look at the index, more may have come.
+            // The log may have grown between that end and the reading of the index.
             (End::Open { .. } | End::Torn(_), Phase::Reading) => {
                 self.phase = Phase::Last;
                 Ok(After::ReadOn)
@@ -132,7 +133,8 @@ impl Trail {
         }
     }
 
-    /// The log behind the one at hand. One that was purged since the index was read is not in the index any more.
+    /// Returns the log after the present one. If the log is missing, it reads the index again: a purged log is no
+    /// longer in it.
     fn next_log(&mut self) -> Result<Option<PathBuf>, Error> {
         let next = self.store.after(&self.log)?.map(Path::to_owned);
         if next.as_ref().is_none_or(|next| next.exists()) {
@@ -151,13 +153,13 @@ impl Trail {
 
     fn refresh(&mut self) -> Result<(), Error> {
         match self.store.refresh() {
-            // When a server purges logs, there is no index for a moment.
+            // While a server purges logs, the index is absent for a moment.
             Err(Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => Ok(()),
             result => result,
         }
     }
 
-    /// A log that was removed before its end is not coming back: `RESET BINARY LOGS AND GTIDS`.
+    /// Checks that the present log has not been removed: after `RESET BINARY LOGS AND GTIDS`, it never grows again.
     fn look_for_removal(&self, reader: &LogReader) -> Result<(), Error> {
         match reader.is_removed()? {
             true => Err(Error::Removed { name: self.log.display().to_string() }),

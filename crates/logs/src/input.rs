@@ -1,4 +1,4 @@
-//! Where a log's bytes come from.
+//! Inputs that logs are read from: files, standard input, memory.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Stdin, copy, sink};
@@ -9,16 +9,16 @@ use binlog::encryption::LogCipher;
 
 use crate::error::Error;
 
-/// How much is read at a time when nobody wants more.
+/// Largest read from standard input in [`Patience::Some`].
 const READ_SIZE: usize = 64 << 10;
 
-/// A file or a stream, read from front to back.
+/// File or stream that is read from front to back.
 #[derive(Debug)]
 pub(crate) struct Input {
     source: Source,
-    /// Bytes read so far.
+    /// Number of bytes read so far.
     position: u64,
-    /// What everything from a place on is under.
+    /// Cipher of the encrypted part, and the position where that part starts.
     cipher: Option<(LogCipher, u64)>,
 }
 
@@ -29,12 +29,12 @@ enum Source {
     Bytes(io::Cursor<Arc<[u8]>>),
 }
 
-/// How long a read may take.
+/// Time at which a read returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// Until all that is wanted is there, or the end.
+    /// Once all requested bytes are read, or at the end.
     Full,
-    /// Until something is there, or the end.
+    /// Once any bytes are read, or at the end.
     Some,
 }
 
@@ -56,7 +56,8 @@ impl Input {
         Self { source: Source::Bytes(io::Cursor::new(bytes)), position: 0, cipher: None }
     }
 
-    /// Appends up to `count` bytes; fewer only at the end, or if patience allows. Gives how many.
+    /// Appends up to `count` bytes, and returns their number. There are fewer only at the end, or if `patience` allows
+    /// it.
     pub(crate) fn read(&mut self, count: usize, patience: Patience, out: &mut Vec<u8>) -> io::Result<usize> {
         let old = out.len();
         let result = match (&mut self.source, patience) {
@@ -73,12 +74,12 @@ impl Input {
         result.map(|_| read)
     }
 
-    /// What follows is encrypted.
+    /// Decrypts all bytes that follow.
     pub(crate) fn decrypt_from_here(&mut self, cipher: LogCipher) {
         self.cipher = Some((cipher, self.position));
     }
 
-    /// Passes over `count` bytes. Gives how many there were.
+    /// Skips up to `count` bytes, and returns their number.
     pub(crate) fn skip(&mut self, count: u64) -> io::Result<u64> {
         let skipped = match &mut self.source {
             Source::File(file) => match file.metadata()? {
@@ -97,20 +98,20 @@ impl Input {
         Ok(skipped)
     }
 
-    /// The size of a file that has become shorter than what has been read of it.
+    /// Returns the size of the file if it has become smaller than the part already read.
     pub(crate) fn shrunk_to(&self) -> io::Result<Option<u64>> {
         let Source::File(file) = &self.source else { return Ok(None) };
         let metadata = file.metadata()?;
         Ok((metadata.is_file() && metadata.len() < self.position).then_some(metadata.len()))
     }
 
-    /// Has the file lost its name?
+    /// Returns whether the file has been unlinked.
     pub(crate) fn is_removed(&self) -> io::Result<bool> {
         let Source::File(file) = &self.source else { return Ok(false) };
         is_unlinked(file)
     }
 
-    /// Goes back by `count` bytes of a file.
+    /// Seeks back by `count` bytes of a file.
     pub(crate) fn go_back(&mut self, count: u64) -> io::Result<()> {
         let to = SeekFrom::Start(self.position - count);
         match &mut self.source {
@@ -121,13 +122,13 @@ impl Input {
         Ok(())
     }
 
-    /// Goes back to the byte `offset` of a log's file, counted behind the header of an encrypted one.
+    /// Seeks back to the byte `offset` of a log. The header of an encrypted log does not count.
     pub(crate) fn go_to(&mut self, offset: u64) -> io::Result<()> {
         let start = self.cipher.as_ref().map_or(0, |(_, start)| *start);
         self.go_back(self.position - (start + offset))
     }
 
-    /// How many bytes follow. Of a stream nobody knows.
+    /// Returns the number of bytes that follow; `None` for a stream.
     pub(crate) fn rest_size(&self) -> io::Result<Option<u64>> {
         let size = match &self.source {
             Source::File(file) => match file.metadata()? {
@@ -140,7 +141,7 @@ impl Input {
         Ok(Some(size.saturating_sub(self.position)))
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub(crate) const fn position(&self) -> u64 {
         self.position
     }

@@ -1,4 +1,4 @@
-//! Reads keyring files, and what opens logs with them.
+//! Reads keyring files, and opens encrypted logs with their keys.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,14 +10,14 @@ use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, FilePassword, K
 use crate::error::Error;
 use crate::reader::LogReader;
 
-/// No keyring is larger: a thousand keys take less than a mebibyte.
+/// Largest keyring file in bytes: a thousand keys take less than a mebibyte.
 const KEYRING_SIZE_MAX: u64 = 64 << 20;
 
 /// Reads a keyring file: the data file of `component_keyring_file` or of the old plugin `keyring_file`.
 ///
 /// # Errors
 ///
-/// When the system refuses, or when the file is no keyring.
+/// If the file cannot be read, or is not a keyring.
 pub fn read_keyring(path: impl AsRef<Path>) -> Result<Keyring, Error> {
     let path = path.as_ref();
     let name = path.display().to_string();
@@ -27,7 +27,8 @@ pub fn read_keyring(path: impl AsRef<Path>) -> Result<Keyring, Error> {
     Keyring::parse(&bytes).map_err(|error| Error::Keyring { name, error })
 }
 
-/// A log, with what opens it should it be encrypted. The keyring is read again each time: keys are rotated.
+/// Opens a log, with the keys of the keyring file if one is given. The file is read again for each log, because keys
+/// are rotated.
 pub(crate) fn open_log(log: &Path, keyring: Option<&Path>) -> Result<LogReader, Error> {
     let reader = LogReader::open_stored(log)?;
     Ok(match keyring {
@@ -36,7 +37,7 @@ pub(crate) fn open_log(log: &Path, keyring: Option<&Path>) -> Result<LogReader, 
     })
 }
 
-/// The password of the encrypted log of this name, and the name of the key that it is under.
+/// Returns the password of the encrypted log of this name, and the name of the key that encrypts the password.
 pub(crate) fn open_header(
     name: &str,
     header: &[u8; ENCRYPTED_HEADER_SIZE],

@@ -1,4 +1,4 @@
-//! Transaction payloads that are too large to be read into memory: one compressed transaction can have a gibibyte.
+//! Transaction payloads that are too large for memory: one compressed transaction can have a gibibyte.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use binlog::{
 use crate::error::Error;
 use crate::reader::{LogReader, Torn};
 
-/// A transaction payload that is read in pieces. What of it is not read is passed over.
+/// Transaction payload that is read in pieces. The part that is not read is skipped.
 #[derive(Debug)]
 pub struct LargePayload<'r> {
     pieces: Pieces<'r>,
@@ -46,36 +46,36 @@ impl<'r> LargePayload<'r> {
         Ok(Self { pieces, fields, format })
     }
 
-    /// The event's header.
+    /// Returns the event's header.
     pub const fn header(&self) -> &Header {
         &self.pieces.header
     }
 
-    /// Where the event starts, in bytes from the start of its log.
+    /// Returns the start of the event, in bytes from the start of its log.
     pub const fn offset(&self) -> u64 {
         self.pieces.offset
     }
 
-    /// Where the next event starts.
+    /// Returns the start of the next event.
     pub fn end(&self) -> u64 {
         self.pieces.offset + u64::from(self.pieces.header.size)
     }
 
-    /// What stands in front of the payload.
+    /// Returns the fields in front of the payload.
     pub const fn fields(&self) -> &PayloadFields {
         &self.fields
     }
 
-    /// What holds for this event; for the events inside see [`Format::inside_payload`].
+    /// Returns the format of this event; for the events inside, see [`Format::inside_payload`].
     pub const fn format(&self) -> &Arc<Format> {
         &self.format
     }
 
-    /// The events inside.
+    /// Returns a reader of the events inside.
     ///
     /// # Errors
     ///
-    /// As [`PayloadOpener::open_stream`].
+    /// Those of [`PayloadOpener::open_stream`].
     pub fn open<'o>(self, opener: &'o mut PayloadOpener) -> Result<LargeEvents<'r, 'o>, Error> {
         let Self { pieces, fields, .. } = self;
         match opener.open_stream(fields.compression, fields.uncompressed_size) {
@@ -85,33 +85,33 @@ impl<'r> LargePayload<'r> {
     }
 }
 
-/// The events inside a large payload.
+/// Reader of the events inside a large payload.
 #[derive(Debug)]
 pub struct LargeEvents<'r, 'o> {
     pieces: Pieces<'r>,
     stream: PayloadStream<'o>,
-    /// Bytes of the payload that have not gone in.
+    /// Number of payload bytes not yet passed to `stream`.
     left: u64,
 }
 
-/// What shows when a large payload has been read to its end.
+/// Findings at the end of a large payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargeEnd {
-    /// What was found in the payload.
+    /// Summary of the payload.
     pub summary: PayloadSummary,
-    /// Bytes behind the payload: no server writes any.
+    /// Number of bytes behind the payload; servers write none.
     pub trailing: u64,
-    /// Whether the event's checksum, if it has one, is right.
+    /// Result of the checksum verification; `Ok` for an event without a checksum.
     pub checksum: Result<(), DecodeError>,
 }
 
 impl LargeEvents<'_, '_> {
-    /// Appends whole events to `out`: those at hand, at least one, but no more than fit in `size` bytes. Gives their
-    /// number, 0 behind the last event.
+    /// Appends the available whole events to `out`: at least one, and otherwise only as many as fit in `size` bytes.
+    /// Returns their number; 0 after the last event.
     ///
     /// # Errors
     ///
-    /// When the system refuses, when the log stops here, or as [`PayloadStream::next_chunk`].
+    /// If the log cannot be read or ends within the event, and those of [`PayloadStream::next_chunk`].
     pub fn next_chunk(&mut self, size: usize, out: &mut Vec<u8>) -> Result<usize, Error> {
         loop {
             let ready = &self.pieces.bytes[self.pieces.taken..];
@@ -135,11 +135,11 @@ impl LargeEvents<'_, '_> {
         }
     }
 
-    /// Reads the event to its end, behind the last of the events inside.
+    /// Reads the rest of the event, after the last of the events inside.
     ///
     /// # Errors
     ///
-    /// When the system refuses, or when the log stops here.
+    /// If the log cannot be read or ends within the event.
     pub fn finish(mut self) -> Result<LargeEnd, Error> {
         let trailing = self.pieces.left_to_cover();
         while !self.pieces.is_at_end() {
@@ -150,29 +150,29 @@ impl LargeEvents<'_, '_> {
     }
 }
 
-/// An event, piece by piece.
+/// Reader of one event, piece by piece.
 #[derive(Debug)]
 struct Pieces<'r> {
     reader: &'r mut LogReader,
     header: Header,
-    /// Where the event starts.
+    /// Start of the event in its log.
     offset: u64,
-    /// Its bytes in front of the checksum.
+    /// Size of the part that the checksum covers.
     covered_size: u64,
-    /// Its bytes that were read, up to the end of `bytes`.
+    /// Number of bytes read, up to the end of `bytes`.
     read: u64,
     bytes: Vec<u8>,
-    /// How much of `bytes` has been used.
+    /// Number of bytes used of `bytes`.
     taken: usize,
     hasher: crc32fast::Hasher,
-    /// What was found behind the covered bytes.
+    /// Bytes behind the covered part: the stored checksum.
     stored: Vec<u8>,
 }
 
-/// What is read at once.
+/// Number of bytes to read at once.
 const PIECE_SIZE: usize = 256 << 10;
 
-/// What is read first: header and fields, if no field is of a kind unknown today and huge.
+/// Size of the first read: it holds header and fields, unless a field of an unknown type is huge.
 const HEAD_SIZE: usize = 64 << 10;
 
 impl<'r> Pieces<'r> {
@@ -181,7 +181,7 @@ impl<'r> Pieces<'r> {
         Self { reader, header, offset, covered_size, read: 0, bytes, taken: 0, hasher, stored }
     }
 
-    /// Replaces the bytes, all of which have been used, by the next ones.
+    /// Replaces `bytes`, which are all used, by the next ones.
     fn read_more(&mut self, count: usize) -> Result<(), Error> {
         self.reader.read_large(count, &mut self.bytes)?;
         self.taken = 0;
@@ -202,7 +202,7 @@ impl<'r> Pieces<'r> {
         self.read == u64::from(self.header.size)
     }
 
-    /// Bytes that were not used, in front of the checksum.
+    /// Returns the number of unused bytes in front of the checksum.
     fn left_to_cover(&self) -> u64 {
         let used = self.read - (self.bytes.len() - self.taken) as u64;
         self.covered_size.saturating_sub(used)

@@ -1,31 +1,31 @@
-//! Binary logs where they rest, and work on them in parallel.
+//! Reads and writes stored binary logs, and processes them in parallel.
 //!
-//! | to | use |
+//! | task | item |
 //! |---|---|
 //! | read one log, event by event or in chunks for other threads | [`LogReader`] |
 //! | find the logs of a directory or an index | [`Store`] |
-//! | follow a store that is being written to | [`Follower`]; with a reader of one's own, [`Trail`] |
-//! | write a source's logs down, byte for byte | [`StoreWriter`]; to look at the folder before, [`StoreFolder`] |
-//! | make files and folders that nobody else can point elsewhere, and lock them | [`private_options`], [`make_folders`], [`FolderLock`], [`FileLock`] |
-//! | check a name that a server, an index or a log gives | [`is_file_name`] |
-//! | know which transactions a log has | [`Contents`] |
+//! | follow a store that is being written to | [`Follower`]; with the caller's own reader, [`Trail`] |
+//! | write a source's logs, byte for byte | [`StoreWriter`]; to inspect the directory first, [`StoreFolder`] |
+//! | create and lock files and directories that no other user can redirect | [`private_options`], [`make_folders`], [`FolderLock`], [`FileLock`] |
+//! | check a file name from a server, an index or a log | [`is_file_name`] |
+//! | list the transactions of a log | [`Contents`] |
 //! | cut a log into whole transactions | [`TransactionCutter`] |
-//! | know where a rewritten log's transactions stood before | [`Positions`] |
+//! | map positions of a rewritten log to the original log | [`Positions`] |
 //! | start in the middle of a statement | [`StatementMaps`] |
 //! | read an encrypted log | [`read_keyring`], [`LogReader::with_keyring`] |
-//! | write one | [`AtRest::Encrypted`]; with a writer of one's own, [`new_header`] |
-//! | read in order, work in parallel, hand on in order, bounded in bytes | [`ordered`](ordered::ordered) |
-//! | let bytes wait where nobody else can read them | [`Spool`] |
-//! | turn a thread's panic into an error | [`ThreadPanic`] |
+//! | write an encrypted log | [`AtRest::Encrypted`]; with the caller's own writer, [`new_header`] |
+//! | read in order, work in parallel, deliver in order, bounded in bytes | [`ordered`](ordered::ordered) |
+//! | store bytes temporarily, encrypted on disk | [`Spool`] |
+//! | convert a thread's panic into an error | [`ThreadPanic`] |
 //!
 //! A transaction payload too large for memory is read in pieces: [`LargePayload`].
 //!
-//! Logs are read with plain reads into memory that grows only as bytes arrive: a file that is cut off under its
-//! reader is an error, never a crash. Positions are 64 bits wide and counted, never taken from an event's header,
+//! Logs are read with plain reads into memory that grows only as bytes arrive. A file that is truncated while it is
+//! read is an error, never a crash. Positions are 64 bits wide and counted. They never come from an event's header,
 //! where they wrap at 4 GiB.
 //!
-//! What this crate never does: talk to a server, decode what is inside an event (but for what tells where logs
-//! and transactions start and end), or wait for a log to grow: it says that nothing more is there, and its caller decides.
+//! This crate never talks to a server and never waits for a log to grow: it reports that no more is available, and its
+//! caller decides. It decodes only the events that delimit logs and transactions.
 #![forbid(unsafe_code)]
 
 mod chunk;

@@ -1,4 +1,4 @@
-//! The file of a log that is written to, in the open or encrypted.
+//! Writer of a log's file, plain or encrypted.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
@@ -14,35 +14,36 @@ use crate::keyring::{open_header, read_keyring};
 use crate::own_files::private_options;
 use crate::regular_file::open_regular;
 
-/// Bytes that wait to be written at once.
+/// Size of the write buffer.
 const BUFFER_SIZE: usize = 256 << 10;
-/// Bytes that are encrypted at once.
+/// Number of bytes encrypted at once.
 const PIECE_SIZE: usize = 64 << 10;
 
-/// The file of a log that is written to. All positions are those of the log: an encrypted one's header is not counted.
+/// File of a log that is being written. All positions are those of the log: the header of an encrypted log does not
+/// count.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     file: BufWriter<File>,
     cipher: Option<LogCipher>,
-    /// Where the next byte goes.
+    /// Position of the next byte.
     position: u64,
     piece: Vec<u8>,
 }
 
 impl LogFile {
-    /// A new log's file, for its owner's eyes and its group's, as a server's own: encrypted, if there is a key for it. One
-    /// that is there and has something in it is nobody's to overwrite: only a crash between the file and its line in the
-    /// index leaves one with no more than the first bytes of a log.
+    /// Creates the file of a new log, readable by owner and group as a server's own logs. With a key, the log is
+    /// encrypted. An existing file with events is an error: only a crash between the creation of the file and its line
+    /// in the index leaves a file, which has at most the first bytes of a log.
     pub(crate) fn make(path: &Path, key: Option<&KeyringKey>) -> io::Result<Self> {
         if !has_at_most_a_beginning(path)? {
-            let reason = "it is there already, and the index does not name it: put the index back as it was, or give \
-                          another directory";
+            let reason = "it exists, but the index does not name it: restore the index, or specify another \
+                          directory";
             return Err(io::Error::new(ErrorKind::AlreadyExists, reason));
         }
         Self::begin(path, key)
     }
 
-    /// The same, over whatever is there.
+    /// Creates the file of a new log, and overwrites an existing file.
     pub(crate) fn begin(path: &Path, key: Option<&KeyringKey>) -> io::Result<Self> {
         let file = private_options().write(true).truncate(true).open(path).map_err(explained)?;
         let mut log = Self::of(file, None);
@@ -57,8 +58,8 @@ impl LogFile {
         Ok(log)
     }
 
-    /// One that is there, to be written on at a [place](LogFile::seek); none if it was not even begun, and has no header
-    /// or no magic. An encrypted one needs the keyring file.
+    /// Opens an existing log to continue it at a [position](LogFile::seek); `None` if its header or magic number is
+    /// incomplete. An encrypted log needs the keyring file.
     pub(crate) fn open(path: &Path, keyring: Option<&Path>) -> Result<Option<Self>, Error> {
         let name = path.display().to_string();
         let file = private_options().create(false).read(true).write(true).open(path);
@@ -84,19 +85,19 @@ impl LogFile {
         Self { file, cipher, position: 0, piece: Vec::new() }
     }
 
-    /// Bytes of the file that are not the log's.
+    /// Returns the size of the encryption header, which is not part of the log.
     const fn header_size(&self) -> u64 {
         if self.cipher.is_some() { ENCRYPTED_HEADER_SIZE as u64 } else { 0 }
     }
 
-    /// Writes what follows at this position.
+    /// Moves to this position: the next bytes are written there.
     pub(crate) fn seek(&mut self, position: u64) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(self.header_size() + position))?;
         self.position = position;
         Ok(())
     }
 
-    /// Writes these bytes behind what was written last.
+    /// Writes bytes at the present position.
     pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.cipher {
             None => self.file.write_all(bytes)?,
@@ -115,28 +116,28 @@ impl LogFile {
         Ok(())
     }
 
-    /// Has all that was written in the file.
+    /// Writes all buffered bytes to the file.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
 
-    /// Has all that is in the file on the disk.
+    /// Syncs the file to disk.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         self.file.get_ref().sync_data()
     }
 
-    /// Bytes that still wait to be written.
+    /// Returns the number of buffered bytes.
     pub(crate) fn waiting(&self) -> u64 {
         self.file.buffer().len() as u64
     }
 
-    /// The log's size.
+    /// Returns the size of the log.
     pub(crate) fn size(&mut self) -> io::Result<u64> {
         self.file.flush()?;
         Ok(self.file.get_ref().metadata()?.len().saturating_sub(self.header_size()))
     }
 
-    /// Nothing is behind this position any more.
+    /// Truncates the log to this size, and syncs it.
     pub(crate) fn cut(&mut self, position: u64) -> io::Result<()> {
         self.file.flush()?;
         let file = self.file.get_ref();
@@ -144,7 +145,7 @@ impl LogFile {
         file.sync_all()
     }
 
-    /// So many bytes from this position on, of the file at this path, which is this one.
+    /// Reads `size` bytes at this position. `path` must be the path of this file.
     pub(crate) fn read(&mut self, path: &Path, position: u64, size: usize) -> io::Result<Vec<u8>> {
         self.file.flush()?;
         let mut bytes = vec![0; size];
@@ -156,14 +157,14 @@ impl LogFile {
     }
 }
 
-/// What an encrypted log has in front of its first event.
+/// Size of the part of an encrypted log in front of its first event.
 const BEGINNING_SIZE: usize = ENCRYPTED_HEADER_SIZE + MAGIC.len();
 
-/// The header of a new log: a password from the system's randomness, itself encrypted with `key`.
+/// Creates the header of a new encrypted log: a random password, encrypted with `key`.
 ///
 /// # Errors
 ///
-/// When the system has no randomness, or the key is none for logs.
+/// If the system has no random bytes, or the key cannot encrypt logs.
 pub fn new_header(key: &KeyringKey) -> io::Result<(EncryptedHeader, FilePassword)> {
     let (mut password, mut iv) = ([0; 32], [0; 16]);
     getrandom::fill(&mut password).map_err(io::Error::other)?;
@@ -173,18 +174,19 @@ pub fn new_header(key: &KeyringKey) -> io::Result<(EncryptedHeader, FilePassword
     Ok((header, password))
 }
 
-/// Explains why a log's file cannot be opened, where the system's own words say little.
+/// Adds the reason to errors of opening a log's file whose own text says little.
 fn explained(cause: io::Error) -> io::Error {
     match Errno::from_raw(cause.raw_os_error().unwrap_or_default()) {
         Errno::ELOOP => {
-            let reason = "it is a symbolic link; receive writes to regular files only. Move the file here";
+            let reason =
+                "it is a symbolic link, and receive writes only to regular files. Move the file here";
             io::Error::new(cause.kind(), reason)
         }
         _ => cause,
     }
 }
 
-/// Tells whether nothing is there that a log has behind its first bytes.
+/// Returns whether the file does not exist, or has at most the bytes in front of a log's first event.
 pub(crate) fn has_at_most_a_beginning(path: &Path) -> io::Result<bool> {
     let file = match open_regular(path) {
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(true),
@@ -195,13 +197,14 @@ pub(crate) fn has_at_most_a_beginning(path: &Path) -> io::Result<bool> {
     Ok(is_beginning(&head, size))
 }
 
-/// Tells whether a file of this size that starts like this may be no more than the torn beginning of a log.
+/// Returns whether a file with this size and these first bytes can be the torn beginning of a log, without events.
 fn is_beginning(head: &[u8], size: u64) -> bool {
     let is_encrypted = head.starts_with(&MAGIC_ENCRYPTED);
     is_zeros(head, size) || size <= if is_encrypted { BEGINNING_SIZE as u64 } else { MAGIC.len() as u64 }
 }
 
-/// Tells whether it has the size of a beginning, and only zeros. After a power cut, a file may have its size and nothing of its content.
+/// Returns whether the file is no larger than a beginning, and has only zeros. After a power failure, a file may have
+/// its size but none of its content.
 fn is_zeros(head: &[u8], size: u64) -> bool {
     size <= BEGINNING_SIZE as u64 && head.iter().all(|byte| *byte == 0)
 }

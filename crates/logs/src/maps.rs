@@ -1,17 +1,19 @@
-//! The table maps of a statement that is cut into pieces: what its later pieces must know of the earlier ones.
+//! Table maps of a statement that is split into pieces: later pieces need the maps of the earlier ones.
 
 use std::sync::Arc;
 
 use binlog::{DecodeError, HEADER_SIZE, RawEvent, RawEventBuf, Reason};
 
-/// Table maps of one statement at most: as many as [`binlog::Tables`] remembers at least. A server joins 61 tables,
-/// and triggers and foreign keys add some; without a limit, a statement without an end would take all memory.
+/// Largest number of table maps of one statement: the number that [`binlog::Tables`] remembers at least. A server joins
+/// 61 tables, and triggers and foreign keys add some. The limit bounds the memory that a statement without an end
+/// takes.
 const MAPS_MAX: u64 = 4096;
 
-/// Their bytes at most: a map with all column names and the texts of all ENUMs has a megabyte or two.
+/// Largest size of the table maps of one statement, in bytes: a map with all column names and the texts of all ENUMs
+/// has a megabyte or two.
 const MAPS_SIZE_MAX: u64 = 64 << 20;
 
-/// The table maps of the statement at hand, in order. Clones share them.
+/// Table maps of the present statement, in order. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct StatementMaps {
     maps: Vec<Arc<RawEventBuf>>,
@@ -19,11 +21,11 @@ pub struct StatementMaps {
 }
 
 impl StatementMaps {
-    /// Adds one.
+    /// Adds a table map.
     ///
     /// # Errors
     ///
-    /// When the statement has more of them than any server writes: more than 4096, or more than 64 MiB.
+    /// If the statement has more table maps than any server writes: more than 4096, or more than 64 MiB.
     pub fn push(&mut self, map: &RawEvent<'_>) -> Result<(), DecodeError> {
         let (count, size) = (self.maps.len() as u64 + 1, self.size + map.bytes().len() as u64);
         let refuse =
@@ -39,13 +41,13 @@ impl StatementMaps {
         Ok(())
     }
 
-    /// The statement has ended.
+    /// Removes all table maps, at the end of the statement.
     pub fn clear(&mut self) {
         self.maps.clear();
         self.size = 0;
     }
 
-    /// They, in order.
+    /// Returns the table maps, in order.
     pub fn iter(&self) -> impl Iterator<Item = RawEvent<'_>> {
         self.maps.iter().map(|map| map.as_raw())
     }

@@ -1,4 +1,4 @@
-//! Read in order, work in parallel, leave in order, bounded in bytes.
+//! Pipeline that reads items in order, processes them in parallel, and delivers the results in order, bounded in bytes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,42 +7,42 @@ use std::ops::ControlFlow;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// How much of the machine [`ordered`] may take.
+/// Limits of threads and memory of [`ordered`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Threads that work, besides the one that feeds and the caller's own.
+    /// Number of worker threads, besides the feeder's thread and the caller's.
     pub workers: NonZeroUsize,
-    /// Items and parts together, in bytes, as their makers count them: one item and one part a worker may come on
-    /// top.
+    /// Size of all items and parts together, in bytes, as their creators count them. One item, and one part for each
+    /// worker, may exceed the limit.
     pub bytes: usize,
 }
 
 impl Bounds {
-    /// As many workers as the machine has cores for this process.
+    /// Returns limits with one worker for each core that this process may use.
     pub fn with_bytes(bytes: usize) -> Self {
         Self { workers: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN), bytes }
     }
 }
 
-/// Reads in order, works in parallel, hands on in order.
+/// Reads items in order, processes them in parallel, and delivers the results in order.
 ///
-/// `feed` runs in a thread of its own and pushes items; workers turn each item into any number of parts; `take` gets
-/// the parts, in the order of the items that they come from, in the caller's thread. Each worker thread makes itself
-/// one `worker` and keeps it: contexts and buffers that are used again and again.
+/// `feed` runs in its own thread and pushes items. Workers turn each item into any number of parts. `take` gets the
+/// parts in the caller's thread, in the order of their items. Each worker thread creates one `worker` and keeps it:
+/// contexts and buffers that are reused.
 ///
-/// Whoever runs ahead waits: the feeder when items fill their half of [`Bounds::bytes`], a worker when parts fill the
-/// other half, unless its item is the next to leave. So one item may grow into any amount of parts.
+/// The feeder waits while items fill their half of [`Bounds::bytes`]. A worker waits while parts fill the other half,
+/// unless its item is the next to be delivered. So one item can have any number of parts.
 ///
-/// It ends early, without an error, when `take` says `Break`.
+/// The run ends early, without an error, when `take` returns `Break`.
 ///
 /// # Errors
 ///
-/// The first error in the order of the items: everything in front of it has been taken by then. An error of `feed`
-/// comes behind all that was fed, one of `take` at once.
+/// The first error in the order of the items, after all parts in front of it have been delivered. An error of `feed`
+/// comes after all items that were pushed, an error of `take` immediately.
 ///
 /// # Panics
 ///
-/// When one of the closures does.
+/// If one of the closures panics.
 pub fn ordered<Item, Part, Worker, E>(
     bounds: Bounds,
     feed: impl FnOnce(&Feed<'_, Item>) -> Result<(), E> + Send,
@@ -57,7 +57,7 @@ where
 {
     let line = Line::new(bounds);
     let outcome = thread::scope(|scope| {
-        // Whatever ends this scope, a panic too, must end the threads, or it would wait for them forever.
+        // Each end of this scope, also a panic, must end the threads. Otherwise the scope waits for them forever.
         let _stop = StopOnDrop(&line);
         scope.spawn(|| {
             let _stop = StopOnPanic(&line);
@@ -91,55 +91,56 @@ where
     }
 }
 
-/// Nobody wants what comes: an error or a `Break` has ended the work. To be passed on; it never gets out.
+/// Signal to a closure that the run has ended, by an error or a `Break`. The closure returns it as its error;
+/// [`ordered`] never returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
 impl fmt::Display for Stopped {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("nobody wants more")
+        out.write_str("the run has ended")
     }
 }
 
 impl std::error::Error for Stopped {}
 
-/// Takes items to be worked on.
+/// Sends items to the workers.
 pub struct Feed<'l, Item>(&'l (dyn TakeItem<Item> + 'l));
 
 impl<Item> Feed<'_, Item> {
-    /// Hands on one item, which takes so many bytes; waits for room.
+    /// Sends one item of this size in bytes, once there is room.
     ///
     /// # Errors
     ///
-    /// When nobody wants more.
+    /// If the run has ended.
     pub fn push(&self, item: Item, bytes: usize) -> Result<(), Stopped> {
         self.0.take_item(item, bytes)
     }
 }
 
-/// Takes the parts that one item turns into.
+/// Sends the parts of one item.
 pub struct Outlet<'l, Part> {
     line: &'l (dyn TakePart<Part> + 'l),
     number: u64,
 }
 
 impl<Part> Outlet<'_, Part> {
-    /// Hands on one part, which takes so many bytes; waits for room, or for all items in front to leave.
+    /// Sends one part of this size in bytes, once there is room or all items in front of this one are delivered.
     ///
     /// # Errors
     ///
-    /// When nobody wants more.
+    /// If the run has ended.
     pub fn push(&self, part: Part, bytes: usize) -> Result<(), Stopped> {
         self.line.take_part(self.number, part, bytes)
     }
 }
 
-/// Keeps parts and errors out of [`Feed`]'s type.
+/// Hides the types of parts and errors from [`Feed`].
 trait TakeItem<Item>: Sync {
     fn take_item(&self, item: Item, bytes: usize) -> Result<(), Stopped>;
 }
 
-/// Keeps items and errors out of [`Outlet`]'s type.
+/// Hides the types of items and errors from [`Outlet`].
 trait TakePart<Part>: Sync {
     fn take_part(&self, number: u64, part: Part, bytes: usize) -> Result<(), Stopped>;
 }
@@ -170,7 +171,7 @@ impl<Item: Send, Part: Send, E: Send> TakePart<Part> for Line<Item, Part, E> {
         while !state.stopped {
             let index = (number - state.first) as usize;
             let fits = state.part_bytes + bytes <= self.half;
-            // The next to leave may always have one part waiting, or everyone would wait for it forever.
+            // The next item to be delivered may always have one part waiting. Otherwise all threads could wait forever.
             if fits || (index == 0 && state.open[0].parts.is_empty()) {
                 state.open[index].parts.push_back((part, bytes));
                 state.part_bytes += bytes;
@@ -185,10 +186,10 @@ impl<Item: Send, Part: Send, E: Send> TakePart<Part> for Line<Item, Part, E> {
     }
 }
 
-/// What an item or a part costs besides its own bytes: so many small ones are bounded too.
+/// Memory of an item or a part besides its own bytes. It bounds the number of small ones, too.
 const OVERHEAD: usize = 128;
 
-/// What the threads share.
+/// State and condition variables that the threads share.
 struct Line<Item, Part, E> {
     half: usize,
     state: Mutex<State<Item, Part, E>>,
@@ -199,16 +200,16 @@ struct Line<Item, Part, E> {
 }
 
 struct State<Item, Part, E> {
-    /// Not yet taken by a worker: number, item, bytes.
+    /// Items that no worker has taken yet: number, item, bytes.
     items: VecDeque<(u64, Item, usize)>,
-    /// Items whose parts have not all left, from the one whose number is `first` on.
+    /// Items whose parts are not all delivered, in order. The first of them has the number `first`.
     open: VecDeque<Open<Part, E>>,
     first: u64,
-    /// Of the items that are queued or being worked on.
+    /// Bytes of the items that are queued or being processed.
     item_bytes: usize,
-    /// Of the parts that wait to leave.
+    /// Bytes of the parts that wait for delivery.
     part_bytes: usize,
-    /// How feeding ended, once it has.
+    /// Result of `feed`, once it has returned.
     fed: Option<Result<(), E>>,
     stopped: bool,
     panicked: bool,
@@ -216,7 +217,7 @@ struct State<Item, Part, E> {
 
 struct Open<Part, E> {
     parts: VecDeque<(Part, usize)>,
-    /// Once its worker is done.
+    /// Result of the item's worker, once it is done.
     result: Option<Result<(), E>>,
 }
 
@@ -249,7 +250,7 @@ impl<Item, Part, E> Line<Item, Part, E> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<Item, Part, E>> {
-        // No closure of a caller runs under the lock, so a panic elsewhere leaves the state whole.
+        // No closure of a caller runs under the lock, so a panic elsewhere leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -387,7 +388,7 @@ mod tests {
         }
     }
 
-    /// What happens to one item, by its number.
+    /// Numbers of the items at which the closures fail, or `take` breaks.
     #[derive(Clone, Copy, Default)]
     struct Fault {
         feed: Option<u64>,
@@ -396,7 +397,8 @@ mod tests {
         enough: Option<u64>,
     }
 
-    /// Feeds items from 0 on, each of which becomes so many parts as `parts` says; gives what came out.
+    /// Feeds one item for each element of `parts`, which is its number of parts. Returns the delivered parts and the
+    /// result.
     fn run(parts: &[u64], bytes: usize, fault: Fault) -> (String, Result<(), Error>) {
         let mut out = String::new();
         let bounds = Bounds { workers: NonZeroUsize::new(3).unwrap(), bytes };
@@ -443,7 +445,7 @@ mod tests {
         out
     }
 
-    /// Forty items of two parts each: what comes out are those of the first `items` and then `more`.
+    /// Runs forty items of two parts each. Expects the parts of the first `items` items, then `more`.
     fn check(fault: Fault, items: usize, more: &str, result: Result<(), (&'static str, u64)>) {
         let parts = [2; 40];
         for bytes in [0, 1000, 1 << 20] {
@@ -510,7 +512,7 @@ mod tests {
                 |feed| {
                     for (number, size) in sizes.iter().enumerate() {
                         feed.push((number, *size), *size)?;
-                        // Counted behind the push: what waits to get in is not in.
+                        // Counted after the push: an item that waits for room is not in the pipeline.
                         hold(*size);
                     }
                     Ok::<(), Error>(())
@@ -540,7 +542,7 @@ mod tests {
                 .flat_map(|(number, size)| (0..size / 50).map(move |part| (number, part)))
                 .collect();
             prop_assert_eq!(out, wanted);
-            // One item on top, and one part for each of three workers and one more being taken.
+            // One more item, one part for each of three workers, and one part that is being delivered.
             let most = (bytes + 5 * (300 + OVERHEAD)) as isize;
             prop_assert!(held_max.load(Ordering::SeqCst) <= most, "{:?} of {}", held_max, most);
         }

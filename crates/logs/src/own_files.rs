@@ -1,4 +1,4 @@
-//! Files and folders that bintide makes: opened so that nobody can have another file written, locked, and on the disk.
+//! Files and directories that bintide creates. They are opened safely, locked, and synced to disk.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -11,20 +11,20 @@ use nix::fcntl::{Flock, FlockArg, OFlag};
 
 use crate::error::Error;
 
-/// Returns options that open and make files for their owner and group, as a server does: they hold what is in tables.
-/// A symbolic link is not followed, as it could point at anything, and a pipe is not waited for.
+/// Returns options that open or create files for their owner and group, as a server does: logs hold data of tables.
+/// They do not follow a symbolic link, which could point to any file, and do not wait for a pipe.
 pub fn private_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true).mode(0o640).custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
     options
 }
 
-/// Makes a folder, and those that it is in, and brings their entries to the disk: after a power cut, what was synced in
-/// the folder is still found. Returns the folders that it made.
+/// Creates a directory and its missing parents, and syncs their entries to disk: after a power failure, files synced in
+/// the directory are still found. Returns the directories that it created.
 ///
 /// # Errors
 ///
-/// When the system refuses.
+/// If the operating system returns an error.
 pub fn make_folders(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
     let mut missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
@@ -35,7 +35,7 @@ pub fn make_folders(folder: &Path) -> Result<Vec<PathBuf>, Error> {
             Ok(()) => made.push(path.to_owned()),
             // Another process was faster.
             Err(_) if path.is_dir() => {}
-            Err(cause) => return Err(Error::io("make", &path.display().to_string(), cause)),
+            Err(cause) => return Err(Error::io("create", &path.display().to_string(), cause)),
         }
         sync_parent(path)
             .map_err(|cause| Error::io("sync", &parent_of(path).display().to_string(), cause))?;
@@ -43,11 +43,11 @@ pub fn make_folders(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(made)
 }
 
-/// Brings the entry of a file or folder to the disk.
+/// Syncs the directory entry of a file or directory to disk.
 ///
 /// # Errors
 ///
-/// When the system refuses.
+/// If the operating system returns an error.
 pub fn sync_parent(path: &Path) -> io::Result<()> {
     File::open(parent_of(path))?.sync_all()
 }
@@ -56,41 +56,42 @@ fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A lock on a folder, which is kept as long as this is. Only the processes that take it heed it.
+/// Lock on a directory, held until it is dropped. It is advisory: only processes that take it respect it.
 #[derive(Debug)]
 pub struct FolderLock {
     _mark: Option<Flock<File>>,
-    /// The folder itself, which stays locked when somebody removes the mark; none on a file system that cannot lock folders.
+    /// Lock on the directory itself, which remains if another process removes the mark; `None` on a file system that
+    /// cannot lock directories.
     _folder: Option<Flock<File>>,
 }
 
 impl FolderLock {
-    /// Takes the lock of a folder; none if another process has it.
+    /// Locks a directory; returns `None` if another process has locked it.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// If the operating system returns an error.
     pub fn take(folder: &Path) -> io::Result<Option<Self>> {
         Ok(match Flock::lock(File::open(folder)?, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Some(Self { _mark: None, _folder: Some(lock) }),
             Err((_, Errno::EWOULDBLOCK)) => None,
-            // NFS locks only files that are open to write: the lock on the mark has to do.
+            // NFS locks only files that are open for writing: the lock on the mark must suffice.
             Err(_) => Some(Self { _mark: None, _folder: None }),
         })
     }
 
-    /// Takes the lock of the file `mark`, too, and makes it if it is not there; none if another process has it.
+    /// Locks the file `mark`, too, and creates it if it is missing; returns `None` if another process has locked it.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// If the operating system returns an error.
     pub fn with_mark(self, mark: &Path) -> io::Result<Option<Self>> {
         Ok(lock_file(mark)?.map(|lock| Self { _mark: Some(lock), ..self }))
     }
 }
 
-/// A lock on a file that is replaced while it is locked: on a file of that name with `.lock` behind it, which goes with
-/// this.
+/// Lock for a file that is replaced while it is locked. The lock is on a second file, whose name has `.lock` appended.
+/// Dropping the lock removes that file.
 #[derive(Debug)]
 pub struct FileLock {
     path: PathBuf,
@@ -98,11 +99,11 @@ pub struct FileLock {
 }
 
 impl FileLock {
-    /// Takes the lock of the file at `path`; none if another process has it.
+    /// Locks the file at `path`; returns `None` if another process has locked it.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// If the operating system returns an error.
     pub fn take(path: &Path) -> io::Result<Option<Self>> {
         let mut name: OsString = path.file_name().unwrap_or_default().to_owned();
         name.push(".lock");
@@ -114,18 +115,18 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // One that stays is not in the way.
+        // A lock file that remains does no harm.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Locks a file, and makes it if it is not there; none if another process has it locked.
+/// Locks a file, and creates it if it is missing; returns `None` if another process has locked it.
 fn lock_file(path: &Path) -> io::Result<Option<Flock<File>>> {
     loop {
         let file = private_options().write(true).open(path)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) if is_at(&lock, path) => return Ok(Some(lock)),
-            // The process that had it locked has removed it meanwhile.
+            // The process that held the lock has removed the file.
             Ok(_) => {}
             Err((_, Errno::EWOULDBLOCK)) => return Ok(None),
             Err((_, errno)) => return Err(errno.into()),
@@ -133,7 +134,7 @@ fn lock_file(path: &Path) -> io::Result<Option<Flock<File>>> {
     }
 }
 
-/// Tells whether a file is still the one at this path.
+/// Returns whether an open file is still the one at this path.
 fn is_at(file: &File, path: &Path) -> bool {
     let (opened, there) = (file.metadata(), fs::symlink_metadata(path));
     opened.is_ok_and(|opened| {

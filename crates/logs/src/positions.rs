@@ -1,4 +1,4 @@
-//! Where the transactions of a rewritten log stood in the log that it was made of.
+//! Maps positions of a rewritten log to those of the original log.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -7,35 +7,36 @@ use std::path::Path;
 use crate::error::Error;
 use crate::regular_file::open_regular;
 
-/// The list beside a log that was rewritten in place, as `bintide compress` and `bintide receive --compress` do it: a
-/// line a transaction, read from front to back as the log is, and one with both logs' sizes at the end.
+/// Position list beside a log that was rewritten in place by `bintide compress` or `bintide receive --compress`. It has
+/// a line for each transaction, in the order of the log, and a last line with the sizes of both logs. It is read from
+/// front to back.
 #[derive(Debug)]
 pub struct Positions {
     name: String,
     lines: BufReader<File>,
     line: String,
-    /// The transaction at hand; none at the log's head.
+    /// Present transaction; `None` at the log's head.
     this: Option<Moved>,
-    /// The one behind it, or the logs' ends.
+    /// Next transaction, or the ends of both logs.
     next: Moved,
     is_last: bool,
 }
 
-/// Where something started before the log was rewritten, and where it starts now: bytes from the start of each log.
+/// Position in the original log and in the rewritten log, each in bytes from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// In the log that it was made of.
+    /// Position in the original log.
     pub before: u64,
-    /// In the log that is there.
+    /// Position in the rewritten log.
     pub after: u64,
 }
 
 impl Positions {
-    /// Opens a list; `None` if there is none, or it is another log's than the one whose file has so many bytes.
+    /// Opens a list; returns `None` if it does not exist, or belongs to a log of another size than `log_size`.
     ///
     /// # Errors
     ///
-    /// When the system refuses, or it is no such list.
+    /// If the list cannot be read or is invalid.
     pub fn open(list: &Path, log_size: u64) -> Result<Option<Self>, Error> {
         let name = list.display().to_string();
         let io = |verb| {
@@ -47,7 +48,7 @@ impl Positions {
             file => file.map_err(io("open"))?,
         };
         let sizes = last_line(&mut file).map_err(io("read"))?;
-        // One that was cut off has no such line: its log is not the one that was to be.
+        // A truncated list lacks this line: its log was not completed.
         if sizes.is_none_or(|sizes| sizes.after != log_size) {
             return Ok(None);
         }
@@ -58,11 +59,12 @@ impl Positions {
         Ok(Some(positions))
     }
 
-    /// The transaction that starts at `after` of the log, or in front of it: the last such. Goes on only, never back.
+    /// Advances to the last transaction that starts at or before the position `after` of the rewritten log. It never
+    /// goes back.
     ///
     /// # Errors
     ///
-    /// When the list cannot be read.
+    /// If the list cannot be read or is invalid.
     pub fn go_to(&mut self, after: u64) -> Result<Option<Moved>, Error> {
         while !self.is_last && self.next.after <= after {
             self.advance()?;
@@ -70,12 +72,12 @@ impl Positions {
         Ok(self.this)
     }
 
-    /// The last transaction that started in front of `before`, in the log that this one was made of. Goes on only,
-    /// never back.
+    /// Advances to the last transaction that starts before the position `before` of the original log. It never goes
+    /// back.
     ///
     /// # Errors
     ///
-    /// When the list cannot be read.
+    /// If the list cannot be read or is invalid.
     pub fn find(&mut self, before: u64) -> Result<Option<Moved>, Error> {
         while !self.is_last && self.next.before < before {
             self.advance()?;
@@ -83,14 +85,14 @@ impl Positions {
         Ok(self.this)
     }
 
-    /// Where a place between the transaction at hand and the next one, `after` bytes from the log's start, was before:
-    /// what is there was not rewritten.
+    /// Returns the position in the original log of `after`, a position in the rewritten log between the present
+    /// transaction and the next one. The bytes between transactions are the same in both logs.
     pub const fn before(&self, after: u64) -> u64 {
         self.next.before.saturating_sub(self.next.after.saturating_sub(after))
     }
 
-    /// Where a place between the transaction at hand and the next one, `before` bytes from the start of the log that
-    /// this one was made of, is now.
+    /// Returns the position in the rewritten log of `before`, a position in the original log between the present
+    /// transaction and the next one.
     pub const fn after(&self, before: u64) -> u64 {
         self.next.after.saturating_sub(self.next.before.saturating_sub(before))
     }
@@ -108,12 +110,12 @@ impl Positions {
         let (next, is_last) = match sizes(line) {
             Some(sizes) => (sizes, true),
             None => {
-                let bad = || self.bad(format!("it has the line {line:?}"));
+                let bad = || self.bad(format!("line {line:?} is invalid"));
                 (starts(line).ok_or_else(bad)?, false)
             }
         };
         if self.this.is_some_and(|this| next.before <= this.before || next.after <= this.after) {
-            return Err(self.bad(format!("{line:?} comes too late")));
+            return Err(self.bad(format!("line {line:?} is out of order")));
         }
         (self.next, self.is_last) = (next, is_last);
         Ok(())
@@ -124,21 +126,21 @@ impl Positions {
     }
 }
 
-/// `1000\t600`
+/// Parses a line such as `1000\t600`.
 fn starts(line: &str) -> Option<Moved> {
     let (before, after) = line.split_once('\t')?;
     Some(Moved { before: before.parse().ok()?, after: after.parse().ok()? })
 }
 
-/// `# 1000 bytes became 600`
+/// Parses the last line, such as `# 1000 bytes became 600`.
 fn sizes(line: &str) -> Option<Moved> {
     let (before, after) = line.strip_prefix("# ")?.split_once(" bytes became ")?;
     Some(Moved { before: before.parse().ok()?, after: after.parse().ok()? })
 }
 
-/// The logs' sizes, from the line at the end, and goes back to the start.
+/// Reads the sizes of both logs from the last line, and goes back to the start.
 fn last_line(file: &mut File) -> std::io::Result<Option<Moved>> {
-    /// Bytes of the longest such line, and more.
+    /// Number of bytes read at the end: more than the longest last line.
     const LINE_SIZE_MAX: u64 = 80;
     let size = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(size.saturating_sub(LINE_SIZE_MAX)))?;
@@ -179,7 +181,7 @@ mod tests {
             let mut list = open(LIST, 700).unwrap();
             assert_eq!((list.go_to(after).unwrap(), list.before(after)), (this, before), "{after}");
             let mut list = open(LIST, 700).unwrap();
-            // A place between two transactions is behind the one in front of it.
+            // A position between two transactions belongs to the earlier one.
             let is_start = this.is_some_and(|this| this.after == after);
             if !is_start {
                 assert_eq!((list.find(before).unwrap(), list.after(before)), (this, after), "{before}");
@@ -197,7 +199,7 @@ mod tests {
     #[test]
     fn lists_that_are_none_are_refused() {
         for (list, wanted) in
-            [("x\n# 9 bytes became 7\n", "\"x\""), ("9\t9\n8\t10\n# 19 bytes became 17\n", "too late")]
+            [("x\n# 9 bytes became 7\n", "\"x\""), ("9\t9\n8\t10\n# 19 bytes became 17\n", "out of order")]
         {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("positions.b.000001");

@@ -19,82 +19,82 @@ use crate::keyring::open_header;
 use crate::large::LargePayload;
 use crate::regular_file::open_regular;
 
-/// Reads one log from front to back, or several copied one behind the other.
+/// Reads one log from front to back, or several concatenated logs.
 ///
-/// At the end it says how the log ends, and when asked again it looks again: a log that is still being written is
-/// followed by asking from time to time.
+/// At the end, it reports how the log ends. Each further call checks for new events, so that callers follow a growing
+/// log by asking from time to time.
 #[derive(Debug)]
 pub struct LogReader {
     name: String,
     input: Input,
     framer: Framer,
     format: Option<Arc<Format>>,
-    /// Read, but not part of a chunk yet.
+    /// Bytes that were read, but are not part of a chunk yet.
     tail: Vec<u8>,
-    /// Where the tail starts.
+    /// Position of the start of `tail`.
     place: LogPlace,
-    /// Is the magic read?
+    /// True if the magic number has been read.
     begun: bool,
     keyring: Option<Arc<Keyring>>,
-    /// The name of the key, if the log is encrypted.
+    /// Name of the key, if the log is encrypted.
     decrypting: Option<String>,
     kind: LogKind,
     in_use: bool,
-    /// Where the format description ends.
+    /// End of the format description.
     format_end: u64,
     closed: bool,
-    /// What follows is encrypted the way MariaDB does it.
+    /// True if the rest of the log is encrypted by MariaDB.
     sealed: bool,
-    /// What [`LogReader::next_event`] takes from.
+    /// Chunk that [`LogReader::next_event`] takes events from.
     current: Option<Chunk>,
     current_index: usize,
-    /// Where the large payload ends that is being read.
+    /// End of the large payload that is being read.
     large_end: Option<u64>,
     recycler: Recycler,
 }
 
-/// What came, or how the log ends.
+/// Result of a read: an item, or the end of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next<T> {
-    /// This came.
+    /// Item that was read.
     Some(T),
-    /// Nothing more is there, for now at least.
+    /// End of the log, at least for now.
     End(End),
 }
 
-/// What [`LogReader::next_piece`] gives.
+/// Result of [`LogReader::next_piece`].
 #[derive(Debug)]
 pub enum Piece<'r> {
     /// Whole events.
     Chunk(Chunk),
-    /// A transaction payload that is too large to be read into memory.
+    /// Transaction payload that is too large to be read into memory.
     LargePayload(LargePayload<'r>),
 }
 
-/// How a log ends. Only the caller knows whether more may come.
+/// End of a log. Only the caller knows whether more events can follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With a Rotate or Stop event: its server has closed it.
+    /// The log ends with a Rotate or Stop event: its server has closed it.
     Closed,
-    /// Behind a whole event that is neither: its server still writes to it, or crashed, or the log was cut.
+    /// The log ends with another whole event: its server still writes to it, or crashed, or the log was truncated.
     Open {
-        /// Does its format description say that it is in use? Relay logs never do.
+        /// True if the format description has the in-use flag. Relay logs never have it.
         in_use: bool,
     },
-    /// Within an event: not yet written, or torn.
+    /// The log ends within an event: the event is incomplete or torn.
     Torn(Torn),
 }
 
-/// Where a log stops within an event.
+/// Incomplete event at the end of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Torn {
-    /// Where the event starts: up to here the log is whole.
+    /// Start of the event: the log is whole up to here.
     pub offset: u64,
-    /// How much of it is there, in bytes.
+    /// Number of bytes of the event in the log.
     pub found: usize,
-    /// How much of it there should be, as far as can be told.
+    /// Expected size of the event, as far as it is known.
     pub wanted: usize,
-    /// Does the log's format description say that it is in use?
+    /// True if the log's format description has the in-use flag.
     pub in_use: bool,
 }
 
@@ -103,21 +103,21 @@ impl fmt::Display for Torn {
         let Self { offset, found, wanted, in_use } = self;
         match offset {
             0 => write!(out, "is torn at its start: it has {found} bytes")?,
-            _ => write!(out, "is torn at {offset}: of an event of {wanted} bytes or more it has {found}")?,
+            _ => write!(out, "is torn at {offset}: it has {found} bytes of an event of at least {wanted}")?,
         }
         match in_use {
-            true => out.write_str("; its server is still writing to it, or has crashed"),
+            true => out.write_str("; its server still writes to it, or crashed"),
             false => Ok(()),
         }
     }
 }
 
-/// Who wrote a log.
+/// Kind of a log, by its writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogKind {
-    /// A server, of its own transactions.
+    /// Binary log: a server writes the transactions that it commits.
     Binary,
-    /// A replica, of what it received.
+    /// Relay log: a replica writes the events that it receives.
     Relay,
 }
 
@@ -126,18 +126,17 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// When the system refuses. Whether it is a log shows with the first event.
+    /// If the file cannot be opened. Only the first read shows whether it is a log.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         Ok(Self::new(path.display().to_string(), Input::open(path)?))
     }
 
-    /// Opens a log that a directory or an index names: a regular file. Anything else, as a pipe, could be waited for in
-    /// vain.
+    /// Opens a log that a directory or an index names. It must be a regular file: reading a pipe could wait forever.
     ///
     /// # Errors
     ///
-    /// When the system refuses, or it is not a regular file.
+    /// If the file cannot be opened, or is not a regular file.
     pub fn open_stored(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -145,12 +144,12 @@ impl LogReader {
         Ok(Self::new(name, Input::file(file)))
     }
 
-    /// Reads standard input.
+    /// Creates a reader of standard input.
     pub fn stdin() -> Self {
         Self::new("standard input".to_owned(), Input::stdin())
     }
 
-    /// Reads a log that is in memory.
+    /// Creates a reader of a log in memory.
     pub fn bytes(name: String, bytes: Arc<[u8]>) -> Self {
         Self::new(name, Input::bytes(bytes))
     }
@@ -178,19 +177,19 @@ impl LogReader {
         }
     }
 
-    /// Opens the log with a key of this keyring, should it be encrypted. To be called before anything is read.
+    /// Sets the keyring for an encrypted log. Call it before anything is read.
     #[must_use]
     pub fn with_keyring(mut self, keyring: Arc<Keyring>) -> Self {
         self.keyring = Some(keyring);
         self
     }
 
-    /// The next event, lent until the next call.
+    /// Returns the next event, borrowed until the next call.
     ///
     /// # Errors
     ///
-    /// When the system refuses, when this is no log, or when there is no sane event at this place. Events in front
-    /// of the fault have been given by then.
+    /// If the file cannot be read, is not a log, or has no valid event at this position. All events in front of the
+    /// fault have been returned before.
     pub fn next_event(&mut self) -> Result<Next<LogEvent<'_>>, Error> {
         if self.current.as_ref().is_none_or(|chunk| self.current_index == chunk.len()) {
             self.current = None;
@@ -208,11 +207,11 @@ impl LogReader {
         }
     }
 
-    /// As many whole events as fit in `size` bytes, at least one.
+    /// Returns as many whole events as fit in `size` bytes, at least one.
     ///
     /// # Errors
     ///
-    /// As [`LogReader::next_event`].
+    /// Those of [`LogReader::next_event`].
     pub fn next_chunk(&mut self, size: usize) -> Result<Next<Chunk>, Error> {
         if let Some(chunk) = self.take_current() {
             return Ok(Next::Some(chunk));
@@ -224,12 +223,12 @@ impl LogReader {
         }
     }
 
-    /// As [`LogReader::next_chunk`], but a transaction payload whose event takes more than `large` bytes is not read
-    /// into memory: it is given out to be read in pieces.
+    /// Does the same as [`LogReader::next_chunk`], except for a transaction payload whose event has more than `large`
+    /// bytes: it is returned as a reader of its pieces.
     ///
     /// # Errors
     ///
-    /// As [`LogReader::next_chunk`].
+    /// Those of [`LogReader::next_chunk`].
     pub fn next_piece(&mut self, size: usize, large: usize) -> Result<Next<Piece<'_>>, Error> {
         if let Some(chunk) = self.take_current() {
             return Ok(Next::Some(Piece::Chunk(chunk)));
@@ -254,7 +253,7 @@ impl LogReader {
         LargePayload::new(self, header, offset, format)
     }
 
-    /// The next bytes of the large payload's event, up to `count`, at least one; they count as read.
+    /// Reads the next bytes of the large payload's event, at least one and up to `count`. They count as read.
     pub(crate) fn read_large(&mut self, count: usize, out: &mut Vec<u8>) -> Result<(), Error> {
         out.clear();
         let count = match self.large_end {
@@ -269,21 +268,21 @@ impl LogReader {
         Ok(())
     }
 
-    /// Goes on at `offset` of the same log, which must not lie behind; an event must start there.
+    /// Skips to `offset` of the same log, where an event must start. It must not be before the present position.
     ///
     /// The log's format must be known: read its first event before.
     ///
     /// # Errors
     ///
-    /// When the system refuses, or the log ends before.
+    /// If the log cannot be read, or ends before `offset`.
     ///
     /// # Panics
     ///
-    /// When `offset` lies behind [`LogReader::position`].
+    /// If `offset` is less than [`LogReader::position`].
     pub fn skip_to(&mut self, offset: u64) -> Result<(), Error> {
         assert!(offset >= self.position(), "ours: {offset} lies behind {}", self.position());
         if let Some(chunk) = self.current.take() {
-            // What was read but not given out goes back.
+            // Events that were read but not returned go back into the tail.
             let rest = chunk.part(self.current_index..chunk.len());
             self.place.offset = rest.offset();
             self.tail.splice(..0, rest.bytes().iter().copied());
@@ -295,7 +294,7 @@ impl LogReader {
         } else {
             self.tail.clear();
             let skipped = self.input.skip(ahead - kept);
-            let skipped = skipped.map_err(|cause| Error::io("skip within", &self.name, cause))?;
+            let skipped = skipped.map_err(|cause| Error::io("seek in", &self.name, cause))?;
             if skipped < ahead - kept {
                 let size = self.place.offset + kept + skipped;
                 return Err(Error::Beyond { name: self.name.clone(), offset, size });
@@ -305,27 +304,28 @@ impl LogReader {
         Ok(())
     }
 
-    /// Puts back the end of the chunk that was given last: it comes next.
+    /// Puts back the last part of the chunk that was returned last: it is returned next.
     ///
     /// # Panics
     ///
-    /// When it does not end where reading goes on.
+    /// If the part does not end at the present position.
     pub fn give_back(&mut self, rest: Chunk) {
         assert_eq!(rest.end(), self.position(), "ours: it is the end of what was given last");
         (self.current, self.current_index) = (Some(rest), 0);
     }
 
-    /// The size of the file that it is read from, now: an encrypted one's with its header. `None` of a stream.
+    /// Returns the present size of the log's file, including the header of an encrypted log; `None` for a stream.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// If the file's metadata cannot be read.
     pub fn size(&self) -> Result<Option<u64>, Error> {
-        let rest = self.input.rest_size().map_err(|cause| Error::io("look at", &self.name, cause))?;
+        let rest =
+            self.input.rest_size().map_err(|cause| Error::io("read the metadata of", &self.name, cause))?;
         Ok(rest.map(|rest| self.input.position() + rest))
     }
 
-    /// Where the next event starts, in bytes from the start of its log.
+    /// Returns the start of the next event, in bytes from the start of its log.
     pub fn position(&self) -> u64 {
         match &self.current {
             Some(chunk) => chunk.part(self.current_index..chunk.len()).offset(),
@@ -333,42 +333,42 @@ impl LogReader {
         }
     }
 
-    /// The file's name as it was given, or `standard input`.
+    /// Returns the file's name as it was given, or `standard input`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What holds for the event given last, once there was one.
+    /// Returns the format of the last returned event; `None` before the first event.
     pub fn format(&self) -> Option<&Arc<Format>> {
         self.current.as_ref().map(Chunk::format).or(self.format.as_ref())
     }
 
-    /// Is the log encrypted? Known once its first event has been read.
+    /// Returns whether the log is encrypted. Valid after its first event has been read.
     pub const fn is_encrypted(&self) -> bool {
         self.decrypting.is_some()
     }
 
-    /// Who wrote the log, once its first event has been read.
+    /// Returns the kind of the log. Valid after its first event has been read.
     pub const fn kind(&self) -> LogKind {
         self.kind
     }
 
-    /// Does the log's format description say that it is in use: still open, or left behind by a crash?
+    /// Returns whether the log's format description has the in-use flag: the log is still open, or a crash left it so.
     pub const fn in_use(&self) -> bool {
         self.in_use
     }
 
-    /// Has no more come than the format description?
+    /// Returns whether no event after the format description has been read.
     pub(crate) fn is_at_head(&self) -> bool {
         self.position() <= self.format_end.max(MAGIC.len() as u64)
     }
 
-    /// Has the file been removed, so that nothing more comes?
+    /// Returns whether the file has been removed, so that it never grows again.
     pub(crate) fn is_removed(&self) -> Result<bool, Error> {
-        self.input.is_removed().map_err(|cause| Error::io("look at", &self.name, cause))
+        self.input.is_removed().map_err(|cause| Error::io("read the metadata of", &self.name, cause))
     }
 
-    /// An error that says that the log is torn, for callers that know that nothing more is coming.
+    /// Returns the error for a torn log, for callers that know that it never grows again.
     pub fn torn(&self, torn: Torn) -> Error {
         Error::Torn { name: self.name.clone(), torn }
     }
@@ -400,7 +400,7 @@ impl LogReader {
         }
     }
 
-    /// Reads the magic, and before it the header of an encrypted log; is it there yet?
+    /// Reads the magic number, and the header of an encrypted log in front of it. Returns whether they are complete.
     fn begin(&mut self) -> Result<bool, Error> {
         if !self.read_head(MAGIC.len())? {
             return Ok(false);
@@ -428,7 +428,7 @@ impl LogReader {
         Ok(true)
     }
 
-    /// Reads until the tail has `size` bytes; has it?
+    /// Reads until the tail has `size` bytes. Returns whether it has them.
     fn read_head(&mut self, size: usize) -> Result<bool, Error> {
         while self.tail.len() < size {
             let read = self.input.read(size - self.tail.len(), Patience::Full, &mut self.tail);
@@ -448,7 +448,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// Fills the run with whole events.
+    /// Adds whole events to the run.
     fn fill(&mut self, run: &mut Run, patience: Patience, large: usize) -> Result<Stop, Error> {
         loop {
             if let Some(header) = large_payload(&run.bytes[run.end..], large) {
@@ -471,16 +471,17 @@ impl LogReader {
         }
     }
 
-    /// A large payload that is torn, or not all written yet, must not be begun.
+    /// Checks that the large payload is complete: a torn or unfinished payload must not be started.
     fn look_at_large(&mut self, header: Header, run: &mut Run) -> Result<Stop, Error> {
-        let rest = self.input.rest_size().map_err(|cause| Error::io("look at", &self.name, cause))?;
+        let rest =
+            self.input.rest_size().map_err(|cause| Error::io("read the metadata of", &self.name, cause))?;
         let wanted = header.size as usize;
         let found =
             rest.map(|rest| run.bytes.len().saturating_add(usize::try_from(rest).unwrap_or(usize::MAX)));
         match found {
             Some(0..) if found < Some(wanted) => {
                 self.check_size(run)?;
-                // Less, if it has been cut off.
+                // Less, if the file has been truncated.
                 let found = found.filter(|_| !run.bytes.is_empty()).unwrap_or(0);
                 Ok(Stop::Torn { found, wanted })
             }
@@ -488,7 +489,7 @@ impl LogReader {
         }
     }
 
-    /// Takes one event into the run, if it is whole and belongs there.
+    /// Adds one event to the run, if it is whole and fits.
     fn step(&mut self, run: &mut Run) -> Result<Step, Error> {
         if self.sealed {
             return match run.bounds.is_empty() {
@@ -505,7 +506,7 @@ impl LogReader {
             }
         }
         let is_format = rest.get(4) == Some(&EventType::FormatDescription.code());
-        // The framer remembers what it has seen: it must not see what is left for the next chunk.
+        // The framer has state: it must not see an event that is left for the next chunk.
         if is_format && !run.bounds.is_empty() || !run.has_room_for(rest) {
             return Ok(Step::Full);
         }
@@ -522,7 +523,7 @@ impl LogReader {
                 run.push(size);
                 Ok(Step::Event)
             }
-            // Events in front of the fault are given out first.
+            // Events in front of the fault are returned first.
             Err(_) if !run.bounds.is_empty() => Ok(Step::Full),
             Err(error) => {
                 let (name, offset) = (self.name.clone(), self.place.offset);
@@ -531,7 +532,7 @@ impl LogReader {
         }
     }
 
-    /// Takes events into a run that has one, as long as nothing about them asks for more than a look at their sizes.
+    /// Adds events to a non-empty run, as long as only their sizes need to be checked.
     fn take_plain(&self, run: &mut Run, large: usize) {
         let checksum = self.format.as_ref().map_or(Checksum::Absent, |format| format.checksum.for_events());
         let size_min = HEADER_SIZE + checksum.size();
@@ -555,7 +556,7 @@ impl LogReader {
 
     fn note_format(&mut self, raw: &RawEvent<'_>) {
         self.format = self.framer.format().cloned().map(Arc::new);
-        // A relay log holds its source's format description too, behind its own.
+        // A relay log also has its source's format description, after its own.
         if self.place.offset == MAGIC.len() as u64 {
             let flags = raw.header().flags;
             self.in_use = flags.contains(Flags::IN_USE);
@@ -572,7 +573,7 @@ impl LogReader {
 
     fn read_more(&mut self, run: &mut Run, wanted: usize, patience: Patience) -> Result<usize, Error> {
         let (have, wanted) = (run.bytes.len(), run.end + wanted);
-        // The size of a large event is a claim: room for it grows only as fast as it comes.
+        // The size of a large event is only a claim: memory grows only as bytes arrive.
         let target = if wanted <= run.size { run.size } else { wanted.min(run.size.max(2 * have)) };
         run.bytes.reserve_exact(target - have);
         let read = self.input.read(target - have, patience, &mut run.bytes);
@@ -583,10 +584,10 @@ impl LogReader {
         Ok(read)
     }
 
-    /// Is the file still as long as what was read of it? A server cuts a relay log back to its last whole event when
-    /// the connection breaks: what was read of an event that was not whole is forgotten then.
+    /// Checks that the file still has the bytes that were read. When its connection breaks, a replica truncates its
+    /// relay log after the last whole event: then the bytes read of an incomplete event are dropped.
     fn check_size(&mut self, run: &mut Run) -> Result<(), Error> {
-        let io = |cause| Error::io("look at", &self.name, cause);
+        let io = |cause| Error::io("read the metadata of", &self.name, cause);
         let partial = (run.bytes.len() - run.end) as u64;
         let offset = self.input.position();
         match self.input.shrunk_to().map_err(io)? {
@@ -608,14 +609,14 @@ impl LogReader {
         }
     }
 
-    /// Makes a chunk of the run; what is left over waits for the next one.
+    /// Creates a chunk from the run. The rest of the bytes stays in the tail for the next chunk.
     fn finish(&mut self, mut run: Run) -> Chunk {
         self.tail.clear();
         self.tail.extend_from_slice(&run.bytes[run.end..]);
         run.bytes.truncate(run.end);
         self.closed = run.last().is_some_and(|last| match last.event_type {
             EventType::Stop => true,
-            // A relay log holds its source's rotations too, made up and real ones.
+            // A relay log also has its source's Rotate events, both artificial and real ones.
             EventType::Rotate if self.kind == LogKind::Relay => last.flags.contains(Flags::RELAY_LOG),
             EventType::Rotate => !last.flags.contains(Flags::ARTIFICIAL),
             _ => false,
@@ -630,20 +631,20 @@ impl LogReader {
     }
 }
 
-/// How much [`LogReader::next_event`] reads at a time.
+/// Number of bytes that [`LogReader::next_event`] reads at once.
 const EVENTS_SIZE: usize = 256 << 10;
 
-/// The largest chunk: places in it are 32 bits wide.
+/// Largest size of a chunk: offsets in it are 32 bits wide.
 const CHUNK_SIZE_MAX: usize = 1 << 30;
 
-/// What tells that another log starts: the magic, and the header of a format description.
+/// Number of bytes that identify the start of another log: the magic number, and the header of a format description.
 const LOG_START_SIZE: usize = MAGIC.len() + HEADER_SIZE;
 
-/// The sizes that a format description can have.
+/// Possible sizes of a format description.
 const FORMAT_SIZES: std::ops::RangeInclusive<u32> = 76..=1024;
 
-/// Does another log start here, or just an event of 13 September 2028, whose time has the bytes of the magic?
-/// `None` if there is not enough to tell.
+/// Returns whether another log starts here. An event of 13 September 2028 can have a timestamp with the bytes of the
+/// magic number. `None` if there are too few bytes to decide.
 fn starts_log(bytes: &[u8]) -> Option<bool> {
     let head = bytes.get(MAGIC.len()..LOG_START_SIZE)?;
     let header = Header::decode(&mut Cursor::new(head)).ok()?;
@@ -651,20 +652,20 @@ fn starts_log(bytes: &[u8]) -> Option<bool> {
     Some(is_format && (header.next_position == header.size + 4 || header.next_position == 0))
 }
 
-/// The header of a transaction payload that takes more than `large` bytes.
+/// Returns the header if the bytes start with a transaction payload event of more than `large` bytes.
 fn large_payload(bytes: &[u8], large: usize) -> Option<Header> {
     let header = Header::decode(&mut Cursor::new(bytes.first_chunk::<HEADER_SIZE>()?)).ok()?;
     let is_large = header.event_type == EventType::TransactionPayload && header.size as usize > large;
     is_large.then_some(header)
 }
 
-/// Events being gathered for a chunk.
+/// Events collected for a chunk.
 #[derive(Debug)]
 struct Run {
     bytes: Vec<u8>,
-    /// Where whole events end.
+    /// End of the whole events in `bytes`.
     end: usize,
-    /// As in [`Chunk`]; empty without events.
+    /// Bounds as in [`Chunk`]; empty without events.
     bounds: Vec<u32>,
     first_checksum: Option<Checksum>,
     size: usize,
@@ -675,13 +676,13 @@ impl Run {
         Self { bytes, end: 0, bounds: Vec::new(), first_checksum: None, size }
     }
 
-    /// The header of the last event.
+    /// Returns the header of the last event.
     fn last(&self) -> Option<Header> {
         let start = *self.bounds.get(self.bounds.len().checked_sub(2)?)? as usize;
         Header::decode(&mut Cursor::new(&self.bytes[start..])).ok()
     }
 
-    /// Has the run room for the event that `rest` starts with, as far as its size is there to be seen?
+    /// Returns whether the event at the start of `rest` fits, as far as its size is known.
     fn has_room_for(&self, rest: &[u8]) -> bool {
         let size = rest.first_chunk().and_then(|head: &[u8; HEADER_SIZE]| head[9..13].first_chunk());
         let fits = |size: &[u8; 4]| self.end + u32::from_le_bytes(*size) as usize <= self.size;
@@ -697,24 +698,27 @@ impl Run {
     }
 }
 
+/// Result of reading a chunk.
 enum Found {
     Chunk(Chunk),
     Large(Header),
     End(End),
 }
 
+/// Reason for which no more events are added to a run.
 enum Stop {
     Full,
     Large(Header),
-    /// The first event that is not whole takes so many bytes.
+    /// The first incomplete event has this size.
     NeedMore(usize),
-    /// The same of a large payload, of which more is there than was read.
+    /// A large payload is incomplete. `found` counts its bytes in the log, including those not read.
     Torn {
         found: usize,
         wanted: usize,
     },
 }
 
+/// Result of trying to add one event to a run.
 enum Step {
     Event,
     Full,
@@ -722,24 +726,24 @@ enum Step {
     NeedMore(usize),
 }
 
-/// Uses buffers of chunks that everyone is done with again: fresh memory costs more than reading into it.
+/// Pool of chunk buffers. A buffer is reused once no chunk refers to it: fresh memory costs more than reading into it.
 #[derive(Debug, Default)]
 struct Recycler {
     shared: Vec<Arc<Vec<u8>>>,
 }
 
-/// How many buffers are watched.
+/// Largest number of buffers in the pool.
 const RECYCLER_MAX: usize = 64;
 
 impl Recycler {
-    /// A buffer with the tail in it, and room for `size` bytes in all.
+    /// Returns a buffer that starts with the tail, with a capacity of at least `size` bytes.
     fn buffer(&mut self, tail: &mut Vec<u8>, size: usize) -> Vec<u8> {
         if tail.len() >= size {
             return std::mem::take(tail);
         }
         let free = self.shared.iter().position(|shared| Arc::strong_count(shared) == 1);
         let mut buffer = match free.map(|index| Arc::try_unwrap(self.shared.swap_remove(index))) {
-            // One huge event must not cost its size for good.
+            // The memory of one huge event must not be kept forever.
             Some(Ok(buffer)) if buffer.capacity() <= 2 * size => buffer,
             _ => Vec::with_capacity(size),
         };

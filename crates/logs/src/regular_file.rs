@@ -1,14 +1,15 @@
-//! Files that are read because an index or a folder names them.
+//! Opens files that an index or a directory names, if they are regular.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Opens a regular file to read. A pipe or a device of that name, which could be waited for in vain, is refused at once.
+/// Opens a regular file for reading. A pipe or a device is an error at once, because its open or its reads could wait
+/// forever.
 ///
 /// # Errors
 ///
-/// When the system refuses, or it is no regular file.
+/// If the file cannot be opened, or is not a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let file = without_waiting().open(path)?;
     match file.metadata()?.is_file() {
@@ -17,11 +18,11 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Reads a regular file's text.
+/// Reads the text of a regular file.
 ///
 /// # Errors
 ///
-/// As [`open_regular`], and when it is not UTF-8.
+/// Those of [`open_regular`], and if the file is not UTF-8.
 pub(crate) fn read_regular_text(path: &Path) -> io::Result<String> {
     io::read_to_string(open_regular(path)?)
 }

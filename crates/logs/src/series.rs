@@ -1,36 +1,36 @@
-//! What logs are called in a store: as at their source, until another server becomes the source.
+//! Log names of a store: those of the source, until another server becomes the source.
 
 use std::cmp::Ordering;
 use std::path::Path;
 
-/// The fewest digits of a log's number.
+/// Smallest number of digits of a log's number.
 const NUMBER_SIZE_MIN: usize = 6;
-/// Characters of a server's UUID.
+/// Length of a server's UUID in characters.
 const UUID_SIZE: usize = 36;
 
-/// Logs of one server, in a store that has another server's in front of them.
+/// Later series of a store: the logs of one server, after logs of another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Series<'n> {
-    /// The store's first series has the number 1, and is not named.
+    /// Number of the series, from 2 on; series 1 is the store's first, and does not appear in names.
     pub number: u32,
-    /// The `server_uuid` of whose logs they are.
+    /// `server_uuid` of the server that wrote the logs.
     pub uuid: &'n str,
 }
 
 impl<'n> Series<'n> {
-    /// The series that a log's name has in the middle; `None` if there is none in it, as in a store's first series.
+    /// Returns the series in the middle of a log's name; `None` for a log of the store's first series.
     pub fn of(name: &'n str) -> Option<Self> {
         LogName::of(Path::new(name)).and_then(|name| name.series)
     }
 }
 
-/// A log's name: `binlog.000001`. Numbers grow beyond six digits. In a later series of a store there is the series in
-/// the middle: `binlog.2.5ea5ca5e-0001-4000-8000-000000000001.000001`.
+/// Name of a log: `binlog.000001`. Numbers can exceed six digits. In a later series, the name has the series in the
+/// middle: `binlog.2.5ea5ca5e-0001-4000-8000-000000000001.000001`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogName<'n> {
-    /// What the source's logs are called, without the number.
+    /// Base name of the source's logs, without the number.
     pub(crate) base: &'n str,
-    /// None for a store's first.
+    /// Series of the log; `None` for the store's first.
     pub(crate) series: Option<Series<'n>>,
     pub(crate) number: u64,
     digits: &'n str,
@@ -48,22 +48,22 @@ impl<'n> LogName<'n> {
         Some(Self { base, series, number, digits })
     }
 
-    /// Its name at the source.
+    /// Returns the log's name at the source.
     pub(crate) fn at_source(&self) -> String {
         format!("{}.{}", self.base, self.digits)
     }
 
-    /// The name of the source's log in that series of a store.
+    /// Returns the name of this source's log in that series of a store.
     pub(crate) fn within(&self, series: Series<'_>) -> String {
         format!("{}.{}.{}.{}", self.base, series.number, series.uuid, self.digits)
     }
 
-    /// The number of its series.
+    /// Returns the number of the log's series.
     pub(crate) fn series_number(&self) -> u32 {
         self.series.map_or(1, |series| series.number)
     }
 
-    /// Is it earlier than the other one of the same store?
+    /// Returns whether the log is earlier than another log of the same store.
     pub(crate) fn is_before(&self, other: &Self) -> bool {
         match self.series_number().cmp(&other.series_number()) {
             Ordering::Less => true,
@@ -72,18 +72,18 @@ impl<'n> LogName<'n> {
         }
     }
 
-    /// Is it an earlier log of the same series?
+    /// Returns whether the log is an earlier log of the same series.
     pub(crate) fn is_earlier_of_series(&self, other: &Self) -> bool {
         self.base == other.base && self.series == other.series && self.number < other.number
     }
 
-    /// Does the other one come right behind it, of the same series?
+    /// Returns whether the other log is the direct successor in the same series.
     pub(crate) fn is_right_before(&self, other: &Self) -> bool {
         self.is_earlier_of_series(other) && self.number.checked_add(1) == Some(other.number)
     }
 }
 
-/// What is in front of a log's number, if it names a series.
+/// Parses the base name and the series from the part in front of a log's number.
 fn series_of(front: &str) -> Option<(&str, Series<'_>)> {
     let (front, uuid) = front.rsplit_once('.')?;
     let (base, number) = front.rsplit_once('.')?;

@@ -1,4 +1,4 @@
-//! Bytes that wait to be read again: in memory, and when they become many, in a file that nobody else can read.
+//! Temporary storage of bytes: in memory, and beyond a limit in an encrypted file.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -10,13 +10,13 @@ use tempfile::SpooledTempFile;
 
 use crate::temporary::TemporarySpace;
 
-/// What is encrypted at once. Bounds the memory for it.
+/// Number of bytes encrypted at once. Bounds the memory of the copy.
 const STEP: usize = 256 << 10;
 
-/// Bytes that wait to be read again, from any place and by any thread.
+/// Temporary storage of bytes, which any thread can read from any offset.
 ///
-/// What goes to disk is encrypted under a password that is nowhere but here: logs hold what they were told in
-/// confidence, and the file's blocks outlive it.
+/// Bytes on disk are encrypted with a random password that exists only in memory: logs hold confidential data, and the
+/// blocks of a deleted file can remain on the disk.
 pub struct Spool {
     stored: Mutex<Stored>,
     password: FilePassword,
@@ -26,19 +26,19 @@ struct Stored {
     file: SpooledTempFile,
     cipher: LogCipher,
     size: u64,
-    /// Bytes that stay in memory.
+    /// Number of bytes that stay in memory.
     memory_max: u64,
     reservation: TemporarySpace,
     scratch: Vec<u8>,
 }
 
 impl Spool {
-    /// An empty one. From `memory_max` bytes on, they go to a file in `folder` that has no name and is gone with the
-    /// process.
+    /// Creates an empty spool. Beyond `memory_max` bytes, the bytes go to an unnamed file in `folder`, which is deleted
+    /// when the process ends.
     ///
     /// # Errors
     ///
-    /// When the system has no random bytes for the password.
+    /// If the system has no random bytes for the password.
     pub fn new_in(folder: &Path, memory_max: usize) -> io::Result<Self> {
         let mut password = [0; 32];
         getrandom::fill(&mut password).map_err(io::Error::other)?;
@@ -50,17 +50,17 @@ impl Spool {
         Ok(Self { stored, password })
     }
 
-    /// How many bytes it has.
+    /// Returns the number of stored bytes.
     pub fn size(&self) -> u64 {
         self.stored().size
     }
 
-    /// Puts bytes behind those that are there, and gives where the first of them stands.
+    /// Appends bytes, and returns the offset of the first of them.
     ///
     /// # Errors
     ///
-    /// When the file cannot be made or written, or temporary files would be larger than allowed
-    /// ([`limit_temporary_files`](crate::limit_temporary_files)). What came before is not lost.
+    /// If the file cannot be created or written, or the process's temporary files would exceed their limit
+    /// ([`limit_temporary_files`](crate::limit_temporary_files)). Earlier bytes are not lost.
     pub fn push(&self, bytes: &[u8]) -> io::Result<u64> {
         let mut stored = self.stored();
         let Stored { file, cipher, size, memory_max, reservation, scratch } = &mut *stored;
@@ -84,7 +84,7 @@ impl Spool {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or there are not so many.
+    /// If the file cannot be read, or has too few bytes.
     pub fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let mut stored = self.stored();
         stored.file.seek(SeekFrom::Start(offset))?;
@@ -94,14 +94,14 @@ impl Spool {
         Ok(())
     }
 
-    /// What a thread leaves that panics is whole: the size grows last.
+    /// Locks the state. A panic in another thread leaves it consistent, because the size grows last.
     fn stored(&self) -> MutexGuard<'_, Stored> {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Spool {
-    /// Without what it holds.
+    /// Shows the size, but no content.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Spool").field("size", &self.size()).finish_non_exhaustive()
     }

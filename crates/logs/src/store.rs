@@ -1,4 +1,4 @@
-//! A directory of logs: which there are, in which order.
+//! Lists the logs of a store, in order.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -11,41 +11,42 @@ use crate::error::Error;
 use crate::regular_file::open_regular;
 use crate::series::LogName;
 
-/// The logs of one server or of one replication channel, in order: those that an index lists, or, where there is none,
-/// those of one name in one directory.
+/// Logs of one server or of one replication channel, in order: those that an index lists or, without an index, those
+/// with one base name in one directory.
 ///
-/// A log beside its index is that log, whatever directory the index names: a copied directory has an index that may
-/// still name the original files. Logs in other directories are read only when the index itself is given, as a server
-/// with `--log-bin-index` needs it.
+/// A log in the index's directory takes precedence over the path in the index: the index of a copied directory may
+/// still name the original files. Logs in other directories are read only if the index itself is given, as for a server
+/// with `--log-bin-index`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
     place: Place,
     logs: Vec<PathBuf>,
-    /// The index, as it was read.
+    /// Content of the index when it was last read.
     text: Vec<u8>,
     elsewhere: Option<IgnoredIndexPath>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    /// An index that was given itself.
+    /// Index that was given directly.
     Index(PathBuf),
-    /// The index of a folder that was given.
+    /// Index of a given directory.
     IndexOfFolder(PathBuf),
-    /// A folder without an index.
+    /// Directory without an index.
     Folder(PathBuf),
 }
 
-/// A line of an index that names a file in another directory, although there is a log of that name beside the index.
+/// Line of an index that names an existing file in another directory, although the index's directory has a log of that
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IgnoredIndexPath {
-    /// The index.
+    /// Path of the index.
     pub index: PathBuf,
-    /// The line's number, from 1 on.
+    /// Number of the line, from 1.
     pub number: usize,
-    /// The file that the line names.
+    /// File that the line names.
     pub named: PathBuf,
-    /// The log beside the index, which is read.
+    /// Log in the index's directory, which is read instead.
     pub read: PathBuf,
 }
 
@@ -54,7 +55,7 @@ impl fmt::Display for IgnoredIndexPath {
         let [index, named, read] = [&self.index, &self.named, &self.read].map(|path| path.display());
         write!(
             out,
-            "{index}: line {} names {named}; {read} is read instead, as it is beside the index",
+            "{index}: line {} names {named}; {read} in the directory of the index is read instead",
             self.number
         )
     }
@@ -65,8 +66,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When the system refuses, when a directory has several indexes or logs of several names and no index, or when it
-    /// has no logs.
+    /// If a file or directory cannot be read, if a directory has several indexes, or logs with several base names and
+    /// no index, or if there are no logs.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         if !path.is_dir() {
@@ -81,30 +82,30 @@ impl Store {
         }
     }
 
-    /// The paths of the logs, oldest first.
+    /// Returns the paths of the logs, oldest first.
     pub fn logs(&self) -> &[PathBuf] {
         &self.logs
     }
 
-    /// The index, or where there is none the directory.
+    /// Returns the path of the index, or of the directory if there is no index.
     pub fn path(&self) -> &Path {
         match &self.place {
             Place::Index(path) | Place::IndexOfFolder(path) | Place::Folder(path) => path,
         }
     }
 
-    /// The first line of the index that names an existing file in another directory, where the log beside the index is
-    /// read instead; none mostly.
+    /// Returns the first line of the index that names an existing file in another directory, if the log in the index's
+    /// directory is read instead.
     pub fn elsewhere(&self) -> Option<&IgnoredIndexPath> {
         self.elsewhere.as_ref()
     }
 
-    /// Logs that lie beside the last one that the index lists, and are later ones of the same name: a stale index lacks
-    /// them. None where there is no index.
+    /// Returns later logs with the same base name in the directory of the last listed log: a stale index lacks them.
+    /// Without an index, returns none.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// If the directory cannot be read.
     pub fn unlisted(&self) -> Result<Vec<PathBuf>, Error> {
         if matches!(self.place, Place::Folder(_)) {
             return Ok(Vec::new());
@@ -117,26 +118,26 @@ impl Store {
         Ok(entries(folder)?.into_iter().filter(is_later).collect())
     }
 
-    /// Looks again: logs come and go.
+    /// Reads the list of logs again, because logs are added and purged.
     ///
     /// # Errors
     ///
-    /// As [`Store::open`].
+    /// Those of [`Store::open`].
     pub fn refresh(&mut self) -> Result<(), Error> {
         if let Place::Index(path) | Place::IndexOfFolder(path) = &self.place
             && read_text(path)? == self.text
         {
-            return Ok(()); // Looking for each of its logs takes longer than reading it.
+            return Ok(()); // Checking each of its logs takes longer than reading the index.
         }
         *self = Self::read(self.place.clone())?;
         Ok(())
     }
 
-    /// The log behind `log`, which need not be there any more.
+    /// Returns the log after `log`, which may have been purged.
     ///
     /// # Errors
     ///
-    /// When logs between the two have been purged.
+    /// If logs between the two have been purged.
     pub fn after(&self, log: &Path) -> Result<Option<&Path>, Error> {
         let name = log.file_name();
         if let Some(index) = self.logs.iter().position(|other| other.file_name() == name) {
@@ -179,8 +180,8 @@ fn read_text(index: &Path) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-/// A line a log: absolute, or relative to the data directory, which need not be where the index is, and need not be
-/// the one that they lie in now.
+/// Parses an index: one path a line, absolute or relative to the data directory. That directory may differ from the
+/// index's, and from the one that the logs are in now.
 fn logs_of(
     text: &[u8],
     index: &Path,
@@ -215,7 +216,7 @@ fn logs_of(
     Ok(logs)
 }
 
-/// Tells whether it is a file's name, or a name behind `./`.
+/// Returns whether the line is a plain file name, with or without `./` in front.
 fn names_no_folder(line: &Path) -> bool {
     line.parent().is_none_or(|folder| folder.as_os_str().is_empty() || folder == Path::new("."))
 }
@@ -244,12 +245,12 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(paths)
 }
 
-/// Files that are numbered as logs are, all of the same name.
+/// Returns the files with names of logs, which must have one base name.
 fn list_folder(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let entries = entries(folder)?;
     let logs: Vec<(LogName<'_>, &PathBuf)> =
         entries.iter().filter_map(|path| Some((LogName::of(path)?, path))).collect();
-    // What was rewritten in place has a list of its positions beside it, named after it.
+    // A log that was rewritten in place has a position list beside it, named after the log.
     let names: Vec<&OsStr> = logs.iter().filter_map(|(_, path)| path.file_name()).collect();
     let is_beside = |path: &Path| {
         let log = path.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_prefix("positions."));

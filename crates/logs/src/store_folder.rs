@@ -1,4 +1,4 @@
-//! The folder of a store that is written to: locked for one writer, and known to be a store of ours.
+//! Locked directory of a store that is being written.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,28 +15,29 @@ use crate::own_files::FolderLock;
 use crate::regular_file::{open_regular, read_regular_text};
 use crate::series::LogName;
 
-/// The file that marks a folder as a store of `bintide receive`; it is locked, too.
+/// Name of the file that marks a directory as a store of `bintide receive`. The file is locked, too.
 const MARK: &str = "bintide.lock";
-/// The prefix of a log's name in an index, as servers write it.
+/// Prefix of log names in an index, as servers write it.
 pub(crate) const INDEX_PREFIX: &str = "./";
 
-/// The folder of a store, locked for one writer, before anything in it is read or changed.
+/// Directory of a store, locked for one writer before anything in it is read or changed.
 ///
-/// A folder with logs counts as a store only if a store was begun in it: a server's folder, or a copy of it, is refused.
+/// A directory with logs is a store only if it has the mark: the directory of a server, or a copy of it, is an error.
 #[derive(Debug)]
 pub struct StoreFolder {
     pub(crate) path: PathBuf,
-    // In front of the lock, which is released last.
+    // Declared before the lock, which is released last.
     pub(crate) made: CreatedPaths,
     _lock: FolderLock,
 }
 
 impl StoreFolder {
-    /// Locks a folder, and makes it if it is not there.
+    /// Locks a directory, and creates it if it is missing.
     ///
     /// # Errors
     ///
-    /// When the system refuses, another process writes to the store, or the folder has logs and is no store.
+    /// If the directory cannot be created or read, if another process writes to the store, or if the directory has logs
+    /// and is not a store.
     pub fn lock(path: &Path) -> Result<Self, Error> {
         let mut made = CreatedPaths::folders(path)?;
         let Some(lock) = FolderLock::take(path).map_err(io("lock", path))? else {
@@ -57,12 +58,12 @@ impl StoreFolder {
         Ok(folder)
     }
 
-    /// The folder.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Finds the index; none in an empty store.
+    /// Returns the path of the index; `None` in an empty store.
     pub(crate) fn index(&self) -> Result<Option<PathBuf>, Error> {
         let mut indexes = indexes(&self.path)?;
         match indexes.len() {
@@ -71,7 +72,7 @@ impl StoreFolder {
         }
     }
 
-    /// Every log that the index names lies beside it. A last line that was not written whole does not count.
+    /// Checks that the index names only logs in its own directory. An incomplete last line is ignored.
     fn check_index(&self) -> Result<(), Error> {
         let Some(index) = self.index()? else { return Ok(()) };
         let text = read_regular_text(&index).map_err(io("read", &index))?;
@@ -84,7 +85,7 @@ impl StoreFolder {
 ///
 /// # Errors
 ///
-/// When a line is not the plain name of a log.
+/// If a line is not the plain name of a log.
 pub(crate) fn log_names<'t>(text: &'t str, index: &Path) -> Result<Vec<&'t str>, Error> {
     let names = text.lines().zip(1..).map(|(line, number)| {
         let name = line.strip_prefix(INDEX_PREFIX).unwrap_or(line);
@@ -95,14 +96,14 @@ pub(crate) fn log_names<'t>(text: &'t str, index: &Path) -> Result<Vec<&'t str>,
     names.collect()
 }
 
-/// Tells whether it is a log's name, and no path to one.
+/// Returns whether the text is a log's name, and not a path.
 pub(crate) fn is_log_name(name: &str) -> bool {
     is_file_name(name.as_bytes())
         && !name.contains(char::is_control)
         && LogName::of(Path::new(name)).is_some()
 }
 
-/// Refuses a folder that has an index or logs: it has no mark, so that they are somebody else's.
+/// Checks that a directory without a mark has no index and no logs: they would belong to another program.
 fn refuse_foreign(folder: &Path) -> Result<(), Error> {
     let found = entries(folder)?.into_iter().find(|path| is_index_of_logs(path) || is_log(path));
     match found {
@@ -114,7 +115,7 @@ fn refuse_foreign(folder: &Path) -> Result<(), Error> {
     }
 }
 
-/// Tells whether it is a log with more than what a crash may leave of one that was about to begin.
+/// Returns whether the file is a log with more than the first bytes that a crash can leave of a new log.
 fn is_log(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
     let mut read = || open_regular(path)?.read_exact(&mut magic);
@@ -124,7 +125,8 @@ fn is_log(path: &Path) -> bool {
         && !has_at_most_a_beginning(path).is_ok_and(|is_so| is_so)
 }
 
-/// Tells whether it is an index that lists something. A store whose first log could not be begun leaves one that does not.
+/// Returns whether the file is an index with at least one line. A store whose first log could not be created leaves an
+/// index without lines.
 fn is_index_of_logs(path: &Path) -> bool {
     is_index(path) && !read_regular_text(path).is_ok_and(|text| !text.contains('\n'))
 }

@@ -1,4 +1,4 @@
-//! A store that is written to: the logs of a source, byte for byte.
+//! Writer of a store: the logs of a source, byte for byte.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
@@ -20,60 +20,61 @@ use crate::regular_file::read_regular_text;
 use crate::series::{LogName, Series};
 use crate::store_folder::{INDEX_PREFIX, StoreFolder, is_log_name, log_names};
 
-/// The names of logs that are about to go, one a line, until they are gone.
+/// Name of the file that lists the logs being purged, one a line, until they are removed.
 const PURGED: &str = "bintide.purged";
 
-/// A store that is written to: the logs of a source, byte for byte, and an index of them.
+/// Writer of a store: the logs of a source, byte for byte, and their index.
 ///
-/// A log is in the index once it is there; what was appended is safe once it was [synced](StoreWriter::sync). Opened
-/// again after a crash, the last log is cut behind its last whole event, and the source is to be asked for what follows.
+/// A log is in the index once its file exists. Appended events are safe after a [sync](StoreWriter::sync). After a
+/// crash, opening the store truncates the last log after its last whole event, and the source must send the following
+/// events again.
 #[derive(Debug)]
 pub struct StoreWriter {
     at_rest: AtRest,
     log: Option<OpenLog>,
-    /// Bytes that were cut off when it was opened.
+    /// Number of bytes that were cut off when the store was opened.
     cut: u64,
-    /// Bytes that are just being written: more than none where the system has refused that.
+    /// Size of the present write; more than 0 after a failed write.
     tried: u64,
-    /// A log that the system could not bring to the disk, and up to where it is there. What is behind that may be gone
-    /// from the disk although it can be read, and another try says nothing of it.
+    /// Log whose sync failed, and its size at the last successful sync. The bytes behind may be missing on the disk
+    /// although they can be read, and a second sync does not report that.
     doubtful: Option<(String, u64)>,
-    // Last: it is locked as long as a file of it is open.
+    // Last field: the lock must outlive the open files.
     folder: StoreFolder,
 }
 
 #[derive(Debug)]
 struct OpenLog {
     name: String,
-    /// Its name at the source.
+    /// Name of the log at the source.
     name_at_source: String,
     file: LogFile,
-    /// Where the last event starts; the same as `position` as long as there is none.
+    /// Start of the last event; equal to `position` if there is none.
     last: u64,
-    /// Where the next event starts.
+    /// Start of the next event.
     position: u64,
-    /// Up to there it is on the disk.
+    /// Size of the part that is synced to disk.
     synced: u64,
 }
 
-/// How a store's logs lie on the disk. A log that is there stays as it is, and is written on so.
+/// Encryption of a store's new logs on disk. An existing log is continued as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AtRest {
-    /// New ones in the open.
+    /// New logs are not encrypted.
     Plain {
-        /// What opens the last one that is there, should it be encrypted.
+        /// Keyring file that opens the last existing log, if it is encrypted.
         keyring: Option<PathBuf>,
     },
-    /// New ones encrypted, as a server with `binlog_encryption` does it: with the newest key of a keyring file, which is
-    /// read again for each, and a password of their own.
+    /// New logs are encrypted as by a server with `binlog_encryption`: each with its own password and the newest key of
+    /// a keyring file, which is read again for each log.
     Encrypted {
-        /// The file.
+        /// Path of the keyring file.
         keyring: PathBuf,
     },
 }
 
 impl AtRest {
-    /// The keyring file.
+    /// Returns the path of the keyring file.
     pub fn keyring(&self) -> Option<&Path> {
         match self {
             Self::Plain { keyring } => keyring.as_deref(),
@@ -81,17 +82,17 @@ impl AtRest {
         }
     }
 
-    /// Can the keyring file be read, if there is one, and has it what a new log needs?
+    /// Checks that the keyring file, if one is set, can be read, and has the key that a new log needs.
     ///
     /// # Errors
     ///
-    /// When it cannot, is no keyring, or lacks a key.
+    /// If the file cannot be read, is not a keyring, or lacks a key.
     pub fn check(&self) -> Result<(), Error> {
         self.keyring().map(read_keyring).transpose()?;
         self.key().map(drop)
     }
 
-    /// The key of a new log; none if it is in the open.
+    /// Returns the key of a new log; `None` if new logs are not encrypted.
     fn key(&self) -> Result<Option<KeyringKey>, Error> {
         let Self::Encrypted { keyring } = self else { return Ok(None) };
         let keys = read_keyring(keyring)?;
@@ -100,46 +101,46 @@ impl AtRest {
     }
 }
 
-/// What became of an event.
+/// Result of appending an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Appended {
-    /// It is the last one now.
+    /// The event was appended.
     New,
-    /// It was the last one before.
+    /// The event is the same as the last event of the log.
     Again,
 }
 
-/// Where in its last log a store ends.
+/// End of a store, in its last log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorePlace<'s> {
-    /// The log's name at the source.
+    /// Name of the log at the source.
     pub log: &'s str,
-    /// The series that it is of; none for the store's first.
+    /// Series of the log; `None` for the store's first series.
     pub series: Option<Series<'s>>,
-    /// Where its last event starts: the same as `next` in a log that has none yet.
+    /// Start of the log's last event; equal to `next` if the log has no event.
     pub last: u64,
-    /// Where the next one starts.
+    /// Start of the next event.
     pub next: u64,
 }
 
-/// How much a store keeps. What is beyond goes, the oldest logs first, but never the one that is written to.
+/// Retention limit of a store. The oldest logs beyond it are deleted, but never the log that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// What was written to last within so much time.
+    /// Logs that were last written within this time are retained.
     Age(Duration),
-    /// So many bytes, in all logs together.
+    /// Logs are retained up to this total size in bytes.
     Size(u64),
 }
 
 impl StoreWriter {
-    /// Opens the store in `folder`, and makes the folder if it is not there.
+    /// Opens the store in `folder`, and creates the directory if it is missing.
     ///
     /// # Errors
     ///
-    /// When the system refuses, another process writes to the store, the folder has logs and is no store, or the keyring
-    /// file is none, or lacks a key.
+    /// If a file cannot be read or written, if another process writes to the store, if the directory has logs and is
+    /// not a store, or if the keyring file is invalid or lacks a key.
     pub fn open(folder: &Path, at_rest: AtRest) -> Result<Self, Error> {
-        at_rest.check()?; // In front of all that is made for the store.
+        at_rest.check()?; // Before any file of the store is created.
         StoreFolder::lock(folder)?.open(at_rest)
     }
 
@@ -149,15 +150,15 @@ impl StoreWriter {
         Ok(store)
     }
 
-    /// Opens the last log again, where the system has refused to write, as is done behind a crash: what is not there is to
-    /// be asked for again, and so is what could not be brought to the disk. Says how many bytes those are, as far as they
-    /// had been appended or were to be.
+    /// Opens the last log again after a failed write or sync, with the recovery that follows a crash. The source must
+    /// send the missing events again, including those that may not have reached the disk. Returns the number of missing
+    /// bytes that had been appended or were being appended.
     ///
     /// # Errors
     ///
-    /// As [`StoreWriter::open`]; it can be tried again, and nothing else can be done until it has worked.
+    /// Those of [`StoreWriter::open`]. The call can be repeated; no other call is possible until it succeeds.
     pub fn reopen(&mut self) -> Result<u64, Error> {
-        // What still waits is written now, or never.
+        // Dropping the log writes its buffer; bytes that it cannot write are lost.
         let before = self.log.take().map(|log| (log.name, log.position));
         self.cut_doubtful()?;
         self.recover_last()?;
@@ -172,14 +173,14 @@ impl StoreWriter {
         let Some((name, synced)) = &self.doubtful else { return Ok(()) };
         let path = self.folder.path.join(name);
         if let Some(mut file) = LogFile::open(&path, self.at_rest.keyring())? {
-            file.cut(*synced).map_err(io("cut", &path))?;
+            file.cut(*synced).map_err(io("truncate", &path))?;
         }
         self.doubtful = None;
         Ok(())
     }
 
-    /// A file of somebody else's, beside the logs: if it is not there yet, it goes when this does without a log having
-    /// begun, as does all that was made for the store.
+    /// Adds a file beside the logs that the caller is about to create. If no log begins before the writer is dropped,
+    /// the file is removed with all that was created for the store, unless it existed before.
     pub fn goes_with(&mut self, path: &Path) {
         if self.log.is_none() {
             self.folder.made.if_new(path);
@@ -194,8 +195,8 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// Where it ends; none in an empty store. A source that is asked for the last event on, and not only for what
-    /// follows, shows that it still has the same log.
+    /// Returns the end of the store; `None` if it is empty. A source that sends the last event again proves that it
+    /// still has the same log.
     pub fn place(&self) -> Option<StorePlace<'_>> {
         self.log.as_ref().map(|log| StorePlace {
             log: &log.name_at_source,
@@ -205,28 +206,28 @@ impl StoreWriter {
         })
     }
 
-    /// Where in the last log the next event starts: 0 in an empty store.
+    /// Returns the start of the next event in the last log; 0 in an empty store.
     pub fn end(&self) -> u64 {
         self.log.as_ref().map_or(0, |log| log.position)
     }
 
-    /// Where that ends in the last log which its file has: what is behind it waits in memory to be written.
+    /// Returns the size of the last log that is written to its file. The bytes behind are still in memory.
     pub fn written(&self) -> u64 {
         self.log.as_ref().map_or(0, |log| log.position.saturating_sub(log.file.waiting()))
     }
 
-    /// Bytes that were cut off the last log when the store was opened: an event that was not written whole, or is
-    /// damaged, and all behind it.
+    /// Returns the number of bytes cut off the last log when the store was opened: an incomplete or damaged event, and
+    /// all bytes behind it.
     pub fn cut(&self) -> u64 {
         self.cut
     }
 
-    /// What follows is of this log, from `position` on.
+    /// Starts or continues this log of the source at `position`.
     ///
     /// # Errors
     ///
-    /// When the last log does not go on there, the name is none of a log, or there was such a log before; and when the
-    /// system refuses.
+    /// If the last log does not end there, if the name is not that of a log, if the log is not the successor of the
+    /// last one, or if a file cannot be written.
     pub fn begin(&mut self, name: &str, position: u64) -> Result<(), Error> {
         match &self.log {
             Some(log) if log.name_at_source == name && position == log.last => return Ok(()),
@@ -239,14 +240,14 @@ impl StoreWriter {
         self.begin_behind(name, |last, next| last.is_right_before(next))
     }
 
-    /// What follows is of this log, wherever in it: the last log goes on, or this one begins. Does it? Within a series
-    /// its number may be any higher one: what was asked for by GTIDs lacks nothing, and a source leaves out logs of its
-    /// own whose transactions are all here. With the `server_uuid`
-    /// of another server than the last log's, it begins a series of its own, whose logs have names of their own.
+    /// Continues the last log, or begins this one; returns whether it began. Within a series, any higher number is
+    /// valid: a stream requested by GTIDs is complete, and a source skips logs whose transactions are all present. With
+    /// the `server_uuid` of another server than the last log's, it begins a new series, whose logs have their own
+    /// names.
     ///
     /// # Errors
     ///
-    /// As [`StoreWriter::begin`].
+    /// Those of [`StoreWriter::begin`].
     pub fn go_on_in(&mut self, name: &str, other: Option<&str>) -> Result<bool, Error> {
         match (&self.log, other) {
             (Some(log), None) if log.name_at_source == name => Ok(false),
@@ -255,12 +256,12 @@ impl StoreWriter {
         }
     }
 
-    /// Goes back behind the last log's last whole transaction, and says which transactions are there then. What is
-    /// behind stays for whoever is reading it, until the same comes again and is written over it, or another log begins.
+    /// Goes back to the end of the last log's last whole transaction, and returns the transactions up to there. The
+    /// bytes behind stay for readers until the same events are written again, or another log begins.
     ///
     /// # Errors
     ///
-    /// When the system refuses, or the log is damaged.
+    /// If a file cannot be read or written, or the log is damaged.
     pub fn rewind(&mut self) -> Result<Contents, Error> {
         self.sync()?;
         let Some(log) = &mut self.log else {
@@ -273,11 +274,11 @@ impl StoreWriter {
         Ok(contents)
     }
 
-    /// Which transactions are there, as far as they are on the disk: with the last log, what it says is in front of it.
+    /// Returns the transactions on disk: those of the last log, and those before it by its Previous_gtids event.
     ///
     /// # Errors
     ///
-    /// As [`StoreWriter::rewind`].
+    /// Those of [`StoreWriter::rewind`].
     pub fn contents(&self) -> Result<Contents, Error> {
         match &self.log {
             Some(log) => Contents::of(&self.folder.path.join(&log.name), self.at_rest.keyring()),
@@ -285,12 +286,12 @@ impl StoreWriter {
         }
     }
 
-    /// Has the last log what stands in front of its transactions? One that has but a format description does not say
-    /// which transactions are in front of it. An empty store lacks nothing.
+    /// Returns whether the last log has its head: the events in front of its transactions. A log with only a format
+    /// description does not list the transactions before it. For an empty store, it returns true.
     ///
     /// # Errors
     ///
-    /// When the system refuses, or the log is damaged.
+    /// If a file cannot be read or written, or the log is damaged.
     pub fn has_head(&mut self) -> Result<bool, Error> {
         self.sync()?;
         let Some(log) = &self.log else { return Ok(true) };
@@ -303,12 +304,12 @@ impl StoreWriter {
         Ok(true)
     }
 
-    /// Removes the last log if it lacks [what stands in front of its transactions](StoreWriter::has_head) and another log
-    /// is in front of it, which is the last one then.
+    /// Removes the last log if it lacks [its head](StoreWriter::has_head) and is not the only log. The log before it
+    /// becomes the last one.
     ///
     /// # Errors
     ///
-    /// As [`StoreWriter::has_head`].
+    /// Those of [`StoreWriter::has_head`].
     pub fn drop_headless(&mut self) -> Result<(), Error> {
         if self.has_head()? {
             return Ok(());
@@ -324,19 +325,19 @@ impl StoreWriter {
         self.remove(last)
     }
 
-    /// Nothing more comes behind the last event of the last log.
+    /// Truncates the last log after its last event.
     fn cut_rest(&mut self) -> Result<(), Error> {
         self.sync()?;
         let Some(log) = &mut self.log else { return Ok(()) };
         let path = self.folder.path.join(&log.name);
-        let size = log.file.size().map_err(io("look at", &path))?;
+        let size = log.file.size().map_err(io("read the metadata of", &path))?;
         if size > log.position {
-            log.file.cut(log.position).map_err(io("cut", &path))?;
+            log.file.cut(log.position).map_err(io("truncate", &path))?;
         }
         Ok(())
     }
 
-    /// Begins this log, if the last one is before it in this sense.
+    /// Begins this log, if `is_before` accepts the last log as its predecessor.
     fn begin_behind(
         &mut self,
         name: &str,
@@ -368,12 +369,12 @@ impl StoreWriter {
         self.create(&local, name, found.base)
     }
 
-    /// Appends an event, which starts at `position` in the log. The last event may come again, if it is the same.
+    /// Appends an event, which starts at `position` in the log. The last event may be repeated, if it is the same.
     ///
     /// # Errors
     ///
-    /// When the log does not go on there, none has begun, or the last event is another one; and when the system
-    /// refuses.
+    /// If the log does not end there, if no log has begun, if a repeated event differs, or if the file cannot be
+    /// written.
     pub fn append(&mut self, position: u64, event: &[u8]) -> Result<Appended, Error> {
         let Some(log) = &mut self.log else {
             return Err(Error::Place { name: self.last_name(), found: position, wanted: 0 });
@@ -394,23 +395,24 @@ impl StoreWriter {
         Ok(Appended::New)
     }
 
-    /// Appends an event behind the last one.
+    /// Appends an event after the last one.
     ///
     /// # Errors
     ///
-    /// When no log has begun, or the system refuses.
+    /// If no log has begun, or the file cannot be written.
     pub fn append_next(&mut self, event: &[u8]) -> Result<(), Error> {
         let position = self.log.as_ref().map_or(0, |log| log.position);
         self.append(position, event).map(drop)
     }
 
-    /// Removes the oldest logs as far as they are beyond what is to be kept, and says how many.
+    /// Removes the oldest logs beyond the retention limit, and returns their number.
     ///
-    /// They go from the index first: a log that is not in the index is not there, whenever this is stopped.
+    /// The index loses them first: a log that is not in the index does not belong to the store, whenever the purge is
+    /// interrupted.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// If a file cannot be read, written or removed.
     pub fn purge(&mut self, keep: Keep, now: SystemTime) -> Result<usize, Error> {
         let Some(index) = self.folder.index()? else { return Ok(0) };
         let text = read_regular_text(&index).map_err(io("read", &index))?;
@@ -429,7 +431,7 @@ impl StoreWriter {
         Ok(count)
     }
 
-    /// Whoever reads the file finds the old text or the new one.
+    /// Replaces a file's text atomically.
     fn replace(&self, path: &Path, text: &str) -> Result<(), Error> {
         let new = path.with_extension("new");
         let written = private_options().write(true).truncate(true).open(&new).and_then(|mut file| {
@@ -441,8 +443,8 @@ impl StoreWriter {
         self.sync_folder()
     }
 
-    /// Removes what a purge has named, as far as it is not in the index: nothing else in the folder is the store's to
-    /// remove.
+    /// Removes the logs that an interrupted purge has listed, unless they are in the index. The store removes no other
+    /// files of the directory.
     fn remove_purged(&self, kept: &[&str]) -> Result<(), Error> {
         let list = self.folder.path.join(PURGED);
         let text = match read_regular_text(&list) {
@@ -451,24 +453,24 @@ impl StoreWriter {
         };
         for name in text.lines().filter(|name| is_log_name(name) && !kept.contains(name)) {
             self.remove(name)?;
-            // What was compressed has a list of its positions beside it.
+            // A compressed log has a position list beside it.
             self.remove(&format!("positions.{name}"))?;
         }
         self.remove(PURGED)
     }
 
-    /// How many of the oldest logs are beyond what is to be kept.
+    /// Returns the number of the oldest logs beyond the retention limit.
     fn count_beyond(&self, names: &[&str], keep: Keep, now: SystemTime) -> Result<usize, Error> {
         let mut kept_size = 0;
-        // The last one is being written to.
+        // The last log is being written, so it is never counted.
         for (number, name) in names.iter().enumerate().rev() {
             let path = self.folder.path.join(name);
-            let found = fs::metadata(&path).map_err(io("look at", &path))?;
+            let found = fs::metadata(&path).map_err(io("read the metadata of", &path))?;
             kept_size += found.len();
             let is_beyond = match keep {
                 Keep::Size(size) => kept_size > size,
                 Keep::Age(age) => {
-                    let written = found.modified().map_err(io("look at", &path))?;
+                    let written = found.modified().map_err(io("read the metadata of", &path))?;
                     now.duration_since(written).is_ok_and(|since| since > age)
                 }
             };
@@ -492,11 +494,11 @@ impl StoreWriter {
         folder.sync_all().map_err(io("sync", &self.folder.path))
     }
 
-    /// Has all that was appended on the disk.
+    /// Syncs all appended events to disk.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// If a file cannot be read, written or removed.
     pub fn sync(&mut self) -> Result<(), Error> {
         let Some(log) = &mut self.log else { return Ok(()) };
         let path = self.folder.path.join(&log.name);
@@ -522,12 +524,12 @@ impl StoreWriter {
         self.log.as_ref().map_or_else(|| self.folder.path.display().to_string(), |log| log.name.clone())
     }
 
-    /// The log first, then its line in the index: a log that is not in the index was not begun.
+    /// Creates the log first, then its line in the index: a log that is not in the index has not begun.
     fn create(&mut self, name: &str, name_at_source: &str, base: &str) -> Result<(), Error> {
         let path = self.folder.path.join(name);
         let key = self.at_rest.key()?;
         self.tried = MAGIC.len() as u64;
-        let file = LogFile::make(&path, key.as_ref()).map_err(io("make", &path))?;
+        let file = LogFile::make(&path, key.as_ref()).map_err(io("create", &path))?;
         let index =
             self.folder.index()?.unwrap_or_else(|| self.folder.path.join(base).with_extension("index"));
         let mut lines = private_options().append(true).open(&index).map_err(io("open", &index))?;
@@ -543,22 +545,22 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// The last log in the index, whose last line is cut off if it was not written whole. What a purge that was
-    /// stopped has left goes.
+    /// Returns the last log in the index. It cuts off an incomplete last line of the index, and finishes an interrupted
+    /// purge.
     fn last_indexed(&self) -> Result<Option<String>, Error> {
         let Some(index) = self.folder.index()? else { return Ok(None) };
         let text = read_regular_text(&index).map_err(io("read", &index))?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         if whole < text.len() {
             let file = private_options().write(true).open(&index).map_err(io("open", &index))?;
-            file.set_len(whole as u64).and_then(|()| file.sync_all()).map_err(io("cut", &index))?;
+            file.set_len(whole as u64).and_then(|()| file.sync_all()).map_err(io("truncate", &index))?;
         }
         let names = log_names(&text[..whole], &index)?;
         self.remove_purged(&names)?;
         Ok(names.last().map(|name| (*name).to_owned()))
     }
 
-    /// Opens a log, cut behind its last whole event.
+    /// Opens a log, and truncates it after its last whole event.
     fn recover(&mut self, name: String) -> Result<OpenLog, Error> {
         let path = self.folder.path.join(&name);
         if let (false, Some(index)) = (path.exists(), self.folder.index()?) {
@@ -578,7 +580,7 @@ impl StoreWriter {
         };
         let size = file.size().map_err(io("open", &path))?;
         self.cut = size.saturating_sub(position);
-        file.cut(position).map_err(io("cut", &path))?;
+        file.cut(position).map_err(io("truncate", &path))?;
         file.seek(position).map_err(io("open", &path))?;
         let name_at_source =
             LogName::of(Path::new(&name)).map_or_else(|| name.clone(), |log| log.at_source());
@@ -587,11 +589,11 @@ impl StoreWriter {
 }
 
 impl StoreFolder {
-    /// Opens the store in it.
+    /// Opens the store in this directory.
     ///
     /// # Errors
     ///
-    /// As [`StoreWriter::open`].
+    /// Those of [`StoreWriter::open`].
     pub fn open(self, at_rest: AtRest) -> Result<StoreWriter, Error> {
         at_rest.check()?;
         StoreWriter::in_folder(self, at_rest)
@@ -599,7 +601,7 @@ impl StoreFolder {
 }
 
 impl OpenLog {
-    /// The last event has come again: is it the one that is there?
+    /// Checks that a repeated event is the same as the last event of the log.
     fn compare_last(&mut self, folder: &Path, event: &[u8]) -> Result<(), Error> {
         let path = folder.join(&self.name);
         let size = (self.position - self.last) as usize;
@@ -611,13 +613,14 @@ impl OpenLog {
     }
 }
 
-/// The name of a source's log, which names no series.
+/// Parses the name of a source's log, which has no series.
 fn at_source(name: &str) -> Result<LogName<'_>, Error> {
     let found = LogName::of(Path::new(name)).filter(|found| is_log_name(name) && found.series.is_none());
     found.ok_or_else(|| Error::LogName { name: name.to_owned() })
 }
 
-/// Where the last whole event starts and ends whose checksum, and those of all before it, are right.
+/// Returns the start and end of the last whole event with a right checksum, if those of all events before it are right,
+/// too.
 fn whole_end(path: &Path, keyring: Option<&Path>) -> Result<(u64, u64), Error> {
     let mut reader = open_log(path, keyring)?;
     let start = MAGIC.len() as u64;
@@ -631,7 +634,8 @@ fn whole_end(path: &Path, keyring: Option<&Path>) -> Result<(u64, u64), Error> {
     }
 }
 
-/// Where events have no checksums, nobody verifies the four bytes behind the format description.
+/// Returns whether the event's checksum is right. Without checksums in the log, the four bytes at the end of its format
+/// description are not verified.
 fn is_sound(raw: &RawEvent<'_>) -> bool {
     let mut framer = Framer::new();
     let is_verified = match raw.event_type() {
@@ -659,7 +663,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples")
     }
 
-    /// What a failed sync leaves can be read, and need not be on the disk.
+    /// Bytes of a failed sync can be read, but may be missing on the disk.
     #[test]
     fn what_could_not_be_brought_to_the_disk_is_asked_for_again() {
         let keyring = samples().join("encrypted/keyring");

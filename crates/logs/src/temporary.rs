@@ -1,7 +1,7 @@
-//! The bound on temporary files.
+//! Limit on the size of temporary files.
 //!
-//! A transaction that does not fit in memory waits in a file, and a few kilobytes of a compressed one can be of any
-//! size. The disk belongs to other programs, too.
+//! A transaction that does not fit in memory is stored in a file, and a few kilobytes of a compressed transaction can
+//! decompress to any size. Other programs need the disk, too.
 
 use std::fmt;
 use std::io;
@@ -10,20 +10,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::sys::statvfs::statvfs;
 
-/// [`limit_temporary_files`]; [`UNLIMITED`] stands for the default.
+/// Limit set by [`limit_temporary_files`]; [`UNLIMITED`] means the default.
 static MAX: AtomicU64 = AtomicU64::new(UNLIMITED);
-/// Bytes in all temporary files of this process.
+/// Size of all temporary files of this process, in bytes.
 static USED: AtomicU64 = AtomicU64::new(0);
 
 const UNLIMITED: u64 = u64::MAX;
 
-/// Bounds the temporary files of this process, all together. By default they may take half of the space that is free
-/// without them.
+/// Limits the total size of this process's temporary files. By default, they may take half of the space that would be
+/// free without them.
 pub fn limit_temporary_files(bytes_max: u64) {
     MAX.store(bytes_max, Ordering::Relaxed);
 }
 
-/// The share of one file in the bound.
+/// Part of the limit that one file uses.
 #[derive(Debug)]
 pub(crate) struct TemporarySpace {
     folder: PathBuf,
@@ -31,16 +31,16 @@ pub(crate) struct TemporarySpace {
 }
 
 impl TemporarySpace {
-    /// For a file in `folder`, which has no bytes yet.
+    /// Creates the entry of an empty file in `folder`.
     pub(crate) fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), bytes: 0 }
     }
 
-    /// The file is to grow to this size.
+    /// Reserves space for the file to grow to this size.
     ///
     /// # Errors
     ///
-    /// When all files together would be larger than allowed.
+    /// If all files together would exceed the limit.
     pub(crate) fn grow(&mut self, bytes: u64) -> io::Result<()> {
         let more = bytes.saturating_sub(self.bytes);
         let used = USED.fetch_add(more, Ordering::Relaxed);
@@ -68,7 +68,8 @@ impl Drop for TemporarySpace {
     }
 }
 
-/// Half of what is free in a folder's file system without our files; no bound where that is not known.
+/// Returns half of the space that would be free in a directory's file system without our files; no limit if it is
+/// unknown.
 fn half_of_free(folder: &Path, used: u64) -> u64 {
     statvfs(folder).map_or(u64::MAX, |found| {
         let free = found.blocks_available().saturating_mul(found.fragment_size());
@@ -76,7 +77,7 @@ fn half_of_free(folder: &Path, used: u64) -> u64 {
     })
 }
 
-/// Temporary files would be larger than allowed.
+/// Error: temporary files would exceed their limit.
 #[derive(Debug)]
 struct TemporaryFilesFull {
     folder: PathBuf,

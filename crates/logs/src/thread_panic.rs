@@ -1,15 +1,15 @@
-//! Panics of threads, as errors.
+//! Converts panics of threads into errors.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A defect of this program that ended a thread's work.
+/// Panic of a thread: a defect of this program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("internal error: the thread that {task} panicked: {message}; please report this defect")]
 pub struct ThreadPanic {
-    /// The thread's task, as a verb in the third person.
+    /// Task of the thread, as a verb in the third person.
     pub task: &'static str,
-    /// The panic's message.
+    /// Message of the panic.
     pub message: String,
 }
 
@@ -20,13 +20,13 @@ impl ThreadPanic {
     ///
     /// # Errors
     ///
-    /// When `work` panics.
+    /// If `work` panics.
     pub fn catch<T>(task: &'static str, work: impl FnOnce() -> T) -> Result<T, Self> {
         catch_unwind(AssertUnwindSafe(work))
             .map_err(|panic| Self { task, message: panic_message(&*panic).to_owned() })
     }
 
-    /// As [`ThreadPanic::catch`], for work that has errors of its own.
+    /// Does the same as [`ThreadPanic::catch`] for work that has its own errors.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(message), _) => message,
         (_, Some(message)) => message,
-        _ => "it left no message",
+        _ => "no message",
     }
 }
 
@@ -61,6 +61,6 @@ mod tests {
         };
         check(|| panic!("as text"), "as text");
         check(|| panic!("with a number: {}", 7), "with a number: 7");
-        check(|| std::panic::panic_any(7), "it left no message");
+        check(|| std::panic::panic_any(7), "no message");
     }
 }

@@ -1,4 +1,4 @@
-//! Cuts a log into whole transactions, and what stands between them.
+//! Splits a log into whole transactions and the events between them.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,60 +12,60 @@ use crate::chunk::{Chunk, LogEvent};
 use crate::error::Error;
 use crate::reader::{LogReader, Next};
 
-/// Cuts a log's chunks into whole transactions, and what stands between them.
+/// Splits a log's chunks into whole transactions and the events between them.
 ///
-/// What breaks the grammar is no error here: a transaction that was cut short is a [`Segment`] between transactions,
-/// and no event is lost.
+/// A violation of the grammar is no error here: a transaction that was cut short becomes a [`Segment`] between
+/// transactions. No event is lost.
 #[derive(Debug)]
 pub struct TransactionCutter {
-    /// Transactions of more bytes are not kept.
+    /// Largest size in bytes of a transaction that is kept.
     large: u64,
     tracker: Tracker,
     candidate: Candidate,
-    /// Did the open transaction break the grammar?
+    /// True if the open transaction violates the grammar.
     is_faulty: bool,
     open: OpenTransaction,
 }
 
-/// Events that belong together.
+/// Consecutive events: a transaction, or events between transactions.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    /// Their bytes, in order; of a large transaction only the first part.
+    /// Chunks with the events, in order; for a large transaction only the first part.
     pub parts: Vec<Chunk>,
-    /// What they are.
+    /// Kind of the segment.
     pub content: Content,
 }
 
-/// What a [`Segment`] is.
+/// Kind of a [`Segment`].
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// Events between transactions, or of one that was cut short.
+    /// Events between transactions, or those of a transaction that was cut short.
     Between,
-    /// The same, of a transaction too large to be kept, with where it starts and ends.
+    /// Events of a cut-short transaction that was too large to be kept, with its start and end.
     LargeBetween(Box<Outline>),
-    /// A whole transaction.
+    /// Whole transaction.
     Transaction(Box<Whole>),
 }
 
-/// A whole transaction.
+/// Whole transaction.
 #[derive(Clone, Debug)]
 pub struct Whole {
-    /// What it says of itself.
+    /// Outline of the transaction: its position, size, identifier and kind.
     pub outline: Outline,
-    /// Why a server would leave it as it is; `None`: it would compress it.
+    /// Reason for which a server would not compress the transaction; `None` if it would.
     pub refusal: Option<Refusal>,
-    /// The bytes of its events inside a payload, if it is plain.
+    /// Size that its events would have inside a payload, if the transaction is not compressed.
     pub inner_size: u64,
-    /// Is it too large to be kept, so that it has to be read again?
+    /// True if the transaction was too large to be kept, so that it must be read again.
     pub is_large: bool,
 }
 
-/// An event that cannot be decoded as far as is needed to tell transactions apart.
+/// Error: an event cannot be decoded as far as the split into transactions requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutError {
-    /// Where the event starts, in bytes from the start of its log.
+    /// Start of the event, in bytes from the start of its log.
     pub offset: u64,
-    /// What is wrong, with a place counted from the event's first byte.
+    /// Cause, with an offset from the event's first byte.
     pub error: DecodeError,
 }
 
@@ -77,21 +77,22 @@ impl fmt::Display for CutError {
 
 impl std::error::Error for CutError {}
 
-/// The events of the open transaction that earlier chunks brought.
+/// Events of the open transaction from earlier chunks.
 #[derive(Debug, Default)]
 struct OpenTransaction {
     parts: Vec<Chunk>,
     size: u64,
     is_large: bool,
-    /// Are parts of it gone, so that it has to be read again?
+    /// True if parts were dropped, so that the transaction must be read again.
     is_cut: bool,
 }
 
-/// Takes segments in order.
+/// Callback that takes segments in order.
 type Give<'g, E> = &'g mut dyn FnMut(Segment) -> Result<(), E>;
 
 impl TransactionCutter {
-    /// Plain transactions of more than `large` bytes are not kept: who wants them reads them again.
+    /// Creates a cutter that does not keep uncompressed transactions of more than `large` bytes: a caller that needs
+    /// them reads them again.
     pub fn new(large: u64) -> Self {
         Self {
             large,
@@ -102,24 +103,24 @@ impl TransactionCutter {
         }
     }
 
-    /// The transaction that has started and not ended.
+    /// Returns the transaction that has started but not ended.
     pub const fn open(&self) -> Option<&Outline> {
         self.tracker.open()
     }
 
-    /// The first event of the transaction that has started and not ended, and where it starts.
+    /// Returns the first event of the open transaction, and its position.
     pub fn first(&self) -> Option<(u64, RawEventBuf)> {
         let event = self.open.parts.first()?.get(0)?;
         Some((event.offset, event.raw.to_buf()))
     }
 
-    /// Takes the log's next chunk.
+    /// Processes the log's next chunk.
     ///
     /// # Errors
     ///
-    /// When an event cannot be decoded, and those of `give`.
+    /// If an event cannot be decoded, and those of `give`.
     pub fn take<E: From<CutError>>(&mut self, chunk: &Chunk, give: Give<'_, E>) -> Result<(), E> {
-        // Where the events start that no segment has yet.
+        // Index of the first event that is not yet in a segment.
         let mut start = 0;
         for (index, event) in chunk.iter().enumerate() {
             let was_open = self.tracker.open().is_some();
@@ -150,7 +151,7 @@ impl TransactionCutter {
         }
     }
 
-    /// The log has ended: a transaction that has not is given between transactions.
+    /// Gives an unfinished transaction as a segment between transactions, at the end of the log.
     ///
     /// # Errors
     ///
@@ -162,7 +163,8 @@ impl TransactionCutter {
         }
     }
 
-    /// Follows the grammar; gives the transaction that the event ends, and the one that it cuts short.
+    /// Passes the event to the tracker. Returns the transaction that the event ends, and the transaction that it cuts
+    /// short.
     fn track(
         &mut self,
         event: &LogEvent<'_>,
@@ -184,7 +186,7 @@ impl TransactionCutter {
         Ok((tracked.ended, cut))
     }
 
-    /// The open transaction was cut short.
+    /// Gives the open transaction, which was cut short, as a segment between transactions.
     fn give_up<E>(&mut self, cut: &Outline, give: Give<'_, E>) -> Result<(), E> {
         let open = std::mem::take(&mut self.open);
         if open.is_large {
@@ -202,8 +204,8 @@ impl TransactionCutter {
         let refusal = faulty.or_else(|| self.candidate.refusal(&outline));
         let is_payload = outline.kind == TransactionKind::Payload;
         if is_payload {
-            // Mostly only its GTID event came before, and the payload itself is one event and in memory already. But
-            // events without a part in it may stand between, and they can be so many that they were not kept.
+            // Usually only its GTID event came before, and the payload is one event that is already in memory. But
+            // events outside the grammar may stand between, possibly too many to be kept.
             self.open.is_large = self.open.is_cut;
         }
         self.open.extend(last, if is_payload { u64::MAX } else { self.large });
@@ -221,12 +223,12 @@ fn give_between<E>(part: Chunk, give: Give<'_, E>) -> Result<(), E> {
 }
 
 impl Segment {
-    /// Its events, in order; of a large transaction only the first ones.
+    /// Returns the events, in order; for a large transaction only the first ones.
     pub fn events(&self) -> impl Iterator<Item = LogEvent<'_>> {
         self.parts.iter().flat_map(Chunk::iter)
     }
 
-    /// The bytes that it holds in memory.
+    /// Returns the number of bytes that the segment holds in memory.
     pub fn size(&self) -> usize {
         self.parts.iter().map(|part| part.bytes().len()).sum()
     }
@@ -238,19 +240,19 @@ impl OpenTransaction {
         self.is_large |= self.size > large;
         self.parts.push(part);
         if self.is_large {
-            // The first part tells which log; its bytes are few.
+            // The first part identifies the log, and is small.
             self.is_cut |= self.parts.len() > 1;
             self.parts.truncate(1);
         }
     }
 }
 
-/// Gives the events that start within a range of a log, which the reader has not passed yet, and what holds for them;
-/// chunks of `size` bytes are read at once. Gives whether the range's end was reached.
+/// Calls `take` with each event that starts within a range of a log, and its format. The reader must not be past the
+/// range. Chunks of `size` bytes are read at once. Returns whether the end of the range was reached.
 ///
 /// # Errors
 ///
-/// When the log cannot be read, and those of `take`.
+/// If the log cannot be read, and those of `take`.
 pub fn each_event_within<E: From<Error>>(
     reader: &mut LogReader,
     range: Range<u64>,

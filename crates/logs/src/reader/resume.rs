@@ -1,4 +1,4 @@
-//! Finds a way into a log: behind a place that cannot be read, or near one that is looked for.
+//! Finds an event to resume at: after a damaged part of a log, or near a given position.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use super::{LogKind, LogReader};
 use crate::error::Error;
 use crate::input::Patience;
 
-/// What is read at once, and what of it is kept behind the place looked at.
+/// Number of bytes to read at once, and to search before the searched bytes are dropped.
 const PIECE_SIZE: usize = 256 << 10;
 
-/// How far in front of a place a transaction is looked for, at first, by how much further each time, and at most. To
-/// read a log from its start is faster than to search more.
+/// Distance in front of a position at which the search for a transaction starts: the first distance, its growth factor,
+/// and the largest distance. Beyond that, reading the log from its start is faster.
 const NEAR_MIN: u64 = 64 << 10;
 const NEAR_GROWTH: u64 = 8;
 const NEAR_MAX: u64 = 32 << 20;
 
-/// Bytes of the largest event to go on at: what starts a transaction or ends a log is small, and whoever writes down
-/// large sizes everywhere must not have each of them read and checked.
+/// Largest size of an event to resume at, in bytes. Events that start a transaction or end a log are small. The limit
+/// bounds the checks in a log that has large sizes everywhere.
 const RESUMED_SIZE_MAX: u32 = 4 << 10;
 
 impl LogReader {
-    /// Looks for the next event of a type that is `wanted` and of at most 4 KiB, behind the place where reading has
-    /// stopped: one whose size, `end_log_pos` and checksum agree with where it stands. Reading goes on there. Gives its place; `None`
-    /// when there is none up to the log's end.
+    /// Searches for the next event of a `wanted` type and of at most 4 KiB, behind the position where reading has
+    /// stopped. Its size, `end_log_pos` and checksum must agree with its position. Reading continues there. Returns the
+    /// event's position; `None` if there is no such event up to the end of the log.
     ///
-    /// In relay logs it finds nothing: their events say where they stood in another log.
+    /// In relay logs it finds nothing: the `end_log_pos` of their events refers to another log.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// If the log cannot be read.
     pub fn resume_at(&mut self, wanted: impl Fn(EventType) -> bool) -> Result<Option<u64>, Error> {
         match self.kind {
             LogKind::Binary => self.find(u64::MAX, &wanted),
@@ -38,19 +38,19 @@ impl LogReader {
         }
     }
 
-    /// Goes on at the first GTID event, of MySQL's kinds, that starts at `offset` or behind, and before `until`; nothing
-    /// before needs to be known but the log's format. Gives its place; `None` when there is none.
+    /// Continues at the first GTID event of MySQL that starts at `offset` or later, and before `until`. Only the log's
+    /// format must be known. Returns the event's position; `None` if there is no such event.
     ///
-    /// An event counts as found when its size, checksum and, in binary logs, `end_log_pos` agree with where it stands.
-    /// Relay logs without checksums tell too little: see [`LogReader::can_seek`].
+    /// An event is accepted if its size, its checksum and, in binary logs, its `end_log_pos` agree with its position.
+    /// Relay logs without checksums have too little to check: see [`LogReader::can_seek`].
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// If the log cannot be read.
     ///
     /// # Panics
     ///
-    /// When `offset` is not behind [`LogReader::position`].
+    /// If `offset` is not greater than [`LogReader::position`].
     pub fn seek_transaction(&mut self, offset: u64, until: u64) -> Result<Option<u64>, Error> {
         assert!(offset > self.position(), "ours: {offset} is not behind {}", self.position());
         match self.skip_to(offset - 1) {
@@ -60,16 +60,16 @@ impl LogReader {
         self.find(until, &|event_type| event_type != EventType::MariadbGtid && starts_transaction(event_type))
     }
 
-    /// Goes on at a GTID event that is not far in front of `position`, so that little has to be read to come there.
-    /// Gives its place; `None`, and goes on where it was, when none was found within 32 MiB, or the log is one that
-    /// cannot be searched: a stream, a relay log.
+    /// Continues at a GTID event at most 32 MiB in front of `position`, so that few bytes must be read to reach it.
+    /// Returns the event's position. If there is no such event, or the log is a stream or a relay log, it returns
+    /// `None` and stays at the present position.
     ///
-    /// The log's format must be known: read its first event before. An event counts as found as with
+    /// The log's format must be known: read its first event before. An event is accepted as in
     /// [`LogReader::seek_transaction`].
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// If the log cannot be read.
     pub fn seek_near(&mut self, position: u64) -> Result<Option<u64>, Error> {
         let here = self.position();
         if self.kind == LogKind::Relay || self.sealed || self.size()?.is_none() {
@@ -92,16 +92,16 @@ impl LogReader {
         Ok(None)
     }
 
-    /// Goes back to `offset` of the same log, where an event must start. Of a stream nobody can: see
+    /// Goes back to `offset` of the same log, where an event must start. Streams cannot go back: see
     /// [`LogReader::size`].
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// If the log cannot be read.
     ///
     /// # Panics
     ///
-    /// When `offset` lies ahead of [`LogReader::position`].
+    /// If `offset` is greater than [`LogReader::position`].
     pub fn go_back_to(&mut self, offset: u64) -> Result<(), Error> {
         assert!(offset <= self.position(), "ours: {offset} lies ahead of {}", self.position());
         self.current = None;
@@ -109,10 +109,10 @@ impl LogReader {
         self.closed = false;
         self.tail.clear();
         self.place.offset = offset;
-        self.input.go_to(offset).map_err(|cause| Error::io("go back in", &self.name, cause))
+        self.input.go_to(offset).map_err(|cause| Error::io("seek in", &self.name, cause))
     }
 
-    /// Does the log's format, once it is known, allow [`LogReader::seek_transaction`]?
+    /// Returns whether the log's format, once it is known, allows [`LogReader::seek_transaction`].
     pub fn can_seek(&self) -> bool {
         let has_checksums = |format: &Arc<Format>| format.checksum.for_events() != Checksum::Absent;
         self.kind == LogKind::Binary || self.format().is_some_and(has_checksums)
@@ -128,7 +128,7 @@ impl LogReader {
         self.closed = false;
         let mut at = 1;
         loop {
-            // Seldom when much is held: what stays moves each time.
+            // Rarely if the tail is large, because each removal moves the rest.
             if at > PIECE_SIZE.max(self.tail.len() / 2) {
                 self.drop_front(at);
                 at = 0;
@@ -152,17 +152,18 @@ impl LogReader {
         }
     }
 
-    /// The size of an event that may start here.
+    /// Returns the size of the event that may start here.
     fn plausible(&self, at: usize, size_max: u32, wanted: &dyn Fn(EventType) -> bool) -> Option<usize> {
         let header = Header::decode(&mut Cursor::new(self.tail.get(at..)?)).ok()?;
         let end = (self.place.offset + at as u64).wrapping_add(u64::from(header.size));
         let is_size = (HEADER_SIZE as u32..=size_max).contains(&header.size);
-        // Events of a relay log say where they stood in another log: there, only the checksum tells.
+        // The `end_log_pos` in a relay log refers to another log: only the checksum can be checked.
         let is_here = self.kind == LogKind::Relay || header.next_position == end as u32;
         (is_size && is_here && wanted(header.event_type)).then_some(header.size as usize)
     }
 
-    /// Is the checksum right? Without one, the event behind it must stand where it says, too.
+    /// Returns whether the event's checksum is right. Without a checksum, the header of the following event must be
+    /// plausible, too.
     fn is_sane(&mut self, at: usize, size: usize, checksum: Checksum) -> Result<bool, Error> {
         if checksum == Checksum::Absent {
             let next = at + size;
@@ -174,7 +175,7 @@ impl LogReader {
         Ok(event.is_ok_and(|event| event.verify().is_ok()))
     }
 
-    /// Are so many bytes there? Reads more if need be.
+    /// Reads until the tail has `size` bytes. Returns whether it has them.
     fn has(&mut self, size: usize) -> Result<bool, Error> {
         while self.tail.len() < size {
             let count = (size - self.tail.len()).clamp(PIECE_SIZE, self.tail.len().max(PIECE_SIZE));

@@ -25,7 +25,7 @@ fn samples_open() {
                 match reader.next_event().unwrap() {
                     Next::Some(event) => {
                         event.raw.verify().unwrap();
-                        // The header in front does not count.
+                        // Positions do not count the encryption header.
                         assert_eq!(event.end(), u64::from(event.raw.header().next_position));
                         count += 1;
                     }
@@ -71,7 +71,7 @@ fn what_is_missing_is_named() {
     let id = "MySQLReplicationKey_5ea5ca5e-0001-4000-8000-000000000001_2";
     assert_eq!(
         message(&log, None),
-        format!(" is encrypted with the key {id}: it takes the keyring file of its server to read it")
+        format!(" is encrypted with the key {id}: specify the keyring file of its server")
     );
     let key = |id: &[u8]| KeyringKey { id: id.to_vec(), user: Vec::new(), bytes: vec![1; 32] };
     assert_eq!(
@@ -80,7 +80,7 @@ fn what_is_missing_is_named() {
     );
     assert_eq!(
         message(&log, Some(Keyring::new(vec![key(id.as_bytes())]))),
-        format!(" is encrypted with a key {id} that is not the one of that name in this keyring")
+        format!(" is encrypted with the key {id}: the keyring has another key of that name")
     );
 }
 

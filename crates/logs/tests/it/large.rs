@@ -8,7 +8,7 @@ use crate::make::{Logs, QUERY, STOP, event, format, format_with_checksums, log, 
 const PAYLOAD: u8 = 40;
 const LARGE: usize = 10_000;
 
-/// A payload event of incompressible inner events, so that it is large itself.
+/// Returns a payload event and its inner events, which are incompressible, so that the event is large.
 fn payload(trailing: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut state = 1_u32;
     let mut noise = |size: usize| -> Vec<u8> {
@@ -32,7 +32,8 @@ fn payload(trailing: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (event(PAYLOAD, 0, &body), inner)
 }
 
-/// What comes out: plain events, inner events of large payloads, ends of large payloads, the end in words.
+/// Bytes of plain events and of the events inside large payloads, the ends of the payloads, and a text of the log's
+/// end.
 #[derive(Debug, Default, PartialEq)]
 struct Given {
     plain: Vec<u8>,
@@ -138,7 +139,7 @@ fn what_is_not_read_is_passed_over() {
         assert!(matches!(reader.next_piece(1000, LARGE), Ok(Next::Some(Piece::Chunk(_)))));
         assert!(matches!(reader.next_piece(1000, LARGE), Ok(Next::End(End::Closed))));
     }
-    // Whole, if that is wanted.
+    // `next_event` returns the whole event.
     assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
     let Ok(Next::Some(event)) = reader.next_event() else { panic!("no payload") };
     assert!(event.raw.bytes() == payload);
@@ -152,7 +153,7 @@ fn faults_name_their_place() {
     logs.write(&log(&[format(0), payload.clone()]));
     let given = read(logs.open(), 1000);
     assert!(given.end.contains("binlog.000001 at 126: in the event at uncompressed byte 0"), "{}", given.end);
-    // A payload that claims to be larger than its event.
+    // The payload's size field exceeds the event.
     payload[19..35].copy_from_slice(&[2, 1, 0, 1, 4, 0xfd, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0]);
     logs.write(&log(&[format(0), payload]));
     let given = read(logs.open(), 1000);

@@ -1,4 +1,4 @@
-//! Makes small logs of any shape.
+//! Builds small logs of any shape.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,7 +17,7 @@ pub(crate) const RELAY_LOG: u16 = 0x40;
 
 pub(crate) fn event(code: u8, flags: u16, body: &[u8]) -> Vec<u8> {
     let size = 19 + body.len() as u32;
-    // The next position is wrong on purpose: nobody may go by it.
+    // The next position is wrong on purpose: readers must not use it.
     let mut bytes = vec![1, 2, 3, 4, code, 9, 0, 0, 0];
     bytes.extend(size.to_le_bytes());
     bytes.extend(if code == FORMAT { size + 4 } else { 77 }.to_le_bytes());
@@ -26,7 +26,7 @@ pub(crate) fn event(code: u8, flags: u16, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A format description of a log without checksums.
+/// Returns the format description of a log without checksums.
 pub(crate) fn format(flags: u16) -> Vec<u8> {
     let mut body = vec![4, 0];
     let mut version = b"8.0.43".to_vec();
@@ -43,7 +43,7 @@ pub(crate) fn log(events: &[Vec<u8>]) -> Vec<u8> {
     [MAGIC.to_vec(), events.concat()].concat()
 }
 
-/// A folder with one log in it.
+/// Temporary directory with one log.
 pub(crate) struct Logs {
     pub(crate) folder: TempDir,
 }
@@ -64,7 +64,7 @@ impl Logs {
     }
 }
 
-/// A log's format description when its events have checksums.
+/// Returns the format description of a log with checksums.
 pub(crate) fn format_with_checksums() -> Vec<u8> {
     let mut bytes = format(0);
     let algorithm = bytes.len() - 5;
@@ -72,7 +72,7 @@ pub(crate) fn format_with_checksums() -> Vec<u8> {
     bytes
 }
 
-/// With the event's checksum behind it, which its size covers.
+/// Appends the event's checksum, and adjusts the event's size.
 pub(crate) fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
     let size = bytes.len() as u32 + 4;
     bytes[9..13].copy_from_slice(&size.to_le_bytes());

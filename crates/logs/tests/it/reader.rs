@@ -10,7 +10,7 @@ use logs::{Chunk, End, Error, LogKind, LogReader, Next, Torn};
 use proptest::prelude::{any, prop_assert_eq, proptest};
 use tempfile::TempDir;
 
-/// What a log gives: the events with their places, and its end in words.
+/// Events of a log with their log numbers and offsets, and a text of its end.
 type Given = (Vec<(u64, u64, Vec<u8>)>, String);
 
 fn read_events(mut reader: LogReader) -> Given {
@@ -49,7 +49,7 @@ fn check_chunk(chunk: &Chunk, size: usize) {
     assert!(codes.into_iter().all(|code| code != FORMAT));
 }
 
-/// The message, without the folder's name, which is another one each time.
+/// Returns the message without the directory's name, which differs in each run.
 fn name_only(error: &Error) -> String {
     let text = error.to_string();
     let end = text.find("binlog.0").unwrap();
@@ -136,8 +136,7 @@ fn faults() {
     let message =
         "binlog.000001 at 4: byte 4: event type is 2, wanted 15 (a format description) as the first event";
     check(&log(&[query]), &[], message);
-    let message =
-        "binlog.000001 is no binary log: it starts with 23 20 61 74, and a binary log with fe 62 69 6e";
+    let message = "binlog.000001 is not a binary log: it starts with 23 20 61 74; expected fe 62 69 6e";
     check(b"# at 4\n", &[], message);
 }
 
@@ -157,7 +156,7 @@ fn logs_one_behind_the_other() {
     let logs = Logs::new();
     let one = log(&[format(0), event(QUERY, 0, b"one"), event(STOP, 0, b"")]);
     let two = log(&[format(IN_USE), event(QUERY, 0, b"two")]);
-    // An event of 13 September 2028 looks like a magic at first.
+    // The timestamp of an event of 13 September 2028 has the bytes of the magic number.
     let mut disguised = event(QUERY, 0, b"three");
     disguised[..4].copy_from_slice(MAGIC);
     let three = log(&[format(0), disguised, event(QUERY, 0, b"")]);
@@ -211,7 +210,7 @@ fn log_cut_off_while_read() {
     let message = name_only(&reader.next_event().unwrap_err());
     assert_eq!(
         message,
-        "binlog.000001 was cut off while it was read: 170 bytes are read, and it has 130 bytes now"
+        "binlog.000001 was truncated while it was read: 170 bytes were read, and it has 130 bytes now"
     );
 }
 
@@ -237,7 +236,7 @@ fn skips() {
     let mut reader = logs.open();
     assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
     let message = name_only(&reader.skip_to(2_000_000).unwrap_err());
-    assert_eq!(message, "binlog.000001 has 1048784 bytes: nothing starts at 2000000");
+    assert_eq!(message, "binlog.000001 has 1048784 bytes: position 2000000 is beyond its end");
 }
 
 #[test]
@@ -252,7 +251,7 @@ fn events_then_chunks() {
     assert!(matches!(reader.next_chunk(1 << 20), Ok(Next::End(End::Closed))));
 }
 
-/// A log of 5 GiB, most of it a hole: positions go on beyond 32 bits.
+/// A sparse log of 5 GiB: positions exceed 32 bits.
 #[test]
 fn positions_beyond_four_gib() {
     let logs = Logs::new();

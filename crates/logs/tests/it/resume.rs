@@ -1,4 +1,4 @@
-//! Going on behind what cannot be read.
+//! Reading that resumes behind damage.
 
 use std::fs;
 use std::path::Path;
@@ -23,12 +23,12 @@ fn offsets(log: &[u8]) -> Vec<(u64, EventType)> {
     offsets
 }
 
-/// Damages the size of event number `index`; gives where reading stopped and where it went on.
+/// Damages the size of event number `index`. Returns the positions where reading stopped and resumed.
 fn damage(log: &[u8], index: usize, size: u32) -> (u64, Option<u64>) {
     damage_of(log, log, index, size)
 }
 
-/// The same of a log that starts with a `whole` one.
+/// Does the same for a log that starts with the bytes of `whole`.
 fn damage_of(log: &[u8], whole: &[u8], index: usize, size: u32) -> (u64, Option<u64>) {
     let start = offsets(whole)[index].0 as usize;
     let mut log = log.to_vec();
@@ -76,7 +76,8 @@ fn behind_the_last_transaction_nothing_is_found() {
     assert_eq!(damage(&log, last, 0).1, None);
 }
 
-/// Sizes that reach far, everywhere, each as good as right: no event may be read and checked for each of them.
+/// The log has plausible headers with huge sizes everywhere: the search must not read and check an event for each of
+/// them.
 #[test]
 fn headers_everywhere_are_passed_over_in_one_go() {
     let mut log = sample();

@@ -1,4 +1,4 @@
-//! Every sample log, whole and cut.
+//! Every sample log, whole and truncated.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use binlog::{Event, PayloadOpener};
 use logs::{End, LogReader, Next, Piece};
 use tempfile::TempDir;
 
-/// Plain logs below the samples' folder.
+/// Returns the paths of the unencrypted logs in the samples' directory and below.
 fn samples() -> Vec<PathBuf> {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples")];
     let mut samples = Vec::new();
@@ -26,7 +26,7 @@ fn samples() -> Vec<PathBuf> {
     samples
 }
 
-/// Reads all of a log in pieces; gives its bytes, the events of its payloads, and its end.
+/// Reads a whole log in pieces. Returns its bytes, the events of its payloads, and its end.
 fn read(path: &Path, size: usize, large: usize) -> (Vec<u8>, Vec<u8>, End) {
     let mut reader = LogReader::open(path).unwrap();
     let (mut opener, mut bytes, mut inner) = (PayloadOpener::new(), Vec::new(), Vec::new());
@@ -74,14 +74,14 @@ fn pieces_are_the_whole() {
     }
 }
 
-/// A log cut anywhere gives all of its whole events, and says where it is torn.
+/// A log that is truncated anywhere gives all of its whole events, and reports the torn one.
 #[test]
 fn cuts_are_told() {
     let folder = TempDir::new().unwrap();
     let cut_path = folder.path().join("cut");
     for path in samples() {
         let whole = fs::read(&path).unwrap();
-        // Enough places in every sample, never the same in two.
+        // Many positions in every sample. The odd step varies them between samples.
         let step = (whole.len() / 40).max(1) | 1;
         for cut in (4..whole.len()).step_by(step) {
             fs::write(&cut_path, &whole[..cut]).unwrap();

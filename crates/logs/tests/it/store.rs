@@ -1,4 +1,4 @@
-//! Directories of logs, and following them.
+//! Directories of logs, and followers of a growing store.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ impl Folder {
         fs::write(path, [&old[..], bytes].concat()).unwrap();
     }
 
-    /// Without the folder's name, which is another one each time.
+    /// Returns the text without the directory's name, which differs in each run.
     fn short(&self, text: &str) -> String {
         let folder = self.0.path().to_str().unwrap();
         text.replace(&format!("{folder}/"), "").replace("./", "")
@@ -58,14 +58,17 @@ fn directories_and_indexes() {
     assert_eq!(folder.list("data"), listed);
     assert_eq!(folder.list("data/binlog.index"), listed);
     let absolute = folder.0.path().join("data/binlog.000009");
-    // A relay log's index, a path that is there, one that was moved along with its index, one that is nowhere.
+    // A relay log's index: an existing path, a moved log beside the index, and a missing log.
     let lines = format!("{}\n/nowhere/binlog.000010\n/nowhere/at.000001\n", absolute.display());
     folder.write("data/relay-bin-east.index", lines.as_bytes());
     assert_eq!(
         folder.list("data/relay-bin-east.index"),
         "data/binlog.000009 data/binlog.000010 /nowhere/at.000001"
     );
-    assert_eq!(folder.list("data"), "data has indexes: binlog.index, relay-bin-east.index; name one of them");
+    assert_eq!(
+        folder.list("data"),
+        "data has indexes: binlog.index, relay-bin-east.index; specify one of them"
+    );
 }
 
 #[test]
@@ -78,7 +81,7 @@ fn directories_without_an_index() {
     folder.write("d/positions.b.000002", b"what a rewritten log has beside it");
     assert_eq!(folder.list("d"), "d/b.000002 d/b.999999 d/b.1000000");
     folder.write("d/c.000001", b"");
-    assert_eq!(folder.list("d"), "d has logs of several names and no index: b, c; name one of them");
+    assert_eq!(folder.list("d"), "d has logs of several names and no index: b, c; specify one of them");
 }
 
 #[test]
@@ -86,12 +89,15 @@ fn what_is_no_store() {
     let folder = Folder::new(&[("empty/x", b""), ("empty.index", b"\n"), ("bad.index", b"a\0b\n")]);
     assert_eq!(folder.list("empty"), "empty has no logs");
     assert_eq!(folder.list("empty.index"), "empty.index has no logs");
-    assert_eq!(folder.list("bad.index"), "bad.index is no index of logs: a line of it cannot be a path");
+    assert_eq!(
+        folder.list("bad.index"),
+        "bad.index is not an index of logs: one of its lines is not a valid path"
+    );
     let message = "could not read the index none: No such file or directory (os error 2)";
     assert_eq!(folder.list("none"), message);
 }
 
-/// What a follower gives until it has nothing more: each event's type and place in its log.
+/// Reads all available events. Returns the log, type and offset of each.
 fn follow(follower: &mut Follower) -> Result<Vec<(String, u8, u64)>, String> {
     let mut events = Vec::new();
     while let Some(chunk) = follower.next_chunk(1 << 20).map_err(|error| error.to_string())? {
@@ -122,7 +128,7 @@ fn follows_from_log_to_log() {
     let rotate = event(ROTATE, 0, b"12345678b.000002");
     folder.append("b.000001", &rotate[..20]);
     assert_eq!(follow(&mut follower), Ok(vec![]));
-    // The end of one log, all of the next, and the index: whatever comes first.
+    // The end of one log, all of the next, and the index can be written in any order.
     folder.append("b.000001", &rotate[20..]);
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", ROTATE, 148)]));
     assert_eq!(follow(&mut follower), Ok(vec![]));
@@ -130,7 +136,7 @@ fn follows_from_log_to_log() {
     assert_eq!(follow(&mut follower), Ok(vec![]));
     folder.append("b.index", b"./b.000002\n");
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000002", 15, 4), at("b.000002", STOP, 126)]));
-    // A server that crashed closes nothing.
+    // A server that crashed does not close its log.
     folder.write("b.000003", &log(&[format(IN_USE)]));
     folder.append("b.index", b"./b.000003\n");
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000003", 15, 4)]));
@@ -152,7 +158,7 @@ fn torn_log_with_a_successor() {
     folder.append("b.index", b"./b.000002\n");
     let message = follow(&mut follower).unwrap_err();
     assert!(
-        message.contains("b.000001 is torn at 126: of an event of 22 bytes or more it has 20"),
+        message.contains("b.000001 is torn at 126: it has 20 bytes of an event of at least 22"),
         "{message}"
     );
 }
@@ -168,9 +174,9 @@ fn relay_log_is_cut_back_to_whole_events() {
     assert_eq!(follow(&mut follower), Ok(vec![]));
     folder.append("b.000001", &query);
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", QUERY, 126)]));
-    // Into what was given out already: that is no cut of a server's.
+    // Truncated within events that were already returned: servers never do that.
     folder.write("b.000001", &log(&[format(RELAY_LOG)]));
-    assert!(follow(&mut follower).unwrap_err().contains("was cut off while it was read"));
+    assert!(follow(&mut follower).unwrap_err().contains("was truncated while it was read"));
 }
 
 #[test]
@@ -181,7 +187,7 @@ fn logs_that_go() {
     let mut first = follower(&folder);
     let mut second = follower(&folder);
     assert!(follow(&mut first).is_ok() && follow(&mut second).is_ok());
-    // Purged right behind its reader.
+    // Purged after it was read.
     folder.write("b.000002", &closed);
     folder.write("b.index", b"./b.000002\n");
     remove("b.000001");
@@ -192,7 +198,7 @@ fn logs_that_go() {
     let message = folder.short(&follow(&mut second).unwrap_err());
     assert_eq!(
         message,
-        "the logs between b.000001 and b.000003 were purged before they were read: what was in them is needed to go on; keep more"
+        "cannot continue: the logs between b.000001 and b.000003 were purged before they were read. Retain logs longer"
     );
     // No index for a moment, then another numbering.
     remove("b.index");
@@ -203,11 +209,11 @@ fn logs_that_go() {
     let message = folder.short(&follow(&mut first).unwrap_err());
     assert_eq!(
         message,
-        "b.000002 was removed while it was followed, before its end: start again, to go on with the logs that are there"
+        "b.000002 was removed before it was read to its end: restart to continue with the existing logs"
     );
 }
 
-/// A log that went with no more than its head, and came again under its name, is not taken for read.
+/// A log that was removed with only its head, and received again under its name, does not count as read.
 #[test]
 fn a_log_that_comes_again_is_not_passed_over() {
     let head = log(&[format(0)]);
@@ -220,17 +226,17 @@ fn a_log_that_comes_again_is_not_passed_over() {
     folder.write("b.000002", &head);
     folder.write("b.index", b"./b.000001\n./b.000002\n");
     let message = folder.short(&follow(&mut follower).unwrap_err());
-    assert!(message.starts_with("b.000001 was removed while it was followed, before its end"), "{message}");
+    assert!(message.starts_with("b.000001 was removed before it was read to its end"), "{message}");
 }
 
-/// A log that the index names and that is gone.
+/// The index names a log that does not exist.
 #[test]
 fn a_log_that_is_missing_is_named() {
     let closed = log(&[format(0), event(STOP, 0, b"")]);
     let folder = Folder::new(&[("b.index", b"./b.000001\n./b.000002\n./b.000003\n"), ("b.000001", &closed)]);
     folder.write("b.000003", &closed);
     let message = folder.short(&follow(&mut follower(&folder)).unwrap_err());
-    assert!(message.starts_with("b.000002 is not there, and b.index names it: put it back"), "{message}");
+    assert!(message.starts_with("b.000002 does not exist, but b.index names it: restore"), "{message}");
 }
 
 #[test]
@@ -249,8 +255,8 @@ fn follows_samples_to_their_end() {
     }
 }
 
-/// A copied directory has an index that still names the original files: the copies are read, and that is said where
-/// both are there.
+/// The index of a copied directory still names the original files: the copies are read, and a remark is shown if both
+/// exist.
 #[test]
 fn logs_beside_the_index_are_read_wherever_it_points() {
     let folder = Folder::new(&[
@@ -264,8 +270,7 @@ fn logs_beside_the_index_are_read_wherever_it_points() {
         let store = Store::open(folder.0.path().join(path)).unwrap();
         store.elsewhere().map(|line| folder.short(&line.to_string()))
     };
-    let wanted =
-        "copy/b.index: line 2 names live/b.000002; copy/b.000002 is read instead, as it is beside the index";
+    let wanted = "copy/b.index: line 2 names live/b.000002; copy/b.000002 in the directory of the index is read instead";
     for line in [format!("{root}/live/b.000002"), "../live/b.000002".to_owned()] {
         folder.write("copy/b.index", format!("./b.000001\n{line}\n").as_bytes());
         for path in ["copy", "copy/b.index"] {
@@ -273,20 +278,20 @@ fn logs_beside_the_index_are_read_wherever_it_points() {
             assert_eq!(remark(path).unwrap().replace("copy/.live", "live"), wanted, "{line}");
         }
     }
-    // The same folder by its whole name, and the original gone: nothing to remark on.
+    // No remark: an absolute path to the same directory, and a missing original.
     for line in [format!("{root}/copy/b.000002"), "/nowhere/b.000002".to_owned()] {
         folder.write("copy/b.index", format!("{root}/copy/b.000001\n{line}\n").as_bytes());
         assert_eq!((folder.list("copy"), remark("copy")), ("copy/b.000001 copy/b.000002".to_owned(), None));
     }
-    // Logs that are in another directory only: as --log-bin-index has it.
+    // Logs that are only in another directory, as with --log-bin-index.
     folder.write("index/b.index", format!("{root}/live/b.000001\n{root}/live/b.000002\n").as_bytes());
     assert_eq!(folder.list("index/b.index"), "live/b.000001 live/b.000002");
-    let wanted = "index/b.index: line 1 names live/b.000001, and there is no log of that name beside the index: give \
+    let wanted = "index/b.index: line 1 names live/b.000001, but the index's directory has no such log: specify \
                   the index itself to read logs in other directories";
     assert_eq!(folder.list("index"), wanted);
 }
 
-/// Opening a pipe waits for ever.
+/// Opening a pipe would wait forever.
 #[test]
 fn what_is_no_regular_file_is_refused_at_once() {
     let folder = Folder::new(&[("d/b.index", b"./b.000001\n./b.000002\n"), ("d/b.000001", b"")]);
@@ -296,7 +301,8 @@ fn what_is_no_regular_file_is_refused_at_once() {
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     };
     pipe("d/b.000002");
-    let wanted = "d/b.000002 is not a regular file: only regular files are read as the logs of a directory or an index";
+    let wanted =
+        "d/b.000002 is not a regular file: the logs of a directory or an index must be regular files";
     assert_eq!((folder.list("d"), folder.list("d/b.index")), (wanted.to_owned(), wanted.to_owned()));
     fs::remove_file(folder.0.path().join("d/b.index")).unwrap();
     assert_eq!(folder.list("d"), wanted);

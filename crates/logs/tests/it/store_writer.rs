@@ -1,4 +1,4 @@
-//! A store that is written to, cut off anywhere, and written on.
+//! A store that is written, truncated anywhere, and continued.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,12 +15,12 @@ fn open(folder: &TempDir) -> StoreWriter {
     StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap()
 }
 
-/// Marks a folder as a store that was begun before.
+/// Marks a directory as an existing store.
 fn mark(folder: &TempDir) {
     fs::write(folder.path().join("bintide.lock"), b"").unwrap();
 }
 
-/// Appends them behind what is there.
+/// Appends events at the end of the store.
 fn append(store: &mut StoreWriter, events: &[Vec<u8>]) {
     for event in events {
         let position = store.place().unwrap().next;
@@ -44,20 +44,20 @@ fn logs_are_written_as_a_server_has_them() {
     assert_eq!(read("b.000002"), log(&events[..2]));
     assert_eq!(read("b.index"), b"./b.000001\n./b.000002\n");
     assert_eq!(Store::open(folder.path()).unwrap().logs().len(), 2);
-    // Files are nobody else's. What the umask takes away besides is its business.
+    // Other users have no access. The umask may remove more permissions.
     for entry in fs::read_dir(folder.path()).unwrap() {
         let entry = entry.unwrap();
         assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o137, 0, "{entry:?}");
     }
 }
 
-/// Wherever the last log stops, the store goes on behind the last whole event.
+/// Wherever the last log is truncated, the store continues after its last whole event.
 #[test]
 fn a_torn_tail_is_cut_off() {
     let events = [format(0), event(QUERY, 0, b"one"), event(QUERY, 0, b"another")];
     let whole = log(&events);
     let ends = [4, 4 + events[0].len(), whole.len() - events[2].len(), whole.len()];
-    // Each takes many syncs: those around the ends of events, and some between.
+    // Each size takes many syncs, so test only sizes near the ends of events, and some between.
     let is_near = |size: &usize| size.is_multiple_of(32) || ends.iter().any(|end| end.abs_diff(*size) <= 1);
     for size in (0..=whole.len()).filter(is_near) {
         let folder = TempDir::new().unwrap();
@@ -79,7 +79,7 @@ fn a_torn_tail_is_cut_off() {
     }
 }
 
-/// What the system refused to write is not there, as far as was not written behind that; the rest is gone on with.
+/// After a failed write, the events behind the last written one are missing, and the store continues there.
 #[test]
 fn a_store_that_could_not_be_written_to_is_opened_again() {
     let folder = TempDir::new().unwrap();
@@ -89,7 +89,7 @@ fn a_store_that_could_not_be_written_to_is_opened_again() {
     assert_eq!((store.written(), store.reopen().unwrap()), (0, 0));
     store.begin("b.000001", 4).unwrap();
     append(&mut store, &events[..1]);
-    // It waits in memory.
+    // The event is still in memory.
     assert_eq!((store.written(), store.place().unwrap().next), (4, 4 + events[0].len() as u64));
     append(&mut store, &events[1..]);
     store.sync().unwrap();
@@ -105,7 +105,7 @@ fn a_store_that_could_not_be_written_to_is_opened_again() {
 
 const KEY_ID: &str = "MySQLReplicationKey_5ea5ca5e-0001-4000-8000-000000000001_3";
 
-/// The keyring file of a folder, with one key.
+/// Writes a keyring file with one key into the directory, and returns its path.
 fn keyring(folder: &TempDir) -> PathBuf {
     let path = folder.path().join("keyring");
     let data = "0123456789abcdef".repeat(4);
@@ -119,7 +119,7 @@ fn open_encrypted(folder: &TempDir) -> StoreWriter {
     StoreWriter::open(folder.path(), AtRest::Encrypted { keyring: keyring(folder) }).unwrap()
 }
 
-/// What a log says, which is encrypted.
+/// Returns the decrypted content of an encrypted log.
 fn decrypted(folder: &TempDir, name: &str) -> Vec<u8> {
     let keys = logs::read_keyring(keyring(folder)).unwrap();
     let mut reader = LogReader::open(folder.path().join(name)).unwrap().with_keyring(Arc::new(keys));
@@ -131,7 +131,7 @@ fn decrypted(folder: &TempDir, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// The same of an encrypted one, whose header does not count: it goes on under its own password, wherever it stops.
+/// An encrypted log also continues after its last whole event, with its own password. Its header does not count.
 #[test]
 fn a_torn_tail_of_an_encrypted_log_is_cut_off() {
     let events = [format(0), event(QUERY, 0, b"one"), event(QUERY, 0, &[b'x'; 1000])];
@@ -141,7 +141,13 @@ fn a_torn_tail_of_an_encrypted_log_is_cut_off() {
     append(&mut store, &events);
     let last = store.place().unwrap().last;
     assert_eq!(store.append(last, &events[2]).unwrap(), Appended::Again);
-    assert!(store.append(last, &events[1]).unwrap_err().to_string().contains("has another event there"));
+    assert!(
+        store
+            .append(last, &events[1])
+            .unwrap_err()
+            .to_string()
+            .contains("has another event at this position")
+    );
     store.sync().unwrap();
     let whole = fs::read(made.path().join("b.000001")).unwrap();
     assert_eq!(whole.len(), 512 + log(&events).len());
@@ -170,7 +176,7 @@ fn a_torn_tail_of_an_encrypted_log_is_cut_off() {
     }
 }
 
-/// A log stays as it began, whatever the next ones are; and what cannot be opened is not cut.
+/// An existing log keeps its encryption, whatever new logs have. A log that cannot be decrypted is not truncated.
 #[test]
 fn encrypted_logs_go_on_with_their_key_only() {
     let folder = TempDir::new().unwrap();
@@ -191,7 +197,7 @@ fn encrypted_logs_go_on_with_their_key_only() {
     let other = folder.path().join("other");
     let text = fs::read_to_string(keyring(&folder)).unwrap();
     fs::write(&other, text.replace("0123", "0124")).unwrap();
-    refused(Some(other.clone()), "is not the one of that name in this keyring");
+    refused(Some(other.clone()), "the keyring has another key of that name");
     fs::write(&other, text.replace("_3", "_4")).unwrap();
     refused(Some(other.clone()), &format!("the key {KEY_ID} is not in the keyring: it has"));
     fs::write(&other, r#"{"version":"1.0","elements":[]}"#).unwrap();
@@ -200,7 +206,7 @@ fn encrypted_logs_go_on_with_their_key_only() {
         error.to_string().ends_with("wanted is one called MySQLReplicationKey_UUID_1, of 32 bytes"),
         "{error}"
     );
-    // A header that is damaged says nothing of what is behind it.
+    // The events behind a damaged header cannot be read.
     fs::write(&path, [&whole[..5], &[9], &whole[6..]].concat()).unwrap();
     let error = StoreWriter::open(folder.path(), AtRest::Plain { keyring: Some(keyring(&folder)) });
     assert!(error.unwrap_err().to_string().contains("b.000001 at 0: "));
@@ -223,7 +229,7 @@ fn encrypted_logs_go_on_with_their_key_only() {
     assert_eq!(decrypted(&folder, "b.000003"), log(&events));
 }
 
-/// Another server's logs have their names too, and its series in them; they come last, whatever their numbers.
+/// Logs of another server keep their names, with the series inserted. They come last, whatever their numbers.
 #[test]
 fn another_servers_logs_are_a_series_of_their_own() {
     const UUID: &str = "5ea5ca5e-0001-4000-8000-000000000002";
@@ -261,7 +267,7 @@ fn another_servers_logs_are_a_series_of_their_own() {
     let mut store = open(&folder);
     let place = store.place().unwrap();
     assert_eq!((place.log, place.series.unwrap().number, place.series.unwrap().uuid), ("b.000007", 3, UUID));
-    // Without the oldest, the followers still know what comes behind them.
+    // After a purge of the oldest logs, the successor of a purged log is still known.
     let size = fs::metadata(folder.path().join(&names[3])).unwrap().len();
     assert_eq!(store.purge(Keep::Size(2 * size), SystemTime::now()).unwrap(), 2);
     drop(store);
@@ -269,14 +275,15 @@ fn another_servers_logs_are_a_series_of_their_own() {
     assert!(left.after(&folder.path().join(&names[0])).unwrap_err().to_string().contains("were purged"));
     let next = left.after(&folder.path().join(&names[1])).unwrap().unwrap();
     assert!(next.ends_with(&names[2]));
-    // It goes only if a purge that was stopped has named it; what else is called so is somebody else's.
+    // A log outside the index is removed only if an interrupted purge has listed it. Other files belong to other
+    // programs.
     let others = [&names[0], "notes.20261122"];
     for name in others {
         fs::write(folder.path().join(name), b"left").unwrap();
     }
     drop(open(&folder));
     assert!(others.iter().all(|name| folder.path().join(name).exists()));
-    // Stopped before the index was written, the list names logs that stay.
+    // If the purge was interrupted before the index was written, the list names logs that remain.
     let list = format!("{}\n{}\n../b.index\n", names[0], names[2]);
     fs::write(folder.path().join("bintide.purged"), list).unwrap();
     drop(open(&folder));
@@ -285,7 +292,8 @@ fn another_servers_logs_are_a_series_of_their_own() {
     assert!(!folder.path().join("bintide.purged").exists());
 }
 
-/// What is behind the last whole transaction stays until the same comes again, and is cut off where another log begins.
+/// The bytes after the last whole transaction remain until the same events are written again, and are cut off when
+/// another log begins.
 #[test]
 fn a_store_goes_back_behind_the_last_whole_transaction() {
     let folder = TempDir::new().unwrap();
@@ -306,8 +314,8 @@ fn a_store_goes_back_behind_the_last_whole_transaction() {
     assert_eq!(read(), log(&whole));
 }
 
-/// A log that was stopped behind its format description does not say what is in front of it: it goes, unless it is the
-/// only one.
+/// A last log with only a format description does not list the transactions before it: it is removed, unless it is the
+/// only log.
 #[test]
 fn a_log_that_has_only_begun_goes() {
     const UUID: &str = "5ea5ca5e-0001-4000-8000-000000000002";
@@ -337,13 +345,13 @@ fn a_log_that_has_only_begun_goes() {
     }
 }
 
-/// A statement, as a Query event has it.
+/// Returns the body of a Query event with this statement.
 fn query(sql: &[u8]) -> Vec<u8> {
     // Thread, time, size of the database's name, error, size of the status variables; the name's end.
     [&[0; 8][..], &[0], &[0; 2], &[0; 2], &[0], sql].concat()
 }
 
-/// The names come from a server, which may be anybody's.
+/// Names from a server are not trusted.
 #[test]
 fn what_does_not_follow_is_refused() {
     let folder = TempDir::new().unwrap();
@@ -363,24 +371,25 @@ fn what_does_not_follow_is_refused() {
         "a\nb.000001",
         "b\u{1b}.000001",
     ] {
-        let wanted =
-            format!("{name:?} is no name of a binary log: those are a name, a point and six digits or more");
+        let wanted = format!(
+            "{name:?} is not the name of a binary log: expected a base name, a dot and at least six digits"
+        );
         check(&mut store, name, 4, &wanted);
     }
-    check(&mut store, "b.000001", 5, "b.000001: an event that starts at 5 came where one at 4 was wanted");
+    check(&mut store, "b.000001", 5, "b.000001: an event starts at 5; expected 4");
     store.begin("b.000001", 4).unwrap();
     append(&mut store, &[format(0)]);
     let end = store.place().unwrap().next;
-    let wanted = format!("b.000001: an event that starts at 5 came where one at {end} was wanted");
+    let wanted = format!("b.000001: an event starts at 5; expected {end}");
     check(&mut store, "b.000001", 5, &wanted);
-    let reset = "the source's logs were reset, or are those of another server";
+    let reset = "the source's logs were reset, or it is another server";
     check(&mut store, "b.000003", 4, &format!("b.000003 does not follow b.000001: {reset}"));
     check(&mut store, "c.000002", 4, &format!("c.000002 does not follow b.000001: {reset}"));
     let error = StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap_err().to_string();
-    assert!(error.ends_with("is being written to by another bintide"), "{error}");
+    assert!(error.ends_with("is locked: another bintide process writes to it"), "{error}");
 }
 
-/// A source that is asked for the last event again shows whether it still has the same log.
+/// The source sends the last event again, which proves that it still has the same log.
 #[test]
 fn the_last_event_may_come_again_if_it_is_the_same() {
     let folder = TempDir::new().unwrap();
@@ -393,7 +402,7 @@ fn the_last_event_may_come_again_if_it_is_the_same() {
         store.begin("b.000001", last).unwrap();
         assert_eq!(store.append(last, &one).unwrap(), Appended::Again);
         let wanted = format!(
-            "b.000001 at {last}: the source has another event there: its logs were reset, or it is another server"
+            "b.000001 at {last}: the source has another event at this position: its logs were reset, or it is another server"
         );
         assert_eq!(store.append(last, &other).unwrap_err().to_string(), wanted);
         append(&mut store, &[other.clone(), one.clone()]);
@@ -431,7 +440,7 @@ fn old_logs_go_and_the_last_stays() {
     check(Keep::Age(Duration::from_secs(60)), now + Duration::from_secs(600), &["b.000011"]);
     check(Keep::Size(0), now, &["b.000011"]);
     drop(store);
-    // Stopped between the index and the files.
+    // The purge was interrupted after the index was written.
     fs::write(folder.path().join("b.000010"), b"left").unwrap();
     fs::write(folder.path().join("bintide.purged"), b"b.000010\n").unwrap();
     let store = open(&folder);
@@ -447,7 +456,7 @@ fn logs_that_no_index_names_are_not_written_over() {
     let error = open(&folder).begin("b.000001", 4).unwrap_err().to_string();
     assert!(error.contains("b.000001") && error.contains("the index does not name it"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"the only copy");
-    // As a crash may leave one.
+    // A crash can leave a log with only the magic number.
     fs::write(&path, binlog::MAGIC).unwrap();
     open(&folder).begin("b.000001", 4).unwrap();
     fs::remove_file(folder.path().join("b.index")).unwrap();
@@ -461,7 +470,7 @@ fn logs_that_no_index_names_are_not_written_over() {
     assert_eq!(fs::read(&path).unwrap(), log(&[format(0)]));
 }
 
-/// An index can name any file of the machine; a store's writer changes none but those beside it.
+/// An index can name any file of the machine; the writer changes only files in the index's directory.
 #[test]
 fn a_line_of_the_index_that_is_no_plain_name_is_refused() {
     let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
@@ -504,7 +513,7 @@ fn a_symbolic_link_in_the_place_of_a_log_or_an_index_is_not_followed() {
     }
 }
 
-/// A server's logs, or a copy of them, are no store, whatever they are called.
+/// A directory with a server's logs, or a copy of it, is not a store, whatever its name is.
 #[test]
 fn a_folder_with_logs_that_was_not_begun_as_a_store_is_refused() {
     let torn = [log(&[format(0)]), b"the beginning of an event".to_vec()].concat();
@@ -520,20 +529,20 @@ fn a_folder_with_logs_that_was_not_begun_as_a_store_is_refused() {
         assert_eq!(fs::read(folder.path().join("b.000001")).unwrap(), torn);
         assert!(!folder.path().join("bintide.lock").exists());
     }
-    // A store whose first log could not be begun leaves an index without a line.
+    // A store whose first log could not be created leaves an index without lines.
     for text in ["", "./b.0000"] {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("b.000001"), binlog::MAGIC).unwrap();
         fs::write(folder.path().join("b.index"), text).unwrap();
         open(&folder).begin("b.000001", 4).unwrap();
     }
-    // Other people's files are nothing to a store.
+    // Files of other programs do not matter.
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("base.20260101"), b"a backup").unwrap();
     open(&folder).begin("b.000001", 4).unwrap();
 }
 
-/// The lock is on the folder, too: a file in it can be removed.
+/// The directory is locked, too, because the mark file can be removed.
 #[test]
 fn a_store_stays_locked_when_its_mark_is_removed() {
     let folder = TempDir::new().unwrap();
@@ -541,10 +550,11 @@ fn a_store_stays_locked_when_its_mark_is_removed() {
     store.begin("b.000001", 4).unwrap();
     fs::remove_file(folder.path().join("bintide.lock")).unwrap();
     let error = StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap_err().to_string();
-    assert!(error.ends_with("is being written to by another bintide"), "{error}");
+    assert!(error.ends_with("is locked: another bintide process writes to it"), "{error}");
 }
 
-/// After a power cut, a file may have its size and only zeros: up to the size of a beginning, it is a torn one.
+/// After a power failure, a file may have its size but only zeros. A file of at most the size of a beginning counts as
+/// torn.
 #[test]
 fn zeros_are_the_torn_beginning_of_a_log() {
     for size in [0, 1, 4, 5, 100, 515, 516] {
@@ -567,7 +577,7 @@ fn zeros_are_the_torn_beginning_of_a_log() {
             }
         }
     }
-    // More than that, or anything else, may be all that is left of a log.
+    // A larger file, or one with other bytes, can hold events.
     for (size, byte) in [(517, 0), (5, 1), (516, 1)] {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("b.000001"), vec![byte; size]).unwrap();
